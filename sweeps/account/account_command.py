@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from sweeps.cli.options import AsJson
-from sweeps.process.exits import ExitCode
-from sweeps.process.words import Event, say
+from sweeps.util.exits import ExitCode
+from sweeps.util.log import Event, say
 
 if TYPE_CHECKING:
     from sweeps.account.answers import Unknown

@@ -13,8 +13,8 @@ from sweeps.budget.fitting import Rule, fitted
 from sweeps.budget.trial_profiles import trial_profile
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.rehearsal import corners, first_plan
-from sweeps.records import TARGET_EPSILON
 from sweeps.spec.sections import SweepSpec
+from sweeps.store.records import TARGET_EPSILON
 from trainables.registry import SYSTEMS
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal
 

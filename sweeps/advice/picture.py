@@ -90,7 +90,7 @@ def _labels(rows: Sequence[ModeRow]) -> Iterator[tuple[ModeRow, int, float]]:
 
 def write(comparison: Comparison, target: Path) -> Path:
     """The plot as a page that needs no network, in a file whose name ends in .html. Raises InvalidValue, OSError."""
-    from sweeps.process.outputs import write_output
+    from sweeps.util.files import write_output
 
     if target.suffix.lower() != ".html":
         raise InvalidValue("output", str(target), "a name that ends in .html")

@@ -19,12 +19,12 @@ from typing import Self
 import numpy as np
 
 from dpcore.checks import InvalidValue
-from sweeps.control.tuning_data import check_all_public, reads_the_same
+from sweeps.execution.final_run import check_all_public, reads_the_same
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import TARGET_EPSILON, SweepState, TrialState
 from sweeps.release.publisher import Publisher
 from sweeps.search import samplers
 from sweeps.spec.sections import SweepSpec
+from sweeps.store.records import TARGET_EPSILON, SweepState, TrialState
 
 FEWEST = 5
 """Trials at a budget, of which fewer say nothing of the best."""

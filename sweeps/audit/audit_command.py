@@ -11,7 +11,7 @@ import typer
 
 from sweeps.cli.options import DEFAULT_ROOT, AsJson, Root, StoreUrl
 from sweeps.ledger.assumptions import HEADING, Assumptions
-from sweeps.process.exits import ExitCode
+from sweeps.util.exits import ExitCode
 
 if TYPE_CHECKING:
     from sweeps.audit.audit_records import AuditRecord
@@ -44,9 +44,9 @@ def audit(
     from dpcore.checks import InvalidValue
     from sweeps.audit.audit_trial import METHODS, attack_trial, audit_trial
     from sweeps.cli.output import print_json
-    from sweeps.process import words
-    from sweeps.process.workspace import Workspace
+    from sweeps.util import log
     from sweeps.util.fingerprint import check_accepted
+    from sweeps.util.workspace import Workspace
     from trainables.measures.audits import CANARIES
 
     known = {str(one): one for one in METHODS}
@@ -56,7 +56,7 @@ def audit(
     workspace = Workspace.at(root, store=store)
 
     def say(line: str) -> None:
-        words.say(f"training {line}", words.Event.PROGRESS)
+        log.say(f"training {line}", log.Event.PROGRESS)
 
     if shadows is not None:
         key, attacks = attack_trial(workspace, sweep, trial, shadows, accept=accept or [], say=say)

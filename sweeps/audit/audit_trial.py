@@ -17,15 +17,14 @@ from dpcore.randomness import fresh_secret
 from sweeps.audit.audit_records import AuditRecord, begin, keep, share
 from sweeps.planning.spec_code import accepting, as_recorded, code_of, weights_of
 from sweeps.population.besides import charge_twins
-from sweeps.process.workspace import Workspace
-from sweeps.records import SweepRecord, trial_key
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
 from sweeps.release.refuting import tell
-from sweeps.requests import Refutation, this_person
 from sweeps.spec import SweepSpec, load_spec
-from sweeps.store import Store
+from sweeps.store.records import Refutation, SweepRecord, this_person, trial_key
+from sweeps.store.store import Store
 from sweeps.util import fingerprint
+from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.measures import audits
 from trainables.measures.hooks import Auditable

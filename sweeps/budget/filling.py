@@ -17,7 +17,7 @@ from dpcore.checks import InvalidValue
 from dpcore.selection import BudgetExceeded, PrivacyFilter
 from sweeps.budget.charges import LaunchCharge, charge_of, nothing
 from sweeps.budget.sweep_budget import SweepBudget
-from sweeps.records import Reservation
+from sweeps.store.records import Reservation
 from trainables.system import PrivacyPlan
 
 _ONE_RULE = "validation records that one rule parts from training in all trials"

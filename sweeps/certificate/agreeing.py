@@ -9,8 +9,8 @@ from sweeps.certificate.claimed import Check
 from sweeps.certificate.document import Body
 from sweeps.certificate.modes import BestAdaptive
 from sweeps.certificate.titles import uncovered
-from sweeps.records import SweepState
 from sweeps.search.samplers import is_sealed, learns
+from sweeps.store.records import SweepState
 
 ENDED = (
     SweepState.FINISHED,

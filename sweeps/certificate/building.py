@@ -19,9 +19,9 @@ from sweeps.certificate.page import certificate_page
 from sweeps.certificate.signing import key_text, signed
 from sweeps.certificate.verifying import recomputed
 from sweeps.ledger.assumptions import HOLDOUT
-from sweeps.process.outputs import write_output
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
+from sweeps.util.files import write_output
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

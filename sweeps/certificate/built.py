@@ -11,7 +11,7 @@ from dpcore.guarantee import Guarantee
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.modes import Mode
 from sweeps.certificate.modes.plans import PlannedTrial
-from sweeps.records import LedgerEntry
+from sweeps.store.records import LedgerEntry
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyPlan
 

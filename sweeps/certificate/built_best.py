@@ -21,11 +21,11 @@ from sweeps.certificate.modes.laws import TrialsLaw
 from sweeps.certificate.modes.plans import PlannedTrial
 from sweeps.certificate.modes.sealed_search import spent_at_once
 from sweeps.ledger.assumptions import claim_of_search
-from sweeps.records import TARGET_EPSILON, SweepState, TrialState
 from sweeps.release.published import Published
 from sweeps.sealed.law import law_text
 from sweeps.sealed.planning import SealedPlanner
 from sweeps.sealed.prior import SealedPrior
+from sweeps.store.records import TARGET_EPSILON, SweepState, TrialState
 from trainables.system import Config, PrivacyPlan, Refusal
 
 _NOTHING = "nothing: whether no trial might leave, or not every one had ended in time, is not told"

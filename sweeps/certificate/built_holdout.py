@@ -13,12 +13,12 @@ from sweeps.certificate.document import Approval, Body, FinalTarget, HoldoutBody
 from sweeps.certificate.gathering import KnownSweep
 from sweeps.certificate.holdout import ATTESTED, covered_by_both, title_of_both
 from sweeps.certificate.judging import CannotCertify
-from sweeps.control.tuning_data import check_parts
+from sweeps.execution.final_run import check_parts
 from sweeps.ledger.phases import both, tuned_by_now
-from sweeps.records import SweepState
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import Chosen
 from sweeps.store.errors import UnknownSweep
+from sweeps.store.records import SweepState
 from trainables.data import SOURCES
 from trainables.data.splits import CONTENT
 

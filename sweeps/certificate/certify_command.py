@@ -10,7 +10,7 @@ import typer
 
 from dpcore.checks import InvalidValue
 from sweeps.cli.options import DEFAULT_ROOT, AsJson, Root, StoreUrl
-from sweeps.process.exits import ExitCode
+from sweeps.util.exits import ExitCode
 
 
 def certify(

@@ -19,7 +19,6 @@ from sweeps.certificate.modes import Mode
 from sweeps.held_out.readings import readings
 from sweeps.planning.spec_code import WEIGHTS, code_of, shown
 from sweeps.population.accounts import ELSEWHERE, IN_THIS_STORE, account
-from sweeps.records import DECIDED, LedgerEntry, SweepRecord, TrialState
 from sweeps.release import not_covered
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
@@ -27,9 +26,9 @@ from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import Verdict, dependence, quote_of_metric
 from sweeps.release.rounding import count_text
 from sweeps.release.validation_text import recorded_text
-from sweeps.requests import accepted
 from sweeps.search import samplers
 from sweeps.spec import SweepSpec, load_spec, public_facts
+from sweeps.store.records import DECIDED, LedgerEntry, SweepRecord, TrialState, accepted
 from trainables.data import SOURCES
 from trainables.features.declared import parted
 from trainables.metrics import Dependence

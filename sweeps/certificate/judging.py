@@ -7,9 +7,9 @@ import math
 from dpcore.guarantee import STANDING
 from sweeps.certificate.modes.statement import STATED
 from sweeps.ledger.totals import Total
-from sweeps.records import SweepRecord, SweepState, TrialState
 from sweeps.release.published import Published
 from sweeps.release.quoting import Verdict, quote_of_claim, quote_of_total
+from sweeps.store.records import SweepRecord, SweepState, TrialState
 
 
 class CannotCertify(ValueError):

@@ -37,14 +37,14 @@ from sweeps.cli.options import (
 )
 from sweeps.cli.output import clear_errors, print_json
 from sweeps.cli.show_command import show
+from sweeps.cli.submit import submit
 from sweeps.cli.voice import voiced
 from sweeps.export.export_command import export, predict
 from sweeps.held_out.held_out_command import held_out_test
 from sweeps.population.budget_command import budget
-from sweeps.process import exits
-from sweeps.process.words import speaking
-from sweeps.submission.submit import submit
+from sweeps.util import exits
 from sweeps.util.fingerprint import working_folder_is_importable
+from sweeps.util.log import speaking
 from trainables.worker.redaction import redacted, shown_url
 
 # Typer has a click of its own in some releases, and the installed one in others.
@@ -116,7 +116,7 @@ def sweeps(
 
 
 def _workspace(root: Path, store: str | None, tracking: str | None = None, records: str | None = None) -> Any:
-    from sweeps.process.workspace import Workspace
+    from sweeps.util.workspace import Workspace
 
     return Workspace.at(root, store=store, tracking=tracking, records=records)
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpcore.checks import InvalidValue
-from sweeps.process.suggestions import did_you_mean
+from sweeps.util.suggest import did_you_mean
 from trainables.measures.objectives import MEASURES, missing, wanted
 from trainables.registry import SYSTEMS
 from trainables.system import Parameter

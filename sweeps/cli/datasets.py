@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from sweeps.cli.output import print_json
-from sweeps.process.suggestions import did_you_mean
+from sweeps.util.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from trainables.data.options import Option

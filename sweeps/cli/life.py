@@ -100,7 +100,7 @@ def delete(
     tracking: TrackingUri = None,
 ) -> None:
     """Delete a sweep's results and files for good; what it spent on the records stays on record, as does its name."""
-    from sweeps.control.deleting import GOES, STAYS
+    from sweeps.execution.gc import GOES, STAYS
     from sweeps.face import opening
 
     found = opening.open(sweep, root=root, store=store, tracking=tracking)

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from dpcore.checks import QuotesRecords
-from sweeps.process.exits import ENGINES, OURS, ExitCode
-from sweeps.process.words import Event, say
+from sweeps.util.exits import ENGINES, OURS, ExitCode
+from sweeps.util.log import Event, say
 from trainables.worker.redaction import redacted
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)

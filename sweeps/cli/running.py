@@ -13,19 +13,18 @@ from rich.console import Console
 
 from sweeps.cli.output import print_json
 from sweeps.cli.streams import steadfast_streams
-from sweeps.control import session
-from sweeps.control.failures import Failure
-from sweeps.control.sweep_end import SweepEnd
+from sweeps.execution import session
+from sweeps.execution.end import Failure, SweepEnd
 from sweeps.face.ending import with_models
 from sweeps.face.overview import refuted_lines, shown
 from sweeps.face.progress import ProgressDisplay
-from sweeps.process.exits import ExitCode
-from sweeps.process.words import LOG, Event, Level, kept_in, say
-from sweeps.process.workspace import DEFAULT_ROOT, Workspace
 from sweeps.release.policy import Release
 from sweeps.release.publisher import Publisher
 from sweeps.release.validation_text import recorded_text
 from sweeps.tracking.shared_view import LOCAL_SERVER, kept_page
+from sweeps.util.exits import ExitCode
+from sweeps.util.log import LOG, Event, Level, kept_in, say
+from sweeps.util.workspace import DEFAULT_ROOT, Workspace
 from trainables.worker.redaction import shown_url
 
 
@@ -54,7 +53,7 @@ def drive(
     A terminal that is closed stops the sweep as Ctrl-C does; a pipe whose reader ended changes nothing. Whatever is
     said beside the answer is in the sweep's `words.LOG` too.
 
-    options  of `sweeps.control.session.resume`
+    options  of `sweeps.execution.session.resume`
 
     Exits with `SweepEnd.code` where that is not OK: INTERRUPTED after Ctrl-C, SOME_FAILED, NONE_RANKED.
     """

@@ -35,7 +35,7 @@ def show(
     Running trials come first, with their step and the seconds left to the end of their launch.
     """
     from sweeps.cli.showing import show_asked
-    from sweeps.process.workspace import Workspace
+    from sweeps.util.workspace import Workspace
 
     show_asked(
         sweep=sweep,

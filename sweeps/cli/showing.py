@@ -19,11 +19,11 @@ from sweeps.face.listing import Listed, listed
 from sweeps.face.selecting import page_of, place_of, selected
 from sweeps.face.trial_rows import assumptions_of
 from sweeps.front.csv_text import csv_text
-from sweeps.process.suggestions import closest
-from sweeps.process.workspace import Workspace
-from sweeps.records import SweepState, by_trial
 from sweeps.release.policy import Release
 from sweeps.release.publisher import Publisher
+from sweeps.store.records import SweepState, by_trial
+from sweeps.util.suggest import closest
+from sweeps.util.workspace import Workspace
 
 FORMATS = ("table", "csv", "json")
 ENDED = (

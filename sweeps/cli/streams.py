@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
-from sweeps.process import words
+from sweeps.util import log
 
 
 class Steadfast:
@@ -30,7 +30,7 @@ class Steadfast:
                 self._lose(error)
         *lines, self._line = (self._line + text).split("\n")
         for line in lines:
-            words.keep(line)
+            log.keep(line)
         return len(text)
 
     def flush(self) -> None:
@@ -48,7 +48,7 @@ class Steadfast:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
             os.close(nowhere)
-        words.say(f"{self._name} is closed ({error.strerror}). The sweep goes on; what it says is in its {words.LOG}.")
+        log.say(f"{self._name} is closed ({error.strerror}). The sweep goes on; what it says is in its {log.LOG}.")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sweeps.process.words import EVENTS, Level, Voice, speak
+from sweeps.util.log import EVENTS, Level, Voice, speak
 
 
 class LogForm(StrEnum):

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.checks import InvalidValue
-from sweeps.process.suggestions import closest
 from sweeps.spec import SweepSpec, load_spec, sections_of
 from sweeps.spec.documents import read_document, read_file
 from sweeps.spec.problems import in_file
+from sweeps.util.suggest import closest
 
 
 def example_names() -> list[str]:

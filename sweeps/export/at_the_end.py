@@ -17,10 +17,10 @@ from dpcore.checks import InvalidValue
 from sweeps.export.card import ModelCard
 from sweeps.export.exporting import card_of, exported
 from sweeps.front.pareto import LABELS, spec_objectives, sweep_front
-from sweeps.process.workspace import Workspace
-from sweeps.records import SweepRecord, TrialState
 from sweeps.release.published import Published
 from sweeps.release.publisher import OVER, Publisher
+from sweeps.store.records import SweepRecord, TrialState
+from sweeps.util.workspace import Workspace
 from trainables.export.protocol import ReleasesModel
 from trainables.registry import SYSTEMS
 from trainables.worker.attempt import Attempt

@@ -11,7 +11,6 @@ from sweeps.held_out.declared import DeclaredTest, declared_test
 from sweeps.held_out.readings import HeldOutReading, of_its_records
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.totals import own_total, total_lines
-from sweeps.records import TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
@@ -19,6 +18,7 @@ from sweeps.release.quoting import Quote, dependence, quote_of_claim, quote_of_m
 from sweeps.release.rounding import claim_text, count_text
 from sweeps.release.validation_text import declared_number
 from sweeps.spec import SweepSpec
+from sweeps.store.records import TrialState
 from trainables.metrics import Dependence
 from trainables.publishing import declared
 from trainables.registry import SYSTEMS

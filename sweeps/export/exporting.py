@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from dpcore.checks import InvalidValue
 from sweeps.export.card import ModelCard
 from sweeps.planning.spec_code import code_of
-from sweeps.process.workspace import Workspace
-from sweeps.records import TrialState
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import is_refuted
 from sweeps.spec import SweepSpec, load_spec
+from sweeps.store.records import TrialState
 from sweeps.util.fingerprint import Changed, check_accepted
+from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.data.table import Table
 from trainables.data.table_declaration import schema

@@ -14,8 +14,8 @@ from sweeps.population.arithmetic import Population
 from sweeps.population.charging import check_terms
 from sweeps.population.forecast import NextSweep, next_sweep
 from sweeps.population.joining import make_ledger
-from sweeps.process.workspace import Workspace
 from sweeps.release.publisher import Publisher
+from sweeps.util.workspace import Workspace
 from trainables.worker.files import NotAFolder
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sweeps.face.trial_rows import assumptions_of
-from sweeps.records import CurveReport
 from sweeps.release.published import Published
+from sweeps.store.records import CurveReport
 
 _POINT = ("number", "key", "step", "share", "attempt")
 CLAIMED = ("status", "heading")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sweeps.process.workspace import Workspace
+from sweeps.util.workspace import Workspace
 
 if TYPE_CHECKING:
-    from sweeps.control.sweep_end import SweepEnd
+    from sweeps.execution.end import SweepEnd
 
 
 def with_models(end: SweepEnd, workspace: Workspace) -> SweepEnd:

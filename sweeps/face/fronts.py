@@ -18,10 +18,9 @@ from sweeps.front.joint import joint_front
 from sweeps.front.panels import AxisEnd, Front, FrontAxis
 from sweeps.front.pareto import LABELS
 from sweeps.front.terminal import LIMIT
-from sweeps.process.markup import as_html
-from sweeps.process.outputs import write_output
-from sweeps.process.suggestions import closest
 from sweeps.release.publisher import Publisher
+from sweeps.util.files import write_output
+from sweeps.util.suggest import as_html, closest
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,13 +17,13 @@ from sweeps.face.under_way import UnderWay, under_way
 from sweeps.front.csv_text import csv_text
 from sweeps.front.fitted import FittedColumn, FittedTable, cell
 from sweeps.ledger.assumptions import Assumptions, covers_search
-from sweeps.process.workspace import Workspace
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import legend, legend_of, metric_quotes, quote_of_claim
+from sweeps.store.records import DECIDED, EPSILON, TARGET_EPSILON, TrialState
+from sweeps.util.workspace import Workspace
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from sweeps.ledger.assumptions import HEADING
-from sweeps.process.markup import as_html
+from sweeps.util.suggest import as_html
 
 
 def as_page(head: str, *lines: str) -> str:

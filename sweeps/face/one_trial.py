@@ -11,20 +11,28 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Event, blocks, to_dict
 from dpcore.guarantee import Guarantee
 from dpcore.rounding import delta_text, epsilon_text
-from sweeps.control.failures import QUOTES
+from sweeps.execution.end import QUOTES
 from sweeps.face.curve_rows import curve_rows
 from sweeps.face.trial_rows import trial_row
 from sweeps.face.under_way import UnderWay, under_way
 from sweeps.ledger.assumptions import HEADING, Assumptions
-from sweeps.process.words import LOG
-from sweeps.process.workspace import Workspace
-from sweeps.records import DECIDED, EPSILON, TARGET_EPSILON, AttemptRecord, CurveReport, LedgerEntry, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import Quote, dependence, quote_of_claim, quote_of_metric
 from sweeps.release.rounding import claim_text, count_text
-from sweeps.requests import Refutation
+from sweeps.store.records import (
+    DECIDED,
+    EPSILON,
+    TARGET_EPSILON,
+    AttemptRecord,
+    CurveReport,
+    LedgerEntry,
+    Refutation,
+    TrialState,
+)
+from sweeps.util.log import LOG
+from sweeps.util.workspace import Workspace
 from trainables.metrics import Dependence
 from trainables.validation.declaration import NOISE_SD
 from trainables.worker.attempt import ERROR, Attempt

@@ -17,16 +17,16 @@ from sweeps.face.ending import with_models
 from sweeps.face.overview import counted
 from sweeps.face.places import places
 from sweeps.face.sweep import Sweep
-from sweeps.process.exits import ExitCode
 from sweeps.release.publisher import Publisher
 from sweeps.spec import SweepSpec
+from sweeps.util.exits import ExitCode
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from sweeps.face.fronts import ParetoFront
     from sweeps.planning.check import Checked
-    from sweeps.process.workspace import Workspace
+    from sweeps.util.workspace import Workspace
 
 Spec = str | Path | Mapping[str, Any] | SweepSpec
 """A file, the name of a packaged example, YAML text, nested mappings, or a spec that was loaded."""
@@ -86,8 +86,8 @@ def init(file: str | Path, *, label: str | None = None, output: str | Path | Non
 
     Raises InvalidValue (file, label, output).
     """
-    from sweeps.process.outputs import write_output
     from sweeps.spec.template import starting_spec
+    from sweeps.util.files import write_output
 
     if output is not None and Path(output).exists():
         remedy = "What was filled in there is not written over: name another."
@@ -126,7 +126,7 @@ def check(
     found.
     """
     from sweeps.advice.proxy import Proxy
-    from sweeps.control.choosing import with_chosen
+    from sweeps.execution.final_run import with_chosen
     from sweeps.planning.check import checked
     from sweeps.population.saying import before
 
@@ -215,7 +215,7 @@ def created(
 
     The arguments are those of `run`, which raises what this does. Nothing of the sweep has run yet.
     """
-    from sweeps.control import session
+    from sweeps.execution import session
     from sweeps.planning.check import before_launch
 
     changes = _with_models(changes, models)
@@ -301,10 +301,10 @@ def pareto(
 def _driven(sweep: str, workspace: Workspace, progress: bool | None, **options: Any) -> Sweep:
     from rich.console import Console
 
-    from sweeps.control import session
+    from sweeps.execution import session
     from sweeps.face.progress import ProgressDisplay, in_notebook
-    from sweeps.process.words import LOG, kept_in
     from sweeps.util.fingerprint import working_folder_is_importable
+    from sweeps.util.log import LOG, kept_in
 
     working_folder_is_importable()
 

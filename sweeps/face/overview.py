@@ -15,12 +15,11 @@ from sweeps.ledger.summary import Summary
 from sweeps.ledger.text import claim_lines, executed_text, stopped_lines, total_lines
 from sweeps.ledger.totals import Total, earlier_lines, earlier_totals, total_of
 from sweeps.population.saying import now
-from sweeps.process.workspace import Workspace
-from sweeps.records import SweepRecord
 from sweeps.release.policy import Release
 from sweeps.release.publisher import Publisher
 from sweeps.release.validation_text import recorded_text
-from sweeps.requests import Refutation, accepted, notes, tags
+from sweeps.store.records import Refutation, SweepRecord, accepted, notes, tags
+from sweeps.util.workspace import Workspace
 from trainables.worker.redaction import shown_url
 
 

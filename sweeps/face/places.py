@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sweeps.process.workspace import DEFAULT_ROOT, Workspace
+from sweeps.util.workspace import DEFAULT_ROOT, Workspace
 
 
 def places(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from sweeps.front.pareto import spec_objectives
-from sweeps.records import DECIDED, TrialState, by_trial
 from sweeps.release.publisher import Publisher
+from sweeps.store.records import DECIDED, TrialState, by_trial
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

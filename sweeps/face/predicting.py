@@ -42,7 +42,7 @@ def predict_files(
     Raises before anything is computed what `predict` raises of files and columns, and ClusterUnreachable; and for an
     undeclared category or a missing number when it is met, with its file: then nothing is left of the folder.
     """
-    from sweeps.runner.predicting import asked_in_pieces
+    from sweeps.ray.predicting import asked_in_pieces
     from trainables.export import files as pieces
     from trainables.export.files import files_of
     from trainables.export.model import ReleasedModel

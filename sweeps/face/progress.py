@@ -11,10 +11,10 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from sweeps.control.controller import Controller
-from sweeps.process.words import Event, Level, say, voice
-from sweeps.records import DECIDED, TrialState
+from sweeps.execution.controller import Controller
 from sweeps.release.published import Published
+from sweeps.store.records import DECIDED, TrialState
+from sweeps.util.log import Event, Level, say, voice
 
 LINE_SECONDS, CELL_SECONDS = 5.0, 0.5
 """Least time between two lines, and between two changes of a notebook's cell."""

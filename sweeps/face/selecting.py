@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpcore.checks import InvalidValue
-from sweeps.process.suggestions import did_you_mean
-from sweeps.records import DECIDED, TrialState
 from sweeps.release.published import Published
 from sweeps.release.quoting import quote_of_claim
+from sweeps.store.records import DECIDED, TrialState
+from sweeps.util.suggest import did_you_mean
 
 PAGE = 20
 """Trials on a page of `sweeps show`."""

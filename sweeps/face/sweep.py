@@ -20,25 +20,23 @@ from sweeps.face.tables import curves_table, ledger_table, trials_table
 from sweeps.face.under_way import under_way
 from sweeps.front.panels import FrontAxis
 from sweeps.front.pareto import spec_objectives
-from sweeps.process.suggestions import closest
-from sweeps.process.workspace import Workspace
-from sweeps.records import TrialState, by_trial
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import is_refuted
-from sweeps.requests import notes, tags
 from sweeps.spec import SweepSpec, load_spec
+from sweeps.store.records import TrialState, by_trial, notes, tags
+from sweeps.util.suggest import closest
+from sweeps.util.workspace import Workspace
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from sweeps.audit.audit_records import AuditRecord
     from sweeps.certificate.building import Certificate
-    from sweeps.control.asking import EnqueueAnswer, StopAnswer
-    from sweeps.control.collecting import Collected
-    from sweeps.control.deleting import DeleteAnswer
-    from sweeps.control.sweep_end import SweepEnd
+    from sweeps.execution.end import SweepEnd
+    from sweeps.execution.gc import Collected, DeleteAnswer
+    from sweeps.execution.requests import EnqueueAnswer, StopAnswer
     from sweeps.held_out.readings import HeldOutReading
     from sweeps.tracking.registering import RegisteredVersion
     from sweeps.tracking.view import Rebuilt
@@ -105,10 +103,10 @@ class Sweep:
 
         `print` of what comes back says what came of it; a sweep that nobody runs is left as it is.
         """
-        from sweeps.control import asking
+        from sweeps.execution import requests
 
-        with asking.opened(self.workspace) as store:
-            return asking.stop(store, self.name, wait=wait)
+        with requests.opened(self.workspace) as store:
+            return requests.stop(store, self.name, wait=wait)
 
     def enqueue(self, point: Mapping[str, Any] | str | Sequence[str]) -> EnqueueAnswer:
         """Ask for a trial of a known good point, {"learning_rate": .1, ...} or texts "learning_rate=.1", besides those
@@ -118,40 +116,40 @@ class Sweep:
         The sweep's total is no guarantee any more from its launch on, unless the sweep has one budget. Raises
         SpecErrors with all that is wrong with the point, InvalidValue for one that is infeasible.
         """
-        from sweeps.control import asking
+        from sweeps.execution import requests
 
-        with asking.opened(self.workspace) as store:
-            return asking.enqueue(store, self.name, point if isinstance(point, Mapping) else asking.knobs_of(point))
+        with requests.opened(self.workspace) as store:
+            return requests.enqueue(store, self.name, point if isinstance(point, Mapping) else requests.knobs_of(point))
 
     def rename(self, new: str) -> None:
         """Call it `new` from now on. Keys of trials and folders keep the name that it began with. Every name that it
         had still finds it, and none is ever another sweep's. Raises InvalidValue, SweepExists."""
-        from sweeps.control import asking
+        from sweeps.execution import requests
 
-        with asking.opened(self.workspace) as store:
-            asking.rename(store, self.name, new)
+        with requests.opened(self.workspace) as store:
+            requests.rename(store, self.name, new)
 
     def delete(self) -> DeleteAnswer:
         """Delete it for good, without asking: results, files and MLflow experiment. What was spent on the records stays
         on record, and its name is never used again. Raises LeaseHeld where somebody runs it, InvalidValue where a
         sweep that is not over started from it."""
-        from sweeps.control.deleting import delete
+        from sweeps.execution.gc import delete
 
         return delete(self.workspace, self.name)
 
     def note(self, text: str) -> None:
         """Keep a sentence about it, of at most 2000 letters. Raises InvalidValue."""
-        from sweeps.control import asking
+        from sweeps.execution import requests
 
-        with asking.opened(self.workspace) as store:
-            asking.note(store, self.name, text)
+        with requests.opened(self.workspace) as store:
+            requests.note(store, self.name, text)
 
     def tag(self, tags: Mapping[str, str] | str | Sequence[str]) -> None:
         """Tag it: {"paper": "v2"}, or texts "paper=v2". An empty value takes a tag away. Raises InvalidValue."""
-        from sweeps.control import asking
+        from sweeps.execution import requests
 
-        with asking.opened(self.workspace) as store:
-            asking.tag(store, self.name, tags if isinstance(tags, Mapping) else asking.parted(tags))
+        with requests.opened(self.workspace) as store:
+            requests.tag(store, self.name, tags if isinstance(tags, Mapping) else requests.parted(tags))
 
     def overview(self) -> Shown:
         """Where it stands, what its trials claim, what it spent: what `sweeps show` prints."""
@@ -351,7 +349,7 @@ class Sweep:
 
         Claims, metrics and what was charged stay. Raises LeaseHeld while the sweep runs.
         """
-        from sweeps.control.collecting import collect
+        from sweeps.execution.gc import collect
 
         return collect(self.workspace, self.name, dry_run=dry_run)
 

@@ -11,9 +11,9 @@ from sweeps.face.trial_rows import assumptions_of, row_columns, trial_rows
 from sweeps.face.under_way import UnderWay
 from sweeps.front.export import rows
 from sweeps.front.panels import Front
-from sweeps.records import CurveReport, LedgerEntry
 from sweeps.release.published import Published
 from sweeps.release.quoting import legend_of
+from sweeps.store.records import CurveReport, LedgerEntry
 
 
 def trials_table(trials: Iterable[Published], running: Mapping[str, UnderWay] | None = None) -> pd.DataFrame:

@@ -8,9 +8,9 @@ from typing import Any
 
 from sweeps.face.under_way import UnderWay
 from sweeps.ledger.assumptions import Assumptions
-from sweeps.records import DECIDED
 from sweeps.release.published import Published
 from sweeps.release.quoting import quote_of_claim
+from sweeps.store.records import DECIDED
 
 _CLAIM = ("notion", "delta", "adjacency", "unit", "accountant")
 _WORK = ("steps", "planned_steps", "at_step", "seconds_left", "node", "work", "attempts", "proposed_at", "finished_at")

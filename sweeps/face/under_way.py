@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from dpcore.checks import InvalidValue
-from sweeps.process.workspace import Workspace
-from sweeps.records import LedgerEntry, TrialState
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
+from sweeps.store.records import LedgerEntry, TrialState
+from sweeps.util.workspace import Workspace
 from trainables.worker.attempt import CLAIM, Attempt
 from trainables.worker.checkpoints import steps_among
 from trainables.worker.files import Folder, NotAFolder

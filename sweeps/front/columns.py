@@ -5,8 +5,8 @@ from __future__ import annotations
 from dpcore.rounding import epsilon_text
 from sweeps.front.fitted import FittedColumn, cell
 from sweeps.front.panels import Front, Panel
-from sweeps.records import EPSILON, SYSTEM, TARGET_EPSILON, varied_knobs
 from sweeps.release.quoting import quote_of_claim
+from sweeps.store.records import EPSILON, SYSTEM, TARGET_EPSILON, varied_knobs
 
 
 def columns(front: Front, panel: Panel, limit: int) -> list[FittedColumn]:

@@ -11,9 +11,9 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from sweeps.front.csv_text import csv_text
 from sweeps.front.panels import Front, Panel
-from sweeps.records import EPSILON, TARGET_EPSILON, sweep_of
 from sweeps.release.comparing import compared_epsilon
 from sweeps.release.quoting import quote_of_claim
+from sweeps.store.records import EPSILON, TARGET_EPSILON, sweep_of
 
 COMPARED = "compared_epsilon"
 _RESTS_ON = ("rests_on", "assumptions")

@@ -20,10 +20,10 @@ from sweeps.front.pareto import (
     with_totals,
 )
 from sweeps.ledger.totals import joint_totals
-from sweeps.records import EPSILON, SweepRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
+from sweeps.store.records import EPSILON, SweepRecord, TrialState
 
 BETWEEN = ", "
 """Between the names of sweeps that share a front."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpcore.guarantee import Status
 from sweeps.front.panels import FrontAxis, Panel
 from sweeps.front.pareto import nondominated
-from sweeps.records import sweep_of
+from sweeps.store.records import sweep_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

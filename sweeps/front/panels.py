@@ -17,16 +17,16 @@ from dpcore.rounding import delta_text
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.summary import Procedure
 from sweeps.ledger.totals import Total, lines, sentences
-from sweeps.records import TrialState, sweep_of
 from sweeps.release.published import Published
 from sweeps.release.quoting import Quote, legend, metric_quotes, quote_of_claim
+from sweeps.store.records import TrialState, sweep_of
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class FrontAxis:
-    """One axis and its direction: a reported metric, or a number of `sweeps.records.DECIDED`."""
+    """One axis and its direction: a reported metric, or a number of `sweeps.store.records.DECIDED`."""
 
     metric: str
     goal: Literal["maximize", "minimize"]

@@ -25,13 +25,13 @@ from dpcore.guarantee import STANDING, Guarantee, Status
 from sweeps.front.panels import AxisEnd, Floats, Front, FrontAxis, Panel
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.totals import Total, totals
-from sweeps.process.collector import collector_paused
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import EPSILON, TrialState
 from sweeps.release.comparing import compared_epsilon
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
+from sweeps.store.records import EPSILON, TrialState
+from sweeps.util.files import collector_paused
 
 LABELS = ("notion", "adjacency", "delta", "unit", "status")
 """What two points must share to stand on the same axes; claims that stand share them, each under its own status."""

@@ -11,9 +11,9 @@ from sweeps.front.export import FORMATS, SUFFIXES, render
 from sweeps.front.joint import joint_front
 from sweeps.front.panels import AxisEnd, FrontAxis
 from sweeps.front.pareto import LABELS
-from sweeps.process.outputs import write_output
-from sweeps.process.suggestions import closest
-from sweeps.process.workspace import Workspace
+from sweeps.util.files import write_output
+from sweeps.util.suggest import closest
+from sweeps.util.workspace import Workspace
 
 
 def pareto_command(

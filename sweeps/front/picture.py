@@ -10,7 +10,7 @@ from dpcore.guarantee import Status
 from sweeps.front.axes import log_ticks
 from sweeps.front.kinds import kinds
 from sweeps.front.panels import Front, Panel
-from sweeps.records import EPSILON, TARGET_EPSILON
+from sweeps.store.records import EPSILON, TARGET_EPSILON
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,13 +11,12 @@ from sweeps.export.exporting import released
 from sweeps.held_out.declared import declared_test
 from sweeps.held_out.readings import HeldOutReading, of_its_records, readings
 from sweeps.population.besides import charge_reading
-from sweeps.process.workspace import Workspace
-from sweeps.records import SweepRecord
 from sweeps.release.publisher import Publisher
-from sweeps.requests import Accepted, HeldOutRead, HeldOutScore, this_person
 from sweeps.spec import load_spec
-from sweeps.store import Store
+from sweeps.store.records import Accepted, HeldOutRead, HeldOutScore, SweepRecord, this_person
+from sweeps.store.store import Store
 from sweeps.util.fingerprint import Changed
+from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.data.records import fingerprint
 from trainables.data.splits import HasTestRecords

@@ -15,8 +15,7 @@ from dpcore.events import Event, Repeated
 from sweeps.held_out.declared import held_out_of, place, reading_event
 from sweeps.ledger.summary import Choice
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import SweepRecord
-from sweeps.requests import HeldOutRead, HeldOutScore, Request
+from sweeps.store.records import HeldOutRead, HeldOutScore, Request, SweepRecord
 from trainables.validation.declaration import NOISE_SD
 
 if TYPE_CHECKING:

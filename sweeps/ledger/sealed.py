@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweeps.records import SweepRecord, SweepState
+from sweeps.store.records import SweepRecord, SweepState
 
 BY_SUMS = "the price of a sealed search adds to others by sums alone: `sweeps budget`"
 """Why what several sweeps released together is not counted, with one of these among them."""

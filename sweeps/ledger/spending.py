@@ -35,8 +35,8 @@ from sweeps.ledger.steps import total
 from sweeps.ledger.summary import Choice, Procedure, Summary, SweepTotal, largest_claims
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, too_many
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import LedgerEntry, SweepRecord, SweepState, TrialRecord, TrialState, sweep_of
 from sweeps.search import samplers
+from sweeps.store.records import LedgerEntry, SweepRecord, SweepState, TrialRecord, TrialState, sweep_of
 from trainables.system import PrivacyPlan
 from trainables.training.noise import named_generators
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sweeps.records import LedgerEntry
+from sweeps.store.records import LedgerEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

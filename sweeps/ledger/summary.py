@@ -9,7 +9,7 @@ from typing import Any
 
 from dpcore.guarantee import STANDING, Guarantee, Status
 from sweeps.ledger.steps import Spending
-from sweeps.records import TrialRecord
+from sweeps.store.records import TrialRecord
 
 CLAIM_KIND = ("notion", "delta", "adjacency", "unit", "accountant", "status")
 """What two claims must share, and what they rest on besides, for one of them to be the larger."""

@@ -10,10 +10,10 @@ from dpcore.rounding import delta_text, epsilon_text
 from sweeps.ledger.assumptions import Assumptions, covers_search
 from sweeps.ledger.sealed import SPENT_UNSEEN
 from sweeps.ledger.summary import LargestClaim, Procedure, Summary
-from sweeps.records import TrialRecord, TrialState
 from sweeps.release.policy import is_demonstration
 from sweeps.release.quoting import quote_of_claim, quote_of_total
 from sweeps.release.rounding import claim_text, count_text
+from sweeps.store.records import TrialRecord, TrialState
 
 TAKEN = "steps_taken"
 """Metric of systems that stop themselves."""

@@ -18,9 +18,9 @@ from sweeps.ledger.sealed import BY_SUMS, sealed_and_begun
 from sweeps.ledger.summary import Choice, Procedure, Summary
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO, too_many, total_lines
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import SweepRecord
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
+from sweeps.store.records import SweepRecord
 
 ACROSS = (
     "By the clocks of their machines, each of these sweeps and each of their extensions was recorded before any other "

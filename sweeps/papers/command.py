@@ -11,10 +11,10 @@ from rich.table import Table
 from sweeps.cli.output import print_json
 from sweeps.papers import Effort, Result, reproduce
 from sweeps.papers.run import PUBLIC
-from sweeps.process.words import say
-from sweeps.process.workspace import Workspace
 from sweeps.release.policy import Release
 from sweeps.release.publisher import Publisher
+from sweeps.util.log import say
+from sweeps.util.workspace import Workspace
 
 
 def reproduce_command(

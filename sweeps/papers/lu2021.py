@@ -36,8 +36,8 @@ from trainables.planner import NOISE_MAX, NOISE_MIN
 from trainables.worker.attempt import Attempt
 
 if TYPE_CHECKING:
-    from sweeps.records import TrialRecord
     from sweeps.spec.sections import SweepSpec
+    from sweeps.store.records import TrialRecord
 
 
 # What needs no data: Table I as numbers, Table VI and the OARO column by formula, and the refuted theorems.

@@ -16,13 +16,13 @@ from dpcore.checks import InvalidValue, QuotesRecords
 from sweeps.papers.pictures import Axes, draw
 from sweeps.papers.results import FULL, Effort, Result, Say, Values, filled, reduced
 from sweeps.papers.statements import Statement, hold
-from sweeps.process.words import Event, say
-from sweeps.records import TrialState
+from sweeps.store.records import TrialState
+from sweeps.util.log import Event, say
 
 if TYPE_CHECKING:
-    from sweeps.process.workspace import Workspace
-    from sweeps.records import TrialRecord
     from sweeps.spec.sections import SweepSpec
+    from sweeps.store.records import TrialRecord
+    from sweeps.util.workspace import Workspace
 
 
 # A paper's file: its title, what it printed, its statements, its sweeps, and how much of it each effort runs.
@@ -120,8 +120,8 @@ def _start_shared_cluster(log: Path) -> None:
     shared = _SHARED.get()
     if shared is None or shared.started:
         return
-    from sweeps.runner.cluster import cluster
-    from sweeps.runner.messages import short_messages
+    from sweeps.ray.cluster import cluster
+    from sweeps.ray.messages import short_messages
 
     lost = "\nThe Ray cluster does not answer any more. Nothing is lost; the same command goes on."
     with short_messages(log):
@@ -135,7 +135,7 @@ def swept(spec: SweepSpec, workspace: Workspace) -> list[TrialRecord]:
     Raises InvalidValue when a finished sweep of that name had another spec, KeyboardInterrupt when it was stopped, and
     whatever `session.resume` raises.
     """
-    from sweeps.control import session
+    from sweeps.execution import session
     from sweeps.release.publisher import Publisher
 
     store = workspace.open_store(create=True)

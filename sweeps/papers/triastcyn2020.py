@@ -39,8 +39,8 @@ from trainables.registry import SYSTEMS
 from trainables.worker.attempt import Attempt
 
 if TYPE_CHECKING:
-    from sweeps.process.workspace import Workspace
-    from sweeps.records import TrialRecord
+    from sweeps.store.records import TrialRecord
+    from sweeps.util.workspace import Workspace
 
 
 # What the paper states that needs no data: Theorems 3 and 4, Figures 1 and 5, attack success, Table 1's arithmetic.

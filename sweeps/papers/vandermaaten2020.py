@@ -28,8 +28,8 @@ from sweeps.papers.run import Paper, Reproduction, spec_of
 from sweeps.papers.statements import Judged
 
 if TYPE_CHECKING:
-    from sweeps.records import TrialRecord
     from sweeps.spec.sections import SweepSpec
+    from sweeps.store.records import TrialRecord
 
 
 # Trials as points, one method at one setting, and the points of a figure as curves.

@@ -33,7 +33,7 @@ from dpcore.sgld import clipped_event, halving_schedule, noise_multiplier, publi
 from sweeps.papers.pictures import Axes, Series
 from sweeps.papers.results import ResultTable, Uncertain, Values
 from sweeps.papers.run import Paper, Reproduction, spec_of
-from sweeps.records import TrialRecord
+from sweeps.store.records import TrialRecord
 from trainables.data import idc
 
 PAPER = Paper.load("wu2020")

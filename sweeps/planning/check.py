@@ -161,8 +161,7 @@ def check_places(spec: SweepSpec, address: str | None = None) -> None:
     if address is None and gpus == 0 and cpus * spec.resources.workers <= (os.cpu_count() or 1):
         # Ray takes a second to import.
         return
-    from sweeps.runner.cluster import alive_nodes, check_reachable, check_resources, cluster
-    from sweeps.runner.imports import imported_by_all
+    from sweeps.ray.cluster import alive_nodes, check_reachable, check_resources, cluster, imported_by_all
 
     check_reachable(address, spec.resources)
     if address is not None:
@@ -187,7 +186,7 @@ def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: boo
     else:
         SOURCES[spec.data.source].inspect(spec.data.options())
         check_workers(spec, address)
-        from sweeps.runner.cluster import check_reachable
+        from sweeps.ray.cluster import check_reachable
 
         check_reachable(address, spec.resources)
     ours = not spec.user_modules() and samplers.module_of(spec.search.sampler) is None

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, wait
 from types import ModuleType
 from typing import Any, Self
 
-from sweeps.process.exits import ExitCode
+from sweeps.util.exits import ExitCode
 
 Send = Callable[[Any], None]
 

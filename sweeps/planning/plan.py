@@ -21,7 +21,6 @@ from dpcore.guarantee import STANDING
 from sweeps.budget.sweep_budget import budget_of
 from sweeps.ledger.assumptions import ONE_TRIAL
 from sweeps.ledger.phases import chosen_line
-from sweeps.records import SYSTEM, TARGET_EPSILON, TrialRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.search import samplers
 from sweeps.search.asha import report_steps, stops
@@ -30,6 +29,7 @@ from sweeps.search.space import Branch, Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.problems import Problems
 from sweeps.spec.sections import SweepSpec
+from sweeps.store.records import SYSTEM, TARGET_EPSILON, TrialRecord, TrialState
 from trainables.attribution import of_their_metrics, resting_on_word
 from trainables.claims import check_unit, check_weights
 from trainables.measures.objectives import check_measurable

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 
 from dpcore.checks import InvalidValue
-from sweeps.control.failures import shortened
+from sweeps.execution.end import shortened
 from sweeps.planning.child import Child, ProcessEnded, Send
 from sweeps.planning.plan import DRAWS, draws, plan_proposal
-from sweeps.process.patience import patience
 from sweeps.search import samplers
 from sweeps.search.sampler_exam import faults
 from sweeps.search.space import Branch, Space
 from sweeps.spec import public_facts
 from sweeps.spec.domains import Domain
 from sweeps.spec.sections import SweepSpec
+from sweeps.util.waiting import patience
 from trainables.rehearsal import Rehearsed, Step
 from trainables.system import Config, Execution, PrivacyPlan, PublicFacts, Refusal, Scalar, System
 
@@ -226,7 +226,7 @@ class _Failed:
 class Rehearsing(Child):
     """A rehearsal that has begun, beside whatever this process does meanwhile. Leaving the block ends it.
 
-    One part of it, such as building a model, counts as stuck after `sweeps.process.patience.patience` seconds.
+    One part of it, such as building a model, counts as stuck after `sweeps.util.waiting.patience` seconds.
     """
 
     def __init__(self, spec: SweepSpec) -> None:

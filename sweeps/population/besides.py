@@ -12,9 +12,9 @@ from sweeps.population.arithmetic import Row, RowKind
 from sweeps.population.blocks import ledger_named
 from sweeps.population.charging import charge_of_event, charge_of_steps, repeated
 from sweeps.population.refuted import check_not_refuted
-from sweeps.records import SweepRecord
 from sweeps.release.publisher import Publisher
-from sweeps.store import Store
+from sweeps.store.records import SweepRecord
+from sweeps.store.store import Store
 from trainables.system import PrivacyPlan
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from dpcore.selection.filters import DPCharge, GDPCharge
 from sweeps.population.arithmetic import AddingRule, Charge, Population, entering
-from sweeps.store import Lease, Store, UnknownPopulation
+from sweeps.store.errors import UnknownPopulation
+from sweeps.store.lease import Lease
+from sweeps.store.store import Store
 
 
 def ledger_named(store: Store, population: str) -> Population:

@@ -99,7 +99,7 @@ def check_terms(population: Population, adjacency: Adjacency, unit: str) -> None
 def _slice_claim(plan: PrivacyPlan, claim: Guarantee, from_step: int, to_step: int) -> Guarantee:
     """Of some steps at the claim's delta; where no accountant counts them, the claim of all, which holds of them."""
     from sweeps.ledger.spending import procedure_guarantee
-    from sweeps.records import LedgerEntry
+    from sweeps.store.records import LedgerEntry
 
     entry = LedgerEntry(key=plan.system, attempt=1, from_step=from_step, to_step=to_step)
     try:

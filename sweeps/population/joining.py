@@ -10,10 +10,11 @@ from sweeps.population.arithmetic import Population
 from sweeps.population.blocks import ledger_named, reserve_block
 from sweeps.population.charging import check_terms
 from sweeps.population.refuted import check_not_refuted
-from sweeps.process.workspace import Workspace
 from sweeps.release.publisher import Publisher
 from sweeps.spec.sections import SweepSpec
-from sweeps.store import Lease, Store
+from sweeps.store.lease import Lease
+from sweeps.store.store import Store
+from sweeps.util.workspace import Workspace
 
 
 def make_ledger(workspace: Workspace, population: Population) -> None:

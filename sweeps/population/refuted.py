@@ -13,7 +13,7 @@ from dpcore.checks import InvalidValue
 from sweeps.population.arithmetic import Row, RowKind
 from sweeps.release.publisher import Publisher
 from sweeps.release.rounding import count_text
-from sweeps.requests import Refutation
+from sweeps.store.records import Refutation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

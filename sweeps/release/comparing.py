@@ -10,8 +10,8 @@ transitive) and nobody gains by it. What is printed is the claim.
 from __future__ import annotations
 
 from dpcore.guarantee import Guarantee
-from sweeps.records import EPSILON, TrialRecord
 from sweeps.release.rounding import on_grid
+from sweeps.store.records import EPSILON, TrialRecord
 
 USED_UP = 0.99
 """Share of the budget aimed at from which it counts as used up: calibration leaves at most a few thousandths."""

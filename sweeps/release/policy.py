@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.guarantee import Guarantee, Status, weakest
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import TrialRecord
 from sweeps.release.published import OPEN, Published, ReleasePolicy
 from sweeps.spec.hyperparameters import SAME_AS
+from sweeps.store.records import TrialRecord
 from trainables.metrics import WITHHELD, Config, Dependence, Metric
 from trainables.system import PrivacyPlan
 from trainables.units import RECORD

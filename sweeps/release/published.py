@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NewType, cast
 
-from sweeps.records import TrialRecord, TrialState
+from sweeps.store.records import TrialRecord, TrialState
 from trainables.orders import PublicOrder
 
 Published = NewType("Published", TrialRecord)

@@ -14,14 +14,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.population.arithmetic import Population, Row
-from sweeps.records import AttemptRecord, CurveReport, LedgerEntry, OutboxRow, SweepRecord, SweepState, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.refuting import marked, refutations
-from sweeps.requests import Refutation, Request
+from sweeps.store.records import (
+    AttemptRecord,
+    CurveReport,
+    LedgerEntry,
+    OutboxRow,
+    Refutation,
+    Request,
+    SweepRecord,
+    SweepState,
+    TrialState,
+)
 
 if TYPE_CHECKING:
-    from sweeps.store import Store
+    from sweeps.store.store import Store
 
 OVER = (SweepState.FINISHED, SweepState.EXHAUSTED)
 
@@ -35,7 +44,7 @@ class Publisher:
     @classmethod
     def open(cls, url: str) -> Publisher:
         """That of the store at `url`. Raises StoreError, also where there is none."""
-        from sweeps.store import open_store
+        from sweeps.store.store import open_store
 
         return cls(open_store(url, create=False))
 

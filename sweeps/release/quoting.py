@@ -16,9 +16,9 @@ from enum import StrEnum
 from dpcore.guarantee import STANDING, Guarantee, Notion, Status
 from sweeps.ledger.assumptions import covers_search
 from sweeps.ledger.summary import Procedure
-from sweeps.records import DECIDED
 from sweeps.release.policy import is_demonstration
 from sweeps.release.published import Published
+from sweeps.store.records import DECIDED
 from trainables.metrics import Dependence
 
 NOISE_SD = "_noise_sd"

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from dpcore.guarantee import Guarantee, Status
 from sweeps.ledger.assumptions import covers_search
 from sweeps.release.published import Published
-from sweeps.requests import Refutation, Request, this_person
+from sweeps.store.records import Refutation, Request, this_person
 
 if TYPE_CHECKING:
-    from sweeps.store import Store
+    from sweeps.store.store import Store
 
 FOLDER, FILE = "audits", "audit.json"
 """Of a sweep's own folder: one folder each, and what it found in it."""

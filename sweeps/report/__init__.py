@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sweeps.process.outputs import write_output
 from sweeps.release.publisher import Publisher
 from sweeps.report.content import Content, gather
 from sweeps.report.page import front_page, report_page
+from sweeps.util.files import write_output
 
 __all__ = ["Content", "front_page", "gather", "report_page", "write_report"]
 

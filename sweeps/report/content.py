@@ -17,11 +17,11 @@ from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.phases import tuned_by_now
 from sweeps.ledger.summary import Summary
 from sweeps.ledger.totals import Total, earlier_totals, total_of
-from sweeps.records import CurveReport, SweepRecord, SweepState, TrialState, by_trial
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
 from sweeps.report.importance import Importance, importances
+from sweeps.store.records import CurveReport, SweepRecord, SweepState, TrialState, by_trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,10 +18,10 @@ from dpcore.rounding import epsilon_text
 from sweeps.front.axes import log_ticks
 from sweeps.front.kinds import SystemPoints, kinds
 from sweeps.front.panels import Front, FrontAxis, Panel
-from sweeps.records import DECIDED, EPSILON, SYSTEM, TARGET_EPSILON, CurveReport, TrialState, varied_knobs
 from sweeps.release.published import Published
 from sweeps.release.quoting import is_refuted
 from sweeps.report.importance import Importance
+from sweeps.store.records import DECIDED, EPSILON, SYSTEM, TARGET_EPSILON, CurveReport, TrialState, varied_knobs
 from trainables.validation.declaration import NOISE_SD
 
 Figure = dict[str, Any]

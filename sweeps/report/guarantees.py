@@ -10,11 +10,11 @@ from dpcore.rounding import delta_text, epsilon_text
 from sweeps.ledger.assumptions import HEADING, Assumptions, covers_search, spans
 from sweeps.ledger.text import executed_text, total_text
 from sweeps.ledger.totals import earlier_lines, sentences
-from sweeps.process.markup import as_html
 from sweeps.release import not_covered
 from sweeps.release.quoting import REFUTED, judged, metric_quotes, quote_of_claim
 from sweeps.release.validation_text import recorded_text
 from sweeps.report.content import ClaimRange, Content
+from sweeps.util.suggest import as_html
 
 
 def badge(status: str, text: str = "") -> str:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sweeps.front.panels import FrontAxis
-from sweeps.records import DECIDED, SYSTEM
 from sweeps.release.published import Published
+from sweeps.store.records import DECIDED, SYSTEM
 
 MIN_TRIALS = 20
 MAX_TRIALS = 2000

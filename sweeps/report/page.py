@@ -12,8 +12,6 @@ from html import escape
 
 from sweeps.front.panels import Front
 from sweeps.front.pareto import REFUTED
-from sweeps.process.markup import as_html
-from sweeps.records import DECIDED, TrialState
 from sweeps.report import figures
 from sweeps.report.assets import SCRIPT, STYLE
 from sweeps.report.audits import audits_section
@@ -21,6 +19,8 @@ from sweeps.report.content import Content
 from sweeps.report.guarantees import assumptions_list, guarantee_box
 from sweeps.report.sealed import left_section
 from sweeps.report.trials import trials_table
+from sweeps.store.records import DECIDED, TrialState
+from sweeps.util.suggest import as_html
 
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from sweeps.records import DECIDED
 from sweeps.release.published import Published, best_by
 from sweeps.release.quoting import judged, metric_quotes
 from sweeps.report.content import Content
+from sweeps.store.records import DECIDED
 from trainables.validation.declaration import NOISE_SD
 
 

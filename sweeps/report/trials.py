@@ -10,15 +10,15 @@ from typing import Any
 
 from dpcore.events import blocks, to_dict
 from dpcore.rounding import epsilon_text
-from sweeps.control.stopped_trials import ex_post
+from sweeps.execution.stopped_trials import ex_post
 from sweeps.ledger.text import was_stopped
-from sweeps.records import DECIDED, EPSILON, SYSTEM, TARGET_EPSILON, TrialState, varied_knobs
 from sweeps.release.published import Published
 from sweeps.release.quoting import quote_of_claim
 from sweeps.report.content import Content
 from sweeps.report.guarantees import claim_badge, guarantee_line
 from sweeps.search.asha import rung_ends
 from sweeps.spec.sections import EarlyStopping
+from sweeps.store.records import DECIDED, EPSILON, SYSTEM, TARGET_EPSILON, TrialState, varied_knobs
 from trainables.system import PrivacyPlan
 
 MAX_ROWS = 500

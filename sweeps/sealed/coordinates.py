@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sweeps.records import SYSTEM
 from sweeps.search.coordinates import Config, Coordinates
 from sweeps.search.space import Space
+from sweeps.store.records import SYSTEM
 from trainables.natural import natural_of
 
 

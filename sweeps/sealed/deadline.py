@@ -13,11 +13,11 @@ from typing import Any
 
 from dpcore.checks import InvalidValue
 from sweeps.planning.rehearsal import Rehearsal
-from sweeps.process.words import Event, say
 from sweeps.sealed.planning import SealedPlanner
 from sweeps.sealed.prior import SealedPrior
 from sweeps.sealed.workers import workers_of
 from sweeps.spec import SweepSpec, public_facts
+from sweeps.util.log import Event, say
 from trainables.system import PrivacyPlan
 
 FACTOR = 3.0

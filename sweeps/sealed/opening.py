@@ -24,8 +24,6 @@ import numpy as np
 
 from dpcore.checks import InvalidValue
 from dpcore.selection import draw
-from sweeps.process.workspace import ANNOUNCED, Workspace
-from sweeps.records import TARGET_EPSILON, SweepRecord, SweepState, trial_key
 from sweeps.release.policy import Release
 from sweeps.sealed.coordinates import SpaceCoordinates
 from sweeps.sealed.planning import CANDIDATES, SealedPlanner
@@ -33,6 +31,8 @@ from sweeps.sealed.prior import SealedPrior
 from sweeps.sealed.workers import workers_at
 from sweeps.search.space import Space
 from sweeps.spec.sections import SweepSpec
+from sweeps.store.records import TARGET_EPSILON, SweepRecord, SweepState, trial_key
+from sweeps.util.workspace import ANNOUNCED, Workspace
 from trainables.measures.objectives import measured
 from trainables.sealed.adapting import Adapting
 from trainables.sealed.box import KEY_BYTES, Box

@@ -31,12 +31,12 @@ from dpcore.selection import (
 )
 from sweeps.budget.trial_profiles import trial_profile
 from sweeps.ledger.assumptions import OF_ONE_TRIAL, PRIVATE_SELECTION
-from sweeps.records import TARGET_EPSILON
 from sweeps.sealed.assumptions import rests_on
 from sweeps.sealed.law import law_text
 from sweeps.sealed.prior import SealedPrior
 from sweeps.sealed.theorems import of_adaptive, of_best, of_first, of_front
 from sweeps.spec.sections import Selection
+from sweeps.store.records import TARGET_EPSILON
 from trainables.attribution import of_their_models
 from trainables.system import Config, PrivacyPlan, Refusal
 

@@ -10,10 +10,10 @@ from dpcore.selection import Capped, TrialProfile
 from sweeps.budget.fitting import fitted
 from sweeps.budget.trial_profiles import trial_profile
 from sweeps.planning.plan import plan_proposal
-from sweeps.records import TARGET_EPSILON
 from sweeps.sealed.law import law_of
 from sweeps.search.space import Space
 from sweeps.spec.sections import Selection, SweepSpec
+from sweeps.store.records import TARGET_EPSILON
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
 
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 from contextlib import suppress
 
 from sweeps.population.blocks import settle_block
-from sweeps.records import TARGET_EPSILON, Proposal, Settlement, TrialState, trial_key
 from sweeps.release.policy import Release
 from sweeps.sealed.opening import SealedPlaces
 from sweeps.spec.sections import SweepSpec
-from sweeps.store import Lease, Store
+from sweeps.store.lease import Lease
+from sweeps.store.records import TARGET_EPSILON, Proposal, Settlement, TrialState, trial_key
+from sweeps.store.store import Store
 from trainables.sealed.drawn import Slot
 from trainables.sealed.standing import Candidate
 from trainables.sealed.worker import SealedWork

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 
 from dpcore.checks import InvalidValue
-from sweeps.runner.resources import Node, listed, room_for
+from sweeps.ray.resources import Node, listed, room_for
 from sweeps.spec.sections import Resources, SweepSpec
 
 
@@ -41,7 +41,7 @@ def check_workers(spec: SweepSpec, address: str | None = None) -> None:
         # Ray takes a second to import.
         machine: Node = {"CPU": os.cpu_count() or 1}
     else:
-        from sweeps.runner.ray_private.machine_resources import machine_resources
+        from sweeps.ray.patches import machine_resources
 
         machine = machine_resources(os.cpu_count())
     check_at_once(spec, workers, [machine], "this machine")
@@ -50,7 +50,7 @@ def check_workers(spec: SweepSpec, address: str | None = None) -> None:
 def check_at_once(spec: SweepSpec, workers: int, nodes: Sequence[Node], where: str) -> None:
     """The workers fit beside each other on these nodes: each runs from the beginning to the announced end.
 
-    where  what has those nodes. Where not even one fits, `sweeps.runner.resources.lacking` says it.
+    where  what has those nodes. Where not even one fits, `sweeps.ray.resources.lacking` says it.
 
     Raises InvalidValue.
     """

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.records import DECIDED, Reservation, TrialState
 from sweeps.release.comparing import compared
 from sweeps.release.published import Published
 from sweeps.spec.sections import EarlyStopping, ObjectiveOptions, SweepSpec
+from sweeps.store.records import DECIDED, Reservation, TrialState
 from trainables.capabilities import capabilities_of
 from trainables.system import System
 

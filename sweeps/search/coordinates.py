@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.records import TARGET_EPSILON
 from sweeps.search.space import Branch
 from sweeps.spec.domains import Domain
+from sweeps.store.records import TARGET_EPSILON
 from trainables.natural import Natural, Product
 from trainables.system import Scalar
 

@@ -20,7 +20,6 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sweeps.records import SYSTEM, TARGET_EPSILON
 from sweeps.release.published import Published
 from sweeps.search import warm_start
 from sweeps.search.samplers import Learning
@@ -29,6 +28,7 @@ from sweeps.search.turns import seed_of_point
 from sweeps.search.warm_start import Lesson
 from sweeps.spec.domains import Domain
 from sweeps.spec.sections import SweepSpec
+from sweeps.store.records import SYSTEM, TARGET_EPSILON
 from trainables.system import Scalar
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -16,12 +16,12 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from sweeps.records import Extension, Proposal
 from sweeps.release.published import Published
 from sweeps.search.samplers import Automatic, Independent, Learning, Points, sampler
 from sweeps.search.turns import BudgetTurns, Strata, seed_of_trial, widened
 from sweeps.search.warm_start import WarmStart
 from sweeps.spec.sections import SweepSpec
+from sweeps.store.records import Extension, Proposal
 from trainables.system import Scalar
 
 

@@ -11,11 +11,11 @@ import hashlib
 from collections.abc import Iterator
 
 from dpcore.guarantee import Guarantee, Status
-from sweeps.records import Proposal, TrialRecord, TrialState
 from sweeps.release.published import OPEN, Published
 from sweeps.search.proposer import Proposer
 from sweeps.search.space import Space
 from sweeps.spec.sections import SweepSpec
+from sweeps.store.records import Proposal, TrialRecord, TrialState
 from trainables.system import Scalar
 
 PROPOSALS = 12

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from dpcore.checks import InvalidValue
-from sweeps.process.suggestions import closest
-from sweeps.records import Extension
 from sweeps.search.grid import SearchGrid
 from sweeps.search.space import Space
 from sweeps.search.turns import ORDER, POINT, Stages, Strata, sequence
 from sweeps.spec.sections import FUNCTION, SweepSpec
+from sweeps.store.records import Extension
+from sweeps.util.suggest import closest
 from trainables import plugins
 from trainables.system import Scalar
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from dpcore.rounding import budget_text
 from sweeps.budget.sweep_budget import trial_budgets
-from sweeps.process.suggestions import closest, did_you_mean
-from sweeps.records import SYSTEM, TARGET_EPSILON
 from sweeps.spec.constraints import Constraint
 from sweeps.spec.domains import Domain, as_number, is_one_of, meant
 from sweeps.spec.hyperparameters import Knob, SameAs, alone, needs
 from sweeps.spec.problems import Absent, Problems
 from sweeps.spec.sections import SweepSpec
+from sweeps.store.records import SYSTEM, TARGET_EPSILON
+from sweeps.util.suggest import closest, did_you_mean
 from trainables.system import Parameter, Scalar
 
 

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import qmc
 
-from sweeps.records import TARGET_EPSILON
 from sweeps.release.published import Published
 from sweeps.search import warm_start
 from sweeps.search.asha import judged, objective_at
@@ -25,6 +24,7 @@ from sweeps.search.space import Space
 from sweeps.search.turns import ORDER, POINT, sequence
 from sweeps.spec.domains import Domain
 from sweeps.spec.sections import SweepSpec
+from sweeps.store.records import TARGET_EPSILON
 from trainables.natural import natural_of
 from trainables.publishing import declared
 from trainables.system import Scalar, System

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweeps.records import Extension
 from sweeps.search.space import Space
 from sweeps.spec.sections import SweepSpec, with_budgets
+from sweeps.store.records import Extension
 
 # Streams of one proposal. The numbers are part of the format: changing one changes every sweep's proposals.
 POINT, TRIAL, ORDER = 0, 1, 2
@@ -33,8 +33,8 @@ def seed_of_trial(seed: int, number: int) -> int:
 
 # Systems and budgets in turn: every system gets as many trials as the others, at each budget, whoever is ahead.
 #
-# A sweep may be given budgets later (`sweeps.records.Extension`). From then on they take turns with the others: which
-# proposal that was is recorded, so that the order stays a function of seed and number, and what was proposed stays.
+# A sweep may be given budgets later (`sweeps.store.records.Extension`). From then on they take turns with the others:
+# which proposal that was is recorded, so that the order stays a function of seed and number, and what was proposed stays.
 
 
 def widened(spec: SweepSpec, extensions: Iterable[Extension]) -> SweepSpec:

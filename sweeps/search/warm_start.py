@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from dpcore.rounding import delta_text
-from sweeps.records import TrialState
 from sweeps.release.published import Published
 from sweeps.search.asha import objective_values
 from sweeps.search.space import Space
 from sweeps.spec.sections import SweepSpec
+from sweeps.store.records import TrialState
 
 FEASIBLE = -1.0
 """Constraint value of a feasible trial. One unit: violations are logarithms of ratios, so a factor e inside."""

@@ -9,9 +9,9 @@ from decimal import Decimal
 from typing import Any
 
 from dpcore.checks import InvalidValue
-from sweeps.process.suggestions import closest, did_you_mean
 from sweeps.spec.domains import KINDS, Domain, When, as_number, is_one_of, meant
 from sweeps.spec.problems import Problems
+from sweeps.util.suggest import closest, did_you_mean
 from trainables import plugins
 from trainables.system import Parameter, PublicFacts, Scalar, System
 

@@ -18,7 +18,6 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from dpcore.checks import InvalidValue
-from sweeps.process.suggestions import closest, did_you_mean
 from sweeps.spec import rules
 from sweeps.spec.constraints import Constraint
 from sweeps.spec.documents import read_document, read_file
@@ -40,6 +39,7 @@ from sweeps.spec.rules import (
     selects,
 )
 from sweeps.spec.sections import FUNCTION, Data, Section, SweepSpec
+from sweeps.util.suggest import closest, did_you_mean
 from trainables.data.source import FeaturedSource
 from trainables.data.splits import RecordsPart
 from trainables.named import OrImported

@@ -15,9 +15,6 @@ from dpcore.checks import InvalidValue
 from dpcore.rounding import budget_text, epsilon_text
 from sweeps.budget.sweep_budget import budget_of_sections, trial_budgets
 from sweeps.population.declared_public import own_public_parts
-from sweeps.process.suggestions import did_you_mean
-from sweeps.process.tracking_uri import check_tracking_uri
-from sweeps.records import TARGET_EPSILON
 from sweeps.search import samplers
 from sweeps.search.grid import SearchGrid, points_up_to
 from sweeps.search.samplers import Automatic, Independent, Learning
@@ -45,6 +42,9 @@ from sweeps.spec.sections import (
     beyond,
     direction,
 )
+from sweeps.store.records import TARGET_EPSILON
+from sweeps.util.files import check_tracking_uri
+from sweeps.util.suggest import did_you_mean
 from trainables.capabilities import capabilities_of
 from trainables.claims import check_unit, check_weights
 from trainables.data import SOURCES

@@ -167,7 +167,7 @@ class Search(Section):
     first       known good points, which are tried before what the sampler proposes and count among `trials`; no point
                 of a grid and no turn is left out for them (`sweeps.search.space`)
     chosen_from  of a final run: the sweep of the same store whose best trial says its hyperparameters
-    chosen      what that came to, which is recorded when a sweep begins (`sweeps.control.choosing`)
+    chosen      what that came to, which is recorded when a sweep begins (`sweeps.execution.final_run`)
     """
 
     sampler: Annotated[str, PlainValidator(lambda value: value), WithJsonSchema({"type": "string"})] = (

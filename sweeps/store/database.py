@@ -6,13 +6,15 @@ SQLite    write-ahead log with synchronous=FULL: a commit has survived a power l
 Postgres  synchronous_commit is switched on where it is off. A connection lost in mid-transaction is taken
           up again; every write here can be repeated.
 
-A store that is locked, gone or silent is waited for with `sweeps.process.patience`, and not without a word. That is one
+A store that is locked, gone or silent is waited for with `sweeps.util.waiting`, and not without a word. That is one
 patience for one outage: what is asked of a store that was given up is tried once more, briefly, so that a sweep that
 has to end does not wait again for each thing that it would still like to write.
 """
 
 from __future__ import annotations
 
+import os
+import socket
 import sqlite3
 import threading
 import time
@@ -26,13 +28,165 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
-from sweeps.process import patience
-from sweeps.process.waiting import waiting
 from sweeps.store import schema
 from sweeps.store.errors import StoreError, StoreVanished, is_busy, refusal, translated, unusable_folder
-from sweeps.store.place import Place
-from sweeps.store.postgres import Lines, postgres_engine
+from sweeps.util import waiting as patience
+from sweeps.util.waiting import waiting
 from trainables.worker.redaction import shown_url
+
+# Whether a path still leads to the file that this process holds.
+#
+# An open SQLite file can be deleted, moved, or replaced: every write then succeeds, into a file that nobody will find
+# again. The same holds of its log (`-wal`) and of the log's index (`-shm`), where what was committed last may lie
+# alone.
+
+PARTS = ("", "-wal", "-shm")
+
+Identity = tuple[int, int]
+"""Device and inode."""
+
+
+class Place:
+    """The files of one SQLite database, by the identity that they had when it was opened. Safe to use from threads."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._held: dict[str, Identity] = {}
+        self._size = 0
+        """Bytes of the database when it was last looked at."""
+
+    def hold(self) -> None:
+        """The files that stand here now are ours; those that come later (the first write makes the log) too."""
+        for part in PARTS:
+            if (found := _identity(f"{self._path}{part}")) is not None:
+                self._held.setdefault(part, found)
+
+    def check(self) -> None:
+        """Raises StoreVanished when one of them is gone, or another stands in its place."""
+        for part, held in list(self._held.items()):
+            try:
+                found = _identity(f"{self._path}{part}")
+            except OSError as error:
+                raise StoreError(f"store {self._path}: cannot be looked at: {error}") from error
+            if found != held:
+                raise StoreVanished(self._path, part, replaced=found is not None)
+        self.hold()
+        # One that is deleted at this very moment is missed at the next look.
+        with suppress(FileNotFoundError, NotADirectoryError):
+            size = os.stat(self._path).st_size
+            if size < self._size:
+                # It is never vacuumed: an older copy was written over it in place.
+                raise StoreVanished(self._path, "", replaced=True)
+            self._size = size
+
+    def spare(self) -> Path:
+        """A path beside it where nothing stands."""
+        number = 1
+        while (path := Path(f"{self._path}.kept-{number}")).exists():
+            number += 1
+        return path
+
+
+def _identity(path: str) -> Identity | None:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        found = os.stat(path)
+        return found.st_dev, found.st_ino
+    return None
+
+
+# Connections to Postgres that nothing can hold for ever.
+#
+# Four ways to fall silent, each with its own end: a server that cannot be reached (time limit of a connection), a
+# lock that another session keeps and a statement that does not come to its end (the server's own limits, which name
+# the matter), a network that swallows packets (TCP's keepalives and its limit on what stays unacknowledged). A server
+# that is stopped while its kernel still acknowledges meets none of them: then the connection is cut from this side.
+
+CONNECT_SECONDS = 5
+"""Longest attempt at one connection; there may be many within one patience."""
+BRIEF_CONNECT_SECONDS = 2
+"""The same once the server was given up: libpq takes no less."""
+_LIMITS = {"lock_timeout": 0.9, "statement_timeout": 0.95}
+"""Shares of the patience: the server's words about a lock, or else about a statement, come before the line is cut."""
+
+
+class Lines:
+    """Which connection each thread is waiting on, so that another thread can cut it. Safe to use from all of them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: dict[int, Any] = {}
+        self.given_up = False
+        """Whether the server was silent for one patience: what is still tried is tried briefly."""
+
+    def take(self, connection: Any) -> None:
+        """This thread speaks to the server by `connection` from now on."""
+        with self._lock:
+            self._of[threading.get_ident()] = connection
+
+    def drop(self, connection: Any) -> None:
+        """It is about to be closed: its descriptor may be another file's in a moment."""
+        with self._lock:
+            self._of = {thread: one for thread, one in self._of.items() if one is not connection}
+
+    def leave(self, thread: int) -> None:
+        """The thread waits for nothing."""
+        with self._lock:
+            self._of.pop(thread, None)
+
+    def cut(self, thread: int) -> None:
+        """End what the thread is waiting for; its connection then says that the server closed it."""
+        with self._lock, suppress(Exception), socket.socket(fileno=os.dup(self._of[thread].fileno())) as line:
+            line.shutdown(socket.SHUT_RDWR)
+
+
+def postgres_engine(url: URL, patience_seconds: float, lines: Lines) -> Engine:
+    """An engine whose connections take no longer than `patience_seconds`. What the URL itself says of limits holds."""
+    unanswered = max(1, round(patience_seconds))
+    given = {
+        "connect_timeout": max(1, min(CONNECT_SECONDS, unanswered)),
+        "keepalives": 1,
+        "keepalives_idle": max(1, unanswered // 4),
+        "keepalives_interval": max(1, unanswered // 8),
+        "keepalives_count": 4,
+        "tcp_user_timeout": unanswered * 1000,
+    }
+    engine = create_engine(
+        url, connect_args={name: value for name, value in given.items() if name not in url.query}, pool_pre_ping=False
+    )
+
+    @event.listens_for(engine, "do_connect")
+    def _connect(dialect: Any, record: Any, arguments: list[Any], options: dict[str, Any]) -> Any:
+        if lines.given_up:
+            options["connect_timeout"] = BRIEF_CONNECT_SECONDS
+        connection = dialect.connect(*arguments, **options)
+        # At once: what the library asks a new connection may find a silent server too.
+        lines.take(connection)
+        return connection
+
+    @event.listens_for(engine, "connect")
+    def _configure(connection: Any, record: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT set_config('synchronous_commit', 'on', false) "
+                "WHERE current_setting('synchronous_commit') IN ('off', 'local')"
+            )
+            for name, share in _LIMITS.items():
+                cursor.execute(
+                    "SELECT set_config(%s, %s, false) WHERE current_setting(%s) = '0'",
+                    (name, f"{max(1, round(1000 * share * patience_seconds))}ms", name),
+                )
+        connection.commit()
+
+    @event.listens_for(engine, "checkout")
+    def _taken(connection: Any, record: Any, proxy: Any) -> None:
+        lines.take(connection)
+
+    @event.listens_for(engine, "close")
+    def _closed(connection: Any, record: Any) -> None:
+        lines.drop(connection)
+
+    return engine
+
 
 T = TypeVar("T")
 
@@ -69,7 +223,7 @@ class Database:
         self.drives = False
         """Whether this process holds the lease of a sweep: it then keeps a copy of a store that vanishes."""
         self._away_since: float | None = None
-        """On the clock of `sweeps.process.patience`: since when the store did not answer; None while it does."""
+        """On the clock of `sweeps.util.waiting`: since when the store did not answer; None while it does."""
         self._away_for_writers = False
         """Whether that was said of a write: a lock lets readers pass, and a read that succeeds then tells nothing."""
         self._held_up: DBAPIError | None = None

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from sqlalchemy.exc import DBAPIError
 
-from sweeps.process.suggestions import LISTED, nearest
+from sweeps.util.suggest import LISTED, nearest
 
 
 class StoreError(RuntimeError):

@@ -25,11 +25,13 @@ from pathlib import Path
 
 from sqlalchemy import Connection, select, update
 
-from sweeps.records import Driver
-from sweeps.store.contract import LEASE_SECONDS
 from sweeps.store.database import Database
 from sweeps.store.errors import LeaseHeld, LeaseLost
+from sweeps.store.records import Driver
 from sweeps.store.schema import leases
+
+LEASE_SECONDS = 30.0
+"""How long a holder may give no sign of life, unless it says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,12 @@ def this_process(since: float, acquisition: str, ttl_seconds: float = LEASE_SECO
     return Holder(socket.gethostname(), _machine(), pid, _pid_started(pid) or "", since, acquisition, ttl_seconds)
 
 
-class SqlLease:
-    """A `sweeps.store.contract.Lease`, which a row of the store keeps."""
+class Lease:
+    """The right to write one sweep, until released or taken over. Safe to use from several threads.
+
+    sweep  its name
+    token  number of this holding of the lease: each holder's is larger than that of the one before
+    """
 
     def __init__(self, database: Database, sweep: str, sweep_id: int, token: int, ttl_seconds: float) -> None:
         self.sweep, self.sweep_id, self.token, self.ttl_seconds = sweep, sweep_id, token, ttl_seconds
@@ -112,7 +118,7 @@ class SqlLease:
         connection.execute(update(leases).where(leases.c.sweep_id == self.sweep_id).values(expires_at=expires_at))
 
 
-def acquire(database: Database, sweep: str, sweep_id: int, ttl_seconds: float) -> SqlLease:
+def acquire(database: Database, sweep: str, sweep_id: int, ttl_seconds: float) -> Lease:
     """Take the lease when it is free, expired, or held by a process that is certainly gone. Raises LeaseHeld."""
     acquisition = secrets.token_hex(8)
 
@@ -146,7 +152,7 @@ def acquire(database: Database, sweep: str, sweep_id: int, ttl_seconds: float) -
     if isinstance(taken, LeaseHeld):
         raise taken
     database.drives = True
-    return SqlLease(database, sweep, sweep_id, taken, ttl_seconds)
+    return Lease(database, sweep, sweep_id, taken, ttl_seconds)
 
 
 def read_driver(database: Database, connection: Connection, sweep_id: int) -> Driver | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sweeps.process.sqlite_files import path_of
-from sweeps.records import SweepRecord
+from sweeps.store.records import SweepRecord
 from sweeps.tracking.mlflow_door import UNREACHABLE, experiment_of
+from sweeps.util.files import path_of
 from trainables.worker.redaction import shown_url
 
 

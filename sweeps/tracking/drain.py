@@ -17,11 +17,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.records import CurveReport, TrialState, by_trial
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
-from sweeps.requests import Note, Tag
 from sweeps.store.errors import StoreError
+from sweeps.store.records import CurveReport, Note, Tag, TrialState, by_trial
 from sweeps.tracking.lock import DrainLock, DrainRunning
 from sweeps.tracking.shared_view import keep_page
 from sweeps.tracking.view import STORE_VARIABLE, URI_VARIABLE

@@ -14,11 +14,11 @@ from sweeps.front.export import rows
 from sweeps.front.panels import AxisEnd, Front, FrontAxis
 from sweeps.front.pareto import axis_ends, front, spec_objectives
 from sweeps.ledger.assumptions import NOT_RECORDED, sentences_of
-from sweeps.process.collector import collector_paused
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import EPSILON, TrialRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import was_published
+from sweeps.store.records import EPSILON, TrialRecord, TrialState
+from sweeps.util.files import collector_paused
 from trainables.worker.redaction import shown_url
 
 if TYPE_CHECKING:

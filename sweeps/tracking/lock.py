@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from sweeps.process.patience import patience
-from sweeps.process.waiting import waiting
+from sweeps.util.waiting import patience, waiting
 
 
 class DrainRunning(RuntimeError):

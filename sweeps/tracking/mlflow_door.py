@@ -21,9 +21,8 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from dpcore.checks import InvalidValue
-from sweeps.process.patience import patience
-from sweeps.process.waiting import waiting
-from sweeps.records import SweepRecord
+from sweeps.store.records import SweepRecord
+from sweeps.util.waiting import patience, waiting
 from trainables.worker.redaction import shown_url
 
 set_telemetry_client()

@@ -22,13 +22,10 @@ from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 from sweeps.front.pareto import spec_objectives
-from sweeps.process.patience import patience
-from sweeps.process.sqlite_files import path_of
-from sweeps.records import CurveReport, SweepRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.quoting import REFUTED, is_refuted
-from sweeps.requests import Request, notes, tags
+from sweeps.store.records import CurveReport, Request, SweepRecord, TrialState, notes, tags
 from sweeps.tracking.mlflow_door import (
     DESCRIPTION,
     HEADING,
@@ -50,6 +47,8 @@ from sweeps.tracking.run_content import (
 )
 from sweeps.tracking.run_reading import Identity, identity_of, tagged_runs, written_runs
 from sweeps.tracking.shared_view import TAG, shared_view
+from sweeps.util.files import path_of
+from sweeps.util.waiting import patience
 from trainables.worker.redaction import shown_url
 
 Curves = Mapping[str, Sequence[CurveReport]]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mlflow import MlflowClient
 
-from sweeps.process.waiting import waiting
-from sweeps.records import SweepRecord
 from sweeps.release.published import Published
+from sweeps.store.records import SweepRecord
 from sweeps.tracking.lock import DrainLock, DrainRunning
 from sweeps.tracking.mlflow_door import UNREACHABLE, experiment_of
 from sweeps.tracking.packaging import CARD, claim_tags, write
 from sweeps.tracking.run_reading import identity_of, runs_of_trials
 from sweeps.tracking.told_models import READY, Card, logged_models, tell
+from sweeps.util.waiting import waiting
 from trainables.worker.redaction import redacted, shown_url
 
 if TYPE_CHECKING:

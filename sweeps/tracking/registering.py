@@ -9,13 +9,13 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from dpcore.checks import InvalidValue
-from sweeps.process.waiting import waiting
-from sweeps.records import SweepRecord
 from sweeps.release.published import Published
+from sweeps.store.records import SweepRecord
 from sweeps.tracking.mlflow_door import check_there, experiment_of
 from sweeps.tracking.models import log
 from sweeps.tracking.packaging import claim_tags
 from sweeps.tracking.run_reading import identity_of, runs_of_trials
+from sweeps.util.waiting import waiting
 from trainables.worker.redaction import shown_url
 
 if TYPE_CHECKING:

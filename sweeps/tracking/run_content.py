@@ -15,9 +15,9 @@ from mlflow.entities import Metric
 from sweeps.front.pareto import spec_objectives
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import DECIDED, EPSILON, CurveReport, SweepRecord, TrialState
 from sweeps.release.published import Published
 from sweeps.release.quoting import is_refuted, quote_of_claim
+from sweeps.store.records import DECIDED, EPSILON, CurveReport, SweepRecord, TrialState
 from sweeps.tracking.mlflow_door import (
     ASSERTED_BY,
     ASSUMPTIONS,

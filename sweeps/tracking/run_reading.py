@@ -20,9 +20,9 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore, _get_sqlalch
 from mlflow.utils.search_utils import SearchUtils
 from sqlalchemy import Connection, Select, select
 
-from sweeps.process.collector import collector_paused
 from sweeps.release.published import Published
 from sweeps.tracking.mlflow_door import TRIAL_KEY, pages
+from sweeps.util.files import collector_paused
 
 
 @dataclass(slots=True)

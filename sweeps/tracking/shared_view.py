@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.front.panels import FrontAxis
-from sweeps.records import DECIDED, EPSILON
+from sweeps.store.records import DECIDED, EPSILON
 
 NAME = "front"
 TAG = f"mlflow.sharedViewState.{NAME}"

@@ -11,13 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from sweeps.process.waiting import waiting
-from sweeps.process.words import Event, say
-from sweeps.records import TrialState, by_trial
 from sweeps.release.policy import Release
 from sweeps.release.publisher import Publisher
 from sweeps.store.errors import StoreError
+from sweeps.store.records import TrialState, by_trial
 from sweeps.tracking.lock import DrainLock
+from sweeps.util.log import Event, say
+from sweeps.util.waiting import waiting
 from trainables.worker.redaction import shown_url
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import Proposal, Settlement, SweepRecord
 from sweeps.release.published import was_published
 from sweeps.search import Proposer
 from sweeps.spec import SweepSpec, load_spec
-from sweeps.store import Store, open_store
+from sweeps.store.records import Proposal, Settlement, SweepRecord
+from sweeps.store.store import Store, open_store
 from tests.sweeps.stores import postgres_server
 from trainables.data import SOURCES
 from trainables.system import Member, PrivacyPlan, TrialGroup

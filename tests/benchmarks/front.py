@@ -29,8 +29,9 @@ from sweeps.front.export import rows
 from sweeps.front.pareto import sweep_front
 from sweeps.release.published import was_published
 from sweeps.release.publisher import Publisher
-from sweeps.store import Store, schema
-from sweeps.store.text import dumps
+from sweeps.store import schema
+from sweeps.store.schema import dumps
+from sweeps.store.store import Store
 from tests.sweeps import view_sweeps
 
 OBJECTIVES = [

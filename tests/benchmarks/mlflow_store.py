@@ -20,8 +20,8 @@ from typing import Any
 from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlMetric, SqlParam, SqlRun, SqlTag
 from sqlalchemy import create_engine, insert, select
 
-from sweeps.records import SweepRecord
 from sweeps.release.published import Published
+from sweeps.store.records import SweepRecord
 from sweeps.tracking import run_content
 from sweeps.tracking.mlflow_door import TRIAL_KEY
 from sweeps.tracking.mlflow_runs import Experiment

@@ -22,11 +22,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sweeps.control import session
-from sweeps.process.workspace import Workspace
-from sweeps.records import Settlement
+from sweeps.execution import session
 from sweeps.sealed.opening import opened
 from sweeps.spec import load_spec, public_facts
+from sweeps.store.records import Settlement
+from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.sealed.slot import run_slot
 from trainables.sealed.standing import best_of
@@ -148,7 +148,7 @@ def first_launch(finished: int) -> float:
 def _fill(workspace: Workspace, name: str, spec: Any, trials: int) -> None:
     from sweeps.planning.plan import plan_proposal
     from sweeps.search import Proposer
-    from sweeps.store import open_store
+    from sweeps.store.store import open_store
     from trainables.system import PrivacyPlan
 
     store = open_store(workspace.store_url)
@@ -191,7 +191,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    from sweeps.runner.cluster import cluster
+    from sweeps.ray.cluster import cluster
 
     rows: list[dict[str, object]] = []
 

@@ -31,7 +31,6 @@ import torch
 from sweeps.examples import load_example_or_file
 from sweeps.front.pareto import hypervolume
 from sweeps.planning.plan import plan_proposal
-from sweeps.records import Proposal, TrialRecord, TrialState
 from sweeps.release.comparing import compared_epsilon
 from sweeps.release.published import was_published
 from sweeps.search.asha import first_stop, next_rung, rung_ends
@@ -39,6 +38,7 @@ from sweeps.search.samplers import RandomPoints
 from sweeps.search.turns import seed_of_trial
 from sweeps.spec import SweepSpec, load_spec, public_facts
 from sweeps.spec.sections import EarlyStopping
+from sweeps.store.records import Proposal, TrialRecord, TrialState
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS

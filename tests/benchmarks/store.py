@@ -24,7 +24,8 @@ import optuna
 import sqlalchemy
 
 from sweeps.ledger import steps
-from sweeps.store import Store, open_store, schema
+from sweeps.store import schema
+from sweeps.store.store import Store, open_store
 from tests.sweeps.stores import SWEEP, plan, postgres_server, proposal, record, settle
 
 ROUNDS, TRIALS_PER_ROUND = 5, 60

@@ -47,7 +47,7 @@ def main() -> None:
     import ray
     from ray import tune
 
-    from sweeps.runner.resources import request
+    from sweeps.ray.resources import request
     from sweeps.spec import Resources
     from trainables.data import SOURCES
     from trainables.worker.ray_shared import SharedData, TeamLayout

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from sweeps.ledger.steps import total
-from sweeps.records import TrialState
-from sweeps.store import Store, StoreError, open_store
+from sweeps.store.errors import StoreError
+from sweeps.store.records import TrialState
+from sweeps.store.store import Store, open_store
 from tests.chaos import witness
 
 ROOT = Path(__file__).parents[2]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.process.exits import ExitCode
-from sweeps.records import Outcome, TrialState
-from sweeps.store import open_store
+from sweeps.store.records import Outcome, TrialState
+from sweeps.store.store import open_store
+from sweeps.util.exits import ExitCode
 from tests.chaos import hungry
 from tests.chaos.harness import ROOT
 

@@ -18,7 +18,7 @@ TRIALS = 6
 
 def refusals(nodes: Nodes) -> list[str]:
     """What the head says to its own token, to another one, and to none."""
-    ask = f"from sweeps.runner.connect import refusal; print(refusal('127.0.0.1', {nodes.port}))"
+    ask = f"from sweeps.ray.cluster import refusal; print(refusal('127.0.0.1', {nodes.port}))"
     own = {**nodes.environment(), "PYTHONPATH": str(ROOT)}
     asked = [own, {**own, "RAY_AUTH_TOKEN": "ab" * 32}, {**own, "RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": ""}]
     running = [

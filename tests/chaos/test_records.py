@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.records import TrialRecord, TrialState
+from sweeps.store.records import TrialRecord, TrialState
 from tests.chaos import witness
 from tests.chaos.harness import HANG_SECONDS, LONG, Tortured
 from tests.chaos.test_vanished_store import under_charged

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from sweeps.process.exits import ExitCode
 from sweeps.release.publisher import Publisher
+from sweeps.util.exits import ExitCode
 from tests.chaos.silences import Silenced
 from tests.chaos.test_silent_cluster import below
 from tests.sweeps.clusters import free_ports

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.store import StoreError, open_store
+from sweeps.store.errors import StoreError
+from sweeps.store.store import open_store
 from tests.chaos.harness import CLUSTER_LOST, HANG_SECONDS, ROOT
 
 SPEC = """

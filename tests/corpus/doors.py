@@ -27,9 +27,9 @@ from sweeps.cli import app as cli
 from sweeps.papers import PAPERS, Effort
 from sweeps.papers import reproduce as reproduce_paper
 from sweeps.planning.plan import plan_proposal
-from sweeps.process.workspace import Workspace
 from sweeps.search import Proposer
 from sweeps.spec import SweepSpec, load_spec, public_facts
+from sweeps.util.workspace import Workspace
 from tests.sweeps import published_sweeps
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
@@ -217,7 +217,7 @@ def swept(raw: Mapping[str, Any], root: Path) -> dict[str, Any]:
 
 
 def _records(workspace: Workspace) -> dict[str, Any]:
-    from sweeps.store import open_store
+    from sweeps.store.store import open_store
 
     store = open_store(workspace.store_url)
     try:
@@ -331,7 +331,7 @@ def published_claims(paper: str, root: Path) -> dict[str, Any]:
 
 def recorded_claims(root: Path) -> Iterator[tuple[float, float]]:
     """(recorded, counted anew) epsilon of every trial of a store whose claim the headline accountant made."""
-    from sweeps.store import open_store
+    from sweeps.store.store import open_store
 
     store = open_store(Workspace.at(root).store_url)
     try:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeps.records import TrialState
-from sweeps.store import open_store
+from sweeps.store.records import TrialState
+from sweeps.store.store import open_store
 from tests.gpu.results import Figure, Setting
 
 PATIENCE = 1800.0

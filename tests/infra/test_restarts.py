@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sweeps.process.exits import ExitCode
+from sweeps.util.exits import ExitCode
 from tests.infra.manifests import COMPOSE, INFRA, all_documents, documents
 from tests.infra.policies import restart_breaches, service_restart_breaches, starts_a_sweep
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from sweeps.spec import load_spec
-from sweeps.store import open_store
+from sweeps.store.store import open_store
 from tests.infra.manifests import (
     CLUSTERS,
     COMPOSE,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.process.exits import ExitCode
+from sweeps.util.exits import ExitCode
 from tests.infra.manifests import INFRA
 
 STAND_INS = {

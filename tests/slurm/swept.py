@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 from sweeps.ledger.steps import total
-from sweeps.records import TrialState
-from sweeps.store import Store, StoreError, open_store
+from sweeps.store.errors import StoreError
+from sweeps.store.records import TrialState
+from sweeps.store.store import Store, open_store
 from tests.chaos import witness
 from tests.slurm.machine import NODES, ROOT, Slurm
 

@@ -15,18 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.control.controller import Controller
-from sweeps.control.decisions import Done, Wait
-from sweeps.control.shared_budget import SharedBudget
+from sweeps.execution.controller import Controller, Done, Wait
+from sweeps.execution.limits import SharedBudget
 from sweeps.ledger.steps import spending
 from sweeps.population.arithmetic import Population
 from sweeps.population.joining import ledger_of
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import SweepRecord, TrialRecord, TrialState
 from sweeps.search import Proposer
 from sweeps.search.asha import report_steps
 from sweeps.spec import load_spec
-from sweeps.store import open_store
+from sweeps.store.records import SweepRecord, TrialRecord, TrialState
+from sweeps.store.store import open_store
 from tests.sweeps.under_charging import never_under_charged
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sweeps.control import session
-from sweeps.control.controller import Controller
-from sweeps.control.shared_budget import SharedBudget
+from sweeps.execution import session
+from sweeps.execution.controller import Controller
+from sweeps.execution.limits import SharedBudget
 from sweeps.population.joining import ledger_of
-from sweeps.process.workspace import Workspace
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
-from sweeps.store import open_store
+from sweeps.store.store import open_store
+from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.system import TrialGroup
 from trainables.worker.ray_trial import group_from_json, group_to_json

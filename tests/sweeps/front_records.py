@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sweeps.front.panels import FrontAxis
-from sweeps.records import TrialRecord, TrialState
+from sweeps.store.records import TrialRecord, TrialState
 from tests.sweeps import view_sweeps
 
 ACCURACY, EPSILON = FrontAxis("accuracy", "maximize"), FrontAxis("epsilon", "minimize")

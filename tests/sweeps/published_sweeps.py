@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.control import session
-from sweeps.control.controller import Controller
-from sweeps.process.workspace import Workspace
-from sweeps.records import TrialRecord
+from sweeps.execution import session
+from sweeps.execution.controller import Controller
 from sweeps.release.publisher import Publisher
 from sweeps.report import write_report
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
-from sweeps.store import open_store
+from sweeps.store.records import TrialRecord
+from sweeps.store.store import open_store
 from sweeps.tracking import rebuild
+from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.metrics import Dependence, Metric
 from trainables.system import Dataset, Execution, Run, State, TrialGroup

@@ -22,16 +22,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweeps.control import session
-from sweeps.control.interruption import Interruption
-from sweeps.control.open_course import Surroundings
-from sweeps.control.sealed_session import Joining, SealedCourse
+from sweeps.execution import session
+from sweeps.execution.runners import Joining, SealedCourse, Surroundings
 from sweeps.population.arithmetic import Population
-from sweeps.process.workspace import Workspace
-from sweeps.records import SweepState
 from sweeps.sealed import opening
 from sweeps.sealed.opening import Announcement
 from sweeps.spec import SweepSpec, load_spec, public_facts
+from sweeps.store.records import SweepState
+from sweeps.util.exits import Interruption
+from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_kinds import spec_of
 from trainables.data import SOURCES
 from trainables.sealed import worker
@@ -133,7 +132,7 @@ def made(root: Path, spec: SweepSpec) -> Workspace:
 
 
 def session_of(workspace: Workspace, spec: SweepSpec) -> None:
-    """A session, as `sweeps.control.session.resume` goes through it."""
+    """A session, as `sweeps.execution.session.resume` goes through it."""
     data = SOURCES[spec.data.source].load(spec.data.options())
     with closing(workspace.open_store()) as store:
         lease, record = store.acquire("sealed"), store.sweep("sealed")

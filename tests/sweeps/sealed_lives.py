@@ -28,13 +28,13 @@ from typing import Any
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from sweeps.control import sealed_session, session
-from sweeps.process.workspace import Workspace
+from sweeps.execution import runners, session
 from sweeps.sealed import opening, releasing
 from sweeps.spec import load_spec
 from sweeps.spec.sections import SweepSpec
-from sweeps.store import UnknownSweep
+from sweeps.store.errors import UnknownSweep
 from sweeps.util.fingerprint import code_digest
+from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_kinds import KINDS, spec_of
 from trainables.sealed import box, drawn, worker
 
@@ -172,16 +172,16 @@ def _with_mutant(mutant: str, word: str) -> None:
         states = {"CREATED": found.RUNNING, "FINISHED": found.FINISHED}
         opening.SweepState = type("Any", (), states)  # type: ignore[misc,assignment]
     if mutant == "charged at the end":
-        sealed_session.reserve_block = lambda *_: None  # type: ignore[assignment]
+        runners.reserve_block = lambda *_: None  # type: ignore[assignment]
     if mutant == "settled before it left":
         # As if the cheapest budget would have the success: what is charged is less than what may still leave.
-        honest = sealed_session.release
+        honest = runners.release
 
         def settled(store: Any, lease: Any, spec: SweepSpec, *rest: Any) -> bool:
             releasing.settle_block(store, lease, spec.data.population or "", min(spec.privacy.epsilon))
             return honest(store, lease, spec, *rest)
 
-        sealed_session.release = settled
+        runners.release = settled
     if mutant == "over with its first winner":
         complete = releasing._complete
         releasing._complete = lambda *where: set(range(2)) if complete(*where) else set()
@@ -194,7 +194,7 @@ def live(root: Path, kind: str, word: str, kill_at: int, mutant: str) -> None:
     mark = os.open(root.with_name("ran"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     opening.secrets = _Secrets(word)  # type: ignore[assignment]
     session.Drain = _no_view  # type: ignore[assignment,misc]
-    sealed_session.SealedCourse._on_the_cluster = _in_threads(mark)  # type: ignore[method-assign]
+    runners.SealedCourse._on_the_cluster = _in_threads(mark)  # type: ignore[method-assign]
     _with_mutant(mutant, word)
     _count_writes(root, kill_at)
     workspace = Workspace.at(root)

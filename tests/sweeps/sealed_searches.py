@@ -6,14 +6,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from sweeps.control import session
-from sweeps.control.sealed_session import Joining, SealedCourse
-from sweeps.process.workspace import Workspace
-from sweeps.records import SweepState
+from sweeps.execution import session
+from sweeps.execution.runners import Joining, SealedCourse
 from sweeps.sealed.opening import SealedPlaces, opened
 from sweeps.sealed.releasing import release
 from sweeps.spec import load_spec, public_facts
-from sweeps.store import Store
+from sweeps.store.records import SweepState
+from sweeps.store.store import Store
+from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.sealed.worker import SealedWork, serve
 

@@ -18,8 +18,8 @@ from dpcore.events import Gaussian, PoissonSampled
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms.scheduled import Scheduled
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import Proposal, Settlement, SweepRecord
-from sweeps.store import Store
+from sweeps.store.records import Proposal, Settlement, SweepRecord
+from sweeps.store.store import Store
 from trainables.system import PrivacyPlan, Refusal, Scalar
 
 SWEEP = "quick-start"

@@ -16,9 +16,8 @@ import pytest
 from dpcore.checks import InvalidValue
 from dpcore.selection.two_point import TwoPoint
 from sweeps.budget.trial_profiles import trial_profile
-from sweeps.control import session
-from sweeps.control.resumed_spec import effective_spec
-from sweeps.records import TrialState
+from sweeps.execution import session
+from sweeps.execution.resume import effective_spec
 from sweeps.sealed.coordinates import SpaceCoordinates
 from sweeps.sealed.opening import drawn_for
 from sweeps.sealed.planning import CANDIDATES, SealedPlanner
@@ -26,6 +25,7 @@ from sweeps.sealed.prior import SealedPrior
 from sweeps.search.coordinates import Coordinates
 from sweeps.search.space import Space
 from sweeps.spec import load_spec, public_facts
+from sweeps.store.records import TrialState
 from sweeps.util.fingerprint import Changed
 from tests.sweeps.sealed_searches import SPEC, Search, files
 from trainables.natural import NONE

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.control.unmeasured import unmeasured_lines
+from sweeps.execution.end import unmeasured_lines
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.published import Published
 from sweeps.spec import SpecErrors, load_spec

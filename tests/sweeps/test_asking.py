@@ -10,10 +10,11 @@ import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.control import asking, listening
-from sweeps.control.listening import Listener
-from sweeps.requests import StopRequest
-from sweeps.store import UnknownSweep, open_store
+from sweeps.execution import requests
+from sweeps.execution.requests import Listener
+from sweeps.store.errors import UnknownSweep
+from sweeps.store.records import StopRequest
+from sweeps.store.store import open_store
 from tests.sweeps.stores import SWEEP, record
 
 PROMISED_SECONDS = 5.0
@@ -48,7 +49,7 @@ def heard(store, lease, seconds):
 def test_a_stop_interrupts_whoever_runs_the_sweep_and_names_who_asked(store, tmp_path, capsys):
     lease = store.acquire(SWEEP)
     other = open_store(f"sqlite:///{tmp_path}/sweeps.db")
-    asked = threading.Timer(0.5, lambda: asking.stop(other, SWEEP, wait=False))
+    asked = threading.Timer(0.5, lambda: requests.stop(other, SWEEP, wait=False))
     asked.start()
     began = time.monotonic()
     assert heard(store, lease, 3 * PROMISED_SECONDS)
@@ -59,7 +60,7 @@ def test_a_stop_interrupts_whoever_runs_the_sweep_and_names_who_asked(store, tmp
 
 @pytest.mark.parametrize("other", ["earlier", "sweep"])
 def test_a_stop_of_another_run_or_sweep_is_not_meant(store, monkeypatch, other):
-    monkeypatch.setattr(listening, "LISTEN_SECONDS", 0.1)
+    monkeypatch.setattr(requests, "LISTEN_SECONDS", 0.1)
     earlier = store.acquire(SWEEP)
     earlier.release()
     lease = store.acquire(SWEEP)
@@ -73,19 +74,19 @@ def test_a_stop_of_another_run_or_sweep_is_not_meant(store, monkeypatch, other):
 
 def test_a_stop_waits_until_the_sweep_is_given_up(store, tmp_path):
     lease = store.acquire(SWEEP)
-    assert not asking.stop(store, SWEEP, wait=False).ended
+    assert not requests.stop(store, SWEEP, wait=False).ended
     threading.Timer(1.0, lease.release).start()
-    answer = asking.stop(store, SWEEP)
+    answer = requests.stop(store, SWEEP)
     assert (answer.ended, answer.driver.token) == (True, lease.token)
     assert f"sweeps resume {SWEEP}" in str(answer)
 
 
 def test_a_stop_of_what_nobody_runs_says_so_and_asks_nothing(store):
-    answer = asking.stop(store, SWEEP)
+    answer = requests.stop(store, SWEEP)
     assert (answer.driver, store.requests(SWEEP)) == (None, [])
     assert str(answer) == f"Nobody runs '{SWEEP}', which is created: nothing was asked."
     with pytest.raises(UnknownSweep):
-        asking.stop(store, "quick-strat")
+        requests.stop(store, "quick-strat")
 
 
 def test_notes_and_tags_are_shown_while_another_holds_the_lease(store, tmp_path):

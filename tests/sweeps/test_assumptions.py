@@ -20,16 +20,16 @@ from sweeps.front.export import render
 from sweeps.front.pareto import sweep_front
 from sweeps.ledger.assumptions import HEADING, NOT_RECORDED, ONE_TRIAL, Assumptions, sentences_of, spans
 from sweeps.planning.plan import plan_proposal
-from sweeps.process.workspace import Workspace
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import Settlement, SweepRecord, TrialRecord
 from sweeps.release.publisher import Publisher
 from sweeps.report import write_report
 from sweeps.search import Proposer
 from sweeps.spec import public_facts
-from sweeps.store import Store, open_store
+from sweeps.store.records import Settlement, SweepRecord, TrialRecord
+from sweeps.store.store import Store, open_store
 from sweeps.tracking import rebuild
 from sweeps.tracking.front import read_front
+from sweeps.util.workspace import Workspace
 from tests.sweeps.view_sweeps import guarantee
 from trainables.system import PrivacyPlan
 from trainables.validation.declaration import PUBLIC_VALIDATION

@@ -19,20 +19,19 @@ from sweeps.audit.audit_command import lines
 from sweeps.audit.audit_records import AuditRecord, audits_of, begin, share
 from sweeps.audit.audit_trial import audit_trial
 from sweeps.cli import app as cli
-from sweeps.control import session
+from sweeps.execution import session
 from sweeps.face.overview import shown
 from sweeps.planning.plan import plan_proposal
-from sweeps.process.exits import ExitCode
-from sweeps.process.workspace import Workspace
-from sweeps.records import Proposal, Settlement
 from sweeps.release.policy import Release
 from sweeps.report import write_report
 from sweeps.report.audits import audits_section
-from sweeps.requests import Refutation
 from sweeps.spec import load_spec
-from sweeps.store import open_store
 from sweeps.store.errors import UnknownTrial
+from sweeps.store.records import Proposal, Refutation, Settlement
+from sweeps.store.store import open_store
 from sweeps.util import fingerprint
+from sweeps.util.exits import ExitCode
+from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.system import PrivacyPlan
 from trainables.systems.private_prediction.knobs import MinimiserKnobs

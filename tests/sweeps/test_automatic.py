@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.control.extensions import begun, extended
+from sweeps.execution.resume import begun, extended
 from sweeps.ledger.spending import choices_by_results
 from sweeps.planning.auto_sampler import resolved
 from sweeps.planning.preview import preview
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import Extension
 from sweeps.search import Proposer, automatic, surrogate
 from sweeps.search.automatic import BudgetsInTurn, resolution
 from sweeps.search.coordinates import Coordinates
@@ -23,6 +22,7 @@ from sweeps.search.gaussian_process import OPTIMISM, Process, log_odds, normal_s
 from sweeps.search.sampler_exam import faults
 from sweeps.search.space import Space
 from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
+from sweeps.store.records import Extension
 from tests.sweeps.test_search import MIXED, ONE, TWO, exam
 from tests.sweeps.toys import finished, running, spec_with
 from trainables.natural import Natural, natural_of

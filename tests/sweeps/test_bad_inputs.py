@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from sweeps.cli import app as cli
-from sweeps.process.exits import ExitCode
+from sweeps.util.exits import ExitCode
 
 TABLE = yaml.safe_load((Path(__file__).parent / "bad_inputs.yaml").read_text())
 LEAST = 120

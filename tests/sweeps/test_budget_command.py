@@ -13,7 +13,7 @@ import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.selection.filters import DPCharge
 from sweeps.cli import app as cli
-from sweeps.control import session
+from sweeps.execution import session
 from sweeps.face.places import places
 from sweeps.population.accounts import ELSEWHERE, account
 from sweeps.population.arithmetic import Row, RowKind
@@ -22,7 +22,7 @@ from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.publisher import Publisher
 from sweeps.sealed.opening import ANNOUNCED
 from sweeps.spec import load_spec
-from sweeps.store import PopulationExists, StoreOlder, UnknownPopulation
+from sweeps.store.errors import PopulationExists, StoreOlder, UnknownPopulation
 from tests.sweeps.fake_workers import SPEC
 from tests.sweeps.store_exam.questions_of_populations import of_population
 from tests.sweeps.stores import plan, proposal, record

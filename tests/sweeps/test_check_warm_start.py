@@ -11,9 +11,9 @@ import pytest
 from dpcore.rounding import epsilon_text
 from sweeps.cli import app as cli
 from sweeps.planning.preview import preview
-from sweeps.records import TrialRecord
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
+from sweeps.store.records import TrialRecord
 from tests.sweeps import view_sweeps
 from tests.sweeps.toys import SOURCES, SPEC, SYSTEMS, finished, spec_with
 

@@ -19,7 +19,7 @@ from dpcore.checks import InvalidValue
 from sweeps.cli import app as cli
 from sweeps.planning import check as checking
 from sweeps.planning.check import before_launch, check_places
-from sweeps.runner.cluster import ClusterUnreachable
+from sweeps.ray.cluster import ClusterUnreachable
 from sweeps.spec import SpecErrors, load_spec
 from trainables.data import SOURCES, table_file
 
@@ -244,7 +244,7 @@ def test_a_gpu_that_no_trial_asks_for(tmp_path):
 
 
 def test_ordinary_resources_need_no_ray(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sweeps.runner.cluster", None)
+    monkeypatch.setitem(sys.modules, "sweeps.ray.cluster", None)
     check_places(load_spec(spec(parquet(tmp_path), resources={"cpus": os.cpu_count()})))
 
 

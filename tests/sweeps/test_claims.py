@@ -12,8 +12,8 @@ from dpcore.mechanisms import soft_vote
 from dpcore.mechanisms.scheduled import Scheduled
 from dpcore.rounding import epsilon_text
 from sweeps.ledger.spending import procedure_guarantee, summary
-from sweeps.records import LedgerEntry, TrialRecord, TrialState
 from sweeps.report.guarantees import guarantee_line
+from sweeps.store.records import LedgerEntry, TrialRecord, TrialState
 from trainables.data.uniform import UNIFORM
 from trainables.system import PrivacyPlan, PrivacyTarget
 from trainables.systems.noisy_mean import NOISY_MEAN

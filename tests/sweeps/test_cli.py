@@ -13,16 +13,15 @@ import yaml
 
 from sweeps.cli import app as cli
 from sweeps.cli.running import resume_command
-from sweeps.control import session
-from sweeps.control.controller import Controller
-from sweeps.control.decisions import Done
-from sweeps.control.resumed_spec import stated
 from sweeps.examples import load_example_or_file
-from sweeps.process.exits import ExitCode
-from sweeps.process.workspace import Workspace
+from sweeps.execution import session
+from sweeps.execution.controller import Controller, Done
+from sweeps.execution.resume import stated
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
-from sweeps.store import open_store
+from sweeps.store.store import open_store
+from sweeps.util.exits import ExitCode
+from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 
 # No noise is small enough for the limit: every proposal is refused, and no cluster is ever needed.

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from sweeps.ledger.steps import spending, total
-from sweeps.process.exits import ExitCode
-from sweeps.records import TrialState
 from sweeps.release.publisher import Publisher
-from sweeps.store import Store, open_store
+from sweeps.store.records import TrialState
+from sweeps.store.store import Store, open_store
 from sweeps.tracking import rebuild
+from sweeps.util.exits import ExitCode
 from tests.sweeps import awkward
 
 ROOT = Path(__file__).parents[2]

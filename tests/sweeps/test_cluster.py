@@ -9,9 +9,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.runner.connect import other_versions
-from sweeps.runner.ray_private.cluster_metadata import own_versions
-from sweeps.runner.resources import lacking, request, room_for
+from sweeps.ray.cluster import other_versions
+from sweeps.ray.patches import own_versions
+from sweeps.ray.resources import lacking, request, room_for
 from sweeps.spec import Resources, SpecErrors, load_spec
 
 LAPTOP = {"CPU": 2.0}
@@ -186,13 +186,13 @@ class _Launches:
 
 
 def test_a_cluster_that_lost_its_nodes_ends_the_wait_and_says_how_to_go_on(monkeypatch):
-    from sweeps.runner import launches
-    from sweeps.runner.cluster import ClusterUnreachable
+    from sweeps.ray import tuner
+    from sweeps.ray.cluster import ClusterUnreachable
 
     nodes = [LAPTOP]
-    monkeypatch.setattr(launches, "alive_nodes", lambda: list(nodes))
+    monkeypatch.setattr(tuner, "alive_nodes", lambda: list(nodes))
     monkeypatch.setenv("SWEEPS_PATIENCE", "0.2")
-    heartbeat = launches._Heartbeat(_Launches(), Resources(workers=2))  # type: ignore[arg-type]
+    heartbeat = tuner._Heartbeat(_Launches(), Resources(workers=2))  # type: ignore[arg-type]
     assert heartbeat._shrunk() is None
     nodes.clear()
     # A node that joins in time changes nothing.

@@ -12,21 +12,18 @@ import numpy as np
 import pytest
 import ray
 
-import sweeps.runner  # noqa: F401  (sets what Ray reads from the environment before it is imported)
+import sweeps.ray  # noqa: F401  (sets what Ray reads from the environment before it is imported)
 from dpcore.checks import InvalidValue
-from sweeps.control import session
+from sweeps.execution import session
 from sweeps.population.arithmetic import Population
-from sweeps.process.patience import VARIABLE
-from sweeps.process.workspace import Workspace
-from sweeps.records import SweepState
-from sweeps.runner.cluster import ClusterUnreachable
-from sweeps.runner.free_room import await_room
-from sweeps.runner.imports import imported_by_all
-from sweeps.runner.ray_private.cluster_metadata import cluster_metadata, own_versions
-from sweeps.runner.ray_private.head_processes import head_processes
-from sweeps.runner.resources import request
+from sweeps.ray.cluster import ClusterUnreachable, await_room, imported_by_all
+from sweeps.ray.patches import cluster_metadata, head_processes, own_versions
+from sweeps.ray.resources import request
 from sweeps.sealed.opening import KEY
 from sweeps.spec import Resources
+from sweeps.store.records import SweepState
+from sweeps.util.waiting import VARIABLE
+from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_searches import SPEC as SEALED
 from tests.sweeps.sealed_searches import Search
 from tests.trainables.recording import memory_run

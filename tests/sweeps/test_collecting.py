@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 import sweeps
 from sweeps.cli.app import app
-from sweeps.control.collecting import collect
-from sweeps.control.extensions import extended
-from sweeps.process.workspace import Workspace
-from sweeps.records import Extension, TrialState
-from sweeps.store import LeaseHeld
+from sweeps.execution.gc import collect
+from sweeps.execution.resume import extended
+from sweeps.store.errors import LeaseHeld
+from sweeps.store.records import Extension, TrialState
+from sweeps.util.workspace import Workspace
 from tests.sweeps import view_sweeps
 from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep
 from tests.sweeps.view_sweeps import new_sweep

@@ -22,13 +22,13 @@ from sweeps.front.kinds import kinds
 from sweeps.front.panels import AxisEnd, FrontAxis
 from sweeps.front.pareto import front, hypervolume
 from sweeps.planning.plan import plan_proposal
-from sweeps.records import DECIDED, TrialRecord, TrialState
 from sweeps.release.comparing import USED_UP, compared, compared_epsilon
 from sweeps.release.rounding import GRID_DIGITS, on_grid
 from sweeps.search.asha import objective_at, objective_values
 from sweeps.search.space import Space
 from sweeps.search.warm_start import kept
 from sweeps.spec import load_spec, public_facts
+from sweeps.store.records import DECIDED, TrialRecord, TrialState
 from tests.sweeps import toys, view_sweeps
 from tests.sweeps.test_pareto import brute_force
 from trainables import attribution

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.control.decisions import Done, Wait
-from sweeps.control.lost_attempts import INTERRUPTED, worker_losses
-from sweeps.control.outcomes import Outcomes
-from sweeps.records import Outcome, TrialState
-from sweeps.store import LeaseLost
-from sweeps.store.sql_store import SqlStore
+from sweeps.execution.controller import Done, Wait
+from sweeps.execution.limits import INTERRUPTED, worker_losses
+from sweeps.execution.outcomes import Outcomes
+from sweeps.store.errors import LeaseLost
+from sweeps.store.records import Outcome, TrialState
+from sweeps.store.store import Store
 from tests.sweeps.fake_workers import (
     ASHA,
     NAME,
@@ -107,7 +107,7 @@ def forget_the_reservation(self, lease, key, attempt, executed_to, reason):
     return LOSE(self, lease, key, attempt, start if executed_to is None else min(executed_to, start), reason)
 
 
-LOSE = SqlStore.lose
+LOSE = Store.lose
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ LOSE = SqlStore.lose
     [
         (Outcomes, "conclude", charge_to_the_checkpoint),
         (Attempt, "recover", recover_without_a_fence),
-        (SqlStore, "lose", forget_the_reservation),
+        (Store, "lose", forget_the_reservation),
     ],
 )
 def test_the_search_for_under_charging_finds_known_bugs(monkeypatch, owner, name, broken):

@@ -15,11 +15,9 @@ import pytest
 
 import sweeps
 from dpcore import randomness
-from sweeps.control import open_course, session
-from sweeps.control.controller import Controller
-from sweeps.control.decisions import Done
-from sweeps.runner import cluster, launches
-from sweeps.runner.ray_private import trial_environment
+from sweeps.execution import runners, session
+from sweeps.execution.controller import Controller, Done
+from sweeps.ray import cluster, patches, tuner
 from tests.sweeps.test_private_validation import NoViews
 from trainables.data import SOURCES
 from trainables.system import Dataset
@@ -46,10 +44,10 @@ def here(controller: Controller, loaded: list[Dataset], secret: bytes, *_: objec
 @pytest.fixture(autouse=True)
 def without_ray(monkeypatch):
     monkeypatch.setattr(session, "Drain", NoViews)
-    monkeypatch.setattr(launches, "execute", here)
+    monkeypatch.setattr(tuner, "execute", here)
     monkeypatch.setattr(cluster, "cluster", lambda *_, **__: nullcontext())
     monkeypatch.setattr(cluster, "data_path_seen_by_all", lambda trials: None)
-    monkeypatch.setattr(trial_environment, "environment_of_the_cluster", nullcontext)
+    monkeypatch.setattr(patches, "environment_of_the_cluster", nullcontext)
 
 
 def recovered(root: Path) -> list[float]:
@@ -86,13 +84,13 @@ def test_copies_that_both_go_on_share_no_noise(tmp_path):
 
 
 def test_one_secret_for_both_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(open_course, "fresh_secret", lambda: bytes(32))
+    monkeypatch.setattr(runners, "fresh_secret", lambda: bytes(32))
     assert max(recovered(tmp_path)) < 1e-9
 
 
 def test_a_secret_is_drawn_and_written_nowhere(tmp_path, monkeypatch):
     drawn = []
-    monkeypatch.setattr(open_course, "fresh_secret", lambda: drawn.append(randomness.fresh_secret()) or drawn[-1])
+    monkeypatch.setattr(runners, "fresh_secret", lambda: drawn.append(randomness.fresh_secret()) or drawn[-1])
     sweeps.run(SPEC, root=tmp_path)
     sweeps.resume("copied", root=tmp_path, trials=2)
     assert len(set(drawn)) == 2

@@ -13,12 +13,12 @@ import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.cli.showing import show_asked
 from sweeps.front.panels import FrontAxis
-from sweeps.process.workspace import Workspace
-from sweeps.records import Settlement
 from sweeps.release.publisher import Publisher
 from sweeps.report import figures, gather, report_page
+from sweeps.store.records import Settlement
 from sweeps.tracking import rebuild
 from sweeps.tracking.drain import drain
+from sweeps.util.workspace import Workspace
 from tests.sweeps.tracked_runs import prepared, runs_of
 from tests.sweeps.view_sweeps import launch, new_sweep
 

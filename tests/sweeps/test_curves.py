@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.records import TrialState
 from sweeps.search.asha import report_steps, stops
 from sweeps.spec import SpecErrors, SweepSpec, load_spec
+from sweeps.store.records import TrialState
 from tests.sweeps import fake_workers
 from tests.sweeps.fake_workers import ASHA, FakeSweep, simulate
 from trainables.registry import SYSTEMS

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.control import controller
-from sweeps.control.going_on import Lost, Start, start_of_attempt
-from sweeps.records import TrialState
-from sweeps.store import StoreOlder
+from sweeps.execution import controller
+from sweeps.execution.resume import Lost, Start, start_of_attempt
+from sweeps.store.errors import StoreOlder
+from sweeps.store.records import TrialState
 from tests.sweeps import damage
 from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, Worker, memory_folder
 from trainables.system import TrialGroup

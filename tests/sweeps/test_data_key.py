@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.control import session
-from sweeps.process.workspace import Workspace
+from sweeps.execution import session
 from sweeps.spec import load_spec
-from sweeps.store import Store, open_store
+from sweeps.store.store import Store, open_store
 from sweeps.util.fingerprint import Changed, keyed
+from sweeps.util.workspace import Workspace
 from tests.sweeps.stores import record
 from trainables.data import SOURCES
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.ledger.steps import spending
-from sweeps.records import Proposal, TrialRecord, TrialState
 from sweeps.release.published import was_published
 from sweeps.search.asha import BEYOND, Promote, best_first, next_rung, objective_at
+from sweeps.store.records import Proposal, TrialRecord, TrialState
 from tests.sweeps.fake_workers import FakeSweep, Killed, memory_folder
 from tests.sweeps.test_rungs import ASHA, SPEC
 from tests.sweeps.toys import finished, spec_with
@@ -202,7 +202,7 @@ def test_a_killed_sweep_decides_from_what_is_recorded_and_stops_the_others(monke
                 promotions += decided is not None
                 return decided
 
-            monkeypatch.setattr("sweeps.control.controller.next_rung", from_the_store)
+            monkeypatch.setattr("sweeps.execution.controller.next_rung", from_the_store)
             sweep.kill_at = write
             try:
                 sweep.finish()

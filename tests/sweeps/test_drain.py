@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.process import waiting
-from sweeps.records import TrialRecord
 from sweeps.release.publisher import Publisher
+from sweeps.store.records import TrialRecord
 from sweeps.tracking import Drain, rebuild
 from sweeps.tracking import drain as drain_module
 from sweeps.tracking.drain import EXIT_UNDELIVERED, drain
 from sweeps.tracking.lock import DrainLock, DrainRunning
+from sweeps.util import waiting
 from tests.sweeps import view_sweeps
 from tests.sweeps.tracked_runs import prepared, runs_of
 

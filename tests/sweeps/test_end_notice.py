@@ -11,10 +11,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.control import end_notice, session
-from sweeps.control.end_notice import VARIABLE, EndNotice, Operator
-from sweeps.process.workspace import Workspace
-from sweeps.store import LeaseLost
+from sweeps.execution import end_notice, session
+from sweeps.execution.end_notice import VARIABLE, EndNotice, Operator
+from sweeps.store.errors import LeaseLost
+from sweeps.util.workspace import Workspace
 from tests.sweeps.fake_workers import NAME
 from tests.sweeps.test_life_end import begin
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.runner.every_node import one_of_each_machine
+from sweeps.ray.cluster import one_of_each_machine
 
 
 @given(st.lists(st.sampled_from("abcd")))

@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from sweeps.cli import app as cli
-from sweeps.control import session
-from sweeps.control.controller import Controller
-from sweeps.control.decisions import Done
-from sweeps.control.failures import LONGEST, Failure, last_exception
-from sweeps.process.exits import ExitCode
-from sweeps.process.workspace import Workspace
+from sweeps.execution import session
+from sweeps.execution.controller import Controller, Done
+from sweeps.execution.end import LONGEST, Failure, last_exception
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
-from sweeps.store import open_store
+from sweeps.store.store import open_store
+from sweeps.util.exits import ExitCode
+from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.worker.attempt import Attempt
 

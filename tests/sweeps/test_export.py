@@ -16,7 +16,7 @@ from dpcore.checks import InvalidValue
 from sweeps.cli import app as cli
 from sweeps.export import exporting
 from sweeps.release import publisher
-from sweeps.requests import Refutation
+from sweeps.store.records import Refutation
 from sweeps.util.fingerprint import Changed
 from tests.sweeps.published_sweeps import NAME, swept
 from trainables.export.model import ReleasedModel

@@ -12,17 +12,16 @@ import pytest
 import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
-from sweeps.control import extensions, open_course, session
-from sweeps.control.asking import enqueue
-from sweeps.control.resumed_spec import accept_spec
+from sweeps.execution import resume, runners, session
+from sweeps.execution.requests import enqueue
+from sweeps.execution.resume import accept_spec
 from sweeps.ledger.spending import choices_of, summary_in_passing
-from sweeps.process.workspace import Workspace
-from sweeps.records import Extension, TrialState
-from sweeps.requests import Accepted, accepted
 from sweeps.search import Proposer, surrogate
 from sweeps.search.turns import BudgetTurns
 from sweeps.spec import load_spec
+from sweeps.store.records import Accepted, Extension, TrialState, accepted
 from sweeps.util.fingerprint import Changed
+from sweeps.util.workspace import Workspace
 from tests.sweeps import view_sweeps
 from tests.sweeps.fake_workers import NAME, FakeSweep
 from tests.sweeps.stores import record
@@ -51,7 +50,7 @@ def trials_of(spec, count):
 
 
 def asked(spec, records, trials):
-    return extensions.asked(record(), spec, records, trials)
+    return resume.asked(record(), spec, records, trials)
 
 
 # -- what may be asked -------------------------------------------------------------------------------------
@@ -102,21 +101,21 @@ def test_budgets_are_added_where_trials_are_left_for_them():
     spec = spec_with()
     some = trials_of(spec, 5)
     enqueued = [replace(some[4], number=2, request=7), *some[:2], some[3]]
-    found = extensions.asked(record(), spec, enqueued, None, None, [8, 0.5])
+    found = resume.asked(record(), spec, enqueued, None, None, [8, 0.5])
     assert (found.trials, found.epsilon, found.launched, found.proposed) == (None, (0.5, 8.0), 3, 3)
-    assert extensions.extended(spec, [found]).privacy.epsilon == tuple(sorted((*spec.privacy.epsilon, 0.5, 8.0)))
+    assert resume.extended(spec, [found]).privacy.epsilon == tuple(sorted((*spec.privacy.epsilon, 0.5, 8.0)))
     all_of_them = trials_of(spec, 20)
     with pytest.raises(InvalidValue, match=r"epsilon='8'.*all 20 of sweep .* are launched.*Add --trials N"):
-        extensions.asked(record(), spec, all_of_them, 20, None, [8.0])
-    assert extensions.asked(record(), spec, all_of_them, 21, None, [8.0]).trials == 21
+        resume.asked(record(), spec, all_of_them, 20, None, [8.0])
+    assert resume.asked(record(), spec, all_of_them, 21, None, [8.0]).trials == 21
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf, 1e13, True, "8", 1.0])
 def test_a_budget_that_is_none_or_there_already_is_refused(epsilon):
     with pytest.raises(InvalidValue, match=f"epsilon={epsilon!r}"):
-        extensions.asked(record(), spec_with(), [], None, None, [epsilon])
+        resume.asked(record(), spec_with(), [], None, None, [epsilon])
     with pytest.raises(InvalidValue, match="each once"):
-        extensions.asked(record(), spec_with(), [], None, None, [8.0, 8.0])
+        resume.asked(record(), spec_with(), [], None, None, [8.0, 8.0])
 
 
 @pytest.mark.parametrize("privacy", [{"release": "best"}, {"scope": "sweep", "release": "best"}])
@@ -124,7 +123,7 @@ def test_one_release_gets_no_more_budgets(privacy):
     spec = spec_with()
     closed = spec.model_copy(update={"privacy": spec.privacy.model_copy(update=privacy)})
     with pytest.raises(InvalidValue, match=r"epsilon=8.0.*those of the trials that it began with"):
-        extensions.asked(record(), closed, [], None, None, [8.0])
+        resume.asked(record(), closed, [], None, None, [8.0])
 
 
 # -- what the search makes of it ---------------------------------------------------------------------------
@@ -134,7 +133,7 @@ def test_an_extended_sweep_proposes_what_a_longer_one_does(tmp_path):
     sweep = FakeSweep(tmp_path / "short")
     sweep.finish()
     sweep.lease.release()
-    sweep.spec = extensions.extended(sweep.spec, [Extension(trials=9, launched=5, at=1.0)])
+    sweep.spec = resume.extended(sweep.spec, [Extension(trials=9, launched=5, at=1.0)])
     sweep.start()
     sweep.finish()
     longer = FakeSweep(tmp_path / "long", change={"search": {"sampler": "random", "trials": 9, "seed": 3}})
@@ -190,8 +189,8 @@ def test_a_spec_with_any_of_its_budgets_is_the_same_spec():
     later = [Extension(epsilon=(one,), proposed=3, launched=3, at=1.0) for one in (8.0, 2.0)]
     for budgets, same in (([1, 8], True), ([8, 2, 1], True), ([1, 2], False)):
         given = sweeps.load(before, changes={"privacy.epsilon": budgets})
-        assert (extensions.begun(given, before, later).digest == before.digest) is same
-    ends = extensions.extended(before, later).front.reference["epsilon"]
+        assert (resume.begun(given, before, later).digest == before.digest) is same
+    ends = resume.extended(before, later).front.reference["epsilon"]
     assert (ends.value, before.front.reference["epsilon"].value) == (8.8, 1.1)
 
 
@@ -200,8 +199,8 @@ def test_a_spec_with_any_of_its_totals_is_the_same_spec():
     later = [Extension(trials=trials, launched=3, at=1.0) for trials in (5, 8)]
     for trials, same in ((3, True), (5, True), (8, True), (6, False)):
         given = sweeps.load(before, trials=trials)
-        assert (extensions.begun(given, before, later).digest == before.digest) is same
-    assert extensions.extended(before, later).search.trials == 8
+        assert (resume.begun(given, before, later).digest == before.digest) is same
+    assert resume.extended(before, later).search.trials == 8
 
 
 # -- what its total says -----------------------------------------------------------------------------------
@@ -271,7 +270,7 @@ def started(tmp_path, monkeypatch):
     """A sweep that is over after its three trials, by a session that launches nothing."""
     workspace = Workspace.at(tmp_path)
     session.create(load_spec(SPEC), workspace)
-    monkeypatch.setattr("sweeps.runner.cluster.check_reachable", lambda *_: None)
+    monkeypatch.setattr("sweeps.ray.cluster.check_reachable", lambda *_: None)
     asked_for = []
 
     def launches(controller, *_):
@@ -284,7 +283,7 @@ def started(tmp_path, monkeypatch):
                 controller.store.fail(controller.lease, one.key, one.attempt, None, "not today")
         return "finished"
 
-    monkeypatch.setattr(open_course, "launch_all", launches)
+    monkeypatch.setattr(runners, "launch_all", launches)
     monkeypatch.setattr(session, "Drain", NoViews)
     return workspace, asked_for
 

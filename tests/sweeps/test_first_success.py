@@ -16,8 +16,6 @@ from sweeps.budget.trial_profiles import trial_profile
 from sweeps.face.overview import shown
 from sweeps.planning.preview import preview
 from sweeps.population.arithmetic import Population
-from sweeps.process.workspace import Workspace
-from sweeps.records import TrialState
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import quote_of_claim
 from sweeps.sealed.assumptions import TARGET
@@ -26,6 +24,8 @@ from sweeps.sealed.planning import SealedPlanner
 from sweeps.sealed.prior import SealedPrior
 from sweeps.search.space import Space
 from sweeps.spec import load_spec, public_facts
+from sweeps.store.records import TrialState
+from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_searches import SPEC, Search
 from tests.sweeps.test_sealed_planning import DIGITS, planner_of
 from trainables.sealed.drawn import Slot

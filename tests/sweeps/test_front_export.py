@@ -147,7 +147,7 @@ class TestExport:
     @pytest.mark.parametrize("form", export.FORMATS)
     def test_the_name_of_the_file_says_the_format(self, form, tmp_path, capsys):
         from sweeps.front.pareto_command import pareto_command
-        from sweeps.process.workspace import Workspace
+        from sweeps.util.workspace import Workspace
 
         workspace = Workspace.at(str(tmp_path))
         view_sweeps.new_sweep(tmp_path).close()

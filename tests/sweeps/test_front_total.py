@@ -15,7 +15,7 @@ from sweeps.front.pareto import sweep_front
 from sweeps.ledger import spending as ledger
 from sweeps.ledger import totals
 from sweeps.ledger.summary import Procedure
-from sweeps.store import Store
+from sweeps.store.store import Store
 from tests.sweeps.view_sweeps import launch, mixed_sweep, new_sweep
 
 

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from sweeps.control.controller import Controller
-from sweeps.control.decisions import Done
-from sweeps.control.lost_attempts import worker_losses
+from sweeps.execution.controller import Controller, Done
+from sweeps.execution.limits import worker_losses
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import SweepRecord, TrialState
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
-from sweeps.store import open_store
+from sweeps.store.records import SweepRecord, TrialState
+from sweeps.store.store import open_store
 from trainables.data import SOURCES
 from trainables.system import PrivacyPlan, TrialGroup
 from trainables.worker.attempt import NODE_LEAVES, Attempt, NodeLeaves

@@ -17,17 +17,17 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
 from dpcore.mechanisms.noisy_histogram import noise_for
 from sweeps.cli import app as cli
-from sweeps.control import session
+from sweeps.execution import session
 from sweeps.held_out.declared import DeclaredTest
 from sweeps.held_out.readings import charged, of_its_records
 from sweeps.ledger.totals import joint_totals
 from sweeps.planning.preview import preview
-from sweeps.process.workspace import Workspace
 from sweeps.release.publisher import Publisher
 from sweeps.release.validation_text import declared_number, recorded_text
-from sweeps.requests import Accepted, HeldOutRead
 from sweeps.spec import SpecErrors, load_spec
+from sweeps.store.records import Accepted, HeldOutRead
 from sweeps.util.fingerprint import Changed
+from sweeps.util.workspace import Workspace
 from tests.sweeps.published_sweeps import NAME, swept
 from trainables.data import SOURCES
 from trainables.export.program import program
@@ -333,7 +333,7 @@ def test_a_sweep_without_test_records_says_so(tmp_path):
 
 
 def _places(root):
-    from sweeps.process.workspace import Workspace
+    from sweeps.util.workspace import Workspace
 
     return Workspace.at(root)
 

@@ -18,9 +18,9 @@ from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Gaussian, PoissonSampled, Repeated
 from dpcore.guarantee import Status
-from sweeps.control import session
-from sweeps.control.choosing import with_chosen
-from sweeps.control.resumed_spec import effective_spec
+from sweeps.execution import session
+from sweeps.execution.final_run import with_chosen
+from sweeps.execution.resume import effective_spec
 from sweeps.face import overview
 from sweeps.ledger import totals as totals_of
 from sweeps.ledger.phases import UNTIL_CHOSEN, Tuned, both, tuned_of, with_tuning
@@ -28,14 +28,14 @@ from sweeps.ledger.steps import Spending
 from sweeps.ledger.summary import Procedure, Summary
 from sweeps.ledger.totals import joint_totals, totals
 from sweeps.population.arithmetic import Population
-from sweeps.process.workspace import Workspace
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import Verdict, quote_of_total
 from sweeps.report import content, write_report
-from sweeps.requests import Refutation
 from sweeps.spec import load_spec
-from sweeps.store import open_store
+from sweeps.store.records import Refutation
+from sweeps.store.store import open_store
 from sweeps.util import fingerprint
+from sweeps.util.workspace import Workspace
 from tests.sweeps.final_runs import ran, spec, table
 from tests.sweeps.view_sweeps import guarantee
 from trainables.data import SOURCES

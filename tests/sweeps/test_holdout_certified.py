@@ -14,15 +14,14 @@ import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.certificate import built_holdout
 from sweeps.certificate.judging import CannotCertify
-from sweeps.control import session
-from sweeps.control.choosing import with_chosen
-from sweeps.process.workspace import Workspace
-from sweeps.records import Proposal, Settlement, SweepState
-from sweeps.requests import Refutation
+from sweeps.execution import session
+from sweeps.execution.final_run import with_chosen
 from sweeps.sealed.planning import SealedPlanner
 from sweeps.sealed.prior import SealedPrior
 from sweeps.spec import load_spec, public_facts
-from sweeps.store import open_store
+from sweeps.store.records import Proposal, Refutation, Settlement, SweepState
+from sweeps.store.store import open_store
+from sweeps.util.workspace import Workspace
 from tests.sweeps.final_runs import ran
 from tests.sweeps.test_holdout import SHARE, final, finished, opened, total, tuning
 

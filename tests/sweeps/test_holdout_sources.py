@@ -12,11 +12,10 @@ import pytest
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.certificate.holdout import combined
-from sweeps.control.choosing import with_chosen
-from sweeps.control.tuning_data import check_parts
-from sweeps.process.workspace import Workspace
+from sweeps.execution.final_run import check_parts, with_chosen
 from sweeps.release.publisher import Publisher
 from sweeps.spec import load_spec
+from sweeps.util.workspace import Workspace
 from tests.sweeps.final_runs import KNOBS, ran
 from trainables.data import SOURCES, digits
 from trainables.data.splits import CONTENT

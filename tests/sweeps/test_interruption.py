@@ -11,10 +11,9 @@ import time
 import pytest
 
 import sweeps
-from sweeps.control.interruption import Interruption
-from sweeps.process.exits import ExitCode
-from sweeps.process.words import Level, Voice, speaking
-from sweeps.runner.sealed_workers import _until
+from sweeps.ray.tuner import _until
+from sweeps.util.exits import ExitCode, Interruption
+from sweeps.util.log import Level, Voice, speaking
 
 SAID = "Stopping; once more to end at once."
 

@@ -23,9 +23,9 @@ from sweeps.front.kinds import kinds
 from sweeps.front.panels import FrontAxis
 from sweeps.front.pareto import MixedGuarantees, sweep_front
 from sweeps.ledger import totals
-from sweeps.records import Extension, sweep_of
 from sweeps.release.publisher import Publisher
-from sweeps.store import UnknownSweep
+from sweeps.store.errors import UnknownSweep
+from sweeps.store.records import Extension, sweep_of
 from tests.sweeps.view_sweeps import complete, mixed_sweep, new_sweep
 
 DATA = {"data": "keyed digest"}

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.control.controller import Controller
+from sweeps.execution.controller import Controller
 from sweeps.ledger.steps import spending
-from sweeps.process.workspace import Workspace
-from sweeps.records import TrialState
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
-from sweeps.store import Store
+from sweeps.store.records import TrialState
+from sweeps.store.store import Store
+from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.system import TrialGroup
 from trainables.worker.ray_trial import group_from_json, group_to_json

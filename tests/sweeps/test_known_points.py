@@ -8,14 +8,13 @@ import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.control.decisions import Done
+from sweeps.execution.controller import Done
 from sweeps.ledger.spending import choices_of, summary_in_passing
-from sweeps.process.workspace import Workspace
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import SweepRecord, TrialState
-from sweeps.requests import KnownPoint
 from sweeps.search import Proposer
 from sweeps.spec import SpecErrors, load_spec
+from sweeps.store.records import KnownPoint, SweepRecord, TrialState
+from sweeps.util.workspace import Workspace
 from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, Worker, memory_folder
 from trainables.system import TrialGroup
 

@@ -10,9 +10,10 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from sweeps.store import LeaseHeld, LeaseLost, open_store
 from sweeps.store import lease as lease_module
 from sweeps.store.database import Database
+from sweeps.store.errors import LeaseHeld, LeaseLost
+from sweeps.store.store import open_store
 from tests.sweeps.stores import SWEEP, new_database, plan, postgres_server, proposal, record, refusal, settle
 
 
@@ -35,7 +36,7 @@ def url(request, tmp_path):
 
 HOLD = """
 import sys, time
-from sweeps.store import open_store
+from sweeps.store.store import open_store
 lease = open_store(sys.argv[1]).acquire(sys.argv[2], ttl_seconds=float(sys.argv[3]))
 print("held", flush=True)
 time.sleep(60)
@@ -114,7 +115,8 @@ def test_a_released_lease_is_free_and_writes_no_more(url):
 
 FIGHT = """
 import sys, time
-from sweeps.store import LeaseHeld, open_store
+from sweeps.store.errors import LeaseHeld
+from sweeps.store.store import open_store
 store = open_store(sys.argv[1])
 time.sleep(max(0, float(sys.argv[3]) - time.time()))
 try:
@@ -221,6 +223,6 @@ def test_without_the_check_of_the_token_the_exam_would_fail(url, monkeypatch):
     store = open_store(url)
     old = store.acquire(SWEEP, ttl_seconds=0.0)
     store.acquire(SWEEP)
-    monkeypatch.setattr(lease_module.SqlLease, "check", lambda self, connection: connection.execute(text("SELECT 1")))
+    monkeypatch.setattr(lease_module.Lease, "check", lambda self, connection: connection.execute(text("SELECT 1")))
     store.launch(old, proposal(0), plan(), 100)
     assert store.counts(SWEEP)["running"] == 1

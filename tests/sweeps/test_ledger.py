@@ -14,14 +14,14 @@ from dpcore.checks import InvalidValue
 from dpcore.events import ApproximateDP, Composed, Gaussian, NonPrivate, PoissonSampled, PureDP, Repeated, phases
 from dpcore.guarantee import Status
 from dpcore.mechanisms.scheduled import Scheduled
-from sweeps.control.lost_attempts import HOURS_OVER
+from sweeps.execution.limits import HOURS_OVER
 from sweeps.ledger import composing, steps
 from sweeps.ledger import spending as ledger
 from sweeps.ledger.assumptions import ONE_TRIAL, Assumptions
 from sweeps.ledger.text import total_text
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import LedgerEntry, Settlement, SweepState, TrialRecord, TrialState
 from sweeps.release.quoting import Verdict, quote_of_total
+from sweeps.store.records import LedgerEntry, Settlement, SweepState, TrialRecord, TrialState
 from tests.sweeps import view_sweeps
 from tests.sweeps.stores import guarantee, plan, proposal
 from tests.sweeps.under_charging import never_under_charged

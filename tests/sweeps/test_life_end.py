@@ -11,14 +11,13 @@ from typer.testing import CliRunner
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.cli.app import app
-from sweeps.control import asking, deleting, session
-from sweeps.process.workspace import Workspace
+from sweeps.execution import gc, requests, session
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import SweepRecord, TrialState
 from sweeps.release.publisher import Publisher
-from sweeps.requests import Refutation
 from sweeps.spec import load_spec
-from sweeps.store import LeaseHeld, SweepExists, UnknownSweep
+from sweeps.store.errors import LeaseHeld, SweepExists, UnknownSweep
+from sweeps.store.records import Refutation, SweepRecord, TrialState
+from sweeps.util.workspace import Workspace
 from tests.sweeps.fake_workers import NAME, SPEC
 from tests.sweeps.stores import plan, proposal, settle
 
@@ -64,7 +63,7 @@ def test_a_new_name_finds_a_sweep_whose_keys_stay(place):
         assert [one.key for one in found._published.trials(name)] == [f"{NAME}-0", f"{NAME}-1"]
         assert command(workspace, "show", name, "--json").exit_code == 0
     assert sweeps.list_sweeps(root=workspace.root)["sweep"].tolist() == ["better"]
-    asking.note(store, "better", "by its label")
+    requests.note(store, "better", "by its label")
     assert "by its label" in sweeps.open(NAME, root=workspace.root).notes[0]
 
 
@@ -110,14 +109,14 @@ def test_what_an_audit_refuted_stays_refuted_when_its_folder_goes(place):
     folder.mkdir(parents=True)
     (folder / "audit.json").write_text(json.dumps(verdict))
     before = Publisher(store).refuted(NAME)
-    deleting.delete(workspace, NAME)
+    gc.delete(workspace, NAME)
     assert not folder.exists()
     assert (
         Publisher(store).refuted(NAME)
         == before
         == {done.system: Refutation(trial=done.key, system=done.system, audit=1)}
     )
-    deleting.delete(workspace, NAME)
+    gc.delete(workspace, NAME)
     assert sum(isinstance(one.wanted, Refutation) for one in store.requests(NAME)) == 1
 
 

@@ -33,8 +33,8 @@ from sweeps.papers.lu2021 import (
 from sweeps.papers.lu2021 import measured as read_set
 from sweeps.papers.pictures import draw
 from sweeps.papers.run import Missing, full_grid
-from sweeps.process.workspace import Workspace
-from sweeps.records import TrialRecord, TrialState
+from sweeps.store.records import TrialRecord, TrialState
+from sweeps.util.workspace import Workspace
 from tests.sweeps.reproducing import claims_of
 from trainables.data import SOURCES
 from trainables.planner import NOISE_MAX

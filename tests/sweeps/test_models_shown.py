@@ -11,8 +11,8 @@ from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
 
 import sweeps
-from sweeps.control.collecting import collect
-from sweeps.control.sweep_end import SweepEnd
+from sweeps.execution.end import SweepEnd
+from sweeps.execution.gc import collect
 from sweeps.export import at_the_end
 from sweeps.export.at_the_end import show_models
 from sweeps.face.ending import with_models

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.control import deleting
-from sweeps.process.workspace import Workspace
+from sweeps.execution import gc
+from sweeps.util.workspace import Workspace
 from tests.sweeps import stores
 from tests.sweeps.object_stores import BUCKET, EVERYTHING, READING, object_store
 from trainables.system import Member
@@ -204,13 +204,13 @@ def test_a_deleted_sweep_leaves_no_object_and_a_refusal_is_short(store, folder, 
         workspace.trials(stores.SWEEP).child(f"{stores.SWEEP}-{number}").write("checkpoint", b"weights")
     prefix = folder.url.removeprefix(f"s3://{BUCKET}/")
     store.allow(READING)
-    (left,) = deleting.delete(workspace, stores.SWEEP).left
+    (left,) = gc.delete(workspace, stores.SWEEP).left
     assert len(left) < 600
     assert "\n" not in left
     assert left.endswith(f"The same call finishes it once that is mended: `sweeps delete {stores.SWEEP}`.")
     assert len(store.keys(f"{prefix}/{stores.SWEEP}/")) >= 30
     store.allow(EVERYTHING)
-    assert deleting.delete(workspace, stores.SWEEP).left == ()
+    assert gc.delete(workspace, stores.SWEEP).left == ()
     assert store.keys(f"{prefix}/{stores.SWEEP}") == []
     opened.close()
 

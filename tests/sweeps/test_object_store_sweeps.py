@@ -8,9 +8,9 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps.ledger.steps import spending
-from sweeps.process.workspace import Workspace
-from sweeps.records import TrialState
-from sweeps.store import open_store
+from sweeps.store.records import TrialState
+from sweeps.store.store import open_store
+from sweeps.util.workspace import Workspace
 from tests.sweeps.object_stores import BUCKET, EVERYTHING, READING, object_store
 from tests.sweeps.stores import record
 from tests.sweeps.test_cli_processes import SLOW, Sweep

@@ -8,7 +8,7 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps.cli import app as cli
-from sweeps.process import outputs
+from sweeps.util import files
 from tests.sweeps.view_sweeps import mixed_sweep
 
 
@@ -34,18 +34,18 @@ def test_every_writer_makes_the_folders(tmp_path, monkeypatch, arguments):
 
 def test_a_folder_is_no_file_and_a_failure_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(InvalidValue, match="folder"):
-        outputs.write_output("x", tmp_path)
+        files.write_output("x", tmp_path)
     target = tmp_path / "page"
     target.write_text("before")
     monkeypatch.setattr("pathlib.Path.replace", lambda self, other: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(OSError, match="full"):
-        outputs.write_output("after", target)
+        files.write_output("after", target)
     assert target.read_text() == "before"
     assert [one.name for one in tmp_path.iterdir()] == ["page"]
 
 
 def test_a_device_takes_the_bytes():
-    outputs.write_output("x", outputs.Path("/dev/null"))
+    files.write_output("x", files.Path("/dev/null"))
 
 
 def test_a_full_disk_is_named_with_the_file(tmp_path, monkeypatch, capsys):

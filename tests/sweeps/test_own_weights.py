@@ -11,14 +11,14 @@ import pytest
 
 from sweeps.audit import audit_trial
 from sweeps.certificate.gathering import KnownSweep, provenance_row
-from sweeps.control import session
-from sweeps.control.open_course import OpenCourse
+from sweeps.execution import session
+from sweeps.execution.runners import OpenCourse
 from sweeps.planning.spec_code import WEIGHTS, as_recorded, weights_of
-from sweeps.process.workspace import Workspace
 from sweeps.release.publisher import Publisher
-from sweeps.requests import Accepted
 from sweeps.spec import load_spec
+from sweeps.store.records import Accepted
 from sweeps.util.fingerprint import Changed
+from sweeps.util.workspace import Workspace
 from tests.trainables.test_brought import MODULE, another
 from trainables.data import SOURCES
 from trainables.features import declared

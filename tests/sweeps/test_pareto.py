@@ -19,7 +19,7 @@ from sweeps.front import export, pareto
 from sweeps.front.kinds import kinds
 from sweeps.front.panels import AxisEnd, FrontAxis
 from sweeps.front.pareto import MixedGuarantees, front, hypervolume, nondominated
-from sweeps.records import TrialRecord, TrialState
+from sweeps.store.records import TrialRecord, TrialState
 from tests.sweeps.front_records import ACCURACY, EPSILON, ERROR, claiming, record
 
 

@@ -11,30 +11,30 @@ import time
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.process import patience, waiting, words
+from sweeps.util import log, waiting
 
 
 @pytest.mark.parametrize(("given", "seconds"), [("", 60.0), (" ", 60.0), ("2.5", 2.5), ("86400", 86400.0)])
 def test_patience_is_one_number_of_the_environment(monkeypatch, given, seconds):
     monkeypatch.setenv("SWEEPS_PATIENCE", given)
-    assert patience.patience() == seconds
+    assert waiting.patience() == seconds
 
 
 def test_without_a_word_it_survives_a_failover_and_no_more_than_a_minute(monkeypatch):
     monkeypatch.delenv("SWEEPS_PATIENCE", raising=False)
-    assert patience.patience() == 60.0
+    assert waiting.patience() == 60.0
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "soon", "nan", "inf", "86401", "1m"])
 def test_what_is_no_patience_is_named(monkeypatch, given):
     monkeypatch.setenv("SWEEPS_PATIENCE", given)
     with pytest.raises(InvalidValue, match=f"SWEEPS_PATIENCE='{given}': expected seconds above 0.*Unset it for 60"):
-        patience.patience()
+        waiting.patience()
 
 
 STOPPED = """
 import os, time
-from sweeps.process import patience
+from sweeps.util import waiting as patience
 patience.STOPPED_SECONDS = 0.6
 patience.TICK_SECONDS = 0.1
 clock = patience.ticking()
@@ -67,7 +67,7 @@ def quick(monkeypatch):
 
 def test_who_waits_says_so_and_that_it_is_over(quick, capsys, tmp_path):
     said = ""
-    with words.kept_in(tmp_path / "log"), waiting.waiting("the moon", 300.0) as wait:
+    with log.kept_in(tmp_path / "log"), waiting.waiting("the moon", 300.0) as wait:
         while said.count("Waiting for") < 2:
             assert 0 < wait.left() < 300, "nothing was said"
             time.sleep(0.1)
@@ -116,6 +116,6 @@ def test_words_reach_the_log_when_nobody_listens(tmp_path, monkeypatch):
     out, into = os.pipe()
     os.close(out)
     monkeypatch.setattr(sys, "stderr", os.fdopen(into, "w"))
-    with words.kept_in(tmp_path / "log"):
-        words.say("The terminal is gone.")
+    with log.kept_in(tmp_path / "log"):
+        log.say("The terminal is gone.")
     assert "The terminal is gone." in (tmp_path / "log").read_text()

@@ -19,9 +19,9 @@ from dpcore.mechanisms.scheduled import Scheduled
 from sweeps.ledger.spending import procedure_guarantee
 from sweeps.planning.plan import check_corners, exhausted, plan_proposal
 from sweeps.planning.preview import preview
-from sweeps.records import LedgerEntry
 from sweeps.search.space import Space
 from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
+from sweeps.store.records import LedgerEntry
 from tests.sweeps.toys import SOURCES, SYSTEMS, Hill, spec_with
 from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal
 

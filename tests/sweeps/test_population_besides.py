@@ -11,17 +11,18 @@ from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.selection.filters import DPCharge, GDPCharge
 from sweeps.audit.audit_records import audits_of
 from sweeps.audit.audit_trial import attack_trial, audit_trial
-from sweeps.control import session
+from sweeps.execution import session
 from sweeps.held_out.declared import DeclaredTest
 from sweeps.planning.plan import plan_proposal
 from sweeps.population.arithmetic import Population, RowKind
 from sweeps.population.besides import charge_reading, charge_twins
-from sweeps.process.workspace import Workspace
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import Proposal, Settlement
 from sweeps.spec import load_spec
-from sweeps.store import PopulationSpent, open_store
+from sweeps.store.errors import PopulationSpent
+from sweeps.store.records import Proposal, Settlement
+from sweeps.store.store import open_store
 from sweeps.util import fingerprint
+from sweeps.util.workspace import Workspace
 from tests.sweeps.private_people import people, spec_of  # noqa: F401  the fixture
 from tests.sweeps.store_exam.questions_of_populations import of_population
 from tests.sweeps.stores import plan, record

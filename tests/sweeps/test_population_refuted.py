@@ -11,7 +11,7 @@ import yaml
 import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.selection.filters import DPCharge
-from sweeps.control import session
+from sweeps.execution import session
 from sweeps.face.places import places
 from sweeps.population.accounts import account
 from sweeps.population.arithmetic import Population, Row, RowKind
@@ -19,8 +19,8 @@ from sweeps.population.besides import charge_twins
 from sweeps.population.refuted import check_not_refuted
 from sweeps.population.saying import before, now
 from sweeps.release.publisher import Publisher
-from sweeps.requests import Refutation
 from sweeps.spec import SpecErrors, load_spec, public_facts
+from sweeps.store.records import Refutation
 from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, memory_folder
 from tests.sweeps.private_people import N, people, spec_of  # noqa: F401  the fixture
 from tests.sweeps.store_exam.questions_of_populations import of_population

@@ -10,14 +10,15 @@ import pytest
 from dpcore.checks import InvalidValue
 from dpcore.gdp_dual import mu_of_pure_dp
 from dpcore.selection.filters import DPCharge
-from sweeps.control.decisions import Done
+from sweeps.execution.controller import Done
 from sweeps.population.arithmetic import Population, charges_of, spent
 from sweeps.population.blocks import reserve_block, settle_block
 from sweeps.population.charging import charge_of_steps
 from sweeps.population.forecast import next_sweep
 from sweeps.population.joining import ledger_of, reserve_whole
 from sweeps.spec import load_spec
-from sweeps.store import PopulationSpent, UnknownPopulation, open_store
+from sweeps.store.errors import PopulationSpent, UnknownPopulation
+from sweeps.store.store import open_store
 from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, Killed, memory_folder
 from tests.sweeps.store_exam.questions_of_populations import of_population
 from trainables.data import SOURCES

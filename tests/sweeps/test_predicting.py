@@ -114,7 +114,7 @@ def test_pieces_say_what_whole_files_say(place, many, tmp_path, monkeypatch):
 
 
 def test_what_is_wrong_with_files_is_said_before_anything_is_asked(place, tmp_path, monkeypatch):
-    monkeypatch.setattr("sweeps.runner.predicting.asked_in_pieces", None)
+    monkeypatch.setattr("sweeps.ray.predicting.asked_in_pieces", None)
     pd.DataFrame({"y": [1.0]}).to_parquet(tmp_path / "y.parquet")
     pd.DataFrame({"x": ["much"]}).to_parquet(tmp_path / "words.parquet")
     for files, said in (("y.parquet", "'x'"), ("words.parquet", "numbers"), ("none.parquet", "that is there")):
@@ -143,7 +143,7 @@ def test_nothing_is_left_of_what_did_not_end_well(place, tmp_path, monkeypatch, 
         output.write("part-000000-000000.parquet", b"")
         raise ends
 
-    monkeypatch.setattr("sweeps.runner.predicting.asked_in_pieces", fails)
+    monkeypatch.setattr("sweeps.ray.predicting.asked_in_pieces", fails)
     with pytest.raises(type(ends)):
         sweeps.predict_files(place / "model", place / "one.parquet", tmp_path / "said")
     assert not (tmp_path / "said").exists()

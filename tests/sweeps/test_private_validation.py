@@ -21,19 +21,18 @@ from dpcore.gradients import Refused
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.parallel import headline_of_parts
 from dpcore.randomness import fresh_secret
-from sweeps.control import open_course, session
-from sweeps.control.controller import Controller
-from sweeps.control.decisions import Done
-from sweeps.control.open_course import Surroundings
-from sweeps.control.stopped_trials import ex_post
+from sweeps.execution import runners, session
+from sweeps.execution.controller import Controller, Done
+from sweeps.execution.runners import Surroundings
+from sweeps.execution.stopped_trials import ex_post
 from sweeps.face.overview import shown
 from sweeps.ledger.spending import in_parallel, procedure_event, procedure_guarantee, reported_event
 from sweeps.planning.plan import plan_proposal
-from sweeps.process.workspace import Workspace
-from sweeps.records import LedgerEntry
 from sweeps.report import write_report
 from sweeps.spec import load_spec
-from sweeps.store import open_store
+from sweeps.store.records import LedgerEntry
+from sweeps.store.store import open_store
+from sweeps.util.workspace import Workspace
 from tests.sweeps.private_people import DELTA, N, people, spec_of
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
@@ -83,8 +82,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def runs(raw: dict[str, Any], mlflow: bool = False):
         if not mlflow:
             monkeypatch.setattr(session, "Drain", NoViews)
-        monkeypatch.setattr(open_course, "launch_all", in_process)
-        monkeypatch.setattr("sweeps.runner.cluster.check_reachable", lambda *_: None)
+        monkeypatch.setattr(runners, "launch_all", in_process)
+        monkeypatch.setattr("sweeps.ray.cluster.check_reachable", lambda *_: None)
         workspace = Workspace.at(tmp_path / "state")
         name = session.create(load_spec(raw), workspace)
         session.resume(name, workspace)

@@ -11,14 +11,14 @@ import yaml
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.control import session
-from sweeps.control.choosing import check_apart, with_chosen
-from sweeps.control.resumed_spec import effective_spec
+from sweeps.execution import session
+from sweeps.execution.final_run import check_apart, with_chosen
+from sweeps.execution.resume import effective_spec
 from sweeps.ledger.assumptions import ONE_TRIAL
-from sweeps.process.workspace import Workspace
 from sweeps.release.publisher import Publisher
 from sweeps.spec import SpecErrors, load_spec
 from sweeps.util import fingerprint
+from sweeps.util.workspace import Workspace
 from tests.sweeps.final_runs import KNOBS, WHY, ran, spec, table
 
 PRIVACY = {"epsilon": 1.0, "delta": 1e-5, "scope": "public"}
@@ -178,8 +178,8 @@ def test_one_that_has_not_ended_or_started_from_another_is_refused(tmp_path):
 
 
 def test_nothing_is_added_to_a_final_run(root):
-    from sweeps.control.asking import enqueue
-    from sweeps.control.extensions import asked
+    from sweeps.execution.requests import enqueue
+    from sweeps.execution.resume import asked
 
     store = Workspace.at(root).open_store()
     with pytest.raises(InvalidValue, match="the final run with what proxy found"):

@@ -11,11 +11,11 @@ import pytest
 
 import sweeps as python
 from sweeps.cli import app as cli
-from sweeps.records import TrialRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.search import Proposer
 from sweeps.spec import SpecErrors, load_spec, parse
-from sweeps.store import open_store
+from sweeps.store.records import TrialRecord, TrialState
+from sweeps.store.store import open_store
 from tests.sweeps.published_sweeps import (
     NAME,
     PLANTED,

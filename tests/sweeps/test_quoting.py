@@ -14,23 +14,23 @@ import sweeps
 from dpcore.guarantee import Notion, Status
 from sweeps.cli import running
 from sweeps.cli.app import app
-from sweeps.control.sweep_end import SweepEnd
+from sweeps.execution.end import SweepEnd
 from sweeps.export.card import ModelCard
 from sweeps.face.overview import shown
 from sweeps.ledger.assumptions import NOT_RECORDED, ONE_TRIAL
 from sweeps.ledger.spending import summary
 from sweeps.ledger.summary import Choice
-from sweeps.process.workspace import Workspace
 from sweeps.release import publisher, quoting
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import Verdict, quote_of_claim, quote_of_metric, quote_of_total
 from sweeps.report import write_report
-from sweeps.requests import Refutation
 from sweeps.spec import load_spec
 from sweeps.spec.parse import public_facts
+from sweeps.store.records import Refutation
 from sweeps.tracking import rebuild
 from sweeps.tracking.front import read_front
 from sweeps.tracking.registering import claim_tags
+from sweeps.util.workspace import Workspace
 from tests.sweeps import view_sweeps
 from tests.sweeps.front_records import claiming
 from tests.sweeps.test_ledger import entry, guarantee, plan, trial

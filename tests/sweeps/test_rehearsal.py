@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import sweeps.planning.rehearsal as rehearsal
-from sweeps.control.failures import LONGEST
+from sweeps.execution.end import LONGEST
 from sweeps.planning.child import Child, ProcessEnded
 from sweeps.planning.rehearsal import Rehearsal, corners
 from sweeps.spec import load_spec

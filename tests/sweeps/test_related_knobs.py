@@ -13,7 +13,6 @@ import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.rehearsal import check_feasible
-from sweeps.records import TrialState
 from sweeps.search import Proposer, optuna_sampler, samplers
 from sweeps.search.grid import SearchGrid
 from sweeps.search.sampler_exam import faults
@@ -22,6 +21,7 @@ from sweeps.search.warm_start import fitting
 from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.spec.constraints import Constraint
 from sweeps.spec.problems import Problems
+from sweeps.store.records import TrialState
 from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, memory_folder
 from tests.sweeps.test_known_points import launched
 from tests.sweeps.test_search import sweep

@@ -19,14 +19,14 @@ from sweeps.front.panels import FrontAxis
 from sweeps.front.pareto import front
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.totals import Total
-from sweeps.process.markup import as_html
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import TrialState
 from sweeps.release.published import was_published
 from sweeps.report import gather, report_page, write_report
 from sweeps.report.figures import front_figure, parallel_figure
 from sweeps.report.importance import MIN_TRIALS, importances
-from sweeps.store import Store
+from sweeps.store.records import TrialState
+from sweeps.store.store import Store
+from sweeps.util.suggest import as_html
 from tests.sweeps import view_sweeps
 from tests.sweeps.front_records import ACCURACY, EPSILON, record
 from tests.sweeps.test_pareto import of_systems

@@ -15,7 +15,7 @@ from sweeps.papers import PAPERS, Claim, Effort, Result, bu2020, reproduce, run
 from sweeps.papers.command import reproduce_command
 from sweeps.papers.run import full_grid, swept
 from sweeps.papers.statements import hold
-from sweeps.process.workspace import Workspace
+from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyPlan

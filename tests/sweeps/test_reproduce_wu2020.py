@@ -15,8 +15,8 @@ from sweeps.papers.run import full_grid
 from sweeps.papers.statements import hold
 from sweeps.papers.wu2020 import PAPER, TABLE_1, Measurements
 from sweeps.planning.preview import preview
-from sweeps.process.workspace import Workspace
-from sweeps.records import TrialRecord, TrialState
+from sweeps.store.records import TrialRecord, TrialState
+from sweeps.util.workspace import Workspace
 from tests.sweeps.reproducing import claims_of
 from tests.sweeps.view_sweeps import guarantee
 from tests.trainables.test_data import DATA, needs_data

@@ -12,8 +12,8 @@ from sweeps.face import one_trial
 from sweeps.front.columns import columns
 from sweeps.front.pareto import sweep_front
 from sweeps.planning.preview import spread_lines
-from sweeps.records import Proposal, Settlement
 from sweeps.report import gather, report_page
+from sweeps.store.records import Proposal, Settlement
 from tests.sweeps.budget.test_sweep_budget import spec
 from tests.sweeps.view_sweeps import config_of, guarantee, new_sweep, plan
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sweeps.runner import stalls
-from sweeps.runner.stalls import Sign, Stalls
+from sweeps.ray import watchdog
+from sweeps.ray.watchdog import Sign, Stalls
 
 
 class Clock:
@@ -19,7 +19,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     found = Clock()
-    monkeypatch.setattr(stalls, "CLOCK", found)
+    monkeypatch.setattr(watchdog, "CLOCK", found)
     monkeypatch.setenv("SWEEPS_PATIENCE", "40")
     return found
 

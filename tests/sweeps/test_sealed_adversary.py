@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps.control import sealed_session
-from sweeps.records import TARGET_EPSILON, Proposal
+from sweeps.execution import runners
 from sweeps.sealed import opening, releasing
 from sweeps.sealed.opening import SealedPlaces
+from sweeps.store.records import TARGET_EPSILON, Proposal
 from tests.sweeps.sealed_adversary import CAP, Seen, World, watched
 from tests.sweeps.sealed_kinds import ADAPTIVE, BUDGETS, FRONT, KINDS, LADDER
 from tests.sweeps.sealed_worlds import SECRETS, pairs_of
@@ -147,11 +147,11 @@ def _early_exit(patch) -> None:
             self._work.keep(self._worker, self._standing)
 
     class Clock:
-        time = staticmethod(sealed_session.time.time)
+        time = staticmethod(runners.time.time)
         sleep = staticmethod(lambda seconds: None)
 
     patch.setattr(worker, "Keeper", Impatient)
-    patch.setattr(sealed_session, "time", Clock)
+    patch.setattr(runners, "time", Clock)
 
 
 def _not_padded(patch) -> None:
@@ -205,7 +205,7 @@ def _line_per_slot(patch) -> None:
 
 
 def _real_times(patch) -> None:
-    from sweeps.store import sql_store
+    from sweeps.store import store as sql_store
 
     honest = releasing._commit
 

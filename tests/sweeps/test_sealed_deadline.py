@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.control import session
+from sweeps.execution import session
 from sweeps.face.opening import created
 from sweeps.planning import check as checking
 from sweeps.planning.preview import preview
 from sweeps.planning.rehearsal import Rehearsal, Tried, corners
 from sweeps.population.arithmetic import Population
-from sweeps.process.workspace import Workspace
 from sweeps.sealed import deadline, opening
 from sweeps.sealed.deadline import FACTOR, MeasuredDeadline, check_deadline
 from sweeps.sealed.opening import KEY
 from sweeps.sealed.workers import check_workers, waiting_text, workers_of
 from sweeps.spec import load_spec
+from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_searches import Search
 from tests.sweeps.small_table import small_table
 from trainables.rehearsal.findings import Rehearsed, Step
@@ -227,9 +227,7 @@ def test_workers_that_would_wait_for_others_are_refused():
 
 
 def test_workers_that_would_wait_for_a_gpu_are_refused(monkeypatch):
-    monkeypatch.setattr(
-        "sweeps.runner.ray_private.machine_resources.machine_resources", lambda cpus: {"CPU": 64.0, "GPU": 2.0}
-    )
+    monkeypatch.setattr("sweeps.ray.patches.machine_resources", lambda cpus: {"CPU": 64.0, "GPU": 2.0})
     both = SPEC | {"search": {"trials": 9}}
     check_workers(load_spec(both | {"resources": {"gpus": 0.5, "concurrency": 4}}))
     for gpus, most in ((0.5, 4), (0.6, 2), (2, 1)):

@@ -19,11 +19,11 @@ import pytest
 
 from dpcore.selection.filters import DPCharge
 from sweeps.population.arithmetic import Population, RowKind
-from sweeps.process.workspace import Workspace
-from sweeps.records import TARGET_EPSILON, SweepState, TrialState
 from sweeps.sealed.opening import ANNOUNCED, SealedPlaces, opened
 from sweeps.spec import public_facts
-from sweeps.store import UnknownSweep
+from sweeps.store.errors import UnknownSweep
+from sweeps.store.records import TARGET_EPSILON, SweepState, TrialState
+from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_kinds import ADAPTIVE, BEST, FRONT, KINDS, LADDER
 from tests.sweeps.sealed_lives import FIRST, NAME, POPULATION, SECOND, SECONDS, Nursery, specified
 from trainables.worker.attempt import Attempt

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.control import session
-from sweeps.control.deleting import delete
+from sweeps.execution import session
+from sweeps.execution.gc import delete
 from sweeps.face.overview import shown
-from sweeps.process.workspace import Workspace
-from sweeps.records import SweepState, TrialState
 from sweeps.release.publisher import Publisher
 from sweeps.sealed.opening import KEY
-from sweeps.store import StoreOlder
+from sweeps.store.errors import StoreOlder
+from sweeps.store.records import SweepState, TrialState
+from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_searches import SPEC, Search, files
 
 LONG = {"selection": {**SPEC["selection"], "deadline_minutes": 60}}

@@ -16,14 +16,13 @@ from sweeps.budget.trial_profiles import trial_profile
 from sweeps.face.overview import shown
 from sweeps.ledger.assumptions import claim_of_search, covers_search
 from sweeps.ledger.spending import summary_in_passing
-from sweeps.records import SweepState, TrialState, sweep_of
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import Verdict, quote_of_claim, quote_of_total
-from sweeps.requests import Refutation, this_person
 from sweeps.sealed.planning import SealedPlanner
 from sweeps.sealed.prior import SealedPrior
 from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.spec.sections import orders_of
+from sweeps.store.records import Refutation, SweepState, TrialState, sweep_of, this_person
 from tests.sweeps.sealed_searches import SECONDS, SPEC, Search
 from trainables.orders import PublicOrder
 from trainables.sealed.ranking import BestScores

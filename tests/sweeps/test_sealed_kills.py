@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sweeps.process.workspace import Workspace
-from sweeps.records import SweepState
 from sweeps.sealed.opening import ANNOUNCED, Announcement, SealedPlaces, opened
 from sweeps.spec import load_spec, public_facts
+from sweeps.store.records import SweepState
+from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.sealed.slot import run_slot
 from trainables.sealed.standing import Candidate, Standing

@@ -15,7 +15,6 @@ from sweeps.budget.trial_profiles import trial_profile
 from sweeps.ledger.assumptions import ONE_TRIAL
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.preview import preview
-from sweeps.records import TARGET_EPSILON
 from sweeps.sealed.assumptions import PRIOR, rests_on
 from sweeps.sealed.law import law_of
 from sweeps.sealed.planning import SealedPlanner
@@ -23,6 +22,7 @@ from sweeps.sealed.prior import SealedPrior
 from sweeps.search.space import Space
 from sweeps.spec import load_spec, public_facts
 from sweeps.spec.sections import Selection
+from sweeps.store.records import TARGET_EPSILON
 from tests.sweeps.small_table import small_table
 from trainables.attribution import of_their_models
 from trainables.system import PrivacyPlan, Refusal

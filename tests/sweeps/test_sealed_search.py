@@ -15,15 +15,15 @@ import pytest
 import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
-from sweeps.control import session
-from sweeps.control.asking import enqueue
-from sweeps.control.deleting import delete
+from sweeps.execution import session
+from sweeps.execution.gc import delete
+from sweeps.execution.requests import enqueue
 from sweeps.ledger.assumptions import covers_search
 from sweeps.planning.check import before_launch
-from sweeps.records import SweepState, TrialState
 from sweeps.sealed.opening import ANNOUNCED, KEY, opened
 from sweeps.sealed.releasing import release
 from sweeps.spec import load_spec
+from sweeps.store.records import SweepState, TrialState
 from sweeps.util.fingerprint import Changed
 from tests.sweeps.sealed_searches import SPEC, Search, files
 from tests.sweeps.small_table import N, small_table

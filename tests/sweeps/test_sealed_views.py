@@ -6,14 +6,14 @@ from contextlib import closing
 
 import sweeps
 from dpcore.selection.filters import DPCharge
-from sweeps.control.sealed_session import Joining, SealedCourse
+from sweeps.execution.runners import Joining, SealedCourse
 from sweeps.face.overview import shown
 from sweeps.population.arithmetic import Population, RowKind
-from sweeps.process.workspace import Workspace
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import quote_of_claim
 from sweeps.report import write_report
 from sweeps.sealed.releasing import GONE, NOTHING
+from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_searches import SPEC, Search
 
 

@@ -13,11 +13,11 @@ from typing import Any, cast
 import optuna
 import pytest
 
-from sweeps.records import Proposal, TrialRecord, TrialState
 from sweeps.search import Proposer, optuna_sampler, warm_start
 from sweeps.search.samplers import SAMPLERS
 from sweeps.search.warm_start import window_start
 from sweeps.spec import SweepSpec
+from sweeps.store.records import Proposal, TrialRecord, TrialState
 from tests.sweeps.toys import finished, infeasible, running, spec_with
 
 MIXED: dict[str, Any] = {

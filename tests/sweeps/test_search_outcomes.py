@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dpcore.adjacency import Adjacency
-from sweeps.records import Proposal, TrialRecord, TrialState
 from sweeps.search import Proposer
 from sweeps.search.warm_start import lesson
+from sweeps.store.records import Proposal, TrialRecord, TrialState
 from tests.sweeps.test_search import MIXED, ONE, TWO, exam, stratified
 from tests.sweeps.toys import finished, infeasible, running
 from tests.sweeps.view_sweeps import guarantee

@@ -21,9 +21,9 @@ from sweeps.cli import app as cli
 from sweeps.cli import showing
 from sweeps.face.selecting import PAGE, Condition, selected
 from sweeps.face.under_way import UnderWay, progress
-from sweeps.process.workspace import Workspace
-from sweeps.records import LedgerEntry, TrialState
 from sweeps.release.publisher import Publisher
+from sweeps.store.records import LedgerEntry, TrialState
+from sweeps.util.workspace import Workspace
 from tests.sweeps.view_sweeps import complete, launch, mixed_sweep, new_sweep
 from trainables.worker.attempt import LONGEST_NAME, Attempt
 

@@ -19,11 +19,11 @@ from dpcore.gdp_dual import eps_gdp
 from dpcore.guarantee import Guarantee, Notion, Status
 from dpcore.mechanisms.scheduled import Scheduled
 from dpcore.rounding import epsilon_text
-from sweeps.control.stopped_trials import claim_of, ex_post
+from sweeps.execution.stopped_trials import claim_of, ex_post
 from sweeps.front.pareto import sweep_front
 from sweeps.ledger.text import stopped_lines
-from sweeps.records import Proposal, Settlement
 from sweeps.report import gather, report_page
+from sweeps.store.records import Proposal, Settlement
 from tests.sweeps.view_sweeps import config_of, guarantee, new_sweep, plan
 from trainables.system import PrivacyPlan
 

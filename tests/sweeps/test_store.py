@@ -10,8 +10,10 @@ import pytest
 from sqlalchemy import text
 
 from dpcore.checks import InvalidValue
-from sweeps.records import LedgerEntry, SweepState, TrialState
-from sweeps.store import VERSION, Conflict, StoreError, SweepExists, UnknownSweep, UnknownTrial, open_store
+from sweeps.store.errors import Conflict, StoreError, SweepExists, UnknownSweep, UnknownTrial
+from sweeps.store.records import LedgerEntry, SweepState, TrialState
+from sweeps.store.schema import VERSION
+from sweeps.store.store import open_store
 from tests.sweeps.stores import SWEEP, guarantee, new_database, plan, postgres_server, proposal, record, refusal, settle
 
 COUNTER = itertools.count()

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from sweeps.records import TrialState
-from sweeps.store import open_store
+from sweeps.store.records import TrialState
+from sweeps.store.store import open_store
 from tests.sweeps.stores import SWEEP, new_database, plan, postgres_server, proposal, record, refusal, settle
 
 ROOT = Path(__file__).parents[2]

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from dpcore.selection.filters import DPCharge, GDPCharge
-from sweeps.records import Extension, SweepState, TrialState
-from sweeps.requests import Note
-from sweeps.store import VERSION, LeaseHeld, StoreError, SweepExists, open_store
+from sweeps.store.errors import LeaseHeld, StoreError, SweepExists
+from sweeps.store.records import Extension, Note, SweepState, TrialState
+from sweeps.store.schema import VERSION
+from sweeps.store.store import open_store
 from tests.sweeps.stores import SWEEP, plan, proposal, record, settle
 
 FILES = Path(__file__).parent / "files"
@@ -20,7 +21,8 @@ FILES = Path(__file__).parent / "files"
 # Launches trials until the store refuses; prints what was acknowledged, then the refusal.
 FILL = """
 import resource, signal, sys
-from sweeps.store import StoreError, open_store
+from sweeps.store.errors import StoreError
+from sweeps.store.store import open_store
 from tests.sweeps.stores import SWEEP, plan, proposal, settle
 
 store = open_store(sys.argv[1])

@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect, text
 
-from sweeps.process.patience import patience
-from sweeps.records import TrialState
-from sweeps.store import VERSION, StoreError, open_store, schema
+from sweeps.store import schema
+from sweeps.store.errors import StoreError
+from sweeps.store.records import TrialState
+from sweeps.store.schema import VERSION
+from sweeps.store.store import open_store
+from sweeps.util.waiting import patience
 from tests.sweeps.stores import SWEEP, new_database, plan, postgres_server, proposal, record, settle
 from tests.sweeps.test_store_disk import assert_goes_on
 
@@ -95,7 +98,8 @@ def test_an_upgrade_runs_step_by_step_and_whole_or_not_at_all(database, monkeypa
 
 FIGHT = """
 import sys, time
-from sweeps.store import LeaseHeld, LeaseLost, open_store
+from sweeps.store.errors import LeaseHeld, LeaseLost
+from sweeps.store.store import open_store
 from tests.sweeps.stores import SWEEP, plan, proposal, settle
 
 store = open_store(sys.argv[1])

@@ -7,9 +7,11 @@ import time
 import pytest
 from sqlalchemy import text
 
-from sweeps.process import waiting
-from sweeps.store import StoreError, database, open_store
-from sweeps.store.postgres import Lines
+from sweeps.store import database
+from sweeps.store.database import Lines
+from sweeps.store.errors import StoreError
+from sweeps.store.store import open_store
+from sweeps.util import waiting
 from tests.sweeps.stores import SWEEP, new_database, plan, postgres_server, proposal, record, settle, stopped
 
 PATIENCE = 1.5

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.store import StoreVanished, open_store
-from sweeps.store.place import Place
+from sweeps.store.database import Place
+from sweeps.store.errors import StoreVanished
+from sweeps.store.store import open_store
 from tests.sweeps.fake_workers import NAME, FakeSweep, Worker, memory_folder
 from trainables.worker.attempt import Fenced
 

@@ -15,13 +15,11 @@ from typer.testing import CliRunner
 
 from dpcore.checks import InvalidValue
 from sweeps.cli.app import app
+from sweeps.cli.submit import _end
 from sweeps.examples import load_example_or_file
+from sweeps.ray.job_start import ORDER_FILE, Order, differing, versions
+from sweeps.ray.jobs import Finished, JobServer, JobServerRefused, check_references, pack, taken_from_here
 from sweeps.spec import SpecErrors, load_spec
-from sweeps.submission.jobs import Finished, JobServer, JobServerRefused
-from sweeps.submission.order import ORDER_FILE, Order, versions
-from sweeps.submission.parcel import check_references, pack, taken_from_here
-from sweeps.submission.start import differing
-from sweeps.submission.submit import _end
 from sweeps.util.fingerprint import code_digest
 from tests.sweeps.clusters import base_environment
 
@@ -53,11 +51,11 @@ def test_a_parcel_is_the_very_code_the_spec_and_the_order(parcel):
 
 
 def test_the_start_carries_out_the_order_with_its_environment(parcel):
-    words = [sys.executable, "-m", "sweeps.submission.start"]
+    words = [sys.executable, "-m", "sweeps.ray.job_start"]
     done = subprocess.run(words, cwd=parcel, env=base_environment(), capture_output=True, text=True, check=True)
     assert "noisy-mean" in {one["name"] for one in json.loads(done.stdout)}
     # A worker's hook sets the same variables, in the parcel's folder or with it on the path.
-    hook = "from sweeps.submission.start import load_environment as f; f(); import os; print(os.environ['SENT_TOKEN'])"
+    hook = "from sweeps.ray.job_start import load_environment as f; f(); import os; print(os.environ['SENT_TOKEN'])"
     for cwd, path in ((parcel, ""), ("/", str(parcel))):
         environment = {**base_environment(), "PYTHONPATH": path}
         words = [sys.executable, "-c", hook]
@@ -71,7 +69,7 @@ def test_a_worker_waits_for_a_parcel_that_is_being_unpacked(parcel, tmp_path):
     order = (parcel / ORDER_FILE).read_text()
     (late / ORDER_FILE).write_text(order[: len(order) // 2])
     hook = (
-        "import sys, os; from sweeps.submission import start; start.UNPACKED_SECONDS = float(sys.argv[1]); "
+        "import sys, os; from sweeps.ray import job_start as start; start.UNPACKED_SECONDS = float(sys.argv[1]); "
         "print('begun', flush=True); start.load_environment(); import sweeps; "
         "print(os.environ['SENT_TOKEN'], sweeps.__file__)"
     )
@@ -92,7 +90,7 @@ def test_a_worker_waits_for_a_parcel_that_is_being_unpacked(parcel, tmp_path):
 
 def test_a_head_without_our_requirements_is_told_so(parcel):
     # A Python that has nothing but its own library.
-    words = [sys.executable, "-S", "-m", "sweeps.submission.start"]
+    words = [sys.executable, "-S", "-m", "sweeps.ray.job_start"]
     done = subprocess.run(words, cwd=parcel, env=base_environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "has no module" in done.stderr
@@ -144,7 +142,7 @@ def test_addresses_that_are_none_are_refused_at_once(address, said):
 
 
 def test_a_ray_client_drives_no_session_and_is_shown_the_way():
-    from sweeps.runner.cluster import ClusterUnreachable, check_reachable
+    from sweeps.ray.cluster import ClusterUnreachable, check_reachable
     from sweeps.spec import Resources
 
     with pytest.raises(ClusterUnreachable, match=r"a Ray client cannot drive a sweep.*sweeps submit"):

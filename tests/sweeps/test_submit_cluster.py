@@ -17,9 +17,9 @@ import psutil
 import pytest
 
 from sweeps.ledger.steps import spending
-from sweeps.records import TrialState
-from sweeps.store import open_store
-from sweeps.submission.order import ORDER_FILE
+from sweeps.ray.job_start import ORDER_FILE
+from sweeps.store.records import TrialState
+from sweeps.store.store import open_store
 from tests.sweeps.clusters import TOKEN, ray_cluster
 from tests.sweeps.left_behind import findings
 from tests.sweeps.object_stores import BUCKET, object_store

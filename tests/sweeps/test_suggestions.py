@@ -6,8 +6,8 @@ import difflib
 
 import pytest
 
-from sweeps.process import suggestions
 from sweeps.store.errors import UnknownSweep
+from sweeps.util import suggest
 
 ALIKE = [
     ("expected_eror", "expected_error"),
@@ -21,17 +21,17 @@ UNRELATED = [("noise", "none"), ("sweep", "steps"), ("bananas", "datasets"), ("p
 
 @pytest.mark.parametrize(("word", "known"), ALIKE)
 def test_a_slip_of_the_pen_is_named(word, known):
-    assert suggestions.did_you_mean(word, [known, "zzz"]) == f"Did you mean `{known}`?"
+    assert suggest.did_you_mean(word, [known, "zzz"]) == f"Did you mean `{known}`?"
 
 
 @pytest.mark.parametrize(("word", "known"), UNRELATED)
 def test_unrelated_words_are_not_suggested(word, known, monkeypatch):
-    assert suggestions.closest(word, [known]) == ""
-    assert suggestions.did_you_mean(word, [known, "other"]) == "Known: `" + "`, `".join(sorted([known, "other"])) + "`."
+    assert suggest.closest(word, [known]) == ""
+    assert suggest.did_you_mean(word, [known, "other"]) == "Known: `" + "`, `".join(sorted([known, "other"])) + "`."
     if len(word) > 1 and difflib.SequenceMatcher(None, word, known).ratio() >= 0.6:
         # The mutant: the cut-off of before.
-        monkeypatch.setattr(suggestions, "ALIKE", 0.6)
-        assert suggestions.closest(word, [known]) != ""
+        monkeypatch.setattr(suggest, "ALIKE", 0.6)
+        assert suggest.closest(word, [known]) != ""
 
 
 def test_an_unknown_sweep_is_told_what_there_is_not_what_it_is_not():

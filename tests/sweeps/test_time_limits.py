@@ -9,13 +9,20 @@ import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.control import extensions, open_course, session
-from sweeps.control.lost_attempts import CONTROLLER_ENDED, HOURS_OVER, worker_losses
-from sweeps.control.time_limits import OVERRAN, Deadline, seconds_left, seconds_run
+from sweeps.execution import resume, runners, session
+from sweeps.execution.limits import (
+    CONTROLLER_ENDED,
+    HOURS_OVER,
+    OVERRAN,
+    Deadline,
+    seconds_left,
+    seconds_run,
+    worker_losses,
+)
 from sweeps.ledger.spending import summary_in_passing
-from sweeps.process.workspace import Workspace
-from sweeps.records import AttemptRecord, Extension, Outcome, SweepState, TrialState
 from sweeps.spec import SpecErrors, load_spec
+from sweeps.store.records import AttemptRecord, Extension, Outcome, SweepState, TrialState
+from sweeps.util.workspace import Workspace
 from tests.sweeps import view_sweeps
 from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, Worker
 from tests.sweeps.stores import record
@@ -157,12 +164,12 @@ def hourly(tmp_path, monkeypatch):
     """A sweep of an hour, which the workers take: 40 minutes for the first trial, as much for the next."""
     workspace = Workspace.at(tmp_path)
     session.create(load_spec(f"{SPEC}limits: {{hours: 1}}\n"), workspace)
-    monkeypatch.setattr("sweeps.runner.cluster.check_reachable", lambda *_: None)
+    monkeypatch.setattr("sweeps.ray.cluster.check_reachable", lambda *_: None)
     monkeypatch.setattr(session, "Drain", NoViews)
     clock = [time.time()]
 
     def launches(controller, *_):
-        left = open_course.deadline_of(controller).seconds
+        left = runners.deadline_of(controller).seconds
         while left > 0 and controller.launched < controller.spec.search.trials:
             group = controller.decide()
             clock[0] += min(2400, left)
@@ -175,7 +182,7 @@ def hourly(tmp_path, monkeypatch):
             controller.roster.waiting.clear()
         return "finished"
 
-    monkeypatch.setattr(open_course, "launch_all", launches)
+    monkeypatch.setattr(runners, "launch_all", launches)
     return workspace
 
 
@@ -204,10 +211,10 @@ def test_a_sweep_out_of_hours_says_so_and_goes_on_with_more_alone(hourly, capsys
 def test_hours_are_never_cut(hours):
     spec = spec_with(limits={"hours": 2})
     if hours == 2:
-        assert extensions.asked(record(), spec, trials_of(spec, 2), None, hours) is None
+        assert resume.asked(record(), spec, trials_of(spec, 2), None, hours) is None
     else:
         with pytest.raises(InvalidValue, match="a number above 2, which sweep"):
-            extensions.asked(record(), spec, trials_of(spec, 2), None, hours)
+            resume.asked(record(), spec, trials_of(spec, 2), None, hours)
 
 
 def test_more_hours_leave_the_guarantee_where_every_trial_ran(tmp_path):

@@ -10,9 +10,9 @@ from sweeps.audit.audit_records import AuditRecord
 from sweeps.audit.audit_trial import audit_trial
 from sweeps.ledger.text import stopped_lines
 from sweeps.planning.preview import preview
-from sweeps.records import TrialState
 from sweeps.spec import load_spec
-from sweeps.store import open_store
+from sweeps.store.records import TrialState
+from sweeps.store.store import open_store
 from tests.sweeps.test_audit import SGD, finished
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.control import asking
+from sweeps.execution import requests
 from sweeps.front.export import rows
 from sweeps.front.panels import FrontAxis
 from sweeps.front.pareto import MixedGuarantees, sweep_front
-from sweeps.records import TrialRecord
 from sweeps.release.publisher import Publisher
-from sweeps.store import Store
+from sweeps.store.records import TrialRecord
+from sweeps.store.store import Store
 from sweeps.tracking import rebuild
 from sweeps.tracking.drain import drain
 from sweeps.tracking.mlflow_runs import Experiment
@@ -155,17 +155,17 @@ def test_what_people_say_of_a_sweep_stands_at_its_parent(tmp_path: Path):
     def of_people(run):
         return {key: value for key, value in run.data.tags.items() if key.startswith("sweeps.tag.")}
 
-    asking.note(store, name, "looks good")
-    asking.tag(store, name, {"paper": "v2", "team": "a"})
-    asking.rename(store, name, "better")
+    requests.note(store, name, "looks good")
+    requests.tag(store, name, {"paper": "v2", "team": "a"})
+    requests.rename(store, name, "better")
     first = parent()
     assert first.info.run_name == "better"
     assert "looks good" in first.data.tags["mlflow.note.content"]
     assert of_people(first) == {"sweeps.tag.paper": "v2", "sweeps.tag.team": "a"}
     again = parent()
     assert again.data.tags == first.data.tags
-    asking.tag(store, name, {"team": ""})
-    asking.note(store, name, "better than that")
+    requests.tag(store, name, {"team": ""})
+    requests.note(store, name, "better than that")
     rebuild(Publisher(store), name, uri)
     last = runs_of(uri)["parent"][0]
     assert of_people(last) == {"sweeps.tag.paper": "v2"}

@@ -14,7 +14,7 @@ import pytest
 from mlflow import MlflowClient
 
 from sweeps.release.publisher import Publisher
-from sweeps.store import Store, open_store
+from sweeps.store.store import Store, open_store
 from sweeps.tracking import rebuild
 from sweeps.tracking.deletion import deleted_experiment
 from sweeps.tracking.drain import drain

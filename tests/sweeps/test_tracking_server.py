@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.process import waiting
 from sweeps.release.publisher import Publisher
 from sweeps.tracking import rebuild
 from sweeps.tracking.drain import EXIT_UNDELIVERED
 from sweeps.tracking.view import STORE_VARIABLE, URI_VARIABLE
+from sweeps.util import waiting
 from tests.sweeps import view_sweeps
 from tests.sweeps.clusters import free_ports
 from tests.sweeps.object_stores import BUCKET, object_store

@@ -15,16 +15,16 @@ from rich.console import Console
 
 from dpcore.guarantee import Notion, Status
 from sweeps.cli import running as cli_run
-from sweeps.control.sweep_end import SweepEnd
+from sweeps.execution.end import SweepEnd
 from sweeps.papers import Effort, reproduce, triastcyn2020
 from sweeps.papers.run import Missing, full_grid
 from sweeps.papers.statements import hold
 from sweeps.papers.triastcyn2020 import PAPER
-from sweeps.process.workspace import Workspace
-from sweeps.records import TrialRecord, TrialState
 from sweeps.release.not_covered import BAYESIAN
 from sweeps.report import gather, report_page
 from sweeps.search.space import Space
+from sweeps.store.records import TrialRecord, TrialState
+from sweeps.util.workspace import Workspace
 from tests.sweeps import view_sweeps
 from tests.sweeps.reproducing import claims_of
 from tests.sweeps.view_sweeps import guarantee

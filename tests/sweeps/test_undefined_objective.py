@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.control import session
-from sweeps.process.workspace import Workspace
-from sweeps.records import SweepState
+from sweeps.execution import session
 from sweeps.spec import load_spec
+from sweeps.store.records import SweepState
+from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.validation.planning import check_defined
 

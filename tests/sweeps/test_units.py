@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweeps.control.session import create, resume
+from sweeps.execution.session import create, resume
 from sweeps.planning.plan import plan_proposal
-from sweeps.process.workspace import Workspace
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import TrialRecord, TrialState
 from sweeps.release.policy import Release
 from sweeps.search.space import Space
 from sweeps.spec import SpecErrors, load_spec, public_facts
+from sweeps.store.records import TrialRecord, TrialState
 from sweeps.util.fingerprint import Changed
+from sweeps.util.workspace import Workspace
 from tests.sweeps.view_sweeps import guarantee, plan
 from trainables.registry import SYSTEMS
 

@@ -11,12 +11,12 @@ import pytest
 import sweeps
 from sweeps.cli.app import main
 from sweeps.cli.output import clear_errors
-from sweeps.control.decided import say_decided
-from sweeps.control.failures import Failure
+from sweeps.execution.end import Failure
+from sweeps.execution.session import say_decided
 from sweeps.planning.auto_sampler import resolved
-from sweeps.process.words import LOG, Event, Level, Voice, kept_in, say, speaking
-from sweeps.process.workspace import Workspace
 from sweeps.spec import public_facts
+from sweeps.util.log import LOG, Event, Level, Voice, kept_in, say, speaking
+from sweeps.util.workspace import Workspace
 from trainables.data import abalone, files, table
 from trainables.weights import Groups
 

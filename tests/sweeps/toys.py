@@ -10,8 +10,8 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms.scheduled import Scheduled
-from sweeps.records import Proposal, TrialRecord, TrialState
 from sweeps.spec import SweepSpec, load_spec
+from sweeps.store.records import Proposal, TrialRecord, TrialState
 from tests.sweeps.view_sweeps import guarantee, plan
 from trainables.capabilities import Capabilities
 from trainables.data.options import Option

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from sweeps.records import LedgerEntry
+from sweeps.store.records import LedgerEntry
 
 
 def never_under_charged(entries: Iterable[LedgerEntry], horizons: Mapping[tuple[str, int], int]) -> list[str]:

@@ -9,10 +9,11 @@ from dpcore.adjacency import Adjacency
 from dpcore.events import Gaussian
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms.scheduled import Scheduled
-from sweeps.process.sqlite_files import url_of
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import Proposal, Settlement, SweepRecord
-from sweeps.store import Lease, Store, open_store
+from sweeps.store.lease import Lease
+from sweeps.store.records import Proposal, Settlement, SweepRecord
+from sweeps.store.store import Store, open_store
+from sweeps.util.files import url_of
 from trainables.system import PrivacyPlan, Refusal
 
 OBJECTIVES = [{"metric": "accuracy", "goal": "maximize"}, {"metric": "epsilon", "goal": "minimize"}]

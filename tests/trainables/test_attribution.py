@@ -19,8 +19,8 @@ from sweeps.front.pareto import front
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.spending import procedure_guarantee
 from sweeps.ledger.summary import Procedure
-from sweeps.records import EPSILON as EPSILON_METRIC
 from sweeps.report.guarantees import guarantee_line
+from sweeps.store.records import EPSILON as EPSILON_METRIC
 from sweeps.tracking.front import _record
 from sweeps.tracking.run_content import trial_tags
 from sweeps.tracking.run_reading import TrialRun

@@ -14,11 +14,11 @@ from dpcore.accountants.bayesian_cost import left_cost
 from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate, Repeated, blocks
 from dpcore.guarantee import Notion, Status
-from sweeps.control.stopped_trials import claim_of, ex_post
+from sweeps.execution.stopped_trials import claim_of, ex_post
 from sweeps.front.panels import FrontAxis
 from sweeps.front.pareto import MixedGuarantees, front
 from sweeps.ledger.spending import procedure_guarantee
-from sweeps.records import LedgerEntry, TrialRecord, TrialState
+from sweeps.store.records import LedgerEntry, TrialRecord, TrialState
 from tests.trainables.bayesian_cases import AVERAGE, CPU, SMALL, TARGET, fitted, parameters, planned
 from tests.trainables.noisy_sgd_cases import tiny
 from tests.trainables.recording import MemoryRun, memory_run, recorded_before

@@ -12,9 +12,9 @@ from dpcore.events import Gaussian, PoissonSampled, UnsupportedEvent
 from dpcore.gradients import clipped as releases
 from dpcore.rounding import delta_text, epsilon_text
 from dpcore.sampling import PoissonSampling
-from sweeps.control.session import create
-from sweeps.process.workspace import Workspace
+from sweeps.execution.session import create
 from sweeps.spec import load_spec
+from sweeps.util.workspace import Workspace
 from tests.trainables.recording import counted, memory_run
 from trainables.data import SOURCES
 from trainables.system import Execution, Member, PrivacyPlan, PrivacyTarget, Refusal, TrialGroup

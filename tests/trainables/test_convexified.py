@@ -18,7 +18,7 @@ from dpcore.gdp_dual import eps_gdp
 from dpcore.guarantee import Status
 from dpcore.mechanisms.query_budget import QueriesSpent
 from sweeps.ledger.spending import procedure_guarantee
-from sweeps.records import LedgerEntry
+from sweeps.store.records import LedgerEntry
 from tests.trainables.recording import counted, memory_run
 from trainables.data.digits import DIGITS
 from trainables.knobs import read

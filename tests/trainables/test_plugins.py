@@ -12,8 +12,8 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps.cli import app as cli
-from sweeps.submission.order import OPERATORS, ORDER_FILE, Order
-from sweeps.submission.parcel import taken_from_here
+from sweeps.ray.job_start import OPERATORS, ORDER_FILE, Order
+from sweeps.ray.jobs import taken_from_here
 from tests.sweeps import awkward
 from tests.trainables.registry_cases import CANDIDATES
 from trainables import plugins

@@ -1,6 +1,6 @@
 """What workers enter of Ray's private parts: the nodes that are to go. Seen on Ray 2.60.
 
-Ray Train reads them in the same way for its own warning of a preemption. `sweeps/runner/ray_private/` has the driver's.
+Ray Train reads them in the same way for its own warning of a preemption. `sweeps/ray/patches.py` has the driver's.
 """
 
 from __future__ import annotations

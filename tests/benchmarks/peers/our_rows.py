@@ -18,7 +18,7 @@ import pandas as pd
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.spec import SpecErrors
-from sweeps.store import StoreError
+from sweeps.store.errors import StoreError
 
 TOY: dict[str, Any] = {
     "name": "s",

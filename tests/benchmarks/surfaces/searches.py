@@ -15,11 +15,11 @@ import optuna
 
 from dpcore.guarantee import Guarantee, Status
 from sweeps.planning.auto_sampler import resolved
-from sweeps.records import TARGET_EPSILON, TrialRecord, TrialState
 from sweeps.release.published import was_published
 from sweeps.search import Proposer
 from sweeps.search.space import Space
 from sweeps.spec import SweepSpec, public_facts
+from sweeps.store.records import TARGET_EPSILON, TrialRecord, TrialState
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 

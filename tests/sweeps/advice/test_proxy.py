@@ -15,10 +15,10 @@ from sweeps.advice.advising import compared
 from sweeps.advice.proxy import FEWEST, Proxy
 from sweeps.advice.words import text
 from sweeps.cli.app import app
-from sweeps.control import session
-from sweeps.process.workspace import Workspace
+from sweeps.execution import session
 from sweeps.release.publisher import Publisher
 from sweeps.spec import load_spec
+from sweeps.util.workspace import Workspace
 from tests.sweeps.final_runs import WHY, ran, spec, table
 
 VALUES = (0.2, 0.5, 0.6, 0.7, 0.9)

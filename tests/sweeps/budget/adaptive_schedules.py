@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dpcore.gdp_dual import mu_gdp
-from sweeps.control.decisions import Done, Wait
+from sweeps.execution.controller import Done, Wait
 from tests.sweeps.fake_workers import NAME, FakeSweep, Worker, memory_folder
 
 EPSILON, DELTA = 3.0, 1e-5

@@ -17,8 +17,8 @@ from dpcore.selection import GDPCharge
 from sweeps.budget.charges import LaunchCharge, charge_of
 from sweeps.budget.filling import Filled, NamedCharge, SweepFilter
 from sweeps.budget.sweep_budget import budget_of
-from sweeps.control.asking import enqueue
-from sweeps.control.extensions import asked, check_budget_left
+from sweeps.execution.requests import enqueue
+from sweeps.execution.resume import asked, check_budget_left
 from sweeps.ledger.filtered import IN_TIME, sweep_total
 from sweeps.ledger.spending import choices_of, cut_short, summary
 from sweeps.ledger.summary import Procedure
@@ -27,11 +27,11 @@ from sweeps.ledger.totals import Assumptions, own_total
 from sweeps.planning.plan import check_corners, plan_proposal
 from sweeps.population.arithmetic import Population
 from sweeps.population.joining import reserve_whole
-from sweeps.records import Reservation, SweepState
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import Verdict, quote_of_total
 from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
-from sweeps.store import PopulationSpent
+from sweeps.store.errors import PopulationSpent
+from sweeps.store.records import Reservation, SweepState
 from tests.sweeps.budget.adaptive_schedules import CHANGE, DELTA, EPSILON, PRIVACY, check
 from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, launched, memory_folder
 from tests.sweeps.private_people import people, spec_of

@@ -19,12 +19,12 @@ from sweeps.budget import covers
 from sweeps.budget.charges import charge_of
 from sweeps.budget.covers import cover
 from sweeps.budget.sweep_budget import SweepBudget, budget_of
-from sweeps.control.extensions import extended
+from sweeps.execution.resume import extended
 from sweeps.planning.plan import plan_proposal
-from sweeps.records import Extension
 from sweeps.search.asha import stops
 from sweeps.search.space import Space
 from sweeps.spec import SweepSpec, load_spec, public_facts
+from sweeps.store.records import Extension
 from tests.sweeps.fake_workers import SPEC
 from trainables.system import PrivacyPlan, Refusal
 

@@ -12,9 +12,9 @@ import pytest
 from dpcore.selection import BudgetExceeded
 from sweeps.budget.filling import Filled, SweepFilter
 from sweeps.budget.sweep_budget import budget_of
-from sweeps.control.decisions import Done
-from sweeps.control.shared_budget import NO_RETRY
-from sweeps.records import LedgerEntry, Reservation, TrialState
+from sweeps.execution.controller import Done
+from sweeps.execution.limits import NO_RETRY
+from sweeps.store.records import LedgerEntry, Reservation, TrialState
 from tests.sweeps.budget.adaptive_schedules import CHANGE, PRIVACY, Exceeded, check, simulate, spent
 from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, launched, memory_folder
 

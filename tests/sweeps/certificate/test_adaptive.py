@@ -11,9 +11,9 @@ from sweeps.certificate.document import NotACertificate
 from sweeps.certificate.modes.adaptive import BOUNDED
 from sweeps.certificate.verifying import recomputed, verify
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import Proposal, Settlement, SweepRecord, SweepState
 from sweeps.release.publisher import Publisher
-from sweeps.store import open_store
+from sweeps.store.records import Proposal, Settlement, SweepRecord, SweepState
+from sweeps.store.store import open_store
 from tests.sweeps.certificate.documents import DELTA, KEY, MADE, adaptive, best, resigned, signed_bytes, steps
 from tests.sweeps.certificate.test_judging import APPROVED
 from tests.sweeps.test_adaptive_planning import at

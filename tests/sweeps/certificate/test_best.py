@@ -11,9 +11,9 @@ from sweeps.certificate.modes import sealed_search as mode
 from sweeps.certificate.verifying import recomputed, verify
 from sweeps.ledger.assumptions import PRIVATE_SELECTION
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import Proposal, Settlement, SweepRecord, SweepState
 from sweeps.release.publisher import Publisher
-from sweeps.store import open_store
+from sweeps.store.records import Proposal, Settlement, SweepRecord, SweepState
+from sweeps.store.store import open_store
 from tests.sweeps.certificate.documents import KEY, MADE, row, steps
 from tests.sweeps.certificate.test_judging import APPROVED
 from tests.sweeps.test_sealed_planning import SPEC, planner_of

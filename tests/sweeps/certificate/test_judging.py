@@ -13,10 +13,9 @@ from sweeps.certificate.judging import CannotCertify, check_trial
 from sweeps.certificate.modes.statement import STATED
 from sweeps.certificate.verifying import verify
 from sweeps.population.arithmetic import Population
-from sweeps.records import SweepState, TrialState
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
-from sweeps.requests import Refutation, this_person
+from sweeps.store.records import Refutation, SweepState, TrialState, this_person
 from tests.sweeps.certificate.documents import KEY, statement
 from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, launched
 

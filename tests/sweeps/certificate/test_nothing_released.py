@@ -7,9 +7,9 @@ from sweeps.certificate.building import certified
 from sweeps.certificate.judging import CannotCertify
 from sweeps.certificate.verifying import recomputed, verify
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import SweepRecord, SweepState
 from sweeps.release.publisher import Publisher
-from sweeps.store import open_store
+from sweeps.store.records import SweepRecord, SweepState
+from sweeps.store.store import open_store
 from tests.sweeps.certificate.documents import KEY, MADE, best, first, front
 from tests.sweeps.certificate.test_judging import APPROVED
 from tests.sweeps.test_adaptive_planning import at

@@ -15,7 +15,7 @@ from dpcore.guarantee import Notion, Status
 from sweeps.cli import app as cli
 from sweeps.face.glossary import GLOSSARY
 from sweeps.ledger.summary import CLAIM_KIND
-from sweeps.records import TrialState
+from sweeps.store.records import TrialState
 
 LONGEST = 450
 

@@ -12,13 +12,12 @@ import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.control import session
-from sweeps.control.failures import Failure
-from sweeps.control.sweep_end import SweepEnd
 from sweeps.examples import load_example_or_file
+from sweeps.execution import session
+from sweeps.execution.end import Failure, SweepEnd
 from sweeps.face.progress import in_notebook
-from sweeps.process.workspace import Workspace
 from sweeps.spec import SpecErrors
+from sweeps.util.workspace import Workspace
 
 TEXT = """
 name: here

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from sweeps.face import progress as display
-from sweeps.records import TrialState
+from sweeps.store.records import TrialState
 
 OBJECTIVES = [
     SimpleNamespace(metric="accuracy", goal="maximize"),

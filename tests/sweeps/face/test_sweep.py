@@ -17,9 +17,9 @@ from dpcore.rounding import delta_text, epsilon_text
 from sweeps.face.plots import Plots
 from sweeps.front import columns
 from sweeps.front.export import render
-from sweeps.records import TrialState
 from sweeps.release.publisher import Publisher
-from sweeps.store import UnknownSweep
+from sweeps.store.errors import UnknownSweep
+from sweeps.store.records import TrialState
 from tests.sweeps.published_sweeps import NAME, swept
 
 SPEC = {

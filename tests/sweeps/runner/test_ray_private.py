@@ -27,26 +27,29 @@ from ray.tune import tune as tune_module
 from ray.tune.execution import class_cache
 from ray.tune.experiment import Trial
 
-from sweeps.runner.ray_private import SEEN_ON, logger_names
-from sweeps.runner.ray_private.cluster_metadata import own_versions
-from sweeps.runner.ray_private.head_processes import head_processes
-from sweeps.runner.ray_private.idle_services import idle_services_left_out
-from sweeps.runner.ray_private.job_server import server_version
-from sweeps.runner.ray_private.loopback import on_loopback
-from sweeps.runner.ray_private.machine_resources import machine_resources
-from sweeps.runner.ray_private.printed_lines import lines_handed_to
-from sweeps.runner.ray_private.token import send_token
-from sweeps.runner.ray_private.trial_actors import actor_of
-from sweeps.runner.ray_private.trial_environment import environment_of_the_cluster
+from sweeps.ray import patches
+from sweeps.ray.patches import (
+    SEEN_ON,
+    actor_of,
+    environment_of_the_cluster,
+    head_processes,
+    idle_services_left_out,
+    lines_handed_to,
+    machine_resources,
+    on_loopback,
+    own_versions,
+    send_token,
+    server_version,
+)
 from trainables.worker.credentials import NAMES
 
 ROOT = Path(__file__).parents[3]
-ROOMS = ("sweeps/runner/ray_private/", "trainables/worker/ray_private.py")
+ROOMS = ("sweeps/ray/patches.py", "trainables/worker/ray_private.py")
 
 
 def test_the_installed_ray_is_the_one_that_was_read():
     assert ray.__version__.startswith(f"{SEEN_ON}."), (
-        "read sweeps/runner/ray_private and trainables/worker/ray_private.py against this Ray, then raise SEEN_ON"
+        "read sweeps/ray/ray_private and trainables/worker/ray_private.py against this Ray, then raise SEEN_ON"
     )
 
 
@@ -170,7 +173,9 @@ def test_what_a_cluster_tells_its_driver_is_told_to_us(monkeypatch, capsys):
     assert "A worker died" in capsys.readouterr().out, "Ray prints elsewhere now"
 
 
-@pytest.mark.parametrize("name", [logger_names.TUNE, logger_names.TOKEN, logger_names.ANALYSIS, *logger_names.UPLOADS])
+@pytest.mark.parametrize(
+    "name", [patches.TUNE_LOGGER, patches.TOKEN_LOGGER, patches.ANALYSIS_LOGGER, *patches.UPLOAD_LOGGERS]
+)
 def test_a_logger_of_that_name_speaks(name):
     module = importlib.import_module(name)
     loggers = [value for value in vars(module).values() if isinstance(value, logging.Logger)]
@@ -180,8 +185,8 @@ def test_a_logger_of_that_name_speaks(name):
 def test_the_words_that_are_shortened_are_still_rays_words():
     from ray.tune.execution import tune_controller
 
-    assert logger_names.TRIAL_FAILED in inspect.getsource(tune_controller)
-    assert logger_names.TOKEN_ENABLED in inspect.getsource(authentication_token_setup)
+    assert patches.TRIAL_FAILED in inspect.getsource(tune_controller)
+    assert patches.TOKEN_ENABLED in inspect.getsource(authentication_token_setup)
 
 
 def test_a_machine_is_counted_as_a_cluster_would_count_it():
@@ -219,7 +224,7 @@ def test_tune_counts_no_callbacks_and_imports_no_mlflow_for_that():
     assert tune_module.air_usage is usage
     code = (
         "import sys; from ray.air._internal import usage; from ray.tune import Callback;"
-        "from sweeps.runner.ray_private.usage_tags import nothing_counted\n"
+        "from sweeps.ray.patches import nothing_counted\n"
         "{block}usage.tag_callbacks([Callback()])\n"
         "print('mlflow' in sys.modules)"
     )

@@ -6,7 +6,7 @@ from ray import tune
 from ray.tune import registry
 from ray.tune.experiment import Trial
 
-from sweeps.runner.ray_private.trainable_lookups import one_lookup
+from sweeps.ray.patches import one_lookup
 
 
 def test_a_sweep_looks_its_trainable_up_once_and_the_next_sweep_again(monkeypatch):
@@ -20,7 +20,7 @@ def test_a_sweep_looks_its_trainable_up_once_and_the_next_sweep_again(monkeypatc
     tune.register_trainable("looked-up", lambda config: None)
     lookups.clear()
     without = names_of_four_trials()
-    assert len(lookups) == 4, "Tune itself remembers now: sweeps/runner/ray_private/trainable_lookups.py can go"
+    assert len(lookups) == 4, "Tune itself remembers now: sweeps/ray/patches.py can go"
     for _ in range(2):
         lookups.clear()
         with one_lookup():

@@ -6,8 +6,8 @@ import pytest
 from ray.air.execution._internal.actor_manager import RayActorManager
 from ray.exceptions import ActorDiedError, NodeDiedError, OutOfMemoryError, RayTaskError
 
-from sweeps.runner.messages import _sentence
-from sweeps.runner.ray_private.worker_losses import WorkerEnded, losses_of_workers
+from sweeps.ray.messages import _sentence
+from sweeps.ray.patches import WorkerEnded, losses_of_workers
 
 
 class Recorded:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sweeps.records import Settlement
-from sweeps.store import Lease, Store
-from sweeps.store.registry import Opens
+from sweeps.store.lease import Lease
+from sweeps.store.records import Settlement
+from sweeps.store.store import Store
+from tests.sweeps.store_exam.candidate import Opens
 from tests.sweeps.stores import SWEEP, guarantee, record
 
 Question = Callable[[Opens, str], list[str]]

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
-from sweeps.store.registry import Opens, open_store
+from sweeps.store.store import Store, open_store
+
+Opens = Callable[..., Store]
 
 
 @contextmanager
@@ -25,31 +27,13 @@ def folders(form: str = "sqlite:///{folder}/sweeps.db") -> Iterator[Callable[[],
 class Candidate:
     """A kind of store.
 
-    open    what its `sweeps.store.registry.Backend` has, or will have
+    open    as `sweeps.store.store.open_store`
     places  while the block lasts, each call of what it gives is the URL of a place where no store is yet
     """
 
     name: str
     places: Callable[[], AbstractContextManager[Callable[[], str]]] = folders
     open: Opens = open_store
-
-
-def sit(candidate: Candidate) -> dict[str, list[str]]:
-    """{question: faults}, of those that found any."""
-    from tests.sweeps.store_exam.questions import QUESTIONS
-
-    with candidate.places() as place:
-        return {name: faults for name in QUESTIONS if (faults := asked(name, candidate.open, place()))}
-
-
-def asked(question: str, opens: Opens, url: str) -> list[str]:
-    """The faults that one question finds, an error of the store's among them."""
-    from tests.sweeps.store_exam.questions import QUESTIONS
-
-    try:
-        return QUESTIONS[question](opens, url)
-    except Exception as error:
-        return [f"{type(error).__name__}: {error}"]
 
 
 def killed_after(work: Callable[[], None]) -> list[str]:

@@ -9,15 +9,9 @@ from dataclasses import replace
 import numpy as np
 
 from dpcore.checks import InvalidValue
-from sweeps.records import Extension, Outcome, SweepState, TrialState
-from sweeps.requests import KnownPoint
-from sweeps.store import (
-    Conflict,
-    Store,
-    StoreError,
-    UnknownTrial,
-)
-from sweeps.store.registry import Opens
+from sweeps.store.errors import Conflict, StoreError, UnknownTrial
+from sweeps.store.records import Extension, KnownPoint, Outcome, SweepState, TrialState
+from sweeps.store.store import Store
 from tests.sweeps.store_exam import questions_of_curves as curves
 from tests.sweeps.store_exam import questions_of_people as people
 from tests.sweeps.store_exam import questions_of_populations as populations
@@ -33,7 +27,7 @@ from tests.sweeps.store_exam.answers import (
     sweep_at,
     unless,
 )
-from tests.sweeps.store_exam.candidate import killed_after
+from tests.sweeps.store_exam.candidate import Opens, killed_after
 from tests.sweeps.stores import SWEEP, guarantee, plan, proposal, record, refusal
 
 SETTLED_WHILE_READ = 8

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 
 from dpcore.checks import InvalidValue
-from sweeps.records import CurveReport
-from sweeps.store import Conflict, LeaseLost, UnknownTrial
-from sweeps.store.registry import Opens
+from sweeps.store.errors import Conflict, LeaseLost, UnknownTrial
+from sweeps.store.records import CurveReport
 from tests.sweeps.store_exam.answers import BRIEF_SECONDS, all_of, came, key, opened, refused, sweep_at, unless
-from tests.sweeps.store_exam.candidate import killed_after
+from tests.sweeps.store_exam.candidate import Opens, killed_after
 from tests.sweeps.stores import SWEEP, plan, proposal
 
 TOLD = {10: {"accuracy": 0.1 + 0.2, "loss": 3.0}, 20: {"accuracy": 0.4, "loss": 2.0}}

@@ -6,12 +6,10 @@ import os
 import time
 from dataclasses import replace
 
-from sweeps.records import SweepState
-from sweeps.requests import KnownPoint, Note, StopRequest, Tag
-from sweeps.store import Conflict, SweepExists, UnknownSweep
-from sweeps.store.registry import Opens
+from sweeps.store.errors import Conflict, SweepExists, UnknownSweep
+from sweeps.store.records import KnownPoint, Note, StopRequest, SweepState, Tag
 from tests.sweeps.store_exam.answers import BRIEF_SECONDS, RACERS, all_of, came, key, opened, refused, sweep_at, unless
-from tests.sweeps.store_exam.candidate import at_once
+from tests.sweeps.store_exam.candidate import Opens, at_once
 from tests.sweeps.stores import SWEEP, plan, proposal, record
 
 

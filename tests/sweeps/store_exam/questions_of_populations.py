@@ -13,20 +13,12 @@ from dpcore.checks import InvalidValue
 from dpcore.selection.filters import DPCharge, GDPCharge
 from sweeps.population.arithmetic import Population, Row, RowKind
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.records import SweepRecord
-from sweeps.store import (
-    Conflict,
-    Lease,
-    LeaseLost,
-    PopulationExists,
-    PopulationSpent,
-    Store,
-    UnknownPopulation,
-    UnknownTrial,
-)
-from sweeps.store.registry import Opens
+from sweeps.store.errors import Conflict, LeaseLost, PopulationExists, PopulationSpent, UnknownPopulation, UnknownTrial
+from sweeps.store.lease import Lease
+from sweeps.store.records import SweepRecord
+from sweeps.store.store import Store
 from tests.sweeps.store_exam.answers import BRIEF_SECONDS, RACERS, came, key, opened, refused, unless
-from tests.sweeps.store_exam.candidate import at_once, killed_after
+from tests.sweeps.store_exam.candidate import Opens, at_once, killed_after
 from tests.sweeps.stores import SWEEP, plan, proposal, record
 
 PEOPLE = Population.of("people", "linear", 3.0, 1e-4)

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from sweeps.records import Extension
-from sweeps.store import LeaseHeld, LeaseLost, SweepExists, UnknownSweep
-from sweeps.store.registry import Opens
+from sweeps.store.errors import LeaseHeld, LeaseLost, SweepExists, UnknownSweep
+from sweeps.store.records import Extension
 from tests.sweeps.store_exam.answers import (
     BRIEF_SECONDS,
     RACERS,
@@ -20,7 +19,7 @@ from tests.sweeps.store_exam.answers import (
     sweep_at,
     unless,
 )
-from tests.sweeps.store_exam.candidate import at_once
+from tests.sweeps.store_exam.candidate import Opens, at_once
 from tests.sweeps.stores import SWEEP, plan, proposal, record, refusal
 
 

@@ -1,0 +1,350 @@
+"""Decides what is launched next. Knows neither Ray nor the clock. What came of it: `sweeps.execution.outcomes`.
+
+The order of writes is the guarantee (see `sweeps.store`): the reservation is durable before a launch exists,
+and a result is told to the proposer only after the store has it. Every method may be the last one that runs:
+`recover` at the next start picks up from the store and the workers' own records.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+from sweeps.execution.limits import CONTROLLER_ENDED, NO_RETRY, OVERRAN, SharedBudget, seconds_left
+from sweeps.execution.outcomes import Outcomes, Roster
+from sweeps.execution.requests import PointQueue
+from sweeps.execution.resume import Lost, check_newest, start_of_attempt
+from sweeps.planning.plan import exhausted, infeasible_in_a_row, plan_proposal
+from sweeps.release.policy import Release
+from sweeps.search import Proposer
+from sweeps.search.asha import Promote, between, first_stop, next_rung, report_steps
+from sweeps.search.space import Space
+from sweeps.spec import SweepSpec
+from sweeps.store.lease import Lease
+from sweeps.store.records import AttemptRecord, Proposal, Reservation, TrialRecord, TrialState
+from sweeps.store.store import Store
+from trainables.measures.objectives import measured
+from trainables.registry import SYSTEMS
+from trainables.system import Member, PrivacyPlan, PublicFacts, Refusal, Scalar, TrialGroup
+from trainables.worker.attempt import Attempt
+from trainables.worker.files import Folder
+
+# What a controller may decide when it is asked for the next launch.
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to launch now; something still runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Nothing will be launched again.
+
+    exhausted    the space ran dry before the trials were all launched
+    over_budget  the population's budget did not hold the next launch
+    """
+
+    exhausted: bool = False
+    over_budget: bool = False
+
+
+Decision = TrialGroup | Wait | Done
+
+
+# Proposals that are planned before their turn, in search of those that train together in one launch.
+
+GROUP_LIMIT = 256
+"""Largest number of trials in one launch."""
+GROUP_AHEAD = 1024
+"""How many upcoming proposals are planned in search of trials that train together."""
+
+
+def together(one: PrivacyPlan, other: PrivacyPlan) -> bool:
+    """Whether two plans can train in one launch."""
+    return bool(one.group) and (one.system, one.group) == (other.system, other.group)
+
+
+class PlansAhead:
+    """Plans each proposal once, by `plan`, whenever it is first looked at. Used from one thread."""
+
+    def __init__(self, plan: Callable[[Proposal], PrivacyPlan | Refusal]) -> None:
+        self._plan = plan
+        self._known: dict[tuple[object, ...], PrivacyPlan | Refusal] = {}
+
+    def of(self, proposal: Proposal) -> PrivacyPlan | Refusal:
+        """The plan of a proposal whose turn has come."""
+        return self._known.pop(_of(proposal), None) or self._plan(proposal)
+
+    def companions(self, plan: PrivacyPlan, upcoming: Iterable[Proposal]) -> Iterator[tuple[Proposal, PrivacyPlan]]:
+        """Those of the upcoming proposals that train together with `plan`, at most as many as fit in its launch."""
+        if not plan.group:
+            return
+        found = 1
+        for proposal in list(upcoming):
+            other = self._known.get(_of(proposal)) or self._plan(proposal)
+            self._known[_of(proposal)] = other
+            if found < GROUP_LIMIT and isinstance(other, PrivacyPlan) and together(plan, other):
+                found += 1
+                yield proposal, other
+
+
+def _of(proposal: Proposal) -> tuple[object, ...]:
+    """A number alone is no proposal: a point that somebody enqueued moves those behind it by one."""
+    return (proposal.number, *proposal.config.items())
+
+
+@dataclass(slots=True)
+class Controller:
+    """Drives one sweep. Used from one thread.
+
+    budget    that each attempt reserves from, where the sweep shares one with others over its population
+    roster    the trials as they stand
+    outcomes  writes down what came of what was launched
+    """
+
+    store: Store
+    lease: Lease
+    sweep: str
+    spec: SweepSpec
+    facts: PublicFacts
+    proposer: Proposer
+    trials: Folder
+    calibrations: MutableMapping[str, float]
+    budget: SharedBudget = field(default_factory=SharedBudget)
+    launched: int = 0
+    """Trials that were ever launched, enqueued ones aside: what `search.trials` counts."""
+    points: PointQueue = field(default_factory=PointQueue)
+    enqueued: int = 0
+    """Trials that were ever launched for a point that somebody enqueued."""
+    roster: Roster = field(init=False)
+    outcomes: Outcomes = field(init=False)
+    _plans: PlansAhead = field(init=False)
+    _space: Space = field(init=False)
+    _infeasible_in_a_row: int = 0
+    _exhausted: bool = False
+
+    def __post_init__(self) -> None:
+        self._space, self.roster = Space.of(self.spec), Roster(Release.of(self.spec), self.proposer)
+        retries = self.spec.execution.retries
+        self.outcomes = Outcomes(self.store, self.lease, self.sweep, self.trials, retries, self.roster)
+        self._plans = PlansAhead(
+            lambda one: plan_proposal(self.spec, one.config, self.facts, self.calibrations, number=one.number)
+        )
+
+    # -- at start ---------------------------------------------------------------------------------------
+
+    def recover(self) -> None:
+        """Settle every attempt that an earlier controller left running, and queue what has to go on.
+
+        Raises StoreOlder, before anything is settled, where workers left records of attempts that the store does not
+        know.
+        """
+        self.roster.rebuild(self.store.trials(self.sweep))
+        check_newest(self.sweep, self.roster.records, self.trials)
+        self.budget.open_filter(self.spec, self.roster.records, self.store.ledger(self.sweep), self.calibrations)
+        for record in list(self.roster.records.values()):
+            if record.state is TrialState.RUNNING:
+                self.outcomes.conclude(record, reason=CONTROLLER_ENDED)
+            elif record.state is TrialState.PLANNED:
+                self.roster.waiting.append(record.key)
+        launched = [one for one in self.roster.records.values() if one.state is not TrialState.INFEASIBLE]
+        own = Counter(one.request is None for one in launched)
+        self.launched, self.enqueued = own[True], own[False]
+        self.points.rebuild(self.roster.records.values())
+        self._infeasible_in_a_row = infeasible_in_a_row(self.roster.records.values())
+        self.proposer.rebuild(self.roster.published())
+
+    # -- what next --------------------------------------------------------------------------------------
+
+    def has_work(self) -> bool:
+        """Whether anything may still be launched (False spares a finished sweep the start of a cluster)."""
+        if self.budget.is_final:
+            return bool(self.roster.waiting)
+        promotion = next_rung(self.spec, self.roster.published(), self.roster.running)
+        if self.roster.waiting or isinstance(promotion, Promote) or self.points.next(self._space) is not None:
+            return True
+        return self.launched < self.spec.search.trials and not self._is_exhausted()
+
+    def is_exhausted(self) -> bool:
+        """Whether the space ran dry before all the trials were launched."""
+        return self.launched < self.spec.search.trials and self._is_exhausted()
+
+    def decide(self) -> Decision:
+        """The next launch, its reservation already durable; or Wait; or Done."""
+        if (launch := self._next()) is not None:
+            return launch
+        return Wait() if self.roster.running else Done(exhausted=self._exhausted, over_budget=bool(self.budget.over))
+
+    def _next(self) -> TrialGroup | None:
+        """The next launch; None where there is none, or where the budget does not hold it."""
+        while self.roster.waiting and self.budget.lets_go_on:
+            if (again := self._again()) is not None:
+                return again
+        while not self.budget.over and isinstance(
+            promotion := next_rung(self.spec, self.roster.published(), self.roster.running), Promote
+        ):
+            member = self._relaunched(promotion.key, promotion.to_step)
+            if member is not None:
+                return self._launch([member])
+        while not self.budget.over and (point := self.points.next(self._space)) is not None:
+            if (launch := self._enqueued(*point)) is not None:
+                return launch
+        if self.budget.over or self.launched >= self.spec.search.trials or self._exhausted:
+            return None
+        return self._propose()
+
+    def look_ahead(self) -> None:
+        """Before anything is started: whether the budget holds the next launch, where that is a known new trial."""
+        if not self.roster.waiting and self.spec.early_stopping is None and self.points.next(self._space) is None:
+            for proposal in self.proposer.upcoming(1):
+                if isinstance(plan := self._plans.of(proposal), PrivacyPlan):
+                    self.budget.look_ahead(self.store, plan, first_stop(self.spec, plan.steps))
+
+    def _enqueued(self, request: int, config: Mapping[str, Scalar]) -> TrialGroup | None:
+        """The launch of a point that somebody enqueued; None where it is infeasible."""
+        self.points.serve(request)
+        proposal = self.proposer.enqueue(request, config)
+        if isinstance(plan := self._plans.of(proposal), Refusal):
+            self._refused(proposal, plan)
+            return None
+        return self._launch_all([(proposal, plan)])
+
+    def _propose(self) -> TrialGroup | None:
+        while not self._is_exhausted():
+            proposal = self.proposer.propose()
+            if proposal is None:
+                return None
+            plan = self._plans.of(proposal)
+            if isinstance(plan, Refusal):
+                self._refused(proposal, plan)
+                self._infeasible_in_a_row += 1
+                continue
+            self._infeasible_in_a_row = 0
+            left = self.spec.search.trials - self.launched
+            ahead = self.proposer.upcoming(min(GROUP_AHEAD, left))
+            companions = list(islice(self._plans.companions(plan, ahead), left - 1))
+            for companion, _ in companions:
+                self.proposer.take(companion)
+            return self._launch_all([(proposal, plan), *companions])
+        self._exhausted = True
+        return None
+
+    def _refused(self, proposal: Proposal, plan: Refusal) -> None:
+        self.store.record_infeasible(self.lease, [(proposal, plan)])
+        why: dict[str, Any] = {"violations": dict(plan.violations), "reason": plan.reason}
+        self.roster.changed(TrialRecord.of(self.sweep, proposal, TrialState.INFEASIBLE, **why))
+
+    def _is_exhausted(self) -> bool:
+        return exhausted(self.spec, len(self.roster.records), self._infeasible_in_a_row)
+
+    def _again(self) -> TrialGroup | None:
+        """The first trial that has to go on, and those that wait with it and train together with it.
+
+        None when none of them can.
+        """
+        head, *others = self.roster.waiting
+        plan = self.roster.plan_of(head)
+        keys = [head, *(key for key in others if together(plan, self.roster.plan_of(key)))][:GROUP_LIMIT]
+        members = []
+        for key in keys:
+            if not self.budget.lets_go_on:
+                break
+            self.roster.waiting.remove(key)
+            member = self._relaunched(key, self.store.ledger_of(key)[-1].to_step)
+            if member is not None:
+                members.append(member)
+        return self._launch(members) if members else None
+
+    def _relaunched(self, key: str, to_step: int) -> Member | None:
+        """The trial's next attempt, its reservation durable; None, and the trial has failed, where it cannot go on.
+
+        None too where the population's budget does not hold it: then the trial waits for another session.
+        """
+        record = self.roster.records[key]
+        if seconds_left(self.spec.limits.trial_minutes, [self.store.attempts_of(key)]) == 0:
+            self.store.charge_whole(self.lease, key, record.attempts)
+            self.store.abandon(self.lease, key, OVERRAN)
+            self.roster.changed(replace(record, state=TrialState.FAILED, reason=OVERRAN))
+            return None
+        start = start_of_attempt(self.store, self.lease, self.trials, record, to_step)
+        if isinstance(start, Lost):
+            reason = (
+                f"its state after step {start.step} is missing or damaged in {self.trials.child(key).url}, and "
+                "metrics that came of it have been published: another run of those steps would be a second release"
+            )
+            self.store.abandon(self.lease, key, reason)
+            self.roster.changed(replace(record, state=TrialState.FAILED, reason=reason))
+            return None
+        record = self.outcomes.add_to_curve(record, start.attempt, start.curve)
+        reserved = self.budget.reserve(
+            self.roster.plan_of(key),
+            start.step,
+            to_step,
+            lambda charge: self.store.relaunch(self.lease, key, start.step, to_step, charge),
+        )
+        if reserved is None:
+            if self.budget.is_final and record.state is TrialState.PLANNED:
+                self.store.abandon(self.lease, key, NO_RETRY)
+                self.roster.changed(replace(record, state=TrialState.FAILED, reason=NO_RETRY))
+            return None
+        again = replace(record, state=TrialState.RUNNING, attempts=reserved.attempt)
+        return self._reserved(again, reserved, start.attempt)
+
+    def _launch_all(self, planned: Sequence[tuple[Proposal, PrivacyPlan]]) -> TrialGroup | None:
+        """Those that the population's budget holds, in their order; None where that is none of them."""
+        members: list[Member] = []
+        for proposal, plan in planned:
+            if (member := self._launched(proposal, plan)) is None:
+                break
+            members.append(member)
+        return self._launch(members) if members else None
+
+    def _launched(self, proposal: Proposal, plan: PrivacyPlan) -> Member | None:
+        to_step = first_stop(self.spec, plan.steps)
+        reserved = self.budget.reserve(
+            plan, 0, to_step, lambda charge: self.store.launch(self.lease, proposal, plan, to_step, charge)
+        )
+        if reserved is None:
+            return None
+        if proposal.request is None:
+            self.launched += 1
+        else:
+            self.enqueued += 1
+        record = TrialRecord.of(self.sweep, proposal, TrialState.RUNNING, plan=plan, attempts=reserved.attempt)
+        return self._reserved(record, reserved)
+
+    def _reserved(self, record: TrialRecord, reserved: Reservation, resume_attempt: int = 0) -> Member:
+        """What a worker is given: its reservation is durable by now."""
+        self.roster.changed(record)
+        Attempt.of(self.trials, record.key, reserved.attempt).reserve()
+        self.roster.running.add(record.key)
+        plan = self.roster.plan_of(record.key)
+        return Member(
+            key=record.key,
+            attempt=reserved.attempt,
+            seed=record.seed,
+            plan=plan,
+            from_step=reserved.from_step,
+            to_step=reserved.to_step,
+            resume_attempt=resume_attempt,
+            curve=between(report_steps(self.spec, SYSTEMS[plan.system], plan.steps), reserved),
+        )
+
+    def _launch(self, members: Sequence[Member]) -> TrialGroup:
+        known = measured(self.spec.asked)
+        measures = tuple(metric for metric in self.spec.asked if metric in known)
+        return TrialGroup(
+            members=tuple(members),
+            execution=self.spec.settings(),
+            measures=measures,
+            withheld=self.roster.release.withheld,
+            seconds=seconds_left(self.spec.limits.trial_minutes, (self._attempts(one) for one in members)),
+        )
+
+    def _attempts(self, member: Member) -> list[AttemptRecord]:
+        """The earlier ones of its trial."""
+        return self.store.attempts_of(member.key)[:-1] if member.attempt > 1 else []

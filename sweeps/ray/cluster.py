@@ -1,0 +1,340 @@
+"""Joining a Ray cluster, and what can be known of it before a trial starts: does it answer, what has it and see."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+import ray
+from ray.exceptions import AuthenticationError, RaySystemError, RpcError
+
+from dpcore.checks import InvalidValue
+from sweeps.ray.patches import (
+    cluster_metadata,
+    free_resources,
+    idle_services_left_out,
+    machine_resources,
+    on_loopback,
+    own_versions,
+    send_token,
+)
+from sweeps.ray.resources import Node, lacking, listed, room_for
+from sweeps.ray.watchdog import Watchdog
+from sweeps.spec import Resources
+from sweeps.util.exits import hangups_held
+from sweeps.util.waiting import patience, waiting
+from trainables import plugins
+from trainables.worker.credentials import Credentials
+from trainables.worker.files import Folder
+from trainables.worker.redaction import redacted, shown_url
+
+# Why a cluster that answers cannot be used, found in a second: Ray's own connection retries for twenty.
+
+TOKEN = (
+    "Give this process the cluster's token: in RAY_AUTH_TOKEN, or in a file that only its owner reads: "
+    "RAY_AUTH_TOKEN_PATH, or ~/.ray/auth_token, where `ray start` keeps it on the head's machine."
+)
+
+
+def refusal(host: str, port: int) -> str | None:
+    """What keeps this process from using the cluster whose head is at host:port; None when nothing does.
+
+    A cluster that is still starting counts as usable: Ray waits for it. One that wants a token is asked again with the
+    one that this machine has.
+    """
+    try:
+        try:
+            metadata = cluster_metadata(host, port)
+        except AuthenticationError:
+            if not send_token():
+                raise
+            metadata = cluster_metadata(host, port)
+    except AuthenticationError:
+        return f"the cluster refuses this process: its token is missing or another one. {TOKEN}"
+    except (RpcError, RaySystemError, ConnectionError):
+        return None
+    return None if metadata is None else other_versions(metadata)
+
+
+def other_versions(metadata: Mapping[str, str]) -> str | None:
+    """What differs between the cluster, by its metadata, and this process; None when both are the same."""
+    own_ray, own_python = own_versions()
+    differing = [
+        f"{name} {metadata[key]} there, {own} here"
+        for name, key, own in (("Ray", "ray_version", own_ray), ("Python", "python_version", own_python))
+        if metadata[key] != own
+    ]
+    if not differing:
+        return None
+    return f"versions differ: {'; '.join(differing)}. Install the same on every node and here."
+
+
+# Asking every node of the cluster one question, in a worker of its own: before a trial starts.
+
+
+@dataclass(frozen=True)
+class NodeAnswer:
+    """What a node said, or why it said nothing: GetTimeoutError where it took longer than the patience.
+
+    node  as Ray lists it
+    """
+
+    node: Mapping[str, Any]
+    value: Any = None
+    error: Exception | None = None
+
+
+def ask_every_node(function: Callable[..., Any], *arguments: Any, purpose: str, retries: int = 3) -> list[NodeAnswer]:
+    """Call `function` in a worker of each node that takes work, and wait for the answers.
+
+    purpose  what they are waited for, after "3 nodes": "to read s3://bucket/sweeps"
+    retries  where the worker ends before it answers
+    """
+    strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+    remote = ray.remote(num_cpus=0, max_retries=retries)(function)
+    answers = []
+    for nodes in one_of_each_machine([node for node in ray.nodes() if node["Alive"]]):
+        pinned = [remote.options(scheduling_strategy=strategy(node["NodeID"], soft=False)) for node in nodes]
+        asked = [one.remote(*arguments) for one in pinned]
+        with waiting(f"{len(nodes)} node{'s' * (len(nodes) > 1)} {purpose}"):
+            ray.wait(asked, num_returns=len(asked), timeout=patience())
+        answers += [_answer(node, one) for node, one in zip(nodes, asked, strict=True)]
+    return answers
+
+
+def one_of_each_machine(nodes: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """All nodes, as Ray lists them, in as few parts as have no machine twice.
+
+    Nodes of one machine share the folder into which Ray unpacks a job's code, and each unpacks it at its first task,
+    over that from which a worker of another may just be starting.
+    """
+    machines: dict[str, list[Mapping[str, Any]]] = {}
+    for node in nodes:
+        machines.setdefault(node["NodeManagerHostname"], []).append(node)
+    for part in zip_longest(*machines.values()):
+        yield [node for node in part if node is not None]
+
+
+def _answer(node: Mapping[str, Any], asked: Any) -> NodeAnswer:
+    try:
+        return NodeAnswer(node, value=ray.get(asked, timeout=0))
+    except ray.exceptions.RayError as error:
+        return NodeAnswer(node, error=error)
+
+
+ANSWER_SECONDS = 5.0
+
+
+class ClusterUnreachable(RuntimeError):
+    """The cluster cannot run this sweep; the message says what it has and what was asked for."""
+
+
+@contextlib.contextmanager
+def cluster(
+    address: str | None = None,
+    cpus: int | None = None,
+    *,
+    on_lost: Callable[[], None] = lambda: None,
+    connected: Callable[[], None] = lambda: None,
+) -> Iterator[None]:
+    """A Ray connection: a private local cluster, on the loopback address alone, or an existing one by address.
+
+    on_lost    called when the cluster died or fell silent, just before this process ends with CLUSTER_LOST
+    connected  called when Ray is up; it installs signal handlers of its own
+
+    Raises ClusterUnreachable.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    with Watchdog(on_lost) as watchdog:
+        try:
+            with watchdog.within("the Ray cluster to start"), on_loopback(), idle_services_left_out(), hangups_held():
+                _refused(address)
+                ray.init(
+                    # "local": without an address Ray joins any cluster that runs on this machine.
+                    address=address or "local",
+                    num_cpus=None if address else (cpus or os.cpu_count()),
+                    include_dashboard=False if address is None else None,
+                    log_to_driver=False,
+                    configure_logging=False,
+                )
+        except ClusterUnreachable:
+            raise
+        except Exception as error:
+            # Ray has no class of its own for this: even a head that starts too slowly is a plain Exception.
+            raise _unreachable(address, f"no Ray cluster answered ({error}). {_ADDRESSES}") from error
+        except SystemExit as error:
+            if error.code == signal.SIGTERM:
+                # Ray's own handler, while it starts.
+                raise KeyboardInterrupt from None
+            raise
+        try:
+            watchdog.watch()
+            connected()
+            yield
+        finally:
+            with watchdog.within("the Ray cluster to end"):
+                ray.shutdown()
+
+
+def is_joined() -> bool:
+    """Whether this process is in a cluster already, which `cluster` then leaves as it is."""
+    return bool(ray.is_initialized())
+
+
+def _unreachable(address: str | None, why: str) -> ClusterUnreachable:
+    return ClusterUnreachable(f"--address={shown_url(address or '')!r}: {redacted(why, address)}")
+
+
+def _refused(address: str | None) -> None:
+    """Raises ClusterUnreachable when a cluster's head will not have this process, before Ray tries for 20 s."""
+    host, _, port = (address or "").rpartition(":")
+    if host and "//" not in host and port.isdecimal() and (reason := refusal(host.strip("[]"), int(port))):
+        raise _unreachable(address, reason)
+
+
+_ADDRESSES = (
+    "Expected auto or HOST:PORT of the head, on a machine of the cluster; from elsewhere use `sweeps submit` with the "
+    "address of its dashboard, such as http://HOST:8265."
+)
+
+
+def check_reachable(address: str | None, resources: Resources) -> None:
+    """What can be known at once, before anything starts (Ray itself tries for minutes). Raises ClusterUnreachable."""
+    if address is None:
+        if not ray.is_initialized():
+            check_resources(resources, [machine_resources(os.cpu_count())], "this machine has")
+        return
+    if address in ("auto", "local"):
+        return
+    if address.startswith("ray://"):
+        # Tune moves itself to the cluster for a Ray client, away from the controller that has to decide.
+        raise _unreachable(address, f"a Ray client cannot drive a sweep. {_ADDRESSES}")
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not host or not port.isdecimal():
+        raise _unreachable(address, f"not an address. {_ADDRESSES}")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise _unreachable(address, f"does not answer ({error}). {_ADDRESSES}") from error
+
+
+def alive_nodes() -> list[Node]:
+    """The resources of every node that takes work now."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def check_resources(resources: Resources, nodes: Sequence[Node], who: str) -> None:
+    if reason := lacking(resources, nodes, who):
+        raise ClusterUnreachable(reason)
+
+
+def data_path_seen_by_all(trials: Folder) -> None:
+    """Write here and read back on a worker of each node, with the credentials of this process.
+
+    Raises ClusterUnreachable naming the nodes that differ.
+    """
+    probe = f"probe-{os.getpid()}"
+    trials.write(probe, b"read me")
+    try:
+        if len([node for node in ray.nodes() if node["Alive"]]) == 1:
+            return
+        # A value of the object store: what is given to a task directly stands in what Ray keeps of tasks.
+        credentials = ray.put(Credentials.of_this_process())
+        answers = ask_every_node(_reads, credentials, trials, probe, purpose=f"to read {trials.url}")
+        silent = [answer.node for answer in answers if isinstance(answer.error, ray.exceptions.GetTimeoutError)]
+        if silent:
+            raise ClusterUnreachable(
+                f"{len(silent)} of {len(answers)} nodes did not answer within {patience():.0f} s ({_named(silent)}). "
+                "Take them out of the cluster, or give them longer with SWEEPS_PATIENCE."
+            )
+        for answer in answers:
+            if answer.error is not None:
+                raise ClusterUnreachable(
+                    f"records={trials.url}: the worker on {answer.node['NodeManagerAddress']} failed before it could "
+                    f"read there: {redacted(str(answer.error).strip().splitlines()[-1])}"
+                ) from answer.error
+        blind = [answer.node for answer in answers if not answer.value]
+        if blind:
+            raise ClusterUnreachable(
+                f"records={trials.url}: {len(blind)} of {len(answers)} nodes do not see it ({_named(blind)}). "
+                "Use a shared file system for --root, or --records with an object store URL."
+            )
+    finally:
+        trials.delete(probe)
+
+
+def _reads(credentials: Credentials, folder: Folder, name: str) -> bool:
+    credentials.take()
+    return folder.read(name) == b"read me"
+
+
+def _named(nodes: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(node["NodeID"] for node in nodes)
+
+
+# Whether every node of a cluster can import what trials are made of: the user's own functions.
+
+
+def imported_by_all(functions: Sequence[str]) -> None:
+    """Import `functions`, each module:function, in a worker of each node, where its operator lets them run.
+
+    Raises ClusterUnreachable with the first node that does not have them.
+    """
+    if not functions:
+        return
+    named = ", ".join(functions)
+    for answer in ask_every_node(_import_failure, tuple(functions), purpose=f"to import {named}", retries=0):
+        failure = answer.value
+        if isinstance(answer.error, ray.exceptions.GetTimeoutError):
+            failure = f"{named}: no answer within {patience():g} s"
+        elif answer.error is not None:
+            failure = f"{named}: its worker ended ({type(answer.error).__name__})"
+        if failure:
+            where = answer.node["NodeManagerAddress"]
+            raise ClusterUnreachable(
+                f"the worker on {where} cannot import {failure}. Install it on every node, or send it along: `sweeps "
+                "submit` does."
+            )
+
+
+def _import_failure(functions: Sequence[str]) -> str:
+    """Why one of them cannot be imported here; empty where all can."""
+    for function in functions:
+        try:
+            plugins.brought("function", function)
+        except InvalidValue as error:
+            return f"{function}: expected {error.expected}"
+        except Exception as error:
+            return f"{function}: {type(error).__name__}: {error}"
+    return ""
+
+
+# Room in a cluster that others use as well: waited for, and told where it does not come.
+
+LOOK_SECONDS = 0.25
+
+
+def await_room(resources: Resources, workers: int) -> None:
+    """Return when so many workers fit beside what already runs in the joined cluster: at once, or within the patience.
+
+    What ended a moment ago still holds its own for a second or two. Raises ClusterUnreachable.
+    """
+    with waiting(f"room for {workers} workers beside what else runs on the cluster") as wait:
+        while room_for(resources, free := free_resources()) < workers:
+            if not wait.left():
+                raise ClusterUnreachable(
+                    f"resources.concurrency={workers}: expected room for as many workers at once, but beside what else "
+                    f"runs the cluster has room for {room_for(resources, free)} ({listed(free)} are free after "
+                    f"{patience():.0f} s). Start again when the others have ended, or lower it: nothing was drawn, and "
+                    "nothing is charged."
+                )
+            time.sleep(LOOK_SECONDS)

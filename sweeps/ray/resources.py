@@ -1,0 +1,90 @@
+"""The resources that one trial asks of a cluster, and whether the cluster can ever give them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sweeps.spec import Resources
+
+if TYPE_CHECKING:
+    from ray.tune import PlacementGroupFactory
+
+
+Node = Mapping[str, float]
+"""Resources of one machine by Ray's names: {"CPU": 8, "GPU": 1}."""
+
+
+def request(resources: Resources) -> dict[str, float] | PlacementGroupFactory:
+    """What Tune is asked for: one process's share, or a placement group with one bundle for each worker.
+
+    The trial's own process takes no bundle of a group: it waits while the workers compute. Workers are packed on as
+    few nodes as hold them.
+    """
+    from ray.tune import PlacementGroupFactory
+
+    cpus, gpus = resources.per_worker()
+    if resources.workers == 1:
+        return {"cpu": cpus, "gpu": gpus}
+    bundles: list[dict[str, int | float]] = [{"CPU": cpus, "GPU": gpus} for _ in range(resources.workers)]
+    return PlacementGroupFactory([{}, *bundles], strategy="PACK")
+
+
+def room_for(resources: Resources, nodes: Sequence[Node]) -> int:
+    """How many workers fit on `nodes` when nothing else runs there."""
+    return sum(_on_one(resources, node) for node in nodes)
+
+
+def lacking(resources: Resources, nodes: Sequence[Node], who: str) -> str | None:
+    """Why one trial does not fit on `nodes`; None when it does. `who` is what has those nodes."""
+    room = room_for(resources, nodes)
+    if room >= resources.workers:
+        return None
+    found = f"{who} {listed(nodes)}"
+    if resources.workers == 1:
+        names = (
+            "cpus_per_worker" if resources.cpus_per_worker is not None else "cpus",
+            "gpus_per_worker" if resources.gpus_per_worker is not None else "gpus",
+        )
+        wanted = dict(zip(("CPU", "GPU"), resources.per_worker(), strict=True))
+        largest = {one: max((node.get(one, 0) for node in nodes), default=0) for one in wanted}
+        broken = [
+            f"resources.{name}={amount:g}"
+            for name, (one, amount) in zip(names, wanted.items(), strict=True)
+            if amount > largest[one]
+        ]
+        asked = ", ".join(broken or [f"resources.{names[0]} and resources.{names[1]} on one node"])
+    else:
+        cpus, gpus = resources.per_worker()
+        asked = f"resources.workers={resources.workers} with {cpus:g} CPUs and {gpus:g} GPUs each"
+        found += f", room for {room} such workers"
+    return f"{asked}: {found}. Ask for less, or connect to a larger cluster with --address."
+
+
+def _on_one(resources: Resources, node: Node) -> int:
+    cpus, gpus = resources.per_worker()
+    # Ray counts in ten-thousandths; a division of floats would find 0.3 / 0.1 = 2.
+    shares = [
+        int(round(node.get(name, 0) * 10_000) // round(amount * 10_000))
+        for name, amount in (("CPU", cpus), ("GPU", gpus))
+        if amount > 0
+    ]
+    if 0 < gpus < 1:
+        # A share of a GPU lies on one of them.
+        shares[-1] = int(node.get("GPU", 0)) * int(10_000 // round(gpus * 10_000))
+    return min(shares)
+
+
+def listed(nodes: Sequence[Node]) -> str:
+    """What they have together, and each of several."""
+    machines = "; ".join(_listed(node) for node in nodes)
+    several = f" on {len(nodes)} nodes ({machines})" if len(nodes) > 1 else ""
+    return f"{_listed(_sum(nodes))}{several}"
+
+
+def _listed(node: Node) -> str:
+    return ", ".join(f"{node.get(one, 0):g} {one}s" for one in ("CPU", "GPU"))
+
+
+def _sum(nodes: Sequence[Node]) -> Node:
+    return {one: sum(node.get(one, 0) for node in nodes) for one in ("CPU", "GPU")}
