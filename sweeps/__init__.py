@@ -14,12 +14,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sweeps.face.budgets import list_budgets, population_budget
-    from sweeps.face.certifying import new_key, verify
-    from sweeps.face.glossary import explain
-    from sweeps.face.opening import SweepWarning, check, init, list_sweeps, load, open, pareto, resume, run
-    from sweeps.face.predicting import predict, predict_files
-    from sweeps.face.sweep import Sweep
+    from sweeps.api import (
+        SweepWarning,
+        check,
+        init,
+        list_budgets,
+        list_sweeps,
+        load,
+        new_key,
+        open,
+        pareto,
+        population_budget,
+        predict,
+        predict_files,
+        resume,
+        run,
+        verify,
+    )
+    from sweeps.reporting.glossary import explain
+    from sweeps.sweep import Sweep
 
 __all__ = [
     "Sweep",
@@ -41,17 +54,8 @@ __all__ = [
     "verify",
 ]
 
-_ROOMS = {
-    "Sweep": "sweep",
-    "explain": "glossary",
-    "list_budgets": "budgets",
-    "new_key": "certifying",
-    "population_budget": "budgets",
-    "predict": "predicting",
-    "predict_files": "predicting",
-    "verify": "certifying",
-}
-"""Where what is not in `sweeps.face.opening` is."""
+_ELSEWHERE = {"Sweep": "sweeps.sweep", "explain": "sweeps.reporting.glossary"}
+"""Where what is not in `sweeps.api` is."""
 
 
 def __getattr__(name: str) -> Any:
@@ -59,7 +63,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"sweeps.face.{_ROOMS.get(name, 'opening')}"), name)
+    return getattr(import_module(_ELSEWHERE.get(name, "sweeps.api")), name)
 
 
 def __dir__() -> Any:

@@ -65,7 +65,7 @@ def test_no_files_import_each_other_in_a_circle():
 @pytest.mark.parametrize(
     ("library", "door"),
     [
-        ("mlflow", "sweeps/tracking"),
+        ("mlflow", "sweeps/mlflow"),
         ("optuna", "sweeps/search"),
         ("ray", "sweeps/ray/ sweeps/ray/jobs.py trainables/worker/ray_ trainables/parallel/ray_"),
     ],
@@ -87,7 +87,12 @@ def test_dpcore_has_no_clock_no_network_and_no_files():
 
 @pytest.mark.parametrize(
     "modules",
-    ["sweeps.cli.app", "sweeps.front.pareto, sweeps.store", "sweeps.planning.preview, sweeps.spec", "sweeps.account"],
+    [
+        "sweeps.cli.main",
+        "sweeps.reporting.front, sweeps.store",
+        "sweeps.planning.preview, sweeps.spec",
+        "sweeps.cli.account",
+    ],
 )
 def test_quick_commands_do_not_import_the_engines(modules):
     script = (

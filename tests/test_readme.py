@@ -12,7 +12,7 @@ import pytest
 import typer
 
 import sweeps
-from sweeps.cli.app import app
+from sweeps.cli.main import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from sweeps.certificate.modes.composition import released_parts
 from sweeps.certificate.modes.one_trial import headline_of
 from sweeps.certificate.modes.profile import Profile
 from sweeps.certificate.modes.statement import STATED
-from sweeps.held_out.readings import charged
+from sweeps.heldout import charged
 from sweeps.ledger.filtered import sweep_total
 from sweeps.ledger.spending import charged_as, choices_of, cut_short, summary
 from sweeps.ledger.totals import total_of

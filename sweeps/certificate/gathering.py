@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from sweeps.audit.audit_records import AuditRecord, audits_of
+from sweeps.audit import AuditRecord, audits_of
 from sweeps.certificate import document, titles
 from sweeps.certificate.approval import Approved
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.holdout import part_line, point_line
 from sweeps.certificate.modes import Mode
-from sweeps.held_out.readings import readings
+from sweeps.heldout import readings
 from sweeps.planning.spec_code import WEIGHTS, code_of, shown
 from sweeps.population.accounts import ELSEWHERE, IN_THIS_STORE, account
 from sweeps.release import not_covered

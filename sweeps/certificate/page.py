@@ -15,7 +15,7 @@ from sweeps.certificate.document import Approval, Body, HoldoutBody, Signed, spe
 from sweeps.certificate.holdout import lines_of_both
 from sweeps.certificate.modes.plans import PlannedTrial
 from sweeps.certificate.titles import attested_in
-from sweeps.report.assets import STYLE
+from sweeps.reporting.html import STYLE
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 

@@ -1,3 +1,3 @@
-from sweeps.cli.app import main
+from sweeps.cli.main import main
 
 main()

@@ -18,7 +18,7 @@ from trainables.worker.files import Folder
 from trainables.worker.redaction import redacted
 
 if TYPE_CHECKING:
-    from sweeps.export.at_the_end import ModelsShown
+    from sweeps.export import ModelsShown
 
 
 # Why a trial failed, in words for the person at the terminal, who holds the records.

@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.checks import InvalidValue
-from sweeps.export.at_the_end import asked_by_name
-from sweeps.front.pareto import LABELS, spec_objectives, sweep_front
+from sweeps.export import asked_by_name
+from sweeps.mlflow.sync import deleted_experiment
 from sweeps.release import refuting
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
 from sweeps.release.rounding import count_text
+from sweeps.reporting.front import LABELS, spec_objectives, sweep_front
 from sweeps.sealed.opening import SealedPlaces
 from sweeps.store.records import SweepRecord, SweepState, TrialState
 from sweeps.store.store import Store
-from sweeps.tracking.deletion import deleted_experiment
 from sweeps.util.workspace import Workspace
 from trainables.worker.attempt import Attempt
 from trainables.worker.files import NotAFolder

@@ -14,7 +14,7 @@ from dpcore.checks import InvalidValue
 from dpcore.rounding import budget_text
 from sweeps.budget.sweep_budget import budget_of
 from sweeps.execution.limits import SharedBudget
-from sweeps.held_out.readings import charged
+from sweeps.heldout import charged
 from sweeps.ledger.spending import choices_by_results, choices_of
 from sweeps.ledger.text import TOTAL_SHOWN_UP_TO
 from sweeps.planning.plan import exhausted, infeasible_in_a_row, plan_proposal

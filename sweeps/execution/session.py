@@ -20,7 +20,7 @@ from sweeps.execution.limits import SharedBudget
 from sweeps.execution.requests import Listener
 from sweeps.execution.resume import accept_spec, asked, check_budget_left, check_newest, effective_spec, extended, grown
 from sweeps.execution.runners import RAY_LOG, Course, OpenCourse, Surroundings
-from sweeps.front.pareto import rankable, spec_objectives
+from sweeps.mlflow.sync import Drain
 from sweeps.planning.auto_sampler import resolution_of, resolved
 from sweeps.planning.plan import check_corners
 from sweeps.planning.spec_code import accepting, as_recorded, code_of, shown, weights_of
@@ -29,13 +29,13 @@ from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.policy import Release
 from sweeps.release.published import Published
 from sweeps.release.publisher import Publisher
+from sweeps.reporting.front import rankable, spec_objectives
 from sweeps.search import Proposer
 from sweeps.spec import SweepSpec, public_facts
 from sweeps.store.errors import StoreError
 from sweeps.store.lease import Lease
 from sweeps.store.records import Accepted, SweepRecord, SweepState, TrialState, this_person
 from sweeps.store.store import Store
-from sweeps.tracking import Drain
 from sweeps.util import fingerprint, waiting
 from sweeps.util.exits import ExitCode, Interruption
 from sweeps.util.log import Event, Level, say, voice

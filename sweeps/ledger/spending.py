@@ -25,7 +25,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Event, Repeated, UnsupportedEvent, phases
 from dpcore.guarantee import Guarantee, Status, resting_on, weakest
 from dpcore.rounding import budget_text
-from sweeps.held_out.readings import Charged
+from sweeps.heldout import Charged
 from sweeps.ledger.assumptions import OF_ONE_TRIAL, claim_of_search, covers_search
 from sweeps.ledger.composing import ReleasedParts, rounding_line
 from sweeps.ledger.filtered import IN_TIME, filtered_guarantee, sweep_total

@@ -69,7 +69,7 @@ def own_total(store: Publisher, sweep: str, trials: Sequence[Published]) -> Tota
     if attempts > TOTAL_SHOWN_UP_TO and store.sweep(sweep).spec.scope != "sweep":
         return Total(sweep=sweep, uncounted=too_many(sweep, attempts))
     # The accountants take a quarter of a second to import: a large front does without them.
-    from sweeps.held_out.readings import charged
+    from sweeps.heldout import charged
     from sweeps.ledger.spending import summary_in_passing
 
     record = store.sweep(sweep)
@@ -136,7 +136,7 @@ def joint_totals(store: Publisher, sweeps: Mapping[str, Sequence[Published]]) ->
     if attempts > TOTAL_SHOWN_UP_TO:
         reason = f"{attempts} attempts: over several sweeps at most {TOTAL_SHOWN_UP_TO} are counted"
         return Total(sweep=names, uncounted=reason), *earlier
-    from sweeps.held_out.readings import charged
+    from sweeps.heldout import charged
     from sweeps.ledger.spending import choices_of, cut_short, summary
 
     choices = [

@@ -13,7 +13,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Composed, UnsupportedEvent
 from dpcore.guarantee import STANDING, Status, resting_on
 from dpcore.rounding import delta_text, epsilon_text
-from sweeps.held_out.readings import Charged, planned
+from sweeps.heldout import Charged, planned
 from sweeps.ledger.filtered import filtered_guarantee, sweep_total
 from sweeps.ledger.phases import both, tuned_of
 from sweeps.ledger.spending import NOT_COVERED, choices_by_results, in_parallel

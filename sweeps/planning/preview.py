@@ -14,7 +14,7 @@ from dpcore.group_privacy import group_epsilon_lower
 from dpcore.guarantee import Status
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.budget.sweep_budget import SweepBudget, budget_of
-from sweeps.held_out.declared import DeclaredTest, declared_test
+from sweeps.heldout import DeclaredTest, declared_test
 from sweeps.ledger.assumptions import HEADING, Assumptions
 from sweeps.ledger.totals import Total as EarlierTotal
 from sweeps.ledger.totals import earlier_lines

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from sweeps.held_out.declared import DeclaredTest
+from sweeps.heldout import DeclaredTest
 from sweeps.population.arithmetic import Row, RowKind
 from sweeps.population.blocks import ledger_named
 from sweeps.population.charging import charge_of_event, charge_of_steps, repeated

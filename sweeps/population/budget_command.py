@@ -31,18 +31,18 @@ def budget(
     does not happen; deleting a sweep gives nothing back.
     """
     from dpcore.checks import InvalidValue
-    from sweeps.face import budgets
+    from sweeps import api
 
     if population is None:
         if (epsilon, delta, rule, tau, spec) != (None,) * 5:
             raise InvalidValue("POPULATION", None, "the name of a population beside these options")
-        found = budgets.list_budgets(root=root, store=store)
+        found = api.list_budgets(root=root, store=store)
         if as_json:
             print_json([one.to_dict() for one in found])
         else:
             print("\n".join(str(one) for one in found) or "No population has a ledger in this store.")
         return
-    one = budgets.population_budget(
+    one = api.population_budget(
         population,
         epsilon=epsilon,
         delta=delta,

@@ -117,7 +117,7 @@ def main() -> None:
         print(f"On this cluster: {', '.join(lines)}.", file=sys.stderr, flush=True)
     sys.argv = ["sweeps", *(str(parcel / word) if word == SPEC_FILE else word for word in order.arguments)]
     try:
-        command_line = importlib.import_module("sweeps.cli.app").main
+        command_line = importlib.import_module("sweeps.cli.main").main
     except ModuleNotFoundError as missing:
         print(
             f"sweeps: {sys.executable} on the cluster's head has no module {missing.name!r}. Run the cluster from the "

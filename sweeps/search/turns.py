@@ -34,7 +34,7 @@ def seed_of_trial(seed: int, number: int) -> int:
 # Systems and budgets in turn: every system gets as many trials as the others, at each budget, whoever is ahead.
 #
 # A sweep may be given budgets later (`sweeps.store.records.Extension`). From then on they take turns with the others:
-# which proposal that was is recorded, so that the order stays a function of seed and number, and what was proposed stays.
+# which proposal that was is recorded: the order stays a function of seed and number, and what was proposed stays.
 
 
 def widened(spec: SweepSpec, extensions: Iterable[Extension]) -> SweepSpec:

@@ -62,7 +62,7 @@ print(clock() - started)
     "front of 30,000, three objectives, all on it": """
 import tempfile
 from pathlib import Path
-from sweeps.front.pareto import sweep_front
+from sweeps.reporting.front import sweep_front
 from tests.benchmarks.front import fill, points
 with tempfile.TemporaryDirectory() as folder:
     store = fill(Path(folder), points(30_000, True))

@@ -115,7 +115,7 @@ def records(folder: Path) -> tuple[float, float]:
 
 def in_mlflow(store: Store, folder: Path) -> tuple[float, float]:
     """(bytes of the database, bytes of artifacts on disk) per run."""
-    from sweeps.tracking.mlflow_runs import Experiment
+    from sweeps.mlflow.runs import Experiment
 
     experiment = Experiment(f"sqlite:///{folder}/mlflow.db", store.sweep("footprint"))
     before = (folder / "mlflow.db").stat().st_size

@@ -25,10 +25,10 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import create_engine, insert, select
 
-from sweeps.front.export import rows
-from sweeps.front.pareto import sweep_front
 from sweeps.release.published import was_published
 from sweeps.release.publisher import Publisher
+from sweeps.reporting.front import sweep_front
+from sweeps.reporting.tables import rows
 from sweeps.store import schema
 from sweeps.store.schema import dumps
 from sweeps.store.store import Store
@@ -122,7 +122,7 @@ def measure(trials: int, all_on_front: bool, repeats: int) -> dict[str, float | 
 
 def measure_mlflow(trials: int, repeats: int, server: bool) -> dict[str, float | int | str]:
     """Medians over `repeats` rounds, the server once. Raises AssertionError when a front is not the store's."""
-    from sweeps.tracking.front import mlflow_front
+    from sweeps.mlflow.read import mlflow_front
     from tests.benchmarks import mlflow_store
 
     calls, commands, served = [], [], float("nan")

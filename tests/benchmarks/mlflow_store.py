@@ -20,11 +20,11 @@ from typing import Any
 from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlMetric, SqlParam, SqlRun, SqlTag
 from sqlalchemy import create_engine, insert, select
 
+from sweeps.mlflow import runs
+from sweeps.mlflow.read import TRIAL_KEY
+from sweeps.mlflow.runs import Experiment
 from sweeps.release.published import Published
 from sweeps.store.records import SweepRecord
-from sweeps.tracking import run_content
-from sweeps.tracking.mlflow_door import TRIAL_KEY
-from sweeps.tracking.mlflow_runs import Experiment
 
 AT_ONCE = 2000
 
@@ -101,13 +101,13 @@ def _tags(first: dict[str, str], chosen: Sequence[tuple[str, Published]]) -> lis
     return [
         {"run_uuid": name, "key": key, "value": value}
         for name, trial in chosen
-        for key, value in (first | {"mlflow.runName": trial.key} | run_content.trial_tags(trial)).items()
+        for key, value in (first | {"mlflow.runName": trial.key} | runs.trial_tags(trial)).items()
     ]
 
 
 def _params(chosen: Sequence[tuple[str, Published]]) -> list[dict[str, Any]]:
     return [
-        {"run_uuid": name, "key": key, "value": run_content.shortened(value, 6000)}
+        {"run_uuid": name, "key": key, "value": runs.shortened(value, 6000)}
         for name, trial in chosen
         for key, value in trial.config.items()
     ]
@@ -124,5 +124,5 @@ def _metrics(chosen: Sequence[tuple[str, Published]]) -> list[dict[str, Any]]:
             "is_nan": False,
         }
         for name, trial in chosen
-        for one in run_content.metrics_of(trial)
+        for one in runs.metrics_of(trial)
     ]

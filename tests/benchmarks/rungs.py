@@ -29,10 +29,10 @@ import numpy as np
 import torch
 
 from sweeps.examples import load_example_or_file
-from sweeps.front.pareto import hypervolume
 from sweeps.planning.plan import plan_proposal
 from sweeps.release.comparing import compared_epsilon
 from sweeps.release.published import was_published
+from sweeps.reporting.front import hypervolume
 from sweeps.search.asha import first_stop, next_rung, rung_ends
 from sweeps.search.samplers import RandomPoints
 from sweeps.search.turns import seed_of_trial

@@ -118,7 +118,7 @@ def mlflow_server(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]
 
 
 def test_an_mlflow_that_is_stopped(tmp_path):
-    from sweeps.tracking import rebuild
+    from sweeps.mlflow.sync import rebuild
 
     with mlflow_server(tmp_path) as (address, process):
         sweep = Silenced(tmp_path, tracking=address, patience=PATIENCE)
@@ -148,7 +148,7 @@ def test_a_feeder_of_mlflow_that_is_stopped(tmp_path):
     sweep = Silenced(tmp_path, patience=PATIENCE)
     process = sweep.start()
     sweep.until("two trials", lambda: sweep.finished() >= 2)
-    (feeder,) = [pid for pid, command in below(process.pid) if "sweeps.tracking.drain" in command]
+    (feeder,) = [pid for pid, command in below(process.pid) if "sweeps.mlflow.sync" in command]
     os.kill(feeder, signal.SIGSTOP)
     sweep.note("the process that tells MLflow is stopped")
     sweep.until("the last trial", lambda: sweep.finished() == sweep.trials)

@@ -23,7 +23,7 @@ from dpcore.accounting import headline
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
-from sweeps.cli import app as cli
+from sweeps.cli import main as cli
 from sweeps.papers import PAPERS, Effort
 from sweeps.papers import reproduce as reproduce_paper
 from sweeps.planning.plan import plan_proposal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sweeps.front.panels import FrontAxis
+from sweeps.reporting.front import FrontAxis
 from sweeps.store.records import TrialRecord, TrialState
 from tests.sweeps import view_sweeps
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from sweeps.execution import session
 from sweeps.execution.controller import Controller
+from sweeps.mlflow.sync import rebuild
 from sweeps.release.publisher import Publisher
-from sweeps.report import write_report
+from sweeps.reporting.html import write_report
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
 from sweeps.store.records import TrialRecord
 from sweeps.store.store import open_store
-from sweeps.tracking import rebuild
 from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.metrics import Dependence, Metric

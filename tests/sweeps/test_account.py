@@ -12,8 +12,7 @@ from dpcore.accountants.registry import ACCOUNTANTS
 from dpcore.events import UnsupportedEvent
 from dpcore.guarantee import FLOATING_POINT
 from dpcore.rounding import delta_text
-from sweeps.account import account_app
-from sweeps.account.answers import RANGES, Question, answer
+from sweeps.cli.account import RANGES, Question, account_app, answer
 
 BASE = {"--noise-multiplier": "1.3", "--sample-rate": "0.0042666667", "--steps": "3516", "--delta": "1e-5"}
 FIELDS = {
@@ -173,7 +172,7 @@ def test_a_solved_value_at_the_end_of_its_range_says_so():
 
 def test_nothing_heavy_is_imported():
     code = (
-        "import sys; from sweeps.account.answers import Question, answer;"
+        "import sys; from sweeps.cli.account import Question, answer;"
         "answer(Question(unknown='epsilon', noise_multiplier=1.0, sample_rate=0.1, steps=10, delta=1e-5));"
         "print([name for name in ('torch', 'ray', 'mlflow', 'optuna') if name in sys.modules])"
     )

@@ -14,21 +14,21 @@ from pathlib import Path
 import pytest
 
 from dpcore.guarantee import Status
-from sweeps.cli import app as cli
+from sweeps.cli import main as cli
 from sweeps.examples import load_example_or_file
-from sweeps.front.export import render
-from sweeps.front.pareto import sweep_front
 from sweeps.ledger.assumptions import HEADING, NOT_RECORDED, ONE_TRIAL, Assumptions, sentences_of, spans
+from sweeps.mlflow.read import read_front
+from sweeps.mlflow.sync import rebuild
 from sweeps.planning.plan import plan_proposal
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.publisher import Publisher
-from sweeps.report import write_report
+from sweeps.reporting.front import sweep_front
+from sweeps.reporting.html import write_report
+from sweeps.reporting.tables import render
 from sweeps.search import Proposer
 from sweeps.spec import public_facts
 from sweeps.store.records import Settlement, SweepRecord, TrialRecord
 from sweeps.store.store import Store, open_store
-from sweeps.tracking import rebuild
-from sweeps.tracking.front import read_front
 from sweeps.util.workspace import Workspace
 from tests.sweeps.view_sweeps import guarantee
 from trainables.system import PrivacyPlan
@@ -271,7 +271,7 @@ def test_views_that_forget_the_earlier_sweep_are_found_out(
     workspace, store, monkeypatch, capsys, tmp_path: Path
 ) -> None:
     """Known bug: only `check` spoke of the sweep whose results chose configurations here."""
-    for module in ("sweeps.ledger.totals", "sweeps.face.overview", "sweeps.report.content"):
+    for module in ("sweeps.ledger.totals", "sweeps.reporting.summary", "sweeps.reporting.summary"):
         monkeypatch.setattr(f"{module}.earlier_totals", lambda store, spec: ())
     with pytest.raises(AssertionError):
         test_a_sweep_that_started_from_another_states_both_totals_in_every_view(

@@ -15,16 +15,14 @@ from dpcore.audit import AuditOutcome
 from dpcore.checks import InvalidValue
 from dpcore.gradients import clipped as releases
 from dpcore.rounding import epsilon_text
-from sweeps.audit.audit_command import lines
-from sweeps.audit.audit_records import AuditRecord, audits_of, begin, share
-from sweeps.audit.audit_trial import audit_trial
-from sweeps.cli import app as cli
+from sweeps.audit import AuditRecord, audit_trial, audits_of, begin, share
+from sweeps.cli import main as cli
+from sweeps.cli.main import lines
 from sweeps.execution import session
-from sweeps.face.overview import shown
 from sweeps.planning.plan import plan_proposal
 from sweeps.release.policy import Release
-from sweeps.report import write_report
-from sweeps.report.audits import audits_section
+from sweeps.reporting.html import audits_section, write_report
+from sweeps.reporting.summary import shown
 from sweeps.spec import load_spec
 from sweeps.store.errors import UnknownTrial
 from sweeps.store.records import Proposal, Refutation, Settlement

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sweeps.cli import app as cli
+from sweeps.cli import main as cli
 from sweeps.util.exits import ExitCode
 
 TABLE = yaml.safe_load((Path(__file__).parent / "bad_inputs.yaml").read_text())

@@ -12,9 +12,9 @@ import yaml
 import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.selection.filters import DPCharge
-from sweeps.cli import app as cli
+from sweeps.api import places
+from sweeps.cli import main as cli
 from sweeps.execution import session
-from sweeps.face.places import places
 from sweeps.population.accounts import ELSEWHERE, account
 from sweeps.population.arithmetic import Row, RowKind
 from sweeps.population.saying import NOBODY_COUNTS, now
@@ -222,6 +222,6 @@ def test_terms_are_refused_from_python_too(tmp_path):
 
 
 def _population_lines(name, root):
-    from sweeps.face.overview import shown
+    from sweeps.reporting.summary import shown
 
     return [line for line in shown(name, places(root, None)).lines() if line.startswith("population")]

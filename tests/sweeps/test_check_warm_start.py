@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from dpcore.rounding import epsilon_text
-from sweeps.cli import app as cli
+from sweeps.cli import main as cli
 from sweeps.planning.preview import preview
 from sweeps.search import Proposer
 from sweeps.spec import load_spec

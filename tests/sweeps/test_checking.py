@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from dpcore.checks import InvalidValue
-from sweeps.cli import app as cli
+from sweeps.cli import main as cli
 from sweeps.planning import check as checking
 from sweeps.planning.check import before_launch, check_places
 from sweeps.ray.cluster import ClusterUnreachable

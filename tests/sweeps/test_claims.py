@@ -12,7 +12,7 @@ from dpcore.mechanisms import soft_vote
 from dpcore.mechanisms.scheduled import Scheduled
 from dpcore.rounding import epsilon_text
 from sweeps.ledger.spending import procedure_guarantee, summary
-from sweeps.report.guarantees import guarantee_line
+from sweeps.reporting.html import guarantee_line
 from sweeps.store.records import LedgerEntry, TrialRecord, TrialState
 from trainables.data.uniform import UNIFORM
 from trainables.system import PrivacyPlan, PrivacyTarget

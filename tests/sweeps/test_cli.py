@@ -11,8 +11,8 @@ import sys
 import pytest
 import yaml
 
-from sweeps.cli import app as cli
-from sweeps.cli.running import resume_command
+from sweeps.cli import main as cli
+from sweeps.cli.run import resume_command
 from sweeps.examples import load_example_or_file
 from sweeps.execution import session
 from sweeps.execution.controller import Controller, Done

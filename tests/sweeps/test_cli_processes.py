@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from sweeps.ledger.steps import spending, total
+from sweeps.mlflow.sync import rebuild
 from sweeps.release.publisher import Publisher
 from sweeps.store.records import TrialState
 from sweeps.store.store import Store, open_store
-from sweeps.tracking import rebuild
 from sweeps.util.exits import ExitCode
 from tests.sweeps import awkward
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import sweeps
-from sweeps.cli.app import app
+from sweeps.cli.main import app
 from sweeps.execution.gc import collect
 from sweeps.execution.resume import extended
 from sweeps.store.errors import LeaseHeld

@@ -17,13 +17,11 @@ from hypothesis import strategies as st
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Status
-from sweeps.front import pareto
-from sweeps.front.kinds import kinds
-from sweeps.front.panels import AxisEnd, FrontAxis
-from sweeps.front.pareto import front, hypervolume
 from sweeps.planning.plan import plan_proposal
 from sweeps.release.comparing import USED_UP, compared, compared_epsilon
 from sweeps.release.rounding import GRID_DIGITS, on_grid
+from sweeps.reporting import front as pareto
+from sweeps.reporting.front import AxisEnd, FrontAxis, front, hypervolume, kinds
 from sweeps.search.asha import objective_at, objective_values
 from sweeps.search.space import Space
 from sweeps.search.warm_start import kept

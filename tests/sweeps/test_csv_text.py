@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sweeps
-from sweeps.front.csv_text import csv_text
+from sweeps.reporting.tables import csv_text
 
 FORMULAS = [
     "=1+1",

@@ -11,13 +11,14 @@ import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.cli.showing import show_asked
-from sweeps.front.panels import FrontAxis
+from sweeps.cli.show import show_asked
+from sweeps.mlflow.sync import drain, rebuild
 from sweeps.release.publisher import Publisher
-from sweeps.report import figures, gather, report_page
+from sweeps.reporting import figures
+from sweeps.reporting.front import FrontAxis
+from sweeps.reporting.html import report_page
+from sweeps.reporting.summary import gather
 from sweeps.store.records import Settlement
-from sweeps.tracking import rebuild
-from sweeps.tracking.drain import drain
 from sweeps.util.workspace import Workspace
 from tests.sweeps.tracked_runs import prepared, runs_of
 from tests.sweeps.view_sweeps import launch, new_sweep
@@ -82,7 +83,7 @@ def test_a_table_has_each_point_once_and_of_running_trials_too(store, tmp_path, 
 
 def test_curves_are_paged_by_trials_that_have_one(store, tmp_path, capsys, monkeypatch):
     """The third trial has told nothing; a program reads all unless it asks for a page."""
-    monkeypatch.setattr("sweeps.face.selecting.PAGE", 1)
+    monkeypatch.setattr("sweeps.reporting.trials.PAGE", 1)
     first = shown(tmp_path, capsys, curves=True)
     assert "views-0" in first
     assert "views-1" not in first

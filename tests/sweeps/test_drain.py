@@ -12,12 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.mlflow import sync as drain_module
+from sweeps.mlflow.sync import EXIT_UNDELIVERED, Drain, DrainLock, DrainRunning, drain, rebuild
 from sweeps.release.publisher import Publisher
 from sweeps.store.records import TrialRecord
-from sweeps.tracking import Drain, rebuild
-from sweeps.tracking import drain as drain_module
-from sweeps.tracking.drain import EXIT_UNDELIVERED, drain
-from sweeps.tracking.lock import DrainLock, DrainRunning
 from sweeps.util import waiting
 from tests.sweeps import view_sweeps
 from tests.sweeps.tracked_runs import prepared, runs_of
@@ -50,7 +48,7 @@ def test_a_controller_that_is_killed_leaves_a_drain_that_delivers_and_ends(tmp_p
     store = view_sweeps.mixed_sweep(tmp_path, trials=2)
     uri = prepared(tmp_path)
     code = (
-        "import os, signal; from sweeps.release.publisher import Publisher; from sweeps.tracking import Drain;"
+        "import os, signal; from sweeps.release.publisher import Publisher; from sweeps.mlflow.sync import Drain;"
         f"Drain(Publisher.open('sqlite:///{tmp_path}/sweeps.db'), 'views', {uri!r}).start();"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
@@ -173,8 +171,8 @@ def test_slow_progress_is_waited_for_beyond_one_patience(tmp_path: Path, monkeyp
 
 
 def test_an_outage_in_mid_sweep_is_caught_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from sweeps.tracking import mlflow_runs
-    from sweeps.tracking.mlflow_runs import Experiment
+    from sweeps.mlflow import runs as mlflow_runs
+    from sweeps.mlflow.runs import Experiment
 
     store = view_sweeps.mixed_sweep(tmp_path, trials=3)
     uri = prepared(tmp_path)
@@ -195,7 +193,7 @@ def test_an_outage_in_mid_sweep_is_caught_up(tmp_path: Path, monkeypatch: pytest
 
 
 def test_undelivered_is_an_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from sweeps.tracking import drain as tracking_drain
+    from sweeps.mlflow import sync as tracking_drain
 
     monkeypatch.setattr(tracking_drain, "LAST_TRIES_SECONDS", 0.5)
     store = view_sweeps.mixed_sweep(tmp_path, trials=1)
@@ -209,7 +207,7 @@ def test_undelivered_is_an_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_telemetry_is_off():
     code = (
         "import os; [os.environ.pop(n, None) for n in list(os.environ) if n.startswith(('PYTEST', 'CI', 'GITHUB'))];"
-        "import sweeps.tracking.mlflow_door; from mlflow.telemetry.client import get_telemetry_client as client;"
+        "import sweeps.mlflow.read; from mlflow.telemetry.client import get_telemetry_client as client;"
         "print(client() is None)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"

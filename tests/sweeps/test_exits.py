@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.cli import app as cli
+from sweeps.cli import main as cli
 from sweeps.execution import session
 from sweeps.execution.controller import Controller, Done
 from sweeps.execution.end import LONGEST, Failure, last_exception

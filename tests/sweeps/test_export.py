@@ -13,8 +13,8 @@ import torch
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.cli import app as cli
-from sweeps.export import exporting
+from sweeps import export
+from sweeps.cli import main as cli
 from sweeps.release import publisher
 from sweeps.store.records import Refutation
 from sweeps.util.fingerprint import Changed
@@ -171,7 +171,7 @@ def test_a_refuted_one_leaves_under_that_heading_alone(own, monkeypatch):
 
 def test_code_that_changed_since_is_named_and_accepted_by_name(own, monkeypatch):
     """Else the weights would stand in another model than the one whose score the card prints."""
-    monkeypatch.setattr(exporting, "code_of", lambda spec: "other")
+    monkeypatch.setattr(export, "code_of", lambda spec: "other")
     with pytest.raises(Changed, match="--accept code"):
         own[0].model(0)
     assert len(own[0].model(0, accept=["code"]).card) > 5

@@ -13,11 +13,11 @@ import sweeps
 from dpcore.guarantee import Notion, Status
 from dpcore.selection.filters import DPCharge
 from sweeps.budget.trial_profiles import trial_profile
-from sweeps.face.overview import shown
 from sweeps.planning.preview import preview
 from sweeps.population.arithmetic import Population
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import quote_of_claim
+from sweeps.reporting.summary import shown
 from sweeps.sealed.assumptions import TARGET
 from sweeps.sealed.opening import drawn_for
 from sweeps.sealed.planning import SealedPlanner

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.front import export
-from sweeps.front.panels import Front, FrontAxis
-from sweeps.front.pareto import front
+from sweeps.reporting import tables
+from sweeps.reporting.front import Front, FrontAxis, front
 from tests.sweeps import view_sweeps
 from tests.sweeps.front_records import ACCURACY, EPSILON, record
 
@@ -29,7 +28,7 @@ class TestExport:
 
         import pandas as pd
 
-        from sweeps.front.export import render
+        from sweeps.reporting.tables import render
 
         result = example()
         expected = result.keys()
@@ -47,7 +46,7 @@ class TestExport:
     def test_table_says_what_it_leaves_out_and_escapes_markup(self):
         from rich.console import Console
 
-        from sweeps.front.terminal import table
+        from sweeps.reporting.tables import table
 
         console = Console(record=True, width=140)
         nasty = replace(record(0, epsilon=0.25, accuracy=0.3), config={"system": "[red]x[/red]", "model": "[/]"})
@@ -70,7 +69,7 @@ class TestExport:
         """Knobs give way, and are named; where not even objectives fit, each trial is told in a line."""
         from rich.console import Console
 
-        from sweeps.front.terminal import table
+        from sweeps.reporting.tables import table
 
         knobs = {"system": "noisy-sgd", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 128, "model": "linear"}
         several = [
@@ -94,8 +93,7 @@ class TestExport:
         assert "noisy-adam" in text
 
     def test_picture_and_chart_say_which_direction_is_better(self):
-        from sweeps.front.picture import drawn
-        from sweeps.report.figures import front_figure
+        from sweeps.reporting.figures import drawn, front_figure
 
         expected = ["epsilon (lower is better)", "accuracy (higher is better)"]
         (axis,) = drawn(example()).axes
@@ -114,9 +112,8 @@ class TestExport:
         ],
     )
     def test_budgets_are_the_ticks_of_their_axis(self, compared: list[float], expected: list[float] | None):
-        from sweeps.front.axes import log_ticks
-        from sweeps.front.picture import drawn
-        from sweeps.report.figures import front_figure
+        from sweeps.reporting.figures import drawn, front_figure
+        from sweeps.reporting.front import log_ticks
 
         assert log_ticks(np.array(compared)) == expected
         found = front([record(n, epsilon=e, accuracy=0.1 * n) for n, e in enumerate(compared)], [ACCURACY, EPSILON])
@@ -128,25 +125,25 @@ class TestExport:
 
     def test_the_claim_stands_in_every_row_whatever_the_axes_are(self):
         found = front([record(0, epsilon=0.9995, accuracy=0.5)], [ACCURACY, FrontAxis("target_epsilon", "minimize")])
-        assert "0.9995" in str(export.render(found, "table"))
-        assert "0.9995" in str(export.render(found, "html"))
+        assert "0.9995" in str(tables.render(found, "table"))
+        assert "0.9995" in str(tables.render(found, "html"))
 
     def test_claim_budget_and_what_is_compared_stand_beside_each_other(self):
         base = record(0, epsilon=0.9995, accuracy=0.5)
         found = front([replace(base, guarantee=replace(base.guarantee, aimed_at=1.0))], [ACCURACY, EPSILON])
-        (row,) = export.rows(found)
+        (row,) = tables.rows(found)
         assert [row["epsilon"], row["target_epsilon"], row["compared_epsilon"]] == [0.9995, 1.0, 1.0]
-        assert "0.9995 1" in " ".join(str(export.render(found, "table")).replace("│", " ").split())
+        assert "0.9995 1" in " ".join(str(tables.render(found, "table")).replace("│", " ").split())
 
     def test_png_is_a_picture_also_of_nothing(self):
-        from sweeps.front.export import render
+        from sweeps.reporting.tables import render
 
         for one in (example(), front([], [ACCURACY, EPSILON])):
             assert bytes(render(one, "png"))[:8] == b"\x89PNG\r\n\x1a\n"  # type: ignore[arg-type]
 
-    @pytest.mark.parametrize("form", export.FORMATS)
+    @pytest.mark.parametrize("form", tables.FORMATS)
     def test_the_name_of_the_file_says_the_format(self, form, tmp_path, capsys):
-        from sweeps.front.pareto_command import pareto_command
+        from sweeps.cli.main import pareto_command
         from sweeps.util.workspace import Workspace
 
         workspace = Workspace.at(str(tmp_path))
@@ -172,7 +169,7 @@ class TestExport:
         capsys.readouterr()
 
     def test_unknown_format(self):
-        from sweeps.front.export import render
+        from sweeps.reporting.tables import render
 
         with pytest.raises(InvalidValue, match="csv"):
             render(example(), "xlsx")

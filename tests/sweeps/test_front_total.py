@@ -9,12 +9,12 @@ import sys
 import pytest
 
 from dpcore.rounding import epsilon_text
-from sweeps.cli import app as cli
-from sweeps.front.export import FORMATS, render
-from sweeps.front.pareto import sweep_front
+from sweeps.cli import main as cli
 from sweeps.ledger import spending as ledger
 from sweeps.ledger import totals
 from sweeps.ledger.summary import Procedure
+from sweeps.reporting.front import sweep_front
+from sweeps.reporting.tables import FORMATS, render
 from sweeps.store.store import Store
 from tests.sweeps.view_sweeps import launch, mixed_sweep, new_sweep
 

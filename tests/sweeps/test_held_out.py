@@ -16,10 +16,9 @@ from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
 from dpcore.mechanisms.noisy_histogram import noise_for
-from sweeps.cli import app as cli
+from sweeps.cli import main as cli
 from sweeps.execution import session
-from sweeps.held_out.declared import DeclaredTest
-from sweeps.held_out.readings import charged, of_its_records
+from sweeps.heldout import DeclaredTest, charged, of_its_records
 from sweeps.ledger.totals import joint_totals
 from sweeps.planning.preview import preview
 from sweeps.release.publisher import Publisher

@@ -21,7 +21,6 @@ from dpcore.guarantee import Status
 from sweeps.execution import session
 from sweeps.execution.final_run import with_chosen
 from sweeps.execution.resume import effective_spec
-from sweeps.face import overview
 from sweeps.ledger import totals as totals_of
 from sweeps.ledger.phases import UNTIL_CHOSEN, Tuned, both, tuned_of, with_tuning
 from sweeps.ledger.steps import Spending
@@ -30,7 +29,8 @@ from sweeps.ledger.totals import joint_totals, totals
 from sweeps.population.arithmetic import Population
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import Verdict, quote_of_total
-from sweeps.report import content, write_report
+from sweeps.reporting import summary
+from sweeps.reporting.html import write_report
 from sweeps.spec import load_spec
 from sweeps.store.records import Refutation
 from sweeps.store.store import open_store
@@ -190,7 +190,7 @@ def test_the_total_of_the_whole_falls_with_the_tuning(fallen):
 
 def test_a_total_of_the_claim_that_was_recorded_is_found_out(fallen, monkeypatch):
     """The mutant: what audits found since the final run began is not asked for."""
-    for module in (overview, totals_of, content):
+    for module in (summary, totals_of, summary):
         monkeypatch.setattr(module, "tuned_by_now", lambda store, spec: tuned_of(spec))
     with pytest.raises(AssertionError):
         test_the_total_of_the_whole_falls_with_the_tuning(fallen)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.cli.app import app
+from sweeps.cli.main import app
 from sweeps.spec import SpecErrors, public_facts
 from sweeps.spec.documents import read_document
 from sweeps.spec.problems import BLANK

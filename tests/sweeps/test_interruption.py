@@ -36,7 +36,7 @@ def test_an_interruption_is_said_to_people_to_machines_and_not_by_a_quiet_comman
 SWALLOWED = """
 import signal, sys
 import ray
-from sweeps.cli.app import main
+from sweeps.cli.main import main
 
 heard, wait = [], ray.wait
 

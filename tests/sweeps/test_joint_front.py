@@ -16,14 +16,11 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Gaussian, Repeated
 from dpcore.guarantee import Status
 from dpcore.rounding import epsilon_text
-from sweeps.cli import app as cli
-from sweeps.front.export import render
-from sweeps.front.joint import ShareNoAxes, joint_front
-from sweeps.front.kinds import kinds
-from sweeps.front.panels import FrontAxis
-from sweeps.front.pareto import MixedGuarantees, sweep_front
+from sweeps.cli import main as cli
 from sweeps.ledger import totals
 from sweeps.release.publisher import Publisher
+from sweeps.reporting.front import FrontAxis, MixedGuarantees, ShareNoAxes, joint_front, kinds, sweep_front
+from sweeps.reporting.tables import render
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import Extension, sweep_of
 from tests.sweeps.view_sweeps import complete, mixed_sweep, new_sweep

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.cli.app import app
+from sweeps.cli.main import app
 from sweeps.execution import gc, requests, session
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.publisher import Publisher

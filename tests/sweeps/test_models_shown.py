@@ -11,11 +11,11 @@ from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
 
 import sweeps
+from sweeps import export
+from sweeps.api import with_models
 from sweeps.execution.end import SweepEnd
 from sweeps.execution.gc import collect
-from sweeps.export import at_the_end
-from sweeps.export.at_the_end import show_models
-from sweeps.face.ending import with_models
+from sweeps.export import show_models
 from tests.sweeps.published_sweeps import NAME, publish, swept
 from tests.sweeps.test_export_systems import table
 from tests.sweeps.test_registering import pickles
@@ -61,7 +61,7 @@ def test_the_front_is_shown_once_with_claims_and_no_record(own, tmp_path, monkey
     front = set(own.front().table()["key"])
     # MLflow had not everything, or the sweep goes on: nothing is exported.
     with monkeypatch.context() as patched:
-        patched.setattr(at_the_end, "exported", None)
+        patched.setattr(export, "exported", None)
         assert with_models(ended(), own.workspace).models is None
     found = with_models(ended(tracking=own.workspace.tracking_uri), own.workspace).models
     assert (set(found.trials), dict(found.left_out), found.more) == (front, {}, 0)
@@ -88,14 +88,14 @@ def test_a_large_front_is_cut_to_the_best_and_large_models_are_named(own, monkey
     class Everyone:
         keys = staticmethod(lambda: [f"{NAME}-{number}" for number in range(4)])
 
-    monkeypatch.setattr(at_the_end, "sweep_front", lambda *_, **__: Everyone)
-    monkeypatch.setattr(at_the_end, "AT_MOST", 1)
+    monkeypatch.setattr(export, "sweep_front", lambda *_, **__: Everyone)
+    monkeypatch.setattr(export, "AT_MOST", 1)
     found = show_models(own.workspace, NAME)
     assert (found.trials, found.more) == ((own.best().key,), 3)
     assert "more: `sweeps export`" in "".join(found.lines())
     # As if MLflow had none yet.
-    monkeypatch.setattr("sweeps.tracking.models.logged_models", lambda *_: {})
-    monkeypatch.setattr(at_the_end, "LARGEST_BYTES", 1)
+    monkeypatch.setattr("sweeps.mlflow.models.logged_models", lambda *_: {})
+    monkeypatch.setattr(export, "LARGEST_BYTES", 1)
     assert "bytes" in show_models(own.workspace, NAME).left_out[own.best().key]
 
 
@@ -104,12 +104,12 @@ def test_what_fails_is_said_and_nothing_else_is_lost(own, monkeypatch):
         raise RuntimeError("broken")
 
     end = ended(tracking=own.workspace.tracking_uri)
-    monkeypatch.setattr(at_the_end, "card_of", broken)
+    monkeypatch.setattr(export, "card_of", broken)
     found = with_models(end, own.workspace)
     assert (found.code, found.counts) == (end.code, end.counts)
     assert "RuntimeError: broken" in "".join(found.models.lines())
     monkeypatch.undo()
-    monkeypatch.setattr("sweeps.tracking.models.experiment_of", lambda *_: (NAME, None))
+    monkeypatch.setattr("sweeps.mlflow.models.experiment_of", lambda *_: (NAME, None))
     assert all("sweeps track" in why for why in show_models(own.workspace, NAME).left_out.values())
 
 
@@ -149,7 +149,7 @@ def test_a_model_whose_card_has_changed_is_logged_again_once(own, monkeypatch):
     """As test records that were read since do, or a total that grew."""
     front = own.track().models.trials
     before = {one.model_id for one in all_in_mlflow(own)}
-    monkeypatch.setattr("sweeps.export.card.share_error", lambda *_: {"accuracy": 0.125})
+    monkeypatch.setattr("sweeps.export.share_error", lambda *_: {"accuracy": 0.125})
     for _ in range(2):
         assert own.track().models.trials == front
         new = [one for one in all_in_mlflow(own) if one.model_id not in before]
@@ -169,7 +169,7 @@ def test_trials_by_number_are_kept_by_gc_and_none_means_none(tmp_path):
 
 @pytest.mark.parametrize("models", ["none", "front"])
 def test_systems_without_a_model_that_may_leave_cost_nothing(tmp_path, monkeypatch, models):
-    monkeypatch.setattr("sweeps.tracking.models.shown_models", None)
+    monkeypatch.setattr("sweeps.mlflow.models.shown_models", None)
     toy = {
         **raw({"source": "uniform", "n": 100}, objectives=[{"metric": "epsilon"}]),
         "systems": {"noisy-mean": {"clip": 1.0, "steps": 2}},
@@ -177,4 +177,4 @@ def test_systems_without_a_model_that_may_leave_cost_nothing(tmp_path, monkeypat
         "tracking": {"models": models},
     }
     swept(tmp_path, toy, views=False)
-    assert show_models(sweeps.open(NAME, root=tmp_path).workspace, NAME) == at_the_end.ModelsShown()
+    assert show_models(sweeps.open(NAME, root=tmp_path).workspace, NAME) == export.ModelsShown()

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.cli import app as cli
+from sweeps.cli import main as cli
 from sweeps.util import files
 from tests.sweeps.view_sweeps import mixed_sweep
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from sweeps.audit import audit_trial
+from sweeps import audit
 from sweeps.certificate.gathering import KnownSweep, provenance_row
 from sweeps.execution import session
 from sweeps.execution.runners import OpenCourse
@@ -95,18 +95,18 @@ def test_an_audit_does_not_judge_another_model(tmp_path, monkeypatch):
     """Weights that were fitted to the records since would have refuted what was trained without them."""
     spec = load_spec({**SPEC, "systems": {"noisy-sgd": {**KNOBS, "model": "linear"}}})
     recorded = SimpleNamespace(name="lab", fingerprints={"code": "as it was", WEIGHTS: '{"lab_net:loaded": [1.0]}'})
-    monkeypatch.setattr(audit_trial, "code_of", lambda spec: "as it was")
+    monkeypatch.setattr(audit, "code_of", lambda spec: "as it was")
     store = SimpleNamespace(data_fingerprint=lambda digest: digest)
     asked = (store, recorded, spec, "multi-run", SYSTEMS["noisy-sgd"])
     for sketch, accept, refused in ((1.0, (), False), (2.0, (), True), (2.0, ("code",), False)):
         monkeypatch.setattr(
-            audit_trial, "weights_of", lambda *given, now=sketch: {WEIGHTS: json.dumps({"lab_net:loaded": [now]})}
+            audit, "weights_of", lambda *given, now=sketch: {WEIGHTS: json.dumps({"lab_net:loaded": [now]})}
         )
         if refused:
             with pytest.raises(Changed, match=r"weights changed since it ran.*--accept code"):
-                audit_trial._data(*asked, accept, tmp_path)
+                audit._data(*asked, accept, tmp_path)
         else:
-            assert len(audit_trial._data(*asked, accept, tmp_path).train) > 1000
+            assert len(audit._data(*asked, accept, tmp_path).train) > 1000
 
 
 def test_a_sweep_without_a_model_of_ones_own_has_no_such_fingerprint(tmp_path):

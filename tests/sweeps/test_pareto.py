@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
-from sweeps.front import export, pareto
-from sweeps.front.kinds import kinds
-from sweeps.front.panels import AxisEnd, FrontAxis
-from sweeps.front.pareto import MixedGuarantees, front, hypervolume, nondominated
+from sweeps.reporting import front as pareto
+from sweeps.reporting import tables
+from sweeps.reporting.front import AxisEnd, FrontAxis, MixedGuarantees, front, hypervolume, kinds, nondominated
 from sweeps.store.records import TrialRecord, TrialState
 from tests.sweeps.front_records import ACCURACY, EPSILON, ERROR, claiming, record
 
@@ -184,19 +183,19 @@ def test_claims_that_stand_share_axes_each_under_its_own_status():
         front(records, [ACCURACY, EPSILON], as_refuted=True)
     found = front(records, [ACCURACY, EPSILON], mix=["status"], as_refuted=True)
     assert [panel.label["status"] for panel in found.panels] == ["proved or proved-under-assumptions", "refuted"]
-    listed = {row["key"]: row["status"] for row in export.rows(found, everything=True)}
+    listed = {row["key"]: row["status"] for row in tables.rows(found, everything=True)}
     assert listed == {record.key: record.guarantee.status for record in records if record.guarantee}
-    panels = json.loads(export.to_json(found, everything=True))["panels"]
+    panels = json.loads(tables.to_json(found, everything=True))["panels"]
     assert [len(panel["points"]) for panel in panels] == [2, 1]
 
 
 def test_systems_and_statuses_are_told_apart_in_the_table_and_the_picture():
     other = claiming(1, status="proved-under-assumptions", epsilon=9.0)
     found = front([claiming(0), replace(other, config={**other.config, "system": "a"})], [ACCURACY, EPSILON])
-    text = str(export.render(found, "table"))
+    text = str(tables.render(found, "table"))
     assert "assumptions" in text
     assert "noisy-sgd" in text
-    assert bytes(export.render(found, "png"))[:8] == b"\x89PNG\r\n\x1a\n"
+    assert bytes(tables.render(found, "png"))[:8] == b"\x89PNG\r\n\x1a\n"
 
 
 def of_systems(count: int) -> list[TrialRecord]:
@@ -228,8 +227,8 @@ def test_a_system_that_has_the_whole_front_is_named_when_others_lost():
     loser = replace(claiming(0, epsilon=9.0), config={"system": "a"})
     found = front([claiming(1), loser], [ACCURACY, EPSILON])
     assert len(found.keys()) == 1
-    assert "noisy-sgd" in str(export.render(found, "table"))
-    assert "noisy-sgd" not in str(export.render(front([claiming(1)], [ACCURACY, EPSILON]), "table"))
+    assert "noisy-sgd" in str(tables.render(found, "table"))
+    assert "noisy-sgd" not in str(tables.render(front([claiming(1)], [ACCURACY, EPSILON]), "table"))
 
 
 @pytest.mark.parametrize("name", pareto.LABELS)
@@ -274,7 +273,7 @@ def test_nan_is_refused_by_the_bare_function():
 
 def test_import_leaves_the_heavy_engines_out():
     code = (
-        "import sys, sweeps.front.pareto, sweeps.front.export;"
+        "import sys, sweeps.reporting.front, sweeps.reporting.tables;"
         "print([m for m in ('torch', 'ray', 'mlflow', 'pandas', 'plotly', 'optuna', 'sklearn') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import psutil
 import pytest
 
-from sweeps.cli import app as cli
+from sweeps.cli import main as cli
 from tests.sweeps.left_behind import command_lines, findings, found_in, open_doors, spellings, tree
 from trainables.worker.redaction import HIDDEN
 

@@ -9,10 +9,9 @@ import pytest
 from dpcore.adjacency import Adjacency
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.selection.filters import DPCharge, GDPCharge
-from sweeps.audit.audit_records import audits_of
-from sweeps.audit.audit_trial import attack_trial, audit_trial
+from sweeps.audit import attack_trial, audit_trial, audits_of
 from sweeps.execution import session
-from sweeps.held_out.declared import DeclaredTest
+from sweeps.heldout import DeclaredTest
 from sweeps.planning.plan import plan_proposal
 from sweeps.population.arithmetic import Population, RowKind
 from sweeps.population.besides import charge_reading, charge_twins

@@ -11,8 +11,8 @@ import yaml
 import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.selection.filters import DPCharge
+from sweeps.api import places
 from sweeps.execution import session
-from sweeps.face.places import places
 from sweeps.population.accounts import account
 from sweeps.population.arithmetic import Population, Row, RowKind
 from sweeps.population.besides import charge_twins

@@ -25,10 +25,10 @@ from sweeps.execution import runners, session
 from sweeps.execution.controller import Controller, Done
 from sweeps.execution.runners import Surroundings
 from sweeps.execution.stopped_trials import ex_post
-from sweeps.face.overview import shown
 from sweeps.ledger.spending import in_parallel, procedure_event, procedure_guarantee, reported_event
 from sweeps.planning.plan import plan_proposal
-from sweeps.report import write_report
+from sweeps.reporting.html import write_report
+from sweeps.reporting.summary import shown
 from sweeps.spec import load_spec
 from sweeps.store.records import LedgerEntry
 from sweeps.store.store import open_store

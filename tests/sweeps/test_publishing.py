@@ -10,7 +10,7 @@ import pandas
 import pytest
 
 import sweeps as python
-from sweeps.cli import app as cli
+from sweeps.cli import main as cli
 from sweeps.release.policy import Release
 from sweeps.search import Proposer
 from sweeps.spec import SpecErrors, load_spec, parse

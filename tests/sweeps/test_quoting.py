@@ -12,24 +12,24 @@ from typer.testing import CliRunner
 
 import sweeps
 from dpcore.guarantee import Notion, Status
-from sweeps.cli import running
-from sweeps.cli.app import app
+from sweeps.cli import run as running
+from sweeps.cli.main import app
 from sweeps.execution.end import SweepEnd
-from sweeps.export.card import ModelCard
-from sweeps.face.overview import shown
+from sweeps.export import ModelCard
 from sweeps.ledger.assumptions import NOT_RECORDED, ONE_TRIAL
 from sweeps.ledger.spending import summary
 from sweeps.ledger.summary import Choice
+from sweeps.mlflow.models import claim_tags
+from sweeps.mlflow.read import read_front
+from sweeps.mlflow.sync import rebuild
 from sweeps.release import publisher, quoting
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import Verdict, quote_of_claim, quote_of_metric, quote_of_total
-from sweeps.report import write_report
+from sweeps.reporting.html import write_report
+from sweeps.reporting.summary import shown
 from sweeps.spec import load_spec
 from sweeps.spec.parse import public_facts
 from sweeps.store.records import Refutation
-from sweeps.tracking import rebuild
-from sweeps.tracking.front import read_front
-from sweeps.tracking.registering import claim_tags
 from sweeps.util.workspace import Workspace
 from tests.sweeps import view_sweeps
 from tests.sweeps.front_records import claiming

@@ -13,9 +13,8 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps import examples
-from sweeps.front import export
-from sweeps.front.panels import AxisEnd, FrontAxis
-from sweeps.front.pareto import axis_ends, front, hypervolume, sweep_front
+from sweeps.reporting import tables
+from sweeps.reporting.front import AxisEnd, FrontAxis, axis_ends, front, hypervolume, sweep_front
 from sweeps.spec import SpecErrors, load_spec
 from tests.sweeps import toys, view_sweeps
 from tests.sweeps.front_records import record
@@ -136,8 +135,8 @@ class TestVolume:
         found = front([record(0, epsilon=1.0, accuracy=0.7)], [ACCURACY, EPSILON], reference=ENDS)
         said = "hypervolume 2.1 (up to accuracy 0, the worst accuracy there is; epsilon 4, given)"
         for form in ("table", "html"):
-            assert said in " ".join(str(export.render(found, form)).split())
-        assert json.loads(export.render(found, "json"))["reference"] == {
+            assert said in " ".join(str(tables.render(found, form)).split())
+        assert json.loads(tables.render(found, "json"))["reference"] == {
             "accuracy": {"value": 0.0, "source": "the worst accuracy there is"},
             "epsilon": {"value": 4.0, "source": "given"},
         }

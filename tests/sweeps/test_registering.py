@@ -17,9 +17,9 @@ from mlflow.artifacts import download_artifacts
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.cli import app as cli
-from sweeps.tracking.mlflow_door import NO_HEADING
-from sweeps.tracking.signature import example, signature
+from sweeps.cli import main as cli
+from sweeps.mlflow.models import example, signature
+from sweeps.mlflow.read import NO_HEADING
 from tests.sweeps.published_sweeps import NAME, REASON, publish, swept
 from tests.sweeps.test_export_systems import table
 from trainables.data.table_declaration import Column

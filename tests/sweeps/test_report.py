@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 
 from dpcore.guarantee import Status
-from sweeps.front.export import render
-from sweeps.front.panels import FrontAxis
-from sweeps.front.pareto import front
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.totals import Total
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.published import was_published
-from sweeps.report import gather, report_page, write_report
-from sweeps.report.figures import front_figure, parallel_figure
-from sweeps.report.importance import MIN_TRIALS, importances
+from sweeps.reporting.figures import front_figure, parallel_figure
+from sweeps.reporting.front import FrontAxis, front
+from sweeps.reporting.html import report_page, write_report
+from sweeps.reporting.importance import MIN_TRIALS, importances
+from sweeps.reporting.summary import gather
+from sweeps.reporting.tables import render
 from sweeps.store.records import TrialState
 from sweeps.store.store import Store
 from sweeps.util.suggest import as_html

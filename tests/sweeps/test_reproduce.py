@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.cli import app as cli
+from sweeps.cli import main as cli
 from sweeps.papers import PAPERS, Claim, Effort, Result, bu2020, reproduce, run
 from sweeps.papers.command import reproduce_command
 from sweeps.papers.run import full_grid, swept

@@ -8,11 +8,12 @@ import pytest
 
 from dpcore.rounding import budget_text
 from sweeps.budget.sweep_budget import budget_of
-from sweeps.face import one_trial
-from sweeps.front.columns import columns
-from sweeps.front.pareto import sweep_front
 from sweeps.planning.preview import spread_lines
-from sweeps.report import gather, report_page
+from sweeps.reporting import trials
+from sweeps.reporting.front import sweep_front
+from sweeps.reporting.html import report_page
+from sweeps.reporting.summary import gather
+from sweeps.reporting.tables import columns
 from sweeps.store.records import Proposal, Settlement
 from tests.sweeps.budget.test_sweep_budget import spec
 from tests.sweeps.view_sweeps import config_of, guarantee, new_sweep, plan
@@ -44,7 +45,7 @@ def test_the_budget_of_a_trial_is_not_shown_below_it(tmp_path):
     shown = {one.header: one.cells for one in columns(front, front.panels[0], 10)}
     assert shown["target_epsilon"] == ["1.001", "2"]
     assert '<td class="n">1.001</td>' in report_page(gather(store, "views"))
-    assert one_trial._values({"epsilon": TARGET, "delta": 1.0000004e-6}) == "epsilon 1.00001, delta 1.00001e-06"
+    assert trials._values({"epsilon": TARGET, "delta": 1.0000004e-6}) == "epsilon 1.00001, delta 1.00001e-06"
     lease.release()
     store.close()
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from dpcore.checks import InvalidValue
+from sweeps.api import created
 from sweeps.execution import session
-from sweeps.face.opening import created
 from sweeps.planning import check as checking
 from sweeps.planning.preview import preview
 from sweeps.planning.rehearsal import Rehearsal, Tried, corners

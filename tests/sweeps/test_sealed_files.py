@@ -12,8 +12,8 @@ import pytest
 from dpcore.checks import InvalidValue
 from sweeps.execution import session
 from sweeps.execution.gc import delete
-from sweeps.face.overview import shown
 from sweeps.release.publisher import Publisher
+from sweeps.reporting.summary import shown
 from sweeps.sealed.opening import KEY
 from sweeps.store.errors import StoreOlder
 from sweeps.store.records import SweepState, TrialState

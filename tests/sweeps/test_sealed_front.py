@@ -13,11 +13,11 @@ import sweeps
 from dpcore.guarantee import Guarantee, Notion, Status
 from dpcore.selection import FrontPoints
 from sweeps.budget.trial_profiles import trial_profile
-from sweeps.face.overview import shown
 from sweeps.ledger.assumptions import claim_of_search, covers_search
 from sweeps.ledger.spending import summary_in_passing
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import Verdict, quote_of_claim, quote_of_total
+from sweeps.reporting.summary import shown
 from sweeps.sealed.planning import SealedPlanner
 from sweeps.sealed.prior import SealedPrior
 from sweeps.spec import SpecErrors, load_spec, public_facts

@@ -7,7 +7,7 @@ from typing import Any
 
 from sweeps.ledger.totals import joint_totals
 from sweeps.release.publisher import Publisher
-from sweeps.report import write_report
+from sweeps.reporting.html import write_report
 from tests.sweeps.sealed_searches import Search
 from tests.sweeps.test_first_success import to_reach
 

@@ -7,11 +7,11 @@ from contextlib import closing
 import sweeps
 from dpcore.selection.filters import DPCharge
 from sweeps.execution.runners import Joining, SealedCourse
-from sweeps.face.overview import shown
 from sweeps.population.arithmetic import Population, RowKind
 from sweeps.release.publisher import Publisher
 from sweeps.release.quoting import quote_of_claim
-from sweeps.report import write_report
+from sweeps.reporting.html import write_report
+from sweeps.reporting.summary import shown
 from sweeps.sealed.releasing import GONE, NOTHING
 from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_searches import SPEC, Search

@@ -10,7 +10,7 @@ import pytest
 
 from dpcore.adjacency import Adjacency
 from dpcore.guarantee import Status
-from sweeps.cli import app as cli
+from sweeps.cli import main as cli
 from sweeps.ledger.summary import CLAIM_KIND
 from sweeps.store.records import Settlement
 from tests.sweeps.view_sweeps import guarantee, launch, new_sweep

@@ -17,11 +17,11 @@ from rich.console import Console
 import sweeps as python
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
-from sweeps.cli import app as cli
-from sweeps.cli import showing
-from sweeps.face.selecting import PAGE, Condition, selected
-from sweeps.face.under_way import UnderWay, progress
+from sweeps.cli import main as cli
+from sweeps.cli import show as showing
 from sweeps.release.publisher import Publisher
+from sweeps.reporting.summary import UnderWay, progress
+from sweeps.reporting.trials import PAGE, Condition, selected
 from sweeps.store.records import LedgerEntry, TrialState
 from sweeps.util.workspace import Workspace
 from tests.sweeps.view_sweeps import complete, launch, mixed_sweep, new_sweep

@@ -11,9 +11,9 @@ import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.cli import app as cli
+from sweeps.api import places
+from sweeps.cli import main as cli
 from sweeps.examples import example_names
-from sweeps.face.places import places
 from sweeps.spec import SpecErrors, load_spec, spec_schema
 from sweeps.spec.documents import read_document, read_file
 

@@ -4,11 +4,11 @@ import sqlite3
 
 import pytest
 
+from sweeps.mlflow.sync import rebuild
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.publisher import Publisher
 from sweeps.store.records import SweepRecord
 from sweeps.store.store import open_store
-from sweeps.tracking import rebuild
 from sweeps.util.files import path_of, url_of
 from sweeps.util.workspace import Workspace
 from tests.sweeps import view_sweeps

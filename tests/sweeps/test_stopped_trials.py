@@ -20,9 +20,10 @@ from dpcore.guarantee import Guarantee, Notion, Status
 from dpcore.mechanisms.scheduled import Scheduled
 from dpcore.rounding import epsilon_text
 from sweeps.execution.stopped_trials import claim_of, ex_post
-from sweeps.front.pareto import sweep_front
 from sweeps.ledger.text import stopped_lines
-from sweeps.report import gather, report_page
+from sweeps.reporting.front import sweep_front
+from sweeps.reporting.html import report_page
+from sweeps.reporting.summary import gather
 from sweeps.store.records import Proposal, Settlement
 from tests.sweeps.view_sweeps import config_of, guarantee, new_sweep, plan
 from trainables.system import PrivacyPlan

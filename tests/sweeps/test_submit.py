@@ -14,7 +14,7 @@ import yaml
 from typer.testing import CliRunner
 
 from dpcore.checks import InvalidValue
-from sweeps.cli.app import app
+from sweeps.cli.main import app
 from sweeps.cli.submit import _end
 from sweeps.examples import load_example_or_file
 from sweeps.ray.job_start import ORDER_FILE, Order, differing, versions

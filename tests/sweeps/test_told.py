@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from dpcore.guarantee import Notion, Status
-from sweeps.audit.audit_command import lines
-from sweeps.audit.audit_records import AuditRecord
-from sweeps.audit.audit_trial import audit_trial
+from sweeps.audit import AuditRecord, audit_trial
+from sweeps.cli.main import lines
 from sweeps.ledger.text import stopped_lines
 from sweeps.planning.preview import preview
 from sweeps.spec import load_spec

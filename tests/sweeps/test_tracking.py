@@ -13,16 +13,14 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps.execution import requests
-from sweeps.front.export import rows
-from sweeps.front.panels import FrontAxis
-from sweeps.front.pareto import MixedGuarantees, sweep_front
+from sweeps.mlflow.page import TAG, kept_page
+from sweeps.mlflow.runs import Experiment
+from sweeps.mlflow.sync import drain, rebuild
 from sweeps.release.publisher import Publisher
+from sweeps.reporting.front import FrontAxis, MixedGuarantees, sweep_front
+from sweeps.reporting.tables import rows
 from sweeps.store.records import TrialRecord
 from sweeps.store.store import Store
-from sweeps.tracking import rebuild
-from sweeps.tracking.drain import drain
-from sweeps.tracking.mlflow_runs import Experiment
-from sweeps.tracking.shared_view import TAG, kept_page
 from tests.sweeps import view_sweeps
 from tests.sweeps.sealed_searches import Search
 from tests.sweeps.tracked_runs import prepared, runs_of
@@ -203,7 +201,7 @@ def test_a_drain_killed_between_run_and_receipt_doubles_nothing(tmp_path: Path, 
 
 
 def test_a_drain_that_never_looks_for_runs_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from sweeps.tracking.mlflow_runs import Experiment
+    from sweeps.mlflow.runs import Experiment
 
     store = view_sweeps.mixed_sweep(tmp_path, trials=1)
     uri = prepared(tmp_path)
@@ -216,8 +214,8 @@ def test_a_drain_that_never_looks_for_runs_is_caught(tmp_path: Path, monkeypatch
 
 
 def test_not_a_number_and_infinities_come_through(tmp_path: Path):
-    from sweeps.tracking.front import read_front
-    from sweeps.tracking.mlflow_runs import Experiment
+    from sweeps.mlflow.read import read_front
+    from sweeps.mlflow.runs import Experiment
 
     store = view_sweeps.mixed_sweep(tmp_path, trials=1)
     uri = prepared(tmp_path)
@@ -236,7 +234,8 @@ def test_not_a_number_and_infinities_come_through(tmp_path: Path):
 
 def page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read as from a server, in several pages."""
-    from sweeps.tracking import mlflow_door, run_reading
+    from sweeps.mlflow import read as mlflow_door
+    from sweeps.mlflow import read as run_reading
 
     monkeypatch.setattr(mlflow_door, "_PAGE", 4)
     monkeypatch.setattr(run_reading, "SqlAlchemyStore", type("NoStore", (), {}))
@@ -244,7 +243,7 @@ def page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("paged", [False, True])
 def test_the_front_from_mlflow_equals_the_stores(tracked, monkeypatch: pytest.MonkeyPatch, paged: bool):
-    from sweeps.tracking.front import mlflow_front, read_front
+    from sweeps.mlflow.read import mlflow_front, read_front
 
     if paged:
         page_by_page(monkeypatch)
@@ -278,8 +277,7 @@ CONDITIONS = (
 
 def test_reading_whole_tables_is_mlflows_own_search(tracked, monkeypatch: pytest.MonkeyPatch):
     """Every kind of condition, and runs that somebody deleted by hand."""
-    from sweeps.tracking.mlflow_door import TRIAL_KEY, find_experiment
-    from sweeps.tracking.run_reading import read_trial_runs, tagged_runs
+    from sweeps.mlflow.read import TRIAL_KEY, find_experiment, read_trial_runs, tagged_runs
 
     client, experiment = find_experiment(tracked[1], "views")
     deleted = runs_of(tracked[1])["views-5"][0].info.run_id
@@ -306,7 +304,7 @@ def test_reading_whole_tables_is_mlflows_own_search(tracked, monkeypatch: pytest
 
 
 def test_a_person_waits_longer_for_a_server_than_the_drain(monkeypatch: pytest.MonkeyPatch):
-    from sweeps.tracking.mlflow_door import asked_by_a_person
+    from sweeps.mlflow.read import asked_by_a_person
 
     names = ("MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES")
     # What the environment says of MLflow's own limits goes before the patience.
@@ -319,7 +317,7 @@ def test_a_person_waits_longer_for_a_server_than_the_drain(monkeypatch: pytest.M
 
 
 def test_mlflow_refuses_to_mix_guarantees_too(tmp_path: Path):
-    from sweeps.tracking.front import mlflow_front
+    from sweeps.mlflow.read import mlflow_front
 
     store = view_sweeps.new_sweep(tmp_path)
     lease = store.acquire("views")
@@ -334,8 +332,7 @@ def test_mlflow_refuses_to_mix_guarantees_too(tmp_path: Path):
 
 @pytest.mark.parametrize("tag", ["sweeps.status", "sweeps.state", "sweeps.number", "sweeps.delta"])
 def test_a_tag_that_others_changed_is_named_with_its_run(tag: str):
-    from sweeps.tracking.front import _as_written
-    from sweeps.tracking.run_reading import TrialRun
+    from sweeps.mlflow.read import TrialRun, _as_written
 
     tags = {"sweeps.trial_key": "views-4", "sweeps.number": "4", "sweeps.state": "complete", "sweeps.delta": "1e-5"}
     claim = {"notion": "differential-privacy", "adjacency": "add-remove", "unit": "record", "status": "proved"}

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from mlflow.exceptions import MlflowException
 
-from sweeps.front.export import rows
-from sweeps.front.pareto import sweep_front
+from sweeps.mlflow import read
+from sweeps.mlflow.read import read_front
+from sweeps.mlflow.runs import Experiment
+from sweeps.mlflow.sync import drain, rebuild
 from sweeps.release.publisher import Publisher
-from sweeps.tracking import rebuild, run_reading
-from sweeps.tracking.drain import drain
-from sweeps.tracking.front import read_front
-from sweeps.tracking.mlflow_runs import Experiment
+from sweeps.reporting.front import sweep_front
+from sweeps.reporting.tables import rows
 from tests.sweeps import view_sweeps
 from tests.sweeps.tracked_runs import prepared, runs_of
 
@@ -27,7 +27,7 @@ def written(uri):
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name("views")
     held = {}
-    for run in run_reading.written_runs(client, experiment.experiment_id):
+    for run in read.written_runs(client, experiment.experiment_id):
         tags = {name: text for name, text in run.tags.items() if name.startswith("sweeps.")}
         held.setdefault(tags.get("sweeps.trial_key", "none"), []).append((tags, dict(run.params), run.logged))
     return held, {name: text for name, text in experiment.tags.items() if name.startswith("sweeps.")}
@@ -66,7 +66,7 @@ def test_what_others_wrote_is_taken_out_and_named(tmp_path: Path, monkeypatch: p
     assert written(uri) != before
     if asked == "pages":
         # As of a server: MLflow's own calls alone.
-        monkeypatch.setattr(run_reading, "SqlAlchemyStore", type("Another", (), {}))
+        monkeypatch.setattr(read, "SqlAlchemyStore", type("Another", (), {}))
     with monkeypatch.context() as mutant:
         # A view that only writes again what it wrote leaves all of it.
         mutant.setattr(Experiment, "mend", lambda *asked: ())

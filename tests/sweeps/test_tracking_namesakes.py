@@ -13,12 +13,10 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
+from sweeps.mlflow.read import BEGAN, TRIAL_KEY, experiment_of
+from sweeps.mlflow.sync import deleted_experiment, drain, rebuild
 from sweeps.release.publisher import Publisher
 from sweeps.store.store import Store, open_store
-from sweeps.tracking import rebuild
-from sweeps.tracking.deletion import deleted_experiment
-from sweeps.tracking.drain import drain
-from sweeps.tracking.mlflow_door import BEGAN, TRIAL_KEY, experiment_of
 from tests.sweeps import view_sweeps
 from tests.sweeps.tracked_runs import prepared
 

@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.mlflow.sync import EXIT_UNDELIVERED, STORE_VARIABLE, URI_VARIABLE, rebuild
 from sweeps.release.publisher import Publisher
-from sweeps.tracking import rebuild
-from sweeps.tracking.drain import EXIT_UNDELIVERED
-from sweeps.tracking.view import STORE_VARIABLE, URI_VARIABLE
 from sweeps.util import waiting
 from tests.sweeps import view_sweeps
 from tests.sweeps.clusters import free_ports
@@ -108,7 +106,7 @@ def drain(store_url, address, **changes):
     """A drain as a controller starts it, told to end at once."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), STORE_VARIABLE: store_url, URI_VARIABLE: address, **changes}
     return subprocess.run(
-        [sys.executable, "-m", "sweeps.tracking.drain", "--sweep", "views"],
+        [sys.executable, "-m", "sweeps.mlflow.sync", "--sweep", "views"],
         env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -171,7 +169,7 @@ def test_the_command_says_what_is_wrong_with_the_user(server, user, tmp_path):
 
 def test_passwords_are_in_no_list_of_processes(tmp_path):
     """Whoever may run `ps` on the controller's machine reads every argument."""
-    from sweeps.tracking import Drain
+    from sweeps.mlflow.sync import Drain
 
     store = view_sweeps.new_sweep(tmp_path)
     with Drain(Publisher(store), "views", "http://user:the-right-password@127.0.0.1:9") as running:
@@ -179,7 +177,7 @@ def test_passwords_are_in_no_list_of_processes(tmp_path):
         # Empty for the moment in which the process becomes its program.
         while not (arguments := Path(f"/proc/{running._process.pid}/cmdline").read_bytes()):
             assert running._process.poll() is None
-    assert b"sweeps.tracking.drain" in arguments
+    assert b"sweeps.mlflow.sync" in arguments
     assert b"the-right-password" not in arguments
     assert str(tmp_path).encode() not in arguments
     assert store.backlog("views") == 0
@@ -187,7 +185,8 @@ def test_passwords_are_in_no_list_of_processes(tmp_path):
 
 def test_a_stopped_server_costs_the_end_of_a_sweep_one_patience_and_no_row(running, user, tmp_path, capsys):
     """Its sockets are open and its processes are there: nothing but patience ends that."""
-    from sweeps.tracking import Drain, mlflow_front
+    from sweeps.mlflow.read import mlflow_front
+    from sweeps.mlflow.sync import Drain
 
     address, process = running
     user.setenv("SWEEPS_PATIENCE", "4")

@@ -14,14 +14,15 @@ import pytest
 from rich.console import Console
 
 from dpcore.guarantee import Notion, Status
-from sweeps.cli import running as cli_run
+from sweeps.cli import run as cli_run
 from sweeps.execution.end import SweepEnd
 from sweeps.papers import Effort, reproduce, triastcyn2020
 from sweeps.papers.run import Missing, full_grid
 from sweeps.papers.statements import hold
 from sweeps.papers.triastcyn2020 import PAPER
 from sweeps.release.not_covered import BAYESIAN
-from sweeps.report import gather, report_page
+from sweeps.reporting.html import report_page
+from sweeps.reporting.summary import gather
 from sweeps.search.space import Space
 from sweeps.store.records import TrialRecord, TrialState
 from sweeps.util.workspace import Workspace

@@ -9,7 +9,7 @@ import pyarrow
 import pytest
 
 import sweeps
-from sweeps.cli.app import main
+from sweeps.cli.main import main
 from sweeps.cli.output import clear_errors
 from sweeps.execution.end import Failure
 from sweeps.execution.session import say_decided

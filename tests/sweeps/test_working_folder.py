@@ -7,7 +7,7 @@ import sys
 import pytest
 import yaml
 
-from sweeps.cli import app as cli
+from sweeps.cli import main as cli
 from sweeps.util import fingerprint
 
 SPEC = {

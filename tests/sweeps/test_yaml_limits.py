@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from sweeps.cli import app as cli
+from sweeps.cli import main as cli
 from sweeps.spec import SpecErrors, load_spec
 from sweeps.spec.documents import DEEPEST, LONGEST_NUMBER, read_yaml
 from sweeps.spec.problems import Problems

@@ -14,16 +14,14 @@ from dpcore.mechanisms import protocol
 from dpcore.mechanisms.noisy_sum import NoisySum
 from dpcore.mechanisms.protocol import mechanism
 from dpcore.mechanisms.sampled_gaussian import Sequence
-from sweeps.front.kinds import kinds
-from sweeps.front.pareto import front
 from sweeps.ledger.assumptions import Assumptions
 from sweeps.ledger.spending import procedure_guarantee
 from sweeps.ledger.summary import Procedure
-from sweeps.report.guarantees import guarantee_line
+from sweeps.mlflow.read import TrialRun, _record
+from sweeps.mlflow.runs import trial_tags
+from sweeps.reporting.front import front, kinds
+from sweeps.reporting.html import guarantee_line
 from sweeps.store.records import EPSILON as EPSILON_METRIC
-from sweeps.tracking.front import _record
-from sweeps.tracking.run_content import trial_tags
-from sweeps.tracking.run_reading import TrialRun
 from tests.sweeps.front_records import ACCURACY, EPSILON, claiming
 from tests.trainables.registry_cases import CANDIDATES, CASES, data_of
 from trainables import attribution

@@ -15,9 +15,8 @@ from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate, Repeated, blocks
 from dpcore.guarantee import Notion, Status
 from sweeps.execution.stopped_trials import claim_of, ex_post
-from sweeps.front.panels import FrontAxis
-from sweeps.front.pareto import MixedGuarantees, front
 from sweeps.ledger.spending import procedure_guarantee
+from sweeps.reporting.front import FrontAxis, MixedGuarantees, front
 from sweeps.store.records import LedgerEntry, TrialRecord, TrialState
 from tests.trainables.bayesian_cases import AVERAGE, CPU, SMALL, TARGET, fitted, parameters, planned
 from tests.trainables.noisy_sgd_cases import tiny

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.cli import app as cli
+from sweeps.cli import main as cli
 from sweeps.ray.job_start import OPERATORS, ORDER_FILE, Order
 from sweeps.ray.jobs import taken_from_here
 from tests.sweeps import awkward

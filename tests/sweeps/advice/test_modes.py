@@ -22,7 +22,7 @@ from sweeps.advice.laws import MEAN, capped, default_chance
 from sweeps.advice.middle import Middle, NotPlanned
 from sweeps.budget.fitting import NEAR
 from sweeps.budget.trial_profiles import trial_profile
-from sweeps.cli import app as cli
+from sweeps.cli import main as cli
 from sweeps.planning.rehearsal import Rehearsal, Tried
 from sweeps.spec import load_spec, public_facts
 from sweeps.spec.sections import AdaptOptions

@@ -14,7 +14,7 @@ from dpcore.checks import InvalidValue
 from sweeps.advice.advising import compared
 from sweeps.advice.proxy import FEWEST, Proxy
 from sweeps.advice.words import text
-from sweeps.cli.app import app
+from sweeps.cli.main import app
 from sweeps.execution import session
 from sweeps.release.publisher import Publisher
 from sweeps.spec import load_spec

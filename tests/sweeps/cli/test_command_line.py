@@ -15,7 +15,7 @@ import yaml
 from typer.testing import CliRunner
 
 from dpcore.checks import InvalidValue
-from sweeps.cli.app import app
+from sweeps.cli.main import app
 
 FROZEN = yaml.safe_load((Path(__file__).parent / "command_line.yaml").read_text(encoding="utf-8"))
 OF_THEIR_OWN = {

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 import sweeps
-from sweeps.face.fronts import ParetoFront
+from sweeps.sweep import ParetoFront
 from tests.sweeps.cli.test_command_line import commands
 
 CALLS = {

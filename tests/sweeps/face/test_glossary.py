@@ -12,9 +12,9 @@ import sweeps
 from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Notion, Status
-from sweeps.cli import app as cli
-from sweeps.face.glossary import GLOSSARY
+from sweeps.cli import main as cli
 from sweeps.ledger.summary import CLAIM_KIND
+from sweeps.reporting.glossary import GLOSSARY
 from sweeps.store.records import TrialState
 
 LONGEST = 450

@@ -15,7 +15,7 @@ from dpcore.checks import InvalidValue
 from sweeps.examples import load_example_or_file
 from sweeps.execution import session
 from sweeps.execution.end import Failure, SweepEnd
-from sweeps.face.progress import in_notebook
+from sweeps.reporting.progress import in_notebook
 from sweeps.spec import SpecErrors
 from sweeps.util.workspace import Workspace
 
@@ -83,8 +83,8 @@ def test_importing_it_imports_nothing_heavy():
 def test_every_name_is_there_and_says_what_it_is():
     for name in sweeps.__all__:
         assert inspect.getdoc(getattr(sweeps, name)), name
-    with pytest.raises(AttributeError, match="'sweep'"):
-        sweeps.sweep  # noqa: B018
+    with pytest.raises(AttributeError, match="'swep'"):
+        sweeps.swep  # noqa: B018
 
 
 def test_a_sweep_runs_and_what_is_over_is_over(tmp_path, capfd):

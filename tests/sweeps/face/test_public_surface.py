@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 import sweeps
-from sweeps.face.fronts import ParetoFront
+from sweeps.sweep import ParetoFront
 
 FROZEN = Path(__file__).with_name("public_surface.yaml")
 ROOT = Path(__file__).parents[3]

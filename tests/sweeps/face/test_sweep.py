@@ -14,10 +14,10 @@ import pytest
 import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.rounding import delta_text, epsilon_text
-from sweeps.face.plots import Plots
-from sweeps.front import columns
-from sweeps.front.export import render
 from sweeps.release.publisher import Publisher
+from sweeps.reporting import tables
+from sweeps.reporting.figures import Plots
+from sweeps.reporting.tables import render
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import TrialState
 from tests.sweeps.published_sweeps import NAME, swept
@@ -159,7 +159,7 @@ def test_a_notebook_never_prints_less_than_is_claimed(sweep, monkeypatch):
     assert (np.array(printed(sweep)["epsilon ↓"], dtype=float) >= claimed).all()
     assert not {"notion", "delta", "assumptions", "steps"} & printed(sweep).keys(), "what all rows share"
     # The mutant rounds down.
-    monkeypatch.setattr(columns, "epsilon_text", lambda epsilon: f"{epsilon - 1e-3:.3f}")
+    monkeypatch.setattr(tables, "epsilon_text", lambda epsilon: f"{epsilon - 1e-3:.3f}")
     assert not (np.array(printed(sweep)["epsilon ↓"], dtype=float) >= claimed).all()
 
 

@@ -1,0 +1,567 @@
+"""Starting and finding sweeps from Python: the calls that the commands of the same names make.
+
+Quiet by default; in a notebook, or with `progress=True`, a sweep shows how far it is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpcore.checks import InvalidValue
+from sweeps.population.accounts import PopulationAccount, account, accounts
+from sweeps.population.arithmetic import Population
+from sweeps.population.charging import check_terms
+from sweeps.population.forecast import NextSweep, next_sweep
+from sweeps.population.joining import make_ledger
+from sweeps.release.publisher import Publisher
+from sweeps.reporting.summary import counted
+from sweeps.spec import SweepSpec
+from sweeps.sweep import Sweep
+from sweeps.util.exits import ExitCode
+from sweeps.util.workspace import DEFAULT_ROOT, Workspace
+from trainables.worker.files import NotAFolder
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from sweeps.certificate.verifying import Verification
+    from sweeps.execution.end import SweepEnd
+    from sweeps.planning.check import Checked
+    from sweeps.sweep import ParetoFront
+    from trainables.export.files import Files, Written
+
+
+# Where a call of the Python face looks for a sweep: the same places as the command line's, under the same names.
+
+
+def places(
+    root: str | Path | None = None,
+    store: str | None = None,
+    records: str | None = None,
+    tracking: str | None = None,
+) -> Workspace:
+    """The workspace of these places, each from its environment variable (SWEEPS_ROOT, ...) where it is not given.
+
+    root      folder of store, records and reports; `.sweeps` by default
+    store     SQLAlchemy URL; the file `sweeps.db` in `root` by default
+    records   workers' records: a folder or URL that every node sees; `root` by default
+    tracking  MLflow tracking URI, also from MLFLOW_TRACKING_URI; `mlflow.db` in `root` by default
+
+    Raises InvalidValue for a root that is a URL, and for records or a tracking URI that cannot be.
+    """
+    return Workspace.at(
+        root or os.environ.get("SWEEPS_ROOT") or DEFAULT_ROOT,
+        store=store or os.environ.get("SWEEPS_STORE"),
+        records=records or os.environ.get("SWEEPS_RECORDS"),
+        tracking=tracking or os.environ.get("SWEEPS_TRACKING") or os.environ.get("MLFLOW_TRACKING_URI"),
+    )
+
+
+# What comes after a sweep's last trial and its results: the models that MLflow is to show.
+
+
+def with_models(end: SweepEnd, workspace: Workspace) -> SweepEnd:
+    """How a session ended, with what MLflow shows of its models (`sweeps.export`).
+
+    Everything else of the sweep is done by now: whatever fails here is said, and `sweeps track` does it again.
+    """
+    from sweeps.export import ModelsShown, show_models
+
+    if end.state == "stopped" or end.tracking is None:
+        return end
+    try:
+        return replace(end, models=show_models(workspace, end.sweep))
+    except (KeyboardInterrupt, Exception) as error:
+        why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
+        again = f"{why}. Nothing else is missing; `sweeps track {end.sweep}` shows them."
+        return replace(end, models=ModelsShown(left_out={"the front": again}))
+
+
+Spec = str | Path | Mapping[str, Any] | SweepSpec
+"""A file, the name of a packaged example, YAML text, nested mappings, or a spec that was loaded."""
+
+
+class SweepWarning(UserWarning):
+    """A sweep ended, but not well: trials failed, none can be ranked, or it was stopped."""
+
+
+def load(
+    spec: Spec,
+    *,
+    data: str | Path | None = None,
+    trials: int | None = None,
+    seed: int | None = None,
+    changes: Mapping[str, Any] | Sequence[str] = (),
+    systems: Sequence[Any] = (),
+    sources: Sequence[Any] = (),
+) -> SweepSpec:
+    """Read a spec, with overrides applied before it is checked.
+
+    spec     a file, the name of a packaged example, YAML text, or nested mappings as YAML has them
+    data     folder or file of the data set, instead of data.path
+    trials, seed  instead of search.trials and search.seed
+    changes  {"privacy.epsilon": 2}, or texts "privacy.epsilon=2": over the spec's own
+    systems  classes or objects of one's own, which the spec calls by their names; each has to be importable
+             from a file: a worker cannot import what a script or a notebook defines
+    sources  likewise, a data source that `data.source` calls by its name
+
+    Raises SpecErrors with every problem at once, InvalidValue where there is no such file or example.
+    """
+    from sweeps.examples import load_example_or_file
+    from sweeps.spec.documents import read_document
+    from sweeps.util.fingerprint import working_folder_is_importable
+
+    document: str | Mapping[str, Any]
+    if isinstance(spec, SweepSpec):
+        document = spec.canonical()
+    elif isinstance(spec, str) and ("\n" in spec or ": " in spec):
+        document = read_document(spec)
+    else:
+        document = str(spec) if isinstance(spec, Path) else spec
+    working_folder_is_importable()
+    return load_example_or_file(
+        document, data=data, trials=trials, seed=seed, changes=changes, systems=systems, sources=sources
+    )
+
+
+def init(file: str | Path, *, label: str | None = None, output: str | Path | None = None) -> str:
+    """A commented spec for a Parquet or CSV file of one's own, as YAML, from the names and types of its columns.
+
+    No record is read: their number, bounds, categories and delta are blanks (`???`), which `load` refuses by name.
+
+    file    path, folder, or URL of an object store
+    label   the column to predict; a blank too where it is not given
+    output  file to write it to as well, which is not there yet
+
+    Raises InvalidValue (file, label, output).
+    """
+    from sweeps.spec.template import starting_spec
+    from sweeps.util.files import write_output
+
+    if output is not None and Path(output).exists():
+        remedy = "What was filled in there is not written over: name another."
+        raise InvalidValue("output", str(output), "a file that is not there yet", remedy)
+    text = starting_spec(file, label)
+    if output is not None:
+        write_output(text, Path(output))
+    return text
+
+
+def check(
+    spec: Spec,
+    *,
+    data: str | Path | None = None,
+    trials: int | None = None,
+    changes: Mapping[str, Any] | Sequence[str] = (),
+    systems: Sequence[Any] = (),
+    sources: Sequence[Any] = (),
+    rehearsal: bool = True,
+    modes: bool = False,
+    proxy: str | None = None,
+    root: str | Path | None = None,
+    store: str | None = None,
+    address: str | None = None,
+) -> Checked:
+    """Plan a spec (space, noise, cost, total) and rehearse it on made-up records; no record is read.
+
+    rehearsal  try it out on made-up records: shapes, loss, isolation, seconds and memory of a step
+    modes      compare what each way to charge for the search would cost: `.modes`, drawn by `.figure()`
+    proxy      a finished sweep on records that are declared public, by which `modes` predict how good the best would be
+    address    Ray cluster whose nodes resources are held against; None: this machine
+    root, store  looked into only for a spec that starts from an earlier sweep (`search.warm_start`, or
+                 `search.chosen_from`), or declares whose records it reads (`data.population`), and for a proxy
+
+    `print` of what comes back says it in words. Raises SpecErrors, InvalidValue, and WouldFail for what the rehearsal
+    found.
+    """
+    from sweeps.advice.proxy import Proxy
+    from sweeps.execution.final_run import with_chosen
+    from sweeps.planning.check import checked
+    from sweeps.population.saying import before
+
+    loaded = load(spec, data=data, trials=trials, changes=changes, systems=systems, sources=sources)
+    workspace = places(root, store or loaded.store)
+    if loaded.search.chosen_from is not None:
+        loaded = with_chosen(loaded, Publisher.open(workspace.store_url))
+    public = None if proxy is None else Proxy.of(Publisher.open(workspace.store_url), proxy, loaded)
+    asked = modes or public is not None
+    begun = _started_from(loaded, workspace)
+    found = checked(loaded, rehearsal=rehearsal, modes=asked, proxy=public, address=address, **begun)
+    return replace(found, population=before(loaded, found.plan.facts, workspace.store_url))
+
+
+def run(
+    spec: Spec,
+    *,
+    name: str | None = None,
+    trials: int | None = None,
+    seed: int | None = None,
+    changes: Mapping[str, Any] | Sequence[str] = (),
+    systems: Sequence[Any] = (),
+    sources: Sequence[Any] = (),
+    data: str | Path | None = None,
+    root: str | Path | None = None,
+    store: str | None = None,
+    records: str | None = None,
+    tracking: str | None = None,
+    address: str | None = None,
+    rehearsal: bool = True,
+    models: str | int | Sequence[int] | None = None,
+    progress: bool | None = None,
+) -> Sweep:
+    """Start a sweep, run it to its end, and return it.
+
+    name      default: the spec's own, numbered where it is taken
+    root, store, records, tracking  see `sweeps.api.places`
+    address   Ray cluster: auto or HOST:PORT; None starts a Ray of this machine's own
+    rehearsal  try a model of one's own out on made-up records first, in a process of its own
+    models    whose models MLflow shows at the end, instead of tracking.models: "front" (the best eight of it, and the
+              default), "none", or numbers of trials
+    progress  show how far it is; by default in notebooks alone
+
+    A sweep that ends with failed trials, or stopped by Ctrl-C, is returned with a `SweepWarning`; its `end` says why.
+    Raises what `check` raises, and InvalidValue or SweepExists for a name, StoreError, ClusterUnreachable.
+    """
+    begun, workspace = created(
+        spec,
+        name=name,
+        trials=trials,
+        seed=seed,
+        changes=changes,
+        systems=systems,
+        sources=sources,
+        data=data,
+        root=root,
+        store=store,
+        records=records,
+        tracking=tracking,
+        address=address,
+        rehearsal=rehearsal,
+        models=models,
+    )
+    return _driven(begun, workspace, progress, address=address)
+
+
+def created(
+    spec: Spec,
+    *,
+    name: str | None = None,
+    trials: int | None = None,
+    seed: int | None = None,
+    changes: Mapping[str, Any] | Sequence[str] = (),
+    systems: Sequence[Any] = (),
+    sources: Sequence[Any] = (),
+    data: str | Path | None = None,
+    root: str | Path | None = None,
+    store: str | None = None,
+    records: str | None = None,
+    tracking: str | None = None,
+    address: str | None = None,
+    rehearsal: bool = True,
+    models: str | int | Sequence[int] | None = None,
+) -> tuple[str, Workspace]:
+    """Make sure that a spec can run, record it as a new sweep, and return its name and where its files are.
+
+    The arguments are those of `run`, which raises what this does. Nothing of the sweep has run yet.
+    """
+    from sweeps.execution import session
+    from sweeps.planning.check import before_launch
+
+    changes = _with_models(changes, models)
+    loaded = load(spec, data=data, trials=trials, seed=seed, changes=changes, systems=systems, sources=sources)
+    _no_client(address)
+    before_launch(loaded, address, rehearsal=rehearsal)
+    workspace = places(root, store or loaded.store, records, tracking)
+    return session.create(loaded, workspace, name), workspace
+
+
+def resume(
+    sweep: str,
+    *,
+    spec: Spec | None = None,
+    accept: Collection[str] = (),
+    trials: int | None = None,
+    hours: float | None = None,
+    epsilon: float | Sequence[float] = (),
+    root: str | Path | None = None,
+    store: str | None = None,
+    records: str | None = None,
+    tracking: str | None = None,
+    address: str | None = None,
+    progress: bool | None = None,
+) -> Sweep:
+    """Go on with a sweep from wherever it stopped, and return it at its end.
+
+    spec    compared with the recorded one first: a difference is refused with a diff
+    accept  what may have changed all the same: "spec", "code", "data"
+    trials  extend it to so many in all. What that costs is said first; an extended sweep has no total to be quoted,
+            since results may have asked for more, unless nothing had been launched
+    hours   give it so many in all, instead of limits.hours
+    epsilon  one or several budgets besides those that it has, for the trials that are left or that `trials` adds; it
+            does to the total what `trials` does
+
+    Raises UnknownSweep, LeaseHeld (another controller runs it), Changed, StoreError, ClusterUnreachable, InvalidValue.
+    """
+    _no_client(address)
+    given = None if spec is None else load(spec)
+    wanted: dict[str, Any] = {"spec": given, "accept": accept, "trials": trials, "hours": hours, "address": address}
+    wanted["epsilon"] = [epsilon] if isinstance(epsilon, int | float) else list(epsilon)
+    return _driven(sweep, places(root, store, records, tracking), progress, **wanted)
+
+
+def open(sweep: str, *, root: str | Path | None = None, store: str | None = None, tracking: str | None = None) -> Sweep:
+    """A sweep of the store, running or over. Raises UnknownSweep, StoreError."""
+    return Sweep(sweep, places(root, store, tracking=tracking))
+
+
+def list_sweeps(*, root: str | Path | None = None, store: str | None = None) -> pd.DataFrame:
+    """Every sweep of the store, oldest first, with how many trials are in each state. Raises StoreError."""
+    import pandas as pd
+
+    return pd.DataFrame(counted(places(root, store)))
+
+
+def pareto(
+    sweeps: str | Sequence[str],
+    objective: str | Sequence[str] = (),
+    *,
+    reference: Mapping[str, float] | None = None,
+    mix: Collection[str] = (),
+    as_refuted: bool = False,
+    root: str | Path | None = None,
+    store: str | None = None,
+) -> ParetoFront:
+    """Several sweeps of one store on one front, with the total over all their trials. Of one, its own front.
+
+    objective  "METRIC:maximize" or "METRIC:minimize", one or several; by default the specs', where they are the same
+    reference  {metric: where its axis ends} for the hypervolume, instead of the specs'
+    mix        what of notion, status, adjacency, delta and unit may differ: one panel for each combination
+    as_refuted draw trials whose claim is refuted too; by default they are on no front
+
+    Raises UnknownSweep, StoreError, InvalidValue: for sweeps on other records, with other validation or objectives,
+    and for claims that share no axes.
+    """
+    from sweeps.sweep import asked_front
+
+    names = [sweeps] if isinstance(sweeps, str) else sweeps
+    return asked_front(Publisher.open(places(root, store).store_url), names, objective, reference, mix, as_refuted)
+
+
+def _driven(sweep: str, workspace: Workspace, progress: bool | None, **options: Any) -> Sweep:
+    from rich.console import Console
+
+    from sweeps.execution import session
+    from sweeps.reporting.progress import ProgressDisplay, in_notebook
+    from sweeps.util.fingerprint import working_folder_is_importable
+    from sweeps.util.log import LOG, kept_in
+
+    working_folder_is_importable()
+
+    sweep = Publisher.open(workspace.store_url).sweep(sweep).kept().name
+    shown = in_notebook() if progress is None else progress
+    with kept_in(workspace.folder(sweep) / LOG):
+        if shown:
+            with ProgressDisplay(Console(file=sys.stderr)) as display:
+                end = session.resume(sweep, workspace, progress=display, **options)
+        else:
+            end = session.resume(sweep, workspace, **options)
+    end = with_models(end, workspace)
+    if end.code is not ExitCode.OK:
+        first = "" if end.failure is None else f" The first: {'; '.join(end.failure.lines())}."
+        again = " Nothing is lost: sweeps.resume goes on." if end.code.goes_on else ""
+        warnings.warn(f"Sweep {sweep!r}: {end.meaning}.{first}{again}", SweepWarning, stacklevel=3)
+    return Sweep(sweep, workspace.of(Publisher.open(workspace.store_url).sweep(sweep)), end)
+
+
+def _with_models(
+    changes: Mapping[str, Any] | Sequence[str], models: str | int | Sequence[int] | None
+) -> Mapping[str, Any] | Sequence[str]:
+    if models is None:
+        return changes
+    said = str(models) if isinstance(models, str | int) else ",".join(map(str, models))
+    path = "tracking.models"
+    return {**changes, path: said} if isinstance(changes, Mapping) else [*changes, f"{path}={said}"]
+
+
+def _no_client(address: str | None) -> None:
+    if address is not None and address.startswith("ray://"):
+        raise InvalidValue(
+            "address",
+            address,
+            "auto or HOST:PORT: a client's port cannot carry the controller",
+            "`sweeps submit` runs it on the cluster.",
+        )
+
+
+def _started_from(spec: SweepSpec, workspace: Workspace) -> dict[str, Any]:
+    if spec.search.warm_start is None and spec.search.chosen_from is None:
+        return {}
+    from sweeps.ledger.totals import earlier_totals
+    from sweeps.provenance.recorded_spec import RecordedSpec
+
+    opened = Publisher.open(workspace.store_url)
+    return {
+        "warm": opened.trials(spec.search.warm_start) if spec.search.warm_start else (),
+        "started_from": earlier_totals(opened, RecordedSpec(spec.canonical())),
+    }
+
+
+# `sweeps budget` from Python: the ledgers of populations.
+
+
+def population_budget(
+    population: str,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rule: str | None = None,
+    adjacency: str = "add-remove",
+    unit: str = "record",
+    tau: float | None = None,
+    spec: Spec | None = None,
+    root: str | Path | None = None,
+    store: str | None = None,
+) -> PopulationAccount:
+    """The ledger of a population (`data.population` of its sweeps): what was spent, and what is left.
+
+    epsilon, delta, rule  make the ledger, once and for ever; the same again changes nothing. Rule: "linear" or "gdp"
+    adjacency, unit       of neighbours, fixed with it
+    tau                   of a gdp ledger: the chance beside the Gaussian that covers a trial; by default a thousand fit
+    spec                  whose cost is estimated, as the next sweep's
+
+    `print` of what comes back says it in words. Raises UnknownPopulation, PopulationExists for other terms, StoreError,
+    InvalidValue.
+    """
+    workspace = places(root, store)
+    given = {"--epsilon": epsilon, "--delta": delta, "--rule": rule}
+    missing = [name for name, value in given.items() if value is None]
+    if epsilon is not None and delta is not None and rule is not None:
+        make_ledger(workspace, Population.of(population, rule, epsilon, delta, adjacency, unit, tau))
+    elif len(missing) < len(given) or (tau, adjacency, unit) != (None, "add-remove", "record"):
+        raise InvalidValue(missing[0], None, "given too: a ledger is made whole", "Without all three it is only shown.")
+    following = None
+    if spec is not None:
+        loaded = load(spec)
+        if loaded.data.population != population:
+            raise InvalidValue("--spec", loaded.data.population, f"a spec with data.population: {population}")
+        following = _following(account(Publisher.open(workspace.store_url), population), loaded)
+    opened = Publisher.open(workspace.store_url)
+    return _with_unknown(workspace, opened, account(opened, population, following))
+
+
+def list_budgets(*, root: str | Path | None = None, store: str | None = None) -> tuple[PopulationAccount, ...]:
+    """The ledgers of all populations of the store, by name. Raises StoreError."""
+    workspace = places(root, store)
+    opened = Publisher.open(workspace.store_url)
+    return tuple(_with_unknown(workspace, opened, one) for one in accounts(opened))
+
+
+def _with_unknown(workspace: Workspace, store: Publisher, found: PopulationAccount) -> PopulationAccount:
+    """With what lies beside the store and is not in it: another store has it, or this one is older."""
+    sweeps = store.sweeps()
+    unknown = list(workspace.unknown([one.name for one in sweeps]))
+    for one in sweeps:
+        if one.spec.population == found.population.name:
+            known = {trial.key for trial in store.trials(one.name)}
+            # What is not here, or no folder any more, tells nothing.
+            with suppress(InvalidValue, OSError, NotAFolder):
+                unknown += workspace.of(one).unknown_trials(one.name, known)
+    return replace(found, unknown=tuple(unknown))
+
+
+def _following(known: PopulationAccount, spec: SweepSpec) -> NextSweep | None:
+    from sweeps.spec import public_facts
+
+    check_terms(known.population, spec.privacy.adjacency, spec.privacy.unit)
+    return next_sweep(known.population, known.counted, spec, public_facts(spec))
+
+
+# Keys and verification from Python: what needs no sweep.
+
+
+def verify(certificate: str | Path, *, signer: str | Path) -> Verification:
+    """Verify a certificate from its document alone: form, signature, hash chain and the arithmetic of its claim.
+
+    signer  file with the public key (PEM) of whom it should be, which came by another way than the certificate
+
+    `.stands` says whether everything holds; `print` of it says what was recomputed and what is the signer's word alone.
+    Raises InvalidValue for files that cannot be read.
+    """
+    from sweeps.certificate.signing import public_key
+    from sweeps.certificate.verifying import verify as verified
+
+    try:
+        data = Path(certificate).read_bytes()
+    except OSError as error:
+        raise InvalidValue(
+            "--verify", str(certificate), "a certificate that can be read", f"{error.strerror}."
+        ) from None
+    return verified(data, public_key(Path(signer)))
+
+
+def new_key(file: str | Path) -> Path:
+    """Make an Ed25519 key pair to sign certificates with: `file`, which its owner alone can read, and `file`.pub, whose
+    path comes back and which is given away. Raises InvalidValue where there is such a file."""
+    from sweeps.certificate.signing import new_key as made
+
+    return made(Path(file))
+
+
+# Asking a model that was exported: what it says of the rows of files.
+
+
+def predict(model: str | Path, files: Files, *, format: str | None = None) -> pd.DataFrame:
+    """What an exported model says: one row for each row of the files, in their order.
+
+    model    folder that `ReleasedModel.save` or `sweeps export` wrote
+    files    Parquet or CSV with the declared columns: a file, a folder, a pattern such as "new/*.parquet", a URL, or
+             several of these
+    format   parquet or csv, where a file's name does not say
+
+    Columns: `prediction`, of classes `probability.<class>`, and of several files `file` first. Raises InvalidValue for
+    a folder that holds no such model, a file that is not there, a column or number that is missing, an undeclared
+    category.
+    """
+    from trainables.export.files import files_of, predicted, together
+    from trainables.export.model import ReleasedModel
+
+    loaded, paths = ReleasedModel.load(model), files_of(files, format)
+    return together(paths, [predicted(loaded, one, format) for one in paths])
+
+
+def predict_files(
+    model: str | Path, files: Files, output: str | Path, *, address: str = "local", format: str | None = None
+) -> Written:
+    """The same of many files, by Ray Data: into a folder of Parquet files, in memory that does not grow with them.
+
+    output   folder to make, or URL of an object store; every worker has to see it at the same place, and the files
+    address  Ray cluster: auto or HOST:PORT; "local" starts one of this machine's own
+
+    The files are in the order of names, the rows within in that of `predict`: `file` and `row` say whose each is.
+    Raises before anything is computed what `predict` raises of files and columns, and ClusterUnreachable; and for an
+    undeclared category or a missing number when it is met, with its file: then nothing is left of the folder.
+    """
+    from sweeps.ray.predicting import asked_in_pieces
+    from trainables.export import files as pieces
+    from trainables.export.files import files_of
+    from trainables.export.model import ReleasedModel
+    from trainables.worker.files import Folder
+
+    target = Folder(str(output) if "://" in str(output) else str(Path(output).absolute()))
+    asked = pieces.pieces_of(ReleasedModel.load(model), files_of(files, format), format)
+    pieces.check_free(target)
+    try:
+        pieces.send(model, target)
+        written = asked_in_pieces(asked, target, address)
+        pieces.finish(target)
+    except BaseException:
+        target.clear()
+        raise
+    return written

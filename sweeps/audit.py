@@ -1,0 +1,391 @@
+"""What audits leave behind: one folder each, `<root>/<sweep>/audits/<number>/`, inside the release boundary.
+
+The store hears the verdict alone, where it is `refuted` (`sweeps.release.refuting`), and with it every view. A number
+that an audit computed from records is in no claim, so no view, front or MLflow server hears of it, and the report
+page, which reads these folders, names such an audit without its numbers, unless the spec declares the records public
+or says why raw measures leave. The folder is made before a twin is trained: an audit that was begun counts among the
+sweep's audits, so that nobody can look at many and keep the one he likes.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpcore.audit import Audit, AuditOutcome, AuditVerdict
+from dpcore.checks import InvalidValue
+from dpcore.guarantee import Guarantee
+from dpcore.randomness import fresh_secret
+from sweeps.planning.spec_code import accepting, as_recorded, code_of, weights_of
+from sweeps.population.besides import charge_twins
+from sweeps.release.published import Published
+from sweeps.release.publisher import Publisher
+from sweeps.release.refuting import FILE, FOLDER, tell
+from sweeps.spec import SweepSpec, load_spec
+from sweeps.store.records import Refutation, SweepRecord, this_person, trial_key
+from sweeps.store.store import Store
+from sweeps.util import fingerprint
+from sweeps.util.workspace import Workspace
+from trainables.data import SOURCES
+from trainables.measures import audits
+from trainables.measures.hooks import Auditable
+from trainables.measures.membership import Attacked, check, likelihood_ratio_attack
+from trainables.registry import SYSTEMS
+from trainables.system import Dataset, Execution, PrivacyPlan, Split, System
+from trainables.worker.files import Folder
+
+__all__ = ["AuditRecord", "audits_of", "begin", "keep", "share"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRecord:
+    """One finished audit.
+
+    number         which audit of its sweep this is, from 1
+    claim          what was held against it
+    headline       the trial's own claim: `claim`, or one of another notion that no audit can be held against
+    steps          of the trial, behind the claim
+    level          error probability of the verdict; those of all audits of a sweep add up to at most 0.05
+    on_curve       whether the whole trade-off curve of the planned steps was tested, or the claimed point alone
+    design         who the canaries are, or how the neighbours differ
+    reads_records  whether twins were trained on the sweep's own records
+    at             seconds since 1970
+    """
+
+    sweep: str
+    trial: str
+    system: str
+    number: int
+    claim: Guarantee
+    headline: Guarantee
+    steps: int
+    audit: Audit
+    outcome: AuditOutcome
+    level: float
+    on_curve: bool
+    design: str
+    reads_records: bool
+    trainings: int
+    seconds: float
+    at: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        claims = {"claim": self.claim.to_dict(), "headline": self.headline.to_dict()}
+        values = {**claims, "audit": self.audit.to_dict(), "outcome": str(self.outcome)}
+        return plain | values | {"covered_by_claim": False}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> AuditRecord:
+        """The inverse of `to_dict`; the bound is computed anew from the evidence."""
+        # Records of earlier releases name one claim.
+        fields = {"headline": data["claim"], **{name: data[name] for name in cls.__slots__ if name in data}}
+        return cls(
+            **fields
+            | {
+                "claim": Guarantee.from_dict(fields["claim"]),
+                "headline": Guarantee.from_dict(fields["headline"]),
+                "audit": Audit.from_dict(fields["audit"]),
+                "outcome": AuditOutcome(fields["outcome"]),
+            }
+        )
+
+
+def begin(folder: Path) -> int:
+    """The number of a new audit of the sweep with this folder, taken by nobody else."""
+    audits = folder / FOLDER
+    audits.mkdir(parents=True, exist_ok=True)
+    number = 1 + max((int(one.name) for one in audits.iterdir() if one.name.isdigit()), default=0)
+    while True:
+        try:
+            (audits / str(number)).mkdir()
+            return number
+        except FileExistsError:
+            number += 1
+
+
+def share(number: int) -> int:
+    """The `number`-th audit gets 1/share of the error: 1/2, 1/6, 1/12, ..., all of which add up to 1 (from 1 on)."""
+    return number * (number + 1)
+
+
+def keep(folder: Path, record: AuditRecord) -> Path:
+    """Write the record and return its path. Raises OSError."""
+    target = folder / FOLDER / str(record.number)
+    Folder(str(target)).write(FILE, json.dumps(record.to_dict(), indent=2).encode())
+    return target / FILE
+
+
+def audits_of(folder: Path) -> list[AuditRecord]:
+    """Finished audits of the sweep with this folder, in order."""
+    return sorted(_records(folder), key=lambda one: one.number)
+
+
+def _records(folder: Path) -> Iterator[AuditRecord]:
+    for path in (folder / FOLDER).glob(f"*/{FILE}"):
+        yield AuditRecord.from_dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+# One audit of one trial: from the store's records to a verdict, which is appended to the store if it refutes.
+
+METHODS: tuple[audits.Method, ...] = ("one-run", "f-dp", "multi-run")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audited:
+    """A trial that can be audited: its plan, the claim on `steps` of it, and how long it took to train.
+
+    headline  what the trial claims first of all: `claim`, unless that is of another notion
+    """
+
+    record: Published
+    plan: PrivacyPlan
+    system: System
+    claim: Guarantee
+    headline: Guarantee
+    steps: int
+    seconds: float | None
+
+
+def audit_trial(
+    workspace: Workspace,
+    sweep: str,
+    trial: str,
+    *,
+    method: audits.Method | None = None,
+    canaries: int = audits.CANARIES,
+    runs: int | None = None,
+    accept: Collection[str] = (),
+    say: Callable[[str], None] = lambda line: None,
+    rng: np.random.Generator | None = None,
+    secret: bytes | None = None,
+) -> AuditRecord:
+    """Audit `trial` (a key or a number) of `sweep`, and keep the record.
+
+    method       None: the first that the system offers
+    canaries     of one run; runs: with the target and without it (see `trainables.measures.audits.gather`)
+    accept       "code", "data": audit although these changed since the sweep ran
+    say          told beforehand what will be trained
+    rng, secret  for tests; by default the auditor's coins and the twins' noise are drawn afresh
+
+    Twins that read the sweep's own records are charged to its population before they are trained.
+
+    Raises UnknownSweep, UnknownTrial, Changed, InvalidValue (no plan, no claim of differential privacy, no way to audit
+    it, data), PopulationSpent.
+    """
+    audits.check_sizes(canaries, runs)
+    store = workspace.open_store()
+    recorded = store.sweep(sweep).kept()
+    sweep = recorded.name
+    audited = _audited(Publisher(store), sweep, trial)
+    possible = audits.methods(audited.system, audited.claim)
+    if not possible:
+        raise InvalidValue(
+            "trial",
+            audited.record.key,
+            "a system that can be audited",
+            f"{audited.plan.system} under {audited.claim.adjacency} offers neither canaries nor neighbours "
+            "(trainables/measures/hooks.py says how it could).",
+        )
+    chosen = possible[0] if method is None else method
+    if chosen not in possible:
+        offered = f"{' or '.join(possible)} for {audited.plan.system} under {audited.claim.adjacency}"
+        raise InvalidValue("method", chosen, offered)
+    if recorded.spec.selection is not None and recorded.spec.public_because is None and not _made_up(audited, chosen):
+        raise InvalidValue(
+            "method",
+            chosen,
+            "multi-run on made-up records, where the system offers it: twins on the sweep's own records would be a "
+            "release that the price of a sealed search does not cover",
+            "Audit the same system in an open sweep, or on public data.",
+        )
+    setting = _setting(store, recorded, audited, chosen, accept, rng, secret, workspace.features)
+    say(_forecast(audited, _trainings(audited.system, chosen, runs)))
+    curve = audits.curve_of(setting)
+    if not _made_up(audited, chosen):
+        what = f"{audited.record.key} {chosen} {secrets.token_hex(8)}"
+        trainings = _trainings(audited.system, chosen, runs)
+        charge_twins(store, recorded, what, audited.plan, audited.steps, trainings)
+    tell(store, sweep, [workspace.folder(sweep)])
+    number = begin(workspace.folder(sweep))
+    found = audits.gather(setting, chosen, canaries=canaries, runs=runs, curve=curve)
+    verdict = AuditVerdict(audit=found.audit, guarantee=audited.claim, audits=share(number), curve=curve)
+    record = AuditRecord(
+        sweep=sweep,
+        trial=audited.record.key,
+        system=audited.plan.system,
+        number=number,
+        claim=audited.claim,
+        headline=audited.headline,
+        steps=audited.steps,
+        audit=found.audit,
+        outcome=verdict.outcome,
+        level=verdict.level,
+        on_curve=verdict.tests_curve,
+        design=found.design,
+        reads_records=found.reads_records,
+        trainings=found.trainings,
+        seconds=found.seconds,
+        at=time.time(),
+    )
+    keep(workspace.folder(sweep), record)
+    if record.outcome is AuditOutcome.REFUTED:
+        # Every view of the sweep asks for it, wherever the folder of this audit is.
+        store.ask(sweep, Refutation(trial=record.trial, system=record.system, audit=number), this_person())
+    return record
+
+
+def attack_trial(
+    workspace: Workspace,
+    sweep: str,
+    trial: str,
+    shadows: int,
+    *,
+    accept: Collection[str] = (),
+    say: Callable[[str], None] = lambda line: None,
+    rng: np.random.Generator | None = None,
+    secret: bytes | None = None,
+) -> tuple[str, tuple[Attacked, ...]]:
+    """Membership attacks on a twin of `trial` with `shadows` further twins: (key, attacks). No verdict follows.
+
+    The other arguments are those of `audit_trial`. Raises what it raises, and InvalidValue for a system without a model
+    to ask.
+    """
+    store = workspace.open_store()
+    recorded = store.sweep(sweep).kept()
+    sweep = recorded.name
+    audited = _audited(Publisher(store), sweep, trial)
+    check(audited.system, audited.claim, shadows)
+    setting = _setting(store, recorded, audited, "one-run", accept, rng, secret, workspace.features)
+    what = f"{audited.record.key} shadows {secrets.token_hex(8)}"
+    charge_twins(store, recorded, what, audited.plan, audited.steps, shadows + 1)
+    say(_forecast(audited, shadows + 1))
+    return audited.record.key, likelihood_ratio_attack(setting, shadows)
+
+
+def _setting(
+    store: Store,
+    recorded: SweepRecord,
+    audited: Audited,
+    method: audits.Method,
+    accept: Collection[str],
+    rng: np.random.Generator | None,
+    secret: bytes | None,
+    kept_in: Path,
+) -> audits.AuditSetting:
+    spec = load_spec(recorded.spec.canonical)
+    if spec.privacy.scope == "sweep" and spec.data.records_are_public is None:
+        raise InvalidValue(
+            "sweep",
+            recorded.called,
+            "one whose trials have budgets of their own: twins are trained on its records, and its one budget does not "
+            "count them",
+            "Audit the system in a sweep over records that are public.",
+        )
+    return audits.AuditSetting(
+        system=audited.system,
+        plan=audited.plan,
+        claim=audited.claim,
+        data=_data(store, recorded, spec, method, audited.system, accept, kept_in),
+        rng=np.random.default_rng() if rng is None else rng,
+        to_step=audited.steps,
+        execution=_execution(spec),
+        secret=fresh_secret() if secret is None else secret,
+    )
+
+
+def _audited(store: Publisher, sweep: str, trial: str) -> Audited:
+    key = trial_key(sweep, int(trial)) if trial.isdigit() else trial
+    store.trials_of(sweep, [key])
+    # What it claimed when it ran: that an earlier audit refuted its code leaves something to be tested all the same.
+    record = next(one for one in store.claimed(sweep) if one.key == key)
+    if record.plan is None:
+        raise InvalidValue("trial", key, "a trial that was planned", f"It is {record.state}: {record.reason}")
+    plan = record.plan
+    if SYSTEMS.known(plan.system) is None:
+        raise InvalidValue("trial", key, f"a system that is installed, not {plan.system!r}")
+    whole = record.guarantee is None
+    reported = plan.guarantee if record.guarantee is None else record.guarantee
+    steps = plan.steps if whole else record.step
+    claim = audits.dp_claim(plan if steps == plan.steps else replace(plan, beside=()), reported)
+    if claim is None:
+        raise InvalidValue(
+            "trial",
+            key,
+            "a claim of differential privacy",
+            f"An audit cannot be held against {reported.notion}: an average does not bound what one record shows.",
+        )
+    return Audited(
+        record=record,
+        plan=plan,
+        system=SYSTEMS[plan.system],
+        claim=claim,
+        headline=reported,
+        steps=steps,
+        seconds=record.metrics.get("seconds"),
+    )
+
+
+def _data(
+    store: Store,
+    recorded: SweepRecord,
+    spec: SweepSpec,
+    method: audits.Method,
+    system: System,
+    accept: Collection[str],
+    kept_in: Path,
+) -> Dataset:
+    """The sweep's records; or its public facts alone where chosen neighbours take the records' place."""
+    source, options = SOURCES[spec.data.source], spec.data.options()
+    now = {"code": code_of(spec), **weights_of(spec, source.facts(options))}
+    if method == "multi-run" and isinstance(system, Auditable):
+        empty = Split({}, np.zeros(0))
+        data = Dataset(facts=source.facts(options), train=empty, validation=empty, fingerprint="not read")
+    else:
+        data = source.load(options, kept_in)
+        now["data"] = store.data_fingerprint(data.fingerprint)
+    now = as_recorded(recorded.fingerprints, now)
+    before = {name: digest for name, digest in recorded.fingerprints.items() if name in now}
+    moved = [name for name in fingerprint.changes(before, now) if name in before]
+    changed = [name for name in moved if not {*accepting([name])} <= {*accept}]
+    if changed:
+        words = " ".join(f"--accept {word}" for word in accepting(changed))
+        raise fingerprint.Changed(
+            f"sweep {recorded.name!r}: {' and '.join(changed)} changed since it ran, so that an audit would judge "
+            f"something else. Restore what it was, or audit what is here with {words}."
+        )
+    return data
+
+
+def _execution(spec: SweepSpec) -> Execution:
+    """The sweep's settings of speed, in one process; pseudorandom noise from the twins' own secret."""
+    knobs = spec.execution
+    return Execution(microbatch=knobs.microbatch, device=knobs.device, threads=knobs.threads, precision=knobs.precision)
+
+
+def _trainings(system: System, method: audits.Method, runs: int | None) -> int:
+    """How many twins an audit trains."""
+    if method != "multi-run":
+        return 1
+    default = audits.RUNS if isinstance(system, Auditable) else audits.RUNS_OF_SLOW
+    wanted = default if runs is None else runs
+    return 2 * (wanted + max(5, int(wanted * audits.CALIBRATION)))
+
+
+def _made_up(audited: Audited, chosen: audits.Method) -> bool:
+    """Whether the twins of an audit read made-up records alone."""
+    return chosen == "multi-run" and isinstance(audited.system, Auditable)
+
+
+def _forecast(audited: Audited, trainings: int) -> str:
+    """What will be trained, before it is."""
+    took = "" if audited.seconds is None else f"; the trial took {audited.seconds:.3g} s"
+    return f"{trainings} twin(s) of {audited.record.key}, {audited.steps} step(s) each, in this process{took}"

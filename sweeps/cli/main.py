@@ -1,0 +1,900 @@
+"""The command line. Each command is a thin skin over a Python call; heavy imports happen inside the commands."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from dpcore.checks import InvalidValue
+from sweeps.certificate.certify_command import certify
+from sweeps.cli.account import account_app
+from sweeps.cli.hidden_passwords import hide_passwords
+from sweeps.cli.options import (
+    DEFAULT_ROOT,
+    Accepted,
+    AsJson,
+    Changes,
+    ClusterAddress,
+    DataFolder,
+    Hours,
+    MoreBudgets,
+    NewName,
+    NewTotal,
+    Records,
+    Root,
+    Seed,
+    SpecSource,
+    StoreUrl,
+    TrackingUri,
+    Trials,
+)
+from sweeps.cli.output import clear_errors, print_json
+from sweeps.cli.show import show
+from sweeps.cli.submit import submit
+from sweeps.cli.voice import voiced
+from sweeps.ledger.assumptions import HEADING, Assumptions
+from sweeps.population.budget_command import budget
+from sweeps.reporting.front import LABELS, AxisEnd, FrontAxis, joint_front
+from sweeps.reporting.tables import FORMATS, SUFFIXES, render
+from sweeps.util import exits
+from sweeps.util.exits import ExitCode
+from sweeps.util.files import write_output
+from sweeps.util.fingerprint import working_folder_is_importable
+from sweeps.util.log import speaking
+from sweeps.util.suggest import closest
+from sweeps.util.workspace import Workspace
+from trainables.worker.redaction import redacted, shown_url
+
+if TYPE_CHECKING:
+    from sweeps.audit import AuditRecord
+    from trainables.measures.membership import Attacked
+
+
+# Commands about a sweep that was started: what its people ask of it, wherever its controller runs.
+
+
+def stop(
+    sweep: str,
+    wait: Annotated[bool, typer.Option(help="Until it has ended, for one patience (SWEEPS_PATIENCE) at most.")] = True,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Stop a sweep that runs in another terminal or on another machine, as Ctrl-C does there; it can be resumed."""
+    from sweeps import api
+
+    answer = api.open(sweep, root=root, store=store).stop(wait=wait)
+    if as_json:
+        print_json(answer.to_dict())
+    else:
+        print(answer)
+
+
+def note(sweep: str, text: str, root: Root = DEFAULT_ROOT, store: StoreUrl = None) -> None:
+    """Keep a sentence about a sweep, running or over; `show` prints it, and MLflow within seconds or by `track`."""
+    from sweeps import api
+
+    api.open(sweep, root=root, store=store).note(text)
+
+
+def tag(
+    sweep: str,
+    tags: Annotated[list[str], typer.Argument(help="KEY=VALUE, one or several; KEY= takes a tag away.")],
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+) -> None:
+    """Tag a sweep, running or over; `show` lists them, and MLflow has them within seconds or by `track`."""
+    from sweeps import api
+
+    api.open(sweep, root=root, store=store).tag(tags)
+
+
+def enqueue(
+    sweep: str,
+    point: Annotated[list[str], typer.Argument(help="KNOB=VALUE each; system= and target_epsilon= where several.")],
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask for a trial of a known good point besides; the total stays a guarantee where the sweep has one budget."""
+    from sweeps import api
+
+    answer = api.open(sweep, root=root, store=store).enqueue(point)
+    if as_json:
+        print_json(answer.to_dict())
+    else:
+        print(answer)
+
+
+def gc(
+    sweep: str,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which, and how many bytes.")] = False,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete checkpoints off the front. Kept are those of trials that may still run, on the front, and of the best."""
+    from sweeps import api
+
+    collected = api.open(sweep, root=root, store=store).gc(dry_run=dry_run)
+    if as_json:
+        print_json(collected.to_dict())
+    else:
+        print(collected)
+
+
+def rename(
+    sweep: str,
+    new: Annotated[str, typer.Argument(help="Free, and then never another sweep's.")],
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+) -> None:
+    """Call a sweep by another name; trials and folders keep the one that it began with."""
+    from sweeps import api
+
+    api.open(sweep, root=root, store=store).rename(new)
+
+
+def delete(
+    sweep: str,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    tracking: TrackingUri = None,
+) -> None:
+    """Delete a sweep's results and files for good; what it spent on the records stays on record, as does its name."""
+    from sweeps import api
+    from sweeps.execution.gc import GOES, STAYS
+
+    found = api.open(sweep, root=root, store=store, tracking=tracking)
+    if not yes:
+        print(f"{GOES}\n{STAYS}")
+        typer.confirm(f"Delete {sweep!r}?", abort=True)
+    print(found.delete())
+
+
+# `sweeps explain`: a word of the screen in plain sentences.
+
+
+def explain(
+    word: Annotated[str | None, typer.Argument(help="epsilon, claim, total, status, ...; default: all words.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What a word means that is printed here."""
+    from sweeps.reporting.glossary import GLOSSARY
+    from sweeps.reporting.glossary import explain as explained
+
+    found = [explained(word)] if word is not None else list(GLOSSARY.values())
+    if as_json:
+        print_json([one.to_dict() for one in found] if word is None else found[0].to_dict())
+    elif word is None:
+        print(", ".join(GLOSSARY))
+        print("`sweeps explain WORD` says what one of them means.")
+    else:
+        print(found[0])
+
+
+# `sweeps export` and `sweeps predict`: a trial's model as a folder, and what such a model says of files.
+
+
+def export(
+    sweep: str,
+    trial: Annotated[str, typer.Argument(help="Key of the trial, or its number.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder to make, which is not there yet.")
+    ] = None,
+    model_name: Annotated[
+        str | None, typer.Option("--register", help="Add it to MLflow's registry, as the next version of this name.")
+    ] = None,
+    as_refuted: Annotated[
+        bool, typer.Option("--as-refuted", help="Let it out although its claim is refuted, under that heading.")
+    ] = False,
+    accept: Annotated[list[str] | None, typer.Option(help="Export although this changed: code.")] = None,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    tracking: TrackingUri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take the model of a finished trial out: weights, program, preprocessing, and a card with its claim.
+
+    The folder needs torch and safetensors, and nothing of ours. Systems that answer queries have no model to take out.
+    In MLflow's registry it stands without a pickle, with its claim as tags.
+    """
+    import sweeps
+    from sweeps.cli.output import print_json
+
+    if output is None and model_name is None:
+        raise InvalidValue("--output", None, "a folder to make, or --register NAME for MLflow's registry")
+    opened = sweeps.open(sweep, root=root, store=store, tracking=tracking)
+    chosen: dict[str, Any] = {"as_refuted": as_refuted, "accept": accept or ()}
+    model = opened.model(trial, **chosen)
+    places = {}
+    if output is not None:
+        places["model"] = str(model.save(output))
+    if model_name is not None:
+        places["registered"] = opened.register(trial, model_name, **chosen).uri
+    if as_json:
+        print_json({**places, **model.card})
+    else:
+        print(model.page, *places.values(), sep="\n")
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="Folder that `sweeps export` wrote.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(help="Parquet or CSV with the declared columns: files, folders, patterns in quotes, or URLs."),
+    ],
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", help="CSV or Parquet file to write, a row for each row; with --address a folder."
+        ),
+    ],
+    format: Annotated[str | None, typer.Option(help="parquet or csv, where the file's name does not say.")] = None,
+    address: Annotated[
+        str | None, typer.Option("--address", help="By Ray Data, for many files: local, auto or HOST:PORT.")
+    ] = None,
+) -> None:
+    """What an exported model says of the rows of files, in their order; of several files with a column `file`.
+
+    With --address workers of Ray share the files, and write a folder of Parquet files in that order, in bounded memory.
+    """
+    import sweeps
+    from trainables.export.files import check_output, written
+
+    if address is not None:
+        done = sweeps.predict_files(model, files, output, address=address, format=format)
+        print(f"{done.rows:,} rows in {len(done.parts)} files in {done.folder}")
+        return
+    check_output(output)
+    print(written(sweeps.predict(model, files, format=format), output))
+
+
+# `sweeps test`: the test records are read once, for one trial.
+
+
+def held_out_test(
+    sweep: str,
+    trial: Annotated[str, typer.Argument(help="Key of the trial, or its number.")],
+    again: Annotated[
+        bool, typer.Option("--again", help="Although they were read before: no longer untouched, and charged again.")
+    ] = False,
+    accept: Annotated[list[str] | None, typer.Option(help="Score although this changed: code.")] = None,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score a finished trial on the test records that its spec declares (`data.test`): once, on record.
+
+    A second reading is refused. The cards of models say what was read, and how often.
+    """
+    import sweeps
+
+    found = sweeps.open(sweep, root=root, store=store).test(trial, again=again, accept=accept or ())
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print(f"{found.trial} on test records: {found}")
+
+
+# `sweeps audit`: the audit in words, as JSON, and as an exit code.
+
+
+def audit(
+    sweep: str,
+    trial: Annotated[str, typer.Argument(help="Key of the trial, or its number.")],
+    method: Annotated[
+        str | None, typer.Option(help="one-run, f-dp or multi-run; default: the best that the system offers.")
+    ] = None,
+    canaries: Annotated[int | None, typer.Option(help="Canaries of one run (default 2000).")] = None,
+    runs: Annotated[
+        int | None, typer.Option(help="Runs with the target, and as many without (default 1000, or 100 where slow).")
+    ] = None,
+    shadows: Annotated[
+        int | None, typer.Option(help="Attack membership instead (LiRA, loss threshold) with so many shadow twins.")
+    ] = None,
+    accept: Annotated[list[str] | None, typer.Option(help="Audit although this changed: code or data.")] = None,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Try to refute a trial's claim: retrain twins with canaries and bound epsilon from below.
+
+    Exits with 3 when the claim is refuted. A claim that survives is consistent, never verified.
+    """
+    from dpcore.audit import AuditOutcome
+    from dpcore.checks import InvalidValue
+    from sweeps.audit import METHODS, attack_trial, audit_trial
+    from sweeps.cli.output import print_json
+    from sweeps.util import log
+    from sweeps.util.fingerprint import check_accepted
+    from sweeps.util.workspace import Workspace
+    from trainables.measures.audits import CANARIES
+
+    known = {str(one): one for one in METHODS}
+    if method is not None and method not in known:
+        raise InvalidValue("--method", method, f"one of {', '.join(known)}")
+    check_accepted(accept or [], ("code", "data"))
+    workspace = Workspace.at(root, store=store)
+
+    def say(line: str) -> None:
+        log.say(f"training {line}", log.Event.PROGRESS)
+
+    if shadows is not None:
+        key, attacks = attack_trial(workspace, sweep, trial, shadows, accept=accept or [], say=say)
+        if as_json:
+            print_json({"trial": key, "covered_by_claim": False, "attacks": [asdict(one) for one in attacks]})
+        else:
+            print("\n".join(attack_lines(key, attacks)))
+        return
+    record = audit_trial(
+        workspace,
+        sweep,
+        trial,
+        method=None if method is None else known[method],
+        canaries=CANARIES if canaries is None else canaries,
+        runs=runs,
+        accept=accept or [],
+        say=say,
+    )
+    if as_json:
+        print_json(record.to_dict())
+    else:
+        print("\n".join(lines(record)))
+    if record.outcome is AuditOutcome.REFUTED:
+        sys.exit(ExitCode.REFUTED)
+
+
+def lines(record: AuditRecord) -> list[str]:
+    """The audit as it is printed."""
+    from dpcore.audit import AuditOutcome
+
+    against = "the whole curve of its planned steps" if record.on_curve else "the claimed (epsilon, delta)"
+    assumptions = Assumptions.of((record.headline, record.claim))
+    shown = [
+        f"{record.trial}  {record.system}, {record.steps} step(s)",
+        *_claims(record, assumptions),
+        f"audit    {record.audit}",
+        *_shaped(record),
+        f"attack   {record.design}; {record.trainings} twin(s) in {record.seconds:.1f} s",
+        f"verdict  {record.outcome}, tested against {against} at level {record.level:.3g} (audit {record.number} of "
+        "this sweep; the levels of all its audits add up to 0.05)",
+    ]
+    if record.outcome is AuditOutcome.REFUTED:
+        shown.append(
+            f"         The claim is false, or something happened that has probability {record.level:.3g}. Publish no "
+            f"trial of {record.system} in this sweep: they share the code."
+        )
+    else:
+        shown.append("         This attack did not contradict the claim. No audit can verify one.")
+    if record.reads_records:
+        shown.append(
+            "note     Twins were trained on the sweep's own records, with noise of their own. This is in no ledger but "
+            "that of the population, where one is declared, and no claim covers the numbers above: keep them where the "
+            "records are kept."
+        )
+    else:
+        shown.append("note     Every record of these twins was made up: the sweep's own were not read.")
+    return [*shown, f"{HEADING}:", *(f"  {line}" for line in assumptions.lines())]
+
+
+def _claims(record: AuditRecord, assumptions: Assumptions) -> list[str]:
+    from dpcore.audit import AuditOutcome
+    from sweeps.release.rounding import claim_text
+
+    refuted = record.outcome is AuditOutcome.REFUTED
+    headline, tested = (
+        claim_text(one, "refuted, by this audit" if refuted else assumptions.status(one))
+        for one in (record.headline, record.claim)
+    )
+    if record.headline == record.claim:
+        return [f"claim    {tested}"]
+    return [
+        f"claim    {headline}",
+        f"beside   {tested}",
+        "         No audit can be held against the first: an average does not bound what one record shows. It is the "
+        "second that is tested.",
+    ]
+
+
+def attack_lines(key: str, attacks: tuple[Attacked, ...]) -> list[str]:
+    """Membership attacks as they are printed."""
+    shown = [f"{key}  a twin on a random half of the records: {attacks[0].members} members, {attacks[0].others} others"]
+    for one in attacks:
+        rates = ", ".join(f"TPR {tpr:.3g} at FPR {fpr:g}" for fpr, tpr in one.tpr_at.items())
+        calls = "" if one.accuracy is None or one.f1 is None else f", accuracy {one.accuracy:.3f}, F1 {one.f1:.3f}"
+        shown.append(f"{one.name:15} AUC {one.auc:.3f}{calls}, {rates}")
+    shown.append(
+        "note            Computed from the sweep's own records: no claim covers these numbers, nor any verdict."
+    )
+    return shown
+
+
+def _shaped(record: AuditRecord) -> list[str]:
+    """What the same counts say of a release whose curve is Gaussian: the bound above assumes no shape."""
+    from dpcore.gdp_dual import eps_gdp
+
+    mu, delta = record.audit.mu_lower, record.audit.delta
+    if not (record.on_curve and mu and delta):
+        return []
+    epsilon = math.floor(eps_gdp(mu, delta) * 1e4) / 1e4
+    return [f"         of a Gaussian-shaped release: mu >= {math.floor(mu * 1e4) / 1e4:g}, eps >= {epsilon:g}"]
+
+
+# Typer has a click of its own in some releases, and the installed one in others.
+_UsageError: Any = typer.BadParameter.__bases__[0]
+
+
+class _Careful(TyperGroup):
+    """Its complaints quote arguments without their passwords; its commands have the options of `sweeps.cli.voice`."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        voiced(self)
+        for command in self.commands.values():
+            # Rich keeps the ends of a docstring's lines, wherever those of the terminal are.
+            command.help = "\n\n".join(" ".join(one.split()) for one in (command.help or "").split("\n\n"))
+
+    def invoke(self, ctx: Any) -> Any:
+        """As any group."""
+        with _quoting_no_password():
+            return super().invoke(ctx)
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """As any group."""
+        with _quoting_no_password():
+            return super().make_context(*arguments, **options)
+
+
+@contextmanager
+def _quoting_no_password() -> Iterator[None]:
+    try:
+        yield
+    except _UsageError as error:
+        error.message = redacted(error.message)
+        raise
+
+
+app = typer.Typer(
+    cls=_Careful,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    epilog=exits.TABLE,
+)
+
+
+def main() -> None:
+    """Entry point of the `sweeps` command: bad input becomes one clear message and exit code 2."""
+    hide_passwords()
+    with speaking(), clear_errors():
+        working_folder_is_importable()
+        app()
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(version("private-sweeps"))
+        raise typer.Exit
+
+
+@app.callback()
+def sweeps(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Hyperparameter sweeps for differentially private machine learning."""
+
+
+def _workspace(root: Path, store: str | None, tracking: str | None = None, records: str | None = None) -> Any:
+    from sweeps.util.workspace import Workspace
+
+    return Workspace.at(root, store=store, tracking=tracking, records=records)
+
+
+@app.command()
+def init(
+    file: Annotated[str, typer.Argument(help="Parquet or CSV of your own: a file, a folder or a URL.")],
+    label: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Spec to write; default: print it.")] = None,
+) -> None:
+    """Write a commented spec for a table, from the names and types of its columns; `check` names the blanks in it."""
+    from sweeps import api
+
+    text = api.init(file, label=label, output=output)
+    print(text if output is None else output, end="" if output is None else "\n")
+
+
+@app.command()
+def check(
+    spec: SpecSource,
+    data: DataFolder = None,
+    trials: Trials = None,
+    changes: Changes = None,
+    rehearsal: Annotated[
+        bool, typer.Option(help="Try it out on made-up records: shapes, loss, isolation, time of a step, metrics.")
+    ] = True,
+    modes: Annotated[
+        bool, typer.Option("--modes", help="Compare what each way to charge for the search would cost.")
+    ] = False,
+    proxy: Annotated[
+        str | None,
+        typer.Option("--proxy", help="With --modes: a sweep on public records, by which results are predicted."),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="With --modes: its plot, FILE.html.")] = None,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    address: Annotated[str | None, typer.Option("--address", help="Ray cluster: auto or HOST:PORT.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Validate a spec, print its plan (space, noise, cost, total) and rehearse it on made-up records.
+
+    No record is read: of data files only names and types of columns. Resources are held against this machine, or the
+    cluster of --address. With --no-rehearsal nothing but the spec is looked at. The store is opened only for a spec
+    that names an earlier sweep (search.warm_start, search.chosen_from), or declares data.population, and for --proxy.
+    """
+    from sweeps import api
+
+    found = api.check(
+        spec,
+        data=data,
+        trials=trials,
+        changes=changes or (),
+        rehearsal=rehearsal,
+        modes=modes or output is not None,
+        proxy=proxy,
+        root=root,
+        store=store,
+        address=address,
+    )
+    if output is not None:
+        found.write(output)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print(found)
+
+
+@app.command()
+def run(
+    spec: SpecSource,
+    name: NewName = None,
+    trials: Trials = None,
+    seed: Seed = None,
+    changes: Changes = None,
+    data: DataFolder = None,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    records: Records = None,
+    tracking: TrackingUri = None,
+    address: ClusterAddress = None,
+    rehearsal: Annotated[
+        bool, typer.Option(help="Try a model of your own out on made-up records first, in a process of its own.")
+    ] = True,
+    models: Annotated[
+        str | None,
+        typer.Option(
+            help="Whose models MLflow shows at the end: front (the best eight; default), none, or numbers 0,3."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start a sweep and run it to its end. By ray://HOST:PORT it is submitted: the controller runs on the cluster."""
+    if client := _client_address(address, as_json):
+        places = _places_on_cluster(root, store, records, tracking)
+        return submit(spec, client, name=name, trials=trials, seed=seed, changes=changes, data=data, **places)
+    from sweeps import api
+    from sweeps.cli.run import drive
+
+    created, workspace = api.created(
+        spec,
+        name=name,
+        trials=trials,
+        seed=seed,
+        changes=changes or (),
+        data=data,
+        root=root,
+        store=store,
+        records=records,
+        tracking=tracking,
+        address=address,
+        rehearsal=rehearsal,
+        models=models,
+    )
+    drive(created, workspace, address=address, as_json=as_json)
+
+
+@app.command()
+def resume(
+    sweep: str,
+    spec: Annotated[Path | None, typer.Option(help="Compare with this spec first.")] = None,
+    accept: Accepted = None,
+    trials: NewTotal = None,
+    hours: Hours = None,
+    epsilon: MoreBudgets = None,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    records: Records = None,
+    tracking: TrackingUri = None,
+    address: ClusterAddress = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with a sweep from wherever it stopped; with --trials, --hours or --epsilon, beyond what it began with."""
+    if client := _client_address(address, as_json, spec):
+        places = _places_on_cluster(root, store, records, tracking)
+        return submit(sweep, client, resume=True, accept=accept, trials=trials, hours=hours, epsilon=epsilon, **places)
+    from sweeps.cli.run import drive
+    from sweeps.spec import load_spec
+    from sweeps.util.fingerprint import check_accepted
+
+    check_accepted(accept or [])
+    workspace = _workspace(root, store, tracking, records)
+    given = load_spec(spec) if spec is not None else None
+    drive(
+        sweep,
+        workspace,
+        spec=given,
+        accept=accept or [],
+        trials=trials,
+        hours=hours,
+        epsilon=epsilon or [],
+        address=address,
+        as_json=as_json,
+    )
+
+
+def _client_address(address: str | None, as_json: bool, spec: Path | None = None) -> str | None:
+    """The address if it is that of a Ray client: Tune would move itself to the cluster, and the controller has to be
+    where Tune is, so the sweep is submitted. Raises InvalidValue for options that this leaves without an answer."""
+    from dpcore.checks import InvalidValue
+
+    if address is None or not address.startswith("ray://"):
+        return None
+    expected = "left out with a ray:// address"
+    if as_json:
+        raise InvalidValue("json", True, expected, "Ask `sweeps show NAME --json --store URL` afterwards.")
+    if spec is not None:
+        raise InvalidValue("spec", str(spec), expected, "Compare on the cluster itself: --address auto there.")
+    return address
+
+
+def _places_on_cluster(root: Path, store: str | None, records: str | None, tracking: str | None) -> dict[str, Any]:
+    """Where a submitted sweep keeps its files. A root that was not named is the submission's own: the default one
+    here is no folder of the cluster."""
+    places: dict[str, Any] = {"store": store, "records": records, "tracking": tracking}
+    return places if root == DEFAULT_ROOT else {**places, "root": str(root)}
+
+
+app.command()(show)
+
+
+@app.command()
+def pareto(
+    sweeps: Annotated[list[str] | None, typer.Argument(help="Sweeps of the store, on the same records.")] = None,
+    mlflow: Annotated[tuple[str, str] | None, typer.Option(help="URI EXPERIMENT: read the front from MLflow.")] = None,
+    objective: Annotated[list[str] | None, typer.Option(help="METRIC:maximize or METRIC:minimize; repeatable.")] = None,
+    reference: Annotated[
+        list[str] | None,
+        typer.Option(help="METRIC=VALUE: where its axis ends for the hypervolume, instead of the spec's; repeatable."),
+    ] = None,
+    mix: Annotated[str, typer.Option(help="Allow one panel each: notion,status,adjacency,delta,unit.")] = "",
+    format: Annotated[
+        str | None, typer.Option(help="table, csv, parquet, json, html or png; else by the name of --output.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write (parquet, html and png need one).")
+    ] = None,
+    as_refuted: Annotated[
+        bool, typer.Option("--as-refuted", help="Draw trials whose claim is refuted too, under that word.")
+    ] = False,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """The exact non-dominated front and its hypervolume; of several sweeps with the total over all of them."""
+
+    pareto_command(
+        sweeps=sweeps or [],
+        mlflow=mlflow,
+        objectives=objective or [],
+        references=reference or [],
+        mix=[name for name in mix.split(",") if name],
+        form="json" if as_json else format,
+        output=output,
+        workspace=_workspace(root, store),
+        as_refuted=as_refuted,
+    )
+
+
+@app.command()
+def report(
+    sweep: str,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Page to write.")] = None,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write one self-contained HTML page about a sweep."""
+    from sweeps import api
+
+    path = api.open(sweep, root=root, store=store).report(output)
+    if as_json:
+        print_json({"sweep": sweep, "report": str(path)})
+    else:
+        print(path)
+
+
+@app.command()
+def track(
+    sweep: str,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    tracking: TrackingUri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Rebuild the sweep's MLflow experiment from the store, and say what of it the store had not written."""
+    from sweeps import api
+
+    opened = api.open(sweep, root=root, store=store, tracking=tracking)
+    shown, tracked = shown_url(opened.workspace.tracking_uri), opened.track()
+    rebuilt, models = tracked.rebuilt, list(tracked.models.lines())
+    if as_json:
+        print_json({"sweep": sweep, "runs": rebuilt.runs, "mended": rebuilt.mended, "tracking": shown})
+    else:
+        for sentence in rebuilt.mended:
+            print(sentence)
+        print(f"{rebuilt.runs} runs in {shown}")
+        if models:
+            print(*models, sep="\n")
+
+
+@app.command()
+def reproduce(
+    paper: Annotated[str, typer.Argument(help="The paper, by first author and year; `bu2020` for example.")],
+    data: DataFolder = None,
+    grid: Annotated[str, typer.Option(help="coarse (minutes) or paper (the published grid, hours).")] = "coarse",
+    repeats: Annotated[int | None, typer.Option(help="Trainings with different seeds for each point.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Only what takes a minute or less.")] = False,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """A paper's tables and figures beside ours. A killed reproduction resumes when it is run again."""
+    from sweeps.papers import Effort
+    from sweeps.papers.command import reproduce_command
+
+    effort = Effort(grid=grid, repeats=repeats, quick=quick)  # type: ignore[arg-type]  # checked by Effort
+    reproduce_command(paper, data, _workspace(root, store), effort, as_json=as_json)
+
+
+@app.command()
+def systems(
+    name: Annotated[str | None, typer.Argument(help="One of them; default: all.")] = None, as_json: AsJson = False
+) -> None:
+    """Every system, or one, with its hyperparameters and metrics."""
+    from sweeps.cli.catalogue import described, print_systems
+
+    if as_json:
+        print_json(described(name))
+    else:
+        print_systems(name)
+
+
+@app.command()
+def datasets(
+    name: Annotated[str | None, typer.Argument(help="Of one of them, its options too.")] = None, as_json: AsJson = False
+) -> None:
+    """Every data source, or one with its options."""
+    from sweeps.cli.catalogue import datasets_command
+
+    datasets_command(name, as_json=as_json)
+
+
+@app.command()
+def schema() -> None:
+    """JSON schema of a spec, for editors."""
+    from sweeps.spec import spec_schema
+
+    print_json(spec_schema())
+
+
+app.command()(explain)
+app.add_typer(account_app, name="account")
+app.command()(audit)
+app.command()(certify)
+app.command("test")(held_out_test)
+app.command()(budget)
+app.command()(export)
+app.command()(predict)
+app.command()(stop)
+app.command()(enqueue)
+app.command()(note)
+app.command()(tag)
+app.command()(gc)
+app.command()(rename)
+app.command()(delete)
+app.command()(submit)
+
+
+# What `sweeps pareto` does: read a front from the store or from MLflow, print it or write it.
+
+
+def pareto_command(
+    *,
+    sweeps: Sequence[str],
+    mlflow: tuple[str, str] | None,
+    objectives: Sequence[str],
+    references: Sequence[str],
+    mix: Collection[str],
+    form: str | None,
+    output: Path | None,
+    workspace: Workspace,
+    as_refuted: bool = False,
+) -> None:
+    """`form` None: by the name of `output`.
+
+    Raises InvalidValue (what to read, format, mixture), UnknownSweep, and OSError for an output that cannot be.
+    """
+    form = form or _form_of(output)
+    if form not in FORMATS:
+        raise InvalidValue("--format", form, f"one of {', '.join(FORMATS)}", closest(form, FORMATS))
+    for label in mix:
+        if label not in LABELS:
+            raise InvalidValue("--mix", label, f"one of {', '.join(LABELS)}", closest(label, LABELS))
+    parsed = [FrontAxis.parse(one) for one in objectives]
+    ends = dict(AxisEnd.parse(one) for one in references)
+    if (not sweeps) == (mlflow is None):
+        named = ", ".join(sweeps) or None
+        raise InvalidValue("sweep", named, "either a sweep of the store or --mlflow URI EXPERIMENT")
+    if mlflow is not None:
+        from sweeps.mlflow.read import read_front
+
+        front = read_front(*mlflow, objectives=parsed or None, mix=mix, reference=ends, as_refuted=as_refuted)
+    else:
+        from sweeps.release.publisher import Publisher
+
+        store = Publisher.open(workspace.store_url)
+        front = joint_front(store, sweeps, parsed or None, mix=mix, reference=ends, as_refuted=as_refuted)
+    if form == "table" and output is None:
+        from rich.console import Console
+
+        from sweeps.reporting.tables import table
+
+        Console().print(table(front))
+        return
+    content = render(front, form)
+    _write(content, output)
+
+
+def _form_of(output: Path | None) -> str:
+    if output is None:
+        return "table"
+    if output.suffix.lower() not in SUFFIXES:
+        raise InvalidValue("output", str(output), f"a name that ends in {', '.join(filter(None, SUFFIXES))}", _FORMAT)
+    return SUFFIXES[output.suffix.lower()]
+
+
+_FORMAT = f"Or say --format: {', '.join(FORMATS)}."
+
+
+def _write(content: str | bytes, output: Path | None) -> None:
+    if output is not None:
+        print(write_output(content, output))
+    elif isinstance(content, str):
+        sys.stdout.write(content)
+    elif sys.stdout.isatty():
+        raise InvalidValue("output", None, "a file for this format", "Add --output FILE, or redirect.")
+    else:
+        sys.stdout.buffer.write(content)

@@ -1,0 +1,264 @@
+"""`sweeps show`: its arguments and options."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from dpcore.checks import InvalidValue
+from sweeps.cli.options import DEFAULT_ROOT, AsJson, Root, StoreUrl
+from sweeps.cli.output import print_json
+from sweeps.release.policy import Release
+from sweeps.release.publisher import Publisher
+from sweeps.reporting import summary
+from sweeps.reporting.summary import assumptions_of
+from sweeps.reporting.tables import csv_text
+from sweeps.reporting.trials import Listed, listed, page_of, place_of, selected
+from sweeps.store.records import SweepState, by_trial
+from sweeps.util.suggest import closest
+from sweeps.util.workspace import Workspace
+
+
+def show(
+    sweep: Annotated[str | None, typer.Argument(help="One sweep; default: a list of all.")] = None,
+    trial: Annotated[str | None, typer.Argument(help="One of its trials, by number or key: all of it.")] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="state=failed, accuracy>=0.9, model!=linear, ...: list those trials alone; repeatable."),
+    ] = None,
+    sort: Annotated[
+        str | None, typer.Option(help="Metric (best first), knob or column; NAME:descending turns it.")
+    ] = None,
+    page: Annotated[int | None, typer.Option(help="Which 20 trials; csv and json have all by default.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again and again until the sweep ends.")] = False,
+    every: Annotated[float, typer.Option(help="Seconds between two looks of --watch.")] = 2.0,
+    curves: Annotated[
+        bool, typer.Option("--curves", help="Metrics at planned steps, one row each: of all trials, or of --where.")
+    ] = False,
+    format: Annotated[str, typer.Option(help="table, csv or json.")] = "table",
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Where a sweep stands: what one trial and all of them promise, steps charged, and its trials; or one trial whole.
+
+    Running trials come first, with their step and the seconds left to the end of their launch.
+    """
+    from sweeps.util.workspace import Workspace
+
+    show_asked(
+        sweep=sweep,
+        trial=trial,
+        where=where or [],
+        sort=sort,
+        page=page,
+        form="json" if as_json else format,
+        watched=watch,
+        every=every,
+        curves=curves,
+        workspace=Workspace.at(root, store=store),
+    )
+
+
+# `sweeps show`: a list of sweeps, one sweep with a page of its trials, or one trial; once, or until the sweep ends.
+
+FORMATS = ("table", "csv", "json")
+ENDED = (
+    SweepState.FINISHED,
+    SweepState.EXHAUSTED,
+    SweepState.STOPPED,
+    SweepState.OUT_OF_HOURS,
+    SweepState.OUT_OF_BUDGET,
+)
+EVERY, SHORTEST = 2.0, 0.2
+"""Seconds between two looks of `--watch`: by default, and at least."""
+_Look = Callable[[], tuple[bool, RenderableType]]
+"""Whether the sweep is over, and what is seen of it."""
+
+
+def show_asked(
+    *,
+    sweep: str | None,
+    trial: str | None,
+    where: Sequence[str],
+    sort: str | None,
+    page: int | None,
+    form: str,
+    watched: bool,
+    every: float,
+    curves: bool,
+    workspace: Workspace,
+) -> None:
+    """Raises InvalidValue for options that do not go together, UnknownSweep, StoreError."""
+    if form not in FORMATS:
+        raise InvalidValue("--format", form, f"one of {', '.join(FORMATS)}", closest(form, FORMATS))
+    if not SHORTEST <= every < float("inf"):
+        raise InvalidValue("--every", every, f"seconds, at least {SHORTEST:g}")
+    chosen = {"--where": where, "--sort": sort, "--page": page, "--watch": watched, "--curves": curves}
+    for name, value in chosen.items():
+        if value and (sweep is None or trial is not None):
+            whose = "one trial is shown" if trial is not None else "no sweep is named"
+            raise InvalidValue(name, value, f"left out where {whose}", "It chooses among the trials of one sweep.")
+    for name, value in {"--sort": sort, "--watch": watched}.items():
+        if curves and value:
+            raise InvalidValue(name, value, "left out where --curves is asked for", "--where chooses the trials.")
+    if watched and form != "table":
+        raise InvalidValue("--watch", form, "no other format than table", "Ask again where a program reads.")
+    if sweep is None:
+        _sweeps(workspace, form)
+    elif trial is not None:
+        _trial(workspace, sweep, trial, form)
+    elif curves:
+        _curves(workspace, sweep, where, page, form)
+    elif watched:
+        _watched(workspace, sweep, where, sort, page, every)
+    else:
+        _sweep(workspace, sweep, where, sort, page, form)
+
+
+def _sweeps(workspace: Workspace, form: str) -> None:
+    rows = summary.counted(workspace)
+    if form == "json":
+        print_json(rows)
+        return
+    names = ["sweep", "state", "complete", "running", "failed", "infeasible", "planned"]
+    shown = [said for said in ("tags", "notes") if any(row[said] for row in rows)]
+    for row in rows:
+        row |= {"tags": " ".join(f"{key}={value}" for key, value in row["tags"].items()), "notes": len(row["notes"])}
+    if form == "csv":
+        sys.stdout.write(csv_text([*names, "tags", "notes"], rows))
+        return
+    table = Table(*names, *shown)
+    for row in rows:
+        table.add_row(*(str(row[name]) for name in (*names, *shown)))
+    Console().print(table)
+
+
+def _trial(workspace: Workspace, sweep: str, trial: str, form: str) -> None:
+    from sweeps.sweep import Sweep
+
+    found = Sweep(sweep, workspace).describe(trial)
+    if form == "json":
+        print_json(found.to_dict())
+    elif form == "csv":
+        raise InvalidValue("--format", form, "table or json for one trial", "`--where number=N` gives its row.")
+    else:
+        print(found)
+
+
+def _sweep(
+    workspace: Workspace, sweep: str, where: Sequence[str], sort: str | None, page: int | None, form: str
+) -> None:
+    # A program reads them all unless it asks for a page.
+    number = page if page is not None or form != "table" else 1
+    trials = listed(Publisher.open(workspace.store_url), workspace, sweep, where=where, sort=sort, page=number)
+    if form == "csv":
+        sys.stdout.write(trials.as_csv())
+        return
+    found = summary.shown(sweep, workspace)
+    if form == "json":
+        print_json({**found.to_dict(), "listed": trials.to_dict()})
+        return
+    print("\n".join(found.lines()))
+    if any(found.counts.values()):
+        print()
+        Console().print(trials.table(found.assumptions))
+
+
+def _curves(workspace: Workspace, sweep: str, where: Sequence[str], page: int | None, form: str) -> None:
+    from sweeps.reporting.summary import CLAIMED, curve_columns, curve_rows
+
+    store = Publisher.open(workspace.store_url)
+    heading = Release.recorded(store.sweep(sweep).spec).heading
+    curves = by_trial(store.curves(sweep))
+    told = [trial for trial in selected(store.trials(sweep), where) if trial.key in curves]
+    # A program reads them all unless it asks for a page.
+    number = page if page is not None or form != "table" else 1
+    shown = told if number is None else page_of(told, number)
+    rows = curve_rows(shown, curves, heading)
+    if form == "json":
+        print_json(rows)
+    elif form == "csv":
+        sys.stdout.write(csv_text(curve_columns(rows), rows))
+    elif not rows:
+        print("No trial has told anything yet.")
+    else:
+        if heading:
+            print(heading)
+        columns = [name for name in curve_columns(rows) if name not in ("number", *CLAIMED)]
+        table = Table(*(name.removeprefix("metric.") for name in columns))
+        for row in rows:
+            table.add_row(*(_cell(name, row.get(name)) for name in columns))
+        Console().print(table)
+        if number is not None and len(told) > len(shown):
+            print(place_of(number, len(shown), len(told), " trials with a curve"))
+
+
+def _cell(name: str, value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.0%}" if name == "share" else f"{value:.4g}"
+    return "" if value is None else str(value)
+
+
+def _watched(
+    workspace: Workspace, sweep: str, where: Sequence[str], sort: str | None, page: int | None, every: float
+) -> None:
+    """A look every `every` seconds, and the whole at the end; Ctrl-C ends the looking alone."""
+    store, console = Publisher.open(workspace.store_url), Console()
+
+    def look() -> tuple[bool, RenderableType]:
+        # The state first: what is listed then is not older than the end.
+        state = store.sweep(sweep).state
+        trials = listed(store, workspace, sweep, where=where, sort=sort, page=page or 1)
+        return state in ENDED, _glance(store, sweep, state, trials)
+
+    try:
+        if console.is_terminal:
+            _live(console, look, every)
+        else:
+            _printed(console, look, every)
+    except KeyboardInterrupt:
+        return
+    _sweep(workspace, sweep, where, sort, page, "table")
+
+
+def _live(console: Console, look: _Look, every: float) -> None:
+    over, view = look()
+    with Live(view, console=console, auto_refresh=False, transient=True) as live:
+        while not over:
+            time.sleep(every)
+            over, view = look()
+            live.update(view, refresh=True)
+
+
+def _printed(console: Console, look: _Look, every: float) -> None:
+    """Without a terminal there is nothing to write over: what changed is printed."""
+    before, over = "", False
+    while not over:
+        over, view = look()
+        buffer = io.StringIO()
+        Console(file=buffer, width=console.width).print(view)
+        if buffer.getvalue() != before and not over:
+            before = buffer.getvalue()
+            console.print(view)
+        if not over:
+            time.sleep(every)
+
+
+def _glance(store: Publisher, sweep: str, state: str, trials: Listed) -> RenderableType:
+    counts = ", ".join(f"{count} {word}" for word, count in store.counts(sweep).items())
+    heading = [Text(trials.heading)] if trials.heading else []
+    return Group(
+        *heading,
+        Text(f"{sweep}  {state}  {counts}  (Ctrl-C ends the looking, not the sweep)"),
+        trials.table(assumptions_of(trials.trials)),
+    )

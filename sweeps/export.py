@@ -1,0 +1,607 @@
+"""The card of an exported model: what it is, what it claims and on what that rests, how good it was, of how many."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dpcore.checks import InvalidValue
+from dpcore.guarantee import Guarantee
+from sweeps.heldout import DeclaredTest, HeldOutReading, declared_test, of_its_records, readings
+from sweeps.ledger.assumptions import Assumptions
+from sweeps.ledger.totals import own_total, total_lines
+from sweeps.planning.spec_code import code_of
+from sweeps.population.besides import charge_reading
+from sweeps.release.policy import Release
+from sweeps.release.published import Published
+from sweeps.release.publisher import OVER, Publisher
+from sweeps.release.quoting import Quote, dependence, is_refuted, quote_of_claim, quote_of_metric
+from sweeps.release.rounding import claim_text, count_text
+from sweeps.release.validation_text import declared_number
+from sweeps.reporting.front import LABELS, spec_objectives, sweep_front
+from sweeps.spec import SweepSpec, load_spec
+from sweeps.store.records import Accepted, HeldOutRead, HeldOutScore, SweepRecord, TrialState, this_person
+from sweeps.store.store import Store
+from sweeps.util.fingerprint import Changed, check_accepted
+from sweeps.util.workspace import Workspace
+from trainables.data import SOURCES
+from trainables.data.records import fingerprint
+from trainables.data.splits import HasTestRecords
+from trainables.data.table import Table
+from trainables.data.table_declaration import schema
+from trainables.export.protocol import Module, ReleasesModel
+from trainables.features.declared import parted
+from trainables.measures.hooks import Answering
+from trainables.metrics import Dependence
+from trainables.publishing import declared
+from trainables.registry import SYSTEMS
+from trainables.system import PublicFacts
+from trainables.validation.declaration import NOISE_SD, share_error
+from trainables.worker.attempt import Attempt
+from trainables.worker.files import NotAFolder
+
+if TYPE_CHECKING:
+    from trainables.export.model import ReleasedModel
+    from trainables.export.preprocessing import Preprocessing
+
+
+REFUTED = "REFUTED: the claim below does not hold. This model protects nobody whom it was trained on."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCard:
+    """One trial's model in words and numbers.
+
+    total           all trials of the sweep together, in words: what choosing this one cost
+    with_score      the claim of the model and its test score together; without a score, that of the model
+    charged         steps that the ledger charged this trial, lost launches included
+    metrics         as the trial reported them
+    standard_error  {metric: of the mean over n_validation records}, for what is a share of them
+    candidates      finished trials that this one was chosen among, if it was chosen; None: a secret number, of which
+                    a sealed search let out the best
+    test            the test records that the spec declares; None: it declares none
+    readings        of them, for any trial of any sweep of the store
+    """
+
+    sweep: str
+    heading: str
+    refuted: bool
+    record: Published
+    claim: Guarantee
+    with_score: Guarantee
+    assumptions: Assumptions
+    total: tuple[str, ...]
+    charged: int
+    facts: PublicFacts
+    standard_error: Mapping[str, float]
+    candidates: int | None
+    noise_source: str
+    test: DeclaredTest | None = None
+    readings: tuple[HeldOutReading, ...] = ()
+
+    @classmethod
+    def of(
+        cls, store: Publisher, sweep: str, record: Published, facts: PublicFacts, spec: SweepSpec, *, refuted: bool
+    ) -> ModelCard:
+        """The card of a finished trial."""
+        assert record.guarantee is not None
+        trials = store.trials(sweep)
+        total, recorded = own_total(store, sweep, trials), store.sweep(sweep).spec
+        test = declared_test(recorded)
+        made = of_its_records(store, sweep) if test is not None else ()
+        own = sum(one.trial == record.key for one in made)
+        with_score = record.guarantee if test is None else test.claim(record.guarantee, own)
+        assumptions = Assumptions.of([record.guarantee, with_score, *total.claims()])
+        return cls(
+            sweep=sweep,
+            heading=Release.recorded(recorded).heading,
+            refuted=refuted,
+            record=record,
+            claim=record.guarantee,
+            assumptions=assumptions,
+            total=tuple(total_lines(total.procedure, total.uncounted, assumptions)),
+            charged=sum(entry.steps_spent for entry in store.ledger(sweep) if entry.key == record.key),
+            facts=facts,
+            with_score=with_score,
+            standard_error=share_error(record.metrics, 0 if facts.unit else facts.n_validation),
+            candidates=None
+            if recorded.selection is not None
+            else sum(one.state is TrialState.COMPLETE for one in trials),
+            noise_source=spec.privacy.noise_source,
+            test=test,
+            readings=made,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        plan = self.record.plan
+        assert plan is not None
+        return {
+            "heading": " ".join(self._headings()),
+            "sweep": self.sweep,
+            "trial": self.record.key,
+            "system": plan.system,
+            "mechanism": plan.description,
+            "hyperparameters": dict(plan.config),
+            "claim": self.claim.to_dict(),
+            "quote": quote_of_claim(self.claim).to_dict(),
+            "total": list(self.total),
+            "steps_charged": self.charged,
+            "noise_source": self.noise_source,
+            "data": {
+                "source": self.facts.dataset,
+                "n": self.facts.n,
+                "n_validation": self.facts.n_validation,
+                "counted": self.facts.counted,
+                "assumptions": list(self.facts.assumptions),
+            },
+            "validation": self._metrics(),
+            "validation_quotes": {name: quote.to_dict() for name, quote in self._quotes().items()},
+            "standard_error": dict(self.standard_error),
+            "best_of": self.candidates,
+            "test": None if self.test is None else self._tested(),
+        }
+
+    def page(self) -> str:
+        """The same as Markdown."""
+        plan, status = self.record.plan, self.assumptions.status(self.claim)
+        assert plan is not None
+        scores = ", ".join(f"{name} {value:.6g}{self._spread(name)}" for name, value in self._metrics().items())
+        quotes = self._quotes()
+        alike = {quote: [name for name in quotes if quotes[name] == quote] for quote in quotes.values()}
+        quoted = "".join(
+            f"{', '.join(names)}{': each' if len(names) > 1 else ''} {quote.said}: {quote.sentence}. "
+            for quote, names in alike.items()
+        )
+        private = "by noised reports" if self.facts.private_validation is not None else "treated as public"
+        lines = [
+            f"# {self.record.key}",
+            *(f"**{one}**" for one in self._headings()),
+            f"A model of `{plan.system}`, trained on records of `{self.facts.dataset}`, "
+            f"{declared_number(self.facts.n, self.facts.counted)}: "
+            f"{plan.description}.",
+            "## What it claims",
+            f"{claim_text(self.claim, status)}. {quote_of_claim(self.claim).said.capitalize()}: "
+            f"{quote_of_claim(self.claim).sentence}. The ledger charged {count_text(self.charged, 'step')}.",
+            f"{self._among} {'; '.join(self.total)}",
+            "This page is as old as the files beside it. What became known since (audits, test readings, trials) "
+            f"is not in it: look at `sweeps show {self.sweep}` before you quote a number of it.",
+            "What the statuses rest on:",
+            "\n".join(self.assumptions.lines()),
+            "## How good it was",
+            f"On validation records, {declared_number(self.facts.n_validation, self.facts.counted)}, {private}: "
+            f"{scores or 'nothing was reported'}. {quoted}"
+            "Where it was chosen for that score, it is better here than it will be elsewhere.",
+            *self._test_lines(),
+            "## How it is asked",
+            "`sweeps predict FOLDER FILE`, or `torch.export.load('program.pt2').module()` on the inputs that "
+            "`preprocessing.json` describes.",
+        ]
+        return "\n\n".join(lines) + "\n"
+
+    @property
+    def _among(self) -> str:
+        if self.candidates is None:
+            return "A sealed search chose it among a secret number of trials, by its results. What that cost in all:"
+        if self.candidates == 1:
+            return "No other trial finished. What its sweep cost in all:"
+        return f"It is one of {self.candidates} finished trials. Whoever chose it for its results quotes the total:"
+
+    def _headings(self) -> list[str]:
+        return [one for one in (REFUTED if self.refuted else "", self.heading) if one]
+
+    @property
+    def _own(self) -> HeldOutReading | None:
+        """The reading of the test records for this trial that gave a score."""
+        return next((one for one in self.readings if one.trial == self.record.key and one.metrics), None)
+
+    def _tested(self) -> dict[str, Any]:
+        assert self.test is not None
+        return {
+            "n": self.test.held.n,
+            "private": self.test.held.private,
+            "readings": len(self.readings),
+            "score": None if self._own is None else self._own.to_dict(),
+            "claim_with_score": self.with_score.to_dict(),
+        }
+
+    def _test_lines(self) -> Iterator[str]:
+        if self.test is None:
+            return
+        yield "## On test records"
+        private = "private" if self.test.held.private else "public"
+        records = f"{private} test records, {declared_number(self.test.held.n, self.test.counted)},"
+        if self._own is None:
+            times, unread = len(self.readings), "not read yet, as far as this store knows"
+            others = f"read {times} times, for other models" if times else unread
+            yield f"The {records} were {others}: there is no test score of this one."
+            return
+        yield f"On {records} on which nothing was trained or chosen: {self._own}."
+        if self.test.histogram is not None:
+            both = claim_text(self.with_score, self.assumptions.status(self.with_score))
+            yield f"The model and this score together: {both}."
+
+    def _metrics(self) -> dict[str, float]:
+        """What it reported of the validation records."""
+        depends = {
+            name: one.depends for name, one in declared(SYSTEMS[self.record.system], self.record.metrics).items()
+        }
+        reported = self.record.metrics.items()
+        return {
+            name: value for name, value in reported if depends.get(name.removesuffix(NOISE_SD)) is Dependence.VALIDATION
+        }
+
+    def _quotes(self) -> dict[str, Quote]:
+        return {name: quote_of_metric(name, dependence(self.record, name), self.record) for name in self._metrics()}
+
+    def _spread(self, name: str) -> str:
+        return f" ± {self.standard_error[name]:.2g}" if name in self.standard_error else ""
+
+
+# The model of one finished trial, as it may leave: published, covered by its claim, and with a card that says so.
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    record: Published
+    system: ReleasesModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """The model of a finished trial, which may leave.
+
+    module   in evaluation mode, on the CPU
+    refuted  whether its claim is, and it leaves under that heading
+    """
+
+    record: Published
+    spec: SweepSpec
+    facts: PublicFacts
+    module: Module
+    refuted: bool
+
+
+def exported(
+    workspace: Workspace, sweep: str, trial: int | str, *, as_refuted: bool = False, accept: Collection[str] = ()
+) -> ReleasedModel:
+    """The model of a finished trial (by number or key), with its card. Trains nothing, and reads no record.
+
+    The arguments are those of `released`, which raises what this does.
+    """
+    from trainables.export.apart import apart
+    from trainables.export.model import ReleasedModel
+
+    found = released(workspace, sweep, trial, as_refuted=as_refuted, accept=accept)
+    published = Publisher.open(workspace.store_url)
+    name = published.sweep(sweep).name
+    card = ModelCard.of(published, name, found.record, found.facts, found.spec, refuted=found.refuted)
+    own, features = parted(found.spec.data.options())
+    facts = SOURCES[found.spec.data.source].facts(own)
+    # A map leaves with the model: who asks it has records, and not their features.
+    module = apart(found.module, found.facts.features)
+    module = module if features is None else features.first(module, facts).eval()
+    return ReleasedModel(module, _preprocessing(found.spec, facts), card.to_dict(), card.page())
+
+
+def card_of(workspace: Workspace, sweep: str, trial: int | str) -> ModelCard:
+    """The card that the model of a finished trial has today, whether or not its claim is refuted. Opens no checkpoint.
+
+    Raises as `released` does, but for the code and the checkpoint.
+    """
+    published = Publisher.open(workspace.store_url)
+    recorded = published.sweep(sweep).kept()
+    record = _chosen(published, recorded.name, str(trial), True).record
+    spec = load_spec(recorded.spec.canonical)
+    facts = SOURCES[spec.data.source].facts(spec.data.options())
+    return ModelCard.of(published, recorded.name, record, facts, spec, refuted=is_refuted(record))
+
+
+def released(
+    workspace: Workspace, sweep: str, trial: int | str, *, as_refuted: bool = False, accept: Collection[str] = ()
+) -> Released:
+    """The model of a finished trial (by number or key), where it may leave. Trains nothing, and reads no record.
+
+    as_refuted  let out what failed an audit, or whose claim is refuted: the card is headed by that
+    accept      "code": export although the code changed since the sweep was started
+
+    Raises UnknownSweep, UnknownTrial, StoreError, InvalidValue: for a trial that is not finished or not published, a
+    system whose claim covers no model, a claim without a finite epsilon, a checkpoint that is not there; and Changed
+    for code that is not what trained it: the weights would stand in another model than the one that was scored.
+    """
+    check_accepted(accept, ("code",))
+    published = Publisher.open(workspace.store_url)
+    recorded = published.sweep(sweep).kept()
+    sweep = recorded.name
+    chosen = _chosen(published, sweep, str(trial), as_refuted)
+    record = chosen.record
+    assert record.plan is not None
+    spec = load_spec(recorded.spec.canonical)
+    if recorded.fingerprints.get("code") != code_of(spec) and "code" not in accept:
+        raise Changed(
+            f"sweep {sweep!r}: code changed since it was started: the weights of {record.key} would stand in another "
+            "model than the one that was scored. Restore what it was, or export with --accept code."
+        )
+    facts = SOURCES[spec.data.source].facts(spec.data.options())
+    at = Attempt.of(workspace.of(recorded).trials(sweep), record.key, record.attempts)
+    try:
+        state = at.load(record.step)
+    except FileNotFoundError as error:
+        raise InvalidValue(
+            "trial",
+            record.key,
+            f"a trial whose last checkpoint is still in {at.folder.url}",
+            "Export where the workers' records are (--records), or another trial. `sweeps gc` keeps the front's.",
+        ) from error
+    module = chosen.system.released_model(record.plan, facts, state)
+    refuted = is_refuted(record)
+    return Released(record=record, spec=spec, facts=facts, module=module.eval(), refuted=refuted)
+
+
+def _chosen(published: Publisher, sweep: str, trial: str, as_refuted: bool) -> _Chosen:
+    known = published.trials(sweep)
+    record = next((one for one in known if trial in (one.key, str(one.number))), None)
+    if record is None:
+        raise InvalidValue("trial", trial, f"a trial of {sweep!r}: a number below {len(known)}, or a key")
+    if record.state is not TrialState.COMPLETE or record.plan is None or record.guarantee is None:
+        why = f": {record.reason}" if record.reason else ""
+        raise InvalidValue(
+            "trial", record.key, f"a finished trial whose result is published; it is {record.state}{why}"
+        )
+    system = SYSTEMS.known(record.plan.system)
+    if not isinstance(system, ReleasesModel):
+        names = sorted(name for name, one in SYSTEMS.items() if isinstance(one, ReleasesModel) and one.solves)
+        name = record.plan.system
+        why = (
+            f"The claim of {name} covers what it answers, and no model behind the answers: that never leaves."
+            if isinstance(system, Answering)
+            else f"What {name} releases is no model that its claim covers."
+        )
+        raise InvalidValue("trial", record.key, f"a trial of {', '.join(names)}", why)
+    if not math.isfinite(record.guarantee.epsilon):
+        raise InvalidValue(
+            "trial", record.key, "a trial with a finite epsilon", "Weights without noise never leave a sweep."
+        )
+    if not as_refuted and is_refuted(record):
+        raise InvalidValue(
+            "trial",
+            record.key,
+            "a trial whose claim stands",
+            f"The claim of {record.plan.system} is refuted. --as-refuted exports it under that heading.",
+        )
+    return _Chosen(record, system)
+
+
+def _preprocessing(spec: SweepSpec, facts: PublicFacts) -> Preprocessing:
+    from trainables.export.preprocessing import Preprocessing
+
+    source = SOURCES[spec.data.source]
+    if not isinstance(source, Table):
+        return Preprocessing.of(facts)
+    declared = schema(source.read(parted(spec.data.options())[0]))
+    return Preprocessing.of(facts, declared.columns, declared.classes)
+
+
+# The models of a sweep's front, shown by MLflow once the sweep is over: those of a few trials, never all of them.
+#
+# Beside the sweep and after its results: nothing is trained, no record is read, and what fails is said and can be
+# done again (`sweeps track`). A model leaves here by the rules of `sweeps.export`, and by no other. What
+# MLflow has already is made to say what is known today: on the front or off it, refuted since, or registered by
+# `sweeps export`.
+
+AT_MOST = 8
+"""Models of a front: the best by the first objective."""
+LARGEST_BYTES = 1 << 28
+"""Of a checkpoint: beyond it a model leaves when it is asked for by name (`sweeps export`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelsShown:
+    """What MLflow has of a sweep's models.
+
+    trials    keys of those that it shows
+    left_out  {key: why} of those that were asked for and are not there
+    more      how many on the front were not asked for, beyond `AT_MOST`
+    """
+
+    trials: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    more: int = 0
+
+    def lines(self) -> Iterator[str]:
+        """For people; nothing where nothing was asked for."""
+        if self.trials:
+            rest = f" (the front has {self.more} more: `sweeps export`)" if self.more else ""
+            yield f"MLflow shows the models of {', '.join(self.trials)}{rest}."
+        for key, why in self.left_out.items():
+            yield f"MLflow does not show the model of {key}: {why}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"trials": list(self.trials), "left_out": dict(self.left_out), "more": self.more}
+
+
+def show_models(workspace: Workspace, sweep: str) -> ModelsShown:
+    """Put the models that the spec asks for (`tracking.models`) into MLflow, where they are not there as of today, and
+    make all that are there say what is known today.
+
+    Of a sweep that is not over, or not there for MLflow, nothing is shown. Raises StoreError.
+    """
+    store = Publisher.open(workspace.store_url)
+    record = store.sweep(sweep)
+    if record.state not in OVER:
+        return ModelsShown()
+    workspace = workspace.of(record)
+    asked, more = _asked(store, record)
+    trials = {one.key: one for one in store.trials(record.name)}
+    if not asked and not any(one.state is TrialState.COMPLETE and _may_leave(one) for one in trials.values()):
+        return ModelsShown()
+    from sweeps.mlflow.models import shown_models
+
+    left_out: dict[str, str] = {}
+    uri = record.spec.tracking_uri or workspace.tracking_uri
+    exports = _OfToday(workspace, record.name)
+    there = shown_models(uri, record, workspace.folder(record.name), trials, asked, exports, left_out)
+    return ModelsShown(trials=tuple(there), left_out=left_out, more=more)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfToday:
+    """Cards and models of a sweep; see `sweeps.mlflow.models.Exports`."""
+
+    workspace: Workspace
+    sweep: str
+
+    def card(self, trial: Published) -> ModelCard:
+        with _no_file_is_no_model():
+            return card_of(self.workspace, self.sweep, trial.key)
+
+    def model(self, trial: Published) -> ReleasedModel:
+        with _no_file_is_no_model():
+            if (size := _bytes(self.workspace, self.sweep, trial)) > LARGEST_BYTES:
+                raise InvalidValue("model", f"{size:,} bytes", f"at most {LARGEST_BYTES:,}", "`sweeps export` it.")
+            return exported(self.workspace, self.sweep, trial.key)
+
+
+@contextmanager
+def _no_file_is_no_model() -> Iterator[None]:
+    """What fails here is this one model: an OSError would read as if MLflow were away."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(str(error)) from error
+
+
+def asked_by_name(store: Publisher, sweep: str) -> set[str]:
+    """Keys of the trials whose models the spec names."""
+    wanted = store.sweep(sweep).spec.models
+    return set() if wanted in ("front", "none") else {one.key for one in _named(store, sweep, wanted)}
+
+
+def _asked(store: Publisher, record: SweepRecord) -> tuple[list[str], int]:
+    """Keys of the trials whose models the spec asks for, and how many more its front has."""
+    wanted = record.spec.models
+    if wanted == "none":
+        return [], 0
+    trials, more = _of_front(store, record.name) if wanted == "front" else (_named(store, record.name, wanted), 0)
+    return [one.key for one in trials], more
+
+
+def _named(store: Publisher, sweep: str, numbers: Collection[Any]) -> list[Published]:
+    return [one for one in store.trials(sweep) if one.number in numbers]
+
+
+def _of_front(store: Publisher, sweep: str) -> tuple[list[Published], int]:
+    """The trials on the front whose models may leave, the best first, and how many more there are."""
+    complete = [one for one in store.trials(sweep, [TrialState.COMPLETE]) if _may_leave(one)]
+    first = spec_objectives(store.sweep(sweep).spec)[0]
+    sign = -1.0 if first.goal == "maximize" else 1.0
+    if not any(one.metric(first.metric) is not None for one in complete):
+        return [], 0
+    keys = set(sweep_front(store, sweep, mix=LABELS).keys())
+    ranked = sorted(
+        (sign * value, one.number, one)
+        for one in complete
+        if one.key in keys and (value := one.metric(first.metric)) is not None
+    )
+    return [one for _, _, one in ranked[:AT_MOST]], max(0, len(ranked) - AT_MOST)
+
+
+def _may_leave(one: Published) -> bool:
+    system = SYSTEMS.get(one.system)
+    return isinstance(system, ReleasesModel) and one.guarantee is not None and math.isfinite(one.guarantee.epsilon)
+
+
+def _bytes(workspace: Workspace, sweep: str, one: Published) -> int:
+    with suppress(NotAFolder):
+        return Attempt.of(workspace.trials(sweep), one.key, one.attempts).checkpoints.size()
+    return 0
+
+
+# The reading: a trial's model is scored on the test records, once, and it is on record before that happens.
+
+
+def read(
+    workspace: Workspace, sweep: str, trial: int | str, *, again: bool = False, accept: Collection[str] = ()
+) -> HeldOutReading:
+    """The score of a finished trial on the test records of its sweep: as it was read before, or read now.
+
+    again   although they were read for another trial, or a reading was cut short: the score is then no longer of an
+            untouched test set, every card says so, and private records are charged once more
+    accept  see `sweeps.export.released`
+
+    The reading is durable in the store before a record is scored, so that a crash costs a reading, and never hides one.
+    So is its charge to the population, where the records are private.
+    Raises InvalidValue for a sweep without test records, a second reading, and what `released` refuses; Changed where
+    the other records are not those that the sweep had; and PopulationSpent.
+    """
+    seen = Publisher.open(workspace.store_url)
+    record = seen.sweep(sweep).kept()
+    declared = declared_test(record.spec)
+    if declared is None:
+        raise InvalidValue(
+            "sweep", record.called, "a sweep whose spec declares data.test", "Test records cannot be declared later."
+        )
+    model = released(workspace, record.name, trial, accept=accept)
+    made = of_its_records(seen, record.name)
+    if (known := _known(made, model.record.key)) is not None:
+        return known
+    _check_first(made, model.record.key, again)
+    data = load_spec(record.spec.canonical).data
+    source = SOURCES[data.source]
+    assert isinstance(source, HasTestRecords)
+    own, features = parted(data.options())
+    records = source.load_held_out(own)
+    if not len(records):
+        raise InvalidValue("data.test", declared.held.path or declared.held.id, "at least one record, found none")
+    split = records if features is None else features.split(records, source.facts(own), workspace.features)
+    from trainables.export.scoring import noised_score, score
+
+    with closing(workspace.open_store()) as store:
+        _check_unchanged(store, record, source.load(own).fingerprint)
+        # Of the records, whatever they are seen through.
+        word = store.data_fingerprint(fingerprint(records))
+        _check_first(of_its_records(seen, record.name, word), model.record.key, again)
+        charge_reading(store, record, f"{model.record.key} {secrets.token_hex(8)}", declared)
+        number = store.ask(record.name, HeldOutRead(trial=model.record.key, records=word), this_person())
+        if declared.histogram is None:
+            found = score(model.module, split, model.facts)
+        else:
+            found = noised_score(model.module, split, model.facts, declared.held.n, declared.histogram, declared.bins)
+        came = HeldOutScore(read=number, metrics=found.metrics, standard_error=found.standard_error)
+        store.ask(record.name, came, this_person())
+    return next(one for one in readings(seen, record.name) if one.id == number)
+
+
+def _check_unchanged(store: Store, record: SweepRecord, others: str) -> None:
+    """Under other ids somebody who trained would be a test record.  others  fingerprint of all records but these"""
+    began, asked = record.fingerprints.get("data"), store.requests(record.name)
+    changed = began is not None and store.data_fingerprint(others) != began
+    if changed or any(isinstance(one.wanted, Accepted) and one.wanted.what == "data" for one in asked):
+        when = "since it ran" if changed else "while it ran (--accept data)"
+        raise Changed(
+            f"sweep {record.called!r}: its records changed {when}, so that nobody knows whether it trained on the test "
+            f"records that are there now. {'Restore the file, or start' if changed else 'Start'} a new sweep."
+        )
+
+
+def _known(made: Collection[HeldOutReading], trial: str) -> HeldOutReading | None:
+    """The first score of this very trial: asked for again it is the same, and no new reading."""
+    return next((one for one in made if one.trial == trial and one.metrics), None)
+
+
+def _check_first(made: Collection[HeldOutReading], trial: str, again: bool) -> None:
+    if made and not again:
+        last = list(made)[-1]
+        listed = ", ".join(dict.fromkeys(one.trial for one in made))
+        raise InvalidValue(
+            "trial",
+            trial,
+            f"{listed}, for which the test records were read, last by {last.asker} at {last.when}",
+            "Whoever chooses by test scores has no test set left. --again reads them all the same, on record; every "
+            "card then says that they are no longer untouched.",
+        )

@@ -1,0 +1,312 @@
+"""What a sweep's spec says of its test records, and the release by which private ones are scored.
+
+That release follows from the spec alone: one histogram with the noise of the smallest budget that the sweep began
+with, whichever trial it is for. So results may choose the trial without choosing what its score costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from dpcore.accounting import headline_of_many
+from dpcore.adjacency import Adjacency
+from dpcore.checks import InvalidValue
+from dpcore.events import Event, Gaussian, Repeated
+from dpcore.guarantee import Guarantee, resting_on
+from dpcore.mechanisms.noisy_histogram import NoisyHistogram, noise_for, several
+from dpcore.parallel import larger_of_parts
+from sweeps.ledger.summary import Choice
+from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.release.validation_text import declared_number
+from sweeps.store.records import HeldOutRead, HeldOutScore, Request, SweepRecord
+from trainables.data import SOURCES
+from trainables.data.files import written_out
+from trainables.data.splits import HasTestRecords, HeldOut
+from trainables.system import PublicFacts
+from trainables.training.noise import named_generators
+from trainables.validation.declaration import NOISE_SD, Bins
+from trainables.validation.histogram_bins import cells_for
+
+if TYPE_CHECKING:
+    from sweeps.release.publisher import Publisher
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredTest:
+    """The test records of one sweep.
+
+    held       as the data declare them
+    histogram  of one reading of private ones; None where they are public
+    bins       of the histogram
+    counted    what there are `held.n` of: records, or units
+    """
+
+    held: HeldOut
+    counted: str
+    histogram: NoisyHistogram | None = None
+    bins: Bins = "loss"
+
+    @classmethod
+    def of(cls, held: HeldOut, facts: PublicFacts, epsilon: float, delta: float, adjacency: Adjacency) -> DeclaredTest:
+        """epsilon  the smallest budget that the sweep began with"""
+        if not held.private:
+            return cls(held=held, counted=facts.counted)
+        bins: Bins = "loss" if facts.private_validation is None else facts.private_validation.bins
+        histogram = NoisyHistogram(
+            cells=cells_for(facts, bins).size,
+            noise_multiplier=noise_for(epsilon, delta, 1),
+            adjacency=adjacency,
+            unit_records=facts.unit_records,
+        )
+        return cls(held=held, counted=facts.counted, histogram=histogram, bins=bins)
+
+    def claim(self, claim: Guarantee, times: int) -> Guarantee:
+        """What a trial's `claim` is together with its test score, read so often; of public records the same."""
+        if self.histogram is None or not times:
+            return claim
+        event = several(self.histogram, times)
+        scored = headline_of_many(event, claim.delta, self.histogram.adjacency, claim.unit)
+        both = resting_on(larger_of_parts(claim, scored), [claim])
+        lines = dict.fromkeys((*named_generators(both.assumptions, [claim]), self.held.assumption))
+        return replace(both, assumptions=tuple(lines))
+
+    def __str__(self) -> str:
+        """In one line."""
+        by, number = self.held.apart or f"the hash of {self.held.id}", declared_number(self.held.n, self.counted)
+        if self.histogram is None:
+            return f"public ones, {number}: a score leaves as it is, no claim covers them, and each reading counts"
+        return (
+            f"private ones, {number}, parted off by {by}: a score is one histogram with Gaussian noise of "
+            f"{self.histogram.deviation:.4g} records on each count, in parallel with training"
+        )
+
+
+def declared_test(spec: RecordedSpec) -> DeclaredTest | None:
+    """The test records of a recorded spec; None where it declares none, or its data can be asked no more."""
+    if not spec.canonical.get("data", {}).get("test"):
+        return None
+    try:
+        held, options = _held(spec)
+        privacy = spec.canonical["privacy"]
+        facts = SOURCES[spec.canonical["data"]["source"]].facts(options)
+    except (InvalidValue, KeyError):
+        return None
+    if held is None:
+        return None
+    return DeclaredTest.of(held, facts, min(privacy["epsilon"]), privacy["delta"], Adjacency(privacy["adjacency"]))
+
+
+def reading_event(spec: RecordedSpec) -> Gaussian | None:
+    """What one reading of its private test records spends; None where it declares none.
+
+    It follows from the recorded spec alone, whatever became of its data: how many cells there are does not matter.
+    """
+    test, privacy = spec.canonical.get("data", {}).get("test"), spec.canonical["privacy"]
+    if not isinstance(test, Mapping) or test.get("records") != "private":
+        return None
+    noise = noise_for(min(privacy["epsilon"]), privacy["delta"], 1)
+    return NoisyHistogram(cells=1, noise_multiplier=noise, adjacency=Adjacency(privacy["adjacency"])).event()
+
+
+def held_out_of(spec: RecordedSpec) -> HeldOut | None:
+    """The test records of a recorded spec, as it declares them; None where it does not, or cannot be asked any more."""
+    try:
+        return _held(spec)[0]
+    except (InvalidValue, KeyError):
+        return None
+
+
+def place(spec: RecordedSpec) -> str | None:
+    """What tells the test records of a recorded spec from others without reading them; None: nothing does.
+
+    Their file; or the file of all, with the id and key of the hash. Not the share: of two, the smaller part by one hash
+    lies in the larger.
+    """
+    if not spec.canonical.get("data", {}).get("test"):
+        return None
+    try:
+        held, options = _held(spec)
+    except (InvalidValue, KeyError):
+        return None
+    path = None if held is None else held.path or options.get("path")
+    if held is None or not isinstance(path, str):
+        return None
+    return " ".join([written_out(path), *([] if held.path else [repr(held.id), repr(held.key)])])
+
+
+def _held(spec: RecordedSpec) -> tuple[HeldOut | None, Mapping[str, object]]:
+    """What the data of a recorded spec say of test records, and all their options. Raises InvalidValue, KeyError."""
+    from sweeps.spec.sections import Data
+
+    data = Data(**spec.canonical["data"])
+    source, options = SOURCES[data.source], data.options()
+    return (source.held_out(options) if isinstance(source, HasTestRecords) else None), options
+
+
+# Who read the test records of a sweep, for which trial, and what came of it: by the requests of the whole store.
+#
+# Test records that several sweeps of a store declare are one set where they lie in the same place (the same file, or
+# the same id and key of the same file: `sweeps.heldout.place`), or were the same when they were read. Its
+# readings count together. Nothing tells of the same people in another file, or under another key.
+
+UNTOUCHED = "read once, for this model alone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOutReading:
+    """One reading of test records.
+
+    id        of its request
+    records   word of the store for these test records
+    number    1 for the first reading of them in this store, and so on (of one set, as above)
+    of        how many there are by now
+    metrics, standard_error  what came of it; both empty where it was cut short
+    """
+
+    id: int
+    sweep: str
+    trial: str
+    records: str
+    asker: str
+    when: str
+    number: int
+    of: int
+    metrics: Mapping[str, float]
+    standard_error: Mapping[str, float]
+
+    @property
+    def standing(self) -> str:
+        """What its score may be called."""
+        if self.of == 1:
+            return UNTOUCHED
+        ending = {1: "st", 2: "nd", 3: "rd"}.get(self.number if self.number < 20 else self.number % 10, "th")
+        times = f"{self.number}{ending} of {self.of} readings"
+        if self.number == 1:
+            return f"the {times}: this score is of an untouched test set, the later ones are not"
+        return f"the {times}: no longer untouched, since earlier scores could be seen"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "trial": self.trial,
+            "metrics": dict(self.metrics),
+            "standard_error": dict(self.standard_error),
+            "reading": self.number,
+            "readings": self.of,
+            "standing": self.standing,
+            "asker": self.asker,
+            "at": self.when,
+        }
+
+    def __str__(self) -> str:
+        noise = {name: f" (noise {one:.2g})" for name, one in self.metrics.items() if name.endswith(NOISE_SD)}
+        spread = {name.removesuffix(NOISE_SD): text for name, text in noise.items()}
+        spread |= {name: f" ± {one:.2g}" for name, one in self.standard_error.items()}
+        listed = [(name, value) for name, value in self.metrics.items() if name not in noise]
+        scores = ", ".join(f"{name} {value:.6g}{spread.get(name, '')}" for name, value in listed)
+        return f"{scores or 'cut short, its score is not known'} ({self.standing})"
+
+
+def readings(store: Publisher, sweep: str) -> tuple[HeldOutReading, ...]:
+    """Those for trials of a sweep, oldest first. Raises UnknownSweep."""
+    own = store.sweep(sweep).name
+    if not _reads(store.requests(own)):
+        return ()
+    return tuple(one for one in of_its_records(store, own) if one.sweep == own)
+
+
+def of_its_records(store: Publisher, sweep: str, word: str | None = None) -> tuple[HeldOutReading, ...]:
+    """All readings in the store of the test records that a sweep declares, for whichever sweep, oldest first.
+
+    word  of these records, where they were read
+    Raises UnknownSweep.
+    """
+    own = store.sweep(sweep)
+    records = {one.name: one for one in (*store.sweeps(), own)}
+    asked = {name: store.requests(name) for name in records}
+    made = sorted(
+        ((one, wanted, name) for name, listed in asked.items() for one, wanted in _reads(listed)),
+        key=lambda each: each[0].id,
+    )
+    places = {name: place(records[name].spec) for name in {own.name, *(name for _, _, name in made)}}
+    marks = [{wanted.records, places[name] or wanted.records} for _, wanted, name in made]
+    # Of one set is what shares a place or a word with any reading of it.
+    known = {mark for mark in (word, places[own.name]) if mark is not None}
+    known |= {wanted.records for _, wanted, name in made if name == own.name}
+    while more := {mark for each in marks if each & known for mark in each} - known:
+        known |= more
+    found = [each for each, mark in zip(made, marks, strict=True) if mark & known]
+    scores = {
+        one.wanted.read: one.wanted
+        for listed in asked.values()
+        for one in listed
+        if isinstance(one.wanted, HeldOutScore)
+    }
+    return tuple(
+        HeldOutReading(
+            id=one.id,
+            sweep=name,
+            trial=wanted.trial,
+            records=wanted.records,
+            asker=one.asker,
+            when=one.when,
+            number=number,
+            of=len(found),
+            metrics=scores[one.id].metrics if one.id in scores else {},
+            standard_error=scores[one.id].standard_error if one.id in scores else {},
+        )
+        for number, (one, wanted, name) in enumerate(found, start=1)
+    )
+
+
+def _reads(requests: Iterable[Request]) -> list[tuple[Request, HeldOutRead]]:
+    return [(one, one.wanted) for one in requests if isinstance(one.wanted, HeldOutRead)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charged:
+    """What the readings of private test records add to a total: one, planned whether or not it is made, or more.
+
+    event       of all of them
+    parts       what parts these records off; the same in sweeps whose test records are the same
+    assumption  that parallel composition rests on
+    times       how many were made
+    apart       whether nobody among them trains or validates, in any of the sweeps that are counted together
+    """
+
+    event: Event
+    parts: str
+    assumption: str
+    times: int
+    apart: bool = True
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """Why the total is no guarantee: more were made than were planned, by somebody who could see results."""
+        if self.times <= 1:
+            return ()
+        what = f"the private test records were read {self.times} times, and one reading was planned"
+        return (Choice(what=what, will=what, instead="read the test records once"),)
+
+
+def planned(spec: RecordedSpec) -> tuple[Charged, ...]:
+    """What a sweep of this spec will be charged: one reading; nothing where it declares no private test records."""
+    return _charged(spec, 0)
+
+
+def charged(store: Publisher, record: SweepRecord) -> tuple[Charged, ...]:
+    """Of a sweep; nothing where it has no private test records."""
+    return _charged(record.spec, len(_reads(store.requests(record.name))))
+
+
+def _charged(spec: RecordedSpec, times: int) -> tuple[Charged, ...]:
+    release = reading_event(spec)
+    if release is None:
+        return ()
+    event, held = Repeated(event=release, count=max(1, times)), held_out_of(spec)
+    if held is None:
+        # What parts them can be asked no more (another version refuses it): they are taken for any of the others.
+        return (Charged(event=event, parts="", assumption="", times=times, apart=False),)
+    return (Charged(event=event, parts=held.parts, assumption=held.assumption, times=times),)

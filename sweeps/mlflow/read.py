@@ -1,0 +1,439 @@
+"""The one door to MLflow: what it raises, and how its runs are named and found. The package sets it before it loads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import sqlite3
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from mlflow import MlflowClient
+from mlflow.entities import LifecycleStage, ViewType
+from mlflow.exceptions import MlflowException
+from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlMetric, SqlParam, SqlRun, SqlTag
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore, _get_sqlalchemy_filter_clauses
+from mlflow.telemetry.client import set_telemetry_client
+from mlflow.utils.search_utils import SearchUtils
+from requests import RequestException
+from sqlalchemy import Connection, Select, select
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from dpcore.checks import InvalidValue
+from dpcore.guarantee import Guarantee
+from sweeps.ledger.assumptions import NOT_RECORDED, sentences_of
+from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.release.policy import Release
+from sweeps.release.published import Published, was_published
+from sweeps.reporting.front import AxisEnd, Front, FrontAxis, axis_ends, front, spec_objectives
+from sweeps.reporting.tables import rows
+from sweeps.store.records import EPSILON, SweepRecord, TrialRecord, TrialState
+from sweeps.util.files import collector_paused
+from sweeps.util.waiting import patience, waiting
+from trainables.worker.redaction import shown_url
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+set_telemetry_client()
+
+UNREACHABLE = (MlflowException, RequestException, SQLAlchemyError, OSError)
+"""What MLflow raises when it, its database or its artifacts cannot be reached or refuse."""
+
+TRIAL_KEY = "sweeps.trial_key"
+PARENT = "sweeps.parent"
+BEGAN = "sweeps.began"
+"""Tag of experiment and parent run: whose they are (`experiment_of`). One without it, of an earlier release, is taken
+over by the sweep of its name."""
+OBJECTIVES = "sweeps.search.objectives"
+REFERENCES = "sweeps.front.reference"
+HEADING = "sweeps.heading"
+"""Tag of experiment and runs: what stands above every claim of the sweep (`sweeps.release.policy`)."""
+NO_HEADING = "none"
+RESTS_ON = "sweeps.rests_on"
+"""The status of a claim with its assumptions counted; `sweeps.status` is the bare word, to filter by."""
+ASSERTED_BY = "sweeps.asserted_by"
+"""The modules on whose word alone the claim stands; absent where it is counted here."""
+QUOTE, QUOTE_AS = "sweeps.quote", "sweeps.quote_as"
+"""Whether the trial's epsilon may be quoted (`sweeps.release.quoting`), and with which words, or why not."""
+DESCRIPTION = "mlflow.note.content"
+"""MLflow's own page shows it as the description."""
+TAGGED = "sweeps.tag."
+"""What the tags begin with that people gave the sweep."""
+ASSUMPTIONS = "sweeps.assumptions"
+"""Those, numbered, one a line."""
+LARGEST = 1.797e308
+"""MLflow keeps an infinity as the largest double."""
+
+_PAGE = 500
+"""Runs in one answer of a server; MLflow takes about two seconds to put them together, and many more under load."""
+_TIMEOUT, _RETRIES = "MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
+_SHORT = {_TIMEOUT: "10", _RETRIES: "1"}
+
+
+def check_there(uri: str) -> None:
+    """A reader makes nothing: MLflow itself would create the database, or the folder, of a misspelt URI.
+
+    Raises InvalidValue for a file that is no MLflow database, or a folder that is none; a server answers for itself.
+    """
+    scheme = uri.partition("://")[0] if "://" in uri else uri.partition(":")[0] if uri.startswith("file:") else ""
+    if scheme.partition("+")[0] == "sqlite":
+        place = make_url(uri).database or ""
+        if not _holds_runs(place):
+            raise InvalidValue("--mlflow", uri, "an MLflow database that is there", f"Is {place!r} spelt right?")
+    elif scheme in ("", "file") and not Path(uri.removeprefix("file://").removeprefix("file:")).is_dir():
+        expected = "http://HOST:PORT of an MLflow server, sqlite:///FILE, postgresql://..., or a folder that is there"
+        raise InvalidValue("--mlflow", uri, expected, "Give the URI of MLflow first, then the experiment.")
+
+
+def _holds_runs(place: str) -> bool:
+    if not Path(place).is_file():
+        return False
+    with closing(sqlite3.connect(f"file:{quote(str(Path(place).absolute()))}?mode=ro", uri=True)) as opened:
+        try:
+            return bool(opened.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchall())
+        except sqlite3.DatabaseError:
+            return False
+
+
+def find_experiment(uri: str, name: str) -> tuple[MlflowClient, Any]:
+    """Client and experiment, None when there is none of that name."""
+    client = MlflowClient(tracking_uri=uri)
+    return client, client.get_experiment_by_name(name)
+
+
+def experiment_of(client: MlflowClient, sweep: SweepRecord) -> tuple[str, Any]:
+    """Name and experiment of a sweep, None in its place when it has none yet.
+
+    It is called as the sweep is. Where a sweep of that name from another store has that experiment (two people and one
+    server; two folders), this one's has its beginning in its name: in one, trials of equal keys would be one run, with
+    the results of both under one claim.
+    """
+    own = began(sweep)
+    for name in (sweep.name, f"{sweep.name}-{hashlib.sha256(own.encode()).hexdigest()[:8]}"):
+        found = client.get_experiment_by_name(name)
+        if found is None or found.tags.get(BEGAN, own) == own:
+            break
+    return name, found
+
+
+def began(sweep: SweepRecord) -> str:
+    """What tells a sweep from another one of the same name: the moment of its beginning, as its store has it."""
+    return repr(sweep.created_at)
+
+
+def pages(client: MlflowClient, experiment_id: str, condition: str) -> Iterator[Any]:
+    """The active runs that meet MLflow's own filter `condition`, oldest first, page by page."""
+    token: str | None = None
+    while True:
+        page = client.search_runs(
+            [experiment_id],
+            filter_string=condition,
+            run_view_type=ViewType.ACTIVE_ONLY,
+            max_results=_PAGE,
+            order_by=["attributes.start_time ASC"],
+            page_token=token,
+        )
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+@contextmanager
+def asked_by_a_person(uri: str) -> Iterator[None]:
+    """For reading while a person waits: a busy server may take as long as patience allows for each answer, not ten
+    seconds twice, and not in silence. What the environment says of MLflow's own limits holds."""
+    before = {name: os.environ[name] for name in _SHORT}
+    if before == _SHORT:
+        os.environ[_TIMEOUT], os.environ[_RETRIES] = str(max(1, round(patience()))), "0"
+    try:
+        with waiting(f"MLflow at {shown_url(uri)}"):
+            yield
+    finally:
+        os.environ.update(before)
+
+
+def from_mlflow(value: float) -> float:
+    """A metric's value as it was before MLflow replaced infinities."""
+    return math.copysign(math.inf, value) if abs(value) >= LARGEST else value
+
+
+# The runs of an experiment with their tags, params and latest metrics, as fast as the tracking URI allows.
+#
+# A tracking URI that is a database is read by three queries over whole tables; MLflow's own search builds an object
+# for every single tag there, and takes minutes for 30,000 runs. A server is asked page by page, since it offers
+# nothing else. Both give the same runs: MLflow's own translation of its filter language decides in either case.
+
+
+@dataclass(slots=True)
+class TrialRun:
+    """One run as text and numbers; `metrics` are the latest ones, as MLflow keeps them."""
+
+    tags: Mapping[str, str]
+    params: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+def read_trial_runs(client: MlflowClient, experiment_id: str, condition: str) -> list[TrialRun]:
+    """The runs of trials that meet MLflow's own filter `condition`, in no particular order."""
+    store = client._tracking_client.store
+    with collector_paused():
+        if isinstance(store, SqlAlchemyStore):
+            return _whole(store, experiment_id, condition)
+        return paged(client, experiment_id, condition)
+
+
+def paged(client: MlflowClient, experiment_id: str, condition: str) -> list[TrialRun]:
+    """By MLflow's public search, from any kind of tracking URI."""
+    return [
+        TrialRun(tags=run.data.tags, params=run.data.params, metrics=run.data.metrics)
+        for run in pages(client, experiment_id, condition)
+        # Not in the condition: a second one on tags makes SQLite take seconds more for each page.
+        if TRIAL_KEY in run.data.tags
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRun:
+    """An active run of whoever it is, with all that was ever logged to it.
+
+    logged  (metric, step, value); a value that is not a number is None, an infinity what MLflow makes of it
+    """
+
+    run_id: str
+    tags: Mapping[str, str]
+    params: Mapping[str, str]
+    logged: frozenset[tuple[str, int, float | None]]
+
+
+def written_runs(client: MlflowClient, experiment_id: str) -> list[WrittenRun]:
+    """Every active run of the experiment. A server is asked for each metric of each run."""
+    store = client._tracking_client.store
+    with collector_paused():
+        if isinstance(store, SqlAlchemyStore):
+            return _written(store, experiment_id)
+        found = ((run.info.run_id, run.data) for run in pages(client, experiment_id, ""))
+        return [WrittenRun(run, held.tags, held.params, _history(client, run, held.metrics)) for run, held in found]
+
+
+def _history(client: MlflowClient, run_id: str, metrics: Iterable[str]) -> frozenset[tuple[str, int, float | None]]:
+    return frozenset(
+        (one.key, one.step, None if math.isnan(one.value) else one.value)
+        for name in metrics
+        for one in client.get_metric_history(run_id, name)
+    )
+
+
+def _written(store: SqlAlchemyStore, experiment_id: str) -> list[WrittenRun]:
+    chosen = select(SqlRun.run_uuid).where(*_active(experiment_id))
+    with store.ManagedSessionMaker() as session:
+        connection = session.connection()
+        tags: dict[str, dict[str, str]] = {run: {} for (run,) in connection.execute(chosen)}
+        tags |= _texts(connection, SqlTag, chosen)
+        params = _texts(connection, SqlParam, chosen)
+        logged: dict[str, set[tuple[str, int, float | None]]] = defaultdict(set)
+        columns = [SqlMetric.step, SqlMetric.value, SqlMetric.is_nan]
+        for run, key, step, value, is_nan in _rows(connection, SqlMetric, columns, chosen):
+            logged[run].add((key, step, None if is_nan else value))
+    return [WrittenRun(run, own, params.get(run, {}), frozenset(logged[run])) for run, own in tags.items()]
+
+
+Identity = tuple[str, int]
+"""Of a trial among runs: its key, and when it was proposed, in milliseconds. Copies of a store that both go on have
+equal keys, and results of their own."""
+
+
+def identity_of(trial: Published) -> Identity:
+    """By which its run is found."""
+    return trial.key, round(trial.proposed_at * 1000)
+
+
+def runs_of_trials(client: MlflowClient, experiment_id: str) -> dict[Identity, str]:
+    """{trial: run id}; of several runs of one trial the newest."""
+    return {(key, start): run for run, key, start in tagged_runs(client, experiment_id, TRIAL_KEY)}
+
+
+def tagged_runs(client: MlflowClient, experiment_id: str, tag: str) -> list[tuple[str, str, int]]:
+    """(run id, value, start in milliseconds) of every active run that has this tag, oldest first."""
+    store = client._tracking_client.store
+    if not isinstance(store, SqlAlchemyStore):
+        found = pages(client, experiment_id, f"tags.`{tag}` != ''")
+        return [(run.info.run_id, run.data.tags[tag], run.info.start_time) for run in found]
+    with store.ManagedSessionMaker() as session:
+        statement = (
+            select(SqlTag.run_uuid, SqlTag.value, SqlRun.start_time)
+            .join(SqlRun)
+            .where(SqlTag.key == tag, *_active(experiment_id))
+            .order_by(SqlRun.start_time, SqlRun.run_uuid)
+        )
+        return [(run, value, start) for run, value, start in session.connection().execute(statement)]
+
+
+def _whole(store: SqlAlchemyStore, experiment_id: str, condition: str) -> list[TrialRun]:
+    with store.ManagedSessionMaker() as session:
+        chosen = _chosen(store, session, experiment_id, condition)
+        connection = session.connection()
+        # Tags first: a run that is finished meanwhile then has values without tags, and is left for the next time.
+        tags, params = (_texts(connection, table, chosen) for table in (SqlTag, SqlParam))
+        runs = {run: TrialRun(own, params.get(run, {})) for run, own in tags.items() if TRIAL_KEY in own}
+        columns = [SqlLatestMetric.value, SqlLatestMetric.is_nan]
+        for run, key, number, is_nan in _rows(connection, SqlLatestMetric, columns, chosen):
+            if run in runs:
+                runs[run].metrics[key] = float("nan") if is_nan else number
+        return list(runs.values())
+
+
+def _chosen(store: SqlAlchemyStore, session: Any, experiment_id: str, condition: str) -> Select[Any]:
+    """Ids of the runs, joined as MLflow's search joins them."""
+    parsed = SearchUtils.parse_search_filter(condition)
+    attributes, joined, data_sets = _get_sqlalchemy_filter_clauses(parsed, session, store._get_dialect())
+    chosen = select(SqlRun.run_uuid)
+    for one in joined:
+        chosen = chosen.join(one)
+    for one in data_sets:
+        chosen = chosen.join(one, SqlRun.run_uuid == one.c.destination_id)
+    return chosen.where(*_active(experiment_id), *attributes)
+
+
+def _active(experiment_id: str) -> tuple[Any, Any]:
+    return SqlRun.experiment_id == int(experiment_id), SqlRun.lifecycle_stage == LifecycleStage.ACTIVE
+
+
+def _texts(connection: Connection, table: Any, chosen: Select[Any]) -> dict[str, dict[str, str]]:
+    """{run: {key: value}} of a table of texts."""
+    found: dict[str, dict[str, str]] = {}
+    for run, key, value in _rows(connection, table, [table.value], chosen):
+        found.setdefault(run, {})[key] = value
+    return found
+
+
+def _rows(connection: Connection, table: Any, values: list[Any], chosen: Select[Any]) -> Iterable[Any]:
+    statement = select(table.run_uuid, table.key, *values).where(table.run_uuid.in_(chosen))
+    return connection.execute(statement).all()
+
+
+# The front of a sweep read from MLflow alone, for people who have only its tracking URI.
+
+_GUARANTEE = ("notion", "adjacency", "unit", "status", "accountant", "theorem")
+
+
+def mlflow_front(
+    uri: str,
+    experiment: str,
+    objectives: Sequence[FrontAxis] | None = None,
+    filter: str | None = None,
+    mix: Collection[str] = (),
+) -> pd.DataFrame:
+    """The front as a frame, one row per point on it, best order as in `sweeps.reporting.tables.rows`.
+
+    objectives  those of the sweep's spec, kept as a tag of the experiment, unless given
+    filter      a condition in MLflow's own language on the runs that take part, such as
+                ``metrics.`knob.batch_size` >= 128``
+
+    Raises InvalidValue for an unknown experiment, MixedGuarantees as `front` does.
+    """
+    import pandas as pd
+
+    return pd.DataFrame(list(rows(read_front(uri, experiment, objectives, filter, mix))))
+
+
+def read_front(
+    uri: str,
+    experiment: str,
+    objectives: Sequence[FrontAxis] | None = None,
+    filter: str | None = None,
+    mix: Collection[str] = (),
+    reference: Mapping[str, AxisEnd] | None = None,
+    as_refuted: bool = False,
+) -> Front:
+    """The same as a `Front`. `reference` goes before that of the sweep's spec, kept in the same way; `as_refuted` is
+    that of `sweeps.reporting.front.front`."""
+
+    check_there(uri)
+    with asked_by_a_person(uri):
+        client, found = find_experiment(uri, experiment)
+    if found is None:
+        raise InvalidValue(
+            "experiment", experiment, f"an experiment at {shown_url(uri)}", "Experiments are named after sweeps."
+        )
+    chosen = list(objectives or ())
+    if not chosen:
+        if OBJECTIVES not in found.tags:
+            raise InvalidValue("objectives", None, f"objectives, as the experiment has no tag {OBJECTIVES}")
+        chosen = spec_objectives(RecordedSpec({"objectives": json.loads(found.tags[OBJECTIVES])}))
+    recorded = RecordedSpec({"front": {"reference": json.loads(found.tags.get(REFERENCES, "{}"))}})
+    ends = {**axis_ends(recorded.references), **(reference or {})}
+    condition = "tags.`sweeps.state` = 'complete'" + (f" AND {filter}" if filter else "")
+    with collector_paused(), asked_by_a_person(uri):
+        runs = read_trial_runs(client, found.experiment_id, condition)
+        records = [was_published(_as_written(run, experiment)) for run in runs]
+        if HEADING not in found.tags:
+            # Written before metrics said on what they depend.
+            records = [Release(stated=False).seen(record) for record in records]
+        heading = str(found.tags.get(HEADING, NO_HEADING))
+        records.sort(key=lambda record: record.number)
+        shown = front(records, chosen, mix=mix, reference=ends, sweep=experiment, as_refuted=as_refuted)
+    return shown if heading == NO_HEADING else replace(shown, heading=heading)
+
+
+def _as_written(run: TrialRun, experiment: str) -> TrialRecord:
+    """The trial of a run. Raises InvalidValue where its tags are none that a sweep writes: others changed them."""
+
+    try:
+        return _record(run)
+    except (KeyError, ValueError) as error:
+        name, remedy = (
+            f"run of {run.tags[TRIAL_KEY]}",
+            f"Others changed its tags: `sweeps track {experiment}` mends them.",
+        )
+        raise InvalidValue(name, str(error), "the tags that its sweep wrote", remedy) from error
+
+
+def _record(run: TrialRun) -> TrialRecord:
+
+    tags, params = run.tags, run.params
+    metrics = {name: from_mlflow(value) for name, value in run.metrics.items()}
+    knobs = {name.removeprefix("knob."): value for name, value in metrics.items() if name.startswith("knob.")}
+    # Params are text: what is a number there is a metric too, and that one counts.
+    config: Mapping[str, Any] = {name: knobs.get(name, _flag(text)) for name, text in params.items()}
+    guarantee = None
+    if "sweeps.delta" in tags and EPSILON in metrics:
+        rests_on = tags.get(ASSUMPTIONS)
+        aimed_at = float(tags["sweeps.aimed_at"]) if "sweeps.aimed_at" in tags else None
+        guarantee = Guarantee.from_dict(
+            {
+                **{name: tags[f"sweeps.{name}"] for name in _GUARANTEE},
+                "epsilon": metrics[EPSILON],
+                "asserted_by": tags.get(ASSERTED_BY, ""),
+                "delta": float(tags["sweeps.delta"]),
+                "assumptions": NOT_RECORDED if rests_on is None else sentences_of(rests_on),
+                # A budget that the claim does not keep was written by others.
+                "aimed_at": aimed_at if aimed_at is not None and metrics[EPSILON] <= aimed_at < math.inf else None,
+                "epsilon_lower": None,
+            }
+        )
+    return TrialRecord(
+        key=tags[TRIAL_KEY],
+        number=int(tags["sweeps.number"]),
+        state=TrialState(tags["sweeps.state"]),
+        config=config,
+        seed=0,
+        plan=None,
+        violations={},
+        metrics={name: value for name, value in metrics.items() if not name.startswith("knob.")},
+        guarantee=guarantee,
+    )
+
+
+def _flag(text: str) -> bool | str:
+    return {"True": True, "False": False}.get(text, text)

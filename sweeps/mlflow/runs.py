@@ -1,0 +1,447 @@
+"""What the runs of a sweep in MLflow say: tags, params and metrics as functions of the store's records alone.
+
+Each is the same whenever it is made, timestamps included: a run that is written twice says it once.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, RunTag
+from mlflow.exceptions import MlflowException
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+from sweeps.ledger.assumptions import Assumptions
+from sweeps.mlflow.page import TAG, shared_view
+from sweeps.mlflow.read import (
+    ASSERTED_BY,
+    ASSUMPTIONS,
+    BEGAN,
+    DESCRIPTION,
+    HEADING,
+    NO_HEADING,
+    OBJECTIVES,
+    PARENT,
+    QUOTE,
+    QUOTE_AS,
+    REFERENCES,
+    RESTS_ON,
+    TAGGED,
+    TRIAL_KEY,
+    Identity,
+    WrittenRun,
+    began,
+    experiment_of,
+    from_mlflow,
+    identity_of,
+    tagged_runs,
+    written_runs,
+)
+from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.release.policy import Release
+from sweeps.release.published import Published
+from sweeps.release.quoting import REFUTED, is_refuted, quote_of_claim
+from sweeps.reporting.front import spec_objectives
+from sweeps.store.records import DECIDED, EPSILON, CurveReport, Request, SweepRecord, TrialState, notes, tags
+from sweeps.util.files import path_of
+from sweeps.util.waiting import patience
+from trainables.worker.redaction import shown_url
+
+_GUARANTEE_TAGS = ("notion", "adjacency", "unit", "status", "accountant", "theorem")
+_BEST = "best "
+
+
+def spec_tags(sweep: SweepRecord) -> dict[str, str]:
+    """What a sweep is: what it was asked, its ends of objectives, its budgets."""
+    objectives = [{"metric": one.metric, "goal": one.goal} for one in spec_objectives(sweep.spec)]
+    # Those of the objectives: a tag has 5000 characters.
+    names = {one["metric"] for one in objectives}
+    ends = {name: one for name, one in sweep.references.items() if name in names}
+    tags = {
+        BEGAN: began(sweep),
+        "sweeps.digest": sweep.digest,
+        OBJECTIVES: json.dumps(objectives),
+        REFERENCES: json.dumps(ends),
+    }
+    return tags | _budget_tags(sweep.spec)
+
+
+def _budget_tags(spec: RecordedSpec) -> dict[str, str]:
+    """What its budgets bound, and what leaves: of a sealed search the law of its trials and its deadline too."""
+    tags = {
+        "sweeps.scope": spec.scope,
+        "sweeps.release": spec.release,
+        "sweeps.budgets": json.dumps(list(spec.budgets)),
+    }
+    if spec.delta is not None:
+        tags["sweeps.delta"] = repr(spec.delta)
+    if (selection := spec.selection) is not None:
+        law = {name: selection[name] for name in ("count", "shape", "mean") if selection.get(name) is not None}
+        tags["sweeps.law"] = json.dumps(law | {"at_most": spec.trials})
+        tags["sweeps.deadline_minutes"] = repr(selection["deadline_minutes"])
+    return tags
+
+
+def trial_tags(trial: Published) -> dict[str, str]:
+    """What a trial is and claims, as tags."""
+    tags = {
+        TRIAL_KEY: trial.key,
+        "sweeps.number": str(trial.number),
+        "sweeps.state": str(trial.state),
+        "sweeps.feasible": str(trial.state is not TrialState.INFEASIBLE).lower(),
+        "sweeps.system": trial.system,
+        "sweeps.attempts": str(trial.attempts),
+    }
+    if trial.reason:
+        tags["sweeps.reason"] = shortened(trial.reason, 5000)
+    if trial.guarantee is not None:
+        claim = trial.guarantee
+        tags |= {f"sweeps.{name}": shortened(str(getattr(claim, name)), 5000) for name in _GUARANTEE_TAGS}
+        tags["sweeps.delta"] = repr(claim.delta)
+        if claim.aimed_at is not None:
+            tags["sweeps.aimed_at"] = repr(claim.aimed_at)
+        if claim.asserted_by:
+            tags[ASSERTED_BY] = shortened(claim.asserted_by, 5000)
+        assumptions = Assumptions.of([claim])
+        tags[RESTS_ON] = assumptions.status(claim)
+        quote = quote_of_claim(claim)
+        tags |= {QUOTE: str(quote.verdict), QUOTE_AS: str(quote)}
+        tags[ASSUMPTIONS] = shortened("\n".join(assumptions.lines()), 5000)
+    return tags
+
+
+def bests(sweep: SweepRecord, finished: Sequence[Published]) -> list[Metric]:
+    """The best value of each objective that training decides, at the number of trials that it was chosen from."""
+    found = []
+    for objective in spec_objectives(sweep.spec):
+        values = [
+            (value, one.finished_at or one.proposed_at)
+            for one in finished
+            if not is_refuted(one) and (value := one.metric(objective.metric)) is not None and not math.isnan(value)
+        ]
+        if values and objective.metric not in DECIDED:
+            best = (max if objective.goal == "maximize" else min)(value for value, _ in values)
+            last = max(at for _, at in values)
+            found.append(Metric(allowed(_BEST + objective.metric), float(best), milliseconds(last), len(values)))
+    return found
+
+
+def params_of(trial: Published) -> dict[str, str]:
+    """A trial's configuration."""
+    return {allowed(name): shortened(value, 6000) for name, value in trial.config.items()}
+
+
+def unrecorded(trial: Published, run: WrittenRun, curve: Sequence[CurveReport]) -> str | None:
+    """What stands in the trial's run and not in its record, whenever it was logged."""
+    params = params_of(trial)
+    for name, value in sorted(run.params.items()):
+        if params.get(name) != value:
+            return f"param {name}"
+    said = metrics_of(trial, curve)
+    expected = {(one.key, one.step, None if math.isnan(one.value) else one.value) for one in said}
+    logged = {(key, step, None if value is None else from_mlflow(value)) for key, step, value in run.logged}
+    return next((f"metric {key} at step {step}" for key, step, _ in sorted(logged - expected, key=str)), None)
+
+
+def metrics_of(trial: Published, curve: Sequence[CurveReport] = ()) -> list[Metric]:
+    """Knobs that are numbers, every report with the claim beside it, and the end."""
+    start, end = milliseconds(trial.proposed_at), milliseconds(trial.finished_at or trial.proposed_at)
+    metrics = [
+        Metric(f"knob.{allowed(name)}", float(value), start, 0)
+        for name, value in trial.config.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    ]
+    reports = dict(trial.reports) or ({trial.step: trial.metrics} if trial.metrics else {})
+    reports[trial.step] = trial.metrics
+    # By the time at which each was recorded: written again when the trial has ended, it is the same row.
+    told = {one.step: milliseconds(one.at) for one in curve}
+    # Whoever sees a point of a curve sees what the trial claims with it.
+    claim = {} if trial.guarantee is None else {EPSILON: trial.guarantee.epsilon}
+    reports = {one.step: {**one.metrics, **claim} for one in curve} | reports
+    for step, values in reports.items():
+        for name, value in values.items():
+            # Of several reports the last one's epsilon is the claim.
+            if name != EPSILON or step != trial.step:
+                metrics.append(Metric(allowed(name), float(value), told.get(step, end), step))
+    if trial.guarantee is not None and trial.step:
+        metrics.append(Metric(EPSILON, trial.guarantee.epsilon, told.get(trial.step, end), trial.step))
+    return metrics
+
+
+def milliseconds(seconds: float) -> int:
+    """A time as MLflow keeps it."""
+    return round(seconds * 1000)
+
+
+def shortened(value: object, limit: int) -> str:
+    """A value as text of at most so many characters."""
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def allowed(name: str) -> str:
+    """A name without what MLflow refuses in one: a refused run would hold up those behind it."""
+    return re.sub(r"[^\w\-. :/]", "_", name)
+
+
+# Experiments, runs and artifacts of a sweep in MLflow, found again by their tags.
+#
+# MLflow gives no run an id of our choosing, so a trial's run is the one tagged `sweeps.trial_key`: looked up once,
+# made when missing. Callers hold the drain lock. A run's content depends on the store's record alone, timestamps
+# included, so writing it twice leaves one copy.
+
+Curves = Mapping[str, Sequence[CurveReport]]
+"""{key of a trial: what it told at planned steps}"""
+_METRICS_AT_ONCE = 1000
+_KIND = {"mlflow.experimentKind": "custom_model_development"}
+"""What a new experiment is about. It does not decide what a link opens (`sweeps.mlflow.page`)."""
+_OURS = "sweeps."
+_STATUS = {
+    TrialState.COMPLETE: "FINISHED",
+    TrialState.FAILED: "FAILED",
+    # Never launched: the tag `sweeps.feasible` tells it apart, as the proposer is told "completed, but violated".
+    TrialState.INFEASIBLE: "FINISHED",
+    # Not over. Whoever sees it run says so (`put_running`): "running" must not outlive the controller.
+    TrialState.PLANNED: "SCHEDULED",
+    TrialState.RUNNING: "SCHEDULED",
+}
+_SWEEP_STATUS = {
+    "finished": "FINISHED",
+    "exhausted": "FINISHED",
+    "stopped": "KILLED",
+    "out of hours": "KILLED",
+    "out of budget": "KILLED",
+}
+
+
+class UserRefused(MlflowException):
+    """The server knows no such user, or the user may not do this; the message says what to do."""
+
+    def __init__(self, uri: str, answer: str) -> None:
+        super().__init__(
+            f"MLflow at {shown_url(uri)} refuses this user ({answer}). Set MLFLOW_TRACKING_USERNAME and "
+            "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, to a user who may write experiments. Nothing is lost: "
+            "`sweeps track` delivers it later."
+        )
+
+
+_REFUSALS = {"401": "unknown user or wrong password", "403": "no rights"}
+
+
+def _refusal(uri: str, error: MlflowException) -> UserRefused | None:
+    found = re.search(r"failed with error code (401|403) ", str(error))
+    return None if found is None else UserRefused(uri, _REFUSALS[found[1]])
+
+
+class Experiment:
+    """One sweep in MLflow: a parent run, and a child run per trial. Raises `UNREACHABLE` from every method."""
+
+    def __init__(self, uri: str, sweep: SweepRecord) -> None:
+        _prepare(uri)
+        self._uri, self._sweep = uri, sweep.name
+        heading = Release.recorded(sweep.spec).heading
+        self._heading = {HEADING: shortened(heading or NO_HEADING, 5000)}
+        if heading:
+            self._heading[DESCRIPTION] = heading
+        self._client = MlflowClient(tracking_uri=uri)
+        self._runs: dict[Identity, str] = {}
+        self._parent = ""
+        try:
+            self._id, existed = self._open(sweep)
+            if existed:
+                self._find_runs()
+            if not self._parent:
+                self._make_parent(sweep)
+        except MlflowException as error:
+            refused = _refusal(uri, error)
+            if refused is None:
+                raise
+            raise refused from error
+
+    @property
+    def id(self) -> str:
+        """MLflow's own id of the experiment."""
+        return self._id
+
+    def put(self, trial: Published, curve: Sequence[CurveReport] = ()) -> None:
+        """Make the trial's run say what the record says, and what it told at planned steps."""
+        run_id = self._runs.get(identity_of(trial))
+        tags = self._tags_of(trial) | {"mlflow.parentRunId": self._parent}
+        artifacts = ""
+        if run_id is None:
+            run = self._client.create_run(
+                self._id,
+                run_name=trial.key,
+                start_time=identity_of(trial)[1],
+                tags=tags,
+            )
+            run_id, artifacts, tags = run.info.run_id, run.info.artifact_uri, {}
+        metrics = metrics_of(trial, curve)
+        for start in range(0, max(1, len(metrics)), _METRICS_AT_ONCE):
+            self._client.log_batch(
+                run_id,
+                metrics=metrics[start : start + _METRICS_AT_ONCE],
+                params=[] if start else [Param(name, text) for name, text in params_of(trial).items()],
+                tags=[] if start else [RunTag(name, value) for name, value in tags.items()],
+            )
+        if trial.plan is not None:
+            artifacts = artifacts or self._client.get_run(run_id).info.artifact_uri
+            self._artifact(artifacts, "plan.json", trial.plan.to_dict())
+        end = None if trial.finished_at is None else milliseconds(trial.finished_at)
+        status = _STATUS[trial.state]
+        if status == "SCHEDULED":
+            self._client.update_run(run_id, status=status)
+        else:
+            self._client.set_terminated(run_id, status=status, end_time=end or milliseconds(trial.proposed_at))
+        self._runs[identity_of(trial)] = run_id
+
+    def put_running(self, trial: Published, curve: Sequence[CurveReport] = ()) -> None:
+        """Make its run say that it runs. Whoever does this puts it again when it is over, or when nobody looks."""
+        self.put(trial, curve)
+        self._client.update_run(self._runs[identity_of(trial)], status="RUNNING")
+
+    def mend(self, trials: Iterable[Published], curves: Curves = MappingProxyType({})) -> tuple[str, ...]:
+        """Take out what the store does not say, whoever wrote it; one sentence each.
+
+        What was logged once cannot be taken out of a run: such a run is deleted, and `put` makes it anew. So is a run
+        that bears our tags and is no trial's. Runs of others are left, and named.
+        """
+        known = {trial.key: trial for trial in trials}
+        told = []
+        for run in written_runs(self._client, self._id):
+            key = run.tags.get(TRIAL_KEY)
+            if run.run_id == self._parent:
+                continue
+            if key in known and self._runs.get(identity_of(known[key])) == run.run_id:
+                expected = self._tags_of(known[key])
+                for name in sorted(name for name in run.tags if name.startswith(_OURS) and name not in expected):
+                    self._client.delete_tag(run.run_id, name)
+                    told.append(f"{key}: tag {name} is not in the store: taken out.")
+                if (strange := unrecorded(known[key], run, curves.get(key, ()))) is not None:
+                    self._delete(run.run_id)
+                    told.append(f"{key}: {strange} is not in the store: the run is made anew.")
+            elif any(name.startswith(_OURS) for name in run.tags):
+                self._delete(run.run_id)
+                told.append(f"run {run.run_id}: tagged {TRIAL_KEY}={key!r}, which is no trial of this sweep: deleted.")
+            else:
+                told.append(f"run {run.run_id}: not of this sweep: left as it is.")
+        return tuple(told)
+
+    def _delete(self, run_id: str) -> None:
+        self._client.delete_run(run_id)
+        self._runs = {key: one for key, one in self._runs.items() if one != run_id}
+
+    def _tags_of(self, trial: Published) -> dict[str, str]:
+        tags = trial_tags(trial) | self._heading
+        if is_refuted(trial):
+            said = (f"REFUTED: {REFUTED.sentence}.", self._heading.get(DESCRIPTION))
+            tags[DESCRIPTION] = " ".join(filter(None, said))
+        return tags
+
+    def forget(self, trials: Iterable[Published]) -> None:
+        """Delete these trials' runs, to be made anew: a metric that was written once cannot be taken out of a run.
+
+        MLflow itself keeps deleted runs until `mlflow gc`.
+        """
+        for trial in trials:
+            if (run_id := self._runs.get(identity_of(trial))) is not None:
+                self._delete(run_id)
+
+    def put_sweep(self, sweep: SweepRecord, finished: Sequence[Published]) -> None:
+        """Make the parent run say where the sweep stands, under which heading, and the best of its finished trials."""
+        for best in bests(sweep, finished):
+            self._client.log_metric(self._parent, best.key, best.value, best.timestamp, best.step)
+        self._client.set_experiment_tag(self._id, TAG, shared_view(spec_objectives(sweep.spec)))
+        for name, value in (spec_tags(sweep) | self._heading).items():
+            self._client.set_experiment_tag(self._id, name, value)
+            if name != DESCRIPTION:
+                self._client.set_tag(self._parent, name, value)
+        self._client.set_tag(self._parent, "sweeps.state", str(sweep.state))
+        status = _SWEEP_STATUS.get(str(sweep.state))
+        if status is None:
+            self._client.update_run(self._parent, status="RUNNING")
+        else:
+            self._client.set_terminated(self._parent, status=status)
+
+    def put_words(self, sweep: SweepRecord, requests: Iterable[Request]) -> None:
+        """Make the parent run have the sweep's name, and show its notes and tags, with what stands above its claims.
+
+        A tag of ours that nobody gives the sweep any more is taken away. Tags of others are left.
+        """
+        said = list(requests)
+        wanted = {f"{TAGGED}{key}": value for key, value in tags(said).items()}
+        text = "\n\n".join(filter(None, [self._heading.get(DESCRIPTION), *notes(said)]))
+        run = self._client.get_run(self._parent)
+        wanted |= {DESCRIPTION: shortened(text, 5000)} if text else {}
+        for name, value in wanted.items():
+            if run.data.tags.get(name) != value:
+                self._client.set_tag(self._parent, name, value)
+        ours = (name for name in run.data.tags if name == DESCRIPTION or name.startswith(TAGGED))
+        for name in [name for name in ours if name not in wanted]:
+            self._client.delete_tag(self._parent, name)
+        if run.info.run_name != sweep.called:
+            self._client.update_run(self._parent, name=sweep.called)
+
+    def _open(self, sweep: SweepRecord) -> tuple[str, bool]:
+        name, found = experiment_of(self._client, sweep)
+        if found is None:
+            location = _artifact_location(self._uri, name)
+            tags = {**spec_tags(sweep), **self._heading, **_KIND}
+            return self._client.create_experiment(name, location, tags), False
+        if found.lifecycle_stage == "deleted":
+            self._client.restore_experiment(found.experiment_id)
+        return found.experiment_id, True
+
+    def _find_runs(self) -> None:
+        for run_id, key, start in tagged_runs(self._client, self._id, TRIAL_KEY):
+            if (key, start) in self._runs:
+                self._client.delete_run(run_id)
+            else:
+                self._runs[key, start] = run_id
+        for run_id, flag, _ in tagged_runs(self._client, self._id, PARENT):
+            # A trial's run that somebody tagged so is no parent.
+            if flag == "true" and run_id not in self._runs.values():
+                self._parent = run_id
+
+    def _make_parent(self, sweep: SweepRecord) -> None:
+        tags = {PARENT: "true", "sweeps.sweep": sweep.name, **spec_tags(sweep), **self._heading}
+        run = self._client.create_run(
+            self._id, run_name=sweep.name, start_time=milliseconds(sweep.created_at), tags=tags
+        )
+        self._parent = run.info.run_id
+        self._artifact(run.info.artifact_uri, "spec.json", sweep.spec.canonical)
+
+    def _artifact(self, location: str, name: str, content: Mapping[str, Any]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / name
+            path.write_text(json.dumps(content, indent=1))
+            get_artifact_repository(location, tracking_uri=self._uri).log_artifact(str(path))
+
+
+def _prepare(uri: str) -> None:
+    path = path_of(uri)
+    if path is None:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(path, timeout=min(20.0, patience()))
+    try:
+        # Kept in the file: readers such as the web page then never wait for the writer, and a run costs a third less.
+        connection.execute("PRAGMA journal_mode=WAL")
+    except sqlite3.Error as error:
+        raise OSError(f"{path}: {error}") from error
+    finally:
+        connection.close()
+
+
+def _artifact_location(uri: str, sweep: str) -> str | None:
+    path = path_of(uri)
+    return None if path is None else (path.absolute().parent / "mlartifacts" / sweep).as_uri()

@@ -1,0 +1,552 @@
+"""The page's charts as plain Plotly values (data and layout), SVG traces only; colours of text and grid are the page's.
+
+Every text that came from a spec is escaped: Plotly reads tags in its labels.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dpcore.checks import InvalidValue
+from dpcore.guarantee import Status
+from dpcore.rounding import epsilon_text
+from sweeps.release.published import Published
+from sweeps.release.publisher import Publisher
+from sweeps.release.quoting import is_refuted
+from sweeps.reporting.front import Front, FrontAxis, Panel, SystemPoints, kinds, log_ticks, spec_objectives
+from sweeps.reporting.importance import Importance
+from sweeps.store.records import (
+    DECIDED,
+    EPSILON,
+    SYSTEM,
+    TARGET_EPSILON,
+    CurveReport,
+    TrialState,
+    by_trial,
+    varied_knobs,
+)
+from trainables.validation.declaration import NOISE_SD
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+    import plotly.graph_objects as go
+
+
+Figure = dict[str, Any]
+
+ON_FRONT, DOMINATED = "#0d9488", "#94a3b8"
+SCALE = ("#4f6bed", "#3f86d8", "#2a9ec4", "#1fae9a", "#5aab5c", "#97a33b", "#c98f2c", "#e0702e")
+SERIES = ("#2563eb", "#d97706", "#0d9488", "#be185d", "#7c3aed", "#65a30d", "#dc2626", "#0891b2")
+SYMBOLS = {Status.PROVED: "circle", Status.PROVED_UNDER_ASSUMPTIONS: "square"}
+OUTLINE = "#1f2937"
+STOPPED = "#d97706"
+MAX_DOMINATED = 2000
+MAX_LINES = 600
+
+
+def front_figure(front: Front, panel: Panel) -> Figure:
+    """Front against dominated points over the first two objectives, epsilon across; staircase of what is attained.
+
+    Where a panel mixes systems or statuses, each has a colour, a shape and a staircase of its own.
+    """
+    names = [one.metric for one in front.objectives]
+    if len(names) == 1:
+        return _strip(front.objectives[0], panel)
+    across = next((names.index(one) for one in (EPSILON, TARGET_EPSILON) if one in names), 1)
+    up = next(i for i in range(len(names)) if i != across)
+    found = kinds(panel, front.objectives, across, up)
+    data = _alone(front, panel, across, up) if len(found) == 1 else _mixed(front, panel, found, across, up)
+    xaxis = _axis(front.objectives[across], panel.values[:, across], panel.compared[:, across])
+    return _figure(data, 400 if len(found) == 1 else 460, xaxis, _axis(front.objectives[up], panel.values[:, up]))
+
+
+def _alone(front: Front, panel: Panel, across: int, up: int) -> list[Figure]:
+    names = [one.metric for one in front.objectives]
+    chosen = np.flatnonzero(panel.on_front)
+    chosen = chosen[np.lexsort((panel.values[chosen, up], panel.values[chosen, across]))]
+    others = _thinned(np.flatnonzero(~panel.on_front), MAX_DOMINATED)
+    best: Figure = {"name": "Pareto front", "marker": {"size": 9, "color": ON_FRONT, "line": {"width": 0}}}
+    if len(names) == 2:
+        best |= {"mode": "lines+markers", "line": _staircase(front.objectives[across], ON_FRONT)}
+    dominated = {"name": "dominated", "marker": {"size": 6, "color": DOMINATED, "opacity": 0.55}}
+    return [
+        _points(panel, others, across, up, names) | dominated,
+        _points(panel, chosen, across, up, names) | best,
+    ]
+
+
+def _mixed(front: Front, panel: Panel, found: Sequence[SystemPoints], across: int, up: int) -> list[Figure]:
+    names = [one.metric for one in front.objectives]
+    shown = np.zeros(len(panel.records), dtype=bool)
+    shown[_thinned(np.flatnonzero(~panel.on_front), MAX_DOMINATED)] = True
+    data: list[Figure] = []
+    for kind in found:
+        colour, name = SERIES[kind.system % len(SERIES)], escape(kind.name)
+        look = {"color": colour, "symbol": SYMBOLS.get(kind.status, "triangle-up")}
+        if len(names) == 2:
+            line = _staircase(front.objectives[across], colour) | {"width": 1}
+            drawn = _points(panel, kind.own, across, up, names)
+            data.append(drawn | {"mode": "lines", "line": line, "hoverinfo": "skip", "showlegend": False})
+        for members, marker, legend in (
+            (shown & kind.members, {"size": 6, "opacity": 0.5}, not (panel.on_front & kind.members).any()),
+            (panel.on_front & kind.members, {"size": 11, "line": {"width": 1.2, "color": OUTLINE}}, True),
+        ):
+            if members.any():
+                drawn = _points(panel, np.flatnonzero(members), across, up, names)
+                data.append(drawn | {"name": name, "marker": look | marker, "showlegend": legend})
+    return data
+
+
+def _staircase(across: FrontAxis, colour: str) -> Figure:
+    """The line through a front: at an x between two points, the better y of the two is not to be had."""
+    return {"shape": "hv" if across.goal == "minimize" else "vh", "color": colour, "width": 1.5}
+
+
+def parallel_figure(trials: Sequence[Published], objectives: Sequence[FrontAxis], on_front: set[str]) -> Figure | None:
+    """One line per finished trial through its knobs and objectives, coloured by the first measured objective.
+
+    None when fewer than two axes vary. At most MAX_LINES lines, front trials first.
+    """
+    finished = [trial for trial in trials if trial.state is TrialState.COMPLETE and trial.guarantee is not None]
+    kept = [trial for trial in finished if trial.key in on_front][:MAX_LINES]
+    rest = [trial for trial in finished if trial.key not in on_front]
+    kept = [rest[i] for i in _thinned(np.arange(len(rest)), max(0, MAX_LINES - len(kept)))] + kept
+    metrics = [one.metric for one in objectives]
+    knobs = [name for name in (SYSTEM, TARGET_EPSILON, *varied_knobs(kept)) if name not in metrics]
+    columns = {name: [trial.config.get(name) for trial in kept] for name in knobs}
+    columns |= {name: [trial.metric(name) for trial in kept] for name in metrics}
+    columns = {name: values for name, values in columns.items() if len(set(values)) > 1}
+    if len(columns) < 2 or len(kept) < 2:
+        return None
+    scaled = {name: _unit_interval(values) for name, values in columns.items()}
+    measured = next((name for name in metrics if name not in DECIDED and name in scaled), list(scaled)[-1])
+    bins = [min(len(SCALE) - 1, int((0.0 if math.isnan(v) else v) * len(SCALE))) for v in scaled[measured].places]
+    names = list(scaled)
+    data: list[Figure] = []
+    for level, colour in enumerate(SCALE):
+        for front_line in (False, True):
+            members = [i for i in range(len(kept)) if bins[i] == level and (kept[i].key in on_front) == front_line]
+            # A point without a place parts the lines of two trials.
+            points: list[tuple[float | None, float | None, str | None]] = []
+            for i in members:
+                text = f"<b>{escape(kept[i].key)}</b>{' on the front' if front_line else ''}"
+                text += " (refuted)" if is_refuted(kept[i]) else ""
+                for position, name in enumerate(names):
+                    place = scaled[name].places[i]
+                    told = f"{text}<br>{escape(name)} = {escape(_show(columns[name][i]))}"
+                    points.append((position, None if math.isnan(place) else round(place, 4), told))
+                points.append((None, None, None))
+            if members:
+                x, y, hover = (list(column) for column in zip(*points, strict=True))
+                line = {"color": colour, "width": 2.6 if front_line else 1.1}
+                style = {"mode": "lines+markers", "line": line, "marker": {"size": 4, "color": colour}}
+                drawn = _scatter(x, y, hover, opacity=1.0 if front_line else 0.45, showlegend=False)
+                data.append(drawn | style)
+    notes = [
+        {"x": i, "y": y, "text": escape(text), "showarrow": False, "yshift": shift, "font": {"size": 11}}
+        for i, name in enumerate(names)
+        for y, text, shift in ((1, scaled[name].top, 13), (0, scaled[name].bottom, -13))
+    ]
+    lines = [
+        {"type": "line", "x0": i, "x1": i, "y0": 0, "y1": 1, "line": {"width": 1, "color": DOMINATED}, "layer": "below"}
+        for i in range(len(names))
+    ]
+    # One word a line: the names of eight axes stay upright on a telephone.
+    ticks = [escape(name if len(name) < 30 else name[:28] + "…").replace("_", "<br>") for name in names]
+    words = max(tick.count("<br>") for tick in ticks) + 1
+    xaxis = {
+        "tickvals": list(range(len(names))),
+        "ticktext": ticks,
+        "showgrid": False,
+        "zeroline": False,
+        "side": "top",
+        "automargin": True,
+        "tickfont": {"size": 12},
+        "range": [-0.35, len(names) - 0.65],
+    }
+    around = {"annotations": notes, "shapes": lines, "margin": {"l": 24, "r": 24, "t": 30 + 16 * words, "b": 16}}
+    figure = _figure(data, 400, xaxis, {"visible": False, "range": [-0.12, 1.12]}, **around)
+    broken = any(math.isnan(place) for column in scaled.values() for place in column.places)
+    return figure | {
+        "coloured_by": measured,
+        "lines": len(kept),
+        "of": len(finished),
+        "broken": broken,
+        "axes": len(names),
+    }
+
+
+def curves_figure(
+    trials: Sequence[Published], curves: Mapping[str, Sequence[CurveReport]], objective: FrontAxis, on_front: set[str]
+) -> Figure | None:
+    """One line for each trial through its planned steps; those on the front stand out, and show their noise.
+
+    A line that early stopping ended, ends there, with a mark. None where no trial has two points. At most MAX_LINES
+    lines, front trials first.
+    """
+    name = objective.metric
+    every = [_Line(one, [p for p in curves.get(one.key, ()) if _finite(p.metrics.get(name))]) for one in trials]
+    lines = [line for line in every if line.points]
+    if all(len(line.points) < 2 for line in lines):
+        return None
+    best = [line for line in lines if line.trial.key in on_front][:MAX_LINES]
+    others = [line for line in lines if line.trial.key not in on_front]
+    others = [others[i] for i in _thinned(np.arange(len(others)), MAX_LINES - len(best))]
+    data = [
+        _drawn_lines(others, name) | {"name": "other trials", "opacity": 0.45} | _stroke(DOMINATED, 1, 3),
+        _drawn_lines(best, name, bars=True) | {"name": "on the front"} | _stroke(ON_FRONT, 2, 5),
+    ]
+    stopped = [line for line in (*others, *best) if line.is_stopped]
+    if stopped:
+        cross = {"symbol": "x-thin", "size": 6, "opacity": 0.7, "line": {"width": 1.5, "color": STOPPED}}
+        ends = [_Line(line.trial, line.points[-1:]) for line in stopped]
+        data.append(_drawn_lines(ends, name) | {"name": "stopped early", "mode": "markers", "marker": cross})
+    xaxis = {"title": {"text": "share of the planned steps"}, "tickformat": ".0%", "range": [0, 1.03]}
+    yaxis = {"title": {"text": escape(objective.axis)}, "automargin": True}
+    figure = _figure([one for one in data if one["x"]], 400, xaxis, yaxis)
+    noised = any(name + NOISE_SD in line.points[-1].metrics for line in lines)
+    return figure | {"lines": len(best) + len(others), "of": len(lines), "noised": noised}
+
+
+class _Line(NamedTuple):
+    """A trial's curve."""
+
+    trial: Published
+    points: Sequence[CurveReport]
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it ended before its last planned step."""
+        return self.trial.state is TrialState.COMPLETE and self.trial.step < self.trial.planned_steps
+
+
+def _drawn_lines(lines: Sequence[_Line], name: str, bars: bool = False) -> Figure:
+    """Their points over shares of the plan; between two lines there is a point without a place, which parts them."""
+    gap = (None, None, None, None)
+    points: list[tuple[float | None, float | None, float | None, str | None]] = []
+    for trial, told in lines:
+        for one in told:
+            value, noise = one.metrics[name], one.metrics.get(name + NOISE_SD)
+            text = f"<b>{escape(trial.key)}</b><br>after {one.step:,} of {trial.planned_steps:,} steps"
+            text += f"<br>{escape(name)} {value:.4g}" + ("" if noise is None else f" (noise sd {noise:.2g})")
+            text += "" if trial.guarantee is None else f"<br>epsilon {epsilon_text(trial.guarantee.epsilon)}"
+            points.append((round(one.step / trial.planned_steps, 4), value, noise, text))
+        points.append(gap)
+    x, y, noises, hover = ([one[column] for one in points] for column in range(4))
+    drawn = _scatter(x, y, hover)  # type: ignore[arg-type]
+    if bars and any(noises):
+        error = {"type": "data", "array": [noise or 0.0 for noise in noises], "thickness": 1, "width": 3}  # type: ignore[list-item]
+        drawn["error_y"] = error
+    return drawn
+
+
+def _stroke(colour: str, width: float, marker: float) -> Figure:
+    return {
+        "mode": "lines+markers",
+        "line": {"color": colour, "width": width},
+        "marker": {"size": marker, "color": colour},
+    }
+
+
+def importance_figure(one: Importance) -> Figure:
+    """Bars, the most important knob on top."""
+    names = list(one.by_knob)[::-1]
+    values = [one.by_knob[name] for name in names]
+    bar = {
+        "type": "bar",
+        "orientation": "h",
+        "x": values,
+        "y": [escape(name) for name in names],
+        "marker": {"color": ON_FRONT},
+        "hovertemplate": "%{y}: R² falls by %{x:.3f}<extra></extra>",
+    }
+    xaxis = {"title": {"text": "fall of held-out R² when shuffled"}, "rangemode": "tozero"}
+    return _figure([bar], 90 + 30 * len(names), xaxis, {"automargin": True})
+
+
+def progress_figure(trials: Sequence[Published], objective: FrontAxis) -> Figure | None:
+    """Every finished trial by the time it ended, and the best so far of each fixed epsilon. None without any."""
+    ended = [one for one in trials if one.state is TrialState.COMPLETE and one.finished_at and not is_refuted(one)]
+    measured = [trial for trial in ended if _finite(trial.metric(objective.metric))]
+    done = sorted(measured, key=lambda trial: trial.finished_at or 0.0)
+    if not done:
+        return None
+    start = min(trial.proposed_at for trial in trials)
+    longest = (done[-1].finished_at or start) - start
+    unit, seconds = ("minutes", 60.0) if longest > 180 else ("seconds", 1.0)
+    budgets = sorted({trial.target_epsilon for trial in done}, key=lambda budget: budget or 0.0)
+    better = max if objective.goal == "maximize" else min
+    data: list[Figure] = []
+    for index, budget in enumerate(budgets):
+        own = [trial for trial in done if trial.target_epsilon == budget]
+        x = [round(((trial.finished_at or start) - start) / seconds, 3) for trial in own]
+        y = [trial.metric(objective.metric) or 0.0 for trial in own]
+        best = list(accumulate(y, better))
+        colour = SERIES[index % len(SERIES)]
+        name = "best so far" if budget is None else f"best at epsilon {epsilon_text(budget)}"
+        some = _thinned(np.arange(len(own)), MAX_DOMINATED)
+        hover = [f"<b>{escape(own[i].key)}</b><br>{escape(objective.metric)} {y[i]:.4g}" for i in some]
+        dot = {"size": 5, "color": colour, "opacity": 0.4}
+        dots = _scatter([x[i] for i in some], [y[i] for i in some], hover, marker=dot, showlegend=False)
+        line = {"shape": "hv", "color": colour, "width": 2}
+        steps = {"mode": "lines", "name": name, "line": line, "hoverinfo": "skip"}
+        reached = _scatter([*x, round(longest / seconds, 3)], [*best, best[-1]]) | steps
+        data += [dots | {"legendgroup": name}, reached | {"legendgroup": name}]
+    xaxis = {"title": {"text": f"{unit} since the first proposal"}, "rangemode": "tozero"}
+    return _figure(data, 360, xaxis, {"title": {"text": escape(objective.axis)}, "automargin": True})
+
+
+def _strip(objective: FrontAxis, panel: Panel) -> Figure:
+    numbers = [record.number for record in panel.records]
+    colours = [ON_FRONT if best else DOMINATED for best in panel.on_front]
+    hover = [_hover(panel, i, [objective.metric]) for i in range(len(numbers))]
+    marker = {"size": [11 if best else 6 for best in panel.on_front], "color": colours}
+    points = _scatter(numbers, _plain(panel.values[:, 0]), hover, marker=marker, showlegend=False)
+    return _figure([points], 360, {"title": {"text": "trial"}}, _axis(objective, panel.values[:, 0]))
+
+
+def _points(panel: Panel, chosen: np.ndarray, across: int, up: int, names: list[str]) -> Figure:
+    x, y = (_plain(panel.values[chosen, axis]) for axis in (across, up))
+    return _scatter(x, y, [_hover(panel, int(i), names) for i in chosen])
+
+
+def _scatter(x: Sequence[Any], y: Sequence[Any], hover: Sequence[str | None] | None = None, **style: Any) -> Figure:
+    told = {} if hover is None else {"hovertext": hover, "hoverinfo": "text"}
+    return {"type": "scatter", "mode": "markers", "x": x, "y": y, **told, **style}
+
+
+def _figure(data: list[Figure], height: int, xaxis: Figure, yaxis: Figure, **layout: Any) -> Figure:
+    return {"data": data, "layout": {"height": height, "xaxis": xaxis, "yaxis": yaxis, **layout}}
+
+
+def _hover(panel: Panel, index: int, names: list[str]) -> str:
+    record = panel.records[index]
+    lines = [f"<b>{escape(record.key)}</b>{' (refuted)' if is_refuted(record) else ''}"]
+    for name, value in zip(names, panel.values[index].tolist(), strict=True):
+        shown = epsilon_text(value) if name in (EPSILON, TARGET_EPSILON) else f"{value:.4g}"
+        lines.append(f"{escape(name)} <b>{shown}</b>")
+    if EPSILON not in names and record.guarantee is not None:
+        lines.append(f"epsilon <b>{epsilon_text(record.guarantee.epsilon)}</b>")
+    lines += [f"{escape(name)} = {escape(_show(value))}" for name, value in list(record.config.items())[:12]]
+    return "<br>".join(lines)
+
+
+def _axis(objective: FrontAxis, values: np.ndarray, compared: np.ndarray | None = None) -> Figure:
+    """`compared` where the axis may be logarithmic."""
+    axis: Figure = {"title": {"text": escape(objective.axis)}, "automargin": True}
+    ticks = None if compared is None or not (values > 0).all() else log_ticks(compared)
+    if ticks is not None:
+        finite = values[np.isfinite(values)]
+        pad = 0.06 * math.log10(finite.max() / finite.min())
+        axis |= {
+            "type": "log",
+            "tickvals": ticks,
+            "ticktext": [f"{tick:g}" for tick in ticks],
+            "range": [math.log10(finite.min()) - pad, math.log10(finite.max()) + pad],
+        }
+    return axis
+
+
+class _Scaled(NamedTuple):
+    """A column on [0, 1] with the texts of its ends."""
+
+    places: list[float]
+    bottom: str
+    top: str
+
+
+def _unit_interval(values: Sequence[Any]) -> _Scaled:
+    present = [value for value in values if value is not None]
+    if all(_finite(value) and not isinstance(value, bool) for value in present):
+        low, high = min(present), max(present)
+        log = low > 0 and high > 20 * low
+        lower, upper = (math.log(low), math.log(high)) if log else (float(low), float(high))
+        span = (upper - lower) or 1.0
+        places = [math.nan if v is None else ((math.log(v) if log else float(v)) - lower) / span for v in values]
+        return _Scaled(places, _show(low), _show(high) + (" log" if log else ""))
+    kinds = sorted({str(value) for value in present})
+    codes = {value: code / max(1, len(kinds) - 1) for code, value in enumerate(kinds)}
+    return _Scaled([math.nan if v is None else codes[str(v)] for v in values], kinds[0], kinds[-1])
+
+
+def _thinned(indices: np.ndarray, limit: int) -> np.ndarray:
+    if len(indices) <= limit:
+        return indices
+    return indices[np.linspace(0, len(indices) - 1, limit).astype(int)] if limit else indices[:0]
+
+
+def _finite(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _plain(values: np.ndarray) -> list[float | None]:
+    # JSON has no infinity; a point without a place is not drawn, and the table below has it.
+    return [value if math.isfinite(value) else None for value in values.tolist()]
+
+
+def _show(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+# A front as a picture: its first two objectives, one set of axes per panel.
+
+_MARKERS = {Status.PROVED: "o", Status.PROVED_UNDER_ASSUMPTIONS: "s"}
+_COLOURS = ("#0f766e", "#b45309", "#1d4ed8", "#be185d", "#4d7c0f", "#6d28d9", "#0e7490", "#57534e")
+
+
+def to_png(front: Front) -> bytes:
+    """A PNG file of 150 dots an inch."""
+    buffer = io.BytesIO()
+    drawn(front).savefig(buffer, format="png")
+    return buffer.getvalue()
+
+
+def drawn(front: Front) -> matplotlib.figure.Figure:
+    """The picture as Matplotlib has it."""
+    from matplotlib.figure import Figure as Picture
+
+    panels = max(1, len(front.panels))
+    figure = Picture(figsize=(7.2, 4.4 * panels), dpi=150, layout="constrained")
+    axes = figure.subplots(panels, 1, squeeze=False)[:, 0]
+    for axis, panel in zip(axes, front.panels, strict=False):
+        _draw(axis, front, panel)
+    if not front.panels:
+        axes[0].text(0.5, 0.5, "no finished trial yet", ha="center", va="center", transform=axes[0].transAxes)
+        axes[0].set_axis_off()
+    count = len(front.assumptions.sentences)
+    listed = f" The statuses rest on {count} assumptions; `sweeps pareto` lists them." if count else ""
+    quoted = "".join(f" {line}." for line in front.legend()[:-1])
+    note = textwrap.fill(f"{front.note}{listed}{quoted}", 100, break_on_hyphens=False)
+    heading = textwrap.fill(front.heading, 80, break_on_hyphens=False)
+    figure.suptitle("\n".join(filter(None, (heading, f"Pareto front {front.sweep}".strip()))), fontsize=11)
+    figure.supxlabel(note, fontsize=7)
+    return figure
+
+
+def _draw(axis: Any, front: Front, panel: Panel) -> None:
+    first, second = 0, min(1, len(front.objectives) - 1)
+    if len(front.objectives) > 1 and front.objectives[1].metric in (EPSILON, TARGET_EPSILON):
+        first, second = 1, 0
+    _scatter_points(axis, front, panel, first, second)
+    axis.set_xlabel(front.objectives[first].axis)
+    axis.set_ylabel(front.objectives[second].axis)
+    ticks = log_ticks(panel.compared[:, first]) if (panel.values[:, first] > 0).all() else None
+    if front.objectives[first].metric in (EPSILON, TARGET_EPSILON) and ticks is not None:
+        low, high = axis.get_xlim()
+        axis.set_xscale("log")
+        axis.set_xticks([tick for tick in ticks if low <= tick <= high], minor=False)
+        axis.set_xticks([], minor=True)
+        axis.xaxis.set_major_formatter("{x:g}")
+    axis.set_title(panel.title, fontsize=9)
+    axis.grid(alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize=8)
+
+
+def _scatter_points(axis: Any, front: Front, panel: Panel, across: int, up: int) -> None:
+    """The points: by system and status where there are several, each with a line through its own best; else front
+    against dominated.
+    """
+    x, y, found = panel.values[:, across], panel.values[:, up], kinds(panel, front.objectives, across, up)
+    # At an x between two points, the better y of the two is not to be had.
+    steps = "steps-pre" if front.objectives[across].goal == "maximize" else "steps-post"
+    if len(found) == 1:
+        own = found[0].own
+        if len(front.objectives) == 2:
+            axis.plot(x[own], y[own], color=_COLOURS[0], alpha=0.6, linewidth=1, drawstyle=steps)
+        axis.scatter(x[~panel.on_front], y[~panel.on_front], s=14, color="#9aa5b1", linewidths=0, label="dominated")
+        axis.scatter(x[panel.on_front], y[panel.on_front], s=30, color=_COLOURS[0], linewidths=0, label="front")
+        return
+    for kind in found:
+        style = {"color": _COLOURS[kind.system % len(_COLOURS)], "marker": _MARKERS.get(kind.status, "^")}
+        dominated, best = kind.members & ~panel.on_front, kind.members & panel.on_front
+        axis.plot(x[kind.own], y[kind.own], color=style["color"], alpha=0.6, linewidth=1, drawstyle=steps)
+        axis.scatter(x[dominated], y[dominated], s=14, alpha=0.35, linewidths=0, **style)
+        axis.scatter(x[best], y[best], s=44, linewidths=0.8, edgecolors="black", label=kind.name, **style)
+    axis.plot([], [], " ", label="outlined: on the front; lines: each one's own")
+
+
+# The report page's charts as Plotly figures, for a notebook or a paper.
+
+_CALLS = {
+    "front(front)": "points against each other, with those that nothing beats",
+    "parallel(front)": "every finished trial as a line through its knobs and objectives",
+    "curves(front)": "metrics at planned steps, a line for each trial",
+    "progress()": "the best value by number of finished trials",
+}
+"""What `Plots` draws."""
+_OF = "front is sweep.front().front"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Plots:
+    """Pictures of one sweep, drawn from what it published. Each raises InvalidValue where there is nothing to draw."""
+
+    published: Publisher
+    sweep: str
+
+    def __repr__(self) -> str:
+        return f"<Plots of {self.sweep!r}: {', '.join(_CALLS)}; {_OF}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what there is to be called."""
+        listed = "<br>".join(f"<code>plots.{escape(call)}</code> {escape(text)}" for call, text in _CALLS.items())
+        return f"<p><b>Plots of {escape(self.sweep)}</b></p><p>{listed}<br>{_OF}</p>"
+
+    def front(self, front: Front, panel: int = 0) -> go.Figure:
+        """One panel of a front: its points against the others, over the first two objectives."""
+
+        if panel not in range(len(front.panels)):
+            raise InvalidValue("panel", panel, f"the number of one of {len(front.panels)} panels, counted from 0")
+        return figure_of(front_figure(front, front.panels[panel]))
+
+    def parallel(self, front: Front) -> go.Figure:
+        """Every finished trial as a line through its knobs and objectives; those on `front` stand out."""
+
+        trials = self.published.trials(self.sweep, [TrialState.COMPLETE])
+        return figure_of(self._drawn(parallel_figure(trials, front.objectives, set(front.keys()))))
+
+    def curves(self, front: Front, metric: str | None = None) -> go.Figure:
+        """Metrics at planned steps, a line for each trial; those on `front` stand out.
+
+        metric  an objective; the first that training decides by default
+        """
+
+        known = {one.metric: one for one in front.objectives if one.metric not in DECIDED}
+        if metric is not None and metric not in known:
+            raise InvalidValue("metric", metric, f"an objective that training decides: {', '.join(known) or 'none'}")
+        if not known:
+            raise InvalidValue("front", front.sweep, "one with an objective that training decides")
+        chosen = next(iter(known.values())) if metric is None else known[metric]
+        trials, curves = self.published.trials(self.sweep), by_trial(self.published.curves(self.sweep))
+        return figure_of(self._drawn(curves_figure(trials, curves, chosen, set(front.keys()))))
+
+    def progress(self, metric: str | None = None) -> go.Figure:
+        """The best value of an objective (the first by default) by number of finished trials."""
+
+        known = {one.metric: one for one in spec_objectives(self.published.sweep(self.sweep).spec)}
+        if metric is not None and metric not in known:
+            raise InvalidValue("metric", metric, f"an objective of the sweep: {', '.join(known)}")
+        chosen = next(iter(known.values())) if metric is None else known[metric]
+        return figure_of(self._drawn(progress_figure(self.published.trials(self.sweep), chosen)))
+
+    def _drawn(self, figure: dict[str, Any] | None) -> dict[str, Any]:
+        if figure is None:
+            raise InvalidValue("sweep", self.sweep, "a sweep with finished trials that can be drawn")
+        return figure
+
+
+def figure_of(figure: dict[str, Any]) -> go.Figure:
+    """A chart of the report as a Plotly figure."""
+    import plotly.graph_objects as go
+
+    return go.Figure(figure)

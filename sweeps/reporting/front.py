@@ -1,0 +1,749 @@
+"""What a Pareto front is made of: its objectives, and one panel of points for each kind of claim."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.checks import InvalidValue
+from dpcore.guarantee import STANDING, Guarantee, Status
+from dpcore.rounding import delta_text
+from sweeps.ledger.assumptions import Assumptions
+from sweeps.ledger.summary import Procedure
+from sweeps.ledger.totals import Total, joint_totals, lines, sentences, totals
+from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.release.comparing import compared_epsilon
+from sweeps.release.policy import Release
+from sweeps.release.published import Published
+from sweeps.release.publisher import Publisher
+from sweeps.release.quoting import Quote, legend, metric_quotes, quote_of_claim
+from sweeps.store.records import EPSILON, SweepRecord, TrialState, sweep_of
+from sweeps.util.files import collector_paused
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class FrontAxis:
+    """One axis and its direction: a reported metric, or a number of `sweeps.store.records.DECIDED`."""
+
+    metric: str
+    goal: Literal["maximize", "minimize"]
+
+    def __post_init__(self) -> None:
+        if self.goal not in ("maximize", "minimize"):
+            raise InvalidValue(f"goal of {self.metric}", self.goal, "'maximize' or 'minimize'")
+
+    @classmethod
+    def parse(cls, text: str) -> FrontAxis:
+        """Read "METRIC:maximize" or "METRIC:minimize". Raises InvalidValue."""
+        metric, separator, goal = text.rpartition(":")
+        if not separator or goal not in ("maximize", "minimize"):
+            raise InvalidValue(
+                "objective", text, "METRIC:maximize or METRIC:minimize", "For example accuracy:maximize."
+            )
+        return cls(metric, goal)  # type: ignore[arg-type]
+
+    @property
+    def too_good(self) -> float:
+        """What no measurement yields."""
+        return math.inf if self.goal == "maximize" else -math.inf
+
+    @property
+    def axis(self) -> str:
+        """What stands at the axis."""
+        return f"{self.metric} ({'higher' if self.goal == 'maximize' else 'lower'} is better)"
+
+
+@dataclass(frozen=True, slots=True)
+class AxisEnd:
+    """Where an axis of the hypervolume ends, and where that comes from: a public value, never an observed one."""
+
+    value: float
+    source: str = "given"
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.value):
+            raise InvalidValue("reference", self.value, "a finite value")
+
+    @classmethod
+    def parse(cls, text: str) -> tuple[str, AxisEnd]:
+        """Read "METRIC=VALUE". Raises InvalidValue."""
+        metric, separator, value = text.rpartition("=")
+        try:
+            return metric, cls(float(value if separator and metric else "nan"))
+        except ValueError as error:
+            raise InvalidValue("reference", text, "METRIC=VALUE", "For example loss=2.3.") from error
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Panel:
+    """The points that share one label, and which of them no other dominates.
+
+    label        what all guarantees here have in common: notion, adjacency, delta, unit, and the accountants and
+                 statuses that occur
+    records      one trial per point
+    values       (points, objectives), in the objectives' own units, as they are printed
+    compared     the same as dominance and hypervolume take them: epsilon by `sweeps.release.comparing`
+    on_front     (points,), True when no point of the panel dominates it
+    hypervolume  volume that the front dominates up to the front's references (log10 units on log axes); None without
+                 a reference for each objective, or when it would take too long (more than three objectives, many
+                 points)
+    """
+
+    label: Mapping[str, Any]
+    records: Sequence[Published]
+    values: Floats
+    compared: Floats
+    on_front: NDArray[np.bool_]
+    hypervolume: float | None
+
+    @property
+    def kind(self) -> str:
+        """The label in words, without the status."""
+        label = self.label
+        kind = f"{label['notion']}, {label['adjacency']}, per {label['unit']}, delta {delta_text(label['delta'])}"
+        return f"{kind}, by {label['accountant']}"
+
+    @property
+    def title(self) -> str:
+        """The label in words."""
+        return f"{self.kind}, status: {self.label['status']}"
+
+    def status(self, index: int) -> Status:
+        """What is known of the claim of one point."""
+        return self._claim(index).status
+
+    def standing(self, index: int) -> str:
+        """The same in words: with who asserts the claim, where it is no more than that."""
+        return self._claim(index).standing
+
+    def _claim(self, index: int) -> Guarantee:
+        guarantee = self.records[index].guarantee
+        assert guarantee is not None
+        return guarantee
+
+    def order(self) -> NDArray[np.intp]:
+        """Front points first, then the others, each sorted by the first objective, then by trial number."""
+        numbers = np.array([record.number for record in self.records])
+        return np.lexsort((numbers, self.values[:, 0], ~self.on_front))
+
+    def order_of_front(self) -> list[int]:
+        """Its front points alone, in that order."""
+        return [int(i) for i in self.order()[: int(self.on_front.sum())]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Front:
+    """The front of a sweep, one panel per label.
+
+    excluded     {reason: trials left out}
+    reference    {metric: where its axis ends for the hypervolume}, for the objectives that have one
+    log10        objectives whose hypervolume is measured in log10
+    heading      what stands above every claim of the sweep (`sweeps.release.policy`); mostly empty
+    totals       of all trials together, and of the sweeps that the search started from; empty when not asked for
+    assumptions  what the statuses rest on: those of the points and of the totals, numbered for the whole view
+    is_joint     whether the points are of several sweeps
+    """
+
+    objectives: tuple[FrontAxis, ...]
+    panels: tuple[Panel, ...]
+    excluded: Mapping[str, int]
+    reference: Mapping[str, AxisEnd]
+    log10: tuple[str, ...] = ()
+    sweep: str = ""
+    heading: str = ""
+    totals: tuple[Total, ...] = ()
+    assumptions: Assumptions = field(default_factory=Assumptions)
+    is_joint: bool = False
+
+    @property
+    def note(self) -> str:
+        """The totals in words, for below the panels."""
+        return sentences(lines(self.totals, self.assumptions))
+
+    @property
+    def procedure(self) -> Procedure | None:
+        """All trials together; None when it was not asked for, or not counted."""
+        return self.totals[0].procedure if self.totals else None
+
+    def statuses(self, panel: Panel) -> list[str]:
+        """The status of each point, with the assumptions that it rests on."""
+        known: dict[tuple[str, tuple[str, ...]], str] = {}
+        found = []
+        for record in panel.records:
+            claim = record.guarantee
+            assert claim is not None
+            key = claim.standing, claim.assumptions
+            if key not in known:
+                known[key] = self.assumptions.status(claim)
+            found.append(known[key])
+        return found
+
+    def quotes(self, panel: Panel) -> list[Quote]:
+        """How the epsilon of each point may be quoted."""
+        return [quote_of_claim(record.guarantee) for record in panel.records if record.guarantee is not None]
+
+    def legend(self) -> list[str]:
+        """How the numbers on the front may be quoted, in lines for below the panels."""
+        shown = [(panel, int(i)) for panel in self.panels for i in np.flatnonzero(panel.on_front)]
+        records = [panel.records[i] for panel, i in shown]
+        claims = [record.guarantee for record in records if record.guarantee is not None]
+        return legend(map(quote_of_claim, claims), metric_quotes(records, [one.metric for one in self.objectives]))
+
+    @property
+    def left_out(self) -> str:
+        """Which trials are in no panel, in words; empty where all are."""
+        if not self.excluded:
+            return ""
+        left = ", ".join(f"{count} {reason}" for reason, count in self.excluded.items())
+        asked = "; --as-refuted draws refuted ones too" if str(Status.REFUTED) in self.excluded else ""
+        return f"{left}{asked}"
+
+    @property
+    def empty(self) -> str:
+        """What stands where there is no panel."""
+        finished = self.excluded.keys() - {str(one) for one in TrialState if one is not TrialState.COMPLETE}
+        return "No finished trial that is drawn." if finished else "No finished trial yet."
+
+    def title(self, panel: Panel) -> str:
+        """The panel's label in words; with what its one status rests on, where it has one."""
+        found = set(self.statuses(panel))
+        return f"{panel.kind}, status: {found.pop()}" if len(found) == 1 else panel.title
+
+    def keys(self) -> list[str]:
+        """Keys of all front points, in the order of `Panel.order`."""
+        return [panel.records[i].key for panel in self.panels for i in panel.order() if panel.on_front[i]]
+
+    def footer(self, panel: Panel) -> str:
+        """What stands under a panel in every form: how many points, the hypervolume and its corner."""
+        volume = "not computed (too many points for so many objectives)"
+        if bare := [one.metric for one in self.objectives if one.metric not in self.reference]:
+            volume = (
+                f"needs a reference for {', '.join(bare)}: --reference {bare[0]}=VALUE, or a spec's front.reference"
+            )
+        elif panel.hypervolume is not None:
+            ends = [(one.metric, self.reference[one.metric]) for one in self.objectives]
+            corner = "; ".join(f"{metric} {end.value:.4g}, {end.source}" for metric, end in ends)
+            logs = f"; log10 {', '.join(self.log10)}" if self.log10 else ""
+            volume = f"{panel.hypervolume:.4g} (up to {corner}{logs})"
+        average = [one.metric for one in self.objectives if one.metric.startswith("bayesian_epsilon")]
+        apart = f". {', '.join(average)}: average-case, no part of the claim above" if average else ""
+        whose = Counter(sweep_of(panel.records[int(i)].key) for i in np.flatnonzero(panel.on_front))
+        each = f" ({', '.join(f'{count} of {name}' for name, count in whose.items())})" if self.is_joint else ""
+        on_front = f"{int(panel.on_front.sum())} of {len(panel.records)} trials on the front{each}"
+        return f"{on_front}, hypervolume {volume}{apart}"
+
+
+# Exact Pareto fronts and hypervolumes over any objectives, epsilon among them, that never mix what cannot be
+# compared.
+#
+# Dominance x dominates y when it is at least as good in every objective and better in one. Equal points do not
+# dominate each other, so duplicates of a front point are all on the front. Epsilon is compared as
+# `sweeps.release.comparing` says: the budget that noise was solved for, else on a public grid. Infinities compare as
+# the extended reals do (an epsilon of infinity is the worst one). NaN, and an infinitely good value, which no
+# measurement yields, are left out and counted. Source Kung, Luccio & Preparata (1975), JACM 22, for the front;
+# Guerreiro & Fonseca (2018), IEEE TEVC 22, for the hypervolume; both by moocore.
+
+LABELS = ("notion", "adjacency", "delta", "unit", "status")
+"""What two points must share to stand on the same axes; claims that stand share them, each under its own status."""
+
+HYPERVOLUME_WORK = 3e8
+"""Largest n^(d-2) for which a hypervolume in d >= 4 dimensions is computed (about ten seconds)."""
+
+
+REFUTED_STATUS = str(Status.REFUTED)
+"""Why a trial is left out."""
+
+
+class MixedGuarantees(InvalidValue):
+    """Points whose guarantees differ in kind were asked to share axes."""
+
+
+def sweep_front(
+    store: Publisher,
+    sweep: str,
+    objectives: Sequence[FrontAxis] | None = None,
+    *,
+    mix: Collection[str] = (),
+    reference: Mapping[str, AxisEnd] | None = None,
+    log10: Collection[str] = (),
+    total: bool = False,
+    as_refuted: bool = False,
+) -> Front:
+    """The front of a sweep in the store, over the spec's objectives unless others are given. Raises InvalidValue.
+
+    reference  goes before the spec's own
+    as_refuted as that of `front`
+    total      count all trials together too, for the note, where that takes well under a second
+    """
+    record = store.sweep(sweep)
+    spec = record.spec
+    chosen = list(objectives or ()) or spec_objectives(spec)
+    ends = {**axis_ends(record.references), **(reference or {})}
+    with collector_paused():
+        trials = store.trials(sweep)
+        found = front(trials, chosen, mix=mix, reference=ends, log10=log10, sweep=sweep, as_refuted=as_refuted)
+    found = replace(found, heading=Release.recorded(spec).heading)
+    if not total:
+        return found
+    return with_totals(found, totals(store, sweep, trials))
+
+
+def with_totals(found: Front, counted: tuple[Total, ...]) -> Front:
+    """The front with these totals under it."""
+    claims = [*_claims(found.panels), *(claim for one in counted for claim in one.claims())]
+    return replace(found, totals=counted, assumptions=Assumptions.of(claims))
+
+
+def spec_objectives(spec: RecordedSpec) -> list[FrontAxis]:
+    """The objectives of a recorded spec that may be seen, or epsilon alone where none may.
+
+    Raises InvalidValue for one whose direction was never settled.
+    """
+    unseen = Release.recorded(spec).steered_by
+    seen = [FrontAxis(metric, goal) for metric, goal in spec.objectives if metric not in unseen]  # type: ignore[arg-type]
+    return seen or [FrontAxis(EPSILON, "minimize")]
+
+
+def rankable(records: Iterable[Published], objectives: Sequence[FrontAxis]) -> int:
+    """How many of `records` have a value in every objective: those that a front or a ranking can hold."""
+    return sum(_values(record, objectives)[1] is None for record in records)
+
+
+def axis_ends(references: Mapping[str, Mapping[str, Any]]) -> dict[str, AxisEnd]:
+    """Recorded references; none where a spec was written before there were any."""
+    return {metric: AxisEnd(one["value"], one["source"]) for metric, one in references.items()}
+
+
+def front(
+    records: Iterable[Published],
+    objectives: Sequence[FrontAxis],
+    *,
+    mix: Collection[str] = (),
+    reference: Mapping[str, AxisEnd] | None = None,
+    log10: Collection[str] = (),
+    states: Collection[TrialState] = (TrialState.COMPLETE,),
+    sweep: str = "",
+    may_be_empty: bool = False,
+    as_refuted: bool = False,
+) -> Front:
+    """The exact front of `records`.
+
+    mix        labels (of `LABELS`) that may differ: one panel is drawn for each combination
+    reference  {metric: where its axis ends}, for the hypervolume; without one for each objective there is none
+    log10      metrics whose axis is logarithmic for the hypervolume
+    states     which trials take part; the others are counted in `excluded`
+    may_be_empty  a front without points is an answer too, where finished trials report no objective
+    as_refuted  draw trials whose claim is refuted too, in a panel of that name where `mix` has "status"; else they are
+                on no front, since nothing that they report may be quoted
+
+    Raises MixedGuarantees when the points differ in a label that is not in `mix`, InvalidValue for objectives that
+    no trial reports, unless the front may be empty.
+    """
+    _check(objectives, mix, log10)
+    reference = reference or {}
+    ends = {one.metric: reference[one.metric] for one in objectives if one.metric in reference}
+    groups: dict[tuple[Any, ...], tuple[list[Published], list[list[float]]]] = {}
+    excluded: Counter[str] = Counter()
+    candidates, seen = 0, Counter[str]()
+    for record in records:
+        if record.state not in states:
+            excluded[str(record.state)] += 1
+            continue
+        if not as_refuted and record.guarantee is not None and record.guarantee.status is Status.REFUTED:
+            excluded[REFUTED_STATUS] += 1
+            continue
+        candidates += 1
+        values, problem = _values(record, objectives)
+        if problem is not None:
+            excluded[problem] += 1
+            seen.update(record.metrics.keys())
+            continue
+        guarantee = record.guarantee
+        assert guarantee is not None
+        label = label_of(guarantee)
+        members = groups.get(label)
+        if members is None:
+            members = groups[label] = ([], [])
+        members[0].append(record)
+        members[1].append(values)
+    if candidates and not groups and not may_be_empty:
+        reasons = ", ".join(f"{count} x {reason}" for reason, count in excluded.items())
+        reported = ", ".join(sorted(seen)) or "nothing"
+        raise InvalidValue(
+            "objectives",
+            [one.metric for one in objectives],
+            "objectives that finished trials report",
+            f"Found: {reasons}. Reported: {reported}, epsilon.",
+        )
+    _refuse_mixture(list(groups), mix)
+    panels = tuple(
+        _panel(_shared(label, members), members, np.array(rows), objectives, ends, log10)
+        for label, (members, rows) in sorted(groups.items(), key=lambda item: tuple(map(str, item[0])))
+    )
+    return Front(
+        objectives=tuple(objectives),
+        panels=panels,
+        excluded=dict(excluded),
+        reference=ends,
+        log10=tuple(log10),
+        sweep=sweep,
+        assumptions=Assumptions.of(_claims(panels)),
+    )
+
+
+def _claims(panels: Iterable[Panel]) -> Iterator[Guarantee]:
+    # In the order of trials: every view of a sweep gives a sentence the same number.
+    records = sorted((record for panel in panels for record in panel.records), key=lambda record: record.number)
+    return (record.guarantee for record in records if record.guarantee is not None)
+
+
+def label_of(claim: Guarantee) -> tuple[Any, ...]:
+    """What a point shares with all others on its axes, in the order of `LABELS`."""
+    shared = [getattr(claim, name) for name in LABELS]
+    return tuple([STANDING[0] if one in STANDING else one for one in shared])
+
+
+def _shared(label: tuple[Any, ...], members: Sequence[Published]) -> dict[str, Any]:
+    claims = [record.guarantee for record in members if record.guarantee is not None]
+    statuses = {claim.standing: claim.status for claim in claims}
+    found = " or ".join(sorted(statuses, key=lambda text: (list(Status).index(statuses[text]), text)))
+    # Several may count on one axis: where one cannot bound a composition, another does (dpcore.accounting.headline).
+    accountants = " or ".join(sorted({claim.accountant for claim in claims}))
+    return dict(zip(LABELS, label, strict=True)) | {"accountant": accountants, "status": found}
+
+
+def nondominated(values: Floats, maximize: Sequence[bool]) -> NDArray[np.bool_]:
+    """(n,) mask of the rows of `values` (n, d) that no other row dominates; equal rows stand or fall together.
+
+    Values may be infinite but not NaN (InvalidValue).
+    """
+    from moocore import is_nondominated
+
+    if np.isnan(values).any():
+        raise InvalidValue("values", "NaN", "numbers or infinities")
+    if len(values) == 0:
+        return np.zeros(0, dtype=bool)
+    # Dominance depends on order alone, and ranks are finite: infinities need no care of their own.
+    ranks = np.stack([np.unique(column, return_inverse=True)[1] for column in values.T], axis=1).astype(float)
+    ranks[:, np.asarray(maximize)] *= -1
+    if ranks.shape[1] == 1:
+        return np.asarray(ranks[:, 0] == ranks[:, 0].min())
+    return np.asarray(is_nondominated(ranks, keep_weakly=True), dtype=bool)
+
+
+def hypervolume(values: Floats, maximize: Sequence[bool], reference: Sequence[float]) -> float:
+    """Volume of what the rows of `values` (n, d) dominate up to `reference` (d,), in the product of the axes' units.
+
+    Rows that do not beat the reference in every objective add nothing. `reference` must be finite (InvalidValue).
+    """
+    from moocore import hypervolume as exact
+
+    signs = np.where(maximize, -1.0, 1.0)
+    corner = signs * np.asarray(reference, dtype=float)
+    if not np.isfinite(corner).all():
+        raise InvalidValue("reference", list(reference), "finite values")
+    points = signs * values
+    points = points[(points < corner).all(axis=1)]
+    if not len(points):
+        return 0.0
+    return float(exact(points, ref=corner)) if points.shape[1] > 1 else float(corner[0] - points.min())
+
+
+def _check(objectives: Sequence[FrontAxis], mix: Collection[str], log10: Collection[str]) -> None:
+    metrics = [one.metric for one in objectives]
+    if not metrics or len(set(metrics)) < len(metrics):
+        raise InvalidValue("objectives", metrics, "at least one, each named once")
+    for name in mix:
+        if name not in LABELS:
+            raise InvalidValue("mix", name, f"one of {', '.join(LABELS)}")
+    for name in log10:
+        if name not in metrics:
+            raise InvalidValue("log10", name, f"one of the objectives {', '.join(metrics)}")
+
+
+def _values(record: Published, objectives: Sequence[FrontAxis]) -> tuple[list[float], str | None]:
+    if record.guarantee is None:
+        return [], "without a guarantee"
+    values = []
+    for one in objectives:
+        value = record.metric(one.metric)
+        if value is None:
+            return [], f"without {one.metric}"
+        if value != value or value == one.too_good:
+            return [], f"{one.metric} not a finite number"
+        values.append(value)
+    return values, None
+
+
+def _refuse_mixture(labels: list[tuple[Any, ...]], mix: Collection[str]) -> None:
+    for position, name in enumerate(LABELS):
+        found = sorted({str(label[position]) for label in labels})
+        if len(found) > 1 and name not in mix:
+            allowed = ",".join([*mix, name])
+            raise MixedGuarantees(
+                name,
+                found,
+                f"one {name} on the axes of a front, since epsilons of different kinds cannot be compared",
+                f"Draw one labelled panel each with --mix {allowed}.",
+            )
+
+
+def _panel(
+    label: Mapping[str, Any],
+    records: list[Published],
+    values: Floats,
+    objectives: Sequence[FrontAxis],
+    reference: Mapping[str, AxisEnd],
+    log10: Collection[str],
+) -> Panel:
+    maximize = [one.goal == "maximize" for one in objectives]
+    compared = _compared(records, values, objectives)
+    on_front = nondominated(compared, maximize)
+    kept = compared[on_front]
+    volume = None
+    dimensions = len(objectives)
+    feasible = dimensions < 4 or float(len(kept)) ** (dimensions - 2) <= HYPERVOLUME_WORK
+    if feasible and len(reference) == dimensions:
+        scaled, corner = kept.copy(), [reference[one.metric].value for one in objectives]
+        for column, one in enumerate(objectives):
+            if one.metric in log10:
+                if (scaled[:, column] <= 0).any() or corner[column] <= 0:
+                    raise InvalidValue("log10", one.metric, "an objective whose values are all above 0")
+                scaled[:, column], corner[column] = np.log10(scaled[:, column]), math.log10(corner[column])
+        volume = hypervolume(scaled, maximize, corner)
+    return Panel(label, records, values, compared, on_front, volume)
+
+
+def _compared(records: Sequence[Published], values: Floats, objectives: Sequence[FrontAxis]) -> Floats:
+    compared = values.copy()
+    for column, one in enumerate(objectives):
+        if one.metric == EPSILON:
+            compared[:, column] = [compared_epsilon(record.guarantee) for record in records if record.guarantee]
+    return compared
+
+
+# What a panel mixes, told apart: its points by sweep, system and status of their claims, each kind's own front.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SystemPoints:
+    """The points of one system of one sweep whose claims have one status.
+
+    name     the system; the sweep where the panel has several, with the system where it has several too; with the
+             status where the panel has several
+    system   position of sweep and system among the panel's, for a colour
+    members  (points,), True for its own
+    own      indices of the points that none of its own dominates over two objectives, along the first of them
+    """
+
+    name: str
+    system: int
+    status: Status
+    members: NDArray[np.bool_]
+    own: NDArray[np.intp]
+
+
+def kinds(panel: Panel, objectives: Sequence[FrontAxis], across: int, up: int) -> list[SystemPoints]:
+    """The kinds of a panel, by name; `across` and `up` are the two objectives that are drawn."""
+    of_point = [(sweep_of(one.key), one.system, panel.status(i)) for i, one in enumerate(panel.records)]
+    sources = sorted({(sweep, system) for sweep, system, _ in of_point})
+    sweeps, systems = ({source[part] for source in sources} for part in (0, 1))
+    statuses = {status for _, _, status in of_point}
+    maximize = [objectives[axis].goal == "maximize" for axis in (across, up)]
+    found = []
+    for sweep, system, status in sorted(set(of_point)):
+        members = np.array([kind == (sweep, system, status) for kind in of_point])
+        name = system if len(sweeps) == 1 else sweep if len(systems) == 1 else f"{sweep}: {system}"
+        mine = np.flatnonzero(members)
+        best = mine[nondominated(panel.compared[mine][:, [across, up]], maximize)]
+        found.append(
+            SystemPoints(
+                name=f"{name} ({panel.standing(int(mine[0]))})" if len(statuses) > 1 else name,
+                system=sources.index((sweep, system)),
+                status=status,
+                members=members,
+                own=best[np.argsort(panel.values[best, across], kind="stable")],
+            )
+        )
+    return found
+
+
+# Several sweeps on one front: what they must share, whose each point is, and what all of them promise together.
+
+BETWEEN = ", "
+"""Between the names of sweeps that share a front."""
+
+
+class ShareNoAxes(InvalidValue):
+    """Sweeps whose numbers cannot be compared were asked onto one front."""
+
+
+def joint_front(
+    store: Publisher,
+    sweeps: Sequence[str],
+    objectives: Sequence[FrontAxis] | None = None,
+    *,
+    mix: Collection[str] = (),
+    reference: Mapping[str, AxisEnd] | None = None,
+    as_refuted: bool = False,
+) -> Front:
+    """The front of one sweep, or of several on the same records, with the total over all their trials.
+
+    objectives  those of the specs, which then have to be the same in all of them
+    mix         labels of claims (`sweeps.reporting.front.LABELS`) that may differ: one panel for each combination
+    reference   goes before the specs' own; an axis on which these differ has none
+    as_refuted  draw trials whose claim is refuted too
+
+    Raises UnknownSweep, InvalidValue for no name or one that stands twice, ShareNoAxes where records, validation or
+    objectives differ, MixedGuarantees where claims do.
+    """
+    if len(sweeps) == 1:
+        [name] = sweeps
+        return sweep_front(store, name, objectives, mix=mix, reference=reference, total=True, as_refuted=as_refuted)
+    records = [store.sweep(name) for name in sweeps]
+    if len({one.name for one in records}) < max(len(sweeps), 1):
+        raise InvalidValue("sweeps", list(sweeps), "one sweep or more, each of them once")
+    _same_records(records)
+    chosen = list(objectives or ()) or _same_objectives(records)
+    trials = {one.name: store.trials(one.name) for one in records}
+    _same_claims(trials, mix, as_refuted)
+    found = front(
+        [trial for listed in trials.values() for trial in listed],
+        chosen,
+        mix=mix,
+        reference={**_references(records), **(reference or {})},
+        sweep=BETWEEN.join(trials),
+        as_refuted=as_refuted,
+    )
+    return with_totals(replace(found, heading=_heading(records), is_joint=True), joint_totals(store, trials))
+
+
+def _same_records(records: Sequence[SweepRecord]) -> None:
+    unread = [one.name for one in records if not one.fingerprints.get("data")]
+    if unread:
+        raise ShareNoAxes(
+            "sweeps",
+            BETWEEN.join(unread),
+            "sweeps that have read their records: of these nobody knows whether they are the same",
+            "Run it first.",
+        )
+    _same(
+        records,
+        lambda one: one.fingerprints["data"],
+        "sweeps on the same records, by their recorded fingerprints",
+        "Neither their scores nor their epsilons compare, and their totals protect different people.",
+        hidden=True,
+    )
+    _same(
+        records,
+        lambda one: _validations(one.spec.canonical.get("data", {})),
+        "sweeps whose specs declare their validation records alike",
+        "Scores on other validation records, or under other noise, do not compare.",
+    )
+
+
+def _validations(data: Mapping[str, Any]) -> list[Any]:
+    """What a data section declares of validation records, that of data within data (`projected`) too."""
+    inner = [found for value in data.values() if isinstance(value, Mapping) for found in _validations(value)]
+    return [data["validation"], *inner] if data.get("validation") is not None else inner
+
+
+def _same_objectives(records: Sequence[SweepRecord]) -> list[FrontAxis]:
+    listed = {one.name: spec_objectives(one.spec) for one in records}
+    named = {name: [f"{axis.metric}:{axis.goal}" for axis in axes] for name, axes in listed.items()}
+    common = [axis for axis in next(iter(named.values())) if all(axis in axes for axes in named.values())]
+    axes = dict.fromkeys([*common, f"{EPSILON}:minimize"])
+    _same(
+        records,
+        lambda one: sorted(named[one.name]),
+        "sweeps with the same objectives",
+        f"Name axes that all of them report: {' '.join(f'--objective {axis}' for axis in axes)}.",
+    )
+    return listed[records[0].name]
+
+
+def _same(
+    records: Sequence[SweepRecord],
+    value_of: Callable[[SweepRecord], Any],
+    expected: str,
+    remedy: str,
+    hidden: bool = False,
+) -> None:
+    """Raises ShareNoAxes, with what each has, unless that is `hidden`."""
+    values = {one.name: value_of(one) for one in records}
+    first = next(iter(values))
+    other = next((name for name, value in values.items() if value != values[first]), None)
+    if other is not None:
+        told = "" if hidden else f" ({first}: {values[first]}; {other}: {values[other]})"
+        raise ShareNoAxes("sweeps", f"{first}{BETWEEN}{other}", f"{expected}{told}", remedy)
+
+
+def _same_claims(trials: Mapping[str, Sequence[Published]], mix: Collection[str], as_refuted: bool) -> None:
+    """Raises MixedGuarantees, by sweep, where one has claims of another kind than the others."""
+    labels = {
+        name: {
+            label_of(one.guarantee)
+            for one in listed
+            if one.state is TrialState.COMPLETE
+            and one.guarantee is not None
+            and (as_refuted or one.guarantee.status is not Status.REFUTED)
+        }
+        for name, listed in trials.items()
+    }
+    for position, label in enumerate(LABELS):
+        found = {name: sorted({str(one[position]) for one in kinds}) for name, kinds in labels.items() if kinds}
+        if label not in mix and len({tuple(values) for values in found.values()}) > 1:
+            raise MixedGuarantees(
+                label,
+                "; ".join(f"{name}: {' and '.join(values)}" for name, values in found.items()),
+                f"one {label} in all sweeps of a front, since epsilons of different kinds cannot be compared",
+                f"Draw one labelled panel each with --mix {','.join([*mix, label])}.",
+            )
+
+
+def _references(records: Sequence[SweepRecord]) -> dict[str, AxisEnd]:
+    """Where axes end: only an end that all specs have is one of theirs."""
+    first, *others = [axis_ends(one.references) for one in records]
+
+    def is_shared(metric: str, end: AxisEnd) -> bool:
+        return all(metric in one and one[metric].value == end.value for one in others)
+
+    return {metric: end for metric, end in first.items() if is_shared(metric, end)}
+
+
+def _heading(records: Sequence[SweepRecord]) -> str:
+    headings = {one.name: Release.recorded(one.spec).heading for one in records}
+    if len(set(headings.values())) == 1:
+        return headings[records[0].name]
+    return "; ".join(f"{name}: {heading}" for name, heading in headings.items() if heading)
+
+
+# How an axis of a front is divided, alike in the picture and in the chart.
+
+FEW = 8
+"""Distinct values up to which each has a tick of its own: the budgets of a sweep."""
+APART = 1.15
+"""Ratio of neighbours whose labels do not overlap."""
+
+
+def log_ticks(compared: Floats) -> list[float] | None:
+    """Ticks of a logarithmic axis; None where these values need none (not all above 0, or close together).
+
+    compared  (points,), as dominance takes them: calibrated epsilons are their budgets there
+    """
+    finite = compared[np.isfinite(compared)]
+    if not len(finite) or finite.min() <= 0 or finite.max() <= 4 * finite.min():
+        return None
+    distinct = np.unique(finite)
+    if len(distinct) <= FEW and (distinct[1:] >= APART * distinct[:-1]).all():
+        return [float(value) for value in distinct]
+    decades = range(math.floor(math.log10(finite.min())), math.ceil(math.log10(finite.max())) + 1)
+    return [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]

@@ -1,0 +1,503 @@
+"""`sweeps show` of one sweep: where it stands, what its trials claim, what it spent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dpcore.checks import InvalidValue
+from dpcore.guarantee import Guarantee
+from sweeps.audit import AuditRecord, audits_of
+from sweeps.heldout import HeldOutReading, charged, declared_test, readings
+from sweeps.ledger import spending as ledger
+from sweeps.ledger.assumptions import HEADING, Assumptions
+from sweeps.ledger.phases import tuned_by_now
+from sweeps.ledger.spending import summary_in_passing
+from sweeps.ledger.summary import Summary
+from sweeps.ledger.text import claim_lines, executed_text, stopped_lines, total_lines
+from sweeps.ledger.totals import Total, earlier_lines, earlier_totals, total_of
+from sweeps.population.saying import now
+from sweeps.release.policy import Release
+from sweeps.release.published import Published
+from sweeps.release.publisher import Publisher
+from sweeps.release.quoting import quote_of_claim
+from sweeps.release.validation_text import recorded_text
+from sweeps.reporting.front import LABELS, Front, FrontAxis, axis_ends, front, label_of, spec_objectives
+from sweeps.reporting.importance import Importance, importances
+from sweeps.store.records import (
+    DECIDED,
+    CurveReport,
+    LedgerEntry,
+    Refutation,
+    SweepRecord,
+    SweepState,
+    TrialState,
+    accepted,
+    by_trial,
+    notes,
+    tags,
+)
+from sweeps.util.workspace import Workspace
+from trainables.worker.attempt import CLAIM, Attempt
+from trainables.worker.checkpoints import steps_among
+from trainables.worker.files import Folder, NotAFolder
+from trainables.worker.redaction import shown_url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """One sweep as `sweeps show` prints it.
+
+    counts        {state: trials}
+    stopped       a line for each rule that ended trials before their last planned step
+    ledger        steps, claims and the total
+    started_from  totals of the sweeps whose results its search started from
+    assumptions   what the statuses of its claims and totals rest on
+    heading       what stands above every claim of the sweep (`sweeps.release.policy`); mostly empty
+    validation    what is done with the validation records, in one line; None without any
+    test          the same of test records, and each reading of them
+    refuted       {system: the audit that refuted a claim of it}
+    places        where its files and views are
+    population    where its population's budget stands (`sweeps.population.saying`); None: nothing is to be said
+    accepted      changes with which it went on
+    notes, tags   of its people
+    called        how they call it; empty where that is its name
+    """
+
+    sweep: str
+    state: str
+    counts: Mapping[str, int]
+    stopped: tuple[str, ...]
+    ledger: Summary
+    started_from: tuple[Total, ...]
+    assumptions: Assumptions
+    heading: str
+    validation: str | None
+    refuted: Mapping[str, Refutation]
+    places: Mapping[str, str]
+    test: tuple[str, ...] = ()
+    population: str | None = None
+    accepted: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+    called: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "sweep": self.sweep,
+            "heading": self.heading,
+            "called": self.called or self.sweep,
+            "state": self.state,
+            "trials": dict(self.counts),
+            "notes": list(self.notes),
+            "tags": dict(self.tags),
+            "validation_records": self.validation,
+            "test_records": list(self.test),
+            **({} if self.population is None else {"population": self.population}),
+            "accepted": list(self.accepted),
+            "stopped": list(self.stopped),
+            "refuted": {system: found.trial for system, found in self.refuted.items()},
+            "ledger": self.ledger.to_dict(),
+            "started_from": [total.to_dict() for total in self.started_from],
+            "assumptions": list(self.assumptions.sentences),
+            **self.places,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        if self.heading:
+            yield self.heading
+        began = "" if self.called in ("", self.sweep) else f" ({self.sweep} in keys and folders)"
+        yield f"{self.called or self.sweep}{began}  {self.state}"
+        yield f"trials   {', '.join(f'{count} {state}' for state, count in self.counts.items())}"
+        if self.tags:
+            yield f"tags     {', '.join(f'{key}={value}' for key, value in self.tags.items())}"
+        yield from (f"note     {line}" for line in self.notes)
+        if self.validation is not None:
+            yield f"validation records: {self.validation}"
+        yield from (f"test records: {line}" for line in self.test)
+        yield from (f"accepted {line}" for line in self.accepted)
+        yield from (f"stopped  {line}" for line in self.stopped)
+        yield from self._claimed()
+        yield f"ledger   {executed_text(self.ledger)}"
+        if self.population is not None:
+            yield f"population  {self.population}"
+        yield from self._assumed()
+
+    def claim_lines(self) -> Iterator[str]:
+        """Of them what its claims are, with all that has to stand beside them."""
+        if self.heading:
+            yield self.heading
+        yield from self._claimed()
+        yield from self._assumed()
+
+    def _claimed(self) -> Iterator[str]:
+        ledger, assumptions = self.ledger, self.assumptions
+        yield from refuted_lines(self.refuted)
+        yield from (f"claim    {line}" for line in claim_lines(ledger.claims, assumptions))
+        yield from (f"total    {line}" for line in total_lines(ledger.procedure, ledger.uncounted, assumptions))
+        yield from (f"total    {line}" for line in earlier_lines(self.started_from, assumptions))
+
+    def _assumed(self) -> Iterator[str]:
+        if self.assumptions.sentences:
+            yield f"{HEADING}:"
+            yield from (f"  {line}" for line in self.assumptions.lines())
+
+
+def refuted_lines(refuted: Mapping[str, Refutation]) -> Iterator[str]:
+    """What audits of a sweep refuted."""
+    for system, by in refuted.items():
+        yield (
+            f"REFUTED  Audit {by.audit} refuted the claim of {by.trial}: publish no trial of {system}, whatever stands "
+            "below. They run the same code."
+        )
+
+
+def counted(workspace: Workspace) -> list[dict[str, Any]]:
+    """Every sweep of the store: its name, its state, how many of its trials are in each state, its tags and notes."""
+    store = Publisher.open(workspace.store_url)
+    return [_counted(store, one) for one in store.sweeps()]
+
+
+def _counted(store: Publisher, record: SweepRecord) -> dict[str, Any]:
+    asked = store.requests(record.name)
+    said = {"tags": tags(asked), "notes": notes(asked)}
+    return {"sweep": record.called, "state": record.state, **store.counts(record.name), **said}
+
+
+def shown(sweep: str, workspace: Workspace) -> Shown:
+    """Read a sweep. Raises UnknownSweep, StoreError."""
+    store = Publisher.open(workspace.store_url)
+    record = store.sweep(sweep)
+    sweep = record.name
+    trials = store.trials(sweep)
+    asked = store.requests(sweep)
+    ledger = summary_in_passing(
+        record, trials, store.ledger(sweep), charged(store, record), tuned_by_now(store, record.spec)
+    )
+    test = declared_test(record.spec)
+    started_from = earlier_totals(store, record.spec)
+    claims = [trial.guarantee for trial in trials if trial.guarantee is not None]
+    totals = (total_of(sweep, ledger), *started_from)
+    return Shown(
+        sweep=sweep,
+        state=record.state,
+        counts=store.counts(sweep),
+        stopped=tuple(stopped_lines(trials, record.spec.early_stopping is not None)),
+        ledger=ledger,
+        started_from=started_from,
+        assumptions=Assumptions.of([*claims, *(claim for total in totals for claim in total.claims())]),
+        heading=Release.recorded(record.spec).heading,
+        validation=recorded_text(record.spec),
+        refuted=store.refuted(sweep),
+        places={
+            "root": workspace.root,
+            "report": str(workspace.report(sweep)),
+            "tracking": shown_url(workspace.tracking_uri),
+        },
+        test=() if test is None else (str(test), *(f"{one.trial}: {one}" for one in readings(store, sweep))),
+        population=now(record.spec, store),
+        accepted=tuple(accepted(asked)),
+        notes=tuple(notes(asked)),
+        tags=tags(asked),
+        called=record.called,
+    )
+
+
+# How far the running trials are: the steps that lie in their checkpoints, and at that pace the seconds to go.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnderWay:
+    """Where a running trial is.
+
+    step          steps up to its newest checkpoint
+    until         the step at which this launch ends: the last one, or the next rung
+    seconds_left  to there, at the pace from the worker's start to that checkpoint; None before there is one
+    node          the machine that it runs on; empty where its records do not say
+    """
+
+    step: int
+    until: int
+    seconds_left: float | None
+    node: str = ""
+
+
+def under_way(store: Publisher, workspace: Workspace, sweep: str, trials: Iterable[Published]) -> dict[str, UnderWay]:
+    """{key: where it is} of those `trials` that are seen to run; without those whose files cannot be read from here."""
+    running = {trial.key for trial in trials if trial.state is TrialState.RUNNING}
+    if not running:
+        return {}
+    try:
+        folder = workspace.of(store.sweep(sweep)).trials(sweep)
+    except InvalidValue:
+        # The records are on another machine.
+        return {}
+    # One entry of a running trial is open: its newest.
+    newest = {entry.key: entry for entry in store.ledger(sweep) if entry.key in running}
+    found = {key: _of(folder, entry) for key, entry in newest.items()}
+    return {key: one for key, one in found.items() if one is not None}
+
+
+def _of(trials: Folder, entry: LedgerEntry) -> UnderWay | None:
+    try:
+        attempt = Attempt.of(trials, entry.key, entry.attempt)
+        return replace(progress(entry, dict(attempt.signs())), node=attempt.node)
+    except (OSError, NotAFolder):
+        return None
+
+
+def progress(entry: LedgerEntry, signs: Mapping[str, int]) -> UnderWay:
+    """Where a launch is by the files that its worker wrote.
+
+    signs  {name: when it was written, in nanoseconds}, all by one clock
+    """
+    steps = [step for step in steps_among(signs) if step > entry.from_step]
+    step = max(steps, default=entry.from_step)
+    claimed = [at for name, at in signs.items() if name.partition(".")[0] == CLAIM]
+    left = None
+    if steps and claimed:
+        seconds = (max(at for name, at in signs.items() if steps_among([name]) == [step]) - min(claimed)) / 1e9
+        left = seconds / (step - entry.from_step) * (entry.to_step - step)
+    return UnderWay(step=step, until=entry.to_step, seconds_left=left)
+
+
+# A trial as one flat row: what tables, CSV and JSON of trials have in common.
+
+_CLAIM = ("notion", "delta", "adjacency", "unit", "accountant")
+_WORK = ("steps", "planned_steps", "at_step", "seconds_left", "node", "work", "attempts", "proposed_at", "finished_at")
+_GROUPS = ("", "knob", "solved", "metric", "claim", "work")
+
+
+def trial_row(trial: Published, assumptions: Assumptions, running: UnderWay | None = None) -> dict[str, Any]:
+    """The columns of `sweeps.reporting.tables.trials_table` that this trial has.
+
+    running  where it is, of a trial that runs
+    """
+    plan, claim = trial.plan, trial.guarantee
+    row: dict[str, Any] = {"number": trial.number, "key": trial.key, "state": str(trial.state), "reason": trial.reason}
+    row |= {"system": trial.system, "target_epsilon": trial.target_epsilon}
+    row |= {f"knob.{name}": value for name, value in trial.knobs.items()}
+    if plan is not None:
+        row |= {f"solved.{name}": plan.config.get(name) for name in plan.solved}
+    row |= {f"metric.{name}": value for name, value in trial.metrics.items() if name not in DECIDED}
+    if claim is not None:
+        row |= {"epsilon": claim.epsilon} | {name: _plain(getattr(claim, name)) for name in _CLAIM}
+        quote = quote_of_claim(claim)
+        row |= {"status": assumptions.status(claim), "quote": str(quote.verdict), "quote_as": str(quote)}
+    row |= {"steps": trial.step, "planned_steps": trial.planned_steps, "attempts": trial.attempts}
+    if running is not None:
+        row |= {"at_step": running.step, "seconds_left": running.seconds_left, "node": running.node}
+    row["work"] = None if plan is None else plan.work
+    return row | {"proposed_at": _time(trial.proposed_at), "finished_at": _time(trial.finished_at)}
+
+
+def trial_rows(
+    trials: Iterable[Published], running: Mapping[str, UnderWay], assumptions: Assumptions
+) -> list[dict[str, Any]]:
+    """One row each."""
+    return [trial_row(trial, assumptions, running.get(trial.key)) for trial in trials]
+
+
+def row_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Their columns: knobs, solved values and metrics each side by side, whichever trial had one first."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return [name for group in _GROUPS for name in names if _group(name) == group]
+
+
+def assumptions_of(trials: Iterable[Published]) -> Assumptions:
+    """What the claims of these trials rest on."""
+    return Assumptions.of(trial.guarantee for trial in trials if trial.guarantee is not None)
+
+
+def _group(name: str) -> str:
+    before, dot, _ = name.partition(".")
+    if dot:
+        return before
+    if name in (*_CLAIM, "epsilon", "status", "quote", "quote_as"):
+        return "claim"
+    return "work" if name in _WORK else ""
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, float | int) else str(value)
+
+
+def _time(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+# Curves as flat rows: what tables, CSV and JSON of them have in common.
+
+_POINT = ("number", "key", "step", "share", "attempt")
+CLAIMED = ("status", "heading")
+"""What a row says of the claim that its metrics stand beside: rows travel alone."""
+
+
+def curve_rows(
+    trials: Iterable[Published], curves: Mapping[str, Sequence[CurveReport]], heading: str = ""
+) -> list[dict[str, Any]]:
+    """One row for each point of these trials, in their order: the columns of `sweeps.reporting.tables.curves_table`.
+
+    heading  what stands above every claim of the sweep; mostly empty
+    """
+    told, rows = list(trials), []
+    assumptions = assumptions_of(told)
+    for trial in told:
+        claimed = {"status": "" if trial.guarantee is None else assumptions.status(trial.guarantee)}
+        if heading:
+            claimed["heading"] = heading
+        for one in curves.get(trial.key, ()):
+            row: dict[str, Any] = {"number": trial.number, "key": one.key, "step": one.step}
+            row |= {"share": one.step / trial.planned_steps, "attempt": one.attempt}
+            rows.append(row | {f"metric.{name}": value for name, value in one.metrics.items()} | claimed)
+    return rows
+
+
+def curve_columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Those of every point, the metrics, each noise beside its metric, then what is claimed."""
+    named = {name for row in rows for name in row}
+    claimed = [name for name in CLAIMED if name in named]
+    return [*_POINT, *sorted(named - {*_POINT, *CLAIMED}), *claimed]
+
+
+# What the page says, as values: read once from the store, before any HTML.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRange:
+    """Claims of trials of one system that differ only in their epsilon.
+
+    kind      what they share: a guarantee whose epsilon says nothing
+    lowest, highest  epsilon, over `trials` trials
+    """
+
+    system: str
+    kind: Guarantee
+    lowest: float
+    highest: float
+    trials: int
+
+    @property
+    def bound(self) -> Guarantee:
+        """The largest of them."""
+        return replace(self.kind, epsilon=self.highest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """Everything on the page.
+
+    curves        {key of a trial: what it told at planned steps}
+    spending      steps, claims and the total of all trials, of whatever number
+    started_from  totals of the sweeps whose results the search started from
+    assumptions   what the statuses on the page rest on
+    released      {metric: on what the published number depends}, as its system says
+    audits        of its trials, from the sweep's own folder
+    release       what may leave the trials: of an audit that read records as of them
+    tests         readings of test records for its trials, oldest first
+    """
+
+    sweep: SweepRecord
+    trials: Sequence[Published]
+    curves: Mapping[str, Sequence[CurveReport]]
+    objectives: Sequence[FrontAxis]
+    front: Front
+    claims: Sequence[ClaimRange]
+    spending: Summary
+    started_from: Sequence[Total]
+    assumptions: Assumptions
+    released: Mapping[str, str]
+    importances: Sequence[Importance]
+    audits: Sequence[AuditRecord]
+    release: Release
+    tests: Sequence[HeldOutReading]
+    written_at: float
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether all but what left stayed inside."""
+        return self.sweep.spec.selection is not None
+
+    @property
+    def running(self) -> bool:
+        """Whether more may come."""
+        return self.sweep.state is not SweepState.FINISHED
+
+    def in_state(self, state: TrialState) -> list[Published]:
+        """The trials in one state."""
+        return [trial for trial in self.trials if trial.state is state]
+
+
+def gather(store: Publisher, sweep: str) -> Content:
+    """Read a sweep. Guarantees that differ in kind get a panel each, since a page has room for it."""
+    record = store.sweep(sweep)
+    trials = store.trials(sweep)
+    objectives = spec_objectives(record.spec)
+    finished = [trial for trial in trials if trial.state is TrialState.COMPLETE]
+    kinds = {label_of(trial.guarantee) for trial in finished if trial.guarantee is not None}
+    # Axes are never shared silently: each kind is drawn under its own title.
+    mix = [name for position, name in enumerate(LABELS) if len({kind[position] for kind in kinds}) > 1]
+    release = Release.recorded(record.spec)
+    spending = ledger.summary_of(
+        record, trials, store.ledger(sweep), charged(store, record), tuned_by_now(store, record.spec)
+    )
+    started_from = earlier_totals(store, record.spec)
+    counted = (total_of(sweep, spending), *started_from)
+    claims = [trial.guarantee for trial in trials if trial.guarantee is not None]
+    assumptions = Assumptions.of([*claims, *(claim for total in counted for claim in total.claims())])
+    return Content(
+        sweep=record,
+        trials=trials,
+        curves=by_trial(store.curves(sweep)),
+        objectives=objectives,
+        front=replace(
+            front(trials, objectives, mix=mix, reference=axis_ends(record.references), sweep=sweep, may_be_empty=True),
+            heading=release.heading,
+            assumptions=assumptions,
+        ),
+        claims=_claims(trials),
+        spending=spending,
+        started_from=started_from,
+        assumptions=assumptions,
+        released=_released(trials),
+        importances=importances(finished, objectives),
+        audits=audits_of(Path(record.root) / record.name),
+        release=release,
+        tests=readings(store, sweep),
+        written_at=time.time(),
+    )
+
+
+def _claims(trials: Sequence[Published]) -> list[ClaimRange]:
+    groups: dict[tuple[str, Guarantee], list[Guarantee]] = {}
+    for trial in trials:
+        if trial.guarantee is not None:
+            kind = replace(trial.guarantee, epsilon=0.0, epsilon_lower=None, aimed_at=None)
+            groups.setdefault((trial.system, kind), []).append(trial.guarantee)
+    return [
+        ClaimRange(
+            system=system,
+            kind=kind,
+            lowest=min(claim.epsilon for claim in claims),
+            highest=max(claim.epsilon for claim in claims),
+            trials=len(claims),
+        )
+        for (system, kind), claims in groups.items()
+    ]
+
+
+def _released(trials: Sequence[Published]) -> dict[str, str]:
+    from trainables.measures.objectives import measured
+    from trainables.registry import SYSTEMS
+
+    names = {trial.system for trial in trials}
+    reported = {name for trial in trials for name in trial.metrics}
+    asked = {metric.name: metric.released for metric in measured(reported).values()}
+    own = {metric.name: metric.released for name in names if name in SYSTEMS for metric in SYSTEMS[name].metrics}
+    return asked | own

@@ -1,0 +1,437 @@
+"""Tables for the terminal: as wide as it is and no wider."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.markup import escape
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from dpcore.checks import InvalidValue
+from dpcore.rounding import epsilon_text
+from sweeps.ledger.assumptions import HEADING
+from sweeps.release.comparing import compared_epsilon
+from sweeps.release.published import Published
+from sweeps.release.quoting import legend_of, quote_of_claim
+from sweeps.reporting.front import Front, Panel
+from sweeps.reporting.summary import UnderWay, assumptions_of, curve_columns, curve_rows, row_columns, trial_rows
+from sweeps.store.records import EPSILON, SYSTEM, TARGET_EPSILON, CurveReport, LedgerEntry, sweep_of, varied_knobs
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import RenderableType
+
+
+@dataclass(frozen=True, slots=True)
+class FittedColumn:
+    """needed  it stays however narrow the terminal is: the others give way, the last one first"""
+
+    header: str
+    cells: list[str]
+    needed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FittedTable:
+    """The columns that fit, those that give way named below; or, where not even the needed ones fit, a line each.
+
+    more  where the columns are that gave way
+    """
+
+    title: str
+    columns: Sequence[FittedColumn]
+    more: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        # Not as the title of the grid, which would break it to a narrow grid's width.
+        yield Text(self.title, style="bold")
+        kept = list(self.columns)
+        grids = [self._grid(kept, " "), self._grid(kept, "\n")]
+        while not self._fits(grids[-1], console, options) and not all(one.needed for one in kept):
+            kept.remove(next(one for one in reversed(kept) if not one.needed))
+            grids.append(self._grid(kept, "\n"))
+        yield next((grid for grid in grids if self._fits(grid, console, options)), self._lines(kept))
+        if gone := [one.header for one in self.columns if one not in kept]:
+            yield Text(f"{', '.join(gone)} left out: {self.more}", style="dim")
+
+    def _fits(self, grid: Table, console: Console, options: ConsoleOptions) -> bool:
+        return Measurement.get(console, options.update(width=10_000), grid).maximum <= options.max_width
+
+    def _grid(self, columns: list[FittedColumn], between: str) -> Table:
+        """`between` the words of a header: one word a line where eight knobs have to fit a terminal of 80 columns."""
+        first, *others = columns
+        grid = self._empty()
+        grid.add_column(first.header, no_wrap=True)
+        for one in others:
+            header = one.header.replace("_", " ").replace(" ", between)
+            grid.add_column(escape(header), justify="right", no_wrap=True)
+        for row in zip(*(one.cells for one in columns), strict=True):
+            grid.add_row(*map(escape, row))
+        return grid
+
+    def _lines(self, columns: list[FittedColumn]) -> Table:
+        first, *others = columns
+        grid = self._empty()
+        grid.add_column(first.header, no_wrap=True)
+        grid.add_column("", overflow="fold")
+        for number, name in enumerate(first.cells):
+            grid.add_row(escape(name), escape(", ".join(f"{one.header} {one.cells[number]}" for one in others)))
+        return grid
+
+    def _empty(self) -> Table:
+        return Table(header_style="dim")
+
+
+def cell(value: object) -> str:
+    """A value as a table shows it: four digits of a number, nothing where there is none."""
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+# The one door of every CSV that we write: no cell is a formula.
+#
+# Spreadsheets compute a cell that begins with one of a few signs, and a computed cell can send the others anywhere.
+# Names and texts in a table come from whoever wrote the spec or a system. The remedy is that of OWASP ("CSV
+# Injection"): an apostrophe before the first sign. Numbers, negative ones too, stay numbers.
+
+_STARTS = ("=", "+", "-", "@", "\t", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What makes a formula of a cell; the last four are the same signs as wide as a Chinese character."""
+
+
+def csv_text(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """A header and one line per row; a name that a row lacks is an empty cell."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(map(_cell, names))
+    writer.writerows([_cell(row.get(name, "")) for name in names] for row in rows)
+    return buffer.getvalue()
+
+
+def _cell(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    # A bare carriage return would end the row: Python's writer quotes line feeds alone.
+    text = value.replace("\r\n", "\n").replace("\r", "\n")
+    return f"'{text}" if text.lstrip(" ").startswith(_STARTS) and not _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+# What people are shown of a front's points: the columns of the terminal's table and of a notebook's.
+
+
+def columns(front: Front, panel: Panel, limit: int) -> list[FittedColumn]:
+    """What people are shown of a panel's front, its best `limit` points. What all rows share stands beside."""
+    listed = panel.order_of_front()[:limit]
+    records = [panel.records[i] for i in listed]
+    claims = [one.guarantee for one in records if one.guarantee is not None]
+    found = [FittedColumn("trial", [one.key for one in records])]
+    for number, one in enumerate(front.objectives):
+        values = [float(panel.values[i][number]) for i in listed]
+        cells = [epsilon_text(value) if one.metric in (EPSILON, TARGET_EPSILON) else f"{value:.4g}" for value in values]
+        found.append(FittedColumn(f"{one.metric} {'↑' if one.goal == 'maximize' else '↓'}", cells))
+        if one.metric == EPSILON and TARGET_EPSILON not in [other.metric for other in front.objectives]:
+            budgets = ["" if one.target_epsilon is None else epsilon_text(one.target_epsilon) for one in records]
+            found.append(FittedColumn(TARGET_EPSILON, budgets, needed=False))
+    if EPSILON not in [one.metric for one in front.objectives]:
+        # What may be quoted stands in every row, whatever the axes are.
+        found.append(FittedColumn(EPSILON, [epsilon_text(claim.epsilon) for claim in claims]))
+    # What a panel mixes is told even where one kind has the whole front: that is the answer.
+    if len({one.system for one in panel.records}) > 1:
+        found.append(FittedColumn(SYSTEM, [one.system for one in records]))
+    for name in varied_knobs(panel.records[i] for i in panel.order_of_front()):
+        found.append(FittedColumn(name, [cell(one.config.get(name)) for one in records], needed=False))
+    if len(set(front.statuses(panel))) > 1:
+        found.append(FittedColumn("status", [front.assumptions.cite(claim) for claim in claims]))
+    if len(set(front.quotes(panel))) > 1:
+        found.append(FittedColumn("quote", [quote_of_claim(claim).words for claim in claims]))
+    return found
+
+
+# A front for the terminal: one table a panel, as wide as the terminal and no wider.
+
+LIMIT = 40
+"""Points of a front that people are shown."""
+MORE = "use --format csv, parquet or json"
+
+
+def table(front: Front, limit: int = LIMIT) -> RenderableType:
+    """Rich tables, one per panel, at most `limit` rows each; says how many rows it leaves out."""
+    parts: list[Any] = [Text(front.heading)] if front.heading else []
+    for panel in front.panels:
+        parts.append(FittedTable(front.title(panel), columns(front, panel, limit), MORE))
+        if left := panel.order_of_front()[limit:]:
+            parts.append(Text(f"… and {len(left)} more on the front: {MORE}"))
+        parts.append(Text(front.footer(panel), style="dim"))
+    if not front.panels:
+        parts.append(Text(front.empty))
+    if front.excluded:
+        parts.append(Text(f"left out: {front.left_out}", style="dim"))
+    parts += [Text(line, style="dim") for line in front.legend()]
+    if front.note:
+        parts.append(Text(front.note))
+    if front.assumptions.sentences:
+        parts.append(Text(f"{HEADING}:"))
+        parts += [Padding(Text(line), (0, 0, 0, 2)) for line in front.assumptions.lines()]
+    return Group(*parts)
+
+
+# A front as a table, csv, parquet, json, html or png: all the same rows in the same order.
+
+COMPARED = "compared_epsilon"
+_RESTS_ON = ("rests_on", "assumptions")
+FORMATS = ("table", "csv", "parquet", "json", "html", "png")
+SUFFIXES = {"": "table", ".txt": "table", **{f".{form}": form for form in FORMATS if form != "table"}}
+_KIND = ("delta", "notion", "adjacency", "unit", "status", "accountant")
+_GUARANTEE = (EPSILON, TARGET_EPSILON, COMPARED, "quote", "quote_as", *_KIND)
+
+
+def rows(front: Front, everything: bool = False) -> Iterator[dict[str, Any]]:
+    """One flat row per front point (per point when `everything`): key, number, guarantee, objectives, knobs, metrics.
+
+    sweep             whose trial it is, of a front of several
+    epsilon           of the claim
+    target_epsilon    the budget that it was held to
+    compared_epsilon  what the claim counts as in dominance and hypervolume
+    quote             whether its epsilon may be quoted (`sweeps.release.quoting.Verdict`)
+    quote_as          with which words, or why not
+    heading           what stands above every claim of the sweep, where anything does: rows travel alone
+    rests_on          the status with its assumptions counted
+    assumptions       those in full, numbered as in every other form
+    knob.<name>, metric.<name>  of a knob, and of a metric that is no objective
+    """
+    for panel in front.panels:
+        yield from _rows(front, panel, everything)
+
+
+def _rows(front: Front, panel: Panel, everything: bool) -> Iterator[dict[str, Any]]:
+    names = [one.metric for one in front.objectives]
+    statuses = front.statuses(panel)
+    in_full: dict[str, str] = {}
+    for index in panel.order():
+        on_front = bool(panel.on_front[index])
+        if not on_front and not everything:
+            break
+        record = panel.records[index]
+        claim = record.guarantee
+        assert claim is not None
+        row: dict[str, Any] = {"key": record.key, "number": record.number, "on_front": on_front}
+        row |= {"sweep": sweep_of(record.key)} if front.is_joint else {}
+        row.update(zip(names, panel.values[index].tolist(), strict=True))
+        row[EPSILON] = claim.epsilon
+        row.setdefault(TARGET_EPSILON, record.target_epsilon)
+        row[COMPARED] = compared_epsilon(claim)
+        quote = quote_of_claim(claim)
+        row |= {"quote": str(quote.verdict), "quote_as": str(quote)}
+        row |= {name: str(getattr(claim, name)) for name in _KIND} | {"delta": claim.delta}
+        if front.heading:
+            row["heading"] = front.heading
+        row["rests_on"] = status = statuses[index]
+        if status not in in_full:
+            in_full[status] = " ".join(front.assumptions.lines_of(claim))
+        row["assumptions"] = in_full[status]
+        row.update((f"knob.{name}", value) for name, value in record.config.items() if name != TARGET_EPSILON)
+        row.update((f"metric.{name}", value) for name, value in record.metrics.items() if name not in row)
+        yield row
+
+
+def render(front: Front, form: str, everything: bool = False) -> str | bytes:
+    """The front in one of `FORMATS`: bytes for parquet and png, else text. Raises InvalidValue."""
+    if form == "table":
+        from rich.console import Console
+
+        buffer = io.StringIO()
+        Console(file=buffer, width=120).print(table(front))
+        return buffer.getvalue()
+    if form == "csv":
+        return to_csv(front, everything)
+    if form == "json":
+        return to_json(front, everything)
+    if form == "parquet":
+        return to_parquet(front, everything)
+    if form == "png":
+        from sweeps.reporting.figures import to_png
+
+        return to_png(front)
+    if form == "html":
+        from sweeps.reporting.html import front_page
+
+        return front_page(front)
+    raise InvalidValue("format", form, f"one of {', '.join(FORMATS)}")
+
+
+def to_csv(front: Front, everything: bool = False) -> str:
+    """Comma-separated values with a header; an infinite epsilon is `inf`, an absent knob empty.
+
+    A text that a spreadsheet would compute begins with an apostrophe.
+    """
+    listed = list(rows(front, everything))
+    return csv_text(_columns(front, listed), listed)
+
+
+def to_json(front: Front, everything: bool = False) -> str:
+    """One JSON object; an infinite number is the string "inf" or "-inf" (JSON has no infinity)."""
+    points = [
+        # The sentences stand once, beside the panels.
+        [
+            {n: _plain(value) for n, value in row.items() if n != "assumptions"}
+            for row in _rows(front, panel, everything)
+        ]
+        for panel in front.panels
+    ]
+    content = {
+        "sweep": front.sweep,
+        "heading": front.heading,
+        "note": front.note,
+        "procedure": None if front.procedure is None else front.procedure.to_dict(),
+        "started_from": [total.to_dict() for total in front.totals[1:]],
+        "quotes": front.legend(),
+        "assumptions": list(front.assumptions.sentences),
+        "objectives": [{"metric": one.metric, "goal": one.goal} for one in front.objectives],
+        "log10": list(front.log10),
+        "reference": {metric: {"value": end.value, "source": end.source} for metric, end in front.reference.items()},
+        "excluded": dict(front.excluded),
+        "panels": [
+            {
+                "label": dict(panel.label),
+                "trials": len(panel.records),
+                "hypervolume": panel.hypervolume,
+                "points": listed,
+            }
+            for panel, listed in zip(front.panels, points, strict=True)
+        ],
+    }
+    return json.dumps(content, indent=None if sum(map(len, points)) > 1000 else 2, allow_nan=False)
+
+
+def to_parquet(front: Front, everything: bool = False) -> bytes:
+    """An Apache Parquet file; a knob that is a number in one trial and text in another is kept as text."""
+    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    listed = list(rows(front, everything))
+    columns = {name: _typed([row.get(name) for row in listed]) for name in _columns(front, listed)}
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _columns(front: Front, listed: list[dict[str, Any]]) -> list[str]:
+    whose = ["sweep"] if front.is_joint else []
+    fixed = ["key", "number", "on_front", *whose, *(one.metric for one in front.objectives), *_GUARANTEE, *_RESTS_ON]
+    return list(dict.fromkeys([*fixed, *(name for row in listed for name in row)]))
+
+
+def _typed(values: list[Any]) -> list[Any]:
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) <= 1:
+        return values
+    if kinds == {int, float}:
+        return [None if value is None else float(value) for value in values]
+    return [None if value is None else str(value) for value in values]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+# Published trials, fronts and ledgers as pandas tables: one row each, one number a cell, nothing rounded.
+
+
+def trials_table(trials: Iterable[Published], running: Mapping[str, UnderWay] | None = None) -> pd.DataFrame:
+    """One row a trial, in the order given, indexed by its number.
+
+    key, state, reason     its name everywhere; where it stands, and why
+    system, target_epsilon what was proposed, with `knob.<name>` for each hyperparameter
+    solved.<name>          what the calibration chose, the noise multiplier for example
+    metric.<name>          as reported last
+    epsilon, delta, ...    its claim, empty before the first report; `status` counts its assumptions, whose sentences
+                           are in `.attrs["assumptions"]`, the first of them number 1
+    quote, quote_as        whether its epsilon may be quoted, and with which words; of the metrics, and in sentences, in
+                           `.attrs["quotes"]`
+    steps, planned_steps, work, attempts, proposed_at, finished_at   times in UTC
+    at_step, seconds_left, node  of trials in `running`: steps in the newest checkpoint, the time to the launch's end,
+                           the machine
+    """
+    import pandas as pd
+
+    listed = list(trials)
+    assumptions = assumptions_of(listed)
+    rows = trial_rows(listed, running or {}, assumptions)
+    if not rows:
+        return pd.DataFrame(columns=["key", "state", "reason", "system", "target_epsilon"]).rename_axis("number")
+    table = pd.DataFrame(rows)[row_columns(rows)].set_index("number")
+    table.attrs |= {"assumptions": list(assumptions.sentences), "quotes": legend_of(listed)}
+    return table
+
+
+def curves_table(
+    trials: Iterable[Published], curves: Mapping[str, Sequence[CurveReport]], heading: str = ""
+) -> pd.DataFrame:
+    """One row for each planned step after which a trial reported, in the order of `trials`.
+
+    number, key             whose
+    step, share             after how many of its planned steps, and which share of them (1: all)
+    attempt                 the launch that ran the last of them
+    metric.<name>           measured there; on private validation records of a noised histogram, and then
+    metric.<name>_noise_sd  is the standard deviation of that noise
+    status                  of the trial's claim; empty before it has one
+    heading                 what stands above every claim of the sweep, where something does
+    """
+    import pandas as pd
+
+    rows = curve_rows(trials, curves, heading)
+    return pd.DataFrame(rows, columns=curve_columns(rows))
+
+
+def front_table(front: Front, everything: bool = False) -> pd.DataFrame:
+    """One row a point of the front (of every ranked trial with `everything`), best of the first objective first.
+
+    Columns as `rows` names them; `.attrs` has the heading and the sentences that statuses rest on.
+    """
+    import pandas as pd
+
+    table = pd.DataFrame(list(rows(front, everything)))
+    table.attrs |= {"quotes": front.legend()}
+    table.attrs |= {"heading": front.heading, "assumptions": list(front.assumptions.sentences), "note": front.note}
+    return table
+
+
+def ledger_table(entries: Iterable[LedgerEntry]) -> pd.DataFrame:
+    """One row a launch: steps [from_step, to_step) reserved, up to which they may have run, and how many are charged.
+
+    `executed_to` is empty while a launch has not been settled: then all that it reserved counts.
+    """
+    import pandas as pd
+
+    return pd.DataFrame(
+        [
+            {
+                "key": entry.key,
+                "attempt": entry.attempt,
+                "from_step": entry.from_step,
+                "to_step": entry.to_step,
+                "executed_to": entry.executed_to,
+                "charged": entry.steps_spent,
+            }
+            for entry in entries
+        ],
+        columns=["key", "attempt", "from_step", "to_step", "executed_to", "charged"],
+    ).astype({"executed_to": "Int64"})

@@ -1,0 +1,696 @@
+"""Which of a sweep's trials are listed, and in which order: conditions, an order, a page."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+from rich.text import Text
+
+from dpcore.checks import InvalidValue
+from dpcore.events import Event, blocks, to_dict
+from dpcore.guarantee import Guarantee
+from dpcore.rounding import delta_text, epsilon_text
+from sweeps.execution.end import QUOTES
+from sweeps.ledger.assumptions import HEADING, Assumptions, covers_search
+from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.release.policy import Release
+from sweeps.release.published import Published
+from sweeps.release.publisher import Publisher
+from sweeps.release.quoting import Quote, dependence, legend, legend_of, metric_quotes, quote_of_claim, quote_of_metric
+from sweeps.release.rounding import claim_text, count_text
+from sweeps.reporting.summary import UnderWay, assumptions_of, curve_rows, row_columns, trial_row, trial_rows, under_way
+from sweeps.reporting.tables import FittedColumn, FittedTable, cell, csv_text
+from sweeps.store.records import (
+    DECIDED,
+    EPSILON,
+    TARGET_EPSILON,
+    AttemptRecord,
+    CurveReport,
+    LedgerEntry,
+    Refutation,
+    TrialState,
+)
+from sweeps.util.log import LOG
+from sweeps.util.suggest import did_you_mean
+from sweeps.util.workspace import Workspace
+from trainables.metrics import Dependence
+from trainables.validation.declaration import NOISE_SD
+from trainables.worker.attempt import ERROR, Attempt
+from trainables.worker.files import NotAFolder
+from trainables.worker.redaction import shown_url
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+PAGE = 20
+"""Trials on a page of `sweeps show`."""
+
+_COMPARED: Mapping[str, Callable[[float, float], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+_CONDITION = re.compile(r"\s*([^=<>!\s]+)\s*(!=|<=|>=|==?|<|>)\s*(.*?)\s*", re.DOTALL)
+_CLAIM = ("epsilon", "delta", "notion", "adjacency", "unit", "accountant", "status")
+_QUOTE = "quote"
+_OWN = ("number", "key", "state", "reason", "system", "target_epsilon", "attempts", "proposed_at", "finished_at")
+_WORK = ("steps", "planned_steps", "work")
+_EXAMPLE = "For example state=failed, accuracy>=0.9 or model=linear."
+
+
+def value_of(trial: Published, name: str) -> object:
+    """What `name` is for this trial; None where it has no such thing.
+
+    name  a column of `tables.trials_table`, or a knob, solved value or metric without the word before it:
+          then a knob goes before a solved value, and that before a metric
+    """
+    if name in _CLAIM:
+        found = None if trial.guarantee is None else getattr(trial.guarantee, name)
+        return found if isinstance(found, float) else None if found is None else str(found)
+    if name == _QUOTE:
+        return None if trial.guarantee is None else str(quote_of_claim(trial.guarantee).verdict)
+    if name in _OWN:
+        found = getattr(trial, name)
+        return str(found) if name == "state" else found
+    if name in _WORK:
+        return {"steps": trial.step, "planned_steps": trial.planned_steps, "work": trial.metric("work")}[name]
+    kind, dot, bare = name.partition(".")
+    for group in (kind,) if dot and kind in _GROUPS else _GROUPS:
+        values = _GROUPS[group](trial)
+        if (wanted := bare if dot and kind in _GROUPS else name) in values:
+            return values[wanted]
+    return None
+
+
+def _solved(trial: Published) -> Mapping[str, object]:
+    plan = trial.plan
+    return {} if plan is None else {name: plan.config.get(name) for name in plan.solved}
+
+
+def _metrics(trial: Published) -> Mapping[str, object]:
+    return {name: value for name, value in trial.metrics.items() if name not in DECIDED}
+
+
+_GROUPS: Mapping[str, Callable[[Published], Mapping[str, object]]] = {
+    "knob": lambda trial: trial.knobs,
+    "solved": _solved,
+    "metric": _metrics,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a trial must be to be listed: `state=failed`, `accuracy>=0.9`, `model!=linear`.
+
+    Numbers are equal where they are written alike in four digits, as tables show them. A trial without the value meets
+    no condition but `!=`.
+    """
+
+    name: str
+    sign: str
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Condition:
+        """Raises InvalidValue."""
+        found = _CONDITION.fullmatch(text)
+        if found is None or not found[3]:
+            raise InvalidValue("where", text, "NAME=VALUE, or !=, <, <=, > or >= in its place", _EXAMPLE)
+        name, sign, value = found[1], "=" if found[2] == "==" else found[2], found[3]
+        states = [str(state) for state in TrialState]
+        if name == "state" and value not in states:
+            raise InvalidValue("where", text, f"one of the states {', '.join(states)}", did_you_mean(value, states))
+        if sign in _COMPARED and _number(value) is None:
+            raise InvalidValue("where", text, f"a number behind {sign}", _EXAMPLE)
+        return cls(name, sign, value)
+
+    def holds(self, trial: Published) -> bool:
+        """Whether the trial meets it."""
+        value = value_of(trial, self.name)
+        if self.sign in _COMPARED:
+            wanted = _number(self.text)
+            number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+            return number is not None and wanted is not None and _COMPARED[self.sign](number, wanted)
+        return _alike(value, self.text) is (self.sign == "=")
+
+
+def _alike(value: object, text: str) -> bool:
+    if isinstance(value, bool):
+        return str(value).lower() == text.lower()
+    if isinstance(value, int | float):
+        given = _number(text)
+        return given is not None and (value == given or f"{value:.4g}" == f"{given:.4g}")
+    return value is not None and str(value) == text
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOrder:
+    """By which value trials are listed; those without it come last.
+
+    ascending  None: a metric's best first, everything else from small to large
+    """
+
+    name: str
+    ascending: bool | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> TrialOrder:
+        """Read `NAME`, `NAME:ascending` or `NAME:descending`. Raises InvalidValue."""
+        name, colon, word = text.rpartition(":")
+        if colon and (not name or word not in ("ascending", "descending")):
+            raise InvalidValue("sort", text, "NAME, NAME:ascending or NAME:descending", "For example accuracy.")
+        return cls(name, word == "ascending") if colon else cls(text)
+
+    def applied(self, trials: Sequence[Published], goals: Mapping[str, str]) -> list[Published]:
+        """The trials in this order, equal ones by number.
+
+        goals  {metric: maximize or minimize}
+        """
+        down = goals.get(self.name.removeprefix("metric.")) == "maximize" if self.ascending is None else None
+        descending = not self.ascending if down is None else down
+        sign = -1.0 if descending else 1.0
+        numbers: list[tuple[float, int, Published]] = []
+        texts: list[tuple[str, int, Published]] = []
+        without: list[Published] = []
+        for trial in trials:
+            value = value_of(trial, self.name)
+            if isinstance(value, int | float) and not math.isnan(value):
+                numbers.append((sign * value, trial.number, trial))
+            elif isinstance(value, str) and value:
+                texts.append((value, trial.number, trial))
+            else:
+                without.append(trial)
+        texts.sort(key=lambda one: one[1])
+        texts.sort(key=lambda one: one[0], reverse=descending)
+        by_number = [one[2] for one in sorted(numbers, key=lambda one: one[:2])]
+        return [*by_number, *(one[2] for one in texts), *without]
+
+
+def selected(
+    trials: Sequence[Published],
+    where: str | Iterable[str] = (),
+    sort: str | None = None,
+    goals: Mapping[str, str] | None = None,
+) -> list[Published]:
+    """Those of `trials` that meet every condition, in the order asked for, or in their own.
+
+    where  texts as `Condition` reads them
+    sort   as `TrialOrder` reads it
+    goals  {metric: maximize or minimize}, for the order
+
+    Raises InvalidValue for a name that no trial has.
+    """
+    conditions = [Condition.parse(one) for one in ([where] if isinstance(where, str) else where)]
+    order = None if sort is None else TrialOrder.parse(sort)
+    for what, name in [("where", one.name) for one in conditions] + ([] if order is None else [("sort", order.name)]):
+        _known(what, name, trials)
+    found = [trial for trial in trials if all(one.holds(trial) for one in conditions)]
+    return found if order is None else order.applied(found, goals or {})
+
+
+def named_in(where: Iterable[str], sort: str | None) -> tuple[str, ...]:
+    """What conditions and order name, each once. Raises InvalidValue."""
+    order = [] if sort is None else [TrialOrder.parse(sort).name]
+    return tuple(dict.fromkeys([*(Condition.parse(one).name for one in where), *order]))
+
+
+def _known(what: str, name: str, trials: Sequence[Published]) -> None:
+    if name in (*_CLAIM, *_OWN, *_WORK) or not trials or any(value_of(trial, name) is not None for trial in trials):
+        return
+    found = [word for trial in trials for group in _GROUPS.values() for word in group(trial)]
+    names = list(dict.fromkeys([*_OWN, *_CLAIM, *_WORK, *found]))
+    raise InvalidValue(what, name, "a knob, solved value, metric or column of a trial", did_you_mean(name, names))
+
+
+def page_of(trials: Sequence[Published], page: int) -> Sequence[Published]:
+    """The trials of one page of `PAGE`, the first being page 1. Raises InvalidValue for one that is not there."""
+    last = pages(len(trials))
+    if not 1 <= page <= last:
+        expected = f"a page from 1 to {last}: {len(trials)} trials, {PAGE} on each"
+        raise InvalidValue("page", page, expected)
+    return trials[(page - 1) * PAGE : page * PAGE]
+
+
+def place_of(page: int, shown: int, count: int, what: str = "") -> str:
+    """Which of `count` are `shown` on a page, in words, and how to see the next ones."""
+    first, last = (page - 1) * PAGE + 1, pages(count)
+    more = f"; --page {page + 1} has the next" if page < last else ""
+    return f"{first} to {first + shown - 1} of {count}{what} (page {page} of {last}{more})"
+
+
+def pages(count: int) -> int:
+    """How many pages so many trials have: one at least."""
+    return max(1, -(-count // PAGE))
+
+
+# A sweep's trials as `sweeps show` lists them: chosen, in order, a page at a time.
+
+MORE = "use --format csv or json"
+_KIND = ("notion", "delta", "adjacency", "unit", "accountant", "status")
+_REASONS, _LONGEST = 5, 200
+"""Reasons under a page, and characters of one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """The trials of a sweep that were asked for.
+
+    heading   what stands above every claim of the sweep; mostly empty
+    metrics   that the spec asks for: objectives, and what is reported besides, in its order
+    named     what conditions and order named: columns of the table too
+    matching  how many trials meet the conditions
+    trials    those that are listed: one page, or all that match
+    page      its number; None where all are listed
+    running   {key: where it is} of those that run
+    """
+
+    sweep: str
+    heading: str
+    metrics: tuple[str, ...]
+    named: tuple[str, ...]
+    matching: int
+    trials: Sequence[Published]
+    page: int | None
+    running: Mapping[str, UnderWay]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One flat row each; `heading` and `assumptions` stand in each, since rows travel alone."""
+        assumptions = assumptions_of(self.trials)
+        rows = trial_rows(self.trials, self.running, assumptions)
+        for trial, row in zip(self.trials, rows, strict=True):
+            if self.heading:
+                row["heading"] = self.heading
+            if trial.guarantee is not None:
+                row["assumptions"] = " ".join(assumptions.lines_of(trial.guarantee))
+        return rows
+
+    def as_csv(self) -> str:
+        """Comma-separated values with a header; a text that a spreadsheet would compute begins with an apostrophe."""
+        rows = self.rows()
+        return csv_text(row_columns(rows), rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, times as text."""
+        assumptions = assumptions_of(self.trials)
+        rows = trial_rows(self.trials, self.running, assumptions)
+        return {"matching": self.matching, "page": self.page, "quotes": legend_of(self.trials), "trials": rows}
+
+    def table(self, assumptions: Assumptions) -> RenderableType:
+        """For the terminal: no wider than it is. `assumptions` numbers what statuses rest on in the whole view."""
+        if not self.trials:
+            return Text("No trial yet." if not self.named else "No such trial.")
+        kinds = [_kind(trial.guarantee, assumptions) for trial in self.trials if trial.guarantee is not None]
+        varied = [name for name in _KIND if len({kind[name] for kind in kinds}) > 1]
+        table = FittedTable(self._title(kinds, varied), list(self._columns(assumptions, varied)), MORE)
+        return Group(table, *(Text(line, style="dim") for line in self._below()))
+
+    def _title(self, kinds: Sequence[Mapping[str, str]], varied: Sequence[str]) -> str:
+        if not kinds:
+            return f"Trials of {self.sweep}"
+        shared = ", ".join(_WORDS[name].format(kinds[0][name]) for name in _KIND if name not in varied)
+        searched = all(covers_search(trial.guarantee) for trial in self.trials if trial.guarantee is not None)
+        whose = "the epsilon is that of the whole search" if searched else "each epsilon by itself"
+        return f"Trials of {self.sweep}, {whose}: {shared}"
+
+    def _columns(self, assumptions: Assumptions, varied: Sequence[str]) -> Iterator[FittedColumn]:
+        trials = self.trials
+        claims = [trial.guarantee for trial in trials]
+        yield FittedColumn("trial", [str(trial.number) for trial in trials])
+        yield FittedColumn("state", [str(trial.state) for trial in trials])
+        measured = [name for name in self.metrics if name not in DECIDED]
+        for name in measured:
+            yield FittedColumn(name, [cell(trial.metrics.get(name)) for trial in trials])
+        if self.running:
+            where = [self.running.get(trial.key) for trial in trials]
+            yield FittedColumn("step", ["" if one is None else f"{one.step}/{one.until}" for one in where])
+            yield FittedColumn("left", ["" if one is None else _seconds(one.seconds_left) for one in where])
+            yield FittedColumn("node", ["" if one is None else one.node for one in where], needed=False)
+        yield FittedColumn(EPSILON, ["" if one is None else epsilon_text(one.epsilon) for one in claims])
+        for name in varied:
+            kinds = [None if one is None else _kind(one, assumptions, short=True) for one in claims]
+            yield FittedColumn(name, ["" if kind is None else kind[name] for kind in kinds])
+        budgets = ["" if one.target_epsilon is None else epsilon_text(one.target_epsilon) for one in trials]
+        yield FittedColumn(TARGET_EPSILON, budgets, needed=False)
+        quotes = [None if one is None else quote_of_claim(one).words for one in claims]
+        if len({one for one in quotes if one is not None}) > 1:
+            yield FittedColumn("quote", [one or "" for one in quotes])
+        shown = {"trial", "state", "quote", EPSILON, TARGET_EPSILON, "number", "reason", *measured, *_KIND}
+        if len({trial.system for trial in trials}) > 1:
+            shown.add("system")
+            yield FittedColumn("system", [trial.system for trial in trials])
+        for name in self.named:
+            if name not in shown:
+                shown.add(name)
+                yield FittedColumn(name, [cell(value_of(trial, name)) for trial in trials])
+        knobs = list(dict.fromkeys(name for trial in trials for name in trial.knobs))
+        for name in knobs:
+            if name not in shown and len({trial.knobs.get(name) for trial in trials}) > 1:
+                yield FittedColumn(name, [cell(trial.knobs.get(name)) for trial in trials], needed=False)
+
+    def _below(self) -> Iterator[str]:
+        claims = [trial.guarantee for trial in self.trials if trial.guarantee is not None]
+        yield from legend(map(quote_of_claim, claims), metric_quotes(self.trials, self.metrics))
+        ended = [trial for trial in self.trials if trial.reason]
+        for trial in ended[:_REASONS]:
+            text = " ".join(trial.reason.split())
+            yield f"trial {trial.number}: {text if len(text) <= _LONGEST else text[: _LONGEST - 3] + '...'}"
+        if len(ended) > _REASONS:
+            yield f"and {len(ended) - _REASONS} more with a reason: {MORE}"
+        if self.page is not None and self.matching > len(self.trials):
+            yield place_of(self.page, len(self.trials), self.matching)
+
+
+_WORDS = {
+    "notion": "{}",
+    "delta": "at delta {}",
+    "adjacency": "{}",
+    "unit": "per {}",
+    "accountant": "by {}",
+    "status": "status: {}",
+}
+
+
+def _kind(claim: Guarantee, assumptions: Assumptions, short: bool = False) -> dict[str, str]:
+    kind = {name: str(getattr(claim, name)) for name in _KIND} | {"delta": delta_text(claim.delta)}
+    return kind | {"status": assumptions.cite(claim) if short else assumptions.status(claim)}
+
+
+def _seconds(left: float | None) -> str:
+    if left is None:
+        return "?"
+    return f"{left:.0f} s" if left < 120 else f"{left / 60:.0f} min" if left < 7200 else f"{left / 3600:.1f} h"
+
+
+def goals_of(spec: RecordedSpec) -> dict[str, str]:
+    """{metric: maximize or minimize} of every number that a sweep of this spec may report."""
+    from trainables.publishing import declared
+    from trainables.registry import SYSTEMS
+
+    found: dict[str, str] = {}
+    for system in spec.systems:
+        if system in SYSTEMS:
+            found |= {name: str(one.goal) for name, one in declared(SYSTEMS[system]).items() if one.goal is not None}
+    return found | {metric: goal for metric, goal in spec.objectives if goal}
+
+
+def listed(
+    store: Publisher,
+    workspace: Workspace,
+    sweep: str,
+    *,
+    where: str | Iterable[str] = (),
+    sort: str | None = None,
+    page: int | None = None,
+) -> Listed:
+    """The trials that meet every condition: running ones first, then by number, unless an order is given.
+
+    where, sort  as `sweeps.reporting.trials.selected` reads them
+    page         its number, from 1; None lists them all
+
+    Raises UnknownSweep, and InvalidValue for a condition, an order or a page that cannot be.
+    """
+    spec = store.sweep(sweep).spec
+    conditions = [where] if isinstance(where, str) else list(where)
+    chosen = selected(store.trials(sweep), conditions, sort, goals_of(spec))
+    if sort is None:
+        chosen.sort(key=lambda trial: trial.state is not TrialState.RUNNING)
+    shown = chosen if page is None else page_of(chosen, page)
+    return Listed(
+        sweep=sweep,
+        heading=Release.recorded(spec).heading,
+        metrics=tuple(dict.fromkeys(spec.asked)),
+        named=named_in(conditions, sort),
+        matching=len(chosen),
+        trials=shown,
+        page=page,
+        running=under_way(store, workspace, sweep, shown),
+    )
+
+
+# One trial whole, as `sweeps show NAME TRIAL` prints it.
+
+_EVENTS = 5
+"""Different steps of a plan that are written out."""
+
+_DEPENDS = {
+    Dependence.PUBLIC: "of public facts",
+    Dependence.RELEASED: "of what its claim covers",
+    Dependence.SIDE_CHANNEL: "of the machine: no claim covers it",
+    Dependence.RAW: "of training records, outside of every claim",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One launch of a trial: the steps that it may have run, and how it ended.
+
+    ended  None where the sweep holds its results back
+    """
+
+    charged: LedgerEntry
+    ended: AttemptRecord | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        entry, ended = self.charged, self.ended
+        out: dict[str, Any] = {"attempt": entry.attempt, "from_step": entry.from_step, "to_step": entry.to_step}
+        out["charged"] = entry.steps_spent
+        if ended is not None:
+            out |= {"outcome": str(ended.outcome), "reason": ended.reason, "seconds": ended.seconds}
+            out |= {"started_at": ended.started_at, "ended_at": ended.ended_at}
+        return out
+
+    def __str__(self) -> str:
+        entry, ended = self.charged, self.ended
+        text = f"steps {entry.from_step:,} to {entry.to_step:,}, {count_text(entry.steps_spent, 'step')} charged"
+        if ended is None:
+            return text
+        took = f", {ended.seconds:.3g} s" if ended.seconds else ""
+        return f"{ended.outcome}: {text}{took}{f' ({ended.reason})' if ended.reason else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialShown:
+    """One trial with all that may be seen of it.
+
+    running      where it is, if it runs
+    curve        what it told of itself at planned steps
+    depends      {metric: on what the number depends}
+    heading      what stands above every claim of the sweep; mostly empty
+    refuted      the audit that refuted the claim of its system; None without one
+    assumptions  what the statuses of its claims rest on
+    files        {what: where it is}, of those that are there
+    """
+
+    trial: Published
+    launches: Sequence[Launch]
+    running: UnderWay | None
+    curve: Sequence[CurveReport]
+    depends: Mapping[str, Dependence]
+    heading: str
+    refuted: Refutation | None
+    assumptions: Assumptions
+    files: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values: its row, its plan, each report, each launch."""
+        trial, plan = self.trial, self.trial.plan
+        return {
+            **trial_row(trial, self.assumptions, self.running),
+            "heading": self.heading,
+            "refuted_by_audit_of": None if self.refuted is None else self.refuted.trial,
+            "quotes": {name: quote.to_dict() for name, quote in self.quotes().items()},
+            "plan": None if plan is None else plan.to_dict(),
+            "violations": dict(trial.violations),
+            "reports": {str(step): _measured(metrics) for step, metrics in trial.reports.items()},
+            "curve": curve_rows([trial], {trial.key: self.curve}),
+            "depends": {name: str(one) for name, one in self.depends.items()},
+            "claim": None if trial.guarantee is None else trial.guarantee.to_dict(),
+            "launches": [one.to_dict() for one in self.launches],
+            "files": dict(self.files),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        trial = self.trial
+        if self.heading:
+            yield self.heading
+        yield f"{trial.key}  {trial.state}"
+        if trial.reason:
+            yield f"reason   {trial.reason}"
+        if self.refuted is not None:
+            yield f"REFUTED  {self.refuted.sentence(trial.key)} Publish no trial of {trial.system}."
+        yield f"system   {trial.system}"
+        yield f"knobs    {_values(trial.knobs) or 'none'}"
+        yield from self._planned()
+        if trial.proposed_at:
+            finished = "" if trial.finished_at is None else f", finished {_time(trial.finished_at)}"
+            yield f"times    proposed {_time(trial.proposed_at)}{finished}"
+        yield from (f"launch {one.charged.attempt} {one}" for one in self.launches)
+        if self.running is not None:
+            left = self.running.seconds_left
+            pace = "" if left is None else f", about {left:.0f} s left"
+            where = f" on {self.running.node}" if self.running.node else ""
+            yield f"running  at step {self.running.step:,} of {self.running.until:,}{where}{pace}"
+        yield from self._reported()
+        if trial.guarantee is None:
+            failed = trial.state is TrialState.FAILED
+            yield f"claim    none{', and its launches count in the total' if failed else ' yet'}: nothing was reported"
+        else:
+            yield f"claim    {claim_text(trial.guarantee, self.assumptions.status(trial.guarantee))}"
+            quote = quote_of_claim(trial.guarantee)
+            yield f"quote    {quote.said}: {quote.sentence}"
+            yield f"theorem  {trial.guarantee.theorem}"
+        yield from (f"{what:8} {place}" for what, place in self.files.items())
+        if "error" in self.files:
+            yield f"  {QUOTES}"
+        if self.assumptions.sentences:
+            yield f"{HEADING}:"
+            yield from (f"  {line}" for line in self.assumptions.lines())
+
+    def quotes(self) -> dict[str, Quote]:
+        """{number: how it may be quoted}: of its epsilon, and of each metric that it measured."""
+        trial = self.trial
+        claimed = {} if trial.guarantee is None else {EPSILON: quote_of_claim(trial.guarantee)}
+        measured = [name for name in trial.metrics if name not in DECIDED]
+        return claimed | {name: quote_of_metric(name, self.depends.get(name), trial) for name in measured}
+
+    def _planned(self) -> Iterator[str]:
+        plan = self.trial.plan
+        if plan is None:
+            yield "plan     none: it was infeasible by public numbers, never launched, and spent nothing"
+            return
+        solved = {name: plan.config.get(name) for name in plan.solved}
+        yield f"solved   {_values(solved) or 'nothing'}"
+        yield f"plan     {plan.description}; {count_text(plan.steps, 'step')}, work {plan.work:,.6g}"
+        yield f"steps    {_steps(plan.event())}"
+        yield f"planned  {claim_text(plan.guarantee, self.assumptions.status(plan.guarantee))}"
+        for claim in plan.beside:
+            yield f"beside   {claim_text(claim, self.assumptions.status(claim))}"
+
+    def _reported(self) -> Iterator[str]:
+        trial, quotes = self.trial, self.quotes()
+        for name, value in trial.metrics.items():
+            if name not in DECIDED:
+                yield f"metric   {name} {value:.6g}{self._origin(name)}; {quotes[name].said}"
+        if len(self.curve) > 1 or trial.state is TrialState.RUNNING:
+            for one in self.curve:
+                share = f"{one.step:,} of {trial.planned_steps:,} steps ({one.step / trial.planned_steps:.0%})"
+                yield f"curve    {share}: {_with_noise(one.metrics)}"
+
+    def _origin(self, name: str) -> str:
+        found = self.depends.get(name)
+        if found is Dependence.VALIDATION:
+            plan = self.trial.plan
+            noised = plan is not None and plan.validation is not None
+            return f" (of validation records, {'noised and within the claim' if noised else 'treated as public'})"
+        return "" if found is None else f" ({_DEPENDS[found]})"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def trial_shown(store: Publisher, workspace: Workspace, sweep: str, trial: Published) -> TrialShown:
+    """Read what belongs to one trial. Raises UnknownSweep, StoreError."""
+    attempts = {one.attempt: one for one in store.attempts_of(sweep, trial.key)}
+    claims: list[Guarantee] = [] if trial.guarantee is None else [trial.guarantee]
+    claims += [] if trial.plan is None else [trial.plan.guarantee, *trial.plan.beside]
+    return TrialShown(
+        trial=trial,
+        launches=[Launch(charged=one, ended=attempts.get(one.attempt)) for one in store.ledger_of(trial.key)],
+        running=under_way(store, workspace, sweep, [trial]).get(trial.key),
+        curve=store.curves(sweep, [trial.key]),
+        depends=_depends(trial),
+        heading=Release.recorded(store.sweep(sweep).spec).heading,
+        refuted=store.refuted(sweep).get(trial.system),
+        assumptions=Assumptions.of(claims),
+        # What an attempt left behind says how it ended.
+        files=_files(store, workspace, sweep, trial) if attempts else {},
+    )
+
+
+def _depends(trial: Published) -> dict[str, Dependence]:
+    found = {name: dependence(trial, name) for name in trial.metrics if name not in DECIDED}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _files(store: Publisher, workspace: Workspace, sweep: str, trial: Published) -> dict[str, str]:
+    found: dict[str, str] = {}
+    try:
+        folder = Attempt.of(workspace.of(store.sweep(sweep)).trials(sweep), trial.key, max(trial.attempts, 1)).folder
+        names: Sequence[str] = folder.names() if trial.attempts else ()
+    except (InvalidValue, OSError, NotAFolder):
+        # On another machine, or gone.
+        names = ()
+    if names:
+        found["files"] = shown_url(folder.url)
+    if ERROR in names:
+        found["error"] = f"the whole text is in {shown_url(folder.url)}/{ERROR}"
+    log = workspace.folder(sweep) / LOG
+    return found | ({"log": str(log)} if log.exists() else {})
+
+
+def _steps(event: Event) -> str:
+    parts = []
+    for one, count in blocks(event):
+        fields = to_dict(one)
+        parts.append(f"{count:,} x {fields.pop('kind')} ({_values(_flat(fields))})")
+    more = len(parts) - _EVENTS
+    return "; ".join(parts[:_EVENTS]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _flat(fields: Mapping[str, Any]) -> dict[str, object]:
+    out: dict[str, object] = {}
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            out |= _flat({inner: one for inner, one in value.items() if inner != "kind"})
+        else:
+            out[name] = value
+    return out
+
+
+def _measured(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Without what is a claim's: an epsilon never stands alone."""
+    return {name: value for name, value in metrics.items() if name not in DECIDED}
+
+
+def _values(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {_value(name, value)}" for name, value in values.items())
+
+
+def _value(name: str, value: object) -> str:
+    """Six digits; of what an event or a budget spends none is below it."""
+    if not isinstance(value, float):
+        return str(value)
+    if name in (EPSILON, TARGET_EPSILON):
+        return epsilon_text(value, digits=6)
+    return delta_text(value) if name == "delta" else f"{value:.6g}"
+
+
+def _with_noise(metrics: Mapping[str, float]) -> str:
+    """Each metric with the standard deviation of its noise, where it has any."""
+    return ", ".join(
+        f"{name} {value:.6g}" + (f" (noise sd {metrics[name + NOISE_SD]:.2g})" if name + NOISE_SD in metrics else "")
+        for name, value in metrics.items()
+        if not name.endswith(NOISE_SD)
+    )
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,527 @@
+"""A sweep as Python has it: everything that was published of it, and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpcore.checks import InvalidValue
+from dpcore.rounding import delta_text, epsilon_text
+from sweeps.ledger.summary import Summary
+from sweeps.release.policy import Release
+from sweeps.release.published import Published
+from sweeps.release.publisher import Publisher
+from sweeps.release.quoting import is_refuted
+from sweeps.reporting.figures import Plots
+from sweeps.reporting.front import LABELS, AxisEnd, Front, FrontAxis, joint_front, spec_objectives
+from sweeps.reporting.html import as_page, folded
+from sweeps.reporting.summary import Shown, shown, under_way
+from sweeps.reporting.tables import (
+    FORMATS,
+    LIMIT,
+    SUFFIXES,
+    FittedColumn,
+    columns,
+    curves_table,
+    front_table,
+    ledger_table,
+    render,
+    trials_table,
+)
+from sweeps.reporting.trials import TrialShown, goals_of, selected, trial_shown
+from sweeps.spec import SweepSpec, load_spec
+from sweeps.store.records import TrialState, by_trial, notes, tags
+from sweeps.util.files import write_output
+from sweeps.util.suggest import as_html, closest
+from sweeps.util.workspace import Workspace
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
+    from sweeps.audit import AuditRecord
+    from sweeps.certificate.building import Certificate
+    from sweeps.execution.end import SweepEnd
+    from sweeps.execution.gc import Collected, DeleteAnswer
+    from sweeps.execution.requests import EnqueueAnswer, StopAnswer
+    from sweeps.export import ModelsShown
+    from sweeps.heldout import HeldOutReading
+    from sweeps.mlflow.models import RegisteredVersion
+    from sweeps.mlflow.sync import Rebuilt
+    from trainables.export.model import ReleasedModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tracked:
+    """What MLflow shows of a sweep: the runs of its trials, and of their models those that it is to show."""
+
+    rebuilt: Rebuilt
+    models: ModelsShown
+
+
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
+class SweepClaim(Summary):
+    """A `Summary`, with the words that stand beside its numbers wherever they are printed.
+
+    sweep  whose
+    words  a line each: what stands above, each kind of claim, the totals, what they rest on
+    """
+
+    sweep: str
+    words: tuple[str, ...]
+
+    @classmethod
+    def of(cls, shown: Shown) -> SweepClaim:
+        """That of an overview."""
+        counted = {one.name: getattr(shown.ledger, one.name) for one in fields(Summary)}
+        return cls(sweep=shown.called or shown.sweep, words=tuple(shown.claim_lines()), **counted)
+
+    def __str__(self) -> str:
+        return "\n".join(self.words)
+
+    def __repr__(self) -> str:
+        kinds = f"{len(self.claims)} kind{'s' * (len(self.claims) != 1)} of claim"
+        total = "no total that may be quoted"
+        if self.procedure is not None and self.procedure.is_claim:
+            claim = self.procedure.guarantee
+            total = f"total epsilon {epsilon_text(claim.epsilon)} at delta {delta_text(claim.delta)}, {claim.standing}"
+        return f"<SweepClaim of {self.sweep!r}: {kinds}; {total}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what `print` says."""
+        return as_page(self.sweep, *self.words)
+
+
+# A Pareto front as Python has it: a table, a figure, a file, and a picture of itself in a notebook.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParetoFront:
+    """The trials that no other beats, with what their claims rest on.
+
+    front  the values: objectives, one panel for each kind of claim, totals, assumptions
+    """
+
+    front: Front
+
+    @property
+    def keys(self) -> list[str]:
+        """Keys of the trials on the front, best of the first objective first."""
+        return self.front.keys()
+
+    @property
+    def hypervolumes(self) -> list[float | None]:
+        """What each panel's front dominates up to the references; None without a reference for every objective."""
+        return [panel.hypervolume for panel in self.front.panels]
+
+    @property
+    def note(self) -> str:
+        """The totals of the sweep in words: which number may be quoted for what."""
+        return self.front.note
+
+    def table(self, everything: bool = False) -> pd.DataFrame:
+        """One row a point; with `everything`, one for each ranked trial. See `sweeps.reporting.tables.front_table`."""
+        return front_table(self.front, everything)
+
+    def figure(self) -> go.Figure:
+        """The first panel's picture. Raises InvalidValue where there is no point."""
+        from sweeps.reporting.figures import figure_of, front_figure
+
+        if not self.front.panels:
+            raise InvalidValue("front", self.front.sweep, "a sweep with a finished trial that reports its objectives")
+        return figure_of(front_figure(self.front, self.front.panels[0]))
+
+    def write(self, path: str | Path, format: str | None = None) -> Path:
+        """Write it as table, csv, parquet, json, html or png, by the name of `path` unless said; return the path.
+
+        Raises InvalidValue for a format that is none, OSError for a place that cannot be written.
+        """
+        form = format or SUFFIXES.get(Path(path).suffix.lower())
+        if form not in FORMATS:
+            known = ", ".join(FORMATS)
+            raise InvalidValue("format", format or str(path), f"one of {known}", closest(form or "", FORMATS))
+        return write_output(render(self.front, form), Path(path))
+
+    def __str__(self) -> str:
+        return str(render(self.front, "table"))
+
+    def __repr__(self) -> str:
+        points = sum(len(panel.order_of_front()) for panel in self.front.panels)
+        ranked = sum(len(panel.records) for panel in self.front.panels)
+        axes = ", ".join(f"{one.metric} {one.goal}" for one in self.front.objectives)
+        return f"<ParetoFront of {self.front.sweep!r}: {points} of {ranked} trials; {axes}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks, what the terminal shows: heading, points, what is under each panel, totals, assumptions."""
+        front = self.front
+        parts = [f"<p><b>{escape(front.heading)}</b></p>"] if front.heading else []
+        for panel in front.panels:
+            parts += [f"<p><b>{escape(front.title(panel))}</b></p>", _table(columns(front, panel, LIMIT))]
+            left = len(panel.order_of_front()[LIMIT:])
+            more = f"… and {left} more on the front<br>" if left else ""
+            parts.append(f"<p>{more}{escape(front.footer(panel))}<br><code>front.table()</code> has every column</p>")
+        parts += [] if front.panels else [f"<p>{front.empty}</p>"]
+        parts += [f"<p>left out: {escape(front.left_out)}</p>"] if front.excluded else []
+        parts += [f"<p>{'<br>'.join(map(as_html, front.legend()))}</p>"] if front.panels else []
+        parts += [f"<p>{as_html(front.note)}</p>"] if front.note else []
+        parts.append(folded(list(front.assumptions.lines())))
+        return "\n".join(parts)
+
+
+def _table(shown: Sequence[FittedColumn]) -> str:
+    """As HTML; in the headers a space, where a narrow page may break them."""
+    heads = "".join(f"<th>{escape(one.header.replace('_', ' '))}</th>" for one in shown)
+    rows = zip(*(one.cells for one in shown), strict=True)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def asked_front(
+    store: Publisher,
+    sweeps: Sequence[str],
+    objective: str | Sequence[str] = (),
+    reference: Mapping[str, float] | None = None,
+    mix: Collection[str] = (),
+    as_refuted: bool = False,
+) -> ParetoFront:
+    """The front of one sweep or several, as `sweeps.pareto` and `Sweep.front` are asked for it."""
+    for label in mix:
+        if label not in LABELS:
+            raise InvalidValue("mix", label, f"one of {', '.join(LABELS)}", closest(label, LABELS))
+    ends = {metric: AxisEnd(float(value)) for metric, value in (reference or {}).items()}
+    axes = [FrontAxis.parse(one) for one in ([objective] if isinstance(objective, str) else objective)]
+    return ParetoFront(joint_front(store, sweeps, axes or None, mix=mix, reference=ends, as_refuted=as_refuted))
+
+
+class Sweep:
+    """One recorded sweep. Made by `sweeps.run`, `sweeps.resume` and `sweeps.open`.
+
+    name       that it began with: of its folder, and the first part of its trials' keys, however it is called now
+    workspace  where its files are
+    end        how the run that returned it ended: state, counts, first failure, reasons; None of one that was opened
+
+    Every answer is read anew: of a sweep that runs elsewhere, each call says where it stands then. All of them raise
+    StoreError when the store cannot be read.
+    """
+
+    def __init__(self, name: str, workspace: Workspace, end: SweepEnd | None = None) -> None:
+        self.workspace, self.end = workspace, end
+        self._published = Publisher.open(workspace.store_url)
+        self.name = self._published.sweep(name).name
+
+    @property
+    def spec(self) -> SweepSpec:
+        """The spec that it began with. Raises SpecErrors where today's rules refuse that."""
+        return load_spec(self._published.sweep(self.name).spec.canonical)
+
+    @property
+    def state(self) -> str:
+        """created, running, finished, exhausted (the space ran dry) or stopped."""
+        return str(self._published.sweep(self.name).state)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many trials are in each state."""
+        return self._published.counts(self.name)
+
+    @property
+    def claim(self) -> SweepClaim:
+        """What may be said: `.claims`, the largest that a single trial makes, of each kind; `.procedure`, all trials
+        together, whose `.is_claim` says whether it may be quoted. `print` of it says both in words."""
+        return SweepClaim.of(self.overview())
+
+    @property
+    def plots(self) -> Plots:
+        """The report's charts, as Plotly figures."""
+        return Plots(self._published, self.name)
+
+    @property
+    def notes(self) -> list[str]:
+        """What people noted, oldest first, with who and when."""
+        return notes(self._published.requests(self.name))
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Its tags."""
+        return tags(self._published.requests(self.name))
+
+    def stop(self, *, wait: bool = True) -> StopAnswer:
+        """Ask whoever runs it, on whichever machine, to end as by Ctrl-C: running attempts end at a checkpoint, and are
+        charged. It is obeyed within 5 s.
+
+        wait  until it has ended, for one patience (SWEEPS_PATIENCE) at most
+
+        `print` of what comes back says what came of it; a sweep that nobody runs is left as it is.
+        """
+        from sweeps.execution import requests
+
+        with requests.opened(self.workspace) as store:
+            return requests.stop(store, self.name, wait=wait)
+
+    def enqueue(self, point: Mapping[str, Any] | str | Sequence[str]) -> EnqueueAnswer:
+        """Ask for a trial of a known good point, {"learning_rate": .1, ...} or texts "learning_rate=.1", besides those
+        of the search: tried next by whoever runs the sweep, else by whoever resumes it.
+
+        It has to name each knob that is searched, the `system` and the `target_epsilon` where the sweep has several.
+        The sweep's total is no guarantee any more from its launch on, unless the sweep has one budget. Raises
+        SpecErrors with all that is wrong with the point, InvalidValue for one that is infeasible.
+        """
+        from sweeps.execution import requests
+
+        with requests.opened(self.workspace) as store:
+            return requests.enqueue(store, self.name, point if isinstance(point, Mapping) else requests.knobs_of(point))
+
+    def rename(self, new: str) -> None:
+        """Call it `new` from now on. Keys of trials and folders keep the name that it began with. Every name that it
+        had still finds it, and none is ever another sweep's. Raises InvalidValue, SweepExists."""
+        from sweeps.execution import requests
+
+        with requests.opened(self.workspace) as store:
+            requests.rename(store, self.name, new)
+
+    def delete(self) -> DeleteAnswer:
+        """Delete it for good, without asking: results, files and MLflow experiment. What was spent on the records stays
+        on record, and its name is never used again. Raises LeaseHeld where somebody runs it, InvalidValue where a
+        sweep that is not over started from it."""
+        from sweeps.execution.gc import delete
+
+        return delete(self.workspace, self.name)
+
+    def note(self, text: str) -> None:
+        """Keep a sentence about it, of at most 2000 letters. Raises InvalidValue."""
+        from sweeps.execution import requests
+
+        with requests.opened(self.workspace) as store:
+            requests.note(store, self.name, text)
+
+    def tag(self, tags: Mapping[str, str] | str | Sequence[str]) -> None:
+        """Tag it: {"paper": "v2"}, or texts "paper=v2". An empty value takes a tag away. Raises InvalidValue."""
+        from sweeps.execution import requests
+
+        with requests.opened(self.workspace) as store:
+            requests.tag(store, self.name, tags if isinstance(tags, Mapping) else requests.parted(tags))
+
+    def overview(self) -> Shown:
+        """Where it stands, what its trials claim, what it spent: what `sweeps show` prints."""
+        return shown(self.name, self.workspace)
+
+    def trials(self, where: str | Sequence[str] = (), sort: str | None = None) -> pd.DataFrame:
+        """One row a trial, indexed by number. Columns: `trials_table`.
+
+        where  conditions that all of them meet: "state=failed", "accuracy>=0.9", "model!=linear"
+        sort   by a knob, metric or column: a metric's best first, else from small to large; "NAME:descending" turns it
+
+        Raises InvalidValue for a name that no trial has, and for a state that is none.
+        """
+        spec = self._published.sweep(self.name).spec
+        chosen = selected(self._published.trials(self.name), where, sort, goals_of(spec))
+        return trials_table(chosen, under_way(self._published, self.workspace, self.name, chosen))
+
+    def curves(self, where: str | Sequence[str] = ()) -> pd.DataFrame:
+        """Metrics at planned steps, of running trials too: the spec's `curve` says how many. Columns: `curves_table`.
+
+        where  conditions on the trials, as those of `trials`
+
+        Without `curve` in the spec each trial has its end, and the rungs of early stopping.
+        """
+        chosen = selected(self._published.trials(self.name), where)
+        heading = Release.recorded(self._published.sweep(self.name).spec).heading
+        return curves_table(chosen, by_trial(self._published.curves(self.name)), heading)
+
+    def describe(self, trial: int | str) -> TrialShown:
+        """One trial whole, in words when printed: plan, solved values, launches, metrics, curve, claim, files.
+
+        Raises InvalidValue.
+        """
+        return trial_shown(self._published, self.workspace, self.name, self.trial(trial))
+
+    def trial(self, trial: int | str) -> Published:
+        """One trial, by number or key: its knobs, plan, metrics, claim, reason. Raises InvalidValue."""
+        found = self._published.trials(self.name)
+        for one in found:
+            if str(trial) in (one.key, str(one.number)):
+                return one
+        keys = [one.key for one in found]
+        expected = f"a trial of {self.name!r}: 0 to {len(found) - 1}, or a key" if found else "a sweep with trials"
+        raise InvalidValue("trial", trial, expected, closest(str(trial), keys))
+
+    def front(
+        self,
+        objective: str | Sequence[str] = (),
+        *,
+        reference: Mapping[str, float] | None = None,
+        mix: Collection[str] = (),
+        as_refuted: bool = False,
+    ) -> ParetoFront:
+        """The exact non-dominated front.
+
+        objective  "METRIC:maximize" or "METRIC:minimize", one or several; the spec's own by default
+        reference  {metric: where its axis ends} for the hypervolume, instead of the spec's
+        mix        what of notion, status, adjacency, delta and unit may differ: one panel for each combination
+        as_refuted draw trials whose claim is refuted too; by default they are on no front
+
+        Raises InvalidValue for an objective that no trial reports, MixedGuarantees for claims that share no axes.
+        """
+        return asked_front(self._published, [self.name], objective, reference, mix, as_refuted)
+
+    def best(self, objective: str | None = None) -> Published:
+        """The finished trial that is best by one objective: "METRIC:maximize", or the spec's first by default.
+
+        Its claim covers its own training alone. That it was chosen among others is the total's part: see `claim`.
+        None whose claim is refuted. Raises InvalidValue where no other finished trial reports it.
+        """
+        own = spec_objectives(self._published.sweep(self.name).spec)[0]
+        chosen = own if objective is None else FrontAxis.parse(objective)
+        sign = -1.0 if chosen.goal == "maximize" else 1.0
+        ranked = [
+            (sign * value, one.number, one)
+            for one in self._published.trials(self.name, [TrialState.COMPLETE])
+            if not is_refuted(one) and (value := one.metric(chosen.metric)) is not None and value == value
+        ]
+        if not ranked:
+            raise InvalidValue("objective", chosen.metric, "a metric that a finished trial reports whose claim stands")
+        return min(ranked)[2]
+
+    def ledger(self) -> pd.DataFrame:
+        """Every launch, with the steps that it was charged for, lost ones included."""
+        return ledger_table(self._published.ledger(self.name))
+
+    def model(self, trial: int | str, *, as_refuted: bool = False, accept: Collection[str] = ()) -> ReleasedModel:
+        """The model of a finished trial: `.predict(rows)`, `.save(folder)`, `.card`. Reads no record.
+
+        as_refuted  let it out although its claim is refuted, under that heading
+        accept      "code": although the code changed since the sweep was started
+
+        Raises InvalidValue for a trial that is not finished or published, and for a system whose claim covers no model.
+        """
+        from sweeps.export import exported
+
+        return exported(self.workspace, self.name, trial, as_refuted=as_refuted, accept=accept)
+
+    def register(
+        self, trial: int | str, model_name: str, *, as_refuted: bool = False, accept: Collection[str] = ()
+    ) -> RegisteredVersion:
+        """Put the model of a finished trial into MLflow's registry: what `model` gives, as the next version of a name.
+
+        No pickle is in it; tags carry the claim, the description is its card. MLflow shows the sweep already (`track`).
+        Raises what `model` raises, InvalidValue for a name that MLflow refuses, and MLflow's own errors.
+        """
+        from sweeps.mlflow.models import check_model_name, register
+
+        check_model_name(model_name)
+        model = self.model(trial, as_refuted=as_refuted, accept=accept)
+        return register(
+            self.workspace.tracking_uri, model_name, model, self._published.sweep(self.name), self.trial(trial)
+        )
+
+    def test(self, trial: int | str, *, again: bool = False, accept: Collection[str] = ()) -> HeldOutReading:
+        """Score a finished trial on the test records (`data.test`), which are read once; the same trial again is told
+        what was read. `print` of what comes back says the score, and whether the test records were untouched.
+
+        again   although they were read for another trial: every card then says so, and private ones are charged again
+        accept  "code": although the code changed since the sweep was started
+
+        Raises what `model` raises, and InvalidValue for a sweep that declares no test records.
+        """
+        from sweeps.export import read
+
+        return read(self.workspace, self.name, trial, again=again, accept=accept)
+
+    def audit(
+        self,
+        trial: int | str,
+        *,
+        method: str | None = None,
+        canaries: int | None = None,
+        runs: int | None = None,
+        accept: Collection[str] = (),
+    ) -> AuditRecord:
+        """Try to refute a trial's claim: retrain twins with canaries, bound epsilon from below, keep the record.
+
+        method    one-run, f-dp or multi-run; the best that the system offers by default
+        canaries  of one run (2000); runs: with the target, and as many without (1000, or 100 where slow)
+        accept    audit although this changed: "code", "data"
+
+        Its `outcome` is consistent or refuted, never verified. Raises what `sweeps.audit` raises.
+        """
+        from sweeps.audit import METHODS, audit_trial
+        from sweeps.util.fingerprint import check_accepted
+        from trainables.measures.audits import CANARIES
+
+        known = {str(one): one for one in METHODS}
+        if method is not None and method not in known:
+            raise InvalidValue("method", method, f"one of {', '.join(known)}", closest(method, known))
+        check_accepted(accept, ("code", "data"))
+        return audit_trial(
+            self.workspace,
+            self.name,
+            str(trial),
+            method=None if method is None else known[method],
+            canaries=CANARIES if canaries is None else canaries,
+            runs=runs,
+            accept=accept,
+        )
+
+    def report(self, output: str | Path | None = None) -> Path:
+        """Write the report page, one HTML file that asks nobody for anything, and return its path."""
+        from sweeps.reporting.html import write_report
+
+        return write_report(self._published, self.name, output or self.workspace.report(self.name))
+
+    def certify(
+        self, *, key: str | Path, approved_by: str, because: str, ranges: str = "", trial: int | str | None = None
+    ) -> Certificate:
+        """A signed certificate of all trials together, or of one: `.save(FILE)` writes the document and its page.
+
+        That of a holdout's final run holds the sweep that tuned as well.
+
+        key          file with your Ed25519 private key (PEM); `sweeps.new_key` makes one
+        approved_by, because  who approved this epsilon, and why it is right for these records
+        ranges       how ranges of hyperparameters and public inputs were chosen, and on which data; what the spec says
+                     where it says so (`selection.chosen_by`)
+        trial        by number or key: its search is then not covered, and the title says so
+
+        Raises CannotCertify for a claim that no certificate may carry, InvalidValue for answers that are missing.
+        """
+        from sweeps.certificate.approval import Approved
+        from sweeps.certificate.building import certified
+        from sweeps.certificate.signing import private_key
+
+        said = (self._published.sweep(self.name).spec.selection or {}).get("chosen_by") or ""
+        approved = Approved(by=approved_by, because=because, ranges=ranges or said)
+        chosen = None if trial is None else self.trial(trial)
+        return certified(self._published, self.name, chosen, approved, private_key(Path(key)))
+
+    def gc(self, *, dry_run: bool = False) -> Collected:
+        """Delete the checkpoints off the front: of trials that cannot run again, and whose models are not on it.
+
+        dry_run  only say which
+
+        Claims, metrics and what was charged stay. Raises LeaseHeld while the sweep runs.
+        """
+        from sweeps.execution.gc import collect
+
+        return collect(self.workspace, self.name, dry_run=dry_run)
+
+    def track(self) -> Tracked:
+        """Rebuild its MLflow experiment from the store, the models that it is to show included; what it says of runs
+        that others had changed."""
+        from sweeps.export import show_models
+        from sweeps.mlflow.sync import rebuild
+
+        rebuilt = rebuild(self._published, self.name, self.workspace.tracking_uri, self.workspace.folder(self.name))
+        return Tracked(rebuilt=rebuilt, models=show_models(self.workspace, self.name))
+
+    def __str__(self) -> str:
+        return "\n".join(self.overview().lines())
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {state}" for state, count in self.counts.items() if count)
+        return f"<Sweep {self.name!r}: {self.state}; {counts or 'no trials yet'}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what `print` says."""
+        return as_page(*self.overview().lines())
