@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import log_ndtr, ndtri
 
 from dpcore import checks
 from dpcore.accountants.pld import Bounds, DiscretisationInvalid, PLDAccountant, ToleranceNotReached
-from dpcore.accountants.pld.dominating import failure_of
+from dpcore.accountants.pld.pairs import failure_of
 from dpcore.accountants.protocol import Accountant
 from dpcore.accountants.registry import ACCOUNTANTS, TOLERANCE, make
-from dpcore.adjacency import Adjacency
-from dpcore.events import ApproximateDP, Event, Gaussian, PoissonSampled, PureDP, phases
+from dpcore.events import Adjacency, ApproximateDP, Composed, Event, Gaussian, PoissonSampled, PureDP, phases
 from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 
 HEADLINE = "pld"
@@ -198,3 +200,120 @@ def _assumptions(event: Event, status: Status) -> tuple[str, ...]:
     if any(isinstance(part, Gaussian | PureDP | ApproximateDP | PoissonSampled) for part in parts):
         lines.append(FLOATING_POINT)
     return tuple(lines)
+
+
+# Two parts of one population, each released from by itself: the larger claim where they compose in parallel.
+#
+# Parallel composition (McSherry 2009, theorem 4; adaptively, by the argument below). Let a function h of one record
+# alone part the records: x belongs to part h(x), whoever else is there. Mechanisms run in turn, each on one part and
+# on everything that was answered before. If all that runs on part i is together (e_i, delta)-DP under add-remove,
+# adaptively chosen inputs included, then the whole is (max e_i, delta)-DP under add-remove.
+#
+# Proof. Neighbours differ in one unit x, and h(x) is the same in both worlds: only that part differs. The answers
+# from the other part are then randomised functions of earlier answers and of records that both worlds share, with the
+# same distribution in both: steps of an adversary's own between the releases from part h(x), and so post-processing.
+# What is left is the composition of those releases, which is (e_h(x), delta)-DP. Which part it is does not matter to
+# the maximum.
+#
+# It needs a part that depends on the record alone. A permutation of the records present, or of their positions, is no
+# such function: one record more moves others across. A unit of several records has to be in one part as a whole. Two
+# files that are declared to share no unit are parted by that declaration.
+#
+# Under replace-one it fails: a record of one part may give way to a record of the other, so that both parts change.
+# Then each part changes by at most one record's leaving or entering, which is an exchange with a record that
+# contributes nothing, and the releases from both compose.
+
+PARALLEL = "parallel composition of two parts of the records (McSherry 2009, theorem 4)"
+
+
+def headline_of_parts(
+    one: Event, other: Event, *, parallel: bool, delta: float, adjacency: Adjacency, unit: str = "record"
+) -> Guarantee:
+    """What the releases from two parts claim together at `delta`: as for `headline_of_many`, of one event or of both.
+
+    parallel  whether the part of a record is a function of that record alone (or declared so); under replace-one the
+              parts add all the same
+    Raises as `headline_of_many`.
+    """
+    if not phases(other):
+        return headline_of_many(one, delta, adjacency, unit)
+    if not phases(one):
+        return headline_of_many(other, delta, adjacency, unit)
+    if not (parallel and adjacency is Adjacency.ADD_REMOVE):
+        return headline_of_many(Composed(events=(one, other)), delta, adjacency, unit)
+    return larger_of_parts(*(headline_of_many(event, delta, adjacency, unit) for event in (one, other)))
+
+
+def larger_of_parts(first: Guarantee, second: Guarantee) -> Guarantee:
+    """What the releases from two parts claim together that compose in parallel, each of which is claimed by itself.
+
+    Both under add-remove, of one unit; where a record belongs is a function of that record alone (or declared so).
+    """
+    # Fixed deltas of approximate releases may differ: each claim holds at the larger of the two as well.
+    larger = max(first, second, key=lambda claim: claim.epsilon)
+    lowers = [claim.epsilon_lower for claim in (first, second) if claim.epsilon_lower is not None]
+    return replace(
+        larger,
+        delta=max(first.delta, second.delta),
+        epsilon_lower=max(lowers, default=None) if first.delta == second.delta else None,
+        theorem=f"{larger.theorem}; {PARALLEL}",
+        assumptions=tuple(dict.fromkeys((*first.assumptions, *second.assumptions))),
+    )
+
+
+# What a guarantee for single records leaves to a person with many: far less than its epsilon says.
+#
+# A mechanism that samples and clips by record lets each of a person's k records into a batch by a coin of its own,
+# and each adds up to one clip norm. Whoever reads its claim as one per person can be refuted by a person of k equal
+# records, and by how much is known exactly.
+#
+# Source Group privacy (Vadhan 2017, Lemma 2.2) bounds the loss of k records from above, by k epsilon or more. Here is
+# the other side: what no analysis can do better than.
+
+_SAFE = 1e-9
+"""Relative allowance for the rounding of sums of probabilities, all of one sign."""
+_THRESHOLDS = 400
+_SPREAD = 12.0
+"""Standard deviations of a binomial beyond which its mass is left out, which only lowers the bound."""
+
+
+def group_epsilon_lower(event: Event, delta: float, size: int) -> float | None:
+    """Below this epsilon no claim at `delta` holds for groups of `size` records, for a mechanism whose event per record
+    is `event` (add-remove); in nats. None without a Gaussian step, whose worst case this knows.
+
+    size  k: a group of k records whose gradients all point one way and reach the clip norm. In every step the released
+          sum moves by Binomial(k, rate) clip norms.
+
+    The bound is the power of one test, whether the sum over the steps of one kind exceeds a threshold: with T steps,
+    z = noise multiplier and K ~ Binomial(k T, rate), P[K + N(0, T z^2) > t] against P[N(0, T z^2) > t] (Kairouz, Oh &
+    Viswanath 2015, Theorem 2.1). Of unlike steps the kind that shows most counts. Raises InvalidValue.
+    """
+    checks.probability_open(delta=delta)
+    checks.count(minimum=1, size=size)
+    found = [
+        _of_sums(rate, gaussian.noise_multiplier, steps, delta, size)
+        for part, steps in phases(event).items()
+        for rate, gaussian in [(part.rate, part.event) if isinstance(part, PoissonSampled) else (1.0, part)]
+        if isinstance(gaussian, Gaussian)
+    ]
+    return max(found, default=None)
+
+
+def _of_sums(rate: float, noise_multiplier: float, steps: int, delta: float, size: int) -> float:
+    """max over t of ln((P[K + S > t] - delta) / P[S > t]), S ~ N(0, steps z^2)."""
+    # It takes longer to import than all else here: not for every plan.
+    from scipy.stats import binom
+
+    trials, deviation = size * steps, noise_multiplier * math.sqrt(steps)
+    middle, width = trials * rate, _SPREAD * math.sqrt(trials * rate * (1 - rate)) + 1
+    counts = np.arange(max(0, math.floor(middle - width)), min(trials, math.ceil(middle + width)) + 1)
+    log_masses = binom.logpmf(counts, trials, rate)
+    # From where the group is seen for certain to where it is seen with a chance of about delta.
+    reach = -float(ndtri(delta / 4))
+    low, high = counts[0] - reach * deviation, counts[-1] + reach * deviation
+    best = 0.0
+    for threshold in np.linspace(low, high, _THRESHOLDS):
+        seen = float(np.exp(log_masses + log_ndtr((counts - threshold) / deviation)).sum()) * (1 - _SAFE) - delta
+        if seen > 0:
+            best = max(best, math.log(seen) - float(log_ndtr(-threshold / deviation)) - _SAFE)
+    return best

@@ -12,10 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from dpcore import checks
-from dpcore.adjacency import Adjacency
+
+# Which data sets count as neighbours: every claim names one of these.
+
+
+class Adjacency(StrEnum):
+    """The neighbouring relation that a sensitivity, an event or a guarantee refers to."""
+
+    ADD_REMOVE = "add-remove"
+    """One unit more or one unit less; the number of records may differ by one."""
+
+    REPLACE_ONE = "replace-one"
+    """Same number of records, one of them exchanged for any other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpcore import checks
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 
 FLOATING_POINT = "floating-point: not covered"
 """What every claim on noise rests on."""

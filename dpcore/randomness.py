@@ -112,8 +112,6 @@ class Streams:
         On the CPU the whole state of the Mersenne Twister is derived, since `manual_seed` keeps only 32
         bits there and 2^32 seeds can be tried. On other devices the 64 bits of `manual_seed` are used.
         """
-        from dpcore._torch_generator import seeded_generator
-
         return seeded_generator(self.derived_seed(purpose, step), device)
 
 
@@ -124,6 +122,31 @@ def numpy_generator(seed: bytes) -> np.random.Generator:
     """
     sequence = np.random.SeedSequence(int.from_bytes(seed, "big"), pool_size=8)
     return np.random.Generator(np.random.PCG64DXSM(sequence))
+
+
+# Layout of torch.Generator("cpu").get_state(): seed u64, left i32, seeded i32, next u64, 624 words of
+# MT19937 as u64, then the cached normal of earlier draws. A test draws from it and from NumPy's MT19937.
+_WORDS = 624
+_WORDS_AT = 24
+
+
+def seeded_generator(seed: bytes, device: str = "cpu") -> torch.Generator:
+    """A generator at the start of the stream that `seed` (32 bytes) names."""
+    import torch
+
+    generator = torch.Generator(device=device)
+    generator.manual_seed(int.from_bytes(seed[:8], "little"))
+    if generator.device.type == "cpu":
+        state = generator.get_state()
+        state[_WORDS_AT : _WORDS_AT + 8 * _WORDS] = torch.from_numpy(twister_words(seed).view(np.uint8).copy())
+        generator.set_state(state)
+    return generator
+
+
+def twister_words(seed: bytes) -> np.ndarray:
+    """The 624 words of MT19937 for `seed`, uint64 of shape [624], each below 2^32."""
+    stream = hashlib.shake_256(b"mt19937" + seed).digest(4 * _WORDS)
+    return np.frombuffer(stream, dtype="<u4").astype("<u8")
 
 
 def _hkdf(entropy: bytes, parts: tuple[str, ...]) -> bytes:

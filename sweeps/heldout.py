@@ -10,13 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dpcore.accounting import headline_of_many
-from dpcore.adjacency import Adjacency
+from dpcore.accounting import headline_of_many, larger_of_parts
 from dpcore.checks import InvalidValue
-from dpcore.events import Event, Gaussian, Repeated
+from dpcore.events import Adjacency, Event, Gaussian, Repeated
 from dpcore.guarantee import Guarantee, resting_on
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram, noise_for, several
-from dpcore.parallel import larger_of_parts
 from sweeps.ledger.summary import Choice
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.release.validation_text import declared_number

@@ -14,8 +14,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
-from dpcore.events import Unknown
+from dpcore.events import Adjacency, Unknown
 from dpcore.gradients import ClippedSum, PrivateGradients, noisy_mean_gradient
 from dpcore.mechanisms.query_budget import QueryBudget
 from dpcore.noise import SecureNoise

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from dpcore.guarantee import Guarantee, Status, weakest
 from dpcore.mechanisms import protocol
-from dpcore.mechanisms.scheduled import Scheduled
+from dpcore.mechanisms.protocol import Scheduled
 from trainables.planner import PlannedSystem
 from trainables.plugins import OBJECT
 from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, System

@@ -22,11 +22,10 @@ from typing import ClassVar, Generic, TypeVar
 from dpcore import calibrate
 from dpcore.accountants.pld import ToleranceNotReached
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee
-from dpcore.mechanisms.protocol import Mechanism
-from dpcore.mechanisms.scheduled import Scheduled
+from dpcore.mechanisms.protocol import Mechanism, Scheduled
 from dpcore.rounding import epsilon_text
 from trainables.capabilities import NONE, Capabilities
 from trainables.knobs import complete, parameters, read

@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore import checks
-from dpcore.adjacency import Adjacency
-from dpcore.events import Event, from_dict
+from dpcore.events import Adjacency, Event, from_dict
 from dpcore.guarantee import Guarantee
 from dpcore.mechanisms import protocol
-from dpcore.mechanisms.scheduled import Scheduled
+from dpcore.mechanisms.protocol import Scheduled
 from dpcore.randomness import Streams
 from trainables import plugins
 from trainables.capabilities import Capabilities

@@ -8,19 +8,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
+from scipy.optimize import brentq
+
 from dpcore import checks
-from dpcore.accountants.countable import (
+from dpcore.accountants.pld import pure_sums
+from dpcore.accountants.pld.bounds import Asked, Bounds
+from dpcore.accountants.pld.pairs import Parts, SampledRandomisedResponse
+from dpcore.accountants.protocol import (
     NEEDS_ADD_REMOVE,
     Composing,
     amplified,
     approximate,
+    exp_up,
     factor,
     has_no_bound,
     merge,
 )
-from dpcore.adjacency import Adjacency
-from dpcore.events import ApproximateDP, Event, Gaussian, PoissonSampled, PureDP
-from dpcore.gdp_dual import eps_gdp
+from dpcore.events import Adjacency, ApproximateDP, Event, Gaussian, PoissonSampled, PureDP
+from dpcore.gdp import eps_gdp
 from dpcore.guarantee import Status
 
 _ROUND_UP = 1 + 1e-13
@@ -143,3 +148,110 @@ def _least_delta(epsilon_at: Callable[[float], float], epsilon: float) -> float:
         else:
             low = middle
     return math.exp(high)
+
+
+# Zero-concentrated differential privacy: one number rho that adds up; no amplification by sampling.
+
+_ZCDP_ROUND_UP = 1 + 1e-14
+
+
+@dataclass(frozen=True)
+class ZCDPAccountant(Composing):
+    """rho-zCDP; every number is a proved upper bound.
+
+    A Poisson-sampled release is charged as if nobody were left out: with the coin shared between neighbours, Renyi
+    divergence is jointly quasi-convex, so sampling never costs more; that it costs far less, zCDP cannot express.
+    """
+
+    name: ClassVar[str] = "zcdp"
+    status: ClassVar[Status] = Status.PROVED
+    theorem: ClassVar[str] = "Bun & Steinke (2016), Propositions 1.3, 1.4 and 1.6, Lemma 2.3"
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    rho: float = 0.0
+
+    def _why_not(self, part: Event) -> str:
+        return "no zCDP bound for it here." if isinstance(part, ApproximateDP) else ""
+
+    def _with(self, parts: dict[Event, int]) -> Self:
+        rho = self.rho
+        for part, times in parts.items():
+            rho += times * self._rho(part)
+        return type(self)(self.adjacency, rho)
+
+    def epsilon(self, delta: float) -> float:
+        """rho + 2 sqrt(rho ln(1/delta)), at `delta` in (0, 1). Raises InvalidValue."""
+        checks.probability_open(delta=delta)
+        return (self.rho + 2 * math.sqrt(self.rho * math.log(1 / delta))) * _ZCDP_ROUND_UP
+
+    def delta(self, epsilon: float) -> float:
+        """exp(-(epsilon - rho)^2 / (4 rho)) for epsilon above rho, else 1. Raises InvalidValue."""
+        checks.non_negative_finite(epsilon=epsilon)
+        if self.rho == 0:
+            return 0.0
+        excess = epsilon / _ZCDP_ROUND_UP - self.rho
+        return 1.0 if excess <= 0 or math.isinf(self.rho) else exp_up(-excess * excess / (4 * self.rho))
+
+    def _rho(self, part: Event) -> float:
+        match part:
+            case Gaussian(noise_multiplier=noise):
+                return (1 / noise) ** 2 / 2
+            case PoissonSampled(event=Gaussian(noise_multiplier=noise) as inner):
+                return (factor(self.name, inner, self.adjacency) / noise) ** 2 / 2
+            case PureDP(epsilon=epsilon):
+                return epsilon**2 / 2
+            case _:
+                return math.inf
+
+
+# The exact composition of equal pure-DP releases.
+#
+# Source Kairouz, Oh & Viswanath (2015), Theorem 3.3 (optimal for releases known only to be (epsilon, 0)-DP).
+
+PURE_THEOREM = "Kairouz, Oh & Viswanath 2015, Theorem 3.3 (optimal composition of pure DP)"
+PURE_ACCOUNTANT = "optimal-pure"
+LARGEST_PURE_COUNT = pure_sums.MAX_COUNT
+
+_STEP = 1e-12
+
+
+def delta_pure(each: float, count: int, epsilon: float) -> float:
+    """delta at `epsilon` >= 0 of `count` adaptive (each, 0)-DP releases; rounded up. In [0, 1].
+
+    Raises InvalidValue for a count outside 1..LARGEST_COUNT.
+    """
+    checks.non_negative_finite(each=each, epsilon=epsilon)
+    return _found(pure_sums.delta_bounds(_alike(each, count), Asked(epsilon)))
+
+
+def eps_pure(each: float, count: int, delta: float) -> float:
+    """The smallest epsilon >= 0 with `delta_pure` at most `delta` in (0, 1); rounded up, at most count * each."""
+    checks.non_negative_finite(each=each)
+    checks.probability_open(delta=delta)
+    return min(count * each, _found(pure_sums.epsilon_bounds(_alike(each, count), Asked(delta))))
+
+
+def each_pure(epsilon: float, delta: float, count: int) -> float:
+    """The largest per-release epsilon whose `count` releases are (epsilon, delta)-DP, epsilon > 0; rounded down."""
+    checks.positive_finite(epsilon=epsilon)
+    checks.probability_open(delta=delta)
+    checks.count(minimum=1, count=count)
+    low = epsilon / count
+    high = 2 * low
+    while delta_pure(high, count, epsilon) <= delta:
+        high *= 2
+    root = float(brentq(lambda e: delta_pure(e, count, epsilon) - delta, low, high, xtol=1e-300, rtol=1e-14))
+    while delta_pure(root, count, epsilon) > delta:
+        root -= root * _STEP
+    return max(root, low)
+
+
+def _alike(each: float, count: int) -> Parts:
+    checks.count(minimum=1, count=count)
+    if count > LARGEST_PURE_COUNT:
+        raise checks.InvalidValue("count", count, f"at most {LARGEST_PURE_COUNT} releases")
+    return ((SampledRandomisedResponse(1.0, float(each)), count),)
+
+
+def _found(bounds: Bounds | None) -> float:
+    assert bounds is not None, "releases of one kind have few sums"
+    return bounds.upper

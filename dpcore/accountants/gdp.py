@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from dpcore import checks
-from dpcore.accountants.countable import Composing
-from dpcore.accountants.rounding import LEAST_PROBABILITY
-from dpcore.adjacency import Adjacency
-from dpcore.events import ApproximateDP, Event, Gaussian, NonPrivate, PoissonSampled, PureDP
-from dpcore.gdp_dual import delta_gdp, eps_gdp, mu_of_pure_dp
+from dpcore.accountants.protocol import LEAST_PROBABILITY, Composing
+from dpcore.events import Adjacency, ApproximateDP, Event, Gaussian, NonPrivate, PoissonSampled, PureDP
+from dpcore.gdp import delta_gdp, eps_gdp, mu_of_pure_dp
 from dpcore.guarantee import Status
 
 # mu_squared is a sum of squares and counts; this covers the rounding of any sum that fits in a program.

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dpcore import checks
-from dpcore.accountants.composition import AdvancedAccountant, NaiveAccountant
+from dpcore.accountants.composition import AdvancedAccountant, NaiveAccountant, ZCDPAccountant
 from dpcore.accountants.gdp import GDPAccountant, GDPCLTAccountant
 from dpcore.accountants.pld import PLDAccountant
 from dpcore.accountants.protocol import Accountant
 from dpcore.accountants.rdp import RDPAccountant
-from dpcore.accountants.zcdp import ZCDPAccountant
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 
 TOLERANCE = 1e-3
 """Relative gap between upper and lower bound that claims and calibrations ask of an accountant that knows both."""

@@ -6,16 +6,20 @@ audit = Audit(evidence=OneRunFDP(observed=observed), threat_model=ThreatModel.EV
               adjacency=Adjacency.ADD_REMOVE, delta=1e-5)
 AuditVerdict(audit=audit, guarantee=claim, audits=3).outcome    # consistent or refuted, never verified
 
-Scores come from `dpcore.attacks`. Canaries are synthetic; on real members a score is a new private release.
+Scores come from `dpcore.audit.attacks`. Canaries are synthetic; on real members a score is a new private release.
 """
 
-from dpcore.audit.audit import CONFIDENCE, Audit, Evidence, ThreatModel
-from dpcore.audit.guessing import guess, guess_best, toss
-from dpcore.audit.multi_run import MultiRun
-from dpcore.audit.one_run import Guesses, OneRun
-from dpcore.audit.one_run_fdp import OneRunFDP
-from dpcore.audit.thresholds import choose_threshold, choose_threshold_against, count_at, count_best
-from dpcore.audit.verdict import AuditOutcome, AuditVerdict, claimed
+from dpcore.audit.audit import CONFIDENCE, Audit, AuditOutcome, AuditVerdict, Evidence, ThreatModel, claimed
+from dpcore.audit.evidence import Guesses, MultiRun, OneRun, OneRunFDP
+from dpcore.audit.guessing import (
+    choose_threshold,
+    choose_threshold_against,
+    count_at,
+    count_best,
+    guess,
+    guess_best,
+    toss,
+)
 
 __all__ = [
     "CONFIDENCE",

@@ -22,12 +22,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
-from dpcore._torch_generator import seeded_generator
 from dpcore.checks import InvalidValue
 from dpcore.gradients import mapping
 from dpcore.gradients.chain import proves_isolation
 from dpcore.gradients.mapping import substituted
 from dpcore.gradients.refusals import CLOSELY, NotComputed, Refused, kept, label, of_the_machine, refuse, refuse_change
+from dpcore.randomness import seeded_generator
 
 # What a model draws while records pass: from a stream of its own, whose seed is nobody's to know.
 #

@@ -1,6 +1,6 @@
 """Noisy sums that no ordinary epsilon stands behind: gradients need no clip, batches no coins.
 
-What such steps cost a typical record is counted while they run (`dpcore.accountants.bayesian_filter`).
+What such steps cost a typical record is counted while they run (`dpcore.accountants.bayesian`).
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic
 
-from dpcore.adjacency import Adjacency
-from dpcore.events import Event, Repeated
+from dpcore.events import Adjacency, Event, Repeated
 from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 from dpcore.mechanisms.minimiser import MinimiserSensitivity
 from dpcore.mechanisms.noise_families import Family

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 
 from dpcore import checks
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 from dpcore.guarantee import Status
 
 SOFTMAX_LIPSCHITZ = math.sqrt(2.0)

@@ -6,7 +6,7 @@ Source  Chaudhuri, Monteleoni & Sarwate (2011), Algorithm 1; multi-class: van de
 from __future__ import annotations
 
 from dpcore import checks
-from dpcore.gdp_dual import sigma_gaussian
+from dpcore.gdp import sigma_gaussian
 from dpcore.mechanisms.calibrated import Calibrated, of_minimiser
 from dpcore.mechanisms.minimiser import MinimiserSensitivity
 from dpcore.mechanisms.noise_families import GaussianNoise, RadialNoise

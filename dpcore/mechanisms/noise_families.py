@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore import checks
-from dpcore.adjacency import Adjacency
-from dpcore.events import Gaussian, PureDP
+from dpcore.events import Adjacency, Gaussian, PureDP
 
 Array = NDArray[np.float64]
 Normals = Callable[[tuple[int, ...]], Array]

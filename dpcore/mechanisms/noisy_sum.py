@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore import checks
-from dpcore.adjacency import Adjacency
-from dpcore.events import Event, Gaussian
+from dpcore.events import Adjacency, Event, Gaussian
 from dpcore.mechanisms.noise_families import Normals
 from dpcore.mechanisms.protocol import mechanism, repeated
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpcore import checks
-from dpcore.adjacency import Adjacency
-from dpcore.events import Event, Gaussian, PureDP
+from dpcore.events import Adjacency, Event, Gaussian, PureDP
 from dpcore.mechanisms.noise_families import Array, Noise, NoiseLaw, Normals
 from dpcore.mechanisms.protocol import mechanism, repeated
 

@@ -14,11 +14,11 @@ from typing import NamedTuple
 from scipy.optimize import minimize_scalar
 
 from dpcore import checks
-from dpcore.gdp_dual import sigma_gaussian
+from dpcore.accountants.composition import PURE_ACCOUNTANT, PURE_THEOREM, each_pure
+from dpcore.gdp import sigma_gaussian
 from dpcore.mechanisms.calibrated import Calibrated, of_minimiser
 from dpcore.mechanisms.minimiser import MinimiserSensitivity
 from dpcore.mechanisms.noise_families import GaussianNoise, RadialNoise
-from dpcore.mechanisms.pure_composition import ACCOUNTANT, THEOREM, each_pure
 
 _STANDARD = "van der Maaten & Hannun 2020, Theorem 6 (standard composition); Balle & Wang 2018, Theorem 8"
 _ADVANCED = "van der Maaten & Hannun 2020, Theorem 6 (advanced composition); Dwork, Rothblum & Vadhan 2010"
@@ -62,8 +62,8 @@ def pure_joint(
         queries,
         epsilon=epsilon,
         delta=delta,
-        accountant=ACCOUNTANT,
-        theorem=THEOREM,
+        accountant=PURE_ACCOUNTANT,
+        theorem=PURE_THEOREM,
         unit=unit,
     )
 

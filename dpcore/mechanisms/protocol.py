@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol, TypeVar, get_args, runtime_checkable
 
-from dpcore import events
-from dpcore.adjacency import Adjacency
+from dpcore import checks, events
 from dpcore.checks import InvalidValue
-from dpcore.events import Event
+from dpcore.events import Adjacency, Event, NonPrivate, Repeated
 from dpcore.sampling import PoissonSampling
 
 
@@ -39,14 +39,14 @@ _NAMES: dict[type, str] = {PoissonSampling: "poisson-sampling"}
 _ADJACENCY = "adjacency"
 _HOMES = {
     "average-case": "dpcore.mechanisms.average_case",
-    "loss-perturbation": "dpcore.mechanisms.perturbed_minimiser",
+    "loss-perturbation": "dpcore.mechanisms.loss_perturbation",
     "noisy-sum": "dpcore.mechanisms.noisy_sum",
-    "one-neuron-answers": "dpcore.convexified.one_neuron",
+    "one-neuron-answers": "dpcore.papers.convexified",
     "output-perturbation": "dpcore.mechanisms.output_perturbation",
     "sampled-gaussian": "dpcore.mechanisms.sampled_gaussian",
-    "scheduled": "dpcore.mechanisms.scheduled",
+    "scheduled": "dpcore.mechanisms.protocol",
     "sequence": "dpcore.mechanisms.sampled_gaussian",
-    "soft-vote": "dpcore.mechanisms.soft_vote",
+    "soft-vote": "dpcore.mechanisms.noisy_vote",
 }
 """Where each kind of ours registers itself: who reads a plan may never have met its system."""
 _EVENTS = get_args(Event)
@@ -143,3 +143,40 @@ def _valued(data: object) -> object:
         return _KINDS[kind](**fields)
     except TypeError as error:
         raise ValueError(f"mechanism {kind!r}: {error}") from None
+
+
+# Steps of which nothing is said but what each releases.
+
+
+@mechanism("scheduled")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduled:
+    """`schedule`: (what one step releases, how many such steps), in order. Raises InvalidValue."""
+
+    schedule: tuple[tuple[Event, int], ...]
+
+    def __post_init__(self) -> None:
+        for _, count in self.schedule:
+            checks.count(count=count)
+
+    @property
+    def steps(self) -> int:
+        """Of all entries together."""
+        return sum(count for _, count in self.schedule)
+
+    def event(self, from_step: int = 0, to_step: int | None = None) -> Event:
+        """See `dpcore.mechanisms.protocol.Mechanism.event`."""
+        start, stop = within(self.steps, from_step, to_step)
+        parts: list[Event] = []
+        position = 0
+        for event, count in self.schedule:
+            inside = min(stop, position + count) - max(start, position)
+            if inside > 0:
+                parts.append(Repeated(event=event, count=inside))
+            position += count
+        return in_order(parts)
+
+
+def unprotected(steps: int) -> Scheduled:
+    """`steps` releases without any protection."""
+    return Scheduled(schedule=((NonPrivate(), steps),))

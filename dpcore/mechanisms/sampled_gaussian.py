@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore import checks
-from dpcore.adjacency import Adjacency
-from dpcore.events import Event, Gaussian, PoissonSampled
+from dpcore.events import Adjacency, Event, Gaussian, PoissonSampled
 from dpcore.mechanisms.protocol import in_order, mechanism, repeated, within
 from dpcore.sampling import PoissonSampling, Uniforms
 

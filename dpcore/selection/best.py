@@ -31,18 +31,21 @@ With K or the slot of the winner known the statements are false.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore import checks
 from dpcore.accountants.rdp import BU2020_ORDERS, improved_epsilon
-from dpcore.adjacency import Adjacency
-from dpcore.selection import penalties
+from dpcore.calibrate import Target
+from dpcore.events import Adjacency
+from dpcore.selection import price
+from dpcore.selection import price as penalties
 from dpcore.selection.counts import CountLaw, PoissonCount, TruncatedNegativeBinomial
+from dpcore.selection.price import PriceTerm, least_noise, least_noise_meeting, least_shift
 from dpcore.selection.profiles import ROUND_UP, Along, OneByOne, TrialProfile, epsilon_at
 
 ORDERS = BU2020_ORDERS
@@ -71,7 +74,7 @@ class PriceRoute:
     theorem: str
     epsilon: float
     trial: float | None = None
-    shift: penalties.Shift | None = None
+    shift: price.PriceTerm | None = None
     order: float | None = None
 
 
@@ -106,13 +109,13 @@ def price_best(law: CountLaw, trial: TrialProfile, delta: float, orders: tuple[f
     Raises InvalidValue, and as the profile does.
     """
     checks.probability_open(delta=delta)
-    priced = penalties.selectable(law)
+    priced = price.selectable(law)
     own = epsilon_at(trial, delta / priced.mean)
     routes = [
         PriceRoute(name=name, theorem=theorem, epsilon=(own + shift.penalty) * ROUND_UP, trial=own, shift=shift)
         for name, theorem, shift in (
-            ("profile", PROFILE, penalties.best_published(law, trial)),
-            ("tight", TIGHT, penalties.tight(law, trial)),
+            ("profile", PROFILE, price.best_published(law, trial)),
+            ("tight", TIGHT, price.tight(law, trial)),
         )
     ]
     if orders:
@@ -134,7 +137,7 @@ def renyi_of_best(law: CountLaw, trial: TrialProfile, orders: Sequence[float]) -
     """
     a = np.array(orders, dtype=np.float64)
     at = tuple(float(order) for order in a)
-    winner = trial.renyi(at) + penalties.tight(law, trial).penalty + math.log(penalties.selectable(law).mean) / (a - 1)
+    winner = trial.renyi(at) + price.tight(law, trial).penalty + math.log(price.selectable(law).mean) / (a - 1)
     return np.asarray(np.minimum(_with_default(law, winner, a), _published_renyi(law, trial, at)) * ROUND_UP)
 
 
@@ -149,7 +152,7 @@ def _published_renyi(law: CountLaw, trial: TrialProfile, orders: tuple[float, ..
     for order in orders:
         if not 1 < order < math.inf:
             raise checks.InvalidValue("orders", orders, "finite orders, each above 1")
-    a, curve, one = np.array(orders), trial.renyi(orders), penalties.selectable(law)
+    a, curve, one = np.array(orders), trial.renyi(orders), price.selectable(law)
     own = np.maximum(curve, 0.0) + math.log(one.mean) / (a - 1)
     if isinstance(one, TruncatedNegativeBinomial):
         found = own + (1 + one.shape) * float(np.min((1 - 1 / a) * curve - math.log(one.success) / a))
@@ -183,18 +186,18 @@ class BestProfile:
     @cached_property
     def penalty(self) -> float:
         """What the number of trials adds, in nats."""
-        return penalties.tight(self.law, self.trial).penalty
+        return price.tight(self.law, self.trial).penalty
 
     def delta(self, epsilon: float) -> float:
         """See `TrialProfile.delta`."""
         left = (epsilon - self.penalty) * (1 - 1e-15)
         if left < 0:
             return 1.0
-        return min(1.0, penalties.selectable(self.law).mean * self.trial.delta(left) * ROUND_UP)
+        return min(1.0, price.selectable(self.law).mean * self.trial.delta(left) * ROUND_UP)
 
     def epsilon(self, delta: float) -> float:
         """See `TrialProfile.epsilon`."""
-        own = epsilon_at(self.trial, delta / penalties.selectable(self.law).mean)
+        own = epsilon_at(self.trial, delta / price.selectable(self.law).mean)
         return (own + self.penalty) * ROUND_UP
 
     def renyi(self, orders: tuple[float, ...]) -> NDArray[np.float64]:
@@ -204,3 +207,330 @@ class BestProfile:
     def along(self) -> Along:
         """See `TrialProfile.along`."""
         return OneByOne(self)
+
+
+# The price of the best of K trials whose configurations an adaptive sampler proposes, within bounds of the prior.
+#
+# Procedure. As in `best`, but the configuration of each trial is drawn from a density that may depend on all that
+# came before, and is at every step between `low` and `high` times the public prior's: low <= 1 <= high. Samplers
+# without such bounds (TPE, Gaussian processes as they come) have no claim here.
+#
+# eps(delta) <= eps_Q(delta / (high mean)) + (2+shape) ln(high/low) + (1+shape) e*, e* >= 0 the root of high odds
+# delta_Q(e) = (high/low) exp(e) - 1, or 0; Q is a trial of the prior published: + ln(high/low) + (1+shape)
+# ln((high/low) exp(e1) + high odds delta_Q(e1)), any e1 >= 0 Renyi: R(a) of `best` + (2+shape) ln(high/low) +
+# ln(high)/(a-1)
+#
+# Proof. Given what came before, an output y has between low and high times the density Q(y), under both neighbours,
+# and beats y with a chance between low x and high x, x = Q(>y). So y is released with density at most high Q(y) f'(1
+# - low x) and, under the neighbour, at least low Q'(y) f'(1 - high x') (means over the interval of `best`). With t =
+# g + (1-g) low x and t' = g + (1-g) high x', x' <= exp(e) x + d, t' <= (high/low) exp(e) t wherever high odds d <=
+# (high/low) exp(e) - 1.
+#
+# Source Wang, Gao, Zhang, Su & Shen (2023), DP-HyPO, for the procedure; constants re-derived here.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClippedPrice:
+    """What releasing the best of adaptively proposed trials costs.
+
+    epsilon    in nats, at delta
+    low, high  bounds on the ratio of every proposal's density to the prior's
+    trial      the part of epsilon that is the trial's own, at delta / (high mean)
+    shift      its penalty is the rest of it; and the point of the profile that it rests on
+    """
+
+    law: CountLaw
+    delta: float
+    adjacency: Adjacency
+    low: float
+    high: float
+    epsilon: float
+    trial: float
+    shift: PriceTerm
+
+
+def price_clipped(law: CountLaw, trial: TrialProfile, delta: float, low: float, high: float) -> ClippedPrice:
+    """The price at `delta` in (0, 1) of the best of adaptively proposed trials.
+
+    law        truncated negative binomial, with or without a cap
+    trial      of a trial whose configuration is drawn from the prior
+    low, high  bounds on the ratio of every proposal's density to the prior's; 0 < low <= 1 <= high
+
+    Raises InvalidValue.
+    """
+    checks.probability_open(delta=delta)
+    shift, one = clipped_shift(law, trial, low, high), _checked(law, low, high)[0]
+    own = epsilon_at(trial, delta / (high * one.mean))
+    return ClippedPrice(
+        law=law,
+        delta=delta,
+        adjacency=trial.adjacency,
+        low=low,
+        high=high,
+        epsilon=(own + shift.penalty) * ROUND_UP,
+        trial=own,
+        shift=shift,
+    )
+
+
+def clipped_shift(law: CountLaw, trial: TrialProfile, low: float, high: float) -> PriceTerm:
+    """The penalty above, with the point of the profile at which it is taken. Raises InvalidValue."""
+    one, ratio = _checked(law, low, high)
+    e1 = least_shift(trial.delta, high * one.odds, ratio)
+    return PriceTerm(_penalty(one, ratio, e1), e1, min(1.0, _most_at(one, ratio, e1, high)))
+
+
+def clipped_at_point(law: CountLaw, e1: float, d1: float, low: float, high: float) -> float:
+    """The least penalty known of a profile with delta(e1) <= d1, in nats; e1 >= 0, d1 in [0, 1].
+
+    Raises InvalidValue.
+    """
+    found, (one, ratio) = clipped_published(law, e1, d1, low, high), _checked(law, low, high)
+    return min(found, _penalty(one, ratio, e1)) if d1 * ROUND_UP <= _most_at(one, ratio, e1, high) else found
+
+
+def clipped_published(law: CountLaw, e1: float, d1: float, low: float, high: float) -> float:
+    """The published penalty of a profile with delta(e1) <= d1, in nats. Raises InvalidValue."""
+    checks.non_negative_finite(e1=e1, d1=d1)
+    one, ratio = _checked(law, low, high)
+    inner = math.log(ratio * math.exp(e1) + high * one.odds * d1)
+    return (math.log(ratio) + (1 + one.shape) * inner) * ROUND_UP
+
+
+def renyi_of_clipped(
+    law: CountLaw, trial: TrialProfile, orders: Sequence[float], low: float, high: float
+) -> NDArray[np.float64]:
+    """Renyi divergences at these orders, each above 1, in nats. Raises InvalidValue."""
+    one, ratio = _checked(law, low, high)
+    a = np.array(orders, dtype=np.float64)
+    more = (2 + one.shape) * math.log(ratio) + math.log(high) / (a - 1)
+    return np.asarray((renyi_of_best(law, trial, orders) + more) * ROUND_UP)
+
+
+def clipped_weights(scores: Sequence[float], low: float, high: float) -> NDArray[np.float64]:
+    """Chances of G fresh candidates of the prior in proportion to their scores, as far as the bounds allow.
+
+    scores  of each candidate, finite and at least 0, by the sampler; the candidates are secret and drawn anew each step
+
+    clip(t score, low/G, high/G) with t such that they sum to 1. Raises InvalidValue.
+    """
+    r = np.asarray(scores, dtype=np.float64)
+    _bounds(low, high)
+    if r.ndim != 1 or not len(r) or not np.all(np.isfinite(r)) or np.any(r < 0):
+        raise checks.InvalidValue("scores", scores, "at least one finite number of at least 0")
+    least, most = low / len(r), high / len(r)
+    if not r.max() > 0:
+        return np.full(len(r), 1 / len(r))
+    logs = np.log(np.maximum(r / r.max(), 1e-300))
+
+    def weights(log_t: float) -> NDArray[np.float64]:
+        return np.clip(np.exp(np.minimum(log_t + logs, 50.0)), least, most)
+
+    below, above = math.log(least) - 1, 700.0
+    for _ in range(200):
+        middle = (below + above) / 2
+        below, above = (middle, above) if weights(middle).sum() < 1 else (below, middle)
+    found = weights(above)
+    # What bisection leaves is given to, or taken from, those with room: the bounds hold exactly.
+    excess = float(found.sum()) - 1
+    room = (found - least) if excess > 0 else (most - found)
+    total = float(room.sum())
+    return np.clip(found - excess * room / total, least, most) if total > 0 else found
+
+
+def _penalty(law: TruncatedNegativeBinomial, ratio: float, e1: float) -> float:
+    return ((2 + law.shape) * math.log(ratio) + (1 + law.shape) * e1) * ROUND_UP
+
+
+def _most_at(law: TruncatedNegativeBinomial, ratio: float, e1: float, high: float) -> float:
+    """What delta(e1) may be for it."""
+    return (ratio * math.expm1(e1) + (ratio - 1)) / (high * law.odds)
+
+
+def _bounds(low: float, high: float) -> None:
+    checks.positive_finite(low=low, high=high)
+    if low > 1:
+        raise checks.InvalidValue("low", low, "a ratio in (0, 1]")
+    if high < 1:
+        raise checks.InvalidValue("high", high, "a ratio of at least 1")
+
+
+def _checked(law: CountLaw, low: float, high: float) -> tuple[TruncatedNegativeBinomial, float]:
+    _bounds(low, high)
+    priced = law.priced if isinstance(law, CountLaw) else law
+    if not isinstance(priced, TruncatedNegativeBinomial):
+        raise checks.InvalidValue("law", law, "a truncated negative binomial law")
+    return priced, high / low * (1 + 1e-15)
+
+
+# Two-point calibration: configurations that differ in sampling rate and steps under one price of the best of K.
+#
+# The price of a selection uses the trial's profile at two points only (`best`): delta(e1) and delta at the epsilon
+# that is left, e_hat = epsilon - penalty. A trial that draws its configuration from a prior with secret coins has at
+# most the largest of the configurations' deltas at each point. So fix e1 in public, and let every configuration meet
+#
+# delta(e1) <= d1 and delta(e_hat) <= d_hat = delta / mean.
+#
+# Calibrating each configuration to one common (epsilon, delta) is *not* enough: delta(e1) differs among such.
+#
+# Where results change what is proposed, within bounds of the prior (`clipped`), the price is that of a trial of the
+# prior still, whatever the policy: the same two points, with the penalty of `clipped` and d_hat = delta / (high
+# mean).
+#
+# The first success of K asks the same at points of its own (`ladder_points`).
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeterogeneousTrials:
+    """What every configuration has to meet so that the best of K costs (epsilon, delta). Public.
+
+    law      of K
+    epsilon  of the whole selection, in nats, above 0
+    delta    of the whole selection, in (0, 1)
+    e1, d1   the first point: in nats, at least 0; in [0, 1]
+    low, high  bounds on the ratio of every proposal's density to the prior's, 0 < low <= 1 <= high; both 1 where no
+             result changes what is proposed
+
+    Raises InvalidValue where nothing of epsilon is left for the trial.
+    """
+
+    law: CountLaw
+    epsilon: float
+    delta: float
+    e1: float
+    d1: float
+    low: float = 1.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        checks.positive_finite(epsilon=self.epsilon)
+        checks.probability_open(delta=self.delta)
+        checks.non_negative_finite(e1=self.e1, d1=self.d1)
+        if self.d1 > 1:
+            raise checks.InvalidValue("d1", self.d1, "a probability in [0, 1]")
+        if self.penalty > self.epsilon:
+            raise checks.InvalidValue("e1", self.e1, f"a penalty ({self.penalty:.6g}) of at most {self.epsilon=}")
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether results may change what is proposed."""
+        return not self.low == self.high == 1
+
+    @cached_property
+    def penalty(self) -> float:
+        """What the number of trials adds, in nats."""
+        if self.adaptive:
+            return clipped_at_point(self.law, self.e1, self.d1, self.low, self.high)
+        return penalties.at_point(self.law, self.e1, self.d1)
+
+    @property
+    def e_hat(self) -> float:
+        """The second point: what is left for the trial itself, in nats, rounded down."""
+        return (self.epsilon - self.penalty) * (1 - 1e-15)
+
+    @property
+    def d_hat(self) -> float:
+        """delta of the trial at e_hat, at most."""
+        return self.delta / (self.high * penalties.selectable(self.law).mean) * (1 - 1e-15)
+
+    def exceeds(self, configuration: TrialProfile) -> float:
+        """The larger ln(delta / allowed) of the two points: at most 0 where the configuration is covered."""
+        return largest_excess(configuration, ((self.e1, self.d1), (self.e_hat, self.d_hat)))
+
+    def covers(self, configuration: TrialProfile) -> bool:
+        """Whether the configuration may be in the prior."""
+        return self.exceeds(configuration) <= 0
+
+    def noise(self, profile_of: Callable[[float], TrialProfile]) -> float:
+        """The least noise multiplier, rounded up, of a configuration that is covered.
+
+        profile_of  the configuration's profile at a noise multiplier; its deltas fall as noise rises
+        Raises CannotCalibrate.
+        """
+        target = Target(epsilon=self.epsilon, delta=self.delta)
+        return least_noise_meeting(target, lambda noise: self.exceeds(profile_of(noise)))
+
+
+def threshold_law(law: CountLaw) -> TruncatedNegativeBinomial:
+    """The law to price, for the first success: without its cap. Raises InvalidValue unless its shape is in [0, 1]."""
+    priced = law.priced if isinstance(law, CountLaw) else law
+    if not isinstance(priced, TruncatedNegativeBinomial) or not 0 <= priced.shape <= 1:
+        raise checks.InvalidValue("law", law, "a truncated negative binomial law of shape in [0, 1]")
+    return priced
+
+
+@lru_cache(maxsize=4096)
+def largest_excess(configuration: TrialProfile, limits: tuple[tuple[float, float], ...]) -> float:
+    """The largest ln(delta / allowed) of these (epsilon, allowed delta): at most 0 where all are kept to.
+
+    What seems to exceed most is worked out first; of another limit it is enough that it is shown to count for no more.
+    Profiles are values, so what was asked once is known.
+    """
+    along, most = configuration.along(), -math.inf
+    for epsilon, allowed in sorted(limits, key=lambda limit: -log_ratio(along.estimate(limit[0]), limit[1])):
+        most = max(most, log_ratio(along.delta_above(epsilon, allowed * math.exp(most)), allowed))
+    return most
+
+
+def log_ratio(found: float, allowed: float) -> float:
+    """ln(found / allowed), at most 0 where it is allowed, and finite whatever is 0."""
+    if found <= allowed:
+        return min(0.0, math.log(found / allowed)) if min(found, allowed) > 0 else -1.0
+    return math.log(found / allowed) if allowed > 0 else 700.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByReference:
+    """How the two points are chosen: those of one configuration, the reference, public and valid whichever it is.
+
+    law        of K
+    delta      of the whole selection, in (0, 1)
+    low, high  bounds on every proposal, as those of `HeterogeneousTrials`
+    """
+
+    law: CountLaw
+    delta: float
+    low: float = 1.0
+    high: float = 1.0
+
+    def price(self, trial: TrialProfile) -> float:
+        """Epsilon of the selection if all trials are like this one, in nats. Raises InvalidValue."""
+        own = epsilon_at(trial, self.delta / (self.high * penalties.selectable(self.law).mean))
+        return own + self._shift(trial).penalty
+
+    def points(self, trial: TrialProfile, epsilon: float) -> HeterogeneousTrials:
+        """The points of a reference whose price is at most `epsilon`. Raises InvalidValue."""
+        shift = self._shift(trial)
+        # A little below the root, so that rounding leaves it on the safe side.
+        d1 = shift.d1 if isinstance(penalties.selectable(self.law), PoissonCount) else shift.d1 * (1 - 1e-11)
+        return HeterogeneousTrials(
+            law=self.law,
+            epsilon=epsilon,
+            delta=self.delta,
+            e1=shift.e1,
+            d1=min(1.0, d1),
+            low=self.low,
+            high=self.high,
+        )
+
+    def _shift(self, trial: TrialProfile) -> penalties.PriceTerm:
+        if self.low == self.high == 1:
+            return penalties.tight(self.law, trial)
+        return clipped_shift(self.law, trial, self.low, self.high)
+
+
+def heterogeneous_trials(
+    law: CountLaw, target: Target, profile_of: Callable[[float], TrialProfile], low: float = 1.0, high: float = 1.0
+) -> HeterogeneousTrials:
+    """The two points at which a reference configuration, calibrated alone, meets the target exactly.
+
+    law         of K
+    profile_of  the reference's profile at a noise multiplier; its own least noise is solved here
+    low, high   bounds on every proposal, as those of `HeterogeneousTrials`
+
+    The choice of reference is free, public and valid whatever it is: configurations like it are covered by the noise
+    that they need alone, others by a little more. Raises CannotCalibrate, InvalidValue.
+    """
+    reference = ByReference(law=law, delta=target.delta, low=low, high=high)
+    noise = least_noise(target, lambda noise: reference.price(profile_of(noise)))
+    return reference.points(profile_of(noise), target.epsilon)

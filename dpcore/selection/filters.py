@@ -31,8 +31,8 @@ from typing import Generic, Self, TypeVar
 
 from dpcore import checks
 from dpcore.accountants.rdp import improved_epsilon
-from dpcore.gdp_dual import mu_gdp
-from dpcore.selection.gdp_cover import mu_of_approximate_dp
+from dpcore.gdp import mu_gdp
+from dpcore.selection.profiles import mu_of_approximate_dp
 
 _ONCE = 1 + 1e-12
 """Allowance for the rounding of sums."""

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, replace
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
 from dpcore.selection import TrialProfile
 from sweeps.budget.fitting import Rule, fitted
 from sweeps.budget.trial_profiles import trial_profile

@@ -3,7 +3,7 @@
 Each is two sweeps, of which the final one names the other: each row says what has to be declared.
 
 holdout  a share of the records tunes, by a public hash of each record alone; the final run is on the others. Together
-         they cost the larger of the two under add-remove (`dpcore.selection.holdout`), so both may use the whole budget
+         they cost the larger of the two under add-remove (`dpcore.selection.profiles`): both may use the whole budget
 public   everything about the search is on records that are nobody's, and the final run alone is on these
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 from dpcore.selection import BestProfile, CountLaw, split_in_public
 from dpcore.selection.best import TIGHT
 from sweeps.advice.comparison import BudgetFor, ModeRow

@@ -8,8 +8,7 @@ from dataclasses import replace
 from dpcore.calibrate import Target
 from dpcore.rounding import budget_text, epsilon_text
 from dpcore.selection import CountLaw, FrontPoints, Ladder, TrialProfile, price_best, price_clipped, price_ladder
-from dpcore.selection.best import TIGHT
-from dpcore.selection.clipped import clipped_at_point
+from dpcore.selection.best import TIGHT, clipped_at_point
 from dpcore.selection.counts import LARGEST_CAP
 from dpcore.selection.profiles import ROUND_UP, epsilon_at
 from sweeps.advice.comparison import BudgetFor, ModeRow
@@ -22,8 +21,8 @@ from trainables.system import PrivacyPlan
 FAILURE_SHARE = 0.1
 """The part of delta that pays for saying that no trial met the target."""
 _SEALED = "The number of trials stays secret; results wait for an announced deadline that covers the worst."
-_CLIPPED = "dpcore.selection.clipped: after Wang, Gao, Zhang, Su & Shen (2023), DP-HyPO"
-_FRONT = "dpcore.selection.fronts, and front_points for configurations that differ"
+_CLIPPED = "dpcore.selection.best: after Wang, Gao, Zhang, Su & Shen (2023), DP-HyPO"
+_FRONT = "dpcore.selection.front, and front_points for configurations that differ"
 _LADDER = (
     "dpcore.selection.ladder: after Ghazi, Kamath, Knop, Kumar, Manurangsi & Zhang (2025) and Liu & Talwar (2019), "
     "algorithm 1"

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 
-from dpcore.adjacency import Adjacency
-from dpcore.events import Composed, Event
+from dpcore.events import Adjacency, Composed, Event
 from dpcore.selection import EventProfile, GDPCharge, RenyiCharge
 from sweeps.budget.covers import ROUND_UP, cover
 from sweeps.budget.sweep_budget import SweepBudget

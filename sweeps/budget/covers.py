@@ -10,8 +10,7 @@ from functools import lru_cache
 
 from dpcore.accountants.gdp import GDPAccountant
 from dpcore.accountants.pld import PLDAccountant
-from dpcore.adjacency import Adjacency
-from dpcore.events import Event, Gaussian, phases, to_dict
+from dpcore.events import Adjacency, Event, Gaussian, phases, to_dict
 from dpcore.selection import EventProfile, GDPCharge, covering_mu, is_covered
 
 TOLERANCE = 2e-3

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 
 if TYPE_CHECKING:
     from dpcore.selection import GDPFilter, RenyiFilter
@@ -104,7 +104,7 @@ class SweepBudget:
     def alone(self, number: int) -> float:
         """The epsilon of the part of trial `number`."""
         from dpcore.accountants.rdp import improved_epsilon
-        from dpcore.gdp_dual import eps_gdp
+        from dpcore.gdp import eps_gdp
 
         if self.order is not None:
             return improved_epsilon(self.order, self.part(number), self.delta)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dpcore.accountants.registry import TOLERANCE
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed
+from dpcore.events import Adjacency, Composed
 from dpcore.guarantee import STANDING
 from dpcore.selection import EventProfile, TrialProfile, WorstProfile
 from trainables.system import PrivacyPlan

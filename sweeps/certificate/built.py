@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dpcore.adjacency import Adjacency
-from dpcore.events import Composed
+from dpcore.events import Adjacency, Composed
 from dpcore.guarantee import Guarantee
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.modes import Mode

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpcore.guarantee import Guarantee, Status
-from dpcore.selection import FrontPoints, LadderPoints, TwoPoint
+from dpcore.selection import FrontPoints, HeterogeneousTrials, LadderPoints
 from sweeps.certificate.built import Built, planned
 from sweeps.certificate.gathering import KnownSweep
 from sweeps.certificate.judging import CannotCertify, check_trial
@@ -87,7 +87,10 @@ def _dearest(prior: SealedPrior) -> list[Config]:
 
 
 def _mode(
-    known: KnownSweep, rule: TwoPoint | LadderPoints | FrontPoints, winners: Sequence[Published], claim: Guarantee
+    known: KnownSweep,
+    rule: HeterogeneousTrials | LadderPoints | FrontPoints,
+    winners: Sequence[Published],
+    claim: Guarantee,
 ) -> Mode:
     assert known.spec.selection is not None
     law, named = TrialsLaw.of(rule.law), law_text(known.spec.selection, known.spec.search.trials)
@@ -101,7 +104,7 @@ def _mode(
     return _best(rule, law, named, winner)
 
 
-def _best(rule: TwoPoint, law: TrialsLaw, named: str, winner: PlannedTrial | None) -> Mode:
+def _best(rule: HeterogeneousTrials, law: TrialsLaw, named: str, winner: PlannedTrial | None) -> Mode:
     of_both: dict[str, Any] = {
         "scope": "sweep",
         "release": "best",

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dpcore.adjacency import Adjacency
-from dpcore.events import phases
+from dpcore.events import Adjacency, phases
 from dpcore.guarantee import Guarantee
 from dpcore.selection import GDPCharge, RenyiFilter
 from sweeps.budget.charges import Charge, charge_of

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee, Notion, Status
 from sweeps.certificate.fields import FrozenPart, NotNegative, Sentence
 

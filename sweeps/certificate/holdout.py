@@ -1,7 +1,7 @@
 """`scope: holdout` as a whole: a sweep that tuned on one part of the records, and a final run on the other.
 
 Each is a document of one sweep, recomputed as any is. What both cost together is the larger of two numbers, since a
-record is in one part whoever else is there (`sweeps.ledger.phases`, `dpcore.parallel`):
+record is in one part whoever else is there (`sweeps.ledger.phases`, `dpcore.accounting`):
 
     epsilon = max(of the tuning, launches of the final run * target, of the final run),   delta likewise.
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 from dpcore.guarantee import STANDING, Notion
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.certificate.claimed import Check, at_most, number, word

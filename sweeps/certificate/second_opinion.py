@@ -12,8 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dpcore.adjacency import Adjacency
-from dpcore.events import Event, Gaussian, PoissonSampled, phases
+from dpcore.events import Adjacency, Event, Gaussian, PoissonSampled, phases
 from dpcore.rounding import epsilon_text
 from sweeps.certificate.claimed import SAME, Check, Claimed
 

@@ -16,8 +16,7 @@ from dpcore import calibrate, checks
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.accountants.registry import ACCOUNTANTS
 from dpcore.accounting import HEADLINE, delta_claim, guarantee, headline, headline_delta
-from dpcore.adjacency import Adjacency
-from dpcore.events import UnsupportedEvent
+from dpcore.events import Adjacency, UnsupportedEvent
 from sweeps.cli.options import AsJson
 from sweeps.util.exits import ExitCode
 from sweeps.util.log import Event, say
@@ -99,8 +98,8 @@ def _number(name: str, text: str | None) -> float | int | None:
 
 
 def _adjacency(text: str) -> Any:
-    from dpcore.adjacency import Adjacency
     from dpcore.checks import InvalidValue
+    from dpcore.events import Adjacency
 
     if text not in [one.value for one in Adjacency]:
         raise InvalidValue("adjacency", text, "one of " + ", ".join(one.value for one in Adjacency))

@@ -421,7 +421,7 @@ def attack_lines(key: str, attacks: tuple[Attacked, ...]) -> list[str]:
 
 def _shaped(record: AuditRecord) -> list[str]:
     """What the same counts say of a release whose curve is Gaussian: the bound above assumes no shape."""
-    from dpcore.gdp_dual import eps_gdp
+    from dpcore.gdp import eps_gdp
 
     mu, delta = record.audit.mu_lower, record.audit.delta
     if not (record.on_curve and mu and delta):

@@ -31,9 +31,9 @@ from dataclasses import replace
 
 from dpcore import checks
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
+from dpcore.accounting import headline_of_parts
 from dpcore.events import Composed, UnsupportedEvent
 from dpcore.guarantee import Guarantee, Notion, resting_on
-from dpcore.parallel import headline_of_parts
 from trainables.system import PrivacyPlan
 
 THEOREM = "The prefix at delta / J, a union over the J public rungs (ex-post privacy: Ligett et al. 2017)"

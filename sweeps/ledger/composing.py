@@ -10,11 +10,9 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from dpcore.accounting import headline_of_many
-from dpcore.adjacency import Adjacency
-from dpcore.events import Composed, Event, Gaussian, PoissonSampled, Repeated, phases
+from dpcore.accounting import headline_of_many, headline_of_parts, larger_of_parts
+from dpcore.events import Adjacency, Composed, Event, Gaussian, PoissonSampled, Repeated, phases
 from dpcore.guarantee import Guarantee
-from dpcore.parallel import headline_of_parts, larger_of_parts
 
 MAX_PHASES = 128
 """More distinct (rate, noise multiplier) than this are rounded to the safe side onto a coarser grid before counting."""

@@ -3,7 +3,7 @@
 public   the other records are nobody's: the final run's claim is that of the whole
 holdout  they are the other part of these. A record is in one part, whoever else is there, so that it changes the tuning
          or the final run and never both; for everybody the whole costs at most the larger of the two
-         (`dpcore.parallel`, and `dpcore.selection.holdout` for a public split). The share and key of the split are
+         (`dpcore.accounting`, and `dpcore.selection.profiles` for a public split). The share and key of the split are
          public, so that no coin is secret, and the smaller mixture of both is not claimed
 """
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from dpcore.accountants.rdp import BU2020_ORDERS, RDPAccountant
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
 from dpcore.calibrate import sampled_gaussian
-from dpcore.gdp_dual import eps_gdp
+from dpcore.events import Adjacency
+from dpcore.gdp import eps_gdp
 from dpcore.rounding import epsilon_text
 from sweeps.papers.run import Paper, Reproduction, section, spec_of
 

@@ -22,12 +22,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from dpcore.attacks import advantage_bound
-from dpcore.convexified import counterexamples
-from dpcore.convexified.baselines import Counting, baseline_noise
-from dpcore.convexified.metrics import plotted_leakage_bound
-from dpcore.convexified.one_neuron import Noise
-from dpcore.convexified.published import Bound, chain
+from dpcore.audit.attacks import advantage_bound
+from dpcore.papers import counterexamples
+from dpcore.papers.convexified import (
+    Bound,
+    Counting,
+    NeuronNoise,
+    baseline_noise,
+    plotted_leakage_bound,
+    published_noise,
+)
 from sweeps.papers.pictures import Axes, Series
 from sweeps.papers.results import FULL, ResultTable, Values, reduced
 from sweeps.papers.run import Missing, Paper, Reproduction, section, spec_of
@@ -76,7 +80,7 @@ def without_data(run: Reproduction) -> None:
         columns = ([float(getattr(row, column)) for row in rows] for column in (one, other))
         recomputed = float(getattr(stats, kind)(*columns)[0])
         run.hold("correlation", {"name": name, "printed": printed, "recomputed": recomputed})
-    for noise in Noise:
+    for noise in NeuronNoise:
         found = counterexamples.one_neuron_distinguisher(noise=noise, trials=2000)
         run.hold("theorem_6", {"noise": noise, "claimed": found.claimed, "measured": found.measured})
     net = counterexamples.xor_network(1000.0)
@@ -95,7 +99,7 @@ def without_data(run: Reproduction) -> None:
 
 def by_formula(row: SetRow) -> dict[str, str]:
     """A row's numbers from its shape."""
-    found = chain((row.inputs, HIDDEN), row.classes, row.records, REGULARISER)
+    found = published_noise((row.inputs, HIDDEN), row.classes, row.records, REGULARISER)
     # The paper took the exponential of the rounded Dz.
     values = (found.lipschitz, found.weight, found.logit, math.expm1(2 * round(found.logit, 4)))
     return {
@@ -115,7 +119,7 @@ def _table_i() -> ResultTable:
         if bound is Bound.CHAUDHURI_BINARY:
             rows.append([str(bound), "two classes only", "", ""])
             continue
-        found = chain((784, HIDDEN), 10, 10_000, REGULARISER, bound=bound, input_norm=28.0, step_size=0.001)
+        found = published_noise((784, HIDDEN), 10, 10_000, REGULARISER, bound=bound, input_norm=28.0, step_size=0.001)
         rows.append([str(bound), f"{found.weights:.4g}", f"{found.logit:.4g}", f"{found.probability:.4g}"])
     return ResultTable(
         "Table I on the MNIST network (none of them bounds this system)", ("bound", "D2W", "Dz", "Dp"), rows

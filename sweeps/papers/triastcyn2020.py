@@ -24,11 +24,9 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from dpcore import calibrate
-from dpcore.accountants.bayesian import attack_success
-from dpcore.accountants.bayesian_cost import left_cost, right_cost
-from dpcore.accountants.bayesian_estimator import estimated_cost, step_cost
+from dpcore.accountants.bayesian import attack_success, estimated_cost, left_cost, right_cost, step_cost
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 from dpcore.guarantee import Notion
 from sweeps.papers.pictures import Axes, Histogram, Series
 from sweeps.papers.results import FULL, Effort, ResultTable, Values, reduced

@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
-from dpcore.mechanisms import soft_vote
+from dpcore.mechanisms import noisy_vote
 from sweeps.papers.pictures import Axes, Series
 from sweeps.papers.results import Answer, ResultTable, Uncertain, Values, Yes, above, at_most, every, opposite
 from sweeps.papers.run import Paper, Reproduction, spec_of
@@ -480,8 +480,8 @@ def reproduce(run: Reproduction) -> None:
 def temperature(queries: int) -> dict[str, float]:
     """beta = epsilon/B as in the released experiments, beside the largest beta that is proved, at delta = 0."""
     printed = 1 / queries
-    spent = queries * soft_vote.loss_per_query(printed, MODELS, CLASSES)
-    proved = soft_vote.beta_for_loss(printed, MODELS, CLASSES)
+    spent = queries * noisy_vote.loss_per_query(printed, MODELS, CLASSES)
+    proved = noisy_vote.beta_for_loss(printed, MODELS, CLASSES)
     return {"queries": queries, "models": MODELS, "printed": round(printed, 6), "proved": proved, "spent": spent}
 
 

@@ -23,13 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from dpcore import membership
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
-from dpcore.events import Gaussian, PoissonSampled, Repeated
+from dpcore.events import Adjacency, Gaussian, PoissonSampled, Repeated
 from dpcore.guarantee import Status
+from dpcore.papers import membership
+from dpcore.papers.sgld import clipped_event, halving_schedule, noise_multiplier, published_noise_factor
 from dpcore.rounding import epsilon_text
-from dpcore.sgld import clipped_event, halving_schedule, noise_multiplier, published_noise_factor
 from sweeps.papers.pictures import Axes, Series
 from sweeps.papers.results import ResultTable, Uncertain, Values
 from sweeps.papers.run import Paper, Reproduction, spec_of

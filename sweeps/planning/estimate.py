@@ -123,7 +123,7 @@ def estimated_total(
             [],
         )
     from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
-    from dpcore.parallel import headline_of_parts, larger_of_parts
+    from dpcore.accounting import headline_of_parts, larger_of_parts
 
     recorded = RecordedSpec(spec.canonical())
     tests = planned(recorded) if tests is None else tests

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpcore.group_privacy import group_epsilon_lower
+from dpcore.accounting import group_epsilon_lower
 from dpcore.guarantee import Status
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.budget.sweep_budget import SweepBudget, budget_of

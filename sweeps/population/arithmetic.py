@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from dpcore import checks
-from dpcore.adjacency import Adjacency
-from dpcore.gdp_dual import eps_gdp
+from dpcore.events import Adjacency
+from dpcore.gdp import eps_gdp
 from dpcore.rounding import delta_text, epsilon_text
 from dpcore.selection.filters import DPCharge, GDPCharge, GDPFilter, LinearLedger
 

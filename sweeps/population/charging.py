@@ -1,7 +1,7 @@
 """What an attempt of a trial, a twin of an audit, or a reading of test records costs a population, by its rule.
 
 A row covers all that its release reads of the population, whichever part: where its own plan parts records that train
-from records that validate by a function of each record alone, the larger of the two (`dpcore.parallel`), else both
+from records that validate by a function of each record alone, the larger of the two (`dpcore.accounting`), else both
 together. So it holds whatever other sweeps part the records by, and rows add.
 
 linear  the epsilon of these steps at the plan's delta. Of a whole plan its claim
@@ -18,9 +18,8 @@ from functools import lru_cache
 
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.accounting import headline_of_many
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed, Event, UnsupportedEvent
+from dpcore.events import Adjacency, Composed, Event, UnsupportedEvent
 from dpcore.guarantee import STANDING, Guarantee, Notion
 from dpcore.selection.filters import DPCharge, GDPCharge
 from sweeps.budget.covers import cover

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from dpcore.rounding import epsilon_text
-from dpcore.selection import TwoPoint
+from dpcore.selection import HeterogeneousTrials
 from sweeps.sealed.planning import CANDIDATES, SealedPlanner
 from sweeps.spec.sections import AdaptOptions
 from trainables.system import Config
@@ -61,8 +61,8 @@ def led_by(planner: SealedPlanner, adapt: AdaptOptions, further: Iterable[Config
     # What has a price where results lead has a lower one where none does.
     assert isinstance(other, SealedPlanner)
     independent = other.pricing
-    assert isinstance(rule, TwoPoint)
-    assert isinstance(independent.rule, TwoPoint)
+    assert isinstance(rule, HeterogeneousTrials)
+    assert isinstance(independent.rule, HeterogeneousTrials)
     return Led(
         low=adapt.low,
         high=adapt.high,

@@ -1,8 +1,8 @@
 """Plans of all configurations of a prior under one price of what leaves: by a public rule that each of them meets.
 
 The price of the best, and of a first success, looks at a trial's profile at two points and more (`dpcore.selection.
-two_point`, `ladder_points`). They are fixed in public: by the plan in the middle of the space, which is given as much
-of the budget as it can have alone. That of a front holds for trials that one Gaussian covers, which follows from the
+best`, `ladder`). They are fixed in public: by the plan in the middle of the space, which is given as much of the
+budget as it can have alone. That of a front holds for trials that one Gaussian covers, which follows from the
 budget (`front_points`). Every configuration is then given the least noise, or the most steps, at which it meets the
 rule. So each claims the same: the budget, for the whole procedure. Which of them was drawn, or won, changes nothing.
 """
@@ -23,9 +23,9 @@ from dpcore.selection import (
     Capped,
     Climbing,
     FrontPoints,
+    HeterogeneousTrials,
     LadderPoints,
     TrialProfile,
-    TwoPoint,
     price_best,
     price_clipped,
 )
@@ -57,7 +57,7 @@ class Pricing:
                 claims what it would alone
     """
 
-    rule: TwoPoint | LadderPoints | FrontPoints
+    rule: HeterogeneousTrials | LadderPoints | FrontPoints
     references: tuple[PrivacyPlan, ...]
 
     @property

@@ -5,7 +5,7 @@ are alike whichever slot it was. What was not chosen is gone with the key.
 
 Winners are numbered in the order of their slots, which parts equal ones too: whoever reads them finds the same
 winner of each order. Nothing else is told of slots, and their order among winners is that of the uniform numbers in the
-proof of a front's price (`dpcore.selection.fronts`), with which each winner may leave.
+proof of a front's price (`dpcore.selection.front`), with which each winner may leave.
 """
 
 from __future__ import annotations

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dpcore.selection.best import TIGHT
 from trainables.orders import PublicOrder
 
-_BEST = f"{TIGHT}; two-point calibration: dpcore.selection.two_point"
+_BEST = f"{TIGHT}; two-point calibration: dpcore.selection.best"
 _FRONT = (
-    "one shift for all orders: dpcore.selection.fronts; configurations that differ, by a Gaussian that covers each: "
-    "dpcore.selection.front_points"
+    "one shift for all orders: dpcore.selection.front; configurations that differ, by a Gaussian that covers each: "
+    "dpcore.selection.front"
 )
 _ADAPTIVE = (
     "after Wang, Gao, Zhang, Su & Shen (2023), DP-HyPO; profile form for any policy within the bounds: "
-    "dpcore.selection.clipped; two-point calibration: dpcore.selection.two_point"
+    "dpcore.selection.best; two-point calibration: dpcore.selection.best"
 )
 _FIRST = (
     "Liu & Talwar (2019), algorithm 1; profile form, word of none and configurations that differ: "

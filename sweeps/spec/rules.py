@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
 from dpcore.rounding import budget_text, epsilon_text
 from sweeps.budget.sweep_budget import budget_of_sections, trial_budgets
 from sweeps.population.declared_public import own_public_parts

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PlainValidator, WithJsonSchema
 
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 from sweeps.spec.domains import Domain
 from sweeps.spec.hyperparameters import SameAs
 from trainables.orders import PublicOrder

@@ -41,8 +41,8 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, delete, func, insert, select, update
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee
 from dpcore.selection.filters import DPCharge, GDPCharge, LinearLedger
 from sweeps.population.arithmetic import AddingRule, Charge, Population, Row, RowKind, admits, refusal, together

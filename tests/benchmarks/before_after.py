@@ -20,7 +20,7 @@ from pathlib import Path
 _CLOCK = "import time\nclock = time.process_time\n"
 _SETTINGS = """
 import random
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 from dpcore import calibrate
 from dpcore.accounting import headline
 draw = random.Random(5)

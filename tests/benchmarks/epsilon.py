@@ -25,9 +25,8 @@ from typing import Any
 
 from dp_accounting.pld import privacy_loss_distribution as theirs
 
-from dpcore.accountants.pld import Bounds, ToleranceNotReached, routes
+from dpcore.accountants.pld import Bounds, ToleranceNotReached, refinement, routes
 from dpcore.accountants.pld.bounds import Asked, of_larger
-from dpcore.accountants.pld.discretisation import refinement
 from dpcore.accountants.pld.pairs import Parts, SampledGaussianPair, tail_for
 from dpcore.accountants.pld.saddle_point import direction_at_delta
 

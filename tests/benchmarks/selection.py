@@ -21,8 +21,8 @@ from typing import Any
 import sweeps
 from dpcore.accountants.pld import routes
 from dpcore.calibrate import Target, sampled_gaussian
-from dpcore.selection import EventProfile, TwoPoint, geometric, two_point
-from dpcore.selection.two_point import largest_excess
+from dpcore.selection import EventProfile, HeterogeneousTrials, geometric, heterogeneous_trials
+from dpcore.selection.best import largest_excess
 from sweeps.advice.advising import compared
 from sweeps.planning.plan import draws
 from sweeps.sealed.planning import SealedPlanner
@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--json")
     arguments = parser.parse_args()
-    rule = two_point(
+    rule = heterogeneous_trials(
         geometric(27), Target(epsilon=3.0, delta=1e-5), lambda noise: EventProfile(sampled_gaussian(noise, 0.01, 1000))
     )
     several = configurations(arguments.configurations)
@@ -97,7 +97,7 @@ def main() -> None:
             json.dump(out, file, indent=2)
 
 
-def noise_of(rule: TwoPoint, rate: float, steps: int) -> float:
+def noise_of(rule: HeterogeneousTrials, rate: float, steps: int) -> float:
     """The least noise of a configuration."""
     return rule.noise(lambda noise: EventProfile(sampled_gaussian(noise, rate, steps)))
 

@@ -36,8 +36,7 @@ from typing import Any, Literal
 from dpcore import accounting, calibrate
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.accounting import APART
-from dpcore.adjacency import Adjacency
-from dpcore.events import Composed, Event, Gaussian, PoissonSampled, PureDP, Repeated, to_dict
+from dpcore.events import Adjacency, Composed, Event, Gaussian, PoissonSampled, PureDP, Repeated, to_dict
 from dpcore.guarantee import Guarantee
 from tests.benchmarks.torture_checks import contradictions
 

@@ -15,11 +15,9 @@ import mpmath
 from dp_accounting.pld import privacy_loss_distribution as theirs
 from dp_accounting.privacy_accountant import NeighboringRelation
 
-from dpcore.accountants.pld.dominating import dominating_pair
-from dpcore.accountants.pld.pairs import SampledGaussianPair
+from dpcore.accountants.pld.pairs import SampledGaussianPair, dominating_pair
 from dpcore.accountants.registry import make
-from dpcore.adjacency import Adjacency
-from dpcore.events import Event, Gaussian, PoissonSampled, PureDP, phases
+from dpcore.events import Adjacency, Event, Gaussian, PoissonSampled, PureDP, phases
 
 THEIR_ROUND_OFF = 1e-9
 """Deltas below it they do not tell: their transform's round-off is in no bound of theirs."""

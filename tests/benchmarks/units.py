@@ -5,7 +5,7 @@ python -m tests.benchmarks.units --data DIR [--epsilons 1 2 4 8] [--records 20 5
 Each row is one training of the item table by noisy-adam on the users of the training share, judged on the ratings of
 users whom it never met. `per user`: users are sampled, each user's summed gradient is clipped once, and the claim is
 the budget. `per record`: the same ratings, sampled at the same rate and clipped one by one under the same budget per
-rating; the last column is what no claim per user of that run can be below (dpcore.group_privacy).
+rating; the last column is what no claim per user of that run can be below (dpcore.accounting).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import torch
 
-from dpcore.group_privacy import group_epsilon_lower
+from dpcore.accounting import group_epsilon_lower
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS

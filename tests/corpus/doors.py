@@ -20,8 +20,8 @@ import numpy as np
 
 from dpcore import events
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
 from dpcore.guarantee import Status
 from sweeps.cli import main as cli
 from sweeps.papers import PAPERS, Effort

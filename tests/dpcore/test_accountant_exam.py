@@ -6,13 +6,12 @@ from functools import partial
 
 import pytest
 
-from dpcore.accountants.composition import NaiveAccountant
+from dpcore.accountants.composition import NaiveAccountant, ZCDPAccountant
 from dpcore.accountants.gdp import GDPAccountant
 from dpcore.accountants.registry import ACCOUNTANTS, Entry, make
-from dpcore.accountants.zcdp import ZCDPAccountant
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
 from dpcore.events import (
+    Adjacency,
     Composed,
     Gaussian,
     NonPrivate,

@@ -7,10 +7,9 @@ import pytest
 from dpcore import calibrate
 from dpcore.accountants.registry import ACCOUNTANTS, make
 from dpcore.accounting import ASYMPTOTIC, FLOATING_POINT, POISSON, guarantee, headline
-from dpcore.adjacency import Adjacency
 from dpcore.calibrate import Target, sampled_gaussian
-from dpcore.events import Gaussian, NonPrivate, Repeated, Unknown, UnsupportedEvent
-from dpcore.gdp_dual import eps_gdp
+from dpcore.events import Adjacency, Gaussian, NonPrivate, Repeated, Unknown, UnsupportedEvent
+from dpcore.gdp import eps_gdp
 from dpcore.guarantee import Guarantee, Status
 
 EVENT = sampled_gaussian(1.3, 256 / 60000, 3516)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics
 
-from dpcore import attacks, tradeoff
-from dpcore.attacks import lira
+from dpcore import gdp
+from dpcore.audit import attacks
 from dpcore.checks import InvalidValue
-from dpcore.gdp_dual import delta_gdp
+from dpcore.gdp import delta_gdp
 from tests.dpcore.dirac_canaries import draw_dirac, spread
 from tests.dpcore.trade_off_oracles import least_error_sum
 
@@ -80,7 +80,7 @@ def test_advantage_bounds():
 @given(epsilon=st.floats(0, 8), delta=st.floats(0, 0.9))
 @settings(max_examples=60)
 def test_the_advantage_bound_is_the_largest_gap_of_the_trade_off_function(epsilon, delta):
-    gap = 1 - least_error_sum(tradeoff.epsilon_delta(epsilon, delta))
+    gap = 1 - least_error_sum(gdp.dp_tradeoff(epsilon, delta))
     assert attacks.advantage_bound(epsilon, delta) == pytest.approx(gap, abs=1e-5)
 
 
@@ -113,7 +113,10 @@ def simulated(shadows: int, examples: int, gap: float, seed: int):
 
 def test_lira_scores_are_the_densities_written_out():
     target, _, confidences, inside = simulated(12, 6, 1.5, seed=1)
-    online, offline = lira.online(target, confidences, inside), lira.offline(target, confidences, ~inside)
+    online, offline = (
+        attacks.lira_online(target, confidences, inside),
+        attacks.lira_offline(target, confidences, ~inside),
+    )
     for n in range(6):
         with_it, without = confidences[inside[:, n], n], confidences[~inside[:, n], n]
         fitted = [stats.norm(one.mean(), one.std(ddof=1)) for one in (with_it, without)]
@@ -124,19 +127,22 @@ def test_lira_scores_are_the_densities_written_out():
 def test_a_shared_variance_pools_around_each_examples_own_mean():
     target, _, confidences, inside = simulated(8, 5, 1.0, seed=2)
     pooled = np.sqrt(np.mean([np.var(confidences[inside[:, n], n], ddof=1) for n in range(5)]))
-    found = lira.fit(confidences, inside, "shared")
+    found = attacks.fit_gaussians(confidences, inside, "shared")
     assert found.sd == pytest.approx(np.full(5, pooled))
     assert found.mean == pytest.approx([confidences[inside[:, n], n].mean() for n in range(5)])
-    assert np.isfinite(lira.online(target, confidences, inside, "shared")).all()
+    assert np.isfinite(attacks.lira_online(target, confidences, inside, "shared")).all()
     # Two shadows in all: one inside, one outside, and no variance of its own for anybody.
     with pytest.raises(InvalidValue, match="two shadow models"):
-        lira.online(target, confidences[:2], np.array([[True] * 5, [False] * 5]))
+        attacks.lira_online(target, confidences[:2], np.array([[True] * 5, [False] * 5]))
 
 
 def test_online_beats_offline_beats_a_global_threshold():
     """At 1% false positives on examples of very different difficulty; 64 shadows, gap of 2 standard deviations."""
     target, member, confidences, inside = simulated(64, 4000, 2.0, seed=3)
-    online, offline = lira.online(target, confidences, inside), lira.offline(target, confidences, ~inside)
+    online, offline = (
+        attacks.lira_online(target, confidences, inside),
+        attacks.lira_offline(target, confidences, ~inside),
+    )
     tpr = [attacks.tpr_at_fpr(s[member], s[~member], 0.01) for s in (online, offline, target)]
     assert tpr[0] > tpr[1] * 0.95
     assert tpr[1] > 3 * tpr[2]
@@ -148,14 +154,16 @@ def test_online_beats_offline_beats_a_global_threshold():
 def test_lira_finds_nothing_where_there_is_nothing():
     """An AUC of two samples of 2000 has standard error 0.0091; five of them."""
     target, member, confidences, inside = simulated(32, 4000, 0.0, seed=4)
-    for s in (lira.online(target, confidences, inside), lira.offline(target, confidences, ~inside)):
+    for s in (attacks.lira_online(target, confidences, inside), attacks.lira_offline(target, confidences, ~inside)):
         assert abs(attacks.auc(s[member], s[~member]) - 0.5) < 5 * 0.0093
 
 
 def test_offline_takes_all_shadows_by_default():
     target, _, confidences, _ = simulated(10, 4, 1.0, seed=5)
     everybody = np.ones(confidences.shape, dtype=bool)
-    assert np.array_equal(lira.offline(target, confidences), lira.offline(target, confidences, everybody))
+    assert np.array_equal(
+        attacks.lira_offline(target, confidences), attacks.lira_offline(target, confidences, everybody)
+    )
 
 
 # Shadow models.
@@ -267,11 +275,13 @@ def test_spread_is_blind_to_a_constant_and_sees_a_canary_that_comes_and_goes():
         lambda: attacks.negative_loss([math.nan]),
         lambda: attacks.advantage_bound(-1.0),
         lambda: attacks.advantage_bound(1.0, 1.0),
-        lambda: lira.fit(np.zeros((4, 2)), np.ones((4, 2), dtype=bool)),
-        lambda: lira.fit(np.random.default_rng(0).normal(size=(4, 2)), np.zeros((4, 2), dtype=bool), "shared"),
-        lambda: lira.fit(np.zeros((4, 2)), np.ones((4, 2))),
-        lambda: lira.fit(np.zeros((4, 2)), np.ones((4, 2), dtype=bool), "pooled"),
-        lambda: lira.offline([0.0], np.random.default_rng(0).normal(size=(4, 2))),
+        lambda: attacks.fit_gaussians(np.zeros((4, 2)), np.ones((4, 2), dtype=bool)),
+        lambda: attacks.fit_gaussians(
+            np.random.default_rng(0).normal(size=(4, 2)), np.zeros((4, 2), dtype=bool), "shared"
+        ),
+        lambda: attacks.fit_gaussians(np.zeros((4, 2)), np.ones((4, 2))),
+        lambda: attacks.fit_gaussians(np.zeros((4, 2)), np.ones((4, 2), dtype=bool), "pooled"),
+        lambda: attacks.lira_offline([0.0], np.random.default_rng(0).normal(size=(4, 2))),
         lambda: attacks.balanced_splits(10, 3, np.random.default_rng(0)),
         lambda: attacks.disjoint_splits(10, 6, 1, np.random.default_rng(0)),
         lambda: attacks.prediction_features(np.full((2, 2), 0.4), np.array([0, 1])),

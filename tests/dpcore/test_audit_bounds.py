@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpcore import tradeoff
-from dpcore.audit import Guesses, MultiRun, OneRun, OneRunFDP, clopper_pearson
+from dpcore import gdp
+from dpcore.audit import Guesses, MultiRun, OneRun, OneRunFDP
+from dpcore.audit import evidence as clopper_pearson
 from dpcore.checks import InvalidValue
-from dpcore.gdp_dual import eps_gdp
+from dpcore.gdp import eps_gdp
 
 LEVEL, DELTA = 0.05, 1e-5
 
@@ -76,7 +77,7 @@ def test_a_perfect_attacker_needs_this_many_guesses(epsilon, least):
 
 @pytest.mark.parametrize(("k", "n", "level"), [(0, 20, 0.05), (20, 20, 0.025), (7, 20, 0.025), (300, 1000, 0.01)])
 def test_limits_are_where_the_binomial_tail_is_the_level(k, n, level):
-    low, high = float(clopper_pearson.lower(k, n, level)), float(clopper_pearson.upper(k, n, level))
+    low, high = float(clopper_pearson.rate_lower(k, n, level)), float(clopper_pearson.rate_upper(k, n, level))
     assert low == 0 if k == 0 else stats.binom.sf(k - 1, n, low) == pytest.approx(level, rel=1e-9)
     assert high == 1 if k == n else stats.binom.cdf(k, n, high) == pytest.approx(level, rel=1e-9)
 
@@ -96,7 +97,7 @@ def test_p_values_against_the_formula_in_scipy_stats(m, r, v, epsilon, delta):
     assert found == pytest.approx(slow_p_value(m, r, v, epsilon, delta), rel=1e-8, abs=1e-13)
 
 
-@pytest.mark.parametrize("hypothesis", [tradeoff.gaussian(0.7), tradeoff.epsilon_delta(1.2, 1e-3)])
+@pytest.mark.parametrize("hypothesis", [gdp.gaussian_tradeoff(0.7), gdp.dp_tradeoff(1.2, 1e-3)])
 def test_the_f_dp_test_agrees_with_its_recursion_written_out(hypothesis):
     """The published recursion with lists, once more, from the top count of right guesses to none."""
     for m, r, v in [(50, 20, 18), (50, 20, 15), (200, 200, 140), (1000, 100, 90)]:
@@ -132,10 +133,10 @@ def test_one_run_bounds_grow_with_right_guesses_and_shrink_with_delta(r, silent,
 def test_what_the_f_dp_test_rejects_it_rejects_below_and_at_larger_levels(r, silent, share):
     """The bisection and the verdict lean on this; the published text does not state it."""
     evidence = fdp(r + silent, r, round(share * r))
-    for family in (tradeoff.gaussian, lambda epsilon: tradeoff.epsilon_delta(epsilon, 1e-4)):
+    for family in (gdp.gaussian_tradeoff, lambda epsilon: gdp.dp_tradeoff(epsilon, 1e-4)):
         rejected = [evidence.rejects(family(x), LEVEL) for x in np.linspace(0, 4, 33)]
         assert rejected == sorted(rejected, reverse=True)
-    by_level = [evidence.rejects(tradeoff.gaussian(0.4), level) for level in np.geomspace(1e-6, 0.5, 33)]
+    by_level = [evidence.rejects(gdp.gaussian_tradeoff(0.4), level) for level in np.geomspace(1e-6, 0.5, 33)]
     assert by_level == sorted(by_level)
 
 
@@ -146,12 +147,12 @@ def test_a_multi_run_bound_is_what_the_trade_off_function_of_dp_rejects(n, tp, f
     bound = evidence.epsilon_lower(delta, LEVEL)
     assert 0 <= bound < math.inf
     if bound > 1e-6:
-        assert evidence.rejects(tradeoff.epsilon_delta(bound * (1 - 1e-7), delta), LEVEL)
-    assert not evidence.rejects(tradeoff.epsilon_delta(bound + 1e-7, delta), LEVEL)
+        assert evidence.rejects(gdp.dp_tradeoff(bound * (1 - 1e-7), delta), LEVEL)
+    assert not evidence.rejects(gdp.dp_tradeoff(bound + 1e-7, delta), LEVEL)
     mu = evidence.mu_lower(LEVEL)
     if mu > 1e-6:
-        assert evidence.rejects(tradeoff.gaussian(mu * (1 - 1e-7)), LEVEL)
-    assert not evidence.rejects(tradeoff.gaussian(mu + 1e-7), LEVEL)
+        assert evidence.rejects(gdp.gaussian_tradeoff(mu * (1 - 1e-7)), LEVEL)
+    assert not evidence.rejects(gdp.gaussian_tradeoff(mu + 1e-7), LEVEL)
 
 
 def test_picking_the_best_of_several_is_charged():

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore import tradeoff
+from dpcore import gdp
+from dpcore.accountants.composition import eps_pure
 from dpcore.accountants.pld import PLDAccountant
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
 from dpcore.audit import (
     Audit,
     AuditOutcome,
@@ -23,8 +23,7 @@ from dpcore.audit import (
     claimed,
     count_at,
 )
-from dpcore.events import Gaussian, NonPrivate, PoissonSampled
-from dpcore.mechanisms.pure_composition import eps_pure
+from dpcore.events import Adjacency, Gaussian, NonPrivate, PoissonSampled
 from tests.dpcore.trade_off_oracles import SampledGaussianStep
 
 LEVEL, DELTA = 0.05, 1e-5
@@ -32,8 +31,8 @@ LEVELS = (0.001, 0.01, 0.05, 0.2, 0.5, 0.9)
 
 
 def test_the_envelope_lies_below_the_gaussian_curve_and_close_to_it():
-    found = tradeoff.enveloped(PLDAccountant().compose(Gaussian(noise_multiplier=4.0), 4).epsilon)
-    exact = tradeoff.gaussian(0.5)
+    found = gdp.enveloped(PLDAccountant().compose(Gaussian(noise_multiplier=4.0), 4).epsilon)
+    exact = gdp.gaussian_tradeoff(0.5)
     for level in LEVELS:
         assert found(level) <= exact(level) + 1e-9
         # 19 tangents.
@@ -43,7 +42,7 @@ def test_the_envelope_lies_below_the_gaussian_curve_and_close_to_it():
 def test_the_envelope_lies_below_a_sampled_step():
     event = PoissonSampled(rate=0.25, event=Gaussian(noise_multiplier=1.0))
     found, exact = (
-        tradeoff.enveloped(PLDAccountant().compose(event).epsilon),
+        gdp.enveloped(PLDAccountant().compose(event).epsilon),
         SampledGaussianStep(noise_multiplier=1.0, rate=0.25),
     )
     for level in LEVELS:
@@ -51,18 +50,18 @@ def test_the_envelope_lies_below_a_sampled_step():
 
 
 def test_the_envelope_of_one_pure_release_is_its_own_curve():
-    found, exact = tradeoff.enveloped(partial(eps_pure, 1.0, 1)), tradeoff.epsilon_delta(1.0, 0.0)
+    found, exact = gdp.enveloped(partial(eps_pure, 1.0, 1)), gdp.dp_tradeoff(1.0, 0.0)
     for level in LEVELS:
         assert found(level) == pytest.approx(exact(level), abs=1e-5)
 
 
 def test_nothing_is_promised_of_a_release_without_privacy():
-    assert tradeoff.enveloped(PLDAccountant().compose(NonPrivate()).epsilon)(0.3) == 0.0
+    assert gdp.enveloped(PLDAccountant().compose(NonPrivate()).epsilon)(0.3) == 0.0
 
 
 EVENT = Gaussian(noise_multiplier=1.0)
 CLAIM = headline(EVENT, DELTA, Adjacency.ADD_REMOVE)
-CURVE = tradeoff.enveloped(PLDAccountant().compose(EVENT).epsilon)
+CURVE = gdp.enveloped(PLDAccountant().compose(EVENT).epsilon)
 
 
 def verdict(evidence, curve=CURVE) -> AuditVerdict:
@@ -118,7 +117,7 @@ def test_a_claim_of_infinite_epsilon_is_never_refuted():
         adjacency=Adjacency.ADD_REMOVE,
         delta=DELTA,
     )
-    nothing = tradeoff.enveloped(PLDAccountant().compose(NonPrivate()).epsilon)
+    nothing = gdp.enveloped(PLDAccountant().compose(NonPrivate()).epsilon)
     for epsilon in (float("inf"), 1e6):
         claim = replace(CLAIM, epsilon=epsilon, epsilon_lower=None)
         assert AuditVerdict(audit=audit, guarantee=claim, curve=nothing).outcome is AuditOutcome.CONSISTENT

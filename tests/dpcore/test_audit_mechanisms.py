@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore import tradeoff
+from dpcore import gdp
 from dpcore.accountants.pld import PLDAccountant
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
 from dpcore.audit import (
     Audit,
     AuditOutcome,
@@ -26,16 +25,16 @@ from dpcore.audit import (
     claimed,
     count_at,
 )
-from dpcore.convexified import repaired
-from dpcore.erm import LogisticRisk, minimise, unit_inputs
-from dpcore.events import Gaussian, PoissonSampled, Repeated
-from dpcore.gdp_dual import mu_gdp
+from dpcore.events import Adjacency, Gaussian, PoissonSampled, Repeated
+from dpcore.gdp import mu_gdp
 from dpcore.guarantee import Guarantee
-from dpcore.mechanisms import loss_perturbation, model_sensitivity, prediction_sensitivity, soft_vote
+from dpcore.mechanisms import loss_perturbation, model_sensitivity, noisy_vote, prediction_sensitivity
 from dpcore.mechanisms.minimiser import MinimiserSensitivity
 from dpcore.mechanisms.query_budget import QueryBudget
+from dpcore.papers import convexified
+from dpcore.papers.erm import LogisticRisk, minimise, unit_inputs
+from dpcore.papers.sgld import noise_multiplier
 from dpcore.sampling import PoissonSampling
-from dpcore.sgld import noise_multiplier
 
 LEVEL, DELTA = 0.05, 1e-5
 ADD_REMOVE, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
@@ -73,7 +72,7 @@ def rarely(claim: Guarantee, scores: Scores, **options) -> bool:
 
 
 def curve_of(event, adjacency: Adjacency = ADD_REMOVE):
-    return tradeoff.enveloped(PLDAccountant(adjacency=adjacency).compose(event).epsilon)
+    return gdp.enveloped(PLDAccountant(adjacency=adjacency).compose(event).epsilon)
 
 
 # Noise on the logits of several queries.
@@ -93,7 +92,7 @@ def logit_scores(sigma: float, queries: int = QUERIES) -> Scores:
 
 
 JOINT = prediction_sensitivity.gaussian_joint(1.0, DELTA, QUERIES, SENSITIVITY)
-JOINT_CURVE = tradeoff.gaussian(math.sqrt(QUERIES) * SENSITIVITY.value / JOINT.noise.sigma)
+JOINT_CURVE = gdp.gaussian_tradeoff(math.sqrt(QUERIES) * SENSITIVITY.value / JOINT.noise.sigma)
 
 
 def test_noise_on_queried_logits():
@@ -161,7 +160,7 @@ def test_a_perturbed_loss(perturbed):
 
 # A risk-averse head that noises all its logits, or one of them.
 
-HEAD = repaired.Head(alpha=1.0, regulariser=0.05, radius=2.0, tolerance=1e-3, records=50, classes=3)
+HEAD = convexified.Head(alpha=1.0, regulariser=0.05, radius=2.0, tolerance=1e-3, records=50, classes=3)
 
 
 def head_scores(sigma: float, noisy: int) -> Scores:
@@ -171,7 +170,8 @@ def head_scores(sigma: float, noisy: int) -> Scores:
     flipped = labels.copy()
     flipped[0] = 1
     inside, outside = (
-        repaired.logits(repaired.minimise(HEAD, features, one), features[:1])[0] for one in (flipped, labels)
+        convexified.head_logits(convexified.minimise_head(HEAD, features, one), features[:1])[0]
+        for one in (flipped, labels)
     )
 
     def scores(with_it: bool, runs: int, rng: np.random.Generator) -> np.ndarray:
@@ -184,11 +184,11 @@ def head_scores(sigma: float, noisy: int) -> Scores:
 
 
 HEAD_SIGMA = HEAD.sensitivity / mu_gdp(1.0, DELTA)
-HEAD_CLAIM = repaired.guarantee(HEAD, HEAD_SIGMA, 1, DELTA)
+HEAD_CLAIM = convexified.answers_guarantee(HEAD, HEAD_SIGMA, 1, DELTA)
 
 
 def test_a_head_with_noise_on_every_logit():
-    curve = curve_of(repaired.event(HEAD, HEAD_SIGMA, 1), REPLACE)
+    curve = curve_of(convexified.answers_event(HEAD, HEAD_SIGMA, 1), REPLACE)
     assert rarely(HEAD_CLAIM, head_scores(HEAD_SIGMA, 3), curve=curve)
 
 
@@ -213,7 +213,7 @@ def langevin_scores(factor: float) -> Scores:
     return scores
 
 
-def langevin_claim() -> tuple[Guarantee, tradeoff.TradeOff]:
+def langevin_claim() -> tuple[Guarantee, gdp.TradeOff]:
     clip = 2 * BATCH / (N * math.sqrt(STEP))
     event = Gaussian(noise_multiplier=noise_multiplier(STEP, N, BATCH, clip))
     return headline(event, DELTA, ADD_REMOVE), curve_of(event)
@@ -270,7 +270,7 @@ def own_maximum(records: np.ndarray) -> np.ndarray:
     return records / np.linalg.norm(records, axis=1).max()
 
 
-def minimiser_scores(scaling) -> tuple[Guarantee, Scores, tradeoff.TradeOff]:
+def minimiser_scores(scaling) -> tuple[Guarantee, Scores, gdp.TradeOff]:
     sensitivity = MinimiserSensitivity(n=RECORDS, modulus=0.1, adjacency=ADD_REMOVE, tau=1e-9)
     release = model_sensitivity.gaussian(1.0, DELTA, sensitivity)
     ordinary = np.tile([[1.0, 0.0]], (RECORDS - 1, 1))
@@ -292,7 +292,7 @@ def minimiser_scores(scaling) -> tuple[Guarantee, Scores, tradeoff.TradeOff]:
         drawn = [theta + release.noise.sample(theta.shape, rng.standard_normal) for _ in range(runs)]
         return np.array([float(np.vdot(one, direction)) for one in drawn])
 
-    return release.guarantee, scores, tradeoff.gaussian(sensitivity.value / release.noise.sigma)
+    return release.guarantee, scores, gdp.gaussian_tradeoff(sensitivity.value / release.noise.sigma)
 
 
 def test_inputs_scaled_one_by_one():
@@ -330,7 +330,7 @@ def vote_scores(beta: float, queries: int) -> Scores:
 
     def scores(with_it: bool, runs: int, rng: np.random.Generator) -> np.ndarray:
         votes = after if with_it else before
-        rows = [[soft_vote.sample(beta, votes, rng.standard_normal) for _ in range(queries)] for _ in range(runs)]
+        rows = [[noisy_vote.sample(beta, votes, rng.standard_normal) for _ in range(queries)] for _ in range(runs)]
         return ratio[np.array(rows)].sum(axis=1)
 
     return scores
@@ -338,6 +338,6 @@ def vote_scores(beta: float, queries: int) -> Scores:
 
 def test_votes_composed_as_if_they_were_one_are_refuted():
     """The noise of one vote, answered ten times."""
-    vote = soft_vote.exact(1.0, queries=1, models=3, classes=3)
+    vote = noisy_vote.exact(1.0, queries=1, models=3, classes=3)
     assert rarely(vote.guarantee, vote_scores(vote.beta, 1))
     assert refutes(vote.guarantee, vote_scores(vote.beta, 10))

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore import tradeoff
+from dpcore import gdp
 from dpcore.audit import Guesses, MultiRun, OneRun, OneRunFDP, choose_threshold, count_at, count_best, guess, guess_best
-from dpcore.gdp_dual import eps_gdp
+from dpcore.gdp import eps_gdp
 
 LEVEL, ALARM = 0.05, 1e-6
 
@@ -160,8 +160,8 @@ def test_the_f_dp_test_of_the_true_curve_rejects_rarely_and_a_third_of_it_often(
     for _ in range(audits):
         coins = rng.random(500) < 0.5
         evidence = OneRunFDP(observed=guess(gaussian_scores(rng, coins), coins, 50, 50))
-        right += evidence.rejects(tradeoff.gaussian(MU), LEVEL)
-        wrong += evidence.rejects(tradeoff.gaussian(MU / 3), LEVEL)
+        right += evidence.rejects(gdp.gaussian_tradeoff(MU), LEVEL)
+        wrong += evidence.rejects(gdp.gaussian_tradeoff(MU / 3), LEVEL)
     assert few_enough(right, audits)
     assert wrong > 0.9 * audits
 

@@ -7,7 +7,6 @@ import re
 import numpy as np
 import pytest
 
-from dpcore.adjacency import Adjacency
 from dpcore.audit import (
     Audit,
     AuditOutcome,
@@ -25,6 +24,7 @@ from dpcore.audit import (
     toss,
 )
 from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee, Notion, Status
 
 OBSERVED = Guesses(canaries=1000, guesses=100, correct=95)

@@ -13,14 +13,18 @@ from scipy.special import logsumexp, ndtr
 
 from dpcore.accountants.bayesian import (
     BayesianAccountant,
+    BayesianFilter,
     attack_success,
     beside_ordinary,
+    contribution_norms,
+    estimated_cost,
+    left_cost,
+    pair_distances,
     percentile_curve,
+    random_mask,
+    right_cost,
+    step_cost,
 )
-from dpcore.accountants.bayesian_cost import left_cost, right_cost
-from dpcore.accountants.bayesian_distances import contribution_norms, pair_distances, random_mask
-from dpcore.accountants.bayesian_estimator import estimated_cost, step_cost
-from dpcore.accountants.bayesian_filter import BayesianFilter
 from dpcore.accountants.rdp import RDPAccountant
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, PoissonSampled, Repeated

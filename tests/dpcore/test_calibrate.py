@@ -10,10 +10,9 @@ from dpcore import calibrate
 from dpcore.accountants.pld import PLDAccountant
 from dpcore.accountants.registry import ACCOUNTANTS, make
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
-from dpcore.calibrate import CannotCalibrate, Solvable, Target, sampled_gaussian, search
+from dpcore.calibrate import CannotCalibrate, Solvable, Target, sampled_gaussian
 from dpcore.checks import InvalidValue
-from dpcore.events import Gaussian, PureDP, UnsupportedEvent
+from dpcore.events import Adjacency, Gaussian, PureDP, UnsupportedEvent
 
 NAMES = [name for name in ACCOUNTANTS if name != "gdp"]
 TARGET = Target(epsilon=2.0, delta=1e-5)
@@ -166,9 +165,9 @@ SECONDS = {"rate": 1.67306e-07, "steps": 596}
 @pytest.mark.parametrize("share", [1.0, 0.7])
 def test_coarse_bounds_choose_where_to_look_and_decide_nothing(monkeypatch, share):
     target, asked = Target(epsilon=0.302845, delta=6.94937e-11), []
-    coarse, full = PLDAccountant.epsilon_coarse, search.headline
+    coarse, full = PLDAccountant.epsilon_coarse, calibrate.headline
     monkeypatch.setattr(PLDAccountant, "epsilon_coarse", lambda self, delta: share * coarse(self, delta))
-    monkeypatch.setattr(search, "headline", lambda *a, **k: asked.append(a) or full(*a, **k))
+    monkeypatch.setattr(calibrate, "headline", lambda *a, **k: asked.append(a) or full(*a, **k))
     noise = calibrate.noise_multiplier(target, **SECONDS)
     event = sampled_gaussian(noise, *SECONDS.values())
     assert 0.98 * target.epsilon <= headline(event, target.delta, target.adjacency).epsilon <= target.epsilon

@@ -11,11 +11,20 @@ from mpmath import exp, log, mp, mpf, ncdf
 
 from dpcore import calibrate
 from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant, ToleranceNotReached
-from dpcore.accountants.pld.discretisation.laws import Discretised, guard
+from dpcore.accountants.pld.laws import Discretised, guard
 from dpcore.accountants.pld.pairs import ReplacedSampledGaussian
-from dpcore.adjacency import Adjacency
-from dpcore.events import Composed, Gaussian, NonPrivate, PoissonSampled, PureDP, Repeated, from_dict, to_dict
-from dpcore.gdp_dual import eps_gdp, mu_gdp, sigma_gaussian
+from dpcore.events import (
+    Adjacency,
+    Composed,
+    Gaussian,
+    NonPrivate,
+    PoissonSampled,
+    PureDP,
+    Repeated,
+    from_dict,
+    to_dict,
+)
+from dpcore.gdp import eps_gdp, mu_gdp, sigma_gaussian
 from dpcore.guarantee import Guarantee, Status
 
 

@@ -4,14 +4,13 @@ import math
 
 import pytest
 
-from dpcore.accountants.composition import AdvancedAccountant, NaiveAccountant
+from dpcore.accountants.composition import AdvancedAccountant, NaiveAccountant, ZCDPAccountant, delta_pure
 from dpcore.accountants.pld import Bounds, PLDAccountant
 from dpcore.accountants.pld import accountant as pld
 from dpcore.accountants.rdp import RDPAccountant
-from dpcore.accountants.zcdp import ZCDPAccountant
-from dpcore.adjacency import Adjacency
 from dpcore.calibrate import sampled_gaussian
 from dpcore.events import (
+    Adjacency,
     ApproximateDP,
     Composed,
     Gaussian,
@@ -21,8 +20,7 @@ from dpcore.events import (
     from_dict,
     to_dict,
 )
-from dpcore.gdp_dual import eps_gdp
-from dpcore.mechanisms.pure_composition import delta_pure
+from dpcore.gdp import eps_gdp
 
 
 def test_naive_shares_delta_equally():

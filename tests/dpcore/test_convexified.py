@@ -8,22 +8,31 @@ import torch
 from scipy import stats
 from scipy.special import expit
 
-from dpcore.attacks import advantage_bound
+from dpcore.audit.attacks import advantage_bound
 from dpcore.checks import InvalidValue
-from dpcore.convexified import one_neuron, repaired
-from dpcore.convexified.counterexamples import (
+from dpcore.gdp import mu_gdp
+from dpcore.guarantee import Status
+from dpcore.papers import convexified
+from dpcore.papers.convexified import (
+    Bound,
+    NeuronNoise,
+    accuracy_loss,
+    linear_objective,
+    lu_convex,
+    modulus,
+    plotted_leakage_bound,
+    published_noise,
+    record_weights,
+    risk_averse_loss,
+    weights_bound,
+)
+from dpcore.papers.counterexamples import (
     one_neuron_distinguisher,
     output_layer_gradient,
     risk_averse_minimiser,
     single_weight,
     xor_network,
 )
-from dpcore.convexified.metrics import accuracy_loss, plotted_leakage_bound
-from dpcore.convexified.one_neuron import Noise
-from dpcore.convexified.published import Bound, chain, lu_convex, weights_bound
-from dpcore.convexified.risk_averse import linear_objective, modulus, record_weights, risk_averse_loss
-from dpcore.gdp_dual import mu_gdp
-from dpcore.guarantee import Status
 
 # name: features, classes, records, rho, Dw, Dz, exp(2Dz)-1, OARO; recomputed from the formulas at H=128, lambda=0.0005.
 TABLE = {
@@ -44,7 +53,7 @@ TABLE = {
 @pytest.mark.parametrize("name", TABLE)
 def test_tables_v_and_vi_by_formula(name):
     features, classes, records, *expected = TABLE[name]
-    found = chain((features, 128), classes, records, 0.0005)
+    found = published_noise((features, 128), classes, records, 0.0005)
     values = (found.lipschitz, found.weight, found.logit, found.probability_raw, found.stability)
     for value, printed in zip(values, expected, strict=True):
         assert value == pytest.approx(printed, abs=0.0051 if printed > 100 else 0.000051)
@@ -53,8 +62,8 @@ def test_tables_v_and_vi_by_formula(name):
 
 def test_the_purchase_rows_were_not_computed_with_the_stated_features():
     """Table III says 600 features; the printed 2.1327 and 1.0771 need 594."""
-    assert chain((600, 128), 100, 10000, 0.0005).lipschitz == pytest.approx(2.1434, abs=5e-5)
-    assert chain((600, 128), 2, 10000, 0.0005).lipschitz == pytest.approx(1.0825, abs=5e-5)
+    assert published_noise((600, 128), 100, 10000, 0.0005).lipschitz == pytest.approx(2.1434, abs=5e-5)
+    assert published_noise((600, 128), 2, 10000, 0.0005).lipschitz == pytest.approx(1.0825, abs=5e-5)
 
 
 def test_table_i():
@@ -107,18 +116,18 @@ def test_the_gradient_is_the_gradient():
 
 
 def test_the_published_split():
-    assert one_neuron.neuron_budget(1.0, 10, Noise.LAPLACE) == pytest.approx(0.047619, abs=5e-7)
-    assert one_neuron.neuron_budget(1.0, 10, Noise.GAUSSIAN) == pytest.approx(0.156174, abs=5e-7)
+    assert convexified.neuron_budget(1.0, 10, NeuronNoise.LAPLACE) == pytest.approx(0.047619, abs=5e-7)
+    assert convexified.neuron_budget(1.0, 10, NeuronNoise.GAUSSIAN) == pytest.approx(0.156174, abs=5e-7)
 
 
-@pytest.mark.parametrize("noise", list(Noise))
+@pytest.mark.parametrize("noise", list(NeuronNoise))
 def test_algorithm_1_samples_and_perturbs_as_written(noise):
     """One neuron moves; how often and how far, over 200000 runs (bands of four standard errors)."""
     runs, budget, logits = 200_000, 3.0, np.array([1.0, 0.0, -2.0])
     rng = np.random.default_rng(7)
-    out = one_neuron.log_predictions(np.tile(logits, (runs, 1)), 0.5, 0.8, budget, noise, rng)
+    out = convexified.log_predictions(np.tile(logits, (runs, 1)), 0.5, 0.8, budget, noise, rng)
     assert np.exp(out).sum(axis=1) == pytest.approx(1.0)
-    share = one_neuron.neuron_budget(budget, 3, noise)
+    share = convexified.neuron_budget(budget, 3, noise)
     p = np.exp(logits) / np.exp(logits).sum()
     chances = np.exp(share * p / 1.6)
     chances /= chances.sum()
@@ -127,28 +136,28 @@ def test_algorithm_1_samples_and_perturbs_as_written(noise):
         chosen = np.abs(out[:, a] - out[:, b] - (logits[a] - logits[b])) < 1e-9
         assert chosen.mean() == pytest.approx(chances[v], abs=4 * 0.5 / math.sqrt(runs))
         shift = np.abs(out[chosen, v] - out[chosen, a] - (logits[v] - logits[a]))
-        mean = 0.5 / share * (1.0 if noise is Noise.LAPLACE else math.sqrt(2 / math.pi))
+        mean = 0.5 / share * (1.0 if noise is NeuronNoise.LAPLACE else math.sqrt(2 / math.pi))
         assert shift.mean() == pytest.approx(mean, rel=4 / math.sqrt(runs / 4))
 
 
 def test_the_published_claim_is_printed_as_refuted():
-    laplace = one_neuron.published_guarantee(1.0, Noise.LAPLACE)
-    gaussian = one_neuron.published_guarantee(1.0, Noise.GAUSSIAN, 1e-5)
+    laplace = convexified.published_guarantee(1.0, NeuronNoise.LAPLACE)
+    gaussian = convexified.published_guarantee(1.0, NeuronNoise.GAUSSIAN, 1e-5)
     assert laplace.status is gaussian.status is Status.REFUTED
     assert (laplace.epsilon, laplace.delta) == (1.0, 0.0)
     assert gaussian.epsilon == pytest.approx(4.377178, abs=1e-6)
     with pytest.raises(InvalidValue, match="delta"):
-        one_neuron.published_guarantee(1.0, Noise.GAUSSIAN)
+        convexified.published_guarantee(1.0, NeuronNoise.GAUSSIAN)
 
 
 # The counterexamples
 
 
-@pytest.mark.parametrize("noise", list(Noise))
+@pytest.mark.parametrize("noise", list(NeuronNoise))
 def test_one_output_tells_the_neighbours_apart(noise):
     found = one_neuron_distinguisher(noise=noise)
     assert found.measured == 1.0
-    assert found.claimed == pytest.approx(0.5025 if noise is Noise.LAPLACE else 0.50199, abs=1e-5)
+    assert found.claimed == pytest.approx(0.5025 if noise is NeuronNoise.LAPLACE else 0.50199, abs=1e-5)
 
 
 def test_noise_on_every_logit_stops_the_distinguisher():
@@ -157,7 +166,7 @@ def test_noise_on_every_logit_stops_the_distinguisher():
     rng = np.random.default_rng(3)
     models = np.array([[0.3, -0.2, 0.9], [0.31, -0.23, 0.88]])
     coins = rng.integers(0, 2, runs)
-    out = repaired.logits(models, np.eye(2)[coins])
+    out = convexified.head_logits(models, np.eye(2)[coins])
     out = out + rng.normal(0.0, sigma, out.shape)
     pairs = [np.abs((out - np.roll(out, 1, axis=1)) - (model - np.roll(model, 1))).min(axis=1) for model in models]
     right = np.mean((pairs[1] < pairs[0]) == (coins == 1))
@@ -218,7 +227,7 @@ def test_a_fresh_network_is_steeper_than_its_lipschitz_constant(seed):
 
 # The repaired variant
 
-HEAD = repaired.Head(records=60, classes=3, alpha=0.5, regulariser=0.05, radius=0.5, tolerance=1e-6)
+HEAD = convexified.Head(records=60, classes=3, alpha=0.5, regulariser=0.05, radius=0.5, tolerance=1e-6)
 
 
 def problem(records, seed=0):
@@ -229,12 +238,12 @@ def problem(records, seed=0):
 
 
 def test_the_weight_factor():
-    assert repaired.largest_weight(5.0, 1.0, 10_000) == pytest.approx(0.014626, abs=5e-7)
-    assert repaired.largest_weight(5.0, 1.0, 10_000) * 10_000 == pytest.approx(146, abs=0.5)
-    small = repaired.Head(records=500, classes=3, alpha=1e-9, regulariser=0.05, radius=1.0, tolerance=1e-9)
+    assert convexified.largest_weight(5.0, 1.0, 10_000) == pytest.approx(0.014626, abs=5e-7)
+    assert convexified.largest_weight(5.0, 1.0, 10_000) * 10_000 == pytest.approx(146, abs=0.5)
+    small = convexified.Head(records=500, classes=3, alpha=1e-9, regulariser=0.05, radius=1.0, tolerance=1e-9)
     assert small.exact_sensitivity == pytest.approx(2 * math.sqrt(2) / (0.2 * 500), rel=1e-6)
     # At a finite alpha: (2 sqrt 2 / m) exp(alpha B) / (exp(alpha B) + n - 1), B the largest loss in the ball.
-    large = repaired.Head(records=10_000, classes=3, alpha=0.5, regulariser=0.05, radius=0.5, tolerance=1e-6)
+    large = convexified.Head(records=10_000, classes=3, alpha=0.5, regulariser=0.05, radius=0.5, tolerance=1e-6)
     largest = math.exp(0.5 * large.loss_bound)
     exact = 2 * math.sqrt(2) / large.modulus * largest / (largest + 9_999)
     assert large.exact_sensitivity == pytest.approx(exact, rel=1e-9)
@@ -245,27 +254,27 @@ def test_the_loss_bound_is_reached_and_not_passed():
     weights = np.zeros((4, 3))
     weights[0] = np.array([-1, 1, 0]) * 0.5 / math.sqrt(2)
     x = np.array([[1.0, 0, 0, 0]])
-    two = repaired.Head(records=60, classes=2, alpha=0.5, regulariser=0.05, radius=0.5, tolerance=1e-6)
+    two = convexified.Head(records=60, classes=2, alpha=0.5, regulariser=0.05, radius=0.5, tolerance=1e-6)
     loss, _ = linear_objective(weights[:, :2], x, np.array([0]), 1.0, 1e-300)
     assert loss == pytest.approx(two.loss_bound)
     rng = np.random.default_rng(1)
     for _ in range(300):
-        drawn = repaired.project(10 * rng.normal(size=(4, 3)), 0.5)
+        drawn = convexified.project(10 * rng.normal(size=(4, 3)), 0.5)
         assert linear_objective(drawn, x, np.array([rng.integers(3)]), 1.0, 1e-300)[0] <= HEAD.loss_bound
 
 
 @pytest.mark.parametrize("radius", [0.05, 5.0])
 def test_the_minimiser_is_certified_inside_and_on_the_ball(radius):
     features, labels = problem(60)
-    head = repaired.Head(records=60, classes=3, alpha=0.5, regulariser=0.05, radius=radius, tolerance=1e-6)
-    weights = repaired.minimise(head, features, labels)
+    head = convexified.Head(records=60, classes=3, alpha=0.5, regulariser=0.05, radius=radius, tolerance=1e-6)
+    weights = convexified.minimise_head(head, features, labels)
     norm = np.linalg.norm(weights)
     assert norm == pytest.approx(0.05, rel=1e-9) if radius < 1 else norm < 1.0
     # An independent solver: many plain projected gradient steps from another start.
-    other = repaired.project(np.ones((4, 3)), radius)
+    other = convexified.project(np.ones((4, 3)), radius)
     for _ in range(2000):
         _, gradient = linear_objective(other, features, labels, 0.5, 0.05)
-        other = repaired.project(other - gradient / head.smoothness, radius)
+        other = convexified.project(other - gradient / head.smoothness, radius)
     assert np.linalg.norm(weights - other) <= head.tolerance / head.modulus
     _, gradient = linear_objective(weights, features, labels, 0.5, 0.05)
     if radius < 1:
@@ -275,37 +284,39 @@ def test_the_minimiser_is_certified_inside_and_on_the_ball(radius):
 
 def test_the_certificate_bounds_the_distance_of_unfinished_weights():
     features, labels = problem(60)
-    best = repaired.minimise(HEAD, features, labels)
+    best = convexified.minimise_head(HEAD, features, labels)
     rng = np.random.default_rng(2)
     for size in (1e-4, 1e-2, 1.0):
-        weights = repaired.project(best + size * rng.normal(size=best.shape), 0.5)
+        weights = convexified.project(best + size * rng.normal(size=best.shape), 0.5)
         _, gradient = linear_objective(weights, features, labels, 0.5, 0.05)
-        bound = repaired.certified_distance(weights, gradient, HEAD.modulus, 0.5)
+        bound = convexified.certified_distance(weights, gradient, HEAD.modulus, 0.5)
         assert np.linalg.norm(weights - best) <= bound + 1e-6 / HEAD.modulus
     with pytest.raises(InvalidValue, match="radius"):
-        repaired.certified_distance(np.ones((4, 3)), np.ones((4, 3)), 0.2, 0.5)
+        convexified.certified_distance(np.ones((4, 3)), np.ones((4, 3)), 0.2, 0.5)
 
 
 def test_no_replaced_record_moves_the_weights_further_than_the_sensitivity():
     """Random replacements of one record, features and label, against the certified bound."""
     features, labels = problem(60)
-    best, moved = repaired.minimise(HEAD, features, labels), []
+    best, moved = convexified.minimise_head(HEAD, features, labels), []
     for seed in range(8):
         rng = np.random.default_rng(seed)
         changed, relabelled = features.copy(), labels.copy()
         x = rng.normal(size=4)
         changed[0], relabelled[0] = x / np.linalg.norm(x), rng.integers(3)
-        moved.append(np.linalg.norm(repaired.minimise(HEAD, changed, relabelled) - best))
+        moved.append(np.linalg.norm(convexified.minimise_head(HEAD, changed, relabelled) - best))
     assert 0 < max(moved) <= HEAD.sensitivity
 
 
 def test_the_weight_factor_is_needed():
     """Mutant: with 1/n in its place, one flipped label moves the weights further than the sensitivity says."""
-    head = repaired.Head(records=1000, classes=2, alpha=5.0, regulariser=0.0025, radius=2.0, tolerance=1e-5)
+    head = convexified.Head(records=1000, classes=2, alpha=5.0, regulariser=0.0025, radius=2.0, tolerance=1e-5)
     features, labels = np.ones((1000, 1)), np.zeros(1000, dtype=np.intp)
     flipped = labels.copy()
     flipped[0] = 1
-    moved = np.linalg.norm(repaired.minimise(head, features, labels) - repaired.minimise(head, features, flipped))
+    moved = np.linalg.norm(
+        convexified.minimise_head(head, features, labels) - convexified.minimise_head(head, features, flipped)
+    )
     mutant = 2 * math.sqrt(2) / (head.modulus * head.records) + 2 * head.tolerance / head.modulus
     assert 3 * mutant < moved <= head.sensitivity
 
@@ -313,24 +324,24 @@ def test_the_weight_factor_is_needed():
 def test_the_claim_meets_its_target_for_all_queries_together():
     for queries in (1, 100):
         sigma = math.sqrt(queries) * HEAD.sensitivity / mu_gdp(1.0, 1e-5)
-        claim = repaired.guarantee(HEAD, sigma, queries, 1e-5)
+        claim = convexified.answers_guarantee(HEAD, sigma, queries, 1e-5)
         assert claim.status is Status.PROVED
         assert 0.999 < claim.epsilon <= 1.0 + 1e-3
-        assert repaired.CERTIFIED in claim.assumptions
-    assert repaired.guarantee(HEAD, sigma, queries + 1, 1e-5).epsilon > claim.epsilon
+        assert convexified.CERTIFIED in claim.assumptions
+    assert convexified.answers_guarantee(HEAD, sigma, queries + 1, 1e-5).epsilon > claim.epsilon
 
 
 def test_what_the_proof_does_not_cover_is_refused():
     features, labels = problem(60)
     with pytest.raises(InvalidValue, match="norm"):
-        repaired.minimise(HEAD, 10 * features, labels)
+        convexified.minimise_head(HEAD, 10 * features, labels)
     with pytest.raises(InvalidValue, match="60 rows"):
-        repaired.minimise(HEAD, features[1:], labels[1:])
+        convexified.minimise_head(HEAD, features[1:], labels[1:])
     with pytest.raises(InvalidValue, match="labels"):
-        repaired.minimise(HEAD, features, labels + 1)
+        convexified.minimise_head(HEAD, features, labels + 1)
     for query in (np.array([[1.1, 0.0]]), np.array([[math.nan, 0.0]])):
         with pytest.raises(InvalidValue, match="queries"):
-            repaired.logits(np.ones((2, 3)), query)
-    impossible = repaired.Head(records=60, classes=3, alpha=0.5, regulariser=0.05, radius=0.05, tolerance=1e-19)
-    with pytest.raises(repaired.Uncertified, match="tolerance"):
-        repaired.minimise(impossible, features, labels)
+            convexified.head_logits(np.ones((2, 3)), query)
+    impossible = convexified.Head(records=60, classes=3, alpha=0.5, regulariser=0.05, radius=0.05, tolerance=1e-19)
+    with pytest.raises(convexified.Uncertified, match="tolerance"):
+        convexified.minimise_head(impossible, features, labels)

@@ -5,9 +5,9 @@ import math
 import pytest
 
 from dpcore.accounting import guarantee
-from dpcore.adjacency import Adjacency
 from dpcore.calibrate import sampled_gaussian
-from dpcore.convexified.baselines import Counting, baseline_noise
+from dpcore.events import Adjacency
+from dpcore.papers.convexified import Counting, baseline_noise
 
 DELTA, STEPS, RATE = 1e-5, 1000, 0.01
 

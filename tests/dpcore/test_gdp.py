@@ -6,10 +6,9 @@ import pytest
 
 from dpcore.accountants.gdp import GDPAccountant, GDPCLTAccountant, mu_clt
 from dpcore.accountants.registry import make
-from dpcore.adjacency import Adjacency
 from dpcore.calibrate import sampled_gaussian
-from dpcore.events import Gaussian, PureDP, UnsupportedEvent
-from dpcore.gdp_dual import delta_gdp, eps_gdp, mu_gdp, mu_of_pure_dp, sigma_gaussian
+from dpcore.events import Adjacency, Gaussian, PureDP, UnsupportedEvent
+from dpcore.gdp import delta_gdp, eps_gdp, mu_gdp, mu_of_pure_dp, sigma_gaussian
 
 MNIST = 256 / 60000
 

@@ -7,12 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
+from dpcore.accounting import group_epsilon_lower, headline
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed, Gaussian, PoissonSampled, PureDP, Repeated
-from dpcore.gdp_dual import eps_gdp
-from dpcore.group_privacy import group_epsilon_lower
+from dpcore.events import Adjacency, Composed, Gaussian, PoissonSampled, PureDP, Repeated
+from dpcore.gdp import eps_gdp
 
 
 def sampled(rate: float, noise: float, steps: int) -> Repeated:

@@ -15,8 +15,6 @@ from torch import nn
 
 from dpcore.accountants.pld import PLDAccountant
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
-from dpcore.attacks import sampled_log_likelihood_ratio
 from dpcore.audit import (
     Audit,
     AuditOutcome,
@@ -30,7 +28,8 @@ from dpcore.audit import (
     guess,
     toss,
 )
-from dpcore.events import Gaussian, Repeated
+from dpcore.audit.attacks import sampled_log_likelihood_ratio
+from dpcore.events import Adjacency, Gaussian, Repeated
 from dpcore.gradients import engine as engine_module
 from dpcore.gradients.units import clip_factors
 from dpcore.sampling import PoissonSampling

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
-from dpcore.membership import (
+from dpcore.papers.membership import (
     dp_leakage_bound,
     leakage,
     leave_one_out_constant,

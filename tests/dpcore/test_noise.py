@@ -13,8 +13,7 @@ import pytest
 import torch
 from scipy import stats
 
-from dpcore.keystream import Keystream
-from dpcore.noise import PseudorandomNoise, SecureNoise
+from dpcore.noise import Keystream, PseudorandomNoise, SecureNoise
 from dpcore.randomness import Purpose, Streams
 
 torch.set_num_threads(1)

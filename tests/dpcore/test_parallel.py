@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
-from dpcore.events import Composed, Gaussian, PoissonSampled, Repeated
-from dpcore.gdp_dual import delta_gdp
-from dpcore.parallel import headline_of_parts
+from dpcore.accounting import headline, headline_of_parts
+from dpcore.events import Adjacency, Composed, Gaussian, PoissonSampled, Repeated
+from dpcore.gdp import delta_gdp
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 TRAINING = Repeated(event=PoissonSampled(rate=0.1, event=Gaussian(noise_multiplier=2.0)), count=50)

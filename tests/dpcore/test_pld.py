@@ -10,16 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant, routes
+from dpcore.accountants.pld import (
+    DiscretisationInvalid,
+    PLDAccountant,
+    convolution,
+    gaussian,
+    inversion,
+    laws,
+    refinement,
+    routes,
+)
 from dpcore.accountants.pld.bounds import DELTA_FLOOR, Asked
-from dpcore.accountants.pld.characteristic_function import inversion
-from dpcore.accountants.pld.closed_forms import gaussian
-from dpcore.accountants.pld.discretisation import convolution, laws, masses, refinement
 from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussianPair
 from dpcore.accountants.pld.saddle_point import direction_at_delta
-from dpcore.adjacency import Adjacency
-from dpcore.events import Composed, Gaussian, PoissonSampled, PureDP
-from dpcore.gdp_dual import eps_gdp
+from dpcore.events import Adjacency, Composed, Gaussian, PoissonSampled, PureDP
+from dpcore.gdp import eps_gdp
 
 
 def sampled(rate, noise_multiplier):
@@ -212,22 +217,22 @@ def test_reversing_after_composition_would_drown_in_round_off():
 
 
 def test_guard_refuses_a_lower_curve_that_crosses_the_exact_one(monkeypatch):
-    original = masses.lower_masses
+    original = laws.lower_masses
 
     def too_high(grid):
-        masses, q_only, p_only = original(grid)
-        masses = masses.copy()
-        masses[len(masses) // 2] += 1e-6
-        return masses, q_only, p_only
+        laws, q_only, p_only = original(grid)
+        laws = laws.copy()
+        laws[len(laws) // 2] += 1e-6
+        return laws, q_only, p_only
 
-    monkeypatch.setattr(masses, "lower_masses", too_high)
+    monkeypatch.setattr(laws, "lower_masses", too_high)
     with pytest.raises(DiscretisationInvalid, match="lower"):
         laws.Discretised(SampledGaussianPair(0.01, 1.0), 0.002, 1e-15).law(upper=False, forward=True)
 
 
 def test_guard_refuses_an_upper_curve_without_its_infinite_mass(monkeypatch):
-    original = masses.upper_masses
-    monkeypatch.setattr(masses, "upper_masses", lambda pair, grid: (original(pair, grid)[0], 0.0, 0.0))
+    original = laws.upper_masses
+    monkeypatch.setattr(laws, "upper_masses", lambda pair, grid: (original(pair, grid)[0], 0.0, 0.0))
     with pytest.raises(DiscretisationInvalid, match="upper"):
         laws.Discretised(SampledGaussianPair(0.01, 1.0), 0.002, 1e-6).law(upper=True, forward=True)
 

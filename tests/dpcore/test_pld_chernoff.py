@@ -5,10 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from dpcore.accountants.pld import PLDAccountant
+from dpcore.accountants.pld import PLDAccountant, chernoff, gaussian
 from dpcore.accountants.pld.bounds import DELTA_FLOOR, Asked
-from dpcore.accountants.pld.characteristic_function import chernoff
-from dpcore.accountants.pld.closed_forms import gaussian
 from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussianPair, SampledRandomisedResponse
 from dpcore.accountants.pld.routes import delta_bounds
 from dpcore.accountants.pld.saddle_point import direction_at_epsilon

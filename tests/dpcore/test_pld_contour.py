@@ -8,11 +8,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpcore.accountants.pld import DiscretisationInvalid, routes
+from dpcore.accountants.pld import DiscretisationInvalid, contour, gaussian, lines, refinement, routes
 from dpcore.accountants.pld.bounds import Asked
-from dpcore.accountants.pld.characteristic_function import analytic, contour, layers, lines
-from dpcore.accountants.pld.closed_forms import gaussian
-from dpcore.accountants.pld.discretisation import refinement
 from dpcore.accountants.pld.pairs import (
     ReplacedSampledGaussian,
     SampledGaussianPair,
@@ -139,10 +136,10 @@ def test_layers_bound_the_spectrum_from_above(pair, forward):
 
 
 def test_layers_of_a_uniform_law_are_that_law():
-    found = layers.layers(np.array([0.0, 0.5, 1.0, 2.0]), np.array([0.5, 0.5, 0.5]))
+    found = contour.layers(np.array([0.0, 0.5, 1.0, 2.0]), np.array([0.5, 0.5, 0.5]))
     assert found.masses == pytest.approx([1.0])
     assert 1 - found.missing(1.0) == pytest.approx(math.sin(1.0))
-    two = layers.layers(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.4, 0.1, 0.5]))
+    two = contour.layers(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.4, 0.1, 0.5]))
     assert sorted(two.widths) == [1.0, 1.0, 1.0, 3.0]
     assert two.masses.sum() == pytest.approx(1.0)
 
@@ -165,7 +162,7 @@ def test_layers_are_the_level_sets_of_the_density(mode):
                     by_hand.append(((level - below) * width, width))
                     start = None
             below = level
-        found = layers.layers(places, density)
+        found = contour.layers(places, density)
         assert np.allclose(sorted(zip(found.masses, found.widths, strict=True)), sorted(by_hand), rtol=1e-12)
 
 
@@ -229,7 +226,7 @@ def test_errors_of_losses_and_densities_cover_the_real_ones(pair, forward):
         this = pair(rate, 10 ** rng.uniform(-1.3, 2))
         low, high = this.x_range(10 ** rng.uniform(-30, -3))
         x = low + (high - low) * np.array([rng.random() for _ in range(4)])
-        at = analytic.places(this, x, forward=forward)
+        at = lines.places(this, x, forward=forward)
         with mpmath.workdps(40):
             q, s = mpmath.mpf(rate), mpmath.mpf(this.noise_multiplier)
             for i, place in enumerate(x):
@@ -250,7 +247,7 @@ def test_losses_that_rounding_blurs_make_no_layers():
     """At the low end all losses are ln(1 - q) to rounding: their differences say nothing of a cell's width."""
     pair = SampledGaussianPair(0.3, 0.2)
     x = np.linspace(-2.0, 0.4, 200)
-    losses, log_least = analytic.loss_density(pair, x, 2.0, forward=True)
+    losses, log_least = lines.loss_density(pair, x, 2.0, forward=True)
     assert (log_least[np.diff(losses) < 1e-13] == -np.inf).all()
     assert np.isfinite(log_least).sum() > 50
 
@@ -298,13 +295,13 @@ def test_what_lies_beyond_the_last_frequency_is_charged():
 def test_guard_refuses_losses_that_are_wrong(monkeypatch):
     line = lines.SmoothLine(SampledGaussianPair(0.01, 1.0), True, 5.0, -9.0, 10.0, lines.Fineness(20.0, 1e-13, 4000))
     line.guard()
-    original = analytic.places
+    original = lines.places
 
     def shifted(pair, x, *, forward):
         at = original(pair, x, forward=forward)
         return at._replace(loss=at.loss + 1e-6)
 
-    monkeypatch.setattr(analytic, "places", shifted)
+    monkeypatch.setattr(lines, "places", shifted)
     with pytest.raises(DiscretisationInvalid, match="sum to 1"):
         replace(line).guard()
 

@@ -11,13 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore import accounting
-from dpcore.accountants.pld import PLDAccountant, ToleranceNotReached
-from dpcore.accountants.pld.closed_forms import gaussian
-from dpcore.accountants.pld.closed_forms.total_variation import total_variation
-from dpcore.accountants.pld.discretisation import minorant, nodes, ring
+from dpcore.accountants.pld import PLDAccountant, ToleranceNotReached, gaussian, laws, refinement
+from dpcore.accountants.pld.total_variation import total_variation
 from dpcore.accountants.registry import make
-from dpcore.adjacency import Adjacency
-from dpcore.events import Composed, Gaussian, PoissonSampled, PureDP, Repeated
+from dpcore.events import Adjacency, Composed, Gaussian, PoissonSampled, PureDP, Repeated
 from dpcore.guarantee import Status
 
 
@@ -34,7 +31,7 @@ def minorant_by_passes(y, put, call, left):
     """The slow oracle: drop every vertex above the chord of its neighbours, until none is."""
     keep = np.arange(len(y))
     while True:
-        mass = minorant.second_differences(y, put, call, left, keep)
+        mass = laws.second_differences(y, put, call, left, keep)
         above = mass < 0
         above[0] = above[-1] = False
         if not above.any():
@@ -53,21 +50,21 @@ def test_the_walk_along_the_minorant_finds_what_passes_find(seed, n):
     call, left = put - (y - y[turn]), np.arange(n) < turn
     expected = minorant_by_passes(y, put, call, left)
     found = np.zeros(n)
-    keep = minorant.hull(y, put, call, left, np.arange(n))
-    found[keep] = np.maximum(minorant.second_differences(y, put, call, left, keep), 0.0)
+    keep = laws.hull(y, put, call, left, np.arange(n))
+    found[keep] = np.maximum(laws.second_differences(y, put, call, left, keep), 0.0)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 def test_a_minorant_whose_passes_drop_one_vertex_each_is_walked_in_linear_time(monkeypatch):
     calls = []
-    counted = minorant.second_differences
-    monkeypatch.setattr(minorant, "second_differences", lambda *a: calls.append(1) or counted(*a))
+    counted = laws.second_differences
+    monkeypatch.setattr(laws, "second_differences", lambda *a: calls.append(1) or counted(*a))
     # A parabola whose last vertex falls to 0: each pass sees only the neighbour of the last vertex stick out.
     y = np.arange(20_000.0)
     put = y**2
     put[-1] = 0.0
-    mass = minorant.convex_minorant(y, put, put - y, np.ones(len(y), dtype=bool))
-    assert len(calls) <= minorant._PASSES + 1
+    mass = laws.convex_minorant(y, put, put - y, np.ones(len(y), dtype=bool))
+    assert len(calls) <= laws._PASSES + 1
     assert np.count_nonzero(mass[1:-1]) == 0
 
 
@@ -93,13 +90,13 @@ THREE_SCALES = ((1.96043e-8, 0.246692, 38), (4.10028e-5, 55.7596, 1987217), (1, 
 
 def test_a_grid_is_never_larger_than_its_bound(monkeypatch):
     sizes = []
-    build = nodes._grid
-    monkeypatch.setattr(nodes, "_grid", lambda *a: sizes.append(len((found := build(*a)).ratio)) or found)
-    ring.forget()
+    build = laws._grid
+    monkeypatch.setattr(laws, "_grid", lambda *a: sizes.append(len((found := build(*a)).ratio)) or found)
+    refinement.forget()
     accountant = PLDAccountant(adjacency=Adjacency.REPLACE_ONE).compose(TOO_FINE)
     with pytest.raises(ToleranceNotReached, match="expected at most"):
         accountant.epsilon_bounds(2.21717e-6)
-    assert max(sizes) <= ring.MAX_LOSSES + 2
+    assert max(sizes) <= refinement.MAX_LOSSES + 2
 
 
 def test_both_ends_of_plain_gaussians_hold_in_their_last_digits():
@@ -129,7 +126,7 @@ def exact_delta(epsilon, mu):
 
 def test_one_mu_for_both_ends_would_be_seen(monkeypatch):
     monkeypatch.setattr(gaussian, "MU_ROUNDING", 0.0)
-    monkeypatch.setattr("dpcore.accountants.pld.dominating.MU_ROUNDING", 1e-13)
+    monkeypatch.setattr("dpcore.accountants.pld.pairs.MU_ROUNDING", 1e-13)
     with pytest.raises(AssertionError):
         test_both_ends_of_plain_gaussians_hold_in_their_last_digits()
 

@@ -5,9 +5,8 @@ import math
 import pytest
 
 from dpcore.accountants.pld import DeltaCurve, PLDAccountant
-from dpcore.adjacency import Adjacency
-from dpcore.events import Composed, Gaussian, NonPrivate, PoissonSampled, PureDP, Repeated
-from dpcore.gdp_dual import delta_gdp
+from dpcore.events import Adjacency, Composed, Gaussian, NonPrivate, PoissonSampled, PureDP, Repeated
+from dpcore.gdp import delta_gdp
 from dpcore.selection import EventProfile, covering_mu, is_covered
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE

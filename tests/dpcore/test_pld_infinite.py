@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.accountants.pld.discretisation import convolution
-from dpcore.accountants.pld.discretisation.laws import Law
+from dpcore.accountants.pld import convolution
+from dpcore.accountants.pld.laws import Law
 
 STEPS = 5
 INFINITE = 0.01

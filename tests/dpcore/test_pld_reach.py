@@ -8,13 +8,11 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from dpcore.accountants.pld import PLDAccountant, routes
-from dpcore.accountants.pld.closed_forms import gaussian
-from dpcore.accountants.pld.closed_forms.total_variation import total_variation
+from dpcore.accountants.pld import PLDAccountant, gaussian, routes
 from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussianPair, SampledRandomisedResponse
-from dpcore.adjacency import Adjacency
-from dpcore.events import Gaussian, PoissonSampled, PureDP
-from dpcore.gdp_dual import delta_gdp, relative_error
+from dpcore.accountants.pld.total_variation import total_variation
+from dpcore.events import Adjacency, Gaussian, PoissonSampled, PureDP
+from dpcore.gdp import delta_gdp, relative_error
 
 
 def sampled(rate, noise_multiplier):

@@ -8,14 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore import accounting, calibrate
-from dpcore.accountants.pld import PLDAccountant, ToleranceNotReached, routes
-from dpcore.accountants.pld.characteristic_function import inversion
-from dpcore.accountants.pld.closed_forms.overlap import nearly_one
-from dpcore.accountants.pld.discretisation import refinement, ring
+from dpcore.accountants.pld import PLDAccountant, ToleranceNotReached, inversion, refinement, routes
+from dpcore.accountants.pld.overlap import nearly_one
 from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussianPair, SampledRandomisedResponse
 from dpcore.accountants.registry import make
-from dpcore.adjacency import Adjacency
-from dpcore.events import Composed, PureDP, Repeated
+from dpcore.events import Adjacency, Composed, PureDP, Repeated
 from dpcore.guarantee import Status
 from tests.dpcore.test_pld_corners import composed, exact_delta
 
@@ -111,11 +108,11 @@ def test_delta_of_many_plain_gaussians_is_told_where_a_grid_overflowed():
 def test_bounds_of_a_grid_coarser_than_asked_hold(monkeypatch, adjacency):
     event, delta = composed((0.02, 0.7, 3000), (0.3, 6.0, 200)), 1e-7
     known = PLDAccountant(adjacency=adjacency).compose(event).epsilon_bounds(delta)
-    for module in (ring, refinement):
+    for module in (refinement, refinement):
         monkeypatch.setattr(module, "MAX_LOSSES", 1 << 12)
     monkeypatch.setattr(refinement, "SMALL_GRID", 1 << 8)
     monkeypatch.setattr(inversion, "TILTS", ())
-    monkeypatch.setattr(ring.make_ring, "__defaults__", (None, 1 << 12))
+    monkeypatch.setattr(refinement.make_ring, "__defaults__", (None, 1 << 12))
     routes.forget()
     with pytest.raises(ToleranceNotReached) as refused:
         PLDAccountant(adjacency=adjacency).compose(event).epsilon_bounds(delta)

@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.accountants.pld import PLDAccountant
+from dpcore.accountants.pld import PLDAccountant, pure_sums, rounded_sums
 from dpcore.accountants.pld.bounds import Asked
 from dpcore.accountants.pld.pairs import SampledRandomisedResponse
-from dpcore.accountants.pld.randomised_response import exact_sums, rounded_sums
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
-from dpcore.events import ApproximateDP, Composed, Gaussian, PoissonSampled, PureDP, Repeated
+from dpcore.events import Adjacency, ApproximateDP, Composed, Gaussian, PoissonSampled, PureDP, Repeated
 
 MIXTURES = (
     ((1.0, 0.7, 1),),
@@ -58,7 +56,7 @@ def worst_delta(mixture, epsilon):
 @pytest.mark.parametrize("mixture", MIXTURES, ids=str)
 @pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-12, 1e-40])
 def test_bounds_hold_the_enumerated_epsilon_and_are_as_close_as_float64(mixture, delta):
-    found = exact_sums.epsilon_bounds(parts_of(mixture), Asked(delta))
+    found = pure_sums.epsilon_bounds(parts_of(mixture), Asked(delta))
     assert found.upper - found.lower <= 1e-9 * found.upper
     # delta falls in epsilon: at the upper end it is small enough, below the lower end it is not.
     assert worst_delta(mixture, found.upper) <= delta
@@ -69,7 +67,7 @@ def test_bounds_hold_the_enumerated_epsilon_and_are_as_close_as_float64(mixture,
 @pytest.mark.parametrize("mixture", MIXTURES, ids=str)
 @pytest.mark.parametrize("epsilon", [-1.0, 0.0, 0.1, 1.0, 4.4])
 def test_delta_bounds_hold_the_enumerated_delta(mixture, epsilon):
-    found = exact_sums.delta_bounds(parts_of(mixture), Asked(epsilon))
+    found = pure_sums.delta_bounds(parts_of(mixture), Asked(epsilon))
     exact = worst_delta(mixture, epsilon)
     assert found.lower <= exact <= found.upper
     assert found.upper - found.lower <= 1e-9 * found.upper + 1e-280
@@ -89,7 +87,7 @@ def test_pure_releases_have_an_epsilon_at_any_delta(each, count, delta):
 def test_sums_too_rare_to_keep_are_charged(delta):
     """600 steps: most of the 601 sums are left out. By the binomial law at 60 digits."""
     each, count = 0.1, 600
-    found = exact_sums.epsilon_bounds(parts_of(((1.0, each, count),)), Asked(delta))
+    found = pure_sums.epsilon_bounds(parts_of(((1.0, each, count),)), Asked(delta))
     with mpmath.workdps(60):
         keep = 1 / (1 + mpmath.exp(-mpmath.mpf(each)))
 
@@ -102,7 +100,7 @@ def test_sums_too_rare_to_keep_are_charged(delta):
 
         assert exact(mpmath.mpf(found.upper)) <= delta <= exact(mpmath.mpf(found.lower))
         # The share that is left out in use is below the round-off; a coarser one shows that it is charged.
-        coarse = exact_sums._sums(parts_of(((1.0, each, count),)), 1e-2, forward=True)
+        coarse = pure_sums._sums(parts_of(((1.0, each, count),)), 1e-2, forward=True)
         assert len(coarse.losses) < 80
         assert coarse.lower(1.0) < exact(1) < coarse.upper(1.0) < exact(1) + 0.03
 

@@ -4,13 +4,11 @@ import math
 
 import pytest
 
-from dpcore.accountants.pld import PLDAccountant, routes
+from dpcore.accountants.pld import PLDAccountant, convolution, laws, routes
 from dpcore.accountants.pld.bounds import Asked
-from dpcore.accountants.pld.discretisation import convolution, laws
 from dpcore.accountants.pld.pairs import SampledGaussianPair
 from dpcore.accountants.pld.saddle_point import direction_at_delta
-from dpcore.adjacency import Adjacency
-from dpcore.events import Gaussian, PoissonSampled, PureDP
+from dpcore.events import Adjacency, Gaussian, PoissonSampled, PureDP
 
 
 def sampled(rate, noise_multiplier):

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy.fft import rfft
 
-from dpcore.accountants.pld.closed_forms import single_step
-from dpcore.accountants.pld.discretisation import spectrum
+from dpcore.accountants.pld import convolution, single_step
 from dpcore.accountants.pld.pairs import SampledGaussianPair
 
 NEGLIGIBLE = -85.0
@@ -33,7 +32,7 @@ def bell(size, centre, width, rare=0.0):
     ],
 )
 def test_lowest_frequencies_are_those_of_the_whole_transform(laws, counts, size):
-    found, dropped = spectrum.transforms(laws, counts, size, NEGLIGIBLE)
+    found, dropped = convolution.transforms(laws, counts, size, NEGLIGIBLE)
     log_size = np.zeros(size // 2 + 1)
     for transform, law, count in zip(found, laws, counts, strict=True):
         whole = rfft(np.pad(law, (0, -len(law) % size)).reshape(-1, size).sum(axis=0))
@@ -49,7 +48,7 @@ def test_spectra_that_do_not_vanish_are_kept_whole():
     atoms = np.zeros(20_000)
     atoms[[0, -1]] = 0.4, 0.6
     for law, count in ((atoms, 1_000_000), (bell(20_000, 50, 1, rare=0.1), 3)):
-        [transform], dropped = spectrum.transforms([law], [count], 62_500, NEGLIGIBLE)
+        [transform], dropped = convolution.transforms([law], [count], 62_500, NEGLIGIBLE)
         assert len(transform.values) == 31_251
         assert dropped == 0.0
 
@@ -57,9 +56,9 @@ def test_spectra_that_do_not_vanish_are_kept_whole():
 def test_dropping_too_many_frequencies_would_show(monkeypatch):
     """The mutant: half as many frequencies as are needed."""
     law, count, size = bell(300, 100, 15), 200_000, 62_500
-    needed = spectrum._needed
-    monkeypatch.setattr(spectrum, "_needed", lambda *arguments: needed(*arguments) // 3)
-    [transform], _ = spectrum.transforms([law], [count], size, NEGLIGIBLE)
+    needed = convolution._needed
+    monkeypatch.setattr(convolution, "_needed", lambda *arguments: needed(*arguments) // 3)
+    [transform], _ = convolution.transforms([law], [count], size, NEGLIGIBLE)
     whole = rfft(law, size)
     assert (count * np.log(np.abs(whole[len(transform.values) :]))).max() > NEGLIGIBLE
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from dpcore._torch_generator import seeded_generator, twister_words
 from dpcore.checks import InvalidValue
-from dpcore.randomness import Purpose, Streams
+from dpcore.randomness import Purpose, Streams, seeded_generator, twister_words
 
 SECRET = bytes(range(32))
 

@@ -10,7 +10,7 @@ from scipy import stats
 from dpcore.accountants.pld import PLDAccountant
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, PoissonSampled
-from dpcore.keystream import Keystream
+from dpcore.noise import Keystream
 from dpcore.sampling import PoissonSampling
 
 

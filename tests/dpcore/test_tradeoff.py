@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy.stats import norm
 
-from dpcore import tradeoff
+from dpcore import gdp
 from dpcore.accountants.pld import PLDAccountant
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, NonPrivate, PoissonSampled, Repeated
@@ -32,18 +32,18 @@ def test_single_step_is_its_own_inverse_and_below_both_directions(level):
 
 def test_least_error_sums_of_table_1_row_2():
     mu = 256 / 60000 * math.sqrt(14063 * math.expm1(1 / 1.1**2))
-    assert least_error_sum(tradeoff.gaussian(mu)) == pytest.approx(2 * norm.cdf(-mu / 2), abs=1e-9)
-    assert least_error_sum(tradeoff.gaussian(mu)) == pytest.approx(0.774, abs=5e-4)
+    assert least_error_sum(gdp.gaussian_tradeoff(mu)) == pytest.approx(2 * norm.cdf(-mu / 2), abs=1e-9)
+    assert least_error_sum(gdp.gaussian_tradeoff(mu)) == pytest.approx(0.774, abs=5e-4)
     # The paper prints .776, from a rounded mu.
-    assert least_error_sum(tradeoff.gaussian(0.57)) == pytest.approx(0.776, abs=5e-4)
-    ma = least_error_sum(tradeoff.epsilon_delta(3.01, 1e-5))
+    assert least_error_sum(gdp.gaussian_tradeoff(0.57)) == pytest.approx(0.776, abs=5e-4)
+    ma = least_error_sum(gdp.dp_tradeoff(3.01, 1e-5))
     assert ma == pytest.approx(0.0940, abs=5e-5)
     assert ma == pytest.approx(2 * (1 - 1e-5) / (1 + math.exp(3.01)), abs=1e-9)
 
 
 def test_composed_gaussians_approach_the_closed_form_from_below():
     f = composed(PLDAccountant().compose(Gaussian(noise_multiplier=4.0), 4), epsilons=200)
-    exact = tradeoff.gaussian(0.5)
+    exact = gdp.gaussian_tradeoff(0.5)
     for level in (0.01, 0.1, 0.3, 0.5, 0.9):
         assert f(level) <= exact(level) + 1e-9
         assert f(level) == pytest.approx(exact(level), abs=1e-4)
@@ -63,4 +63,4 @@ def test_edges():
     event = Repeated(event=Gaussian(noise_multiplier=1.0), count=0)
     assert composed(PLDAccountant().compose(event))(0.3) == pytest.approx(0.7)
     with pytest.raises(InvalidValue, match="level"):
-        tradeoff.gaussian(1.0)(1.5)
+        gdp.gaussian_tradeoff(1.0)(1.5)

@@ -4,10 +4,9 @@ import math
 
 import pytest
 
-from dpcore.accountants.zcdp import ZCDPAccountant
-from dpcore.adjacency import Adjacency
+from dpcore.accountants.composition import ZCDPAccountant
 from dpcore.calibrate import sampled_gaussian
-from dpcore.events import Gaussian, PureDP
+from dpcore.events import Adjacency, Gaussian, PureDP
 
 
 def test_rho_of_gaussians_is_half_the_squared_ratio_per_step():

@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from dpcore import checks
 from dpcore.accountants.pld import PLDAccountant
-from dpcore.tradeoff import TradeOff, gaussian
+from dpcore.gdp import TradeOff, gaussian_tradeoff
 
 
 def inverse(f: TradeOff) -> TradeOff:
@@ -49,7 +49,7 @@ class SampledGaussianStep:
 
     def one_direction(self, level: float) -> float:
         """f_p = p G_{1/s} + (1 - p) Id."""
-        return self.rate * gaussian(1 / self.noise_multiplier)(level) + (1 - self.rate) * (1 - level)
+        return self.rate * gaussian_tradeoff(1 / self.noise_multiplier)(level) + (1 - self.rate) * (1 - level)
 
     @property
     def turning_point(self) -> float:

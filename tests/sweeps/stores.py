@@ -13,10 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from dpcore.adjacency import Adjacency
-from dpcore.events import Gaussian, PoissonSampled
+from dpcore.events import Adjacency, Gaussian, PoissonSampled
 from dpcore.guarantee import Guarantee, Status
-from dpcore.mechanisms.scheduled import Scheduled
+from dpcore.mechanisms.protocol import Scheduled
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.store.records import Proposal, Settlement, SweepRecord
 from sweeps.store.store import Store

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
-from dpcore.selection.two_point import TwoPoint
+from dpcore.selection.best import HeterogeneousTrials
 from sweeps.budget.trial_profiles import trial_profile
 from sweeps.execution import session
 from sweeps.execution.resume import effective_spec
@@ -66,7 +66,7 @@ def test_every_candidate_of_every_slot_is_a_planned_draw_of_the_prior(tmp_path):
     assert len({tuple(one.config.items()) for one in drawn.slots}) == len(drawn.slots)
     space, planner = Space.of(search.spec), SealedPlanner.of(SealedPrior(search.spec, search.facts))
     rule, coordinates = planner.pricing.rule, SpaceCoordinates.of(space)
-    assert isinstance(rule, TwoPoint)
+    assert isinstance(rule, HeterogeneousTrials)
     assert (rule.low, rule.high) == (0.75, 1.25)
     for one in drawn.slots:
         assert space.misfit({name: one.config[name] for name in one.config}) == ""

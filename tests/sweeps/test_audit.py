@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from dpcore.adjacency import Adjacency
 from dpcore.audit import AuditOutcome
 from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
 from dpcore.gradients import clipped as releases
 from dpcore.rounding import epsilon_text
 from sweeps.audit import AuditRecord, audit_trial, audits_of, begin, share

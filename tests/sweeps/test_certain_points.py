@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpcore.gdp_dual import eps_gdp, mu_gdp
+from dpcore.gdp import eps_gdp, mu_gdp
 from sweeps.planning.preview import preview
 from sweeps.population.arithmetic import Population
 from sweeps.population.forecast import next_sweep

@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
-from dpcore.events import Unknown
+from dpcore.events import Adjacency, Unknown
 from dpcore.guarantee import Status, weakest
-from dpcore.mechanisms import soft_vote
-from dpcore.mechanisms.scheduled import Scheduled
+from dpcore.mechanisms import noisy_vote
+from dpcore.mechanisms.protocol import Scheduled
 from dpcore.rounding import epsilon_text
 from sweeps.ledger.spending import procedure_guarantee, summary
 from sweeps.reporting.html import guarantee_line
@@ -29,8 +28,8 @@ def plan_with(status=Status.PROVED, **changes):
 
 def test_the_lower_end_is_said_of_the_events_and_not_of_what_ran():
     """A hundred votes spend at most 4 by their zCDP; of a hundred releases that are as pure, others spend more."""
-    vote = soft_vote.advanced(4.0, 1e-5, 100, 64, 10)
-    ran = soft_vote.SoftVote(beta=vote.beta, models=64, classes=10, adjacency=Adjacency.REPLACE_ONE, steps=100)
+    vote = noisy_vote.advanced(4.0, 1e-5, 100, 64, 10)
+    ran = noisy_vote.NoisyVote(beta=vote.beta, models=64, classes=10, adjacency=Adjacency.REPLACE_ONE, steps=100)
     counted = headline(ran.event(), 1e-5, Adjacency.REPLACE_ONE)
     assert vote.guarantee.epsilon <= 4.0 < 1.1 * 4.0 < counted.epsilon_lower
     assert "at least" not in guarantee_line(counted)

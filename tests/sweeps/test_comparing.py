@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee, Status
 from sweeps.planning.plan import plan_proposal
 from sweeps.release.comparing import USED_UP, compared, compared_epsilon

@@ -12,9 +12,8 @@ import torch
 
 import sweeps
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Gaussian
+from dpcore.events import Adjacency, Gaussian
 from dpcore.mechanisms.noisy_histogram import noise_for
 from sweeps.cli import main as cli
 from sweeps.execution import session

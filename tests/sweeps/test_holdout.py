@@ -14,9 +14,8 @@ import yaml
 
 import sweeps
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed, Gaussian, PoissonSampled, Repeated
+from dpcore.events import Adjacency, Composed, Gaussian, PoissonSampled, Repeated
 from dpcore.guarantee import Status
 from sweeps.execution import session
 from sweeps.execution.final_run import with_chosen

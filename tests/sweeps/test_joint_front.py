@@ -11,9 +11,8 @@ import pytest
 
 import sweeps as python
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed, Gaussian, Repeated
+from dpcore.events import Adjacency, Composed, Gaussian, Repeated
 from dpcore.guarantee import Status
 from dpcore.rounding import epsilon_text
 from sweeps.cli import main as cli

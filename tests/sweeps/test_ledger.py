@@ -9,11 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import ApproximateDP, Composed, Gaussian, NonPrivate, PoissonSampled, PureDP, Repeated, phases
+from dpcore.events import (
+    Adjacency,
+    ApproximateDP,
+    Composed,
+    Gaussian,
+    NonPrivate,
+    PoissonSampled,
+    PureDP,
+    Repeated,
+    phases,
+)
 from dpcore.guarantee import Status
-from dpcore.mechanisms.scheduled import Scheduled
+from dpcore.mechanisms.protocol import Scheduled
 from sweeps.execution.limits import HOURS_OVER
 from sweeps.ledger import composing, steps
 from sweeps.ledger import spending as ledger

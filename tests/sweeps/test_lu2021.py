@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.convexified.baselines import Counting
+from dpcore.papers.convexified import Counting
 from sweeps.papers import Claim, Effort, Reproduction, Result, reproduce, statements
 from sweeps.papers import run as reproduction
 from sweeps.papers import run as sweeping

@@ -15,7 +15,7 @@ from dpcore.accounting import headline
 from dpcore.checks import InvalidValue
 from dpcore.events import Event, Gaussian, NonPrivate, Repeated
 from dpcore.guarantee import Status
-from dpcore.mechanisms.scheduled import Scheduled
+from dpcore.mechanisms.protocol import Scheduled
 from sweeps.ledger.spending import procedure_guarantee
 from sweeps.planning.plan import check_corners, exhausted, plan_proposal
 from sweeps.planning.preview import preview

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from dpcore.checks import InvalidValue
-from dpcore.gdp_dual import delta_gdp
+from dpcore.gdp import delta_gdp
 from dpcore.selection.filters import DPCharge, GDPCharge
 from sweeps.population.arithmetic import (
     Population,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.selection.filters import DPCharge, GDPCharge
 from sweeps.audit import attack_trial, audit_trial, audits_of

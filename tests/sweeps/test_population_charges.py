@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import ApproximateDP, Gaussian, PoissonSampled
-from dpcore.gdp_dual import delta_gdp
+from dpcore.events import Adjacency, ApproximateDP, Gaussian, PoissonSampled
+from dpcore.gdp import delta_gdp
 from dpcore.guarantee import STANDING, Notion, Status
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
-from dpcore.mechanisms.scheduled import Scheduled
+from dpcore.mechanisms.protocol import Scheduled
 from dpcore.selection import EventProfile
 from dpcore.selection.filters import DPCharge, GDPCharge
 from sweeps.population.arithmetic import Population, entering

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from dpcore.checks import InvalidValue
-from dpcore.gdp_dual import mu_of_pure_dp
+from dpcore.gdp import mu_of_pure_dp
 from dpcore.selection.filters import DPCharge
 from sweeps.execution.controller import Done
 from sweeps.population.arithmetic import Population, charges_of, spent

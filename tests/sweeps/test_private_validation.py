@@ -14,12 +14,10 @@ import pandas as pd
 import pytest
 import torch
 
-from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
-from dpcore.events import Composed, Repeated
+from dpcore.accounting import headline, headline_of_parts
+from dpcore.events import Adjacency, Composed, Repeated
 from dpcore.gradients import Refused
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
-from dpcore.parallel import headline_of_parts
 from dpcore.randomness import fresh_secret
 from sweeps.execution import runners, session
 from sweeps.execution.controller import Controller, Done

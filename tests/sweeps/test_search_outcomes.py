@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 from sweeps.search import Proposer
 from sweeps.search.warm_start import lesson
 from sweeps.store.records import Proposal, TrialRecord, TrialState

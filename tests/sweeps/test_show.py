@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 from dpcore.guarantee import Status
 from sweeps.cli import main as cli
 from sweeps.ledger.summary import CLAIM_KIND

@@ -12,12 +12,11 @@ import pytest
 from scipy import integrate, stats
 from sqlalchemy import create_engine, text
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Gaussian, Unknown
-from dpcore.gdp_dual import eps_gdp
+from dpcore.events import Adjacency, Gaussian, Unknown
+from dpcore.gdp import eps_gdp
 from dpcore.guarantee import Guarantee, Notion, Status
-from dpcore.mechanisms.scheduled import Scheduled
+from dpcore.mechanisms.protocol import Scheduled
 from dpcore.rounding import epsilon_text
 from sweeps.execution.stopped_trials import claim_of, ex_post
 from sweeps.ledger.text import stopped_lines

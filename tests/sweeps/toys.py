@@ -9,7 +9,7 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
 from dpcore.guarantee import Guarantee, Status
-from dpcore.mechanisms.scheduled import Scheduled
+from dpcore.mechanisms.protocol import Scheduled
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.store.records import Proposal, TrialRecord, TrialState
 from tests.sweeps.view_sweeps import guarantee, plan

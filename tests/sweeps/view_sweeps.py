@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dpcore.adjacency import Adjacency
-from dpcore.events import Gaussian
+from dpcore.events import Adjacency, Gaussian
 from dpcore.guarantee import Guarantee, Status
-from dpcore.mechanisms.scheduled import Scheduled
+from dpcore.mechanisms.protocol import Scheduled
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.store.lease import Lease
 from sweeps.store.records import Proposal, Settlement, SweepRecord

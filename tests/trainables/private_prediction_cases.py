@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 from trainables.data.digits import DIGITS
 from trainables.system import (
     Dataset,

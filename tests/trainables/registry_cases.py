@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 from tests.trainables.exam.candidate import Candidate
 from tests.trainables.private_prediction_cases import small
 from trainables.data.uniform import UNIFORM

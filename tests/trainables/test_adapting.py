@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpcore.randomness import numpy_generator
-from dpcore.selection import clipped
+from dpcore.selection import best
 from trainables.sealed.adapting import WINDOW, Adapting, Seen
 from trainables.sealed.drawn import COINS, Coins, SealedDraw, Slot
 from trainables.sealed.standing import HEAD_BYTES, Standing
@@ -68,7 +68,7 @@ def unclipped(scores, low, high):
 
 
 def test_chances_without_bounds_are_found(monkeypatch):
-    monkeypatch.setattr(clipped, "clipped_weights", unclipped)
+    monkeypatch.setattr(best, "clipped_weights", unclipped)
     assert out_of_bounds(BOUNDS) > math.log(2)
 
 
@@ -102,7 +102,7 @@ def test_what_is_run_is_within_the_bounds_of_the_prior_and_leans_to_what_was_goo
 
 def test_the_density_of_unclipped_proposals_is_found(monkeypatch):
     """The mutant that the two tests above are for."""
-    monkeypatch.setattr(clipped, "clipped_weights", unclipped)
+    monkeypatch.setattr(best, "clipped_weights", unclipped)
     found = ratios(BOUNDS, 1000)
     assert any(
         ratio > 1.25 + 5 * deviation(low, high, 1000) or ratio < 0.75 - 5 * deviation(low, high, 1000)

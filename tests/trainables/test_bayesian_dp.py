@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpcore.accountants.bayesian import BayesianAccountant
-from dpcore.accountants.bayesian_cost import left_cost
+from dpcore.accountants.bayesian import BayesianAccountant, left_cost
 from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate, Repeated, blocks
 from dpcore.guarantee import Notion, Status

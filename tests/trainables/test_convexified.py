@@ -8,15 +8,13 @@ import pytest
 from scipy import stats
 from scipy.special import softmax
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.convexified import repaired as mathematics
-from dpcore.convexified.one_neuron import Noise, log_predictions
-from dpcore.convexified.published import Bound, chain
-from dpcore.events import Gaussian, NonPrivate
-from dpcore.gdp_dual import eps_gdp
+from dpcore.events import Adjacency, Gaussian, NonPrivate
+from dpcore.gdp import eps_gdp
 from dpcore.guarantee import Status
 from dpcore.mechanisms.query_budget import QueriesSpent
+from dpcore.papers import convexified as mathematics
+from dpcore.papers.convexified import Bound, NeuronNoise, log_predictions, published_noise
 from sweeps.ledger.spending import procedure_guarantee
 from sweeps.store.records import LedgerEntry
 from tests.trainables.recording import counted, memory_run
@@ -169,7 +167,7 @@ def test_every_row_of_table_i_is_a_knob_and_the_looser_ones_are_looser():
     # C ||x|| / 2 with C = 2 and ||x|| = 8 for 64 pixels.
     assert found[Bound.CHAUDHURI_GENERAL] == pytest.approx(8 * found[Bound.LU])
     assert found[Bound.LU] < found[Bound.WU_CONSTANT] < 1.001 * found[Bound.LU]
-    huge = chain((784, 128), 100, 10, 1e-8, bound=Bound.CHAUDHURI_GENERAL, input_norm=28.0)
+    huge = published_noise((784, 128), 100, 10, 1e-8, bound=Bound.CHAUDHURI_GENERAL, input_norm=28.0)
     assert huge.probability_raw == math.inf
     assert huge.probability == 1.0
 
@@ -178,7 +176,7 @@ def test_the_split_shifts_budget_between_neuron_and_noise():
     """At split 0 every neuron is equally likely; its noise then has all of the budget (four standard errors)."""
     runs, logits = 40_000, np.array([3.0, 0.0, -2.0])
     rng = np.random.default_rng(5)
-    out = log_predictions(np.tile(logits, (runs, 1)), 0.5, 0.8, 60.0, Noise.LAPLACE, rng, split=0.0)
+    out = log_predictions(np.tile(logits, (runs, 1)), 0.5, 0.8, 60.0, NeuronNoise.LAPLACE, rng, split=0.0)
     shifts = (out - logits) - np.median(out - logits, axis=1, keepdims=True)
     moved = np.abs(shifts) > 1e-9
     assert np.all(moved.sum(axis=1) == 1)
@@ -280,7 +278,9 @@ def test_a_group_trains_once_and_its_runs_differ_in_noise_alone(data, monkeypatc
         return train_group(knobs, data, device)
 
     monkeypatch.setattr(published_fit, "train_group", counted)
-    plans = [planned(CONVEXIFIED_LOSS, {"noise": noise, "queries": 50}, epsilon=e) for noise in Noise for e in (1, 9)]
+    plans = [
+        planned(CONVEXIFIED_LOSS, {"noise": noise, "queries": 50}, epsilon=e) for noise in NeuronNoise for e in (1, 9)
+    ]
     assert len({plan.group for plan in plans}) == 1
     runs = [memory_run(plan, key=f"t-{k}") for k, plan in enumerate(plans)]
     CONVEXIFIED_LOSS.fit(runs, data, Execution())

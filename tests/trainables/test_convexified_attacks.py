@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from dpcore.attacks import attack_examples, disjoint_splits
+from dpcore.audit.attacks import attack_examples, disjoint_splits
 from dpcore.checks import InvalidValue
 from trainables.attacks import AttackModel, train_attack, train_shadows
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dpcore.audit import Audit, AuditOutcome, AuditVerdict, MultiRun, ThreatModel
-from dpcore.convexified import repaired as mathematics
 from dpcore.mechanisms.output_perturbation import OutputPerturbation
+from dpcore.papers import convexified as mathematics
 from tests.trainables.test_convexified import ADD, DELTA, REPLACE, SECRET, planned, target
 from tests.trainables.worst_case_records import TINY, tiny_plan, worst_case_scores
 from trainables.data.digits import DIGITS

@@ -10,9 +10,8 @@ import pytest
 from scipy import stats
 
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import blocks
+from dpcore.events import Adjacency, blocks
 from dpcore.gradients import clipped as releases
 from dpcore.guarantee import Status
 from tests.trainables.recording import memory_run, recorded_before

@@ -12,14 +12,14 @@ import torch
 from scipy import stats
 
 import dpcore.gradients.engine as engine
-from dpcore.adjacency import Adjacency
 from dpcore.audit import AuditOutcome, AuditVerdict
 from dpcore.checks import InvalidValue
-from dpcore.erm import LogisticRisk
+from dpcore.events import Adjacency
 from dpcore.gradients import clipped as releases
 from dpcore.guarantee import Notion, Status
 from dpcore.mechanisms.noisy_sum import NoisySum
-from dpcore.mechanisms.scheduled import Scheduled
+from dpcore.mechanisms.protocol import Scheduled
+from dpcore.papers.erm import LogisticRisk
 from dpcore.sampling import PoissonSampling
 from trainables.data import SOURCES
 from trainables.measures import audits as evidence

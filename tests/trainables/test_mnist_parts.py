@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
 from tests.trainables import source_cases
 from tests.trainables.source_cases import mnist_write
 from trainables.data import SOURCES, mnist

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
-from dpcore.gdp_dual import eps_gdp
+from dpcore.gdp import eps_gdp
 from trainables.data.uniform import UNIFORM
 from trainables.knobs import read
 from trainables.system import Execution, Feature, Member, PrivacyPlan, PrivacyTarget, Refusal, Task

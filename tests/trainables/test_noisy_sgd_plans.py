@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Gaussian, PoissonSampled, Repeated
+from dpcore.events import Adjacency, Gaussian, PoissonSampled, Repeated
 from tests.trainables.noisy_sgd_cases import BOTH, TARGET, config, planned
 from trainables.data import SOURCES
 from trainables.planner import NOISE_MAX, NOISE_MIN

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from dpcore.accountants.composition import eps_pure
 from dpcore.checks import InvalidValue
 from dpcore.events import ApproximateDP, Gaussian, PureDP
-from dpcore.gdp_dual import eps_gdp
+from dpcore.gdp import eps_gdp
 from dpcore.guarantee import Status
-from dpcore.mechanisms import soft_vote
-from dpcore.mechanisms.pure_composition import eps_pure
+from dpcore.mechanisms import noisy_vote
 from tests.trainables.private_prediction_cases import (
     ADD,
     CASES,
@@ -97,7 +97,7 @@ def test_no_vote_uses_the_refuted_rule(how):
     plan = planned(SUBSAMPLE_AND_AGGREGATE, {"composition": how, "queries": 1, "models": 100}, epsilon=1.0)
     beta = 1 / plan.config["temperature"]
     assert beta < 0.51
-    assert soft_vote.loss_per_query(beta, 100, 10) <= 1.0 + DELTA * 10
+    assert noisy_vote.loss_per_query(beta, 100, 10) <= 1.0 + DELTA * 10
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 import torch
 
+from dpcore.accountants.composition import eps_pure
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
 from dpcore.audit import AuditOutcome, AuditVerdict
 from dpcore.checks import InvalidValue
-from dpcore.erm import minimise
-from dpcore.events import ApproximateDP, PureDP
+from dpcore.events import Adjacency, ApproximateDP, PureDP
 from dpcore.guarantee import Guarantee, Status
-from dpcore.mechanisms import perturbed_minimiser, soft_vote
+from dpcore.mechanisms import loss_perturbation, noisy_vote
 from dpcore.mechanisms.noise_families import GaussianNoise
-from dpcore.mechanisms.pure_composition import eps_pure
+from dpcore.papers.erm import minimise
 from tests.trainables.recording import counted, memory_run
 from trainables.data import SOURCES
 from trainables.measures.audits import AuditSetting, curve_of, gather
@@ -86,7 +85,7 @@ def test_the_published_vote_claims_epsilon_and_is_charged_its_exact_loss(models,
     assert claim.epsilon <= 1.0
     ((each, count),) = counted(plan)
     assert isinstance(each, PureDP)
-    assert each.epsilon == soft_vote.loss_per_query(1 / plan.config["temperature"], models, 10)
+    assert each.epsilon == noisy_vote.loss_per_query(1 / plan.config["temperature"], models, 10)
     assert count * each.epsilon == pytest.approx(spent, abs=0.002)
     assert f"the true epsilon at delta 0 is {count * each.epsilon:.6g}" in claim.assumptions[0]
     assert {one.status for one in plan.beside} == {Status.PROVED}
@@ -117,8 +116,8 @@ def test_the_published_rule_also_solves_queries_and_judges_a_given_temperature()
 
 def test_published_votes_are_answered_at_their_temperature(monkeypatch):
     seen = []
-    right = soft_vote.sample
-    monkeypatch.setattr(soft_vote, "sample", lambda beta, *rest: (seen.append(beta), right(beta, *rest))[1])
+    right = noisy_vote.sample
+    monkeypatch.setattr(noisy_vote, "sample", lambda beta, *rest: (seen.append(beta), right(beta, *rest))[1])
     plan = planned("subsample-and-aggregate", epsilon=2.0, composition="published", queries=4)
     run = memory_run(plan)
     SYSTEMS[plan.system].fit([run], DIGITS, Execution())
@@ -178,7 +177,7 @@ def test_the_printed_perturbation_runs_at_its_own_scale_and_modulus(monkeypatch)
     scales, risks = [], []
     right = GaussianNoise.sample
     monkeypatch.setattr(GaussianNoise, "sample", lambda self, *rest: (scales.append(self.sigma), right(self, *rest))[1])
-    monkeypatch.setattr(perturbed_minimiser, "minimise", lambda risk, tau: (risks.append(risk), minimise(risk, tau))[1])
+    monkeypatch.setattr(loss_perturbation, "minimise", lambda risk, tau: (risks.append(risk), minimise(risk, tau))[1])
     plan = planned("loss-perturbation", 1.0, ADD, noise="gaussian-published", jacobian="rank", regularisation=1e-6)
     run = memory_run(plan)
     SYSTEMS[plan.system].fit([run], DIGITS, Execution())

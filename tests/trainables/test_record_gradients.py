@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 from tests.corpus.doors import blobs
 from tests.trainables.recording import memory_run
 from trainables.registry import SYSTEMS

@@ -11,12 +11,11 @@ import torch
 from scipy import stats
 
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed, Gaussian, PoissonSampled, blocks
+from dpcore.events import Adjacency, Composed, Gaussian, PoissonSampled, blocks
 from dpcore.gradients import clipped as releases
 from dpcore.guarantee import Status
-from dpcore.sgld import Phase, step_size_of
+from dpcore.papers.sgld import Phase, step_size_of
 from tests.trainables.recording import MemoryRun, memory_run, recorded_before
 from trainables.data import SOURCES
 from trainables.data.records import dataset

@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from dpcore import membership
-from dpcore.adjacency import Adjacency
-from dpcore.attacks import auc
+from dpcore.audit.attacks import auc
 from dpcore.checks import InvalidValue
-from dpcore.events import NonPrivate, Repeated
+from dpcore.events import Adjacency, NonPrivate, Repeated
 from dpcore.guarantee import Status
 from dpcore.noise import PseudorandomNoise
+from dpcore.papers import membership
 from tests.trainables.recording import MemoryRun, memory_run
 from tests.trainables.test_data import DATA, needs_data
 from trainables.data import SOURCES

@@ -14,11 +14,11 @@ import pytest
 import torch
 from scipy import stats
 
-from dpcore.adjacency import Adjacency
+from dpcore.accounting import group_epsilon_lower
 from dpcore.audit import AuditOutcome, AuditVerdict
 from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
 from dpcore.gradients import ClippedSum, PrivateGradients
-from dpcore.group_privacy import group_epsilon_lower
 from tests.dpcore import gradient_oracle
 from tests.trainables.recording import counted, memory_run
 from tests.trainables.thread_team import ThreadTeam

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
 from dpcore.gradients.chain import cross_entropy
 from tests.sweeps.private_people import people
 from tests.sweeps.test_asked_metrics import errors, of

@@ -16,7 +16,7 @@ DRAWING = {
     *("SecureNoise", "PseudorandomNoise", "Keystream", "NOISE", "REPORT", "SAMPLING"),
 }
 PUBLIC = {
-    "dpcore/convexified/counterexamples.py": "made-up records",
+    "dpcore/papers/counterexamples.py": "made-up records",
     "dpcore/gradients/": "coins of the models themselves, as dropout draws them",
     "trainables/export/apart.py": "made-up records",
     "trainables/attacks/": "an attacker's own coins",
@@ -37,11 +37,11 @@ PUBLIC = {
     "trainables/systems/sgmcmc/training.py": "shuffles and dropout of methods without a claim",
 }
 DOOR = {
-    *("dpcore/noise.py", "dpcore/keystream.py", "dpcore/randomness.py", "dpcore/_torch_generator.py"),
+    *("dpcore/noise.py", "dpcore/randomness.py"),
     "trainables/training/noise.py",
 }
 MECHANISMS = {
-    "dpcore/convexified/repaired.py": "asks the `Draws` that it is given",
+    "dpcore/papers/convexified.py": "asks the `Draws` that it is given",
     "trainables/training/optimisers.py": "asks the source that it is given",
     "dpcore/mechanisms/average_case.py": "asks the coins that it is given",
 }

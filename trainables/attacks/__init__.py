@@ -5,7 +5,7 @@
     attack.priv_leak(member_probabilities, member_labels, other_probabilities, other_labels)
 
 Source  Shokri, Stronati, Song & Shmatikov (2017); Priv_Leak is TPR - FPR (Lu et al. 2021, equation 32). The scoring is
-        in `dpcore.attacks`. What such an attack does not find may still be there: a small Priv_Leak proves nothing.
+        in `dpcore.audit.attacks`. What such an attack does not find may be there: a small Priv_Leak proves nothing.
 """
 
 from __future__ import annotations

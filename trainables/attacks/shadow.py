@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore import checks
-from dpcore.attacks import AttackExamples, Decisions, attack_examples, decide, disjoint_splits, prediction_features
+from dpcore.audit.attacks import (
+    AttackExamples,
+    Decisions,
+    attack_examples,
+    decide,
+    disjoint_splits,
+    prediction_features,
+)
 
 Array = NDArray[np.float64]
 FitMany = Callable[[NDArray[np.bool_]], Array]

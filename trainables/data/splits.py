@@ -9,7 +9,7 @@ data:
 
 The hash is keyed with another word than the validation's (`key`), so that the two parts know nothing of each other.
 A private part is always one by hash: no record of it is then among those that train or validate, whoever else is
-there, and under add-remove its score composes with theirs in parallel (`dpcore.parallel`).
+there, and under add-remove its score composes with theirs in parallel (`dpcore.accounting`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from dpcore import checks
 from dpcore.accountants.pld import PLDAccountant, ToleranceNotReached
-from dpcore.adjacency import Adjacency
 from dpcore.audit import (
     CONFIDENCE,
     Audit,
@@ -26,10 +25,10 @@ from dpcore.audit import (
     guess,
     toss,
 )
-from dpcore.events import UnsupportedEvent
+from dpcore.events import Adjacency, UnsupportedEvent
+from dpcore.gdp import TradeOff, enveloped
 from dpcore.guarantee import Guarantee, Notion, Status
 from dpcore.randomness import fresh_secret
-from dpcore.tradeoff import TradeOff, enveloped
 from trainables.measures import retraining
 from trainables.measures.hooks import Answering, Auditable, CanaryTrained, Scored
 from trainables.system import Dataset, Execution, PrivacyPlan, Split, State, System

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dpcore import checks
-from dpcore.attacks import sampled_log_likelihood_ratio
+from dpcore.audit.attacks import sampled_log_likelihood_ratio
 from dpcore.events import Event, Gaussian, PoissonSampled, blocks
 from trainables.data import records
 from trainables.measures.retraining import Twin

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore import checks
-from dpcore.adjacency import Adjacency
-from dpcore.attacks import auc, balanced_splits, decide, lira, mean_training_loss_threshold, tpr_at_fpr
+from dpcore.audit import attacks
+from dpcore.audit.attacks import auc, balanced_splits, decide, mean_training_loss_threshold, tpr_at_fpr
+from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee
 from dpcore.randomness import fresh_secret
 from trainables.data import records as content
@@ -118,8 +119,10 @@ def likelihood_ratio_attack(setting: AuditSetting, shadows: int) -> tuple[Attack
     losses = np.stack([_minus_losses(setting, rows, number) for number, rows in enumerate([*inside, target_inside], 1)])
     confidences = _logits(losses)
     few = shadows // 2 < SHARED_BELOW
-    online = lira.online(confidences[-1], confidences[:-1], inside, variance="shared" if few else "per-example")
-    offline = lira.offline(confidences[-1], confidences[:-1], ~inside, variance="shared" if few else "per-example")
+    online = attacks.lira_online(confidences[-1], confidences[:-1], inside, variance="shared" if few else "per-example")
+    offline = attacks.lira_offline(
+        confidences[-1], confidences[:-1], ~inside, variance="shared" if few else "per-example"
+    )
     threshold = mean_training_loss_threshold(-losses[-1][target_inside])
     return (
         _attacked("LiRA online", online, target_inside, 0.0),

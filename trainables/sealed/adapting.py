@@ -6,7 +6,7 @@ configurations and whatever came before,
 
     P[proposal in S | before] = E[sum of the chances of the candidates in S]  is between low P and high P,
 
-P being the prior's chance of S: what `dpcore.selection.clipped` asks of a policy, and all that it asks.
+P being the prior's chance of S: what `dpcore.selection.best` asks of a policy, and all that it asks.
 
 Workers. The theorem lets a proposal be any function of earlier slots, in an order fixed beforehand, and of coins of its
 own. Slots are numbered; a worker looks at those that it ran before, which have smaller numbers, and at no others'. So
@@ -57,7 +57,7 @@ class Adapting:
 
     def chances(self, drawn: SealedDraw, number: int, seen: Sequence[Seen]) -> NDArray[np.float64]:
         """Of the candidates of slot `number` after the results `seen`, (G,): each in [low/G, high/G], with sum 1."""
-        from dpcore.selection.clipped import clipped_weights  # scipy.optimize takes a while
+        from dpcore.selection.best import clipped_weights
 
         scores = _scores(drawn, number, seen)
         low, high = min(1.0, self.low * (1 + _WITHIN)), max(1.0, self.high * (1 - _WITHIN))

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee
 from dpcore.mechanisms.protocol import Mechanism
 from dpcore.mechanisms.query_budget import QueryBudget

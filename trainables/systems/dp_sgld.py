@@ -11,11 +11,11 @@ One step, with step size e, prior N(0, v) and clip norm L:
 
     theta -= e [ theta / v + (n/b) sum over the batch of clip(gradient, L) ];  theta += N(0, max(e^2 F, e))
 
-F is `dpcore.sgld.published_noise_factor`. As long as e^2 F is the larger, the noise multiplier is sqrt(F) b / (n L),
-whatever the step size. There is nothing to solve: the noise follows from the target.
+F is `dpcore.papers.sgld.published_noise_factor`. As long as e^2 F is the larger, the noise multiplier is
+sqrt(F) b / (n L), whatever the step size. There is nothing to solve: the noise follows from the target.
 
 Property 1 of Wu et al. concludes that membership leakage is at most epsilon/4 with probability 1 - delta. For delta > 0
-it is refuted (`dpcore.membership.property_1_counterexample`), and it is no part of the claim.
+it is refuted (`dpcore.papers.membership.property_1_counterexample`), and it is no part of the claim.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dataclasses import replace
 
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms.sampled_gaussian import Sequence
+from dpcore.papers.sgld import published_noise_variance
 from dpcore.rounding import epsilon_text
-from dpcore.sgld import published_noise_variance
 from trainables.capabilities import Capabilities
 from trainables.knobs import knob, knobs
 from trainables.planner import STEPS_MAX, ClaimTerms, too_large

@@ -25,9 +25,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.gdp_dual import mu_gdp
+from dpcore.events import Adjacency
+from dpcore.gdp import mu_gdp
 from dpcore.mechanisms.noise_families import Normals
 from dpcore.mechanisms.noisy_sum import NoisySum
 from trainables.capabilities import Capabilities

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dpcore import calibrate
 from dpcore.accounting import guarantee
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian
 from dpcore.sampling import PoissonSampling

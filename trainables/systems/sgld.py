@@ -4,8 +4,8 @@ Source      Wu et al. (2020), equations 2-3, with every per-record gradient clip
 Claim       (epsilon, delta) of a composition of Poisson-subsampled Gaussians whose noise multiplier grows as the step
             size falls, by the PLD; add-remove; any number of queries.
 Departures  The paper clips nothing, and without a clip there is no differential privacy to claim; its own bounds are on
-            membership leakage and say nothing for losses above 0.35 (`dpcore.membership`). Its batches are shuffled;
-            Poisson batches are drawn here, at rate batch_size / n.
+            membership leakage and say nothing for losses above 0.35 (`dpcore.papers.membership`). Its batches are
+            shuffled; Poisson batches are drawn here, at rate batch_size / n.
 
 One step, with step size e, noise multiplier z = 2 b / (n C sqrt(e)) and prior N(0, v):
 
@@ -22,11 +22,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian, Sequence
+from dpcore.papers.sgld import Phase, halving_schedule, noise_multiplier, step_size_of
 from dpcore.sampling import PoissonSampling
-from dpcore.sgld import Phase, halving_schedule, noise_multiplier, step_size_of
 from trainables import models
 from trainables.capabilities import Capabilities
 from trainables.knobs import knob, knobs

@@ -16,9 +16,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from dpcore.guarantee import Guarantee
-from dpcore.keystream import Keystream
 from dpcore.mechanisms.noise_families import Normals
-from dpcore.noise import NoiseSource, PseudorandomNoise, SecureNoise
+from dpcore.noise import Keystream, NoiseSource, PseudorandomNoise, SecureNoise
 from dpcore.randomness import Purpose, Streams, numpy_generator
 from dpcore.sampling import Uniforms
 from trainables.system import Execution, PrivacyPlan, Run

@@ -19,9 +19,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed, Event
+from dpcore.events import Adjacency, Composed, Event
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram, several
 
 RECORDS, BUDGET_SHARE, BINS, DISJOINT = "records", "budget_share", "bins", "disjoint"

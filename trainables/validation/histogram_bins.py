@@ -25,7 +25,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.mechanisms.histogram_estimates import Estimate, area_under_curve, mean
+from dpcore.mechanisms.noisy_histogram import Estimate, area_under_curve, mean
 from trainables.system import PublicFacts, Task
 from trainables.validation.declaration import NOISE_SD, Bins
 

@@ -1,6 +1,6 @@
 """A system's plan with its reports on private validation records inside the same budget.
 
-Where train and validation compose in parallel (`dpcore.parallel`), the trial's claim is the larger of two: training
+Where train and validation compose in parallel (`dpcore.accounting`), the trial's claim is the larger of two: training
 keeps the whole budget, and the reports' noise is solved for what training claims, so that they raise no claim. Where
 the parts add, the reports take `budget_share` of the budget's squared mu, and training is planned for what is left: its
 epsilon is first guessed as if all were Gaussian, then moved until the composition of both, counted by the headline
@@ -19,12 +19,12 @@ from dataclasses import replace
 import numpy as np
 
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
-from dpcore.adjacency import Adjacency
+from dpcore.accounting import headline_of_parts
 from dpcore.checks import InvalidValue
-from dpcore.gdp_dual import eps_gdp, mu_gdp
+from dpcore.events import Adjacency
+from dpcore.gdp import eps_gdp, mu_gdp
 from dpcore.guarantee import resting_on
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram, noise_for
-from dpcore.parallel import headline_of_parts
 from dpcore.rounding import epsilon_text
 from trainables.attribution import attributed_plan
 from trainables.capabilities import capabilities_of

@@ -6,15 +6,12 @@ import math
 from dataclasses import dataclass, field
 
 from dpcore import checks
-from dpcore.accountants.countable import has_no_bound, merge
-from dpcore.accountants.pld import routes
+from dpcore.accountants.pld import pure_sums, routes
 from dpcore.accountants.pld.bounds import DELTA_FLOOR, Bounds, DiscretisationInvalid, ToleranceNotReached, of_a_part
-from dpcore.accountants.pld.dominating import dominating_pair, failure_of, parts_of
-from dpcore.accountants.pld.pairs import Parts
-from dpcore.accountants.pld.randomised_response import exact_sums
+from dpcore.accountants.pld.pairs import Parts, dominating_pair, failure_of, parts_of
+from dpcore.accountants.protocol import has_no_bound, merge
 from dpcore.accountants.rdp import RDPAccountant
-from dpcore.adjacency import Adjacency
-from dpcore.events import ApproximateDP, Composed, Event, NonPrivate, Repeated, phases
+from dpcore.events import Adjacency, ApproximateDP, Composed, Event, NonPrivate, Repeated, phases
 from dpcore.guarantee import Status
 
 DEFAULT_TOLERANCE = 1e-3
@@ -110,8 +107,8 @@ class PLDAccountant:
         if left.lower > 0:
             return Bounds(lower, routes.epsilon_bounds(parts, left.lower, self.tolerance).upper)
         # All of delta is the releases' own: what is left of them is pure, if they are all there is.
-        pure = delta >= failure.upper and exact_sums.only_responses(parts)
-        return Bounds(lower, exact_sums.largest_sum(parts) if pure else math.inf)
+        pure = delta >= failure.upper and pure_sums.only_responses(parts)
+        return Bounds(lower, pure_sums.largest_sum(parts) if pure else math.inf)
 
     def takes_large_grid(self, delta: float) -> bool:
         """Whether bounds on epsilon at `delta` in (0, 1) take a large grid of losses, and so seconds."""

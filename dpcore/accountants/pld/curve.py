@@ -11,18 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dpcore.accountants.pld import saddle_point
+from dpcore.accountants.pld import chernoff, gaussian, inversion, saddle_point
 from dpcore.accountants.pld.bounds import DELTA_FLOOR, Asked
-from dpcore.accountants.pld.characteristic_function import chernoff, inversion
-from dpcore.accountants.pld.characteristic_function.chernoff import Chernoff
-from dpcore.accountants.pld.characteristic_function.contour import Contour
-from dpcore.accountants.pld.closed_forms import gaussian
-from dpcore.accountants.pld.dominating import parts_of
-from dpcore.accountants.pld.pairs import Parts, ReplacedSampledGaussian, SampledGaussianPair
+from dpcore.accountants.pld.chernoff import Chernoff
+from dpcore.accountants.pld.contour import Contour
+from dpcore.accountants.pld.pairs import Parts, ReplacedSampledGaussian, SampledGaussianPair, parts_of
 from dpcore.accountants.pld.saddle_point import Direction, direction_at_epsilon
-from dpcore.accountants.rounding import exp_up
-from dpcore.adjacency import Adjacency
-from dpcore.events import Event, NonPrivate, phases
+from dpcore.accountants.protocol import exp_up
+from dpcore.events import Adjacency, Event, NonPrivate, phases
 
 
 @dataclass(slots=True)

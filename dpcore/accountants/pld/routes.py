@@ -13,7 +13,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
 
-from dpcore.accountants.pld import saddle_point
+from dpcore.accountants.pld import (
+    chernoff,
+    gaussian,
+    inversion,
+    nearly_certain,
+    overlap,
+    pure_sums,
+    refinement,
+    rounded_sums,
+    saddle_point,
+    single_step,
+    total_variation,
+)
 from dpcore.accountants.pld.bounds import (
     DELTA_FLOOR,
     Asked,
@@ -22,11 +34,7 @@ from dpcore.accountants.pld.bounds import (
     ToleranceNotReached,
     of_larger,
 )
-from dpcore.accountants.pld.characteristic_function import chernoff, inversion
-from dpcore.accountants.pld.closed_forms import gaussian, overlap, single_step, total_variation
-from dpcore.accountants.pld.discretisation import refinement, ring
 from dpcore.accountants.pld.pairs import Parts, guessing, tail_for
-from dpcore.accountants.pld.randomised_response import exact_sums, nearly_certain, rounded_sums
 from dpcore.accountants.pld.saddle_point import Direction
 
 OfWhole = Callable[[Parts, Asked], Bounds | None]
@@ -58,7 +66,7 @@ COARSE = 0.02
 """How closely, relatively, bounds are asked that only start a search."""
 
 WHOLE: tuple[BoundsRoute[OfWhole], ...] = (
-    BoundsRoute("exact sums of randomised responses", exact_sums.epsilon_bounds, exact_sums.delta_bounds),
+    BoundsRoute("exact sums of randomised responses", pure_sums.epsilon_bounds, pure_sums.delta_bounds),
     BoundsRoute("laws that hardly overlap", delta=overlap.delta_bounds),
     BoundsRoute("nearly certain answers", _nearly_certain_epsilon, _nearly_certain_delta),
     BoundsRoute("plain Gaussians", gaussian.epsilon_bounds, gaussian.delta_bounds),
@@ -173,7 +181,7 @@ def forget() -> None:
     """Drop what is kept for the next question: bounds, and laws on grids."""
     for kept in (epsilon_bounds, quick_epsilon_bounds, delta_bounds):
         kept.cache_clear()
-    ring.forget()
+    refinement.forget()
 
 
 def epsilon_estimate(parts: Parts, delta: float) -> float:

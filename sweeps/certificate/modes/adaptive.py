@@ -1,7 +1,7 @@
 """`release: best` with `sampler: adaptive`: the best of K trials whose configurations follow results, within bounds.
 
 As `best`, at the price of any policy whose proposals have, at every step, between low and high times the density of the
-public prior (`dpcore.selection.clipped`):
+public prior (`dpcore.selection.best`):
 
     e_hat = epsilon - penalty(law, e1, d1, low, high)      and      d_hat = delta / (high mean).
 
@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dpcore.selection import TwoPoint
+from dpcore.selection import HeterogeneousTrials
 from sweeps.certificate.claimed import Claimed
 from sweeps.certificate.modes.best import OfBest
 from sweeps.sealed.assumptions import ADAPTED
@@ -55,9 +55,9 @@ class BestAdaptive(OfBest):
         """See `Counted.attested`."""
         return (*super().attested, BOUNDED)
 
-    def rule(self, claim: Claimed) -> TwoPoint:
+    def rule(self, claim: Claimed) -> HeterogeneousTrials:
         """See `OfBest.rule`."""
-        return TwoPoint(
+        return HeterogeneousTrials(
             law=self.law.drawn,
             epsilon=claim.epsilon,
             delta=claim.delta,

@@ -1,6 +1,6 @@
 """`scope: sweep, release: best`: private selection. One trial of a secret number of them leaves, and nothing else.
 
-The price holds for every configuration that meets two public points (`dpcore.selection.two_point`):
+The price holds for every configuration that meets two public points (`dpcore.selection.best`):
 
     delta(e1) <= d1      and      delta(e_hat) <= d_hat,
 
@@ -17,7 +17,7 @@ from typing import Literal
 
 from dpcore.checks import InvalidValue
 from dpcore.rounding import delta_text, epsilon_text
-from dpcore.selection import TwoPoint
+from dpcore.selection import HeterogeneousTrials
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.claimed import Check, Claimed, at_most, number
 from sweeps.certificate.fields import Chance, NotNegative
@@ -44,7 +44,7 @@ class OfBest(SealedSearch):
     winner: PlannedTrial | None
 
     @abstractmethod
-    def rule(self, claim: Claimed) -> TwoPoint:
+    def rule(self, claim: Claimed) -> HeterogeneousTrials:
         """What the winner has to meet, from this document alone. Raises InvalidValue."""
 
     @property
@@ -102,8 +102,8 @@ class Best(OfBest):
         """See `SealedSearch.theorem`."""
         return of_best(self.named)
 
-    def rule(self, claim: Claimed) -> TwoPoint:
+    def rule(self, claim: Claimed) -> HeterogeneousTrials:
         """See `OfBest.rule`."""
-        return TwoPoint(
+        return HeterogeneousTrials(
             law=self.law.drawn, epsilon=claim.epsilon, delta=claim.delta, e1=float(self.e1), d1=float(self.d1)
         )

@@ -18,9 +18,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dpcore.accountants.gdp import GDPAccountant
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed, Event, Gaussian, phases
+from dpcore.events import Adjacency, Composed, Event, Gaussian, phases
 from dpcore.guarantee import FLOATING_POINT, Notion, Status, weakest
 from dpcore.rounding import delta_text, epsilon_text
 from dpcore.selection import (

@@ -1,6 +1,6 @@
 """`scope: sweep, release: front`: the best trials of a sealed search by each of several public orders.
 
-The price holds for every configuration that a Gaussian of this mu covers up to tau (`dpcore.selection.front_points`),
+The price holds for every configuration that a Gaussian of this mu covers up to tau (`dpcore.selection.front`),
 whichever of them win and however many they are. So the events of each winner, which are published, are held against
 that; that every configuration of the prior was covered, and that K, the losers and the winners' slots stayed secret, is
 attested.

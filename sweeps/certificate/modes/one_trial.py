@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
-from dpcore.events import Event
+from dpcore.accounting import headline, larger_of_parts
+from dpcore.events import Adjacency, Event
 from dpcore.guarantee import Guarantee, Notion, weakest
-from dpcore.parallel import larger_of_parts
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.claimed import Check, Claimed, at_most, number, rests_on, word
 from sweeps.certificate.modes.counted import Counted

@@ -5,7 +5,7 @@ here mu is one that *covers*: up to the chance `tau` the release reveals no more
 
     delta(epsilon) <= tau + (1 - tau) delta_mu(epsilon)   for all epsilon of at least 0, in both directions
 
-(`dpcore.selection.gdp_cover`). The regret is thus on the safe side. The points say how much is lost by it.
+(`dpcore.selection.profiles`). The regret is thus on the safe side. The points say how much is lost by it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import math
 from collections.abc import Iterator
 from functools import lru_cache
 
-from dpcore.adjacency import Adjacency
-from dpcore.events import Event
+from dpcore.events import Adjacency, Event
 from dpcore.rounding import delta_text, epsilon_text
 from dpcore.selection import EventProfile, WorstProfile, covering_mu
 from sweeps.certificate.claimed import Check, number

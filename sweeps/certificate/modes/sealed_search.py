@@ -12,8 +12,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from dpcore.adjacency import Adjacency
-from dpcore.events import ApproximateDP, Composed, Event
+from dpcore.events import Adjacency, ApproximateDP, Composed, Event
 from dpcore.guarantee import FLOATING_POINT, Notion, Status, weakest
 from dpcore.selection import EventProfile, WorstProfile
 from sweeps.certificate.chain import LedgerRow

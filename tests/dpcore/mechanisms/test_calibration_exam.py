@@ -15,10 +15,10 @@ import pytest
 from dpcore import mechanisms
 from dpcore.accountants.pld import PLDAccountant
 from dpcore.accountants.registry import make
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
 from dpcore.guarantee import FLOATING_POINT, Status
-from dpcore.mechanisms import model_sensitivity, prediction_sensitivity, soft_vote
+from dpcore.mechanisms import model_sensitivity, noisy_vote, prediction_sensitivity
 from dpcore.mechanisms.calibrated import Calibrated
 from dpcore.mechanisms.minimiser import MinimiserSensitivity
 from dpcore.mechanisms.noise_families import GaussianNoise
@@ -150,7 +150,7 @@ def one_query_for_all(epsilon, delta, queries, sensitivity, unit="record"):
 
 
 def refuted_sold_as_proved(epsilon, queries, models, classes, adjacency, unit="record"):
-    found = soft_vote.as_published(epsilon, queries, models, classes, adjacency, unit)
+    found = noisy_vote.as_published(epsilon, queries, models, classes, adjacency, unit)
     return replace(found, guarantee=replace(found.guarantee, status=Status.PROVED))
 
 

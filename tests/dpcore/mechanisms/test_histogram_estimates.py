@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from dpcore.mechanisms.histogram_estimates import Estimate, area_under_curve, mean
+from dpcore.mechanisms.noisy_histogram import Estimate, area_under_curve, mean
 
 COUNTS = st.lists(st.integers(0, 60), min_size=2, max_size=12)
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
 from dpcore.guarantee import Status
 from dpcore.mechanisms import loss_perturbation as lp
 

@@ -13,20 +13,17 @@ import pytest
 
 from dpcore import mechanisms
 from dpcore.accountants.pld import PLDAccountant
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.convexified.one_neuron import Noise, OneNeuronAnswers
-from dpcore.events import Composed, Gaussian, PureDP, Repeated, phases
+from dpcore.events import Adjacency, Composed, Gaussian, PureDP, Repeated, phases
 from dpcore.mechanisms.average_case import AverageCase
-from dpcore.mechanisms.loss_perturbation import Jacobian
+from dpcore.mechanisms.loss_perturbation import Jacobian, PerturbationLaw, PerturbedMinimiser
 from dpcore.mechanisms.noise_families import NoiseLaw
 from dpcore.mechanisms.noisy_sum import NoisySum
+from dpcore.mechanisms.noisy_vote import NoisyVote
 from dpcore.mechanisms.output_perturbation import OutputPerturbation
-from dpcore.mechanisms.perturbed_minimiser import PerturbationLaw, PerturbedMinimiser
-from dpcore.mechanisms.protocol import _KINDS, Mechanism, from_dict, to_dict
+from dpcore.mechanisms.protocol import _KINDS, Mechanism, Scheduled, from_dict, to_dict
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian, Sequence
-from dpcore.mechanisms.scheduled import Scheduled
-from dpcore.mechanisms.soft_vote import SoftVote
+from dpcore.papers.convexified import NeuronNoise, OneNeuronAnswers
 from dpcore.sampling import PoissonSampling
 
 for module in pkgutil.iter_modules(mechanisms.__path__):
@@ -58,11 +55,11 @@ EXAMPLES: dict[str, Mechanism] = {
         delta=1e-5,
         adjacency=Adjacency.ADD_REMOVE,
     ),
-    "soft-vote": SoftVote(beta=0.3, models=7, classes=4, adjacency=Adjacency.REPLACE_ONE, steps=5),
+    "soft-vote": NoisyVote(beta=0.3, models=7, classes=4, adjacency=Adjacency.REPLACE_ONE, steps=5),
     "one-neuron-answers": OneNeuronAnswers(
         logit_sensitivity=0.4,
         probability_sensitivity=0.1,
-        noise=Noise.LAPLACE,
+        noise=NeuronNoise.LAPLACE,
         noise_multiplier=3.0,
         split=1.0,
         steps=4,

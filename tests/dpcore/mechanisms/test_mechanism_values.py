@@ -8,15 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed, Gaussian, NonPrivate, PoissonSampled, PureDP, Repeated, phases
+from dpcore.events import Adjacency, Composed, Gaussian, NonPrivate, PoissonSampled, PureDP, Repeated, phases
 from dpcore.mechanisms import protocol
 from dpcore.mechanisms.average_case import AverageCase
 from dpcore.mechanisms.noisy_sum import NoisySum
-from dpcore.mechanisms.protocol import Mechanism
+from dpcore.mechanisms.protocol import Mechanism, Scheduled, unprotected
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian, Sequence, part_at
-from dpcore.mechanisms.scheduled import Scheduled, unprotected
 from dpcore.sampling import PoissonSampling
 
 GAUSSIAN = SampledGaussian(

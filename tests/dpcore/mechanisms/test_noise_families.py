@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import Gaussian, PureDP
+from dpcore.events import Adjacency, Gaussian, PureDP
 from dpcore.mechanisms.noise_families import GaussianNoise, RadialNoise
 
 ALPHA = 1e-4

@@ -8,10 +8,9 @@ import pytest
 from scipy import stats
 
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
 from dpcore.audit import Audit, AuditOutcome, AuditVerdict, ThreatModel, choose_threshold, count_at
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed, Gaussian, Repeated
+from dpcore.events import Adjacency, Composed, Gaussian, Repeated
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram, noise_for, several
 from tests.dpcore.audited_releases import noise
 

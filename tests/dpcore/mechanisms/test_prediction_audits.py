@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.adjacency import Adjacency
 from dpcore.audit import Audit, AuditOutcome, AuditVerdict, MultiRun, ThreatModel, choose_threshold, count_at
+from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee
-from dpcore.mechanisms import model_sensitivity, soft_vote
+from dpcore.mechanisms import model_sensitivity, noisy_vote
 from dpcore.mechanisms.minimiser import MinimiserSensitivity
 
 LEVEL = 0.05
@@ -32,7 +32,7 @@ def few_enough(wrong: int, audits: int) -> bool:
 MODELS, BEFORE, AFTER = 3, np.array([3, 0]), np.array([2, 1])
 
 
-def vote_evidence(vote: soft_vote.CalibratedVote, runs: int, rng: np.random.Generator) -> MultiRun:
+def vote_evidence(vote: noisy_vote.CalibratedVote, runs: int, rng: np.random.Generator) -> MultiRun:
     """The attack says "replaced" when the vote names the class that only the replaced model votes for."""
     after, before = (sum(vote.sample(votes, rng.standard_normal) for _ in range(runs)) for votes in (AFTER, BEFORE))
     return MultiRun(true_positives=after, runs_in=runs, false_positives=before, runs_out=runs)
@@ -40,13 +40,13 @@ def vote_evidence(vote: soft_vote.CalibratedVote, runs: int, rng: np.random.Gene
 
 def test_the_published_soft_vote_is_refuted_from_its_labels():
     """beta = epsilon/B counts one of the two counts that a record moves: 1.73 here where 1 is claimed."""
-    vote = soft_vote.as_published(1.0, queries=1, models=MODELS, classes=2)
+    vote = noisy_vote.as_published(1.0, queries=1, models=MODELS, classes=2)
     evidence = vote_evidence(vote, 2500, np.random.default_rng(1))
     assert refuted(evidence, vote.guarantee)
-    assert evidence.epsilon_lower(0.0, LEVEL) < soft_vote.loss_per_query(vote.beta, MODELS, 2)
+    assert evidence.epsilon_lower(0.0, LEVEL) < noisy_vote.loss_per_query(vote.beta, MODELS, 2)
 
 
-@pytest.mark.parametrize("calibrate", [soft_vote.standard, soft_vote.exact])
+@pytest.mark.parametrize("calibrate", [noisy_vote.standard, noisy_vote.exact])
 def test_the_repaired_soft_votes_are_not_refuted_more_often_than_stated(calibrate):
     vote, rng = calibrate(1.0, queries=1, models=MODELS, classes=2), np.random.default_rng(2)
     assert few_enough(sum(refuted(vote_evidence(vote, 250, rng), vote.guarantee) for _ in range(40)), 40)

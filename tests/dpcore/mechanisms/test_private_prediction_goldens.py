@@ -8,13 +8,12 @@ import math
 import mpmath
 import pytest
 
-from dpcore.adjacency import Adjacency
-from dpcore.events import Gaussian, PureDP
-from dpcore.gdp_dual import delta_gdp, eps_gdp
+from dpcore.accountants.composition import eps_pure
+from dpcore.events import Adjacency, Gaussian, PureDP
+from dpcore.gdp import delta_gdp, eps_gdp
 from dpcore.guarantee import Status
-from dpcore.mechanisms import loss_perturbation, model_sensitivity, prediction_sensitivity, soft_vote
+from dpcore.mechanisms import loss_perturbation, model_sensitivity, noisy_vote, prediction_sensitivity
 from dpcore.mechanisms.minimiser import MinimiserSensitivity
-from dpcore.mechanisms.pure_composition import eps_pure
 
 N, CLASSES, LAMBDA, DELTA = 60_000, 10, 1e-3, 1e-5
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
@@ -132,12 +131,14 @@ def test_advanced_epsilon_solves_its_equation():
 
 @pytest.mark.parametrize(("b", "_s", "_a", "_h", "_j", "_p", "advanced", "standard"), TABLE)
 def test_soft_vote(b, _s, _a, _h, _j, _p, advanced, standard):
-    assert soft_vote.advanced(1, DELTA, b, 256, CLASSES).beta == pytest.approx(advanced, rel=3e-5)
-    assert soft_vote.standard(1, b, 256, CLASSES).beta == pytest.approx(standard, rel=1e-12)
+    assert noisy_vote.advanced(1, DELTA, b, 256, CLASSES).beta == pytest.approx(advanced, rel=3e-5)
+    assert noisy_vote.standard(1, b, 256, CLASSES).beta == pytest.approx(standard, rel=1e-12)
 
 
 def test_advanced_votes_win_from_seven_queries_on():
-    wins = [soft_vote.advanced(1, DELTA, b, 32, 10).beta > soft_vote.standard(1, b, 32, 10).beta for b in range(1, 15)]
+    wins = [
+        noisy_vote.advanced(1, DELTA, b, 32, 10).beta > noisy_vote.standard(1, b, 32, 10).beta for b in range(1, 15)
+    ]
     assert wins == [b >= 7 for b in range(1, 15)]
 
 
@@ -145,7 +146,7 @@ def test_advanced_votes_win_from_seven_queries_on():
     ("beta", "models", "loss"), [(1, 32, 2.0), (0.1, 32, 0.168798), (0.01, 32, 0.010352), (0.1, 256, 0.2)]
 )
 def test_exact_loss_of_a_vote(beta, models, loss):
-    assert soft_vote.loss_per_query(beta, models, 10) == pytest.approx(loss, abs=6e-7)
+    assert noisy_vote.loss_per_query(beta, models, 10) == pytest.approx(loss, abs=6e-7)
 
 
 @pytest.mark.parametrize(("beta", "models", "classes"), [(1e-6, 3, 2), (0.3, 17, 5), (40.0, 1000, 10)])
@@ -154,4 +155,4 @@ def test_exact_loss_keeps_its_digits(beta, models, classes):
         b = mpmath.mpf(beta)
         top, bottom = mpmath.exp(b * models) + classes - 1, mpmath.exp(b * (models - 1)) + mpmath.exp(b) + classes - 2
         exact = float(b + mpmath.log(top / bottom))
-    assert soft_vote.loss_per_query(beta, models, classes) == pytest.approx(exact, rel=1e-9)
+    assert noisy_vote.loss_per_query(beta, models, classes) == pytest.approx(exact, rel=1e-9)

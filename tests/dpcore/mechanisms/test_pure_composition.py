@@ -7,10 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.accountants.composition import AdvancedAccountant, NaiveAccountant
+from dpcore.accountants.composition import (
+    LARGEST_PURE_COUNT,
+    AdvancedAccountant,
+    NaiveAccountant,
+    delta_pure,
+    each_pure,
+    eps_pure,
+)
 from dpcore.checks import InvalidValue
 from dpcore.events import PureDP
-from dpcore.mechanisms.pure_composition import LARGEST_COUNT, delta_pure, each_pure, eps_pure
 
 
 def enumerated(each: float, count: int, epsilon: float) -> float:
@@ -52,7 +58,7 @@ def test_the_largest_share_of_one_release(epsilon, count, delta):
     assert delta_pure(each * (1 + 1e-6), count, epsilon) > delta
 
 
-@pytest.mark.parametrize("count", [0, -1, 1.5, LARGEST_COUNT + 1])
+@pytest.mark.parametrize("count", [0, -1, 1.5, LARGEST_PURE_COUNT + 1])
 def test_senseless_counts_are_refused(count):
     with pytest.raises(InvalidValue):
         delta_pure(0.1, count, 0.0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpcore.guarantee import Status
-from dpcore.mechanisms import soft_vote
+from dpcore.mechanisms import noisy_vote
 
 
 def log_probabilities(beta, votes):
@@ -39,7 +39,7 @@ def test_the_formula_is_the_worst_case_over_all_neighbours(models, classes, beta
         np.abs(log_probabilities(beta, one) - log_probabilities(beta, other)).max()
         for one, other in neighbours(models, classes)
     )
-    assert soft_vote.loss_per_query(beta, models, classes) == pytest.approx(worst, rel=1e-10)
+    assert noisy_vote.loss_per_query(beta, models, classes) == pytest.approx(worst, rel=1e-10)
 
 
 @settings(max_examples=200)
@@ -50,21 +50,21 @@ def test_the_loss_is_exact_at_any_temperature(beta, models, classes):
         b = mpmath.mpf(beta)
         above = mpmath.exp(b * models) + classes - 1
         exact = b + mpmath.log(above / (mpmath.exp(b * (models - 1)) + mpmath.exp(b) + classes - 2))
-        found = mpmath.mpf(soft_vote.loss_per_query(beta, models, classes))
+        found = mpmath.mpf(noisy_vote.loss_per_query(beta, models, classes))
         assert abs(found / exact - 1) < 1e-15
         assert b <= found <= 2 * b * (1 + mpmath.mpf(1e-15))
 
 
 @pytest.mark.parametrize("epsilon", [1e3, 1e6])
 def test_every_rule_reaches_large_budgets(epsilon):
-    for found in (soft_vote.exact(epsilon, 1, 32, 10), soft_vote.optimal(epsilon, 1e-5, 1, 32, 10)):
+    for found in (noisy_vote.exact(epsilon, 1, 32, 10), noisy_vote.optimal(epsilon, 1e-5, 1, 32, 10)):
         assert found.beta == pytest.approx(epsilon / 2, rel=1e-4)
         assert found.each.epsilon == pytest.approx(epsilon, rel=1e-4)
 
 
 def test_epsilon_over_b_is_refuted_by_exact_computation():
     """32 models agree; one record moves a vote: the log ratio of that label is 2.000, and epsilon was to be 1."""
-    claim = soft_vote.as_published(1.0, 1, 32, 10)
+    claim = noisy_vote.as_published(1.0, 1, 32, 10)
     assert claim.guarantee.status is Status.REFUTED
     before, after = [32, *[0] * 9], [31, 1, *[0] * 8]
     loss = log_probabilities(claim.beta, after)[1] - log_probabilities(claim.beta, before)[1]
@@ -75,21 +75,21 @@ def test_epsilon_over_b_is_refuted_by_exact_computation():
 
 def test_epsilon_over_b_holds_for_a_single_model():
     """Its vote moves without changing what the labels' weights add up to: the loss is beta."""
-    assert soft_vote.as_published(1.0, 3, 1, 10).guarantee.status is Status.PROVED
-    assert soft_vote.as_published(1.0, 3, 2, 10).guarantee.status is Status.REFUTED
+    assert noisy_vote.as_published(1.0, 3, 1, 10).guarantee.status is Status.PROVED
+    assert noisy_vote.as_published(1.0, 3, 2, 10).guarantee.status is Status.REFUTED
 
 
 @pytest.mark.parametrize("queries", [1, 7, 100])
 @pytest.mark.parametrize("models", [1, 32, 256])
 def test_proved_rules_keep_within_their_budget_and_the_exact_one_fills_it(queries, models):
-    for calibrate in (soft_vote.standard, soft_vote.exact):
+    for calibrate in (noisy_vote.standard, noisy_vote.exact):
         found = calibrate(1.0, queries, models, 10)
         assert found.guarantee.status is Status.PROVED
         assert queries * found.each.epsilon <= 1.0 + 1e-12
-    assert soft_vote.exact(1.0, queries, models, 10).beta >= soft_vote.standard(1.0, queries, models, 10).beta * (
+    assert noisy_vote.exact(1.0, queries, models, 10).beta >= noisy_vote.standard(1.0, queries, models, 10).beta * (
         1 - 1e-11
     )
-    assert queries * soft_vote.exact(1.0, queries, models, 10).each.epsilon == pytest.approx(1.0, rel=1e-9)
+    assert queries * noisy_vote.exact(1.0, queries, models, 10).each.epsilon == pytest.approx(1.0, rel=1e-9)
 
 
 def composed_delta(beta, models, classes, queries, epsilon):
@@ -120,7 +120,7 @@ def composed_delta(beta, models, classes, queries, epsilon):
 @pytest.mark.parametrize("models", [8, 32, 256])
 def test_composed_votes_keep_their_delta(models):
     """A true lower bound on delta of 100 votes; below what is claimed, and above it when beta is tripled."""
-    for calibrate in (soft_vote.advanced, soft_vote.optimal):
+    for calibrate in (noisy_vote.advanced, noisy_vote.optimal):
         found = calibrate(2.0, 1e-4, 100, models, 10)
         assert composed_delta(found.beta, models, 10, 100, 2.0) <= 1e-4
         assert composed_delta(3 * found.beta, models, 10, 100, 2.0) > 1e-4
@@ -129,24 +129,24 @@ def test_composed_votes_keep_their_delta(models):
 @settings(max_examples=60)
 @given(st.floats(1e-9, 50), st.integers(1, 10_000), st.integers(2, 1000))
 def test_the_largest_beta_of_a_loss(loss, models, classes):
-    beta = soft_vote.beta_for_loss(loss, models, classes)
+    beta = noisy_vote.beta_for_loss(loss, models, classes)
     assert loss / 2 * (1 - 1e-11) <= beta <= loss
-    assert soft_vote.loss_per_query(beta, models, classes) <= loss
-    assert soft_vote.loss_per_query(beta * (1 + 1e-6), models, classes) > loss * (1 - 1e-12)
+    assert noisy_vote.loss_per_query(beta, models, classes) <= loss
+    assert noisy_vote.loss_per_query(beta * (1 + 1e-6), models, classes) > loss * (1 - 1e-12)
 
 
 def test_zcdp_epsilon_inverts_the_advanced_rule():
-    beta = soft_vote.advanced(1.5, 1e-5, 40, 32, 10).beta
-    assert soft_vote.zcdp_epsilon(beta, 40, 1e-5) == pytest.approx(1.5, rel=1e-9)
+    beta = noisy_vote.advanced(1.5, 1e-5, 40, 32, 10).beta
+    assert noisy_vote.zcdp_epsilon(beta, 40, 1e-5) == pytest.approx(1.5, rel=1e-9)
 
 
 def test_labels_are_drawn_with_the_softmax_probabilities():
     """Chi-square at level 1e-4, and the same test finds a sampler that leaves out classes without votes."""
     rng, votes, beta = np.random.default_rng(5), np.array([5, 2, 0, 1]), 0.6
-    drawn = np.bincount([soft_vote.sample(beta, votes, rng.standard_normal) for _ in range(20_000)], minlength=4)
+    drawn = np.bincount([noisy_vote.sample(beta, votes, rng.standard_normal) for _ in range(20_000)], minlength=4)
     expected = np.exp(log_probabilities(beta, votes)) * 20_000
     assert stats.chisquare(drawn, expected).pvalue > 1e-4
     among_voted = np.where(votes > 0, expected, 0)
     assert stats.chisquare(among_voted / among_voted.sum() * 20_000, expected).pvalue < 1e-10
-    calibrated = soft_vote.standard(1.0, 1, 8, 4)
+    calibrated = noisy_vote.standard(1.0, 1, 8, 4)
     assert calibrated.sample(votes, rng.standard_normal) in range(4)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 from dpcore.selection.profiles import OneByOne
 
 MECHANISMS = int(os.environ.get("SWEEPS_CHAOS_MECHANISMS", "24"))

@@ -11,8 +11,8 @@ from dp_accounting.rdp import RdpAccountant
 from dpcore.calibrate import CannotCalibrate, Target, sampled_gaussian
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, NonPrivate, Unknown, UnsupportedEvent
-from dpcore.selection import penalties
-from dpcore.selection.best import BestProfile, price_best, renyi_of_best
+from dpcore.selection import price as penalties
+from dpcore.selection.best import BestProfile, HeterogeneousTrials, heterogeneous_trials, price_best, renyi_of_best
 from dpcore.selection.counts import (
     BinomialCount,
     Capped,
@@ -22,9 +22,8 @@ from dpcore.selection.counts import (
     logarithmic,
     with_mean,
 )
-from dpcore.selection.noise import least_noise, least_noise_meeting
+from dpcore.selection.price import least_noise, least_noise_meeting
 from dpcore.selection.profiles import EventProfile, MixtureProfile, WorstProfile, epsilon_at
-from dpcore.selection.two_point import TwoPoint, two_point
 from tests.dpcore.selection.finite import FiniteProfile, both, laws, ratio, share, start, worst
 
 THEIR_ORDERS = tuple(map(float, RdpAccountant()._orders))
@@ -121,7 +120,7 @@ def test_noise_of_gaussian_trials(law, tight, published):
 @pytest.mark.parametrize(("mean", "printed"), [(10, 0.9786), (27, 1.0526), (100, 1.1501)])
 def test_noise_of_dp_sgd_trials(mean, printed):
     """private_search.md section 1c: q = .01, T = 1000."""
-    rule = two_point(geometric(mean), TARGET, lambda noise: EventProfile(sampled_gaussian(noise, *SGD)))
+    rule = heterogeneous_trials(geometric(mean), TARGET, lambda noise: EventProfile(sampled_gaussian(noise, *SGD)))
     found = rule.noise(lambda noise: EventProfile(sampled_gaussian(noise, *SGD)))
     assert found == pytest.approx(printed, abs=2e-4)
     assert price_best(geometric(mean), EventProfile(sampled_gaussian(found, *SGD)), 1e-5).epsilon <= 3.0
@@ -146,7 +145,7 @@ def test_two_points_of_the_published_form(rate, steps, printed):
 
 def test_a_prior_of_unlike_configurations_costs_what_the_rule_says():
     """Calibrated to two points, any mixture is within the target; calibrated to one epsilon each, it is not."""
-    rule = two_point(geometric(27), TARGET, lambda noise: EventProfile(sampled_gaussian(noise, *SGD)))
+    rule = heterogeneous_trials(geometric(27), TARGET, lambda noise: EventProfile(sampled_gaussian(noise, *SGD)))
     kinds = [SGD, (0.05, 50), (0.002, 20000)]
     noises = [rule.noise(lambda noise, kind=kind: EventProfile(sampled_gaussian(noise, *kind))) for kind in kinds]
     parts = tuple(EventProfile(sampled_gaussian(n, *kind)) for n, kind in zip(noises, kinds, strict=True))
@@ -160,7 +159,7 @@ def test_a_prior_of_unlike_configurations_costs_what_the_rule_says():
 
 def test_a_hundred_configurations_are_priced_in_a_tenth_of_a_second():
     """Their own deltas, which calibration has asked already, are the only work: two for each."""
-    rule = two_point(geometric(27), TARGET, lambda noise: EventProfile(Gaussian(noise_multiplier=noise)))
+    rule = heterogeneous_trials(geometric(27), TARGET, lambda noise: EventProfile(Gaussian(noise_multiplier=noise)))
     configurations = [EventProfile(Gaussian(noise_multiplier=2.4 + 0.01 * one)) for one in range(100)]
     start = time.process_time()
     assert all(rule.covers(one) for one in configurations)
@@ -168,7 +167,7 @@ def test_a_hundred_configurations_are_priced_in_a_tenth_of_a_second():
 
 
 def test_a_hundred_configurations_of_dp_sgd_are_priced_in_a_tenth_of_a_second_where_their_deltas_are_known():
-    rule = two_point(geometric(27), TARGET, lambda noise: EventProfile(sampled_gaussian(noise, *SGD)))
+    rule = heterogeneous_trials(geometric(27), TARGET, lambda noise: EventProfile(sampled_gaussian(noise, *SGD)))
     parts = [EventProfile(sampled_gaussian(1.0 + 0.01 * one, 0.005 + 1e-4 * one, 500 + 20 * one)) for one in range(100)]
     first = [rule.covers(one) for one in parts]
     start = time.process_time()
@@ -381,8 +380,8 @@ def test_the_renyi_curve_of_the_best_is_above_the_exact_one():
         (lambda: EventProfile(D1, tolerance=0), "tolerance=0"),
         (lambda: MixtureProfile((0.5, 0.6), (EventProfile(D1), EventProfile(D2))), "whose sum is 1"),
         (lambda: MixtureProfile((0.5, 0.5 - 1e-10), (EventProfile(D1), EventProfile(D2))), "whose sum is 1"),
-        (lambda: TwoPoint(law=geometric(5), epsilon=1.0, delta=1e-5, e1=1.0, d1=0.1), "e1=1.0"),
-        (lambda: TwoPoint(law=geometric(5), epsilon=1.0, delta=1e-5, e1=0.1, d1=2.0), "d1=2.0"),
+        (lambda: HeterogeneousTrials(law=geometric(5), epsilon=1.0, delta=1e-5, e1=1.0, d1=0.1), "e1=1.0"),
+        (lambda: HeterogeneousTrials(law=geometric(5), epsilon=1.0, delta=1e-5, e1=0.1, d1=2.0), "d1=2.0"),
     ],
 )
 def test_bad_values_are_refused_by_name(make, words):

@@ -10,12 +10,19 @@ import pytest
 from dpcore.calibrate import Target, sampled_gaussian
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
-from dpcore.selection import Capped, EventProfile, TwoPoint, WorstProfile, geometric, logarithmic, price_clipped
-from dpcore.selection.clipped import clipped_at_point, clipped_published
+from dpcore.selection import (
+    Capped,
+    EventProfile,
+    HeterogeneousTrials,
+    WorstProfile,
+    geometric,
+    logarithmic,
+    price_clipped,
+)
+from dpcore.selection.best import ByReference, clipped_at_point, clipped_published, heterogeneous_trials
 from dpcore.selection.counts import PoissonCount, with_mean
-from dpcore.selection.penalties import at_point, least_shift
+from dpcore.selection.price import at_point, least_shift
 from dpcore.selection.profiles import MixtureProfile
-from dpcore.selection.two_point import ByReference, two_point
 from tests.dpcore.selection.finite import FiniteProfile, laws, ratio, share
 from tests.dpcore.selection.test_fronts import best_of_proposed, climbed_clipped
 
@@ -33,7 +40,7 @@ def test_noise_under_two_points_is_at_most_the_published_one(low, high, publishe
     """private_search.md section 1d: Gaussian, m = 10, logarithmic, (3, 1e-5). Printed by the published form, which the
     tight one is a little below; at e1 of its own the rule asks what the price does."""
     law = logarithmic(10)
-    rule = two_point(law, TARGET, gauss, low, high)
+    rule = heterogeneous_trials(law, TARGET, gauss, low, high)
     noise = rule.noise(gauss)
     assert noise <= published
     assert price_clipped(law, gauss(noise), 1e-5, low, high).epsilon <= 3 * (1 + 1e-9)
@@ -46,12 +53,12 @@ def test_noise_under_two_points_is_at_most_the_published_one(low, high, publishe
 
 @pytest.mark.parametrize(("low", "high", "told"), [(1.0, 1.0, 2.39), (0.9, 1.1, 2.85), (0.75, 1.25, 4.16)])
 def test_noise_that_the_readme_tells(low, high, told):
-    assert two_point(geometric(27), TARGET, gauss, low, high).noise(gauss) == pytest.approx(told, abs=6e-3)
+    assert heterogeneous_trials(geometric(27), TARGET, gauss, low, high).noise(gauss) == pytest.approx(told, abs=6e-3)
 
 
 def test_bounds_of_one_are_no_bounds():
     for law in (geometric(10), logarithmic(10)):
-        assert two_point(law, TARGET, gauss, 1.0, 1.0) == two_point(law, TARGET, gauss)
+        assert heterogeneous_trials(law, TARGET, gauss, 1.0, 1.0) == heterogeneous_trials(law, TARGET, gauss)
         for e1, d1 in ((0.378, 0.0368), (0.2, 0.01), (0.0, 0.5)):
             assert clipped_at_point(law, e1, d1, 1.0, 1.0) == pytest.approx(at_point(law, e1, d1), rel=1e-9, abs=1e-14)
 
@@ -69,7 +76,9 @@ def test_a_first_point_above_the_root_takes_the_published_penalty():
 def test_a_prior_of_unlike_configurations_costs_what_the_rule_says():
     low, high, law = 0.75, 1.25, geometric(27)
     kinds = [SGD, (0.05, 50), (0.002, 20000)]
-    rule = two_point(law, Target(epsilon=4.0, delta=1e-5), lambda n: EventProfile(sampled_gaussian(n, *SGD)), low, high)
+    rule = heterogeneous_trials(
+        law, Target(epsilon=4.0, delta=1e-5), lambda n: EventProfile(sampled_gaussian(n, *SGD)), low, high
+    )
     noises = [rule.noise(lambda n, kind=kind: EventProfile(sampled_gaussian(n, *kind))) for kind in kinds]
     parts = tuple(EventProfile(sampled_gaussian(n, *kind)) for n, kind in zip(noises, kinds, strict=True))
     assert all(map(rule.covers, parts))
@@ -134,11 +143,23 @@ def test_the_adversary_refutes_what_leaves_adaptivity_out(wrong):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: TwoPoint(law=geometric(9), epsilon=3.0, delta=1e-5, e1=0.1, d1=0.001, low=1.1, high=1.2), "low=1.1"),
-        (lambda: TwoPoint(law=geometric(9), epsilon=3.0, delta=1e-5, e1=0.1, d1=0.001, low=0.9, high=0.9), "high=0.9"),
-        (lambda: TwoPoint(law=PoissonCount(3.0), epsilon=3.0, delta=1e-5, e1=0.1, d1=0.001, low=0.9), "law="),
+        (
+            lambda: HeterogeneousTrials(law=geometric(9), epsilon=3.0, delta=1e-5, e1=0.1, d1=0.001, low=1.1, high=1.2),
+            "low=1.1",
+        ),
+        (
+            lambda: HeterogeneousTrials(law=geometric(9), epsilon=3.0, delta=1e-5, e1=0.1, d1=0.001, low=0.9, high=0.9),
+            "high=0.9",
+        ),
+        (
+            lambda: HeterogeneousTrials(law=PoissonCount(3.0), epsilon=3.0, delta=1e-5, e1=0.1, d1=0.001, low=0.9),
+            "law=",
+        ),
         # What is fine without bounds has nothing left with these.
-        (lambda: TwoPoint(law=geometric(9), epsilon=1.0, delta=1e-5, e1=0.1, d1=0.001, low=0.5, high=1.5), "e1=0.1"),
+        (
+            lambda: HeterogeneousTrials(law=geometric(9), epsilon=1.0, delta=1e-5, e1=0.1, d1=0.001, low=0.5, high=1.5),
+            "e1=0.1",
+        ),
     ],
 )
 def test_bad_bounds_are_refused_by_name(make, words):

@@ -16,11 +16,11 @@ from dpcore.selection.counts import (
     Capped,
     PoissonCount,
     TruncatedNegativeBinomial,
+    draw,
     geometric,
     logarithmic,
     with_mean,
 )
-from dpcore.selection.drawing import draw
 
 LAWS = (
     geometric(10),

@@ -8,11 +8,10 @@ from scipy.special import ndtr
 
 from dpcore.accountants.gdp import mu_clt
 from dpcore.accountants.pld import PLDAccountant
-from dpcore.adjacency import Adjacency
 from dpcore.calibrate import sampled_gaussian
 from dpcore.checks import InvalidValue
-from dpcore.events import Gaussian, NonPrivate
-from dpcore.gdp_dual import delta_gdp, eps_gdp, mu_gdp
+from dpcore.events import Adjacency, Gaussian, NonPrivate
+from dpcore.gdp import delta_gdp, eps_gdp, mu_gdp
 from dpcore.selection.filters import (
     BudgetExceeded,
     DPCharge,
@@ -24,8 +23,7 @@ from dpcore.selection.filters import (
     RenyiFilter,
     advanced_sum,
 )
-from dpcore.selection.gdp_cover import covering_mu, mu_of_approximate_dp
-from dpcore.selection.profiles import EventProfile
+from dpcore.selection.profiles import EventProfile, covering_mu, mu_of_approximate_dp
 from tests.dpcore.selection.finite import FiniteProfile, both, climb, laws, share, start
 
 D1 = sampled_gaussian(1.0, 0.01, 1000)

@@ -10,10 +10,10 @@ from dpcore.calibrate import Target, sampled_gaussian
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
 from dpcore.selection.counts import Capped, PoissonCount, geometric, logarithmic, with_mean
+from dpcore.selection.first import failure_epsilon, phased, price_threshold, threshold_shift
 from dpcore.selection.ladder import Ladder, LadderRelease, ladder_noise, price_ladder, renyi_ladder
-from dpcore.selection.noise import least_noise
+from dpcore.selection.price import least_noise
 from dpcore.selection.profiles import EventProfile, epsilon_at
-from dpcore.selection.threshold import failure_epsilon, phased, price_threshold, threshold_shift
 from tests.dpcore.selection.finite import FiniteProfile, climb, hockey, ratio, share, softmax
 
 

@@ -8,13 +8,12 @@ import pytest
 from dpcore.calibrate import Target
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, PoissonSampled, Repeated
-from dpcore.gdp_dual import delta_gdp
+from dpcore.gdp import delta_gdp
 from dpcore.selection import price_best, price_front
 from dpcore.selection.counts import Capped, PoissonCount, geometric, logarithmic
-from dpcore.selection.front_points import FrontPoints, cover_delta
-from dpcore.selection.gdp_cover import covering_mu
-from dpcore.selection.penalties import least_shift
-from dpcore.selection.profiles import EventProfile
+from dpcore.selection.front import FrontPoints, cover_delta
+from dpcore.selection.price import least_shift
+from dpcore.selection.profiles import EventProfile, covering_mu
 from tests.dpcore.selection.finite import FiniteProfile, _inverse, climb, laws, share, start
 from tests.dpcore.selection.test_fronts import front_law
 

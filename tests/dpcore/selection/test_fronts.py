@@ -6,19 +6,17 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.adjacency import Adjacency
 from dpcore.calibrate import Target, sampled_gaussian
 from dpcore.checks import InvalidValue
-from dpcore.events import Gaussian, Repeated
-from dpcore.selection import penalties
-from dpcore.selection.clipped import clipped_published, clipped_weights, price_clipped, renyi_of_clipped
+from dpcore.events import Adjacency, Gaussian, Repeated
+from dpcore.selection import price as penalties
+from dpcore.selection.best import clipped_published, clipped_weights, price_clipped, renyi_of_clipped
 from dpcore.selection.counts import Capped, PoissonCount, geometric, logarithmic, with_mean
-from dpcore.selection.fronts import price_front, price_separate
-from dpcore.selection.holdout import split_by_coin, split_in_public
+from dpcore.selection.first import phased, price_threshold
+from dpcore.selection.front import price_front, price_separate
 from dpcore.selection.ladder import Ladder, price_ladder
-from dpcore.selection.noise import least_noise
-from dpcore.selection.profiles import EventProfile, WorstProfile, epsilon_at
-from dpcore.selection.threshold import phased, price_threshold
+from dpcore.selection.price import least_noise
+from dpcore.selection.profiles import EventProfile, WorstProfile, epsilon_at, split_by_coin, split_in_public
 from tests.dpcore.selection.finite import FiniteProfile, climb, laws, ratio, share, start
 
 

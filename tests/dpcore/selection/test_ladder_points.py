@@ -24,8 +24,7 @@ from dpcore.selection import (
     price_ladder,
     with_mean,
 )
-from dpcore.selection.noise import least_noise
-from dpcore.selection.penalties import least_shift
+from dpcore.selection.price import least_noise, least_shift
 from dpcore.selection.profiles import epsilon_at
 from tests.dpcore.selection.finite import climb, ratio, share
 from tests.dpcore.selection.test_first import Rungs, fixed_ten, released, start_rungs, tries_seen

@@ -9,8 +9,8 @@ from dpcore.accountants.pld import DeltaCurve, routes
 from dpcore.calibrate import sampled_gaussian
 from dpcore.events import PureDP
 from dpcore.selection import EventProfile, MixtureProfile, WorstProfile
+from dpcore.selection.best import largest_excess, log_ratio
 from dpcore.selection.profiles import OneByOne
-from dpcore.selection.two_point import largest_excess, log_ratio
 
 CONFIGURATIONS = {
     "many small steps": EventProfile(sampled_gaussian(1.6, 0.01, 1000)),

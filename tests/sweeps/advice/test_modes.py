@@ -13,7 +13,7 @@ import sweeps
 from dpcore.calibrate import Target
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
-from dpcore.gdp_dual import mu_gdp
+from dpcore.gdp import mu_gdp
 from dpcore.selection import EventProfile, geometric, least_noise, logarithmic, price_threshold, with_mean
 from sweeps.advice import open_modes, parted_modes, sealed_modes, words
 from sweeps.advice.advising import compared

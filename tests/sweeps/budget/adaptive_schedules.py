@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dpcore.gdp_dual import mu_gdp
+from dpcore.gdp import mu_gdp
 from sweeps.execution.controller import Done, Wait
 from tests.sweeps.fake_workers import NAME, FakeSweep, Worker, memory_folder
 

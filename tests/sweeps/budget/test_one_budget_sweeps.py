@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dpcore.checks import InvalidValue
-from dpcore.gdp_dual import mu_gdp
+from dpcore.gdp import mu_gdp
 from dpcore.guarantee import Status
 from dpcore.selection import GDPCharge
 from sweeps.budget.charges import LaunchCharge, charge_of

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
-from dpcore.events import Composed, Gaussian, PoissonSampled, Repeated
-from dpcore.gdp_dual import eps_gdp, mu_gdp
+from dpcore.events import Adjacency, Composed, Gaussian, PoissonSampled, Repeated
+from dpcore.gdp import eps_gdp, mu_gdp
 from dpcore.selection import EventProfile, GDPCharge, GDPFilter, covering_mu
 from sweeps.budget import covers
 from sweeps.budget.charges import charge_of

@@ -7,9 +7,8 @@ import math
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
 from dpcore.calibrate import Target
-from dpcore.events import ApproximateDP, Composed, Gaussian, PoissonSampled, Repeated
+from dpcore.events import Adjacency, ApproximateDP, Composed, Gaussian, PoissonSampled, Repeated
 from dpcore.guarantee import Notion, Status
 from dpcore.selection import (
     ByReference,
@@ -17,8 +16,8 @@ from dpcore.selection import (
     EventProfile,
     FrontPoints,
     GDPFilter,
+    HeterogeneousTrials,
     RenyiFilter,
-    TwoPoint,
     covering_mu,
     geometric,
 )
@@ -242,7 +241,7 @@ def best() -> Body:
     """A golden of private_search.md: geometric K of mean 27, total (3, 1e-5), q .01, T 1000: sigma 1.053."""
     winner = planned(0, 1.0527, 1000, status=Status.PROVED_UNDER_ASSUMPTIONS)
     law = geometric(27.0)
-    rule = TwoPoint(law=law, epsilon=3.0, delta=DELTA, e1=E1, d1=D1)
+    rule = HeterogeneousTrials(law=law, epsilon=3.0, delta=DELTA, e1=E1, d1=D1)
     mode = Best(
         mode="best", scope="sweep", release="best", law=TrialsLaw.of(law), named="geometric, mean 27",
         e1=rule.e1, d1=rule.d1, penalty=rule.penalty, e_hat=rule.e_hat, d_hat=rule.d_hat, winner=winner,

@@ -3,7 +3,7 @@
 import pytest
 
 from dpcore.accountants.pld import DeltaCurve
-from dpcore.gdp_dual import mu_gdp
+from dpcore.gdp import mu_gdp
 from dpcore.selection import GDPFilter
 from sweeps.budget import covers
 from sweeps.budget.covers import cover, shown_to_cover

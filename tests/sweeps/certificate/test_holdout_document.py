@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 from sweeps.certificate.canonical import canonical_bytes
 from sweeps.certificate.chain import Chain
 from sweeps.certificate.document import Body, HoldoutBody, Signature, Signed

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 import sweeps
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
 from dpcore.guarantee import Notion, Status
 from sweeps.cli import main as cli
 from sweeps.ledger.summary import CLAIM_KIND

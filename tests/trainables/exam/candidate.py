@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 from tests.trainables.recording import MemoryRun, memory_run
 from trainables.system import Config, Dataset, Execution, PrivacyPlan, PrivacyTarget, Scalar, System
 from trainables.validation.declaration import PrivateValidation

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpcore.keystream import Keystream
-from dpcore.noise import SecureNoise
+from dpcore.noise import Keystream, SecureNoise
 from dpcore.randomness import Purpose, Streams
 from dpcore.sampling import PoissonSampling
 from trainables.training import noise

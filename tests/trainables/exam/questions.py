@@ -17,8 +17,7 @@ from dpcore.accounting import headline
 from dpcore.checks import InvalidValue
 from dpcore.events import PoissonSampled, phases
 from dpcore.guarantee import STANDING, Guarantee, Notion
-from dpcore.keystream import Keystream
-from dpcore.noise import PseudorandomNoise, SecureNoise
+from dpcore.noise import Keystream, PseudorandomNoise, SecureNoise
 from tests.trainables.exam.candidate import Candidate, same
 from tests.trainables.exam.door import AroundTheDoor, watched, without_chance
 from tests.trainables.recording import MemoryRun, memory_run

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from dpcore.accounting import headline
-from dpcore.adjacency import Adjacency
+from dpcore.accounting import headline, headline_of_parts
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed
-from dpcore.parallel import headline_of_parts
+from dpcore.events import Adjacency, Composed
 from trainables.registry import SYSTEMS
 from trainables.system import Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Task
 from trainables.units import Unit

@@ -5,7 +5,7 @@ One step, with standard deviation sigma = noise_multiplier * clip_norm on the su
     theta -= learning_rate * mask * (sum over the batch of gradients, clipped only where `sensitivity: bounded`
                                      + sigma N(0, I)) / b
 
-It runs only while a stopping filter admits it (`dpcore.accountants.bayesian_filter`): `privacy.epsilon` and
+It runs only while a stopping filter admits it (`dpcore.accountants.bayesian`): `privacy.epsilon` and
 `privacy.delta` are the Bayesian target, epsilon_mu and delta_mu, and no ordinary epsilon stands behind them.
 """
 
@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from dpcore.accountants.bayesian import beside_ordinary
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee
 from dpcore.mechanisms.average_case import AverageCase
 from dpcore.mechanisms.protocol import Mechanism

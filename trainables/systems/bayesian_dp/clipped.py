@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian
 from trainables import models

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpcore.guarantee import Guarantee, Status
-from dpcore.mechanisms.scheduled import Scheduled, unprotected
+from dpcore.mechanisms.protocol import Scheduled, unprotected
 from trainables.planner import ClaimTerms, check_batch
 from trainables.system import Config, Dataset, Execution, PrivacyTarget, PublicFacts, Refusal, Run
 from trainables.systems.bayesian_dp.average import StoppedSystem, unlike_ordinary

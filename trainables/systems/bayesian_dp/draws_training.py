@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpcore.accountants.bayesian_distances import contribution_norms
+from dpcore.accountants.bayesian import contribution_norms
 from dpcore.sampling import PoissonSampling
 from trainables.parallel import limited_threads
 from trainables.system import Dataset, Execution, Run

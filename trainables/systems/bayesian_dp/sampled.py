@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dpcore.accountants.bayesian_distances import contribution_norms, pair_distances
+from dpcore.accountants.bayesian import contribution_norms, pair_distances
 from dpcore.gradients import PrivateGradients
 from dpcore.gradients.units import clip_factors
 from dpcore.randomness import Purpose, Streams

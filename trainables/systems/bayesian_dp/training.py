@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dpcore.accountants.bayesian_distances import random_mask
+from dpcore.accountants.bayesian import random_mask
 from dpcore.gradients import PrivateGradients
 from dpcore.mechanisms.average_case import AverageCase
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dpcore.accountants.bayesian_distances import contribution_norms
+from dpcore.accountants.bayesian import contribution_norms
 from dpcore.gradients import ClippedSum
 from dpcore.gradients.precision import all_digits
 from dpcore.gradients.units import clip_factors

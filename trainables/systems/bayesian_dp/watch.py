@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpcore.accountants.bayesian import BayesianAccountant, log_left, percentile_curve
-from dpcore.accountants.bayesian_filter import BayesianFilter
+from dpcore.accountants.bayesian import BayesianAccountant, BayesianFilter, log_left, percentile_curve
 from dpcore.checks import InvalidValue
 from trainables.system import PrivacyPlan, State
 from trainables.systems.bayesian_dp.bayesian_knobs import NO_BUDGET, BudgetKnobs, DeltaKnobs, EstimateKnobs

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dpcore.convexified.one_neuron import RandomSource
 from dpcore.mechanisms.noise_families import Normals
+from dpcore.papers.convexified import RandomSource
 from trainables.system import Execution, Run
 from trainables.training.noise import normals
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from dpcore.convexified.one_neuron import Noise
-from dpcore.convexified.published import Bound
+from dpcore.papers.convexified import Bound, NeuronNoise
 from trainables.knobs import knob, knobs
 from trainables.system import Dependence, Metric
 from trainables.systems.answering import ACCURACY, QueryKnobs
@@ -38,9 +37,9 @@ class _LawKnobs:
     bound: Bound = knob(
         choices=tuple(map(str, Bound)), default=str(Bound.LU), doc="row of Table I that the sensitivities start from"
     )
-    noise: Noise = knob(
-        choices=tuple(map(str, Noise)),
-        default=str(Noise.GAUSSIAN),
+    noise: NeuronNoise = knob(
+        choices=tuple(map(str, NeuronNoise)),
+        default=str(NeuronNoise.GAUSSIAN),
         doc="law of the noise; with gaussian the publication's epsilon is a mu",
     )
     split: float = knob(

@@ -20,8 +20,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.convexified.one_neuron import Noise, OneNeuronAnswers
 from dpcore.mechanisms.output_perturbation import OutputPerturbation
+from dpcore.papers.convexified import NeuronNoise, OneNeuronAnswers
 from trainables.measures.hooks import Neighbours
 from trainables.system import Dataset, Feature, PublicFacts, Split, State
 from trainables.systems.convexified.knobs import ConvexifiedHeadKnobs, ConvexifiedLossKnobs
@@ -145,6 +145,6 @@ def _misfit(answers: Array, logits: Array) -> Array:
 
 def _log_likelihood_ratio(mechanism: OneNeuronAnswers, seen: Array, inside: Array, outside: Array) -> float:
     scale = mechanism.scale(classes=2)
-    if mechanism.noise is Noise.LAPLACE:
+    if mechanism.noise is NeuronNoise.LAPLACE:
         return float(np.sum(np.abs(seen - outside) - np.abs(seen - inside)) / scale)
     return float(np.sum((seen - outside) ** 2 - (seen - inside) ** 2) / (2 * scale**2))

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.convexified.one_neuron import Noise, OneNeuronAnswers, published_guarantee
-from dpcore.convexified.published import Bound
-from dpcore.gdp_dual import mu_gdp
+from dpcore.events import Adjacency
+from dpcore.gdp import mu_gdp
 from dpcore.guarantee import Guarantee
+from dpcore.papers.convexified import Bound, NeuronNoise, OneNeuronAnswers, published_guarantee
 from trainables.knobs import read
 from trainables.measures.hooks import Neighbours
 from trainables.planner import ClaimTerms
@@ -64,7 +63,7 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossKnobs, OneNeuronAnswers, "T
 
     def noise(self, knobs: ConvexifiedLossKnobs, facts: PublicFacts, target: PrivacyTarget) -> float:
         """See `SolvedSystem.noise`."""
-        if knobs.noise is Noise.LAPLACE:
+        if knobs.noise is NeuronNoise.LAPLACE:
             return knobs.queries / target.epsilon
         return math.sqrt(knobs.queries) / mu_gdp(target.epsilon, target.delta)
 
@@ -85,7 +84,7 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossKnobs, OneNeuronAnswers, "T
     ) -> Guarantee:
         """What the publication claims for all queries together: basic composition, or that of Gaussian DP."""
         each = 1 / released.noise_multiplier
-        total = released.steps * each if released.noise is Noise.LAPLACE else math.sqrt(released.steps) * each
+        total = released.steps * each if released.noise is NeuronNoise.LAPLACE else math.sqrt(released.steps) * each
         claim = published_guarantee(total, released.noise, target.delta)
         told = ((UNNOISED, knobs.reference), (ATTACKED, knobs.shadows > 0))
         lines = tuple(line for line, applies in told if applies)

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from dpcore.attacks import Decisions
-from dpcore.convexified.metrics import accuracy_loss
-from dpcore.convexified.one_neuron import OneNeuronAnswers
+from dpcore.audit.attacks import Decisions
+from dpcore.papers.convexified import OneNeuronAnswers, accuracy_loss
 from trainables.attacks import AttackModel, train_attack, train_shadows
 from trainables.measures import hooks
 from trainables.parallel import limited_threads

@@ -1,6 +1,6 @@
 """`convexified-head`: the risk-averse loss on a linear head in a ball, certified, with noise on every logit.
 
-Mathematics and proof: `dpcore.convexified.repaired`. What the certificate leaves open (1% more) is charged.
+Mathematics and proof: `dpcore.papers.convexified`. What the certificate leaves open (1% more) is charged.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.adjacency import Adjacency
-from dpcore.convexified import repaired
-from dpcore.gdp_dual import mu_gdp
+from dpcore.events import Adjacency
+from dpcore.gdp import mu_gdp
 from dpcore.guarantee import Guarantee
 from dpcore.mechanisms.noise_families import NoiseLaw
 from dpcore.mechanisms.output_perturbation import OutputPerturbation
+from dpcore.papers import convexified
 from trainables.knobs import read
 from trainables.measures.hooks import Neighbours
 from trainables.planner import ClaimTerms
@@ -67,7 +67,7 @@ class ConvexifiedHead(AnsweringSystem[ConvexifiedHeadKnobs, OutputPerturbation, 
         self, knobs: ConvexifiedHeadKnobs, released: OutputPerturbation, facts: PublicFacts, target: PrivacyTarget
     ) -> Guarantee:
         """See `PlannedSystem.claim`."""
-        claim = repaired.guarantee(head_of(knobs, facts), released.scale, released.steps, target.delta)
+        claim = convexified.answers_guarantee(head_of(knobs, facts), released.scale, released.steps, target.delta)
         return replace(claim, unit=target.unit)
 
     def describe(self, knobs: ConvexifiedHeadKnobs, released: OutputPerturbation, facts: PublicFacts) -> str:
@@ -103,7 +103,7 @@ class ConvexifiedHead(AnsweringSystem[ConvexifiedHeadKnobs, OutputPerturbation, 
         draw = normals(run, execution)
 
         def answers(asked: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-            exact = repaired.logits(trained, features_of(knobs, data.facts, at(data.validation, asked)))
+            exact = convexified.head_logits(trained, features_of(knobs, data.facts, at(data.validation, asked)))
             logits = released.release(exact, draw)
             return {"labels": logits.argmax(axis=1), "logits": logits}
 

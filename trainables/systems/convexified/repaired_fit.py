@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.convexified.repaired import minimise
+from dpcore.papers.convexified import minimise_head
 from trainables.system import Dataset, PublicFacts, Split
 from trainables.systems.convexified.knobs import ConvexifiedHeadKnobs
 from trainables.systems.convexified.scales import head_of
@@ -19,7 +19,7 @@ _FROZEN_SEED = 2021
 
 def train(knobs: ConvexifiedHeadKnobs, data: Dataset) -> Array:
     """The certified head, shape (width, classes). Raises Uncertified where rounding spoiled the certificate."""
-    return minimise(head_of(knobs, data.facts), features_of(knobs, data.facts, data.train), labels_of(data.train))
+    return minimise_head(head_of(knobs, data.facts), features_of(knobs, data.facts, data.train), labels_of(data.train))
 
 
 def features_of(knobs: ConvexifiedHeadKnobs, facts: PublicFacts, split: Split) -> Array:

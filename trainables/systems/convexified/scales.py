@@ -6,8 +6,7 @@ import math
 from dataclasses import replace
 
 from dpcore.checks import InvalidValue
-from dpcore.convexified.published import PublishedNoise, chain
-from dpcore.convexified.repaired import Head
+from dpcore.papers.convexified import Head, PublishedNoise, published_noise
 from trainables.system import PublicFacts
 from trainables.systems.convexified.knobs import ConvexifiedHeadKnobs, ConvexifiedLossKnobs
 from trainables.systems.linear import classes_of, width_of
@@ -23,7 +22,7 @@ def sensitivities(knobs: ConvexifiedLossKnobs, facts: PublicFacts) -> PublishedN
         max(abs(one.low), abs(one.high)) if one.cardinality is None else 1.0 for one in facts.features.values()
     )
     try:
-        return chain(
+        return published_noise(
             (width, knobs.hidden),
             classes_of(facts),
             facts.n,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from dpcore.mechanisms.loss_perturbation import Jacobian
+from dpcore.mechanisms.loss_perturbation import Jacobian, PerturbationLaw
 from dpcore.mechanisms.noise_families import NoiseLaw
-from dpcore.mechanisms.perturbed_minimiser import PerturbationLaw
 from trainables.knobs import knob, knobs
 from trainables.systems.answering import QueryKnobs
 from trainables.systems.linear import RowKnobs

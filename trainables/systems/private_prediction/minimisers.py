@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from dpcore.adjacency import Adjacency
-from dpcore.erm import LogisticRisk, minimise
-from dpcore.events import PureDP
+from dpcore.accountants.composition import PURE_ACCOUNTANT, PURE_THEOREM, eps_pure
+from dpcore.events import Adjacency, PureDP
 from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 from dpcore.mechanisms.minimiser import MinimiserSensitivity
 from dpcore.mechanisms.protocol import Mechanism
-from dpcore.mechanisms.pure_composition import ACCOUNTANT, THEOREM, eps_pure
+from dpcore.papers.erm import LogisticRisk, minimise
 from trainables.capabilities import Capabilities
 from trainables.knobs import read
 from trainables.system import Dataset, PrivacyPlan, PrivacyTarget, PublicFacts, Run, Split, State
@@ -74,9 +73,9 @@ def pure_claim(
         delta=target.delta,
         adjacency=target.adjacency,
         unit=target.unit,
-        accountant=ACCOUNTANT,
+        accountant=PURE_ACCOUNTANT,
         status=status,
-        theorem=THEOREM,
+        theorem=PURE_THEOREM,
         assumptions=(*assumptions, FLOATING_POINT),
     )
 

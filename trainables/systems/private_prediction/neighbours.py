@@ -15,12 +15,12 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.adjacency import Adjacency
+from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee, Status
+from dpcore.mechanisms.loss_perturbation import PerturbedMinimiser
 from dpcore.mechanisms.noise_families import NoiseLaw
+from dpcore.mechanisms.noisy_vote import NoisyVote
 from dpcore.mechanisms.output_perturbation import OutputPerturbation
-from dpcore.mechanisms.perturbed_minimiser import PerturbedMinimiser
-from dpcore.mechanisms.soft_vote import SoftVote
 from trainables.measures.hooks import Neighbours
 from trainables.system import Dataset, PublicFacts, Split, State
 from trainables.systems.linear import RowKnobs, classes_of, labels_of
@@ -136,7 +136,7 @@ def of_noisy_answers(
     )
 
 
-def of_votes(knobs: SubsampleKnobs, mechanism: SoftVote, claim: Guarantee, facts: PublicFacts) -> Neighbours:
+def of_votes(knobs: SubsampleKnobs, mechanism: NoisyVote, claim: Guarantee, facts: PublicFacts) -> Neighbours:
     """For soft votes: one record changes the mind of one model, and the votes are split where that shows most."""
     beta, models, queries, classes = mechanism.beta, mechanism.models, mechanism.steps, mechanism.classes
     if claim.status is Status.REFUTED:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
-from dpcore.events import PureDP
+from dpcore.events import Adjacency, PureDP
 from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 from dpcore.mechanisms import loss_perturbation
+from dpcore.mechanisms.loss_perturbation import PerturbationLaw, PerturbedMinimiser
 from dpcore.mechanisms.minimiser import SOFTMAX_LIPSCHITZ, UNIT_INPUTS
-from dpcore.mechanisms.perturbed_minimiser import PerturbationLaw, PerturbedMinimiser
 from trainables.knobs import read
 from trainables.measures.hooks import Neighbours
 from trainables.planner import ClaimTerms

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.erm import LogisticRisk, minimise
+from dpcore.papers.erm import LogisticRisk, minimise
 from trainables.system import Dataset, Execution
 from trainables.systems.linear import at, classes_of, labels_of
 from trainables.systems.private_prediction.knobs import MemberKnobs

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.adjacency import Adjacency
 from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee, Status
-from dpcore.mechanisms import soft_vote
-from dpcore.mechanisms.soft_vote import SoftVote
+from dpcore.mechanisms import noisy_vote
+from dpcore.mechanisms.noisy_vote import NoisyVote
 from trainables import models
 from trainables.capabilities import Capabilities
 from trainables.knobs import read
@@ -40,7 +40,7 @@ PURE_CLAIM = "What is refuted is the pure claim, made for every delta; what is p
 
 
 class SubsampleAndAggregate(
-    PrivatePrediction[SubsampleKnobs, SoftVote], AnsweringSystem[SubsampleKnobs, SoftVote, Labels]
+    PrivatePrediction[SubsampleKnobs, NoisyVote], AnsweringSystem[SubsampleKnobs, NoisyVote, Labels]
 ):
     """Theorems 7 and 8, at the exact loss of one vote; or the refuted beta = epsilon/B, charged that loss too."""
 
@@ -71,17 +71,17 @@ class SubsampleAndAggregate(
         shape = (knobs.queries, knobs.models, classes_of(facts))
         epsilon, delta, how, unit = target.epsilon, target.delta, knobs.composition, target.unit
         if how is Composition.PUBLISHED:
-            return 1 / soft_vote.as_published(epsilon, *shape, unit=unit).beta
-        found = [soft_vote.standard(epsilon, *shape, unit=unit)]
+            return 1 / noisy_vote.as_published(epsilon, *shape, unit=unit).beta
+        found = [noisy_vote.standard(epsilon, *shape, unit=unit)]
         if how is not Composition.STANDARD:
-            found.append(soft_vote.advanced(epsilon, delta, *shape, unit=unit))
+            found.append(noisy_vote.advanced(epsilon, delta, *shape, unit=unit))
         if how is Composition.JOINT:
-            found.append(soft_vote.optimal(epsilon, delta, *shape, unit=unit))
+            found.append(noisy_vote.optimal(epsilon, delta, *shape, unit=unit))
         return 1 / max(one.beta for one in found)
 
-    def mechanism(self, knobs: SubsampleKnobs, facts: PublicFacts, terms: ClaimTerms) -> SoftVote:
+    def mechanism(self, knobs: SubsampleKnobs, facts: PublicFacts, terms: ClaimTerms) -> NoisyVote:
         """See `PlannedSystem.mechanism`."""
-        return SoftVote(
+        return NoisyVote(
             beta=1 / knobs.temperature,
             models=knobs.models,
             classes=classes_of(facts),
@@ -89,34 +89,34 @@ class SubsampleAndAggregate(
             steps=knobs.queries,
         )
 
-    def claim(self, knobs: SubsampleKnobs, released: SoftVote, facts: PublicFacts, target: PrivacyTarget) -> Guarantee:
+    def claim(self, knobs: SubsampleKnobs, released: NoisyVote, facts: PublicFacts, target: PrivacyTarget) -> Guarantee:
         """See `PlannedSystem.claim`: the least that is proved, or what the paper claims of its own rule."""
         if knobs.composition is not Composition.PUBLISHED:
             return _proved(released, target)[0]
         # At the budget's delta: one delta serves every axis.
         epsilon, queries = knobs.queries / knobs.temperature, knobs.queries
-        vote = soft_vote.as_published(
+        vote = noisy_vote.as_published(
             epsilon, queries, knobs.models, released.classes, adjacency=target.adjacency, unit=target.unit
         )
         lines = (PURE_CLAIM,) if vote.guarantee.status is Status.REFUTED else ()
         return replace(vote.guarantee, delta=target.delta, assumptions=(*vote.guarantee.assumptions, *lines))
 
     def beside(
-        self, knobs: SubsampleKnobs, released: SoftVote, claim: Guarantee, facts: PublicFacts, target: PrivacyTarget
+        self, knobs: SubsampleKnobs, released: NoisyVote, claim: Guarantee, facts: PublicFacts, target: PrivacyTarget
     ) -> tuple[Guarantee, ...]:
         """See `PlannedSystem.beside`: whatever is proved and is not the claim."""
         proved = _proved(released, target)
         others = proved if knobs.composition is Composition.PUBLISHED else proved[1:]
         return (*others, at_delta_zero(proved[0], released.each, released.steps))
 
-    def describe(self, knobs: SubsampleKnobs, released: SoftVote, facts: PublicFacts) -> str:
+    def describe(self, knobs: SubsampleKnobs, released: NoisyVote, facts: PublicFacts) -> str:
         """See `PlannedSystem.describe`."""
         return (
             f"{released.steps} soft votes of {released.models} {knobs.model} models on disjoint parts, at "
             f"temperature {knobs.temperature:.5g}"
         )
 
-    def work(self, knobs: SubsampleKnobs, released: SoftVote, facts: PublicFacts) -> float:
+    def work(self, knobs: SubsampleKnobs, released: NoisyVote, facts: PublicFacts) -> float:
         """See `PlannedSystem.work`."""
         if knobs.model == "linear":
             return descent_work(facts.n, knobs.regularisation)
@@ -136,7 +136,7 @@ class SubsampleAndAggregate(
         self,
         run: Run,
         knobs: SubsampleKnobs,
-        released: SoftVote,
+        released: NoisyVote,
         trained: Labels,
         data: Dataset,
         execution: Execution,
@@ -155,14 +155,14 @@ class SubsampleAndAggregate(
         return of_votes(read(self.knobs, plan.config), self.mechanism_of(plan, facts), plan.guarantee, facts)
 
 
-def _proved(released: SoftVote, target: PrivacyTarget) -> list[Guarantee]:
+def _proved(released: NoisyVote, target: PrivacyTarget) -> list[Guarantee]:
     """By optimal composition and by zCDP, the lesser first."""
-    claim = pure_claim(released.each, released.steps, target, Status.PROVED, (soft_vote.ONE_VOTE,))
+    claim = pure_claim(released.each, released.steps, target, Status.PROVED, (noisy_vote.ONE_VOTE,))
     zcdp = replace(
         claim,
-        epsilon=soft_vote.zcdp_epsilon(released.beta, released.steps, target.delta),
+        epsilon=noisy_vote.zcdp_epsilon(released.beta, released.steps, target.delta),
         accountant="zcdp",
-        theorem=soft_vote.ZCDP_THEOREM,
+        theorem=noisy_vote.ZCDP_THEOREM,
     )
     return sorted([claim, zcdp], key=lambda one: one.epsilon)
 

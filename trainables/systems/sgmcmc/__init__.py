@@ -12,7 +12,7 @@ Source      Wu et al. (2020), section "Evaluation"; SGLD Welling & Teh (2011), p
 Claim       NOTHING. The gradients are not clipped, so no finite epsilon holds, whatever noise a sampler adds. Epsilon
             is infinite, and a spec has to say why such a trial may run (`privacy.allow_unprotected`). The paper's
             bounds are on membership leakage, conditional on a converged sampler, and vacuous for losses above 0.35
-            (`dpcore.membership`). The protected relatives are `clipped-sgld` and `dp-sgld`.
+            (`dpcore.papers.membership`). The protected relatives are `clipped-sgld` and `dp-sgld`.
 Metrics     The paper's: accuracy on training and validation records and their gap; AUC, F1 and accuracy of the
             threshold attack that is given the mean training loss; and for samplers the leakage Mpl. All but accuracy
             and loss on the validation records are computed from training records, without noise.

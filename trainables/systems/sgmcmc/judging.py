@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from dpcore.attacks import auc, decide, mean_training_loss_threshold, negative_loss
+from dpcore.audit.attacks import auc, decide, mean_training_loss_threshold, negative_loss
 from trainables.system import Dataset
 from trainables.systems.sgmcmc.leakage import leakage_metrics
 from trainables.systems.sgmcmc.sampler_metrics import LAST

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcore.sgld import Phase, halving_schedule
+from dpcore.papers.sgld import Phase, halving_schedule
 from trainables.knobs import knob, knobs
 from trainables.training.hyperparameters import ModelKnobs
 

@@ -6,7 +6,7 @@ import math
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Status
-from dpcore.mechanisms.scheduled import Scheduled, unprotected
+from dpcore.mechanisms.protocol import Scheduled, unprotected
 from trainables import models
 from trainables.metrics import Metric
 from trainables.planner import ClaimTerms, PlannedSystem, check_batch, terms_of

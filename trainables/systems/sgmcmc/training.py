@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from dpcore.noise import NoiseSource
+from dpcore.papers.sgld import step_size_of
 from dpcore.randomness import Purpose
-from dpcore.sgld import step_size_of
 from trainables.measures import hooks
 from trainables.models.images import with_dropout
 from trainables.parallel import limited_threads

@@ -1,1 +1,0 @@
-"""Delta as a contour integral of the composed loss's characteristic function, summed over frequencies."""

@@ -1,1 +1,0 @@
-"""Losses rounded to a grid, to either side, and composed by FFT."""

@@ -1,0 +1,146 @@
+"""Membership leakage of Bayesian samplers: the published loss, its bounds, and how much they say.
+
+An attacker with prior lambda that a record is a member computes P(member | model) = sigmoid(s + t), t = logit(lambda).
+The leakage is Mpl = max(P - lambda, 0). Nothing here is differential privacy: every claim is `membership-only`.
+
+Source  Wu et al. (2020), equations 4-15, after Sablayrolles et al. (2019).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+from scipy.special import expit, logit, logsumexp, ndtr
+
+from dpcore import checks
+from dpcore.gdp import delta_gdp
+from dpcore.guarantee import Status
+
+
+def threshold(shadow_losses: ArrayLike) -> float:
+    """t_p(z) = -ln mean exp(-l(z, theta)) over draws theta ~ p_S, in nats; shape (draws,). Raises InvalidValue."""
+    losses = np.asarray(shadow_losses, dtype=np.float64)
+    if losses.ndim != 1 or losses.size == 0 or not np.all(np.isfinite(losses)):
+        raise checks.InvalidValue("shadow_losses", shadow_losses, "a non-empty vector of finite losses")
+    return math.log(losses.size) - float(logsumexp(-losses))
+
+
+def score(shadow_losses: ArrayLike, loss: float) -> float:
+    """s = t_p(z) - l(z, theta): above 0 where the record fits the model better than it should (lemma 1)."""
+    return threshold(shadow_losses) - loss
+
+
+def leakage(score: float, prior: float = 0.5) -> float:
+    """Mpl = max(sigmoid(score + logit(prior)) - prior, 0), prior in (0, 1). Raises InvalidValue."""
+    checks.probability_open(prior=prior)
+    return max(0.0, float(expit(score + logit(prior))) - prior)
+
+
+# Theorem 1, for losses bounded by B
+
+
+def published_bound(loss_bound: float) -> float:
+    """(B/4) (exp(2B) - 1): Theorem 1 without its remainder O(1/S_L + sum e^2 / S_L). Raises InvalidValue."""
+    checks.positive_finite(loss_bound=loss_bound)
+    return loss_bound / 4 * math.expm1(2 * loss_bound)
+
+
+def trivial_bound(loss_bound: float, prior: float = 0.5) -> float:
+    """sigmoid(B + t) - prior, at most B/4: what losses in [0, B] allow at all, by any algorithm.
+
+    Raises InvalidValue.
+    """
+    checks.positive_finite(loss_bound=loss_bound)
+    return leakage(loss_bound, prior)
+
+
+def leave_one_out_constant(loss_bound: float) -> float:
+    """B tanh(B/4): the exact supremum of |E_{p_S} l - E_{p_D} l| for l in [0, B], S being D without the record.
+
+    p_D is p_S tilted by exp(-l). For a given difference a two-point loss is extreme; with mass p on B the difference is
+    p B (1 - e^-B)(1 - p) / (1 - p + p e^-B), largest at p = 1 / (1 + e^(-B/2)). Raises InvalidValue.
+    """
+    checks.positive_finite(loss_bound=loss_bound)
+    return loss_bound * math.tanh(loss_bound / 4)
+
+
+def repaired_bound(loss_bound: float) -> float:
+    """(B/4) tanh(B/4) + B^2/32: Theorem 1 with the exact constant and the Jensen gap that it drops.
+
+    The gap between the mean loss and the loss of the mean prediction is at most B^2/8 (Hoeffding's lemma) and does not
+    vanish with the number of draws. Still without the remainder, and conditional on the sampler having converged.
+    """
+    return leave_one_out_constant(loss_bound) / 4 + loss_bound**2 / 32
+
+
+def vacuity_thresholds() -> tuple[float, float, float]:
+    """Loss bounds B from which Theorem 1 says nothing: it passes B/4, 1/2 and 1 at 0.3466, 0.6837 and 0.8640.
+
+    B/4 holds for any algorithm; 1/2 is the most that can leak at prior 1/2; 1 is the most at any prior. A coin flip has
+    loss 0.6931.
+    """
+
+    def crosses(level: float) -> float:
+        return float(brentq(lambda b: published_bound(b) - level, 0.1, 2.0, xtol=1e-14))
+
+    return math.log(2) / 2, crosses(0.5), crosses(1.0)
+
+
+# Property 1: differential privacy bounds the leakage
+
+
+def dp_leakage_bound(epsilon: float, prior: float = 0.5) -> float:
+    """sigmoid(epsilon + t) - prior, at most epsilon/4: pure (epsilon, 0)-DP bounds the leakage of every outcome.
+
+    The score of the optimal attack is a log-likelihood ratio of neighbouring runs, so at most epsilon.
+    Raises InvalidValue.
+    """
+    checks.non_negative_finite(epsilon=epsilon)
+    return leakage(epsilon, prior)
+
+
+def property_1_status(delta: float) -> Status:
+    """How Property 1 (leakage at most epsilon/4 with probability 1 - delta) stands: it needs delta = 0.
+
+    Raises InvalidValue.
+    """
+    checks.probability_below_one(delta=delta)
+    return Status.PROVED if delta == 0 else Status.REFUTED
+
+
+@dataclass(frozen=True, slots=True)
+class Property1Counterexample:
+    """A Gaussian release against Property 1.
+
+    delta          exact delta of the release at epsilon
+    loss_exceeds   probability that the privacy loss exceeds epsilon, the step of the published proof
+    leakage_exceeds  probability that the optimal attacker's leakage at prior 1/2 exceeds epsilon/4, the statement
+    """
+
+    epsilon: float
+    delta: float
+    loss_exceeds: float
+    leakage_exceeds: float
+
+
+def property_1_counterexample(mu: float = 1.0, epsilon: float = 1.0) -> Property1Counterexample:
+    """A mu-GDP Gaussian release, which is exactly (epsilon, delta)-DP; mu above 0, epsilon in (0, 2).
+
+    Its privacy loss is N(mu^2/2, mu^2). delta averages how far the loss passes epsilon; the probability that it does is
+    larger: at mu = epsilon = 1, 0.3085 against 0.1269, and the leakage passes 1/4 with probability 0.2747.
+    Raises InvalidValue.
+    """
+    checks.positive_finite(mu=mu, epsilon=epsilon)
+    if epsilon >= 2:
+        raise checks.InvalidValue("epsilon", epsilon, "a number below 2", "The leakage at prior 1/2 is at most 1/2.")
+    needed = float(logit(0.5 + epsilon / 4))
+    return Property1Counterexample(
+        epsilon=epsilon,
+        delta=delta_gdp(epsilon, mu),
+        loss_exceeds=float(ndtr(mu / 2 - epsilon / mu)),
+        leakage_exceeds=float(ndtr(mu / 2 - needed / mu)),
+    )

@@ -1,0 +1,216 @@
+"""What the random number of trials adds to a trial's own epsilon: the largest ratio of f'(q) between neighbours.
+
+Let f be the generating function of K and x = 1 - q a chance of the trial's, x' the same under a neighbour. A profile
+says x' <= exp(e) x + delta(e) at every e >= 0. With that the ratio f'(1-x) / f'(1-x') is at most exp(penalty):
+
+law       published penalty, any e                       tight penalty
+TNB       (1+shape) ln(exp(e) + odds delta(e))           (1+shape) e*
+binomial  (n-1) ln(1 + p (exp(e)-1) + odds delta(e))     (n-1) e*
+Poisson   mean (exp(e) - 1 + delta(e))                   mean delta(0)
+
+odds is (1-g)/g for the truncated negative binomial law (TNB), p/(1-p) for the binomial one; e* >= 0 is the root of
+odds delta(e) = exp(e) - 1, and any larger e is valid too.
+
+Source  Koskela, Redberg & Wang (2024) for the published forms. The tight ones: for TNB f' is (g/t)^(1+shape) up to a
+        constant, t = g + (1-g) x, and t' <= g + (1-g)(exp(e) x + d) <= exp(e) t for *all* x >= 0 exactly where
+        odds d <= exp(e) - 1. The published form adds the worst case of x = 0 (ratio 1 + odds d) to that of large x
+        (ratio exp(e)), which cannot occur together. Binomial: u = 1-p + p q and q <= exp(e) q' + d read backwards,
+        u <= 1-p + p (exp(e) q' + d) <= exp(e) u' where odds d <= exp(e) - 1. Poisson: the ratio is
+        exp(mean (x' - x)), and x' - x is at most the distance in total variation, delta(0).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from scipy.optimize import brentq, minimize_scalar
+
+from dpcore import checks
+from dpcore.calibrate import NOISE, CannotCalibrate, Target
+from dpcore.selection.counts import BinomialCount, CountLaw, PoissonCount, TruncatedNegativeBinomial
+from dpcore.selection.profiles import ROUND_UP, TrialProfile
+
+_STEP = 1e-9
+"""By this much, relatively, a root is moved up until it is certified."""
+_LEAST = 1e-12
+
+
+class PriceTerm(NamedTuple):
+    """A penalty, and the point of the trial's profile that it rests on.
+
+    penalty  in nats, added to the trial's epsilon
+    e1       where the profile is asked, in nats, at least 0
+    d1       what it has to be there, at most
+    """
+
+    penalty: float
+    e1: float
+    d1: float
+
+
+def selectable(law: CountLaw) -> TruncatedNegativeBinomial | BinomialCount | PoissonCount:
+    """The law to price: without its cap. Raises InvalidValue for a law that no penalty is known of."""
+    priced = law.priced if isinstance(law, CountLaw) else law
+    if not isinstance(priced, TruncatedNegativeBinomial | BinomialCount | PoissonCount):
+        raise checks.InvalidValue("law", law, "a truncated negative binomial, binomial or Poisson law, or one capped")
+    return priced
+
+
+def published(law: CountLaw, e1: float, d1: float) -> float:
+    """The published penalty of a profile with delta(e1) <= d1; e1 >= 0, d1 in [0, 1]. Raises InvalidValue."""
+    checks.non_negative_finite(e1=e1, d1=d1)
+    match selectable(law):
+        case TruncatedNegativeBinomial() as one:
+            return (1 + one.shape) * math.log(math.exp(e1) + one.odds * d1) * ROUND_UP
+        case BinomialCount() as one:
+            return (one.trials - 1) * math.log1p(one.probability * math.expm1(e1) + one.odds * d1) * ROUND_UP
+        case PoissonCount() as one:
+            return one.rate * (math.expm1(e1) + d1) * ROUND_UP
+
+
+def at_point(law: CountLaw, e1: float, d1: float) -> float:
+    """The least penalty known of a profile with delta(e1) <= d1; e1 >= 0, d1 in [0, 1]. Raises InvalidValue."""
+    found, one = published(law, e1, d1), selectable(law)
+    if isinstance(one, PoissonCount) or one.odds * d1 * ROUND_UP > math.expm1(e1):
+        return found
+    return min(found, _exponent(one) * e1 * ROUND_UP)
+
+
+def tight(law: CountLaw, trial: TrialProfile) -> PriceTerm:
+    """The tight penalty, with the point at which it is taken. Raises InvalidValue."""
+    one = selectable(law)
+    if isinstance(one, PoissonCount):
+        total_variation = trial.delta(0.0)
+        return PriceTerm(one.rate * total_variation * ROUND_UP, 0.0, total_variation)
+    e1 = least_shift(trial.delta, one.odds)
+    return PriceTerm(_exponent(one) * e1 * ROUND_UP, e1, math.expm1(e1) / one.odds)
+
+
+def best_published(law: CountLaw, trial: TrialProfile) -> PriceTerm:
+    """The least published penalty over e1, the place found roughly: every e1 is valid. Raises InvalidValue."""
+    one = selectable(law)
+    if isinstance(one, PoissonCount):
+        return tight(law, trial)  # at e1 = 0, where it is least: delta falls by less than exp(e) rises
+
+    def shift_at(e1: float) -> PriceTerm:
+        d1 = trial.delta(e1)
+        return PriceTerm(published(law, e1, d1), e1, d1)
+
+    # No e1 beyond is better than e1 = 0: there exp(e1) alone is more.
+    most = one.odds * trial.delta(0.0)
+    top = math.log1p(most if isinstance(one, TruncatedNegativeBinomial) else most / one.probability)
+    candidates = [0.0, least_shift(trial.delta, one.odds)]
+    if top > 0:
+        options = {"xatol": 1e-4 * top}
+        search = minimize_scalar(lambda e: shift_at(e).penalty, bounds=(0.0, top), method="bounded", options=options)
+        candidates += [float(search.x)] if math.isfinite(search.x) else []
+    return min(map(shift_at, candidates), key=lambda shift: shift.penalty)
+
+
+def least_shift(delta_at: Callable[[float], float], odds: float, ratio: float = 1.0) -> float:
+    """e* >= 0 with odds delta(e*) <= ratio exp(e*) - 1: the root to about 1e-9, rounded up; 0 where 0 does.
+
+    ratio  of at least 1
+    """
+
+    def short(e: float) -> float:
+        return odds * delta_at(e) * ROUND_UP - (ratio * math.expm1(e) + (ratio - 1))
+
+    if short(0.0) <= 0:
+        return 0.0
+    # delta(e) <= delta(0) makes this one valid.
+    high = max((math.log1p(odds * delta_at(0.0)) - math.log(ratio)) * ROUND_UP, _LEAST)
+    root = float(brentq(short, 0.0, high, xtol=_LEAST, rtol=1e-10)) if short(high) < 0 else high
+    root, step = max(root, _LEAST), _STEP
+    while short(root) > 0:
+        root, step = root * (1 + step), 2 * step
+    return root
+
+
+def _exponent(law: TruncatedNegativeBinomial | BinomialCount) -> float:
+    return 1 + law.shape if isinstance(law, TruncatedNegativeBinomial) else law.trials - 1
+
+
+# Suprema over an interval, certified from above: split where the bound is largest until a point nearly reaches it.
+
+_MOST_SPLITS = 1500
+
+
+def supremum(
+    bound: Callable[[float, float], float], points: Sequence[float], gap: float, middle: Callable[[float, float], float]
+) -> float:
+    """An upper bound on the supremum of a function over [points[0], points[-1]].
+
+    bound   at least the function's values on [left, right]; at least its value at x where left = right = x, closely
+    points  increasing: where the interval is split to begin with
+    gap     how far above the largest value at a point the answer may be, where enough splits get there
+    middle  where an interval is split
+    """
+    known = max(bound(point, point) for point in points)
+    heap = [(-bound(left, right), left, right) for left, right in pairwise(points)]
+    heapq.heapify(heap)
+    for _ in range(_MOST_SPLITS):
+        most, left, right = heap[0]
+        at = middle(left, right)
+        if -most <= known + gap or not left < at < right:
+            break
+        known = max(known, bound(at, at))
+        heapq.heapreplace(heap, (-bound(left, at), left, at))
+        heapq.heappush(heap, (-bound(at, right), at, right))
+    return -heap[0][0]
+
+
+# The least noise that a search can afford: solved against any price, rounded up, and priced again as rounded.
+
+_CLOSE = 1e-6
+_START, _STRIDE = 1.0, 1.5
+
+
+def least_noise(target: Target, price_of: Callable[[float], float]) -> float:
+    """The least noise multiplier whose price is at most `target.epsilon`, rounded up to `calibrate.DIGITS` digits.
+
+    price_of  epsilon of the whole search, at `target.delta`, when every trial runs with this noise multiplier: an upper
+              bound that falls as noise rises. The answer's own price has been asked, and is at most the target.
+
+    Raises CannotCalibrate, InvalidValue, and as `price_of` does.
+    """
+    return _least(lambda noise: price_of(noise) - target.epsilon, target)
+
+
+def least_noise_meeting(target: Target, exceeds: Callable[[float], float]) -> float:
+    """The least noise multiplier at which `exceeds` is at most 0, rounded up to `calibrate.DIGITS` digits.
+
+    exceeds  falls as noise rises; `target` names what is aimed at in the error. Raises as `least_noise` does.
+    """
+    return _least(exceeds, target)
+
+
+def _least(exceeds: Callable[[float], float], target: Target) -> float:
+    # In small steps from a common value: accountants take seconds where noise is far too small.
+    low = high = _START
+    while exceeds(high) > 0:
+        if high >= NOISE.high:
+            spent = target.epsilon + exceeds(high)
+            raise CannotCalibrate(NOISE.name, target, high, spent, "Raise epsilon, or lower the mean number of trials.")
+        low, high = high, min(high * _STRIDE, NOISE.high)
+    while low == high or exceeds(low) <= 0:
+        if low <= NOISE.low:
+            return NOISE.low
+        low, high = max(low / _STRIDE, NOISE.low), low
+    root = brentq(lambda t: _finite(exceeds(math.exp(t))), math.log(low), math.log(high), xtol=_CLOSE, rtol=1e-12)
+    found = NOISE.rounded(math.exp(float(root)))
+    while exceeds(found) > 0:
+        found = NOISE.next(found, towards_safe=True)
+    while (bolder := NOISE.next(found, towards_safe=False)) != found and exceeds(bolder) <= 0:
+        found = bolder
+    return found
+
+
+def _finite(value: float) -> float:
+    if math.isnan(value):
+        raise checks.InvalidValue("price_of", value, "a number")
+    return min(value, 1e6)
