@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
-from sweeps.population.accounts import PopulationAccount, account, accounts
-from sweeps.population.arithmetic import Population
-from sweeps.population.charging import check_terms
-from sweeps.population.forecast import NextSweep, next_sweep
-from sweeps.population.joining import make_ledger
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.charge import check_terms
+from sweeps.privacy.population import Population
+from sweeps.privacy.population_account import NextSweep, PopulationAccount, account, accounts, next_sweep
+from sweeps.privacy.population_ledger import make_ledger
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.summary import counted
 from sweeps.spec import SweepSpec
 from sweeps.sweep import Sweep
@@ -184,13 +183,13 @@ def check(
     from sweeps.advice.proxy import Proxy
     from sweeps.execution.final_run import with_chosen
     from sweeps.planning.check import checked
-    from sweeps.population.saying import before
+    from sweeps.privacy.population_account import before
 
     loaded = load(spec, data=data, trials=trials, changes=changes, systems=systems, sources=sources)
     workspace = places(root, store or loaded.store)
     if loaded.search.chosen_from is not None:
-        loaded = with_chosen(loaded, Publisher.open(workspace.store_url))
-    public = None if proxy is None else Proxy.of(Publisher.open(workspace.store_url), proxy, loaded)
+        loaded = with_chosen(loaded, PublishedStore.open(workspace.store_url))
+    public = None if proxy is None else Proxy.of(PublishedStore.open(workspace.store_url), proxy, loaded)
     asked = modes or public is not None
     begun = _started_from(loaded, workspace)
     found = checked(loaded, rehearsal=rehearsal, modes=asked, proxy=public, address=address, **begun)
@@ -351,7 +350,7 @@ def pareto(
     from sweeps.sweep import asked_front
 
     names = [sweeps] if isinstance(sweeps, str) else sweeps
-    return asked_front(Publisher.open(places(root, store).store_url), names, objective, reference, mix, as_refuted)
+    return asked_front(PublishedStore.open(places(root, store).store_url), names, objective, reference, mix, as_refuted)
 
 
 def _driven(sweep: str, workspace: Workspace, progress: bool | None, **options: Any) -> Sweep:
@@ -364,7 +363,7 @@ def _driven(sweep: str, workspace: Workspace, progress: bool | None, **options: 
 
     working_folder_is_importable()
 
-    sweep = Publisher.open(workspace.store_url).sweep(sweep).kept().name
+    sweep = PublishedStore.open(workspace.store_url).sweep(sweep).kept().name
     shown = in_notebook() if progress is None else progress
     with kept_in(workspace.folder(sweep) / LOG):
         if shown:
@@ -377,7 +376,7 @@ def _driven(sweep: str, workspace: Workspace, progress: bool | None, **options: 
         first = "" if end.failure is None else f" The first: {'; '.join(end.failure.lines())}."
         again = " Nothing is lost: sweeps.resume goes on." if end.code.goes_on else ""
         warnings.warn(f"Sweep {sweep!r}: {end.meaning}.{first}{again}", SweepWarning, stacklevel=3)
-    return Sweep(sweep, workspace.of(Publisher.open(workspace.store_url).sweep(sweep)), end)
+    return Sweep(sweep, workspace.of(PublishedStore.open(workspace.store_url).sweep(sweep)), end)
 
 
 def _with_models(
@@ -403,10 +402,10 @@ def _no_client(address: str | None) -> None:
 def _started_from(spec: SweepSpec, workspace: Workspace) -> dict[str, Any]:
     if spec.search.warm_start is None and spec.search.chosen_from is None:
         return {}
-    from sweeps.ledger.totals import earlier_totals
+    from sweeps.privacy.joint_totals import earlier_totals
     from sweeps.provenance.recorded_spec import RecordedSpec
 
-    opened = Publisher.open(workspace.store_url)
+    opened = PublishedStore.open(workspace.store_url)
     return {
         "warm": opened.trials(spec.search.warm_start) if spec.search.warm_start else (),
         "started_from": earlier_totals(opened, RecordedSpec(spec.canonical())),
@@ -451,19 +450,19 @@ def population_budget(
         loaded = load(spec)
         if loaded.data.population != population:
             raise InvalidValue("--spec", loaded.data.population, f"a spec with data.population: {population}")
-        following = _following(account(Publisher.open(workspace.store_url), population), loaded)
-    opened = Publisher.open(workspace.store_url)
+        following = _following(account(PublishedStore.open(workspace.store_url), population), loaded)
+    opened = PublishedStore.open(workspace.store_url)
     return _with_unknown(workspace, opened, account(opened, population, following))
 
 
 def list_budgets(*, root: str | Path | None = None, store: str | None = None) -> tuple[PopulationAccount, ...]:
     """The ledgers of all populations of the store, by name. Raises StoreError."""
     workspace = places(root, store)
-    opened = Publisher.open(workspace.store_url)
+    opened = PublishedStore.open(workspace.store_url)
     return tuple(_with_unknown(workspace, opened, one) for one in accounts(opened))
 
 
-def _with_unknown(workspace: Workspace, store: Publisher, found: PopulationAccount) -> PopulationAccount:
+def _with_unknown(workspace: Workspace, store: PublishedStore, found: PopulationAccount) -> PopulationAccount:
     """With what lies beside the store and is not in it: another store has it, or this one is older."""
     sweeps = store.sweeps()
     unknown = list(workspace.unknown([one.name for one in sweeps]))

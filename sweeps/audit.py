@@ -24,10 +24,9 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from dpcore.randomness import fresh_secret
 from sweeps.planning.spec_code import accepting, as_recorded, code_of, weights_of
-from sweeps.population.besides import charge_twins
-from sweeps.release.published import Published
-from sweeps.release.publisher import Publisher
-from sweeps.release.refuting import FILE, FOLDER, tell
+from sweeps.privacy.population_ledger import charge_audit
+from sweeps.privacy.published_store import FILE, FOLDER, PublishedStore, tell
+from sweeps.privacy.release import Published
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.store.records import Refutation, SweepRecord, this_person, trial_key
 from sweeps.store.store import Store
@@ -185,7 +184,7 @@ def audit_trial(
     store = workspace.open_store()
     recorded = store.sweep(sweep).kept()
     sweep = recorded.name
-    audited = _audited(Publisher(store), sweep, trial)
+    audited = _audited(PublishedStore(store), sweep, trial)
     possible = audits.methods(audited.system, audited.claim)
     if not possible:
         raise InvalidValue(
@@ -213,7 +212,7 @@ def audit_trial(
     if not _made_up(audited, chosen):
         what = f"{audited.record.key} {chosen} {secrets.token_hex(8)}"
         trainings = _trainings(audited.system, chosen, runs)
-        charge_twins(store, recorded, what, audited.plan, audited.steps, trainings)
+        charge_audit(store, recorded, what, audited.plan, audited.steps, trainings)
     tell(store, sweep, [workspace.folder(sweep)])
     number = begin(workspace.folder(sweep))
     found = audits.gather(setting, chosen, canaries=canaries, runs=runs, curve=curve)
@@ -262,11 +261,11 @@ def attack_trial(
     store = workspace.open_store()
     recorded = store.sweep(sweep).kept()
     sweep = recorded.name
-    audited = _audited(Publisher(store), sweep, trial)
+    audited = _audited(PublishedStore(store), sweep, trial)
     check(audited.system, audited.claim, shadows)
     setting = _setting(store, recorded, audited, "one-run", accept, rng, secret, workspace.features)
     what = f"{audited.record.key} shadows {secrets.token_hex(8)}"
-    charge_twins(store, recorded, what, audited.plan, audited.steps, shadows + 1)
+    charge_audit(store, recorded, what, audited.plan, audited.steps, shadows + 1)
     say(_forecast(audited, shadows + 1))
     return audited.record.key, likelihood_ratio_attack(setting, shadows)
 
@@ -302,7 +301,7 @@ def _setting(
     )
 
 
-def _audited(store: Publisher, sweep: str, trial: str) -> Audited:
+def _audited(store: PublishedStore, sweep: str, trial: str) -> Audited:
     key = trial_key(sweep, int(trial)) if trial.isdigit() else trial
     store.trials_of(sweep, [key])
     # What it claimed when it ran: that an earlier audit refuted its code leaves something to be tested all the same.

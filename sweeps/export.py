@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from sweeps.heldout import DeclaredTest, HeldOutReading, declared_test, of_its_records, readings
-from sweeps.ledger.assumptions import Assumptions
-from sweeps.ledger.totals import own_total, total_lines
 from sweeps.planning.spec_code import code_of
-from sweeps.population.besides import charge_reading
-from sweeps.release.policy import Release
-from sweeps.release.published import Published
-from sweeps.release.publisher import OVER, Publisher
-from sweeps.release.quoting import Quote, dependence, is_refuted, quote_of_claim, quote_of_metric
-from sweeps.release.rounding import claim_text, count_text
-from sweeps.release.validation_text import declared_number
+from sweeps.privacy.claims import Assumptions, claim_text, count_text, declared_number
+from sweeps.privacy.joint_totals import own_total
+from sweeps.privacy.population_ledger import charge_reading
+from sweeps.privacy.published_store import OVER, PublishedStore
+from sweeps.privacy.quoting import Quote, dependence, is_refuted, quote_of_claim, quote_of_metric
+from sweeps.privacy.release import Published, Release
+from sweeps.privacy.wording import total_lines
 from sweeps.reporting.front import LABELS, spec_objectives, sweep_front
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.store.records import Accepted, HeldOutRead, HeldOutScore, SweepRecord, TrialState, this_person
@@ -85,7 +83,7 @@ class ModelCard:
 
     @classmethod
     def of(
-        cls, store: Publisher, sweep: str, record: Published, facts: PublicFacts, spec: SweepSpec, *, refuted: bool
+        cls, store: PublishedStore, sweep: str, record: Published, facts: PublicFacts, spec: SweepSpec, *, refuted: bool
     ) -> ModelCard:
         """The card of a finished trial."""
         assert record.guarantee is not None
@@ -277,7 +275,7 @@ def exported(
     from trainables.export.model import ReleasedModel
 
     found = released(workspace, sweep, trial, as_refuted=as_refuted, accept=accept)
-    published = Publisher.open(workspace.store_url)
+    published = PublishedStore.open(workspace.store_url)
     name = published.sweep(sweep).name
     card = ModelCard.of(published, name, found.record, found.facts, found.spec, refuted=found.refuted)
     own, features = parted(found.spec.data.options())
@@ -293,7 +291,7 @@ def card_of(workspace: Workspace, sweep: str, trial: int | str) -> ModelCard:
 
     Raises as `released` does, but for the code and the checkpoint.
     """
-    published = Publisher.open(workspace.store_url)
+    published = PublishedStore.open(workspace.store_url)
     recorded = published.sweep(sweep).kept()
     record = _chosen(published, recorded.name, str(trial), True).record
     spec = load_spec(recorded.spec.canonical)
@@ -314,7 +312,7 @@ def released(
     for code that is not what trained it: the weights would stand in another model than the one that was scored.
     """
     check_accepted(accept, ("code",))
-    published = Publisher.open(workspace.store_url)
+    published = PublishedStore.open(workspace.store_url)
     recorded = published.sweep(sweep).kept()
     sweep = recorded.name
     chosen = _chosen(published, sweep, str(trial), as_refuted)
@@ -342,7 +340,7 @@ def released(
     return Released(record=record, spec=spec, facts=facts, module=module.eval(), refuted=refuted)
 
 
-def _chosen(published: Publisher, sweep: str, trial: str, as_refuted: bool) -> _Chosen:
+def _chosen(published: PublishedStore, sweep: str, trial: str, as_refuted: bool) -> _Chosen:
     known = published.trials(sweep)
     record = next((one for one in known if trial in (one.key, str(one.number))), None)
     if record is None:
@@ -431,7 +429,7 @@ def show_models(workspace: Workspace, sweep: str) -> ModelsShown:
 
     Of a sweep that is not over, or not there for MLflow, nothing is shown. Raises StoreError.
     """
-    store = Publisher.open(workspace.store_url)
+    store = PublishedStore.open(workspace.store_url)
     record = store.sweep(sweep)
     if record.state not in OVER:
         return ModelsShown()
@@ -476,13 +474,13 @@ def _no_file_is_no_model() -> Iterator[None]:
         raise ValueError(str(error)) from error
 
 
-def asked_by_name(store: Publisher, sweep: str) -> set[str]:
+def asked_by_name(store: PublishedStore, sweep: str) -> set[str]:
     """Keys of the trials whose models the spec names."""
     wanted = store.sweep(sweep).spec.models
     return set() if wanted in ("front", "none") else {one.key for one in _named(store, sweep, wanted)}
 
 
-def _asked(store: Publisher, record: SweepRecord) -> tuple[list[str], int]:
+def _asked(store: PublishedStore, record: SweepRecord) -> tuple[list[str], int]:
     """Keys of the trials whose models the spec asks for, and how many more its front has."""
     wanted = record.spec.models
     if wanted == "none":
@@ -491,11 +489,11 @@ def _asked(store: Publisher, record: SweepRecord) -> tuple[list[str], int]:
     return [one.key for one in trials], more
 
 
-def _named(store: Publisher, sweep: str, numbers: Collection[Any]) -> list[Published]:
+def _named(store: PublishedStore, sweep: str, numbers: Collection[Any]) -> list[Published]:
     return [one for one in store.trials(sweep) if one.number in numbers]
 
 
-def _of_front(store: Publisher, sweep: str) -> tuple[list[Published], int]:
+def _of_front(store: PublishedStore, sweep: str) -> tuple[list[Published], int]:
     """The trials on the front whose models may leave, the best first, and how many more there are."""
     complete = [one for one in store.trials(sweep, [TrialState.COMPLETE]) if _may_leave(one)]
     first = spec_objectives(store.sweep(sweep).spec)[0]
@@ -539,7 +537,7 @@ def read(
     Raises InvalidValue for a sweep without test records, a second reading, and what `released` refuses; Changed where
     the other records are not those that the sweep had; and PopulationSpent.
     """
-    seen = Publisher.open(workspace.store_url)
+    seen = PublishedStore.open(workspace.store_url)
     record = seen.sweep(sweep).kept()
     declared = declared_test(record.spec)
     if declared is None:

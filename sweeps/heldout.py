@@ -15,9 +15,9 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Event, Gaussian, Repeated
 from dpcore.guarantee import Guarantee, resting_on
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram, noise_for, several
-from sweeps.ledger.summary import Choice
+from sweeps.privacy.claims import declared_number
+from sweeps.privacy.ledger import Choice
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.validation_text import declared_number
 from sweeps.store.records import HeldOutRead, HeldOutScore, Request, SweepRecord
 from trainables.data import SOURCES
 from trainables.data.files import written_out
@@ -28,7 +28,7 @@ from trainables.validation.declaration import NOISE_SD, Bins
 from trainables.validation.histogram_bins import cells_for
 
 if TYPE_CHECKING:
-    from sweeps.release.publisher import Publisher
+    from sweeps.privacy.published_store import PublishedStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +207,7 @@ class HeldOutReading:
         return f"{scores or 'cut short, its score is not known'} ({self.standing})"
 
 
-def readings(store: Publisher, sweep: str) -> tuple[HeldOutReading, ...]:
+def readings(store: PublishedStore, sweep: str) -> tuple[HeldOutReading, ...]:
     """Those for trials of a sweep, oldest first. Raises UnknownSweep."""
     own = store.sweep(sweep).name
     if not _reads(store.requests(own)):
@@ -215,7 +215,7 @@ def readings(store: Publisher, sweep: str) -> tuple[HeldOutReading, ...]:
     return tuple(one for one in of_its_records(store, own) if one.sweep == own)
 
 
-def of_its_records(store: Publisher, sweep: str, word: str | None = None) -> tuple[HeldOutReading, ...]:
+def of_its_records(store: PublishedStore, sweep: str, word: str | None = None) -> tuple[HeldOutReading, ...]:
     """All readings in the store of the test records that a sweep declares, for whichever sweep, oldest first.
 
     word  of these records, where they were read
@@ -294,7 +294,7 @@ def planned(spec: RecordedSpec) -> tuple[Charged, ...]:
     return _charged(spec, 0)
 
 
-def charged(store: Publisher, record: SweepRecord) -> tuple[Charged, ...]:
+def charged(store: PublishedStore, record: SweepRecord) -> tuple[Charged, ...]:
     """Of a sweep; nothing where it has no private test records."""
     return _charged(record.spec, len(_reads(store.requests(record.name))))
 

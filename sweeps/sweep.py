@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from dpcore.rounding import delta_text, epsilon_text
-from sweeps.ledger.summary import Summary
-from sweeps.release.policy import Release
-from sweeps.release.published import Published
-from sweeps.release.publisher import Publisher
-from sweeps.release.quoting import is_refuted
+from sweeps.privacy.ledger import Summary
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.quoting import is_refuted
+from sweeps.privacy.release import Published, Release
 from sweeps.reporting.figures import Plots
 from sweeps.reporting.front import LABELS, AxisEnd, Front, FrontAxis, joint_front, spec_objectives
 from sweeps.reporting.html import as_page, folded
@@ -180,7 +179,7 @@ def _table(shown: Sequence[FittedColumn]) -> str:
 
 
 def asked_front(
-    store: Publisher,
+    store: PublishedStore,
     sweeps: Sequence[str],
     objective: str | Sequence[str] = (),
     reference: Mapping[str, float] | None = None,
@@ -209,7 +208,7 @@ class Sweep:
 
     def __init__(self, name: str, workspace: Workspace, end: SweepEnd | None = None) -> None:
         self.workspace, self.end = workspace, end
-        self._published = Publisher.open(workspace.store_url)
+        self._published = PublishedStore.open(workspace.store_url)
         self.name = self._published.sweep(name).name
 
     @property

@@ -2,7 +2,7 @@
 
 A worker's result passes it before it is written anywhere (`trainables.worker.trial`), the controller passes what
 workers report through it once more, and what a store kept before metrics were declared passes it when it is read
-(`sweeps.release.policy`). What leaves is what a system declares, and of that only what does not depend on what is
+(`sweeps.privacy.release`). What leaves is what a system declares, and of that only what does not depend on what is
 withheld.
 """
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
 from dpcore.rounding import delta_text, epsilon_text
-from sweeps.advice.comparison import BudgetFor, Comparison, ModeRow
+from sweeps.selection.modes import BudgetFor, Comparison, ModeRow
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -20,8 +20,8 @@ import numpy as np
 
 from dpcore.checks import InvalidValue
 from sweeps.execution.final_run import check_all_public, reads_the_same
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.publisher import Publisher
 from sweeps.search import samplers
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import TARGET_EPSILON, SweepState, TrialState
@@ -49,7 +49,7 @@ class Proxy:
     chosen: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, published: Publisher, sweep: str, spec: SweepSpec) -> Self:
+    def of(cls, published: PublishedStore, sweep: str, spec: SweepSpec) -> Self:
         """By the first objective of `spec` that the sweep's trials measured.
 
         Raises UnknownSweep, and InvalidValue for one that runs or is deleted, is not public, is on the records of

@@ -18,9 +18,9 @@ from sweeps.certificate.judging import CannotCertify
 from sweeps.certificate.page import certificate_page
 from sweeps.certificate.signing import key_text, signed
 from sweeps.certificate.verifying import recomputed
-from sweeps.ledger.assumptions import HOLDOUT
-from sweeps.release.published import Published
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.claims import HOLDOUT
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import Published
 from sweeps.util.files import write_output
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Certificate:
 
 
 def certified(
-    store: Publisher, sweep: str, trial: Published | None, approved: Approved, key: Ed25519PrivateKey
+    store: PublishedStore, sweep: str, trial: Published | None, approved: Approved, key: Ed25519PrivateKey
 ) -> Certificate:
     """The certificate of all trials of a sweep together, with the sweep that tuned where it is the final run of a
     holdout; or of one of its trials.

@@ -20,11 +20,10 @@ from sweeps.certificate.modes.front import WeighedMetric
 from sweeps.certificate.modes.laws import TrialsLaw
 from sweeps.certificate.modes.plans import PlannedTrial
 from sweeps.certificate.modes.sealed_search import spent_at_once
-from sweeps.ledger.assumptions import claim_of_search
-from sweeps.release.published import Published
-from sweeps.sealed.law import law_text
-from sweeps.sealed.planning import SealedPlanner
-from sweeps.sealed.prior import SealedPrior
+from sweeps.privacy.claims import claim_of_search
+from sweeps.privacy.release import Published
+from sweeps.selection.law import law_text
+from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.store.records import TARGET_EPSILON, SweepState, TrialState
 from trainables.system import Config, PrivacyPlan, Refusal
 

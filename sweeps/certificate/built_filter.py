@@ -9,14 +9,14 @@ from dataclasses import replace
 from dpcore.events import Adjacency, phases
 from dpcore.guarantee import Guarantee
 from dpcore.selection import GDPCharge, RenyiFilter
-from sweeps.budget.charges import Charge, charge_of
-from sweeps.budget.sweep_budget import SweepBudget, budget_of
 from sweeps.certificate.built import Built, ledger_rows, planned
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.gathering import KnownSweep
 from sweeps.certificate.modes import Filtered
 from sweeps.certificate.modes.filtered import ChargedLaunch, FilterLedger, GaussianRule, Part, RenyiRule
 from sweeps.certificate.modes.plans import composes_in_parallel
+from sweeps.privacy.charge import FilterCharge, charge_of
+from sweeps.privacy.sweep_budget import SweepBudget, budget_of
 from trainables.system import PrivacyPlan
 
 
@@ -47,7 +47,9 @@ def _rule(budget: SweepBudget) -> GaussianRule | RenyiRule:
     return GaussianRule(kind="gdp", tau_share=empty.tau_share, mu_total=empty.mu_total, tau_total=empty.tau_total)
 
 
-def _ledger(rule: GaussianRule | RenyiRule, part: Part, charges: Sequence[tuple[LedgerRow, Charge]]) -> FilterLedger:
+def _ledger(
+    rule: GaussianRule | RenyiRule, part: Part, charges: Sequence[tuple[LedgerRow, FilterCharge]]
+) -> FilterLedger:
     found = tuple(_charged(row, one) for row, one in charges if _reads(row, part))
     added = math.fsum(rule.added(one) for one in found)
     return FilterLedger(part=part, charges=found, sum=added, taus=math.fsum(one.tau for one in found))
@@ -59,6 +61,6 @@ def _reads(row: LedgerRow, part: Part) -> bool:
     return any(phases(event) for event in own)
 
 
-def _charged(row: LedgerRow, charge: Charge) -> ChargedLaunch:
+def _charged(row: LedgerRow, charge: FilterCharge) -> ChargedLaunch:
     amount, tau = (charge.mu, charge.tau) if isinstance(charge, GDPCharge) else (charge.divergence, 0.0)
     return ChargedLaunch(trial=row.trial, attempt=row.attempt, amount=amount, tau=tau)

@@ -14,7 +14,7 @@ from sweeps.certificate.gathering import KnownSweep
 from sweeps.certificate.holdout import ATTESTED, covered_by_both, title_of_both
 from sweeps.certificate.judging import CannotCertify
 from sweeps.execution.final_run import check_parts
-from sweeps.ledger.phases import both, tuned_by_now
+from sweeps.privacy.holdout_guarantee import both, tuned_by_now
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import Chosen
 from sweeps.store.errors import UnknownSweep

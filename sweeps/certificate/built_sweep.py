@@ -13,9 +13,9 @@ from sweeps.certificate.document import Approval, Body
 from sweeps.certificate.gathering import KnownSweep
 from sweeps.certificate.judging import CannotCertify
 from sweeps.certificate.titles import attested, covered, title_of
-from sweeps.ledger.assumptions import Assumptions
-from sweeps.ledger.totals import earlier_lines, earlier_totals, sentences
-from sweeps.release.published import Published
+from sweeps.privacy.claims import Assumptions
+from sweeps.privacy.joint_totals import earlier_lines, earlier_totals, sentences
+from sweeps.privacy.release import Published
 
 
 def built(known: KnownSweep, trial: Published | None) -> Built:

@@ -14,10 +14,9 @@ from sweeps.certificate.modes.one_trial import headline_of
 from sweeps.certificate.modes.profile import Profile
 from sweeps.certificate.modes.statement import STATED
 from sweeps.heldout import charged
-from sweeps.ledger.filtered import sweep_total
-from sweeps.ledger.spending import charged_as, choices_of, cut_short, summary
-from sweeps.ledger.totals import total_of
-from sweeps.release.published import Published
+from sweeps.privacy.joint_totals import total_of
+from sweeps.privacy.release import Published
+from sweeps.privacy.totals import charged_as, choices_of, cut_short, summary, sweep_total
 from trainables.system import PrivacyPlan
 
 

@@ -18,14 +18,13 @@ from sweeps.certificate.holdout import part_line, point_line
 from sweeps.certificate.modes import Mode
 from sweeps.heldout import readings
 from sweeps.planning.spec_code import WEIGHTS, code_of, shown
-from sweeps.population.accounts import ELSEWHERE, IN_THIS_STORE, account
-from sweeps.release import not_covered
-from sweeps.release.policy import Release
-from sweeps.release.published import Published
-from sweeps.release.publisher import Publisher
-from sweeps.release.quoting import Verdict, dependence, quote_of_metric
-from sweeps.release.rounding import count_text
-from sweeps.release.validation_text import recorded_text
+from sweeps.privacy import wording
+from sweeps.privacy.claims import count_text
+from sweeps.privacy.population_account import ELSEWHERE, IN_THIS_STORE, account
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.quoting import Verdict, dependence, quote_of_metric
+from sweeps.privacy.release import Published, Release
+from sweeps.privacy.wording import recorded_text
 from sweeps.search import samplers
 from sweeps.spec import SweepSpec, load_spec, public_facts
 from sweeps.store.records import DECIDED, LedgerEntry, SweepRecord, TrialState, accepted
@@ -71,7 +70,7 @@ class KnownSweep:
     chosen  trials that the certificate is about
     """
 
-    store: Publisher
+    store: PublishedStore
     record: SweepRecord
     spec: SweepSpec
     facts: PublicFacts
@@ -82,7 +81,7 @@ class KnownSweep:
     audits: Sequence[AuditRecord]
 
     @classmethod
-    def of(cls, store: Publisher, sweep: str, trial: Published | None) -> KnownSweep:
+    def of(cls, store: PublishedStore, sweep: str, trial: Published | None) -> KnownSweep:
         """Of a sweep that was not deleted. Raises UnknownSweep, InvalidValue, SpecErrors."""
         record = store.sweep(sweep).kept()
         spec = load_spec(record.spec.canonical)
@@ -294,7 +293,7 @@ def uncovered(known: KnownSweep, mode: Mode, earlier: Sequence[str]) -> tuple[st
     """
     lines = [*titles.uncovered(mode)]
     if any("bayesian_epsilon" in one.metrics for one in known.chosen):
-        lines.append(not_covered.BAYESIAN)
+        lines.append(wording.BAYESIAN)
     if (validation := recorded_text(known.record.spec)) is not None:
         lines.append(f"Validation records are {validation}.")
     return (*lines, *earlier)

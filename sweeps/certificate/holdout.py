@@ -1,7 +1,7 @@
 """`scope: holdout` as a whole: a sweep that tuned on one part of the records, and a final run on the other.
 
 Each is a document of one sweep, recomputed as any is. What both cost together is the larger of two numbers, since a
-record is in one part whoever else is there (`sweeps.ledger.phases`, `dpcore.accounting`):
+record is in one part whoever else is there (`sweeps.privacy.holdout_guarantee`, `dpcore.accounting`):
 
     epsilon = max(of the tuning, launches of the final run * target, of the final run),   delta likewise.
 
@@ -22,8 +22,8 @@ from sweeps.certificate.document import Body, CertifiedSweep, HoldoutBody, Recor
 from sweeps.certificate.modes import ComposedTrials
 from sweeps.certificate.modes.one_trial import headline_of
 from sweeps.certificate.modes.plans import composes_in_parallel
-from sweeps.ledger.composing import ReleasedParts
-from sweeps.ledger.phases import Tuned, both, chosen_line
+from sweeps.privacy.holdout_guarantee import Tuned, both, chosen_line
+from sweeps.privacy.totals import ReleasedParts
 from sweeps.spec.sections import Chosen
 from trainables.data.splits import CONTENT, PartUse, RecordsPart
 

@@ -1,4 +1,4 @@
-"""Which claims can be certified: the judgement of `sweeps.release.quoting`, and an error with its reason for others."""
+"""Which claims can be certified: the judgement of `sweeps.privacy.quoting`, and an error with its reason for others."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 
 from dpcore.guarantee import STANDING
 from sweeps.certificate.modes.statement import STATED
-from sweeps.ledger.totals import Total
-from sweeps.release.published import Published
-from sweeps.release.quoting import Verdict, quote_of_claim, quote_of_total
+from sweeps.privacy.joint_totals import Total
+from sweeps.privacy.quoting import Verdict, quote_of_claim, quote_of_total
+from sweeps.privacy.release import Published
 from sweeps.store.records import SweepRecord, SweepState, TrialState
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sweeps.certificate.claimed import Claimed
 from sweeps.certificate.document import Body, CertifiedSweep, HoldoutBody
 from sweeps.certificate.modes import Mode
-from sweeps.release import not_covered
+from sweeps.privacy import wording
 
 ALWAYS = (
     "That what ran is what was planned, and that every launch is in the ledger.",
@@ -40,9 +40,9 @@ def covered(mode: Mode, sweep: CertifiedSweep, at: str) -> str:
 
 def uncovered(mode: Mode) -> tuple[str, ...]:
     """What no number of any certificate of this mode says anything about."""
-    selection = () if mode.searched else (not_covered.SELECTION,)
-    shared = (not_covered.SPACE, not_covered.MACHINE, not_covered.ELSEWHERE, not_covered.FACTS, UNLISTED, ACCEPTED)
-    return (not_covered.FLOATING_POINT, *selection, *shared)
+    selection = () if mode.searched else (wording.SELECTION,)
+    shared = (wording.SPACE, wording.MACHINE, wording.ELSEWHERE, wording.FACTS, UNLISTED, ACCEPTED)
+    return (wording.FLOATING_POINT, *selection, *shared)
 
 
 def attested(mode: Mode) -> tuple[str, ...]:

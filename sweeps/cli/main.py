@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from dpcore.checks import InvalidValue
 from sweeps.certificate.certify_command import certify
-from sweeps.cli.account import account_app
+from sweeps.cli.account import account_app, budget
 from sweeps.cli.hidden_passwords import hide_passwords
 from sweeps.cli.options import (
     DEFAULT_ROOT,
@@ -40,8 +40,7 @@ from sweeps.cli.output import clear_errors, print_json
 from sweeps.cli.show import show
 from sweeps.cli.submit import submit
 from sweeps.cli.voice import voiced
-from sweeps.ledger.assumptions import HEADING, Assumptions
-from sweeps.population.budget_command import budget
+from sweeps.privacy.claims import HEADING, Assumptions
 from sweeps.reporting.front import LABELS, AxisEnd, FrontAxis, joint_front
 from sweeps.reporting.tables import FORMATS, SUFFIXES, render
 from sweeps.util import exits
@@ -389,7 +388,7 @@ def lines(record: AuditRecord) -> list[str]:
 
 def _claims(record: AuditRecord, assumptions: Assumptions) -> list[str]:
     from dpcore.audit import AuditOutcome
-    from sweeps.release.rounding import claim_text
+    from sweeps.privacy.claims import claim_text
 
     refuted = record.outcome is AuditOutcome.REFUTED
     headline, tested = (
@@ -863,9 +862,9 @@ def pareto_command(
 
         front = read_front(*mlflow, objectives=parsed or None, mix=mix, reference=ends, as_refuted=as_refuted)
     else:
-        from sweeps.release.publisher import Publisher
+        from sweeps.privacy.published_store import PublishedStore
 
-        store = Publisher.open(workspace.store_url)
+        store = PublishedStore.open(workspace.store_url)
         front = joint_front(store, sweeps, parsed or None, mix=mix, reference=ends, as_refuted=as_refuted)
     if form == "table" and output is None:
         from rich.console import Console

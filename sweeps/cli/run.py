@@ -17,9 +17,9 @@ from sweeps.cli.streams import steadfast_streams
 from sweeps.execution import session
 from sweeps.execution.end import Failure, SweepEnd
 from sweeps.mlflow.page import LOCAL_SERVER, kept_page
-from sweeps.release.policy import Release
-from sweeps.release.publisher import Publisher
-from sweeps.release.validation_text import recorded_text
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import Release
+from sweeps.privacy.wording import recorded_text
 from sweeps.reporting.progress import ProgressDisplay
 from sweeps.reporting.summary import refuted_lines, shown
 from sweeps.util.exits import ExitCode
@@ -57,7 +57,7 @@ def drive(
 
     Exits with `SweepEnd.code` where that is not OK: INTERRUPTED after Ctrl-C, SOME_FAILED, NONE_RANKED.
     """
-    sweep = Publisher.open(workspace.store_url).sweep(sweep).kept().name
+    sweep = PublishedStore.open(workspace.store_url).sweep(sweep).kept().name
     with steadfast_streams(), kept_in(workspace.folder(sweep) / LOG):
         _drive(sweep, workspace, as_json, address, options)
 
@@ -73,7 +73,7 @@ def _drive(sweep: str, workspace: Workspace, as_json: bool, address: str | None,
         say(failure.unquoted(), Event.FAILURE, trial=failure.key, plain=lambda: _print(console, *failure.lines()))
 
     def begun() -> None:
-        seen = Publisher.open(workspace.store_url)
+        seen = PublishedStore.open(workspace.store_url)
         spec = seen.sweep(sweep).spec
         if heading := Release.recorded(spec).heading:
             _tell(console, heading, Event.CLAIM)
@@ -155,7 +155,7 @@ def _summary(sweep: str, workspace: Workspace, outcome: SweepEnd, console: Conso
     from sweeps.reporting.html import write_report
     from sweeps.reporting.tables import table
 
-    store = Publisher.open(workspace.store_url)
+    store = PublishedStore.open(workspace.store_url)
     _print(console, _end(outcome), *outcome.reasons)
     if outcome.ranked:
         # One panel for each kind of claim, as on the report page.

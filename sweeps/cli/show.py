@@ -17,8 +17,8 @@ from rich.text import Text
 from dpcore.checks import InvalidValue
 from sweeps.cli.options import DEFAULT_ROOT, AsJson, Root, StoreUrl
 from sweeps.cli.output import print_json
-from sweeps.release.policy import Release
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import Release
 from sweeps.reporting import summary
 from sweeps.reporting.summary import assumptions_of
 from sweeps.reporting.tables import csv_text
@@ -160,7 +160,7 @@ def _sweep(
 ) -> None:
     # A program reads them all unless it asks for a page.
     number = page if page is not None or form != "table" else 1
-    trials = listed(Publisher.open(workspace.store_url), workspace, sweep, where=where, sort=sort, page=number)
+    trials = listed(PublishedStore.open(workspace.store_url), workspace, sweep, where=where, sort=sort, page=number)
     if form == "csv":
         sys.stdout.write(trials.as_csv())
         return
@@ -177,7 +177,7 @@ def _sweep(
 def _curves(workspace: Workspace, sweep: str, where: Sequence[str], page: int | None, form: str) -> None:
     from sweeps.reporting.summary import CLAIMED, curve_columns, curve_rows
 
-    store = Publisher.open(workspace.store_url)
+    store = PublishedStore.open(workspace.store_url)
     heading = Release.recorded(store.sweep(sweep).spec).heading
     curves = by_trial(store.curves(sweep))
     told = [trial for trial in selected(store.trials(sweep), where) if trial.key in curves]
@@ -213,7 +213,7 @@ def _watched(
     workspace: Workspace, sweep: str, where: Sequence[str], sort: str | None, page: int | None, every: float
 ) -> None:
     """A look every `every` seconds, and the whole at the end; Ctrl-C ends the looking alone."""
-    store, console = Publisher.open(workspace.store_url), Console()
+    store, console = PublishedStore.open(workspace.store_url), Console()
 
     def look() -> tuple[bool, RenderableType]:
         # The state first: what is listed then is not older than the end.
@@ -254,7 +254,7 @@ def _printed(console: Console, look: _Look, every: float) -> None:
             time.sleep(every)
 
 
-def _glance(store: Publisher, sweep: str, state: str, trials: Listed) -> RenderableType:
+def _glance(store: PublishedStore, sweep: str, state: str, trials: Listed) -> RenderableType:
     counts = ", ".join(f"{count} {word}" for word, count in store.counts(sweep).items())
     heading = [Text(trials.heading)] if trials.heading else []
     return Group(

@@ -18,7 +18,7 @@ from sweeps.execution.outcomes import Outcomes, Roster
 from sweeps.execution.requests import PointQueue
 from sweeps.execution.resume import Lost, check_newest, start_of_attempt
 from sweeps.planning.plan import exhausted, infeasible_in_a_row, plan_proposal
-from sweeps.release.policy import Release
+from sweeps.privacy.release import Release
 from sweeps.search import Proposer
 from sweeps.search.asha import Promote, between, first_stop, next_rung, report_steps
 from sweeps.search.space import Space

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.release.published import Published
+from sweeps.privacy.release import Published
 from sweeps.store.records import SweepState, TrialState
 from sweeps.util.exits import ExitCode
 from trainables.metrics import Metric

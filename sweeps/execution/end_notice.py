@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcore.checks import InvalidValue
-from sweeps.ledger.steps import total
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.ledger import total
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.store.store import Store
 from sweeps.util.exits import ExitCode
 from sweeps.util.log import Event, say, voice
@@ -62,7 +62,7 @@ class EndNotice:
             state=state or str(store.sweep(sweep).state),
             code=int(code),
             meaning=f"ended by an error: {error}" if error else code.meaning,
-            counts=Publisher(store).counts(sweep),
+            counts=PublishedStore(store).counts(sweep),
             steps=charged.executed,
             launches=charged.attempts,
         )

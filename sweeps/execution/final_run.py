@@ -13,12 +13,12 @@ from typing import Any
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import STANDING, Guarantee, Notion
-from sweeps.ledger.totals import own_total
 from sweeps.planning.plan import plan_proposal
-from sweeps.population.declared_public import PARTS
-from sweeps.release.published import Published
-from sweeps.release.publisher import Publisher
-from sweeps.release.quoting import quote_of_total
+from sweeps.privacy.joint_totals import own_total
+from sweeps.privacy.population import PARTS
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.quoting import quote_of_total
+from sweeps.privacy.release import Published
 from sweeps.search.space import Space, read_point
 from sweeps.spec import SweepSpec, public_facts
 from sweeps.spec.problems import Problems
@@ -149,7 +149,7 @@ ENDED = (SweepState.FINISHED, SweepState.EXHAUSTED, SweepState.OUT_OF_BUDGET)
 
 def with_chosen(
     spec: SweepSpec,
-    store: Publisher,
+    store: PublishedStore,
     calibrations: MutableMapping[str, float] | None = None,
     systems: Mapping[str, System] | None = None,
 ) -> SweepSpec:
@@ -202,7 +202,7 @@ def check_apart(spec: SweepSpec, records: str) -> None:
         )
 
 
-def _ended(name: str, store: Publisher) -> SweepRecord:
+def _ended(name: str, store: PublishedStore) -> SweepRecord:
     """The sweep that tuned. Raises InvalidValue."""
     try:
         record = store.sweep(name)
@@ -222,7 +222,7 @@ def _ended(name: str, store: Publisher) -> SweepRecord:
     return record
 
 
-def _cost(spec: SweepSpec, record: SweepRecord, store: Publisher) -> Guarantee:
+def _cost(spec: SweepSpec, record: SweepRecord, store: PublishedStore) -> Guarantee:
     """What everything that left the sweep that tuned cost its part of the records. Raises InvalidValue."""
     remedy = "Tune with `scope: sweep`, or with a sampler that looks at no results and no early stopping."
     total = own_total(store, record.name, store.trials(record.name))
@@ -259,7 +259,7 @@ def _check_systems(
             raise InvalidValue("systems", str(config[SYSTEM]), expected, said)
 
 
-def _best(spec: SweepSpec, record: SweepRecord, store: Publisher) -> Published:
+def _best(spec: SweepSpec, record: SweepRecord, store: PublishedStore) -> Published:
     """By the objective of the final spec, the first of equal ones. Raises InvalidValue."""
     (objective,) = spec.objectives
     ended = store.trials(record.name, states=[TrialState.COMPLETE])

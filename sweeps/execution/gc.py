@@ -18,12 +18,12 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from sweeps.export import asked_by_name
 from sweeps.mlflow.sync import deleted_experiment
-from sweeps.release import refuting
-from sweeps.release.published import Published
-from sweeps.release.publisher import Publisher
-from sweeps.release.rounding import count_text
+from sweeps.privacy import published_store
+from sweeps.privacy.claims import count_text
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import Published
 from sweeps.reporting.front import LABELS, spec_objectives, sweep_front
-from sweeps.sealed.opening import SealedPlaces
+from sweeps.selection.run import SealedPlaces
 from sweeps.store.records import SweepRecord, SweepState, TrialState
 from sweeps.store.store import Store
 from sweeps.util.workspace import Workspace
@@ -88,7 +88,7 @@ def collect(workspace: Workspace, sweep: str, *, dry_run: bool = False) -> Colle
     trials = workspace.of(record).trials(sweep)
     lease = store.acquire(sweep)
     try:
-        seen = Publisher(store)
+        seen = PublishedStore(store)
         published = seen.trials(sweep)
         paused = record.spec.early_stopping is not None
         going_on = {one.key for one in published if one.state not in ENDED and one.plan is not None}
@@ -123,7 +123,7 @@ def collect(workspace: Workspace, sweep: str, *, dry_run: bool = False) -> Colle
         store.close()
 
 
-def _asked_for(seen: Publisher, sweep: str, published: Collection[Published]) -> set[str]:
+def _asked_for(seen: PublishedStore, sweep: str, published: Collection[Published]) -> set[str]:
     """Keys of the trials on the front, of the best by the first objective, and of those whose models the spec names."""
     first = spec_objectives(seen.sweep(sweep).spec)[0]
     sign = -1.0 if first.goal == "maximize" else 1.0
@@ -183,7 +183,7 @@ def delete(workspace: Workspace, sweep: str) -> DeleteAnswer:
                 with suppress(OSError, NotAFolder, InvalidValue):
                     Attempt.of(workspace.of(record).trials(record.name), trial.key, trial.attempts).fence()
                 store.fail(lease, trial.key, trial.attempts, None, DELETED)
-            refuting.tell(store, record.name, _folders(workspace, record))
+            published_store.tell(store, record.name, _folders(workspace, record))
             # The key first: what else of a sealed search cannot be removed here can then not be read either.
             with suppress(OSError, NotAFolder, InvalidValue):
                 SealedPlaces.of(workspace.of(record), record.name).destroy()

@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequenc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sweeps.budget.sweep_budget import budget_of
-from sweeps.population.arithmetic import Charge, Population, admits, charges_of, refusal
-from sweeps.population.charging import charge_of_steps
+from sweeps.privacy.charge import charge_of_steps
+from sweeps.privacy.population import Charge, Population, admits, charges_of, refusal
+from sweeps.privacy.sweep_budget import budget_of
 from sweeps.spec import SweepSpec
 from sweeps.store.errors import PopulationSpent
 from sweeps.store.records import AttemptRecord, LedgerEntry, Outcome, Reservation, TrialRecord
@@ -34,7 +34,7 @@ from trainables.system import PrivacyPlan
 from trainables.worker.attempt import NODE_LEAVES, UNWRITABLE
 
 if TYPE_CHECKING:
-    from sweeps.budget.filling import SweepFilter
+    from sweeps.privacy.privacy_filter import SweepFilter
 
 
 # The budget that launches are reserved from: a launch that it does not hold does not happen.
@@ -86,7 +86,7 @@ class SharedBudget:
         budget = budget_of(spec)
         if budget is not None:
             # The mathematics of search takes a while to import.
-            from sweeps.budget.filling import SweepFilter
+            from sweeps.privacy.privacy_filter import SweepFilter
 
             plans = {key: one.plan for key, one in trials.items() if one.plan is not None}
             self.filter = SweepFilter.begun(budget, plans, entries, known)

@@ -15,8 +15,7 @@ from typing import Any
 
 from sweeps.execution.limits import OVERRAN, worker_losses
 from sweeps.execution.stopped_trials import claim_of
-from sweeps.release.policy import Release
-from sweeps.release.published import Published
+from sweeps.privacy.release import Published, Release
 from sweeps.search import Proposer
 from sweeps.store.lease import Lease
 from sweeps.store.records import Settlement, TrialRecord, TrialState

@@ -16,11 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpcore.checks import InvalidValue
-from sweeps.budget.sweep_budget import budget_of
-from sweeps.ledger.assumptions import Assumptions
-from sweeps.release.policy import Release
-from sweeps.release.publisher import Publisher
-from sweeps.release.rounding import claim_text
+from sweeps.privacy.claims import Assumptions, claim_text
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import Release
+from sweeps.privacy.sweep_budget import budget_of
 from sweeps.search.space import Space, read_point
 from sweeps.spec import load_spec
 from sweeps.spec.documents import read_document
@@ -239,7 +238,7 @@ def enqueue(store: Store, sweep: str, written: Mapping[str, Any]) -> EnqueueAnsw
     plan = plan_proposal(spec, config, public_facts(spec), store.calibrations(), number=next_number)
     if isinstance(plan, Refusal):
         raise InvalidValue("point", config, f"a feasible point ({plan.reason})")
-    by = Publisher(store).refuted(record.name).get(plan.system)
+    by = PublishedStore(store).refuted(record.name).get(plan.system)
     if by is not None:
         raise InvalidValue(
             "point", config, f"a point of a system whose claim stands: {by.sentence('')}", "Publish none of its trials."

@@ -12,18 +12,16 @@ from typing import TypeGuard
 
 from dpcore.checks import InvalidValue
 from dpcore.rounding import budget_text
-from sweeps.budget.sweep_budget import budget_of
 from sweeps.execution.limits import SharedBudget
 from sweeps.heldout import charged
-from sweeps.ledger.spending import choices_by_results, choices_of
-from sweeps.ledger.text import TOTAL_SHOWN_UP_TO
 from sweeps.planning.plan import exhausted, infeasible_in_a_row, plan_proposal
+from sweeps.privacy.claims import count_text
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import Published, Release
+from sweeps.privacy.sweep_budget import budget_of
+from sweeps.privacy.totals import choices_by_results, choices_of
+from sweeps.privacy.wording import TOTAL_SHOWN_UP_TO, recorded_text
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.policy import Release
-from sweeps.release.published import Published
-from sweeps.release.publisher import Publisher
-from sweeps.release.rounding import count_text
-from sweeps.release.validation_text import recorded_text
 from sweeps.search import samplers
 from sweeps.search.grid import SearchGrid
 from sweeps.search.samplers import learns
@@ -70,7 +68,7 @@ def cost_of(store: Store, sweep: str, spec: SweepSpec, extension: Extension) -> 
 
     if spec.search.trials > TOTAL_SHOWN_UP_TO:
         return ""
-    seen = Publisher(store)
+    seen = PublishedStore(store)
     record, records = seen.sweep(sweep), seen.trials(sweep)
     latest = [one for one in records if one.plan is not None][-PLANS:]
     plans = [one.plan for one in latest if one.plan is not None]

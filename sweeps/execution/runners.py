@@ -13,12 +13,10 @@ from dpcore.randomness import fresh_secret
 from sweeps.execution.controller import Controller
 from sweeps.execution.end import unmeasured_lines
 from sweeps.execution.limits import HOURS_OVER, INTERRUPTED, Deadline, seconds_run
-from sweeps.ledger.text import stopped_lines
-from sweeps.population.blocks import reserve_block
-from sweeps.population.joining import ledger_of, whole_of
-from sweeps.sealed.opening import SealedPlaces, has_begun, opened
-from sweeps.sealed.releasing import GONE, NOTHING, release
-from sweeps.sealed.workers import check_at_once, check_workers, workers_at
+from sweeps.privacy.population_ledger import ledger_of, reserve_block, whole_of
+from sweeps.privacy.wording import stopped_lines
+from sweeps.selection.run import GONE, NOTHING_RELEASED, SealedPlaces, has_begun, opened, release
+from sweeps.selection.workers import check_at_once, check_workers, workers_at
 from sweeps.spec import SweepSpec
 from sweeps.store.lease import Lease
 from sweeps.store.records import SweepRecord, SweepState, TrialState
@@ -279,7 +277,7 @@ class SealedCourse:
         """Why nothing was released, where that is so."""
         if ended == "stopped" or self.store.trials(self.lease.sweep):
             return ()
-        return (GONE if self.work is None and not self.over else NOTHING,)
+        return (GONE if self.work is None and not self.over else NOTHING_RELEASED,)
 
     def _on_the_cluster(self, work: SealedWork, around: Surroundings) -> None:
         from sweeps.ray.cluster import data_path_seen_by_all, imported_by_all

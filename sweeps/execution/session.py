@@ -24,11 +24,10 @@ from sweeps.mlflow.sync import Drain
 from sweeps.planning.auto_sampler import resolution_of, resolved
 from sweeps.planning.plan import check_corners
 from sweeps.planning.spec_code import accepting, as_recorded, code_of, shown, weights_of
-from sweeps.population.joining import ledger_of, reserve_whole
+from sweeps.privacy.population_ledger import ledger_of, reserve_whole
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import Published, Release
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.policy import Release
-from sweeps.release.published import Published
-from sweeps.release.publisher import Publisher
 from sweeps.reporting.front import rankable, spec_objectives
 from sweeps.search import Proposer
 from sweeps.spec import SweepSpec, public_facts
@@ -126,7 +125,7 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> st
         raise InvalidValue("name", name, "letters, digits, dots, dashes and underscores, at most 100")
     store = workspace.open_store(create=True)
     ledger_of(store, spec)
-    spec = with_chosen(spec, Publisher(store), store.calibrations())
+    spec = with_chosen(spec, PublishedStore(store), store.calibrations())
     spec = resolved(spec, public_facts(spec), store.calibrations())
     taken = {name for sweep in store.sweeps() for name in (sweep.name, sweep.label)}
     candidates = chain([spec.name], (f"{spec.name}-{number}" for number in count(2)))
@@ -200,7 +199,7 @@ def resume(
         recorded = store.sweep(name).kept()
         effective = extended(began, recorded.extensions)
         if began.selection is not None:
-            from sweeps.sealed.opening import check_here
+            from sweeps.selection.run import check_here
 
             check_here(recorded, workspace)
         known = {one.key: one for one in store.trials(name)}
@@ -250,7 +249,7 @@ def resume(
         on_begin()
         with (
             _left_as(store, lease, operator) as state,
-            Drain(Publisher(store), name, tracking) as drain,
+            Drain(PublishedStore(store), name, tracking) as drain,
         ):
             store.set_state(lease, "running")
             around = Surroundings(
@@ -264,7 +263,7 @@ def resume(
             listener.end()
             # Written before the drain ends, so that the views learn it too.
             store.set_state(lease, state.ended)
-        seen = Publisher(store)
+        seen = PublishedStore(store)
         end = SweepEnd(
             sweep=name,
             state=state.ended,
@@ -282,7 +281,7 @@ def resume(
     return end
 
 
-def _first_failure(store: Publisher, name: str, trials: Folder, log: Path) -> Failure | None:
+def _first_failure(store: PublishedStore, name: str, trials: Folder, log: Path) -> Failure | None:
     failed = store.trials(name, states=[TrialState.FAILED])
     first = min(failed, key=lambda record: (record.finished_at or math.inf, record.number), default=None)
     return None if first is None else Failure.of(first, trials, log)
@@ -357,7 +356,7 @@ def _controller(
 ) -> Controller:
     # The sampler's, which no extension changes, and the one that the sweep goes on under.
     (began, spec), name = specs, recorded.name
-    earlier = Publisher(store).trials(spec.search.warm_start) if spec.search.warm_start else []
+    earlier = PublishedStore(store).trials(spec.search.warm_start) if spec.search.warm_start else []
     population = ledger_of(store, spec)
     controller = Controller(
         store=store,
@@ -368,7 +367,7 @@ def _controller(
         proposer=Proposer(began, [Release.of(spec).seen(one) for one in earlier], recorded.extensions),
         trials=workspace.trials(name),
         calibrations=store.calibrations(),
-        # One row pays for the whole of a sweep that has one budget (`sweeps.population.blocks`).
+        # One row pays for the whole of a sweep that has one budget (`sweeps.privacy.population_ledger`).
         budget=SharedBudget(population if spec.privacy.scope != "sweep" else None),
     )
     told = False

@@ -36,7 +36,7 @@ from sweeps.mlflow.read import (
 )
 from sweeps.mlflow.runs import trial_tags
 from sweeps.mlflow.sync import DrainLock, DrainRunning
-from sweeps.release.published import Published
+from sweeps.privacy.release import Published
 from sweeps.store.records import SweepRecord
 from sweeps.util.waiting import waiting
 from trainables.data.table_declaration import Column

@@ -29,10 +29,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
-from sweeps.ledger.assumptions import NOT_RECORDED, sentences_of
+from sweeps.privacy.claims import NOT_RECORDED, sentences_of
+from sweeps.privacy.release import Published, Release, was_published
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.policy import Release
-from sweeps.release.published import Published, was_published
 from sweeps.reporting.front import AxisEnd, Front, FrontAxis, axis_ends, front, spec_objectives
 from sweeps.reporting.tables import rows
 from sweeps.store.records import EPSILON, SweepRecord, TrialRecord, TrialState

@@ -20,7 +20,6 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-from sweeps.ledger.assumptions import Assumptions
 from sweeps.mlflow.page import TAG, shared_view
 from sweeps.mlflow.read import (
     ASSERTED_BY,
@@ -46,10 +45,10 @@ from sweeps.mlflow.read import (
     tagged_runs,
     written_runs,
 )
+from sweeps.privacy.claims import Assumptions
+from sweeps.privacy.quoting import REFUTED, is_refuted, quote_of_claim
+from sweeps.privacy.release import Published, Release
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.policy import Release
-from sweeps.release.published import Published
-from sweeps.release.quoting import REFUTED, is_refuted, quote_of_claim
 from sweeps.reporting.front import spec_objectives
 from sweeps.store.records import DECIDED, EPSILON, CurveReport, Request, SweepRecord, TrialState, notes, tags
 from sweeps.util.files import path_of

@@ -18,9 +18,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from sweeps.mlflow.page import keep_page
-from sweeps.release.policy import Release
-from sweeps.release.published import Published
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import Published, Release
 from sweeps.store.errors import StoreError
 from sweeps.store.records import CurveReport, Note, SweepRecord, Tag, TrialState, by_trial
 from sweeps.util.files import path_of
@@ -95,7 +94,7 @@ class Drain:
     stderr says so, and the next drain or `rebuild` delivers it. Nothing here raises because of MLflow.
     """
 
-    def __init__(self, store: Publisher, sweep: str, uri: str) -> None:
+    def __init__(self, store: PublishedStore, sweep: str, uri: str) -> None:
         self._store, self._sweep, self.uri = store, sweep, uri
         self.log = Path(store.sweep(sweep).root) / sweep / "tracking.log"
         """What the process had to say."""
@@ -179,7 +178,7 @@ class Rebuilt:
     mended: tuple[str, ...]
 
 
-def rebuild(store: Publisher, sweep: str, uri: str, folder: Path | None = None) -> Rebuilt:
+def rebuild(store: PublishedStore, sweep: str, uri: str, folder: Path | None = None) -> Rebuilt:
     """Make MLflow show exactly what the store holds of `sweep`. May be repeated.
 
     folder  the sweep's own one here, for the lock; default: where its controller was
@@ -257,7 +256,7 @@ _NOTHING_SAID = ("", 0)
 """No label, and no notes and tags."""
 
 
-def drain(store: Publisher, sweep: str, uri: str, ending: threading.Event) -> int:
+def drain(store: PublishedStore, sweep: str, uri: str, ending: threading.Event) -> int:
     """Deliver until `ending` is set and nothing is left: 0, or EXIT_UNDELIVERED when MLflow stays unreachable.
 
     Rows leave the outbox after their runs are written, so a kill in between repeats runs, and repeating changes
@@ -329,7 +328,7 @@ class RunningTrials:
     A launch leaves no row in the outbox, which would have to be written before anything runs.
     """
 
-    def __init__(self, store: Publisher, sweep: str) -> None:
+    def __init__(self, store: PublishedStore, sweep: str) -> None:
         self._store, self._sweep = store, sweep
         self._shown: set[str] = set()
         self._look_at = time.monotonic() + RUNNING_SECONDS
@@ -364,7 +363,7 @@ class SweepWords:
     """What people call the sweep and say of it, which needs no lease and leaves no row in the outbox: looked at now and
     then, and told where there is something new. A sweep of which nobody says anything asks nothing of MLflow."""
 
-    def __init__(self, store: Publisher, sweep: str) -> None:
+    def __init__(self, store: PublishedStore, sweep: str) -> None:
         self._store, self._sweep = store, sweep
         self._told = self._found = _NOTHING_SAID
         self._looked_last = False
@@ -402,7 +401,7 @@ def main() -> int:
     os.nice(5)
     ending = threading.Event()
     threading.Thread(target=_wait_for_end_of_input, args=(ending,), daemon=True).start()
-    store = Publisher.open(store_url)
+    store = PublishedStore.open(store_url)
     folder = Path(store.sweep(options.sweep).root) / options.sweep
     try:
         with DrainLock(folder, wait_seconds=float("inf"), give_up=ending.is_set):

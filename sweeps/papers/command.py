@@ -11,8 +11,8 @@ from rich.table import Table
 from sweeps.cli.output import print_json
 from sweeps.papers import Effort, Result, reproduce
 from sweeps.papers.run import PUBLIC
-from sweeps.release.policy import Release
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import Release
 from sweeps.util.log import say
 from sweeps.util.workspace import Workspace
 
@@ -64,7 +64,7 @@ def _folding(*columns: str, title: str) -> Table:
 
 def _trained(paper: str, workspace: Workspace) -> str:
     """The trials behind it, over all the times it was run."""
-    store = Publisher(workspace.open_store(create=True))
+    store = PublishedStore(workspace.open_store(create=True))
     sweeps = [sweep.name for sweep in store.sweeps() if sweep.name.startswith(f"{paper}-")]
     metrics = [trial.metrics for sweep in sweeps for trial in store.trials(sweep) if trial.metrics]
     peak = max((one.get("peak_memory_mb", 0.0) for one in metrics), default=0.0)

@@ -136,7 +136,7 @@ def swept(spec: SweepSpec, workspace: Workspace) -> list[TrialRecord]:
     whatever `session.resume` raises.
     """
     from sweeps.execution import session
-    from sweeps.release.publisher import Publisher
+    from sweeps.privacy.published_store import PublishedStore
 
     store = workspace.open_store(create=True)
     if spec.name not in {sweep.name for sweep in store.sweeps()}:
@@ -150,7 +150,7 @@ def swept(spec: SweepSpec, workspace: Workspace) -> list[TrialRecord]:
         raise InvalidValue(
             "sweep", spec.name, "the packaged spec of this reproduction", "It is another one: give another --root."
         )
-    return [*Publisher(store).trials(spec.name)]
+    return [*PublishedStore(store).trials(spec.name)]
 
 
 # The data sets below `--data`: a part whose set is missing, or refused by its source, is said loudly and left out.

@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
-from sweeps.advice import picture, words
-from sweeps.advice.advising import compared
-from sweeps.advice.comparison import Comparison
+from sweeps.advice import picture
 from sweeps.advice.proxy import Proxy
-from sweeps.ledger.totals import Total
 from sweeps.planning.preview import Preview, preview
 from sweeps.planning.rehearsal import Rehearsal, Rehearsing, check_feasible
-from sweeps.release.published import Published
-from sweeps.sealed.deadline import check_deadline, say_deadline
-from sweeps.sealed.room import check_room
-from sweeps.sealed.workers import check_at_once, check_workers, workers_at
+from sweeps.privacy.joint_totals import Total
+from sweeps.privacy.release import Published
 from sweeps.search import samplers
+from sweeps.selection import compare
+from sweeps.selection.compare import compared
+from sweeps.selection.modes import Comparison
+from sweeps.selection.preview import check_deadline, check_model_size, say_deadline
+from sweeps.selection.workers import check_at_once, check_workers, workers_at
 from sweeps.spec import SweepSpec, public_facts
 from sweeps.spec.sections import FUNCTION
 from trainables import plugins
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class Checked:
     """The plan of a sweep, the result of its rehearsal, and the comparison of modes; None without one.
 
-    population  what its population has left for it (`sweeps.population.saying`), a line each
+    population  what its population has left for it (`sweeps.privacy.population_account`), a line each
     """
 
     plan: Preview
@@ -63,7 +63,7 @@ class Checked:
         if self.rehearsal is not None:
             parts.append(self.rehearsal.render())
         if self.modes is not None:
-            parts.append(words.text(self.modes))
+            parts.append(compare.text(self.modes))
         return "\n".join(parts)
 
     def __str__(self) -> str:
@@ -131,7 +131,7 @@ def checked(
                 plan = preview(spec, warm=warm, started_from=started_from)
             found = first or rehearsing.finished()
     if found is not None:
-        check_room(spec, found)
+        check_model_size(spec, found)
         if plan.selection is not None:
             measured = check_deadline(spec, found, address)
             plan = replace(plan, selection=replace(plan.selection, measured=measured))
@@ -195,7 +195,7 @@ def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: boo
     elif rehearsal:
         with Rehearsing(spec) as rehearsing:
             found = rehearsing.finished()
-        check_room(spec, found)
+        check_model_size(spec, found)
         say_deadline(check_deadline(spec, found, address))
         if not found.ran:
             check_feasible(spec, public_facts(spec))

@@ -14,13 +14,12 @@ from dpcore.events import Composed, UnsupportedEvent
 from dpcore.guarantee import STANDING, Status, resting_on
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.heldout import Charged, planned
-from sweeps.ledger.filtered import filtered_guarantee, sweep_total
-from sweeps.ledger.phases import both, tuned_of
-from sweeps.ledger.spending import NOT_COVERED, choices_by_results, in_parallel
-from sweeps.ledger.summary import Choice
-from sweeps.ledger.text import COUNTS, COVERS, ONE_BUDGET, PROMISES_NOTHING
+from sweeps.privacy.holdout_guarantee import both, tuned_of
+from sweeps.privacy.ledger import Choice
+from sweeps.privacy.release import Release
+from sweeps.privacy.totals import NOT_COVERED, choices_by_results, filtered_guarantee, in_parallel, sweep_total
+from sweeps.privacy.wording import COUNTS, COVERS, ONE_BUDGET, PROMISES_NOTHING
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.policy import Release
 from sweeps.spec.sections import SweepSpec
 from trainables.system import PrivacyPlan
 

@@ -18,10 +18,10 @@ import numpy as np
 from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate, phases
 from dpcore.guarantee import STANDING
-from sweeps.budget.sweep_budget import budget_of
-from sweeps.ledger.assumptions import ONE_TRIAL
-from sweeps.ledger.phases import chosen_line
-from sweeps.release.policy import Release
+from sweeps.privacy.claims import ONE_TRIAL
+from sweeps.privacy.holdout_guarantee import chosen_line
+from sweeps.privacy.release import Release
+from sweeps.privacy.sweep_budget import budget_of
 from sweeps.search import samplers
 from sweeps.search.asha import report_steps, stops
 from sweeps.search.grid import SearchGrid
@@ -140,7 +140,7 @@ class _Planner:
         if budget is None:
             return plan_at(epsilon)
         # The mathematics of search takes a while to import.
-        from sweeps.budget.planning import fitted_to_part
+        from sweeps.privacy.privacy_filter import fitted_to_part
 
         return fitted_to_part(plan_at, lambda steps: stops(spec, steps), budget, self.number, self.calibrations)
 

@@ -13,11 +13,7 @@ import numpy as np
 from dpcore.accounting import group_epsilon_lower
 from dpcore.guarantee import Status
 from dpcore.rounding import delta_text, epsilon_text
-from sweeps.budget.sweep_budget import SweepBudget, budget_of
 from sweeps.heldout import DeclaredTest, declared_test
-from sweeps.ledger.assumptions import HEADING, Assumptions
-from sweeps.ledger.totals import Total as EarlierTotal
-from sweeps.ledger.totals import earlier_lines
 from sweeps.planning.auto_sampler import resolution_of
 from sweeps.planning.estimate import Spread, TotalEstimate, estimated_total
 from sweeps.planning.plan import (
@@ -29,17 +25,20 @@ from sweeps.planning.plan import (
     is_unprotected,
     plan_proposal,
 )
+from sweeps.privacy.claims import HEADING, Assumptions
+from sweeps.privacy.joint_totals import Total as EarlierTotal
+from sweeps.privacy.joint_totals import earlier_lines
+from sweeps.privacy.release import Published, Release
+from sweeps.privacy.sweep_budget import SweepBudget, budget_of
+from sweeps.privacy.wording import validation_text
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.policy import Release
-from sweeps.release.published import Published
-from sweeps.release.validation_text import validation_text
-from sweeps.sealed.preview import SelectionPreview, sealed_outcomes
-from sweeps.sealed.prior import SealedPrior
 from sweeps.search import samplers
 from sweeps.search.asha import first_stop, stops
 from sweeps.search.grid import SearchGrid
 from sweeps.search.space import Space
 from sweeps.search.warm_start import WarmStart, fitting
+from sweeps.selection.preview import SelectionPreview, sealed_outcomes
+from sweeps.selection.price import SealedPrior
 from sweeps.spec import public_facts
 from sweeps.spec.hyperparameters import spelled_out
 from sweeps.spec.rules import FINAL, raw_metrics
@@ -167,7 +166,7 @@ def _parts_text(budget: SweepBudget) -> str:
 
 def _stopping_text(spec: SweepSpec, budget: SweepBudget, plans: Sequence[PrivacyPlan]) -> str:
     """What rungs that are not launched leave to others."""
-    from sweeps.budget.charges import charge_of
+    from sweeps.privacy.charge import charge_of
 
     plan = sorted(plans, key=lambda one: one.steps)[len(plans) // 2]
     ends = stops(spec, plan.steps)
@@ -239,7 +238,7 @@ class Preview:
 
     @property
     def heading(self) -> str:
-        """Above every claim of the sweep (`sweeps.release.policy`); mostly empty."""
+        """Above every claim of the sweep (`sweeps.privacy.release`); mostly empty."""
         return Release.of(self.spec).heading
 
     @property
@@ -392,7 +391,7 @@ def preview(
 
     samples       DRAWS unless given, SPREAD_DRAWS where the whole sweep has one budget
     warm          trials of the sweep that `search.warm_start` names
-    started_from  `sweeps.ledger.totals.earlier_totals` of this spec; that of a final run has its point (`chosen`)
+    started_from  `joint_totals.earlier_totals` of this spec; that of a final run has its point (`chosen`)
 
     Raises SpecErrors when a system calls an end of a domain senseless.
     """

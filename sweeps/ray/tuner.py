@@ -30,7 +30,7 @@ from sweeps.ray.cluster import ClusterUnreachable, alive_nodes, check_resources
 from sweeps.ray.patches import actor_of
 from sweeps.ray.resources import lacking, request
 from sweeps.ray.watchdog import Sign, Stalls, ended_for
-from sweeps.sealed.workers import waiting_text
+from sweeps.selection.workers import waiting_text
 from sweeps.spec import Resources
 from sweeps.store.errors import LeaseLost, StoreError, StoreVanished
 from sweeps.util import waiting

@@ -19,9 +19,9 @@ import numpy as np
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from dpcore.rounding import epsilon_text
-from sweeps.release.published import Published
-from sweeps.release.publisher import Publisher
-from sweeps.release.quoting import is_refuted
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.quoting import is_refuted
+from sweeps.privacy.release import Published
 from sweeps.reporting.front import Front, FrontAxis, Panel, SystemPoints, kinds, log_ticks, spec_objectives
 from sweeps.reporting.importance import Importance
 from sweeps.store.records import (
@@ -491,7 +491,7 @@ _OF = "front is sweep.front().front"
 class Plots:
     """Pictures of one sweep, drawn from what it published. Each raises InvalidValue where there is nothing to draw."""
 
-    published: Publisher
+    published: PublishedStore
     sweep: str
 
     def __repr__(self) -> str:

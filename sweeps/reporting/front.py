@@ -14,15 +14,13 @@ from numpy.typing import NDArray
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import STANDING, Guarantee, Status
 from dpcore.rounding import delta_text
-from sweeps.ledger.assumptions import Assumptions
-from sweeps.ledger.summary import Procedure
-from sweeps.ledger.totals import Total, joint_totals, lines, sentences, totals
+from sweeps.privacy.claims import Assumptions, compared_epsilon
+from sweeps.privacy.joint_totals import Total, joint_totals, lines, sentences, totals
+from sweeps.privacy.ledger import Procedure
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.quoting import Quote, legend, metric_quotes, quote_of_claim
+from sweeps.privacy.release import Published, Release
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.comparing import compared_epsilon
-from sweeps.release.policy import Release
-from sweeps.release.published import Published
-from sweeps.release.publisher import Publisher
-from sweeps.release.quoting import Quote, legend, metric_quotes, quote_of_claim
 from sweeps.store.records import EPSILON, SweepRecord, TrialState, sweep_of
 from sweeps.util.files import collector_paused
 
@@ -267,7 +265,7 @@ class MixedGuarantees(InvalidValue):
 
 
 def sweep_front(
-    store: Publisher,
+    store: PublishedStore,
     sweep: str,
     objectives: Sequence[FrontAxis] | None = None,
     *,
@@ -587,7 +585,7 @@ class ShareNoAxes(InvalidValue):
 
 
 def joint_front(
-    store: Publisher,
+    store: PublishedStore,
     sweeps: Sequence[str],
     objectives: Sequence[FrontAxis] | None = None,
     *,

@@ -19,15 +19,13 @@ from dpcore.guarantee import Guarantee, Status
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.audit import AuditRecord
 from sweeps.execution.stopped_trials import ex_post
-from sweeps.ledger.assumptions import HEADING, Assumptions, covers_search, spans
-from sweeps.ledger.text import executed_text, total_text, was_stopped
-from sweeps.ledger.totals import earlier_lines, sentences
-from sweeps.release import not_covered
-from sweeps.release.policy import Release
-from sweeps.release.published import Published, best_by
-from sweeps.release.publisher import Publisher
-from sweeps.release.quoting import REFUTED, judged, metric_quotes, quote_of_claim
-from sweeps.release.validation_text import recorded_text
+from sweeps.privacy import wording
+from sweeps.privacy.claims import HEADING, Assumptions, covers_search, spans
+from sweeps.privacy.joint_totals import earlier_lines, sentences
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.quoting import REFUTED, judged, metric_quotes, quote_of_claim
+from sweeps.privacy.release import Published, Release, best_by
+from sweeps.privacy.wording import executed_text, recorded_text, total_text, was_stopped
 from sweeps.reporting import figures
 from sweeps.reporting.front import REFUTED_STATUS, Front
 from sweeps.reporting.summary import ClaimRange, Content, gather
@@ -154,13 +152,13 @@ def _claim(claim: ClaimRange, assumptions: Assumptions) -> str:
 def _uncovered(content: Content) -> str:
     items = [
         *([content.release.heading] if content.release.heading else []),
-        not_covered.FLOATING_POINT,
-        *([] if _search_is_covered(content) else [not_covered.SELECTION]),
-        not_covered.SPACE,
-        not_covered.MACHINE,
+        wording.FLOATING_POINT,
+        *([] if _search_is_covered(content) else [wording.SELECTION]),
+        wording.SPACE,
+        wording.MACHINE,
     ]
     if "bayesian_epsilon" in content.released:
-        items.append(not_covered.BAYESIAN)
+        items.append(wording.BAYESIAN)
     metrics = [one.metric for one in content.objectives if one.metric in content.released]
     items += judged((), metric_quotes(content.trials, metrics))
     items += [f"Metric {name}: {content.released[name]}" for name in metrics]
@@ -757,6 +755,6 @@ def _labelled(line: str) -> str:
     return f"<b>{escape(label)}</b> {as_html(rest.strip())}" if blanks and label else as_html(line)
 
 
-def write_report(store: Publisher, sweep: str, path: Path | str) -> Path:
+def write_report(store: PublishedStore, sweep: str, path: Path | str) -> Path:
     """Write the page of `sweep` to `path` and return it. Raises UnknownSweep, OSError."""
     return write_output(report_page(gather(store, sweep)), Path(path))

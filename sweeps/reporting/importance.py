@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweeps.release.published import Published
+from sweeps.privacy.release import Published
 from sweeps.reporting.front import FrontAxis
 from sweeps.store.records import DECIDED, SYSTEM
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sweeps.execution.controller import Controller
-from sweeps.release.published import Published
+from sweeps.privacy.release import Published
 from sweeps.store.records import DECIDED, TrialState
 from sweeps.util.log import Event, Level, say, voice
 

@@ -13,19 +13,17 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from sweeps.audit import AuditRecord, audits_of
 from sweeps.heldout import HeldOutReading, charged, declared_test, readings
-from sweeps.ledger import spending as ledger
-from sweeps.ledger.assumptions import HEADING, Assumptions
-from sweeps.ledger.phases import tuned_by_now
-from sweeps.ledger.spending import summary_in_passing
-from sweeps.ledger.summary import Summary
-from sweeps.ledger.text import claim_lines, executed_text, stopped_lines, total_lines
-from sweeps.ledger.totals import Total, earlier_lines, earlier_totals, total_of
-from sweeps.population.saying import now
-from sweeps.release.policy import Release
-from sweeps.release.published import Published
-from sweeps.release.publisher import Publisher
-from sweeps.release.quoting import quote_of_claim
-from sweeps.release.validation_text import recorded_text
+from sweeps.privacy import totals as ledger
+from sweeps.privacy.claims import HEADING, Assumptions
+from sweeps.privacy.holdout_guarantee import tuned_by_now
+from sweeps.privacy.joint_totals import Total, earlier_lines, earlier_totals, total_of
+from sweeps.privacy.ledger import Summary
+from sweeps.privacy.population_account import now
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.quoting import quote_of_claim
+from sweeps.privacy.release import Published, Release
+from sweeps.privacy.totals import summary_in_passing
+from sweeps.privacy.wording import claim_lines, executed_text, recorded_text, stopped_lines, total_lines
 from sweeps.reporting.front import LABELS, Front, FrontAxis, axis_ends, front, label_of, spec_objectives
 from sweeps.reporting.importance import Importance, importances
 from sweeps.store.records import (
@@ -160,11 +158,11 @@ def refuted_lines(refuted: Mapping[str, Refutation]) -> Iterator[str]:
 
 def counted(workspace: Workspace) -> list[dict[str, Any]]:
     """Every sweep of the store: its name, its state, how many of its trials are in each state, its tags and notes."""
-    store = Publisher.open(workspace.store_url)
+    store = PublishedStore.open(workspace.store_url)
     return [_counted(store, one) for one in store.sweeps()]
 
 
-def _counted(store: Publisher, record: SweepRecord) -> dict[str, Any]:
+def _counted(store: PublishedStore, record: SweepRecord) -> dict[str, Any]:
     asked = store.requests(record.name)
     said = {"tags": tags(asked), "notes": notes(asked)}
     return {"sweep": record.called, "state": record.state, **store.counts(record.name), **said}
@@ -172,7 +170,7 @@ def _counted(store: Publisher, record: SweepRecord) -> dict[str, Any]:
 
 def shown(sweep: str, workspace: Workspace) -> Shown:
     """Read a sweep. Raises UnknownSweep, StoreError."""
-    store = Publisher.open(workspace.store_url)
+    store = PublishedStore.open(workspace.store_url)
     record = store.sweep(sweep)
     sweep = record.name
     trials = store.trials(sweep)
@@ -228,7 +226,9 @@ class UnderWay:
     node: str = ""
 
 
-def under_way(store: Publisher, workspace: Workspace, sweep: str, trials: Iterable[Published]) -> dict[str, UnderWay]:
+def under_way(
+    store: PublishedStore, workspace: Workspace, sweep: str, trials: Iterable[Published]
+) -> dict[str, UnderWay]:
     """{key: where it is} of those `trials` that are seen to run; without those whose files cannot be read from here."""
     running = {trial.key for trial in trials if trial.state is TrialState.RUNNING}
     if not running:
@@ -434,7 +434,7 @@ class Content:
         return [trial for trial in self.trials if trial.state is state]
 
 
-def gather(store: Publisher, sweep: str) -> Content:
+def gather(store: PublishedStore, sweep: str) -> Content:
     """Read a sweep. Guarantees that differ in kind get a panel each, since a page has room for it."""
     record = store.sweep(sweep)
     trials = store.trials(sweep)

@@ -19,10 +19,9 @@ from rich.text import Text
 
 from dpcore.checks import InvalidValue
 from dpcore.rounding import epsilon_text
-from sweeps.ledger.assumptions import HEADING
-from sweeps.release.comparing import compared_epsilon
-from sweeps.release.published import Published
-from sweeps.release.quoting import legend_of, quote_of_claim
+from sweeps.privacy.claims import HEADING, compared_epsilon
+from sweeps.privacy.quoting import legend_of, quote_of_claim
+from sweeps.privacy.release import Published
 from sweeps.reporting.front import Front, Panel
 from sweeps.reporting.summary import UnderWay, assumptions_of, curve_columns, curve_rows, row_columns, trial_rows
 from sweeps.store.records import EPSILON, SYSTEM, TARGET_EPSILON, CurveReport, LedgerEntry, sweep_of, varied_knobs

@@ -18,13 +18,11 @@ from dpcore.events import Event, blocks, to_dict
 from dpcore.guarantee import Guarantee
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.execution.end import QUOTES
-from sweeps.ledger.assumptions import HEADING, Assumptions, covers_search
+from sweeps.privacy.claims import HEADING, Assumptions, claim_text, count_text, covers_search
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.quoting import Quote, dependence, legend, legend_of, metric_quotes, quote_of_claim, quote_of_metric
+from sweeps.privacy.release import Published, Release
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.policy import Release
-from sweeps.release.published import Published
-from sweeps.release.publisher import Publisher
-from sweeps.release.quoting import Quote, dependence, legend, legend_of, metric_quotes, quote_of_claim, quote_of_metric
-from sweeps.release.rounding import claim_text, count_text
 from sweeps.reporting.summary import UnderWay, assumptions_of, curve_rows, row_columns, trial_row, trial_rows, under_way
 from sweeps.reporting.tables import FittedColumn, FittedTable, cell, csv_text
 from sweeps.store.records import (
@@ -410,7 +408,7 @@ def goals_of(spec: RecordedSpec) -> dict[str, str]:
 
 
 def listed(
-    store: Publisher,
+    store: PublishedStore,
     workspace: Workspace,
     sweep: str,
     *,
@@ -606,7 +604,7 @@ class TrialShown:
         return "\n".join(self.lines())
 
 
-def trial_shown(store: Publisher, workspace: Workspace, sweep: str, trial: Published) -> TrialShown:
+def trial_shown(store: PublishedStore, workspace: Workspace, sweep: str, trial: Published) -> TrialShown:
     """Read what belongs to one trial. Raises UnknownSweep, StoreError."""
     attempts = {one.attempt: one for one in store.attempts_of(sweep, trial.key)}
     claims: list[Guarantee] = [] if trial.guarantee is None else [trial.guarantee]
@@ -630,7 +628,7 @@ def _depends(trial: Published) -> dict[str, Dependence]:
     return {name: one for name, one in found.items() if one is not None}
 
 
-def _files(store: Publisher, workspace: Workspace, sweep: str, trial: Published) -> dict[str, str]:
+def _files(store: PublishedStore, workspace: Workspace, sweep: str, trial: Published) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
         folder = Attempt.of(workspace.of(store.sweep(sweep)).trials(sweep), trial.key, max(trial.attempts, 1)).folder

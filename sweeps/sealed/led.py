@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from dpcore.rounding import epsilon_text
 from dpcore.selection import HeterogeneousTrials
-from sweeps.sealed.planning import CANDIDATES, SealedPlanner
+from sweeps.selection.price import CANDIDATES, SealedPlanner
 from sweeps.spec.sections import AdaptOptions
 from trainables.system import Config
 

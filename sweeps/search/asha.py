@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.release.comparing import compared
-from sweeps.release.published import Published
+from sweeps.privacy.claims import compared
+from sweeps.privacy.release import Published
 from sweeps.spec.sections import EarlyStopping, ObjectiveOptions, SweepSpec
 from sweeps.store.records import DECIDED, Reservation, TrialState
 from trainables.capabilities import capabilities_of

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from dpcore.checks import InvalidValue
-from sweeps.release.published import Published
+from sweeps.privacy.release import Published
 from sweeps.search import samplers
 from sweeps.search.asha import judged
 from sweeps.search.optuna_sampler import OptunaSampler

@@ -20,7 +20,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sweeps.release.published import Published
+from sweeps.privacy.release import Published
 from sweeps.search import warm_start
 from sweeps.search.samplers import Learning
 from sweeps.search.space import Branch, Space

@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from sweeps.release.published import Published
+from sweeps.privacy.release import Published
 from sweeps.search.samplers import Automatic, Independent, Learning, Points, sampler
 from sweeps.search.turns import BudgetTurns, Strata, seed_of_trial, widened
 from sweeps.search.warm_start import WarmStart

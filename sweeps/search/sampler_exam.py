@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator
 
 from dpcore.guarantee import Guarantee, Status
-from sweeps.release.published import OPEN, Published
+from sweeps.privacy.release import OPEN, Published
 from sweeps.search.proposer import Proposer
 from sweeps.search.space import Space
 from sweeps.spec.sections import SweepSpec

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcore.rounding import budget_text
-from sweeps.budget.sweep_budget import trial_budgets
+from sweeps.privacy.sweep_budget import trial_budgets
 from sweeps.spec.constraints import Constraint
 from sweeps.spec.domains import Domain, as_number, is_one_of, meant
 from sweeps.spec.hyperparameters import Knob, SameAs, alone, needs

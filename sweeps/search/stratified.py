@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from math import ceil
 
-from sweeps.release.published import Published
+from sweeps.privacy.release import Published
 from sweeps.search import warm_start
 from sweeps.search.automatic import AtBudget
 from sweeps.search.space import Space

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import qmc
 
-from sweeps.release.published import Published
+from sweeps.privacy.release import Published
 from sweeps.search import warm_start
 from sweeps.search.asha import judged, objective_at
 from sweeps.search.coordinates import Config, Coordinates, ends, is_logarithmic, is_numeric

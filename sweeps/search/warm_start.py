@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpcore.rounding import delta_text
-from sweeps.release.published import Published
+from sweeps.privacy.release import Published
 from sweeps.search.asha import objective_values
 from sweeps.search.space import Space
 from sweeps.spec.sections import SweepSpec

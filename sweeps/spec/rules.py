@@ -13,8 +13,8 @@ from typing import Any, Literal
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.rounding import budget_text, epsilon_text
-from sweeps.budget.sweep_budget import budget_of_sections, trial_budgets
-from sweeps.population.declared_public import own_public_parts
+from sweeps.privacy.population import own_public_parts
+from sweeps.privacy.sweep_budget import budget_of_sections, trial_budgets
 from sweeps.search import samplers
 from sweeps.search.grid import SearchGrid, points_up_to
 from sweeps.search.samplers import Automatic, Independent, Learning
@@ -187,7 +187,7 @@ def check_adapt(draft: Draft, problems: Problems) -> None:
 def _check_price(draft: Draft, adapt: AdaptOptions, problems: Problems) -> None:
     """The law has a price, and the bounds alone leave something of the budget."""
     from dpcore.selection.counts import TruncatedNegativeBinomial
-    from sweeps.sealed.law import law_of  # scipy.optimize takes a while
+    from sweeps.selection.law import law_of
 
     assert draft.selection is not None
     assert draft.search is not None
@@ -262,7 +262,7 @@ def _check_search(draft: Draft, problems: Problems) -> None:
     if search is None:
         return
     if draft.selection is not None:
-        from sweeps.sealed.law import law_of  # scipy.optimize takes a while
+        from sweeps.selection.law import law_of
 
         try:
             law_of(draft.selection, search.trials)

@@ -45,9 +45,9 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee
 from dpcore.selection.filters import DPCharge, GDPCharge, LinearLedger
-from sweeps.population.arithmetic import AddingRule, Charge, Population, Row, RowKind, admits, refusal, together
+from sweeps.privacy.population import AddingRule, Charge, Population, Row, RowKind, admits, refusal, together
+from sweeps.privacy.release import Release
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.policy import Release
 from sweeps.store.database import Database
 from sweeps.store.errors import (
     Conflict,

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from sweeps.privacy.release import was_published
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.published import was_published
 from sweeps.search import Proposer
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.store.records import Proposal, Settlement, SweepRecord

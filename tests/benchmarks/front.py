@@ -25,8 +25,8 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import create_engine, insert, select
 
-from sweeps.release.published import was_published
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import was_published
 from sweeps.reporting.front import sweep_front
 from sweeps.reporting.tables import rows
 from sweeps.store import schema
@@ -103,7 +103,7 @@ def measure(trials: int, all_on_front: bool, repeats: int) -> dict[str, float | 
         found = 0
         for _ in range(repeats):
             started = time.perf_counter()
-            found = len(sweep_front(Publisher(store), "views").keys())
+            found = len(sweep_front(PublishedStore(store), "views").keys())
             calls.append(time.perf_counter() - started)
             started = time.perf_counter()
             command = [sys.executable, "-m", "sweeps.cli", "pareto", "views", "--root", folder]
@@ -128,7 +128,7 @@ def measure_mlflow(trials: int, repeats: int, server: bool) -> dict[str, float |
     calls, commands, served = [], [], float("nan")
     with tempfile.TemporaryDirectory() as folder:
         store = fill(Path(folder), points(trials, all_on_front=False))
-        expected = list(rows(sweep_front(Publisher(store), "views")))
+        expected = list(rows(sweep_front(PublishedStore(store), "views")))
         started = time.perf_counter()
         uri = mlflow_store.fill(
             Path(folder), store.sweep("views"), [was_published(one) for one in store.trials("views")]

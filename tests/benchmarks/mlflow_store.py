@@ -23,7 +23,7 @@ from sqlalchemy import create_engine, insert, select
 from sweeps.mlflow import runs
 from sweeps.mlflow.read import TRIAL_KEY
 from sweeps.mlflow.runs import Experiment
-from sweeps.release.published import Published
+from sweeps.privacy.release import Published
 from sweeps.store.records import SweepRecord
 
 AT_ONCE = 2000

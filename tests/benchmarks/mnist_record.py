@@ -18,11 +18,10 @@ from scipy.stats import binomtest
 import sweeps
 from dpcore.accountants.rdp import improved_epsilon
 from dpcore.selection.best import renyi_of_best
-from sweeps.budget.trial_profiles import trial_profile
 from sweeps.examples import load_example_or_file
-from sweeps.sealed.planning import SealedPlanner
-from sweeps.sealed.prior import SealedPrior
+from sweeps.privacy.charge import trial_profile
 from sweeps.search.space import Space
+from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.spec import public_facts
 from trainables.system import PrivacyPlan
 

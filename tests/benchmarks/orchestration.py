@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.execution import session
-from sweeps.sealed.opening import opened
+from sweeps.selection.run import opened
 from sweeps.spec import load_spec, public_facts
 from sweeps.store.records import Settlement
 from sweeps.util.workspace import Workspace

@@ -17,7 +17,7 @@ from typing import Any
 
 import optuna
 
-from sweeps.release.published import was_published
+from sweeps.privacy.release import was_published
 from sweeps.search import Proposer
 from sweeps.spec import SweepSpec
 from tests.sweeps.toys import finished, running, spec_with

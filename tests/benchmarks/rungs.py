@@ -30,8 +30,8 @@ import torch
 
 from sweeps.examples import load_example_or_file
 from sweeps.planning.plan import plan_proposal
-from sweeps.release.comparing import compared_epsilon
-from sweeps.release.published import was_published
+from sweeps.privacy.claims import compared_epsilon
+from sweeps.privacy.release import was_published
 from sweeps.reporting.front import hypervolume
 from sweeps.search.asha import first_stop, next_rung, rung_ends
 from sweeps.search.samplers import RandomPoints

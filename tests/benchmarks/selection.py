@@ -23,11 +23,10 @@ from dpcore.accountants.pld import routes
 from dpcore.calibrate import Target, sampled_gaussian
 from dpcore.selection import EventProfile, HeterogeneousTrials, geometric, heterogeneous_trials
 from dpcore.selection.best import largest_excess
-from sweeps.advice.advising import compared
 from sweeps.planning.plan import draws
-from sweeps.sealed.planning import SealedPlanner
-from sweeps.sealed.prior import SealedPrior
 from sweeps.search.space import Space
+from sweeps.selection.compare import compared
+from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.spec import public_facts
 from trainables.system import PrivacyPlan
 

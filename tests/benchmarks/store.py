@@ -23,7 +23,7 @@ from pathlib import Path
 import optuna
 import sqlalchemy
 
-from sweeps.ledger import steps
+from sweeps.privacy import ledger
 from sweeps.store import schema
 from sweeps.store.store import Store, open_store
 from tests.sweeps.stores import SWEEP, plan, postgres_server, proposal, record, settle
@@ -135,9 +135,9 @@ def loads(folder: Path) -> dict[str, dict[str, float]]:
     return results
 
 
-def spent(store: Store, name: str) -> steps.Spending:
+def spent(store: Store, name: str) -> ledger.Spending:
     """Steps in the ledger of a sweep."""
-    return steps.total(store.ledger(name))
+    return ledger.total(store.ledger(name))
 
 
 def timed(read: Callable[[], object]) -> float:

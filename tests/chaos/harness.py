@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from sweeps.ledger.steps import total
+from sweeps.privacy.ledger import total
 from sweeps.store.errors import StoreError
 from sweeps.store.records import TrialState
 from sweeps.store.store import Store, open_store

@@ -9,7 +9,7 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-from sweeps.ledger.steps import total
+from sweeps.privacy.ledger import total
 from sweeps.store.errors import StoreError
 from sweeps.store.records import TrialState
 from sweeps.store.store import Store, open_store

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.util.exits import ExitCode
 from tests.chaos.silences import Silenced
 from tests.chaos.test_silent_cluster import below
@@ -137,7 +137,7 @@ def test_an_mlflow_that_is_stopped(tmp_path):
         os.killpg(process.pid, signal.SIGCONT)
         store = sweep.opened()
         assert store.backlog("silent") > 0
-        rebuild(Publisher(store), "silent", address)
+        rebuild(PublishedStore(store), "silent", address)
         assert store.backlog("silent") == 0
         store.close()
         quiet = sweep.longest_silence(began, ended)

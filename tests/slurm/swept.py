@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from sweeps.ledger.steps import total
+from sweeps.privacy.ledger import total
 from sweeps.store.errors import StoreError
 from sweeps.store.records import TrialState
 from sweeps.store.store import Store, open_store

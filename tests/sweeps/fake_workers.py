@@ -17,9 +17,9 @@ import numpy as np
 
 from sweeps.execution.controller import Controller, Done, Wait
 from sweeps.execution.limits import SharedBudget
-from sweeps.ledger.steps import spending
-from sweeps.population.arithmetic import Population
-from sweeps.population.joining import ledger_of
+from sweeps.privacy.ledger import spending
+from sweeps.privacy.population import Population
+from sweeps.privacy.population_ledger import ledger_of
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.search import Proposer
 from sweeps.search.asha import report_steps

@@ -13,7 +13,7 @@ from typing import Any
 from sweeps.execution import session
 from sweeps.execution.controller import Controller
 from sweeps.mlflow.sync import rebuild
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.html import write_report
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
@@ -135,8 +135,8 @@ def swept(
 def publish(workspace: Workspace) -> None:
     """MLflow and the report, anew."""
     store = open_store(workspace.store_url)
-    rebuild(Publisher(store), NAME, workspace.tracking_uri, workspace.folder(NAME))
-    write_report(Publisher(store), NAME, workspace.report(NAME))
+    rebuild(PublishedStore(store), NAME, workspace.tracking_uri, workspace.folder(NAME))
+    write_report(PublishedStore(store), NAME, workspace.report(NAME))
     store.close()
 
 

@@ -24,9 +24,9 @@ from typing import Any
 
 from sweeps.execution import session
 from sweeps.execution.runners import Joining, SealedCourse, Surroundings
-from sweeps.population.arithmetic import Population
-from sweeps.sealed import opening
-from sweeps.sealed.opening import Announcement
+from sweeps.privacy.population import Population
+from sweeps.selection import run
+from sweeps.selection.run import Announcement
 from sweeps.spec import SweepSpec, load_spec, public_facts
 from sweeps.store.records import SweepState
 from sweeps.util.exits import Interruption
@@ -89,8 +89,8 @@ class World:
         """In this process, until another is."""
         order, secret = self.order, Coins(self.coins)
         Coins.of = lambda self, use, slot: _HONEST(self, use, order[slot])  # type: ignore[method-assign]
-        opening.Coins = lambda _: secret  # type: ignore[assignment,misc]
-        opening.draw = lambda law, source: self.count  # type: ignore[assignment]
+        run.Coins = lambda _: secret  # type: ignore[assignment,misc]
+        run.draw = lambda law, source: self.count  # type: ignore[assignment]
 
 
 @dataclass(slots=True)

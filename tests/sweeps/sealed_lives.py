@@ -29,7 +29,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from sweeps.execution import runners, session
-from sweeps.sealed import opening, releasing
+from sweeps.selection import run
 from sweeps.spec import load_spec
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.errors import UnknownSweep
@@ -167,10 +167,10 @@ def _in_threads(mark: int) -> Callable[..., None]:
 def _with_mutant(mutant: str, word: str) -> None:
     """Put in one thing that is done wrongly."""
     if mutant == "drawn again" and word == SECOND:
-        opening.Announcement.read = classmethod(lambda *_: None)  # type: ignore[assignment]
+        run.Announcement.read = classmethod(lambda *_: None)  # type: ignore[assignment]
         found = session.SweepState
         states = {"CREATED": found.RUNNING, "FINISHED": found.FINISHED}
-        opening.SweepState = type("Any", (), states)  # type: ignore[misc,assignment]
+        run.SweepState = type("Any", (), states)  # type: ignore[misc,assignment]
     if mutant == "charged at the end":
         runners.reserve_block = lambda *_: None  # type: ignore[assignment]
     if mutant == "settled before it left":
@@ -178,13 +178,13 @@ def _with_mutant(mutant: str, word: str) -> None:
         honest = runners.release
 
         def settled(store: Any, lease: Any, spec: SweepSpec, *rest: Any) -> bool:
-            releasing.settle_block(store, lease, spec.data.population or "", min(spec.privacy.epsilon))
+            run.settle_block(store, lease, spec.data.population or "", min(spec.privacy.epsilon))
             return honest(store, lease, spec, *rest)
 
         runners.release = settled
     if mutant == "over with its first winner":
-        complete = releasing._complete
-        releasing._complete = lambda *where: set(range(2)) if complete(*where) else set()
+        complete = run._complete
+        run._complete = lambda *where: set(range(2)) if complete(*where) else set()
     if mutant == "another coin for what it proposes" and word == SECOND:
         drawn.Coins.proposal = lambda self, slot: 1 - 2.0**-53  # type: ignore[method-assign]
 
@@ -192,7 +192,7 @@ def _with_mutant(mutant: str, word: str) -> None:
 def live(root: Path, kind: str, word: str, kill_at: int, mutant: str) -> None:
     """Create the search where there is none, and run it until it is over, or until it is killed."""
     mark = os.open(root.with_name("ran"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    opening.secrets = _Secrets(word)  # type: ignore[assignment]
+    run.secrets = _Secrets(word)  # type: ignore[assignment]
     session.Drain = _no_view  # type: ignore[assignment,misc]
     runners.SealedCourse._on_the_cluster = _in_threads(mark)  # type: ignore[method-assign]
     _with_mutant(mutant, word)
@@ -238,12 +238,12 @@ for line in sys.stdin:
 
 def warm() -> None:
     """What a first session imports and computes, before any clock runs."""
-    from sweeps.sealed.prior import SealedPrior
+    from sweeps.selection.price import SealedPrior
     from sweeps.spec import public_facts
 
     for kind in KINDS:
         spec = specified(kind)
-        opening.drawn_for(SealedPrior(spec, public_facts(spec)))
+        run.drawn_for(SealedPrior(spec, public_facts(spec)))
     code_digest()
     box.Box.new_key()
 

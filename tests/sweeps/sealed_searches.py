@@ -8,8 +8,7 @@ from typing import Any
 
 from sweeps.execution import session
 from sweeps.execution.runners import Joining, SealedCourse
-from sweeps.sealed.opening import SealedPlaces, opened
-from sweeps.sealed.releasing import release
+from sweeps.selection.run import SealedPlaces, opened, release
 from sweeps.spec import load_spec, public_facts
 from sweeps.store.records import SweepState
 from sweeps.store.store import Store

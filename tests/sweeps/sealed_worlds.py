@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.sealed import opening
+from sweeps.selection import run
 from sweeps.spec import public_facts
 from tests.sweeps.sealed_adversary import CAP, World, made
 from tests.sweeps.sealed_kinds import FRONT
@@ -64,7 +64,7 @@ class Oracle:
             workspace = made(Path(folder) / "root", spec)
             with closing(workspace.open_store()) as store:
                 record = store.sweep("sealed")
-            work = opening.opened(record, spec, public_facts(spec), workspace, {})
+            work = run.opened(record, spec, public_facts(spec), workspace, {})
             assert work is not None
             return cls(world, work, work.drawn(), SOURCES[spec.data.source].load(spec.data.options()))
 

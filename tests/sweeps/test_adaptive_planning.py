@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from dpcore.selection import Capped, geometric, price_clipped
-from sweeps.budget.trial_profiles import trial_profile
-from sweeps.ledger import spending
 from sweeps.planning.preview import preview
+from sweeps.privacy import totals
+from sweeps.privacy.charge import trial_profile
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.sealed.assumptions import ADAPTED, PRIOR, rests_on
 from sweeps.search import samplers
 from sweeps.search.automatic import SECONDS_PER_GRADIENT
 from sweeps.search.space import Space
+from sweeps.selection.law import ADAPTED, PRIOR, rests_on
 from sweeps.spec import load_spec, spec_schema
 from tests.sweeps.test_sealed_planning import DIGITS, SPEC, planner_of
 
@@ -75,9 +75,9 @@ def test_bounds_are_off_unless_asked_for_and_stated_where_they_are():
 def test_results_that_choose_within_the_price_leave_the_total_a_guarantee():
     """And so nothing of the search may change while it runs, as of any sealed one."""
     assert samplers.learns("adaptive")
-    assert spending.choices_by_results(RecordedSpec(load_spec(ADAPTIVE).canonical())) == ()
+    assert totals.choices_by_results(RecordedSpec(load_spec(ADAPTIVE).canonical())) == ()
     # A sampler of that name elsewhere is a stranger.
-    assert spending.choices_by_results(RecordedSpec({"search": {"sampler": "adaptive"}}))
+    assert totals.choices_by_results(RecordedSpec({"search": {"sampler": "adaptive"}}))
 
 
 def test_a_spec_may_name_it_and_no_open_sampler_takes_its_name(monkeypatch):

@@ -15,15 +15,14 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from dpcore.selection.best import HeterogeneousTrials
-from sweeps.budget.trial_profiles import trial_profile
 from sweeps.execution import session
 from sweeps.execution.resume import effective_spec
+from sweeps.privacy.charge import trial_profile
 from sweeps.sealed.coordinates import SpaceCoordinates
-from sweeps.sealed.opening import drawn_for
-from sweeps.sealed.planning import CANDIDATES, SealedPlanner
-from sweeps.sealed.prior import SealedPrior
 from sweeps.search.coordinates import Coordinates
 from sweeps.search.space import Space
+from sweeps.selection.price import CANDIDATES, SealedPlanner, SealedPrior
+from sweeps.selection.run import drawn_for
 from sweeps.spec import load_spec, public_facts
 from sweeps.store.records import TrialState
 from sweeps.util.fingerprint import Changed

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sweeps.execution.end import unmeasured_lines
+from sweeps.privacy.release import Published
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.published import Published
 from sweeps.spec import SpecErrors, load_spec
 from tests.sweeps.front_records import record
 from tests.sweeps.private_people import PUBLIC, people, spec_of

@@ -16,12 +16,12 @@ import pytest
 from dpcore.guarantee import Status
 from sweeps.cli import main as cli
 from sweeps.examples import load_example_or_file
-from sweeps.ledger.assumptions import HEADING, NOT_RECORDED, ONE_TRIAL, Assumptions, sentences_of, spans
 from sweeps.mlflow.read import read_front
 from sweeps.mlflow.sync import rebuild
 from sweeps.planning.plan import plan_proposal
+from sweeps.privacy.claims import HEADING, NOT_RECORDED, ONE_TRIAL, Assumptions, sentences_of, spans
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.publisher import Publisher
 from sweeps.reporting.front import sweep_front
 from sweeps.reporting.html import write_report
 from sweeps.reporting.tables import render
@@ -205,7 +205,7 @@ def test_mlflow(workspace, store, tmp_path: Path) -> None:
     from mlflow import MlflowClient
 
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    rebuild(Publisher(store), "mixed", uri, tmp_path)
+    rebuild(PublishedStore(store), "mixed", uri, tmp_path)
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name("mixed")
     runs = {run.data.tags.get("sweeps.trial_key"): run for run in client.search_runs([experiment.experiment_id])}
@@ -271,7 +271,7 @@ def test_views_that_forget_the_earlier_sweep_are_found_out(
     workspace, store, monkeypatch, capsys, tmp_path: Path
 ) -> None:
     """Known bug: only `check` spoke of the sweep whose results chose configurations here."""
-    for module in ("sweeps.ledger.totals", "sweeps.reporting.summary", "sweeps.reporting.summary"):
+    for module in ("sweeps.privacy.joint_totals", "sweeps.reporting.summary", "sweeps.reporting.summary"):
         monkeypatch.setattr(f"{module}.earlier_totals", lambda store, spec: ())
     with pytest.raises(AssertionError):
         test_a_sweep_that_started_from_another_states_both_totals_in_every_view(
@@ -280,7 +280,7 @@ def test_views_that_forget_the_earlier_sweep_are_found_out(
 
 
 def test_an_earlier_sweep_that_is_gone_is_said(store: Store) -> None:
-    from sweeps.ledger.totals import earlier_lines, earlier_totals
+    from sweeps.privacy.joint_totals import earlier_lines, earlier_totals
 
     totals = earlier_totals(store, RecordedSpec({"search": {"warm_start": "deleted"}}))
     assert [total.to_dict() for total in totals] == [{"sweep": "deleted", "in_this_store": False}]

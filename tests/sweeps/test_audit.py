@@ -20,7 +20,7 @@ from sweeps.cli import main as cli
 from sweeps.cli.main import lines
 from sweeps.execution import session
 from sweeps.planning.plan import plan_proposal
-from sweeps.release.policy import Release
+from sweeps.privacy.release import Release
 from sweeps.reporting.html import audits_section, write_report
 from sweeps.reporting.summary import shown
 from sweeps.spec import load_spec

@@ -11,9 +11,9 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps.execution.resume import begun, extended
-from sweeps.ledger.spending import choices_by_results
 from sweeps.planning.auto_sampler import resolved
 from sweeps.planning.preview import preview
+from sweeps.privacy.totals import choices_by_results
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.search import Proposer, automatic, surrogate
 from sweeps.search.automatic import BudgetsInTurn, resolution

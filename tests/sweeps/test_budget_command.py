@@ -15,12 +15,11 @@ from dpcore.selection.filters import DPCharge
 from sweeps.api import places
 from sweeps.cli import main as cli
 from sweeps.execution import session
-from sweeps.population.accounts import ELSEWHERE, account
-from sweeps.population.arithmetic import Row, RowKind
-from sweeps.population.saying import NOBODY_COUNTS, now
+from sweeps.privacy.population import Row, RowKind
+from sweeps.privacy.population_account import ELSEWHERE, NOBODY_COUNTS, account, now
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.publisher import Publisher
-from sweeps.sealed.opening import ANNOUNCED
+from sweeps.selection.run import ANNOUNCED
 from sweeps.spec import load_spec
 from sweeps.store.errors import PopulationExists, StoreOlder, UnknownPopulation
 from tests.sweeps.fake_workers import SPEC
@@ -78,8 +77,8 @@ def test_two_stores_over_one_population_each_say_that_they_know_of_their_own_alo
         store.create_sweep(replace(record(), spec=RecordedSpec(load_spec(OVER).canonical())))
         row = Row(kind=RowKind.AUDIT, what="a", sweep=record().name, charge=DPCharge(2.0, 1e-5))
         store.charge("people", row)
-        spent[folder] = account(Publisher(store), "people")
-        line = now(store.sweep(record().name).spec, Publisher(store))
+        spent[folder] = account(PublishedStore(store), "people")
+        line = now(store.sweep(record().name).spec, PublishedStore(store))
         assert "epsilon 2 at delta 1e-05 are spent by all sweeps over it in this store" in line
     for one in spent.values():
         assert one.spent.epsilon == 2.0
@@ -186,7 +185,7 @@ def test_sweeps_on_the_same_records_that_count_elsewhere_are_named(tmp_path):
 
 
 def test_own_records_without_a_population_are_told_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("sweeps.population.saying.OWN_SOURCE", "uniform")
+    monkeypatch.setattr("sweeps.privacy.population_account.OWN_SOURCE", "uniform")
     assert sweeps.check(SPEC, rehearsal=False, root=tmp_path).population == (NOBODY_COUNTS,)
 
 

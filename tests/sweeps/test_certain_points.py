@@ -6,8 +6,8 @@ import pytest
 
 from dpcore.gdp import eps_gdp, mu_gdp
 from sweeps.planning.preview import preview
-from sweeps.population.arithmetic import Population
-from sweeps.population.forecast import next_sweep
+from sweeps.privacy.population import Population
+from sweeps.privacy.population_account import next_sweep
 from sweeps.spec import load_spec, public_facts
 from tests.sweeps.fake_workers import SPEC
 

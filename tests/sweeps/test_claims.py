@@ -10,7 +10,7 @@ from dpcore.guarantee import Status, weakest
 from dpcore.mechanisms import noisy_vote
 from dpcore.mechanisms.protocol import Scheduled
 from dpcore.rounding import epsilon_text
-from sweeps.ledger.spending import procedure_guarantee, summary
+from sweeps.privacy.totals import procedure_guarantee, summary
 from sweeps.reporting.html import guarantee_line
 from sweeps.store.records import LedgerEntry, TrialRecord, TrialState
 from trainables.data.uniform import UNIFORM

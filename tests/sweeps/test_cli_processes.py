@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.ledger.steps import spending, total
 from sweeps.mlflow.sync import rebuild
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.ledger import spending, total
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.store.records import TrialState
 from sweeps.store.store import Store, open_store
 from sweeps.util.exits import ExitCode
@@ -252,7 +252,7 @@ def test_trials_that_end_badly_fail_alone_and_mlflow_may_be_away(tmp_path):
         assert "limits.stall_seconds ended it" in silent.reason
         assert [entry.steps_spent for entry in store.ledger("moods") if entry.key == silent.key] == [1, 1]
     assert store.backlog("moods") >= 4
-    assert rebuild(Publisher(store), "moods", sweep.tracking).runs == 6
+    assert rebuild(PublishedStore(store), "moods", sweep.tracking).runs == 6
     assert store.backlog("moods") == 0
     shown = json.loads(sweep.run("show", "moods", "--json"))
     assert shown["state"] == "finished"

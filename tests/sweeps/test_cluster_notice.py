@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweeps.ledger.steps import total
+from sweeps.privacy.ledger import total
 from tests.chaos.clustered import NAME, Sweep, ranks
 from tests.chaos.nodes import Nodes
 from trainables.worker.attempt import NODE_LEAVES

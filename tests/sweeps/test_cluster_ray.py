@@ -15,11 +15,11 @@ import ray
 import sweeps.ray  # noqa: F401  (sets what Ray reads from the environment before it is imported)
 from dpcore.checks import InvalidValue
 from sweeps.execution import session
-from sweeps.population.arithmetic import Population
+from sweeps.privacy.population import Population
 from sweeps.ray.cluster import ClusterUnreachable, await_room, imported_by_all
 from sweeps.ray.patches import cluster_metadata, head_processes, own_versions
 from sweeps.ray.resources import request
-from sweeps.sealed.opening import KEY
+from sweeps.selection.run import KEY
 from sweeps.spec import Resources
 from sweeps.store.records import SweepState
 from sweeps.util.waiting import VARIABLE

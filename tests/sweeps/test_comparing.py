@@ -18,8 +18,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee, Status
 from sweeps.planning.plan import plan_proposal
-from sweeps.release.comparing import USED_UP, compared, compared_epsilon
-from sweeps.release.rounding import GRID_DIGITS, on_grid
+from sweeps.privacy.claims import GRID_DIGITS, USED_UP, compared, compared_epsilon, on_grid
 from sweeps.reporting import front as pareto
 from sweeps.reporting.front import AxisEnd, FrontAxis, front, hypervolume, kinds
 from sweeps.search.asha import objective_at, objective_values

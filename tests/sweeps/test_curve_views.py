@@ -13,7 +13,7 @@ import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.cli.show import show_asked
 from sweeps.mlflow.sync import drain, rebuild
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting import figures
 from sweeps.reporting.front import FrontAxis
 from sweeps.reporting.html import report_page
@@ -107,7 +107,7 @@ def test_one_trial_shows_its_curve_with_noise_and_claim(store, tmp_path, capsys)
 
 
 def test_the_report_and_the_plots_draw_front_and_others_apart(store, tmp_path):
-    content = gather(Publisher(store), "views")
+    content = gather(PublishedStore(store), "views")
     assert "<h2>Learning curves</h2>" in report_page(content)
     drawn = figures.curves_figure(content.trials, content.curves, ACCURACY, {"views-0"})
     others, front = drawn["data"]
@@ -133,7 +133,7 @@ def test_mlflow_has_each_point_once_while_a_trial_runs_and_ever_after(store, tmp
     uri = prepared(tmp_path)
     told = [(2, 0.3), (5, 0.4)]
     ending = threading.Event()
-    feeding = threading.Thread(target=drain, args=(Publisher(store), "views", uri, ending))
+    feeding = threading.Thread(target=drain, args=(PublishedStore(store), "views", uri, ending))
     feeding.start()
     until = time.monotonic() + 60
     while store.backlog("views") and time.monotonic() < until:
@@ -145,7 +145,7 @@ def test_mlflow_has_each_point_once_while_a_trial_runs_and_ever_after(store, tmp
     ends(store, store.lease, 1, 0.5)
     for _ in range(2):
         # A second feeder finds what the first has written.
-        assert drain(Publisher(store), "views", uri, ending) == 0
+        assert drain(PublishedStore(store), "views", uri, ending) == 0
         assert history(uri, "views-1") == ("FINISHED", [*told, (10, 0.5)])
-        assert rebuild(Publisher(store), "views", uri).mended == ()
+        assert rebuild(PublishedStore(store), "views", uri).mended == ()
     assert history(uri, "views-0") == ("FINISHED", [*told, (10, 0.6)])

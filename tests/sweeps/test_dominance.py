@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.ledger.steps import spending
-from sweeps.release.published import was_published
+from sweeps.privacy.ledger import spending
+from sweeps.privacy.release import was_published
 from sweeps.search.asha import BEYOND, Promote, best_first, next_rung, objective_at
 from sweeps.store.records import Proposal, TrialRecord, TrialState
 from tests.sweeps.fake_workers import FakeSweep, Killed, memory_folder

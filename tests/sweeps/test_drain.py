@@ -14,7 +14,7 @@ import pytest
 
 from sweeps.mlflow import sync as drain_module
 from sweeps.mlflow.sync import EXIT_UNDELIVERED, Drain, DrainLock, DrainRunning, drain, rebuild
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.store.records import TrialRecord
 from sweeps.util import waiting
 from tests.sweeps import view_sweeps
@@ -25,7 +25,7 @@ def test_the_process_delivers_while_the_sweep_runs_and_ends_with_it(tmp_path: Pa
     store = view_sweeps.new_sweep(tmp_path)
     uri = prepared(tmp_path)
     lease = store.acquire("views")
-    with Drain(Publisher(store), "views", uri) as running:
+    with Drain(PublishedStore(store), "views", uri) as running:
         running.start()
         view_sweeps.complete(store, lease, 0)
         deadline = time.monotonic() + 60
@@ -48,8 +48,9 @@ def test_a_controller_that_is_killed_leaves_a_drain_that_delivers_and_ends(tmp_p
     store = view_sweeps.mixed_sweep(tmp_path, trials=2)
     uri = prepared(tmp_path)
     code = (
-        "import os, signal; from sweeps.release.publisher import Publisher; from sweeps.mlflow.sync import Drain;"
-        f"Drain(Publisher.open('sqlite:///{tmp_path}/sweeps.db'), 'views', {uri!r}).start();"
+        "import os, signal; from sweeps.mlflow.sync import Drain;"
+        "from sweeps.privacy.published_store import PublishedStore;"
+        f"Drain(PublishedStore.open('sqlite:///{tmp_path}/sweeps.db'), 'views', {uri!r}).start();"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
@@ -71,7 +72,7 @@ def test_what_runs_is_shown_as_running_until_it_does_not(tmp_path: Path, monkeyp
     store.set_state(lease, "running")
     done, lost = (view_sweeps.launch(store, lease, number) for number in range(2))
     ending = threading.Event()
-    delivering = threading.Thread(target=drain, args=(Publisher(store), "views", uri, ending))
+    delivering = threading.Thread(target=drain, args=(PublishedStore(store), "views", uri, ending))
     delivering.start()
 
     def seen(key: str, status: str) -> bool:
@@ -107,7 +108,7 @@ def test_unreachable_mlflow_keeps_the_rows_and_says_so(tmp_path: Path, capfd: py
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     started = time.monotonic()
-    with Drain(Publisher(store), "views", f"http://user:hidden@127.0.0.1:{port}"):
+    with Drain(PublishedStore(store), "views", f"http://user:hidden@127.0.0.1:{port}"):
         pass
     assert time.monotonic() - started < 45
     error = capfd.readouterr().err
@@ -115,7 +116,7 @@ def test_unreachable_mlflow_keeps_the_rows_and_says_so(tmp_path: Path, capfd: py
     assert "hidden" not in error
     assert store.backlog("views") == backlog
     assert "does not answer" in (tmp_path / "views" / "tracking.log").read_text()
-    rebuild(Publisher(store), "views", prepared(tmp_path))
+    rebuild(PublishedStore(store), "views", prepared(tmp_path))
     assert store.backlog("views") == 0
 
 
@@ -129,7 +130,7 @@ def test_a_stopped_process_is_ended_after_one_patience_and_the_next_one_finds_th
         monkeypatch.setattr(waiting.PatientWait, "left", lambda self: 1.0)
     store = view_sweeps.mixed_sweep(tmp_path, trials=2)
     backlog = store.backlog("views")
-    running = Drain(Publisher(store), "views", prepared(tmp_path))
+    running = Drain(PublishedStore(store), "views", prepared(tmp_path))
     running.start()
     assert running._process is not None
     running._process.send_signal(signal.SIGSTOP)
@@ -147,7 +148,7 @@ def test_a_stopped_process_is_ended_after_one_patience_and_the_next_one_finds_th
     assert "sweeps track views" in said
     assert not running.delivered
     assert store.backlog("views") == backlog
-    rebuild(Publisher(store), "views", prepared(tmp_path))
+    rebuild(PublishedStore(store), "views", prepared(tmp_path))
     assert store.backlog("views") == 0
 
 
@@ -163,7 +164,7 @@ def test_slow_progress_is_waited_for_beyond_one_patience(tmp_path: Path, monkeyp
             store.delivered(None, [row])
         slow.send_signal(signal.SIGTERM)
 
-    view = Drain(Publisher(store), "views", "http://127.0.0.1:9")
+    view = Drain(PublishedStore(store), "views", "http://127.0.0.1:9")
     threading.Thread(target=deliver, daemon=True).start()
     began = time.monotonic()
     assert view._ended(slow) == -signal.SIGTERM
@@ -187,7 +188,7 @@ def test_an_outage_in_mid_sweep_is_caught_up(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(Experiment, "put", flaky)
     ending = threading.Event()
     ending.set()
-    assert drain(Publisher(store), "views", uri, ending) == 0
+    assert drain(PublishedStore(store), "views", uri, ending) == 0
     assert {len(found) for found in runs_of(uri).values()} == {1}
     assert len(runs_of(uri)) == 7
 
@@ -200,7 +201,7 @@ def test_undelivered_is_an_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "file").write_text("")
     ending = threading.Event()
     ending.set()
-    assert drain(Publisher(store), "views", f"sqlite:///{tmp_path}/file/mlflow.db", ending) == EXIT_UNDELIVERED
+    assert drain(PublishedStore(store), "views", f"sqlite:///{tmp_path}/file/mlflow.db", ending) == EXIT_UNDELIVERED
     assert store.backlog("views") > 0
 
 

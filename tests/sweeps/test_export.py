@@ -15,7 +15,7 @@ import sweeps
 from dpcore.checks import InvalidValue
 from sweeps import export
 from sweeps.cli import main as cli
-from sweeps.release import publisher
+from sweeps.privacy import published_store
 from sweeps.store.records import Refutation
 from sweeps.util.fingerprint import Changed
 from tests.sweeps.published_sweeps import NAME, swept
@@ -161,7 +161,7 @@ def test_a_trial_that_is_not_there_not_finished_or_without_its_checkpoint(own, m
 def test_a_refuted_one_leaves_under_that_heading_alone(own, monkeypatch):
     sweep, _ = own
     by = Refutation(trial=f"{NAME}-0", system="noisy-sgd", audit=1)
-    monkeypatch.setattr(publisher, "refutations", lambda requests, folder: {"noisy-sgd": by})
+    monkeypatch.setattr(published_store, "refutations", lambda requests, folder: {"noisy-sgd": by})
     with pytest.raises(InvalidValue, match="--as-refuted"):
         sweep.model(0)
     model = sweep.model(0, as_refuted=True)

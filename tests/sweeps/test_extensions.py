@@ -15,7 +15,7 @@ from dpcore.guarantee import Status
 from sweeps.execution import resume, runners, session
 from sweeps.execution.requests import enqueue
 from sweeps.execution.resume import accept_spec
-from sweeps.ledger.spending import choices_of, summary_in_passing
+from sweeps.privacy.totals import choices_of, summary_in_passing
 from sweeps.search import Proposer, surrogate
 from sweeps.search.turns import BudgetTurns
 from sweeps.spec import load_spec

@@ -12,17 +12,16 @@ import pytest
 import sweeps
 from dpcore.guarantee import Notion, Status
 from dpcore.selection.filters import DPCharge
-from sweeps.budget.trial_profiles import trial_profile
 from sweeps.planning.preview import preview
-from sweeps.population.arithmetic import Population
-from sweeps.release.publisher import Publisher
-from sweeps.release.quoting import quote_of_claim
+from sweeps.privacy.charge import trial_profile
+from sweeps.privacy.population import Population
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.quoting import quote_of_claim
 from sweeps.reporting.summary import shown
-from sweeps.sealed.assumptions import TARGET
-from sweeps.sealed.opening import drawn_for
-from sweeps.sealed.planning import SealedPlanner
-from sweeps.sealed.prior import SealedPrior
 from sweeps.search.space import Space
+from sweeps.selection.law import TARGET
+from sweeps.selection.price import SealedPlanner, SealedPrior
+from sweeps.selection.run import drawn_for
 from sweeps.spec import load_spec, public_facts
 from sweeps.store.records import TrialState
 from sweeps.util.workspace import Workspace
@@ -76,7 +75,7 @@ def test_word_of_none_has_spent_the_price(tmp_path):
     search.serve(work)
     assert all(not one.best for one in map(work.standing, range(work.workers)))
     assert not search.release(work)
-    assert Publisher(search.store).trials(search.name) == []
+    assert PublishedStore(search.store).trials(search.name) == []
     assert "its whole budget is spent" in str(shown(search.name, search.workspace))
     assert not search.places.key()
 

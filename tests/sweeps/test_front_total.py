@@ -10,9 +10,9 @@ import pytest
 
 from dpcore.rounding import epsilon_text
 from sweeps.cli import main as cli
-from sweeps.ledger import spending as ledger
-from sweeps.ledger import totals
-from sweeps.ledger.summary import Procedure
+from sweeps.privacy import joint_totals
+from sweeps.privacy import totals as ledger
+from sweeps.privacy.ledger import Procedure
 from sweeps.reporting.front import sweep_front
 from sweeps.reporting.tables import FORMATS, render
 from sweeps.store.store import Store
@@ -84,7 +84,7 @@ def test_nothing_launched_has_no_total(tmp_path):
 
 
 def test_a_large_sweep_says_where_its_total_is_counted(store, monkeypatch):
-    for module in (totals, ledger):
+    for module in (joint_totals, ledger):
         monkeypatch.setattr(module, "TOTAL_SHOWN_UP_TO", 13)
     found = sweep_front(store, "views", total=True)
     words = "All trials together: not counted (14 attempts: `sweeps report views` counts them)."

@@ -18,10 +18,11 @@ from dpcore.mechanisms.noisy_histogram import noise_for
 from sweeps.cli import main as cli
 from sweeps.execution import session
 from sweeps.heldout import DeclaredTest, charged, of_its_records
-from sweeps.ledger.totals import joint_totals
 from sweeps.planning.preview import preview
-from sweeps.release.publisher import Publisher
-from sweeps.release.validation_text import declared_number, recorded_text
+from sweeps.privacy.claims import declared_number
+from sweeps.privacy.joint_totals import joint_totals
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.wording import recorded_text
 from sweeps.spec import SpecErrors, load_spec
 from sweeps.store.records import Accepted, HeldOutRead
 from sweeps.util.fingerprint import Changed
@@ -139,7 +140,7 @@ def test_public_ones_are_read_once_on_record_and_every_card_says_so(public, monk
 
 def test_a_reading_that_was_cut_short_and_those_of_other_sweeps_count(tmp_path, monkeypatch):
     sweep = trained(tmp_path, "public")
-    store = Publisher.open(sweep.workspace.store_url)
+    store = PublishedStore.open(sweep.workspace.store_url)
 
     def another(name, path="people.parquet", word="another", **test):
         """A sweep of the store, with its reading."""
@@ -225,7 +226,7 @@ def test_a_sweep_that_may_have_trained_on_them_adds(private):
     other = raw(private.workspace.root + "/people.parquet", "private")
     del other["data"]["test"]
     session.create(load_spec({**other, "name": "other"}), private.workspace)
-    store = Publisher.open(private.workspace.store_url)
+    store = PublishedStore.open(private.workspace.store_url)
     trials = store.trials(NAME)
     alone, both = (joint_totals(store, names)[0] for names in ({NAME: trials}, {NAME: trials, "other": []}))
     assert both.procedure.guarantee.epsilon > 1.05 * alone.procedure.guarantee.epsilon
@@ -353,7 +354,7 @@ def test_what_a_reading_costs_stays_where_the_data_can_be_asked_no_more(tmp_path
     spec = raw(tmp_path / "people.parquet", "private")
     spec["data"] |= {"features": str(tmp_path / "map.pt2"), "features_from": "nobody at all", "features_bounds": [0, 1]}
     session.create(load_spec(spec), workspace := Workspace.at(tmp_path))
-    store = Publisher.open(workspace.store_url)
+    store = PublishedStore.open(workspace.store_url)
     with closing(workspace.open_store()) as opened:
         for _ in range(2):
             opened.ask(NAME, HeldOutRead(trial=f"{NAME}-0", records="word"), "somebody")

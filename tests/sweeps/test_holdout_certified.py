@@ -16,8 +16,7 @@ from sweeps.certificate import built_holdout
 from sweeps.certificate.judging import CannotCertify
 from sweeps.execution import session
 from sweeps.execution.final_run import with_chosen
-from sweeps.sealed.planning import SealedPlanner
-from sweeps.sealed.prior import SealedPrior
+from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.spec import load_spec, public_facts
 from sweeps.store.records import Proposal, Refutation, Settlement, SweepState
 from sweeps.store.store import open_store

@@ -16,8 +16,8 @@ from dpcore.events import Adjacency, Composed, Gaussian, Repeated
 from dpcore.guarantee import Status
 from dpcore.rounding import epsilon_text
 from sweeps.cli import main as cli
-from sweeps.ledger import totals
-from sweeps.release.publisher import Publisher
+from sweeps.privacy import joint_totals
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import FrontAxis, MixedGuarantees, ShareNoAxes, joint_front, kinds, sweep_front
 from sweeps.reporting.tables import render
 from sweeps.store.errors import UnknownSweep
@@ -43,7 +43,7 @@ def recorded(root, name, *, trials=3, fingerprints=DATA, claim=None, **spec):
 def store(tmp_path):
     recorded(tmp_path, "a", trials=4)
     recorded(tmp_path, "b", trials=3)
-    opened = Publisher.open(f"sqlite:///{tmp_path}/sweeps.db")
+    opened = PublishedStore.open(f"sqlite:///{tmp_path}/sweeps.db")
     yield opened
     opened.close()
 
@@ -77,8 +77,8 @@ def test_the_total_is_that_of_one_ledger_with_the_steps_of_all(store):
     assert (found.procedure.sweeps, found.procedure.trials) == (("a", "b"), 7)
     # That both were asked for before the first trial is what clocks say.
     assert claim.status is Status.PROVED_UNDER_ASSUMPTIONS
-    assert totals.ACROSS in claim.assumptions
-    assert totals.ACROSS in found.assumptions.sentences
+    assert joint_totals.ACROSS in claim.assumptions
+    assert joint_totals.ACROSS in found.assumptions.sentences
     assert found.note == (
         f"All trials of a and b together: epsilon {epsilon_text(claim.epsilon)} at delta 1e-05, differential-privacy, "
         f"add-remove, per record, by pld, status: {found.assumptions.status(claim)}. May be quoted under its "
@@ -150,7 +150,7 @@ def test_so_does_who_extends_one_of_them(tmp_path, store):
 
 
 def test_a_total_that_was_not_counted_says_why(store, monkeypatch):
-    monkeypatch.setattr(totals, "TOTAL_SHOWN_UP_TO", 6)
+    monkeypatch.setattr(joint_totals, "TOTAL_SHOWN_UP_TO", 6)
     found = joint_front(store, ["a", "b"])
     assert found.procedure is None
     assert "not counted (7 attempts: over several sweeps at most 6 are counted)" in found.note

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.execution.controller import Controller
-from sweeps.ledger.steps import spending
+from sweeps.privacy.ledger import spending
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
 from sweeps.store.records import TrialState

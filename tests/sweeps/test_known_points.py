@@ -9,7 +9,7 @@ import pytest
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.execution.controller import Done
-from sweeps.ledger.spending import choices_of, summary_in_passing
+from sweeps.privacy.totals import choices_of, summary_in_passing
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.search import Proposer
 from sweeps.spec import SpecErrors, load_spec

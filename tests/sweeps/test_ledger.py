@@ -24,12 +24,13 @@ from dpcore.events import (
 from dpcore.guarantee import Status
 from dpcore.mechanisms.protocol import Scheduled
 from sweeps.execution.limits import HOURS_OVER
-from sweeps.ledger import composing, steps
-from sweeps.ledger import spending as ledger
-from sweeps.ledger.assumptions import ONE_TRIAL, Assumptions
-from sweeps.ledger.text import total_text
+from sweeps.privacy import ledger as steps
+from sweeps.privacy import totals as composing
+from sweeps.privacy import totals as ledger
+from sweeps.privacy.claims import ONE_TRIAL, Assumptions
+from sweeps.privacy.quoting import Verdict, quote_of_total
+from sweeps.privacy.wording import total_text
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.quoting import Verdict, quote_of_total
 from sweeps.store.records import LedgerEntry, Settlement, SweepState, TrialRecord, TrialState
 from tests.sweeps import view_sweeps
 from tests.sweeps.stores import guarantee, plan, proposal

@@ -12,8 +12,8 @@ import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.cli.main import app
 from sweeps.execution import gc, requests, session
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.publisher import Publisher
 from sweeps.spec import load_spec
 from sweeps.store.errors import LeaseHeld, SweepExists, UnknownSweep
 from sweeps.store.records import Refutation, SweepRecord, TrialState
@@ -108,11 +108,11 @@ def test_what_an_audit_refuted_stays_refuted_when_its_folder_goes(place):
     folder = workspace.folder(NAME) / "audits" / "1"
     folder.mkdir(parents=True)
     (folder / "audit.json").write_text(json.dumps(verdict))
-    before = Publisher(store).refuted(NAME)
+    before = PublishedStore(store).refuted(NAME)
     gc.delete(workspace, NAME)
     assert not folder.exists()
     assert (
-        Publisher(store).refuted(NAME)
+        PublishedStore(store).refuted(NAME)
         == before
         == {done.system: Refutation(trial=done.key, system=done.system, audit=1)}
     )

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.ledger.steps import spending
+from sweeps.privacy.ledger import spending
 from sweeps.store.records import TrialState
 from sweeps.store.store import open_store
 from sweeps.util.workspace import Workspace

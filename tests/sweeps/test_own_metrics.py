@@ -10,7 +10,7 @@ import pytest
 from dpcore.guarantee import Status
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.spec_code import code_of
-from sweeps.release.policy import Release
+from sweeps.privacy.release import Release
 from sweeps.search.space import Space
 from sweeps.spec import load_spec, public_facts
 from tests.sweeps.private_people import people

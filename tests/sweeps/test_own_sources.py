@@ -14,8 +14,8 @@ from dpcore.checks import InvalidValue, QuotesRecords
 from dpcore.guarantee import Status
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.spec_code import code_of
+from sweeps.privacy.wording import TREATED_AS_PUBLIC, recorded_text
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.validation_text import TREATED_AS_PUBLIC, recorded_text
 from sweeps.spec import SpecErrors
 from sweeps.spec.parse import public_facts
 from trainables import plugins

@@ -14,7 +14,7 @@ from sweeps.certificate.gathering import KnownSweep, provenance_row
 from sweeps.execution import session
 from sweeps.execution.runners import OpenCourse
 from sweeps.planning.spec_code import WEIGHTS, as_recorded, weights_of
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.spec import load_spec
 from sweeps.store.records import Accepted
 from sweeps.util.fingerprint import Changed
@@ -86,7 +86,7 @@ def test_a_resume_beside_other_weights_is_refused_until_it_is_accepted_as_other_
     assert len(accepted.before) == len(accepted.now) == 64
     session.resume(name, workspace)
     # A certificate names what went in, as it is now.
-    with closing(Publisher(store)) as publisher:
+    with closing(PublishedStore(store)) as publisher:
         said = provenance_row(KnownSweep.of(publisher, name, None)).public_inputs
     assert said[-1].endswith(f"fingerprint {accepted.now}")
 

@@ -16,9 +16,9 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Event, Gaussian, NonPrivate, Repeated
 from dpcore.guarantee import Status
 from dpcore.mechanisms.protocol import Scheduled
-from sweeps.ledger.spending import procedure_guarantee
 from sweeps.planning.plan import check_corners, exhausted, plan_proposal
 from sweeps.planning.preview import preview
+from sweeps.privacy.totals import procedure_guarantee
 from sweeps.search.space import Space
 from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
 from sweeps.store.records import LedgerEntry

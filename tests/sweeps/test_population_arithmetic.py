@@ -13,16 +13,16 @@ from scipy.special import ndtr
 from dpcore.checks import InvalidValue
 from dpcore.gdp import delta_gdp
 from dpcore.selection.filters import DPCharge, GDPCharge
-from sweeps.population.arithmetic import (
+from sweeps.privacy.population import (
     Population,
     Row,
     RowKind,
     admits,
     charges_of,
-    entering,
     left,
     refusal,
     spent,
+    to_charge,
     together,
 )
 
@@ -50,11 +50,11 @@ def test_goldens_of_the_gdp_rule():
     assert profile == pytest.approx(9e-6, rel=1e-9)
     assert GDP.tau_total == pytest.approx(1e-6)
     assert GDP.tau == pytest.approx(1e-9)
-    entered = entering(GDP, 0.1, 1e-7)
+    entered = to_charge(GDP, 0.1, 1e-7)
     assert isinstance(entered, GDPCharge)
     assert (entered.mu, entered.tau) == (pytest.approx(0.125309, abs=1e-6), 1e-7)
-    assert entering(LINEAR, 0.1, 1e-7) == DPCharge(0.1, 1e-7)
-    assert entering(GDP, 3.0, 1e-6, GDPCharge(0.5, 1e-7)) == GDPCharge(0.5, 1e-7)
+    assert to_charge(LINEAR, 0.1, 1e-7) == DPCharge(0.1, 1e-7)
+    assert to_charge(GDP, 3.0, 1e-6, GDPCharge(0.5, 1e-7)) == GDPCharge(0.5, 1e-7)
     one = GDPCharge(GDP.mu_total / math.sqrt(10) * (1 - 1e-9), 1e-9)
     ten = [one] * 10
     assert all(admits(GDP, ten[:count], one) for count in range(10))

@@ -13,8 +13,8 @@ from sweeps.audit import attack_trial, audit_trial, audits_of
 from sweeps.execution import session
 from sweeps.heldout import DeclaredTest
 from sweeps.planning.plan import plan_proposal
-from sweeps.population.arithmetic import Population, RowKind
-from sweeps.population.besides import charge_reading, charge_twins
+from sweeps.privacy.population import Population, RowKind
+from sweeps.privacy.population_ledger import charge_audit, charge_reading
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.spec import load_spec
 from sweeps.store.errors import PopulationSpent
@@ -52,12 +52,12 @@ def over(name, population="people"):
 
 
 def test_each_twin_costs_what_its_steps_cost_the_trial(store):
-    charge_twins(store, over("a"), "a-0 one-run 1", plan(), 100, 2)
-    charge_twins(store, record("b"), "b-0 one-run 1", plan(), 100, 2)
+    charge_audit(store, over("a"), "a-0 one-run 1", plan(), 100, 2)
+    charge_audit(store, record("b"), "b-0 one-run 1", plan(), 100, 2)
     (row,) = store.charges("people")
     assert (row.kind, row.sweep, row.charge) == (RowKind.AUDIT, "a", DPCharge(2.0, 2e-4))
     with pytest.raises(PopulationSpent, match="audit a-0 multi-run"):
-        charge_twins(store, over("a"), "a-0 multi-run 2", plan(), 100, 2)
+        charge_audit(store, over("a"), "a-0 multi-run 2", plan(), 100, 2)
 
 
 def test_a_reading_of_private_test_records_costs_its_histogram(store):

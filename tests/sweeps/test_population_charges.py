@@ -15,8 +15,8 @@ from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.mechanisms.protocol import Scheduled
 from dpcore.selection import EventProfile
 from dpcore.selection.filters import DPCharge, GDPCharge
-from sweeps.population.arithmetic import Population, entering
-from sweeps.population.charging import charge_of_event, charge_of_steps, repeated
+from sweeps.privacy.charge import charge_of_event, charge_of_steps, repeated
+from sweeps.privacy.population import Population, to_charge
 from tests.sweeps.stores import guarantee, plan
 from trainables.validation.declaration import PrivateReports
 
@@ -97,7 +97,7 @@ def test_hashed_parts_add_under_replace_one():
 def test_what_is_known_as_epsilon_and_delta_enters_by_both():
     released = ApproximateDP(epsilon=0.2, delta=1e-6)
     one = replace(plan(), mechanism=Scheduled(schedule=((released, 1),)), guarantee=replace(guarantee(0.2), delta=1e-6))
-    assert charge_of_steps(GDP, one, 0, 1) == entering(GDP, 0.2, 1e-6) == GDPCharge.of_dp(0.2, 1e-6)
+    assert charge_of_steps(GDP, one, 0, 1) == to_charge(GDP, 0.2, 1e-6) == GDPCharge.of_dp(0.2, 1e-6)
 
 
 def test_twins_cost_as_many_as_they_are():

@@ -13,12 +13,10 @@ from dpcore.checks import InvalidValue
 from dpcore.selection.filters import DPCharge
 from sweeps.api import places
 from sweeps.execution import session
-from sweeps.population.accounts import account
-from sweeps.population.arithmetic import Population, Row, RowKind
-from sweeps.population.besides import charge_twins
-from sweeps.population.refuted import check_not_refuted
-from sweeps.population.saying import before, now
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.population import Population, Row, RowKind
+from sweeps.privacy.population_account import account, before, now
+from sweeps.privacy.population_ledger import charge_audit, check_not_refuted
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.store.records import Refutation
 from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, memory_folder
@@ -44,10 +42,10 @@ def refute(fake, system=SYSTEM):
 
 
 def test_what_a_population_spent_is_not_known_where_an_audit_refuted_it(sweep):
-    whole = account(Publisher(sweep.store), "people")
+    whole = account(PublishedStore(sweep.store), "people")
     assert (whole.not_known, whole.to_dict()["not_known"]) == ("", None)
     refute(sweep)
-    found = account(Publisher(sweep.store), "people")
+    found = account(PublishedStore(sweep.store), "people")
     said = "5 rows rest on a claim that an audit refuted: what is spent is not known (noisy-mean (audit 1) in fake)"
     assert found.not_known == said
     assert f"spent    {said}" in str(found)
@@ -55,12 +53,12 @@ def test_what_a_population_spent_is_not_known_where_an_audit_refuted_it(sweep):
     told = json.loads(json.dumps(found.to_dict()))
     assert (told["spent"], told["left"], told["not_known"]) == (None, None, said)
     assert len(told["rows"]) == 5
-    assert said in now(sweep.store.sweep(NAME).spec, Publisher(sweep.store))
+    assert said in now(sweep.store.sweep(NAME).spec, PublishedStore(sweep.store))
 
 
 def test_another_system_of_the_sweep_stands(sweep):
     refute(sweep, "noisy-sgd")
-    found = account(Publisher(sweep.store), "people")
+    found = account(PublishedStore(sweep.store), "people")
     assert found.not_known == ""
     assert found.to_dict()["spent"]["epsilon"] == pytest.approx(5.0)
 
@@ -69,7 +67,7 @@ def test_the_row_of_an_audit_rests_on_the_claim_and_that_of_a_reading_on_none(sw
     for kind, what in ((RowKind.AUDIT, f"{NAME}-0 multi-run 1"), (RowKind.READING, f"{NAME}-0 1")):
         sweep.store.charge("people", Row(kind=kind, what=what, sweep=NAME, charge=DPCharge(0.5, 1e-6)))
     refute(sweep)
-    assert account(Publisher(sweep.store), "people").not_known.startswith("6 rows rest")
+    assert account(PublishedStore(sweep.store), "people").not_known.startswith("6 rows rest")
 
 
 def test_a_whole_sweep_falls_with_any_of_its_systems(sweep):
@@ -78,7 +76,7 @@ def test_a_whole_sweep_falls_with_any_of_its_systems(sweep):
     sweep.store.reserve_block(lease, "people", DPCharge(1.0, 1e-6))
     lease.release()
     sweep.store.ask("whole", Refutation(trial="whole-0", system="one", audit=3), "somebody@here")
-    found = account(Publisher(sweep.store), "people")
+    found = account(PublishedStore(sweep.store), "people")
     assert found.not_known.startswith("1 row rests on a claim that an audit refuted")
 
 
@@ -89,11 +87,11 @@ def test_a_refuted_system_is_launched_over_that_population_no_more(sweep):
     with pytest.raises(InvalidValue, match=r"systems\.noisy-mean.*audit 1 of fake refuted a claim of it"):
         before(spec, facts, sweep.store.url)
     with pytest.raises(InvalidValue, match="no audit refuted over population 'people'"):
-        charge_twins(sweep.store, sweep.store.sweep(NAME), "twins", plan, plan.steps, 2)
+        charge_audit(sweep.store, sweep.store.sweep(NAME), "twins", plan, plan.steps, 2)
     sweep.lease.release()
     with pytest.raises(InvalidValue, match="Leave that system out"):
         sweep.start()
-    check_not_refuted(Publisher(sweep.store), "people", ["noisy-sgd"])
+    check_not_refuted(PublishedStore(sweep.store), "people", ["noisy-sgd"])
     assert len(sweep.store.charges("people")) == 5
 
 

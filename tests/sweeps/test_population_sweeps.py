@@ -11,11 +11,10 @@ from dpcore.checks import InvalidValue
 from dpcore.gdp import mu_of_pure_dp
 from dpcore.selection.filters import DPCharge
 from sweeps.execution.controller import Done
-from sweeps.population.arithmetic import Population, charges_of, spent
-from sweeps.population.blocks import reserve_block, settle_block
-from sweeps.population.charging import charge_of_steps
-from sweeps.population.forecast import next_sweep
-from sweeps.population.joining import ledger_of, reserve_whole
+from sweeps.privacy.charge import charge_of_steps
+from sweeps.privacy.population import Population, charges_of, spent
+from sweeps.privacy.population_account import next_sweep
+from sweeps.privacy.population_ledger import ledger_of, reserve_block, reserve_whole, settle_block
 from sweeps.spec import load_spec
 from sweeps.store.errors import PopulationSpent, UnknownPopulation
 from sweeps.store.store import open_store

@@ -23,8 +23,8 @@ from sweeps.execution import runners, session
 from sweeps.execution.controller import Controller, Done
 from sweeps.execution.runners import Surroundings
 from sweeps.execution.stopped_trials import ex_post
-from sweeps.ledger.spending import in_parallel, procedure_event, procedure_guarantee, reported_event
 from sweeps.planning.plan import plan_proposal
+from sweeps.privacy.totals import in_parallel, procedure_event, procedure_guarantee, reported_event
 from sweeps.reporting.html import write_report
 from sweeps.reporting.summary import shown
 from sweeps.spec import load_spec

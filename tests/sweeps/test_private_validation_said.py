@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sweeps.planning.preview import preview
+from sweeps.privacy.wording import recorded_text
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.validation_text import recorded_text
 from sweeps.spec import SpecErrors, load_spec
 from tests.sweeps.private_people import PUBLIC, people, spec_of
 

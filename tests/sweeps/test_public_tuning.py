@@ -14,8 +14,8 @@ from dpcore.checks import InvalidValue
 from sweeps.execution import session
 from sweeps.execution.final_run import check_apart, with_chosen
 from sweeps.execution.resume import effective_spec
-from sweeps.ledger.assumptions import ONE_TRIAL
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.claims import ONE_TRIAL
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.spec import SpecErrors, load_spec
 from sweeps.util import fingerprint
 from sweeps.util.workspace import Workspace
@@ -42,7 +42,7 @@ def root(tmp_path_factory):
 
 
 def opened(root):
-    return Publisher.open(Workspace.at(root).store_url)
+    return PublishedStore.open(Workspace.at(root).store_url)
 
 
 def best(root, sweep="proxy"):

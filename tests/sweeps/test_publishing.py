@@ -11,7 +11,7 @@ import pytest
 
 import sweeps as python
 from sweeps.cli import main as cli
-from sweeps.release.policy import Release
+from sweeps.privacy.release import Release
 from sweeps.search import Proposer
 from sweeps.spec import SpecErrors, load_spec, parse
 from sweeps.store.records import TrialRecord, TrialState

@@ -16,15 +16,15 @@ from sweeps.cli import run as running
 from sweeps.cli.main import app
 from sweeps.execution.end import SweepEnd
 from sweeps.export import ModelCard
-from sweeps.ledger.assumptions import NOT_RECORDED, ONE_TRIAL
-from sweeps.ledger.spending import summary
-from sweeps.ledger.summary import Choice
 from sweeps.mlflow.models import claim_tags
 from sweeps.mlflow.read import read_front
 from sweeps.mlflow.sync import rebuild
-from sweeps.release import publisher, quoting
-from sweeps.release.publisher import Publisher
-from sweeps.release.quoting import Verdict, quote_of_claim, quote_of_metric, quote_of_total
+from sweeps.privacy import published_store, quoting
+from sweeps.privacy.claims import NOT_RECORDED, ONE_TRIAL
+from sweeps.privacy.ledger import Choice
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.quoting import Verdict, quote_of_claim, quote_of_metric, quote_of_total
+from sweeps.privacy.totals import summary
 from sweeps.reporting.html import write_report
 from sweeps.reporting.summary import shown
 from sweeps.spec import load_spec
@@ -78,7 +78,7 @@ def said(workspace, *words):
 
 def card(workspace):
     spec = load_spec({**SPEC, "name": "views"})
-    store = Publisher.open(workspace.store_url)
+    store = PublishedStore.open(workspace.store_url)
     [record] = store.trials_of("views", ["views-0"])
     refuted = quoting.is_refuted(record)
     return record, ModelCard.of(store, "views", record, public_facts(spec), spec, refuted=refuted)
@@ -109,12 +109,12 @@ def tracked(workspace):
     """Tags, as MLflow's page shows them of each run, a run a line."""
     from mlflow import MlflowClient
 
-    rebuild(Publisher.open(workspace.store_url), "views", workspace.tracking_uri, workspace.folder("views"))
+    rebuild(PublishedStore.open(workspace.store_url), "views", workspace.tracking_uri, workspace.folder("views"))
     client = MlflowClient(workspace.tracking_uri)
     runs = client.search_runs([client.get_experiment_by_name("views").experiment_id])
     lines = [json.dumps({**run.data.metrics, **run.data.tags}, sort_keys=True) for run in runs]
     assert len(lines) == 4
-    fallen = quoting.is_refuted(Publisher.open(workspace.store_url).trials("views")[0])
+    fallen = quoting.is_refuted(PublishedStore.open(workspace.store_url).trials("views")[0])
     assert read_front(workspace.tracking_uri, "views").excluded.get("refuted", 0) == 2 * fallen
     [parent] = [run for run in runs if "sweeps.parent" in run.data.tags]
     assert parent.data.metrics["best accuracy"] == BEST[fallen]
@@ -127,7 +127,7 @@ BEST = {True: 0.89, False: 0.9}
 
 def page(workspace):
     """The report, a row or a box a line; its charts' words too."""
-    path = write_report(Publisher.open(workspace.store_url), "views", workspace.report("views"))
+    path = write_report(PublishedStore.open(workspace.store_url), "views", workspace.report("views"))
     text = re.sub(r"<style>.*?</style>|<script>.*?</script>", "", path.read_text(), flags=re.DOTALL)
     charts = json.loads(re.search(r'id="figures">(.*?)</script>', text, re.DOTALL)[1])
     text = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
@@ -198,7 +198,7 @@ def test_no_printer_offers_what_an_audit_refuted(name, workspace, monkeypatch):
     assert (NUMBER.search(text) is None) == (name in ONLY_WHAT_STANDS), "it is looked for where it is printed"
     assert "It covers all results" not in text, "the total counts what is refuted"
     # The mutant: a publisher that asks no audit offers it.
-    monkeypatch.setattr(publisher, "marked", lambda trials, by: list(trials))
+    monkeypatch.setattr(published_store, "marked", lambda trials, by: list(trials))
     mutant = PRINTERS[name](workspace)
     assert offered(mutant) or (NUMBER.search(mutant) and name in ONLY_WHAT_STANDS)
 
@@ -232,11 +232,11 @@ def test_a_verdict_of_a_time_when_audits_told_no_store_counts(tmp_path):
         place.mkdir(parents=True)
         kept = {"trial": "views-0", "system": "noisy-sgd", "number": number, "outcome": outcome}
         (place / "audit.json").write_text(json.dumps(kept))
-    (one,) = Publisher(store).trials("views")
+    (one,) = PublishedStore(store).trials("views")
     assert one.guarantee.status is Status.REFUTED
     assert one.guarantee.assumptions[0].startswith("Audit 2 of this sweep refuted the claim of views-0.")
     assert store.trials("views")[0].guarantee.status is Status.PROVED
-    assert Publisher(store).claimed("views")[0].guarantee.status is Status.PROVED
+    assert PublishedStore(store).claimed("views")[0].guarantee.status is Status.PROVED
     store.close()
 
 

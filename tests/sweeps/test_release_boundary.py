@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.privacy import release
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import NOTHING, OPEN, WINNERS_ALONE, Release, ReleasePolicy
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release import published
-from sweeps.release.policy import Release
-from sweeps.release.published import NOTHING, OPEN, WINNERS_ALONE, ReleasePolicy
-from sweeps.release.publisher import Publisher
 from sweeps.search import Proposer
 from sweeps.spec import load_spec, parse
 from sweeps.store.records import TrialRecord, TrialState
@@ -82,7 +81,7 @@ def test_only_the_publisher_makes_published_records():
                 assert name in callers or name == "release/policy.py", (name, node.attr)
         for one in imported(tree):
             module, _, what = one.rpartition(".")
-            if module == "sweeps.release.published" and what in makers and not name.startswith("release/"):
+            if module == "sweeps.privacy.release" and what in makers and not name.startswith("release/"):
                 assert name in makers[what], (name, what)
 
 
@@ -111,7 +110,7 @@ def test_only_the_publisher_makes_published_records():
 def test_what_views_and_samplers_take_is_published(room, names):
     for name in names:
         taken = set(imported(ast.parse((ROOT / "sweeps" / room / name).read_text(encoding="utf-8"))))
-        assert "sweeps.release.published.Published" in taken, name
+        assert "sweeps.privacy.release.Published" in taken, name
         assert "sweeps.store.records.TrialRecord" not in taken, name
 
 
@@ -133,7 +132,7 @@ def swept_under(policy: ReleasePolicy, root: Path, monkeypatch, told: list[Trial
     """A whole sweep. No spec may ask for anything but `all` yet: the check is lifted, and the word given this sense."""
     others = [one for one in parse.CHECKS if one.__name__ != "check_unavailable"]
     monkeypatch.setattr(parse, "CHECKS", others)
-    monkeypatch.setitem(published._BY_WORD, "best", policy)
+    monkeypatch.setitem(release._BY_WORD, "best", policy)
     return swept(root, {**SPEC, "privacy": {**SPEC["privacy"], "release": "best"}}, told, views=False)
 
 
@@ -187,7 +186,7 @@ def test_no_view_shows_a_number_that_is_held_back(tmp_path, sweeps, monkeypatch)
         leaked = [value for values in kept.values() for value in values if shown(value, view)]
         assert not leaked, (name, leaked)
     # The control: the same store, were the word to mean all of it. The test above can fail.
-    monkeypatch.setitem(published._BY_WORD, "best", OPEN)
+    monkeypatch.setitem(release._BY_WORD, "best", OPEN)
     for name, view in seen_by(sweeps, workspace).items():
         if name in (
             f"{NAME}/report.html",
@@ -205,17 +204,23 @@ def test_only_the_winner_is_seen_and_only_when_the_sweep_is_over(tmp_path, monke
     workspace = swept_under(WINNERS_ALONE, tmp_path, monkeypatch)
     store = open_store(workspace.store_url)
     best = min(store.trials(NAME), key=lambda one: one.metrics["expected_error"])
-    seen = Publisher(store).trials(NAME)
+    seen = PublishedStore(store).trials(NAME)
     assert [one.number for one in seen if one.metrics] == [best.number]
-    assert [(one.key, one.step) for one in Publisher(store).curves(NAME)] == [(best.key, 2), (best.key, 4)]
+    assert [(one.key, one.step) for one in PublishedStore(store).curves(NAME)] == [(best.key, 2), (best.key, 4)]
     assert next(one for one in seen if one.metrics) == best
-    assert Publisher(store).counts(NAME) == {"complete": 1, "planned": 11, "running": 0, "failed": 0, "infeasible": 0}
-    assert [one.number for one in Publisher(store).held_back(NAME)] == [one.number for one in seen]
-    assert [one.key for one in Publisher(store).trials(NAME, states=[TrialState.COMPLETE])] == [best.key]
+    assert PublishedStore(store).counts(NAME) == {
+        "complete": 1,
+        "planned": 11,
+        "running": 0,
+        "failed": 0,
+        "infeasible": 0,
+    }
+    assert [one.number for one in PublishedStore(store).held_back(NAME)] == [one.number for one in seen]
+    assert [one.key for one in PublishedStore(store).trials(NAME, states=[TrialState.COMPLETE])] == [best.key]
     lease = store.acquire(NAME)
     store.set_state(lease, "running")
-    assert not any(one.metrics for one in Publisher(store).trials(NAME))
-    assert not any(one.metrics for one in Publisher(store).trials_of(NAME, {best.key}))
+    assert not any(one.metrics for one in PublishedStore(store).trials(NAME))
+    assert not any(one.metrics for one in PublishedStore(store).trials_of(NAME, {best.key}))
     lease.release()
 
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from dpcore.guarantee import Status
-from sweeps.ledger.assumptions import Assumptions
-from sweeps.ledger.totals import Total
+from sweeps.privacy.claims import Assumptions
+from sweeps.privacy.joint_totals import Total
+from sweeps.privacy.release import was_published
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.published import was_published
 from sweeps.reporting.figures import front_figure, parallel_figure
 from sweeps.reporting.front import FrontAxis, front
 from sweeps.reporting.html import report_page, write_report

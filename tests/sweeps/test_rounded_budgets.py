@@ -7,8 +7,8 @@ import re
 import pytest
 
 from dpcore.rounding import budget_text
-from sweeps.budget.sweep_budget import budget_of
 from sweeps.planning.preview import spread_lines
+from sweeps.privacy.sweep_budget import budget_of
 from sweeps.reporting import trials
 from sweeps.reporting.front import sweep_front
 from sweeps.reporting.html import report_page

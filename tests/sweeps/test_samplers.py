@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from optuna.samplers import RandomSampler
 
-from sweeps.ledger import spending
-from sweeps.ledger.assumptions import Assumptions
-from sweeps.ledger.text import total_text
 from sweeps.planning.check import before_launch
 from sweeps.planning.rehearsal import WouldFail
 from sweeps.planning.spec_code import code_of
+from sweeps.privacy import totals
+from sweeps.privacy.claims import Assumptions
+from sweeps.privacy.wording import total_text
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.search import Proposer, samplers
 from sweeps.search.sampler_exam import faults
@@ -154,8 +154,8 @@ def test_what_a_sampler_cannot_do_is_refused(installed):
 
 
 def total_of(sampler: object) -> str:
-    choices = spending.choices_by_results(RecordedSpec({"search": {"sampler": sampler}}))
-    total = spending.summary([trial(0)], [entry()], choices).procedure
+    choices = totals.choices_by_results(RecordedSpec({"search": {"sampler": sampler}}))
+    total = totals.summary([trial(0)], [entry()], choices).procedure
     assert total is not None
     return total_text(total, Assumptions.of([total.guarantee]))
 

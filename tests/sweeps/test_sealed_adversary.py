@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from sweeps.execution import runners
-from sweeps.sealed import opening, releasing
-from sweeps.sealed.opening import SealedPlaces
+from sweeps.selection import run
+from sweeps.selection.run import SealedPlaces
 from sweeps.store.records import TARGET_EPSILON, Proposal
 from tests.sweeps.sealed_adversary import CAP, Seen, World, watched
 from tests.sweeps.sealed_kinds import ADAPTIVE, BUDGETS, FRONT, KINDS, LADDER
@@ -119,7 +119,7 @@ def test_beginning_and_end_take_the_same_time(kind: str, secret: str, tmp_path: 
 
 
 def _row_per_slot(patch) -> None:
-    honest = releasing._commit
+    honest = run._commit
 
     def leaks(store, lease, spec, work, *rest):
         honest(store, lease, spec, work, *rest)
@@ -127,7 +127,7 @@ def _row_per_slot(patch) -> None:
         losers = range(2, 1 + work.drawn().count)
         store.record_infeasible(lease, [(Proposal(number=n, config={}, seed=n), refused) for n in losers])
 
-    patch.setattr(releasing, "_commit", leaks)
+    patch.setattr(run, "_commit", leaks)
 
 
 def _file_per_slot(patch) -> None:
@@ -166,12 +166,12 @@ def _not_padded(patch) -> None:
 
 
 def _number_is_slot(patch) -> None:
-    honest = releasing._commit
+    honest = run._commit
 
     def leaks(store, lease, spec, work, number, slot, found, trials):
         honest(store, lease, spec, work, found.slot, slot, found, trials)
 
-    patch.setattr(releasing, "_commit", leaks)
+    patch.setattr(run, "_commit", leaks)
 
 
 def _seed_of_the_slot(patch) -> None:
@@ -179,7 +179,7 @@ def _seed_of_the_slot(patch) -> None:
 
 
 def _calibrations_in_order(patch) -> None:
-    honest = opening.drawn_for
+    honest = run.drawn_for
 
     def leaks(prior):
         drawn = honest(prior)
@@ -187,7 +187,7 @@ def _calibrations_in_order(patch) -> None:
             prior.calibrations.maps[1][f"of {slot.seed}"] = 1.0
         return drawn
 
-    patch.setattr(opening, "drawn_for", leaks)
+    patch.setattr(run, "drawn_for", leaks)
 
 
 def _key_stays(patch) -> None:
@@ -207,7 +207,7 @@ def _line_per_slot(patch) -> None:
 def _real_times(patch) -> None:
     from sweeps.store import store as sql_store
 
-    honest = releasing._commit
+    honest = run._commit
 
     def leaks(store, lease, spec, work, number, slot, found, trials):
         span = work.schedule.deadline - work.schedule.begins
@@ -219,18 +219,18 @@ def _real_times(patch) -> None:
             inner.setattr(sql_store, "time", Clock)
             honest(store, lease, spec, work, number, slot, found, trials)
 
-    patch.setattr(releasing, "_commit", leaks)
+    patch.setattr(run, "_commit", leaks)
 
 
 def _only_what_runs_is_drawn(patch) -> None:
     """And not padded: else a block hides it."""
-    honest = opening.drawn_for
+    honest = run.drawn_for
 
     def leaks(*asked):
         drawn = honest(*asked)
         return replace(drawn, slots=drawn.slots[: drawn.count * drawn.width])
 
-    patch.setattr(opening, "drawn_for", leaks)
+    patch.setattr(run, "drawn_for", leaks)
     patch.setattr(worker, "_BLOCK", 1)
 
 
@@ -247,14 +247,14 @@ def _says_where_it_goes_on(patch) -> None:
 
 def _results_stay_for_a_warm_start(patch) -> None:
     """As the storage of a sampler does."""
-    honest = releasing._commit
+    honest = run._commit
 
     def leaks(store, lease, spec, work, number, slot, found, trials):
         honest(store, lease, spec, work, number, slot, found, trials)
         seen_by = [work.standing(one).seen for one in range(work.workers)]
         trials.write("history", repr([(one.chosen, one.value) for seen in seen_by for one in seen]).encode())
 
-    patch.setattr(releasing, "_commit", leaks)
+    patch.setattr(run, "_commit", leaks)
 
 
 def _priced_at_what_ran(patch) -> None:
@@ -263,8 +263,8 @@ def _priced_at_what_ran(patch) -> None:
 
     def leaks(self):
         tried = [one.config[TARGET_EPSILON] for one in self.drawn().slots[: self.drawn().count]]
-        settle = releasing.settle_block
-        patch.setattr(releasing, "settle_block", lambda *where: settle(*where[:-1], float(np.mean(tried))))
+        settle = run.settle_block
+        patch.setattr(run, "settle_block", lambda *where: settle(*where[:-1], float(np.mean(tried))))
         return honest(self)
 
     patch.setattr(SealedWork, "best", leaks)

@@ -18,11 +18,12 @@ from sweeps.execution import session
 from sweeps.planning import check as checking
 from sweeps.planning.preview import preview
 from sweeps.planning.rehearsal import Rehearsal, Tried, corners
-from sweeps.population.arithmetic import Population
-from sweeps.sealed import deadline, opening
-from sweeps.sealed.deadline import FACTOR, MeasuredDeadline, check_deadline
-from sweeps.sealed.opening import KEY
-from sweeps.sealed.workers import check_workers, waiting_text, workers_of
+from sweeps.privacy.population import Population
+from sweeps.selection import preview as deadline
+from sweeps.selection import run
+from sweeps.selection.preview import FACTOR, MeasuredDeadline, check_deadline
+from sweeps.selection.run import KEY
+from sweeps.selection.workers import check_workers, waiting_text, workers_of
 from sweeps.spec import load_spec
 from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_searches import Search
@@ -174,7 +175,7 @@ def test_a_deadline_that_is_too_short_is_refused_before_anything_is_drawn_stored
     def drawn(*_: Any) -> None:
         raise AssertionError("it was drawn")
 
-    monkeypatch.setattr(opening, "draw", drawn)
+    monkeypatch.setattr(run, "draw", drawn)
     with closing(Workspace.at(tmp_path / "root").open_store(create=True)) as store:
         store.make_population(Population.of("people", "linear", 5.0, 1e-4))
         document = deepcopy(SPEC)

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from dpcore.selection.filters import DPCharge
-from sweeps.population.arithmetic import Population, RowKind
-from sweeps.sealed.opening import ANNOUNCED, SealedPlaces, opened
+from sweeps.privacy.population import Population, RowKind
+from sweeps.selection.run import ANNOUNCED, SealedPlaces, opened
 from sweeps.spec import public_facts
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import TARGET_EPSILON, SweepState, TrialState

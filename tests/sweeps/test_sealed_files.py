@@ -12,9 +12,9 @@ import pytest
 from dpcore.checks import InvalidValue
 from sweeps.execution import session
 from sweeps.execution.gc import delete
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.summary import shown
-from sweeps.sealed.opening import KEY
+from sweeps.selection.run import KEY
 from sweeps.store.errors import StoreOlder
 from sweeps.store.records import SweepState, TrialState
 from sweeps.util.workspace import Workspace
@@ -124,6 +124,6 @@ def test_the_winner_of_a_deleted_search_keeps_its_claim(tmp_path):
     assert search.release(work)
     before = shown(search.name, search.workspace).ledger.claims
     delete(search.workspace, search.name)
-    [winner] = Publisher(search.store).trials(search.name)
+    [winner] = PublishedStore(search.store).trials(search.name)
     assert (winner.state, winner.metrics) == (TrialState.COMPLETE, {})
     assert shown(search.name, search.workspace).ledger.claims == before != []

@@ -12,14 +12,13 @@ import pytest
 import sweeps
 from dpcore.guarantee import Guarantee, Notion, Status
 from dpcore.selection import FrontPoints
-from sweeps.budget.trial_profiles import trial_profile
-from sweeps.ledger.assumptions import claim_of_search, covers_search
-from sweeps.ledger.spending import summary_in_passing
-from sweeps.release.publisher import Publisher
-from sweeps.release.quoting import Verdict, quote_of_claim, quote_of_total
+from sweeps.privacy.charge import trial_profile
+from sweeps.privacy.claims import claim_of_search, covers_search
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.quoting import Verdict, quote_of_claim, quote_of_total
+from sweeps.privacy.totals import summary_in_passing
 from sweeps.reporting.summary import shown
-from sweeps.sealed.planning import SealedPlanner
-from sweeps.sealed.prior import SealedPrior
+from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.spec.sections import orders_of
 from sweeps.store.records import Refutation, SweepState, TrialState, sweep_of, this_person
@@ -58,7 +57,7 @@ def test_the_best_by_each_order_leave_and_nothing_else(tmp_path):
     distinct = sorted({one.slot: one for one in by}.values(), key=lambda one: one.slot)
     assert [one.number for one in winners] == list(range(len(distinct)))
     assert [one.metrics["estimate"] for one in winners] == [one.metrics["estimate"] for one in distinct]
-    seen = [one for one in Publisher(search.store).trials(search.name) if one.metrics]
+    seen = [one for one in PublishedStore(search.store).trials(search.name) if one.metrics]
     assert [one.key for one in seen] == [one.key for one in winners]
     assert not search.places.key()
 
@@ -85,7 +84,7 @@ def test_winners_by_a_metric_that_is_alike_for_all_are_seen_as_they_were_chosen(
         assert len({one.metrics["expected_error"] for one in every}) == 1
         assert best[1].slot == 0
         left = [one.metrics["estimate"] for one in search.store.trials(search.name)]
-        seen = [one.metrics.get("estimate") for one in Publisher(search.store).trials(search.name)]
+        seen = [one.metrics.get("estimate") for one in PublishedStore(search.store).trials(search.name)]
         assert seen == left == [every[slot].metrics["estimate"] for slot in sorted({one.slot for one in best})]
         if best[0].slot != 0:
             return
@@ -107,9 +106,9 @@ def test_a_release_that_was_killed_between_winners_ends_the_same_way(tmp_path, m
     search.serve(work)
     expected = sorted({one.slot: one for one in work.best()}.values(), key=lambda one: one.slot)
     lease = search.store.acquire(search.name)
-    from sweeps.sealed import releasing
+    from sweeps.selection import run
 
-    commit, count = releasing._commit, 0
+    commit, count = run._commit, 0
 
     def killed(*args: Any) -> None:
         nonlocal count
@@ -119,14 +118,12 @@ def test_a_release_that_was_killed_between_winners_ends_the_same_way(tmp_path, m
         commit(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(releasing, "_commit", killed)
+        patch.setattr(run, "_commit", killed)
         with pytest.raises(KeyboardInterrupt):
-            releasing.release(
-                search.store, lease, search.spec, work, search.places, search.workspace.trials(search.name)
-            )
+            run.release(search.store, lease, search.spec, work, search.places, search.workspace.trials(search.name))
     lease.release()
-    assert Publisher(search.store).trials(search.name) == [] or not any(
-        one.metrics for one in Publisher(search.store).trials(search.name)
+    assert PublishedStore(search.store).trials(search.name) == [] or not any(
+        one.metrics for one in PublishedStore(search.store).trials(search.name)
     )
     assert search.release(work)
     winners = search.store.trials(search.name)
@@ -201,7 +198,7 @@ def test_with_one_system_the_claims_of_all_winners_fall(tmp_path):
     """Each covers the whole search. That of another system's winner was still called fit to be quoted."""
     search, _, _ = over(tmp_path)
     search.store.ask(search.name, Refutation(trial="sealed-9", system="another", audit=1), this_person())
-    seen = Publisher(search.store).trials(search.name)
+    seen = PublishedStore(search.store).trials(search.name)
     for one in seen:
         assert quote_of_claim(one.guarantee).verdict is Verdict.REFUTED
         assert one.plan.guarantee == one.guarantee
@@ -236,7 +233,7 @@ def test_winners_of_one_search_claim_together_what_each_does():
 
 
 def test_fronts_of_two_searches_have_no_total_of_one(tmp_path):
-    from sweeps.ledger.spending import summary
+    from sweeps.privacy.totals import summary
 
     search, _, _ = over(tmp_path)
     store = search.store

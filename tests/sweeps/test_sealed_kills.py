@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sweeps.sealed.opening import ANNOUNCED, Announcement, SealedPlaces, opened
+from sweeps.selection.run import ANNOUNCED, Announcement, SealedPlaces, opened
 from sweeps.spec import load_spec, public_facts
 from sweeps.store.records import SweepState
 from sweeps.util.workspace import Workspace

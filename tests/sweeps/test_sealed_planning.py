@@ -11,15 +11,13 @@ from dpcore.accounting import POISSON
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from dpcore.selection import Capped, geometric, price_best
-from sweeps.budget.trial_profiles import trial_profile
-from sweeps.ledger.assumptions import ONE_TRIAL
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.preview import preview
-from sweeps.sealed.assumptions import PRIOR, rests_on
-from sweeps.sealed.law import law_of
-from sweeps.sealed.planning import SealedPlanner
-from sweeps.sealed.prior import SealedPrior
+from sweeps.privacy.charge import trial_profile
+from sweeps.privacy.claims import ONE_TRIAL
 from sweeps.search.space import Space
+from sweeps.selection.law import PRIOR, law_of, rests_on
+from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.spec import load_spec, public_facts
 from sweeps.spec.sections import Selection
 from sweeps.store.records import TARGET_EPSILON

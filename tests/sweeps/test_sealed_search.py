@@ -18,10 +18,9 @@ from dpcore.guarantee import Status
 from sweeps.execution import session
 from sweeps.execution.gc import delete
 from sweeps.execution.requests import enqueue
-from sweeps.ledger.assumptions import covers_search
 from sweeps.planning.check import before_launch
-from sweeps.sealed.opening import ANNOUNCED, KEY, opened
-from sweeps.sealed.releasing import release
+from sweeps.privacy.claims import covers_search
+from sweeps.selection.run import ANNOUNCED, KEY, opened, release
 from sweeps.spec import load_spec
 from sweeps.store.records import SweepState, TrialState
 from sweeps.util.fingerprint import Changed

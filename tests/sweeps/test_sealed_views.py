@@ -7,12 +7,12 @@ from contextlib import closing
 import sweeps
 from dpcore.selection.filters import DPCharge
 from sweeps.execution.runners import Joining, SealedCourse
-from sweeps.population.arithmetic import Population, RowKind
-from sweeps.release.publisher import Publisher
-from sweeps.release.quoting import quote_of_claim
+from sweeps.privacy.population import Population, RowKind
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.quoting import quote_of_claim
 from sweeps.reporting.html import write_report
 from sweeps.reporting.summary import shown
-from sweeps.sealed.releasing import GONE, NOTHING
+from sweeps.selection.run import GONE, NOTHING_RELEASED
 from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_searches import SPEC, Search
 
@@ -25,13 +25,13 @@ def test_views_say_that_the_price_covers_the_search(tmp_path):
     text = repr(shown(search.name, search.workspace).to_dict())
     assert shown(search.name, search.workspace).ledger.procedure.is_claim
     assert "'accountant': 'private-selection'" in text
-    page = write_report(Publisher(search.store), search.name, tmp_path / "report.html").read_text()
+    page = write_report(PublishedStore(search.store), search.name, tmp_path / "report.html").read_text()
     assert "Claim: the whole search" in page
     assert "It leaves out the search" not in page
     assert "the whole search, of which one trial alone leaves" in page.lower()
     assert quote_of_claim(search.store.trials(search.name)[0].guarantee).words == "as the whole search's"
     assert "secret number of trials (geometric, mean 3 before its cap at 8)" in repr(
-        Publisher(search.store).trials(search.name)[0].guarantee
+        PublishedStore(search.store).trials(search.name)[0].guarantee
     )
     assert "one trial by itself" not in page
     # The epsilon of this choice includes the choice, and one trial is no front.
@@ -59,11 +59,14 @@ def test_its_certificate_says_how_the_prior_was_chosen_as_the_spec_does(tmp_path
 
 def test_the_page_of_a_search_without_a_release_says_so(tmp_path):
     search = Search(tmp_path)
-    assert "Nothing has left yet" in write_report(Publisher(search.store), search.name, tmp_path / "r.html").read_text()
+    assert (
+        "Nothing has left yet"
+        in write_report(PublishedStore(search.store), search.name, tmp_path / "r.html").read_text()
+    )
     search.release(search.begin())
     assert (
         "no trial was done in time"
-        in write_report(Publisher(search.store), search.name, tmp_path / "r.html").read_text()
+        in write_report(PublishedStore(search.store), search.name, tmp_path / "r.html").read_text()
     )
 
 
@@ -76,7 +79,7 @@ def test_a_search_without_a_release_has_spent_its_price(tmp_path):
     assert "0 steps charged in 0 launches of what left; what else ran is told nowhere" in said
     lease, joining = search.store.acquire(search.name), Joining(None, tmp_path / "ray.log")
     course = SealedCourse(search.store, lease, search.spec, True, None, joining)
-    assert course.reasons("finished") == (NOTHING,)
+    assert course.reasons("finished") == (NOTHING_RELEASED,)
     course.over = False
     assert course.reasons("finished") == (GONE,)
 

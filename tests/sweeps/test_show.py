@@ -11,7 +11,7 @@ import pytest
 from dpcore.events import Adjacency
 from dpcore.guarantee import Status
 from sweeps.cli import main as cli
-from sweeps.ledger.summary import CLAIM_KIND
+from sweeps.privacy.ledger import CLAIM_KIND
 from sweeps.store.records import Settlement
 from tests.sweeps.view_sweeps import guarantee, launch, new_sweep
 

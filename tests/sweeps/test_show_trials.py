@@ -19,7 +19,7 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from sweeps.cli import main as cli
 from sweeps.cli import show as showing
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.summary import UnderWay, progress
 from sweeps.reporting.trials import PAGE, Condition, selected
 from sweeps.store.records import LedgerEntry, TrialState
@@ -49,7 +49,7 @@ def show(tmp_path, monkeypatch, capsys):
 @pytest.fixture
 def trials(tmp_path):
     store = mixed_sweep(tmp_path, trials=24)
-    found = Publisher(store).trials("views")
+    found = PublishedStore(store).trials("views")
     yield found
     store.close()
 

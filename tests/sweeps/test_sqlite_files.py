@@ -5,8 +5,8 @@ import sqlite3
 import pytest
 
 from sweeps.mlflow.sync import rebuild
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.publisher import Publisher
 from sweeps.store.records import SweepRecord
 from sweeps.store.store import open_store
 from sweeps.util.files import path_of, url_of
@@ -60,7 +60,7 @@ def test_mlflow_finds_its_database_under_every_name_at_once(tmp_path):
     workspace = Workspace.at(tmp_path / name)
     (tmp_path / name).mkdir()
     store = view_sweeps.mixed_sweep(tmp_path / name)
-    rebuild(Publisher(store), "views", workspace.tracking_uri, workspace.folder("views"))
+    rebuild(PublishedStore(store), "views", workspace.tracking_uri, workspace.folder("views"))
     # MLflow 3.17 itself makes an empty folder of the quoted name; whatever is written lies in ours.
     assert all(tmp_path / name in path.parents for path in tmp_path.rglob("*") if path.is_file())
     with sqlite3.connect(tmp_path / name / "mlflow.db") as opened:

@@ -19,7 +19,7 @@ from dpcore.guarantee import Guarantee, Notion, Status
 from dpcore.mechanisms.protocol import Scheduled
 from dpcore.rounding import epsilon_text
 from sweeps.execution.stopped_trials import claim_of, ex_post
-from sweeps.ledger.text import stopped_lines
+from sweeps.privacy.wording import stopped_lines
 from sweeps.reporting.front import sweep_front
 from sweeps.reporting.html import report_page
 from sweeps.reporting.summary import gather

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sweeps.ledger.steps import spending
+from sweeps.privacy.ledger import spending
 from sweeps.ray.job_start import ORDER_FILE
 from sweeps.store.records import TrialState
 from sweeps.store.store import open_store

@@ -19,7 +19,7 @@ from sweeps.execution.limits import (
     seconds_run,
     worker_losses,
 )
-from sweeps.ledger.spending import summary_in_passing
+from sweeps.privacy.totals import summary_in_passing
 from sweeps.spec import SpecErrors, load_spec
 from sweeps.store.records import AttemptRecord, Extension, Outcome, SweepState, TrialState
 from sweeps.util.workspace import Workspace

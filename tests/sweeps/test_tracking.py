@@ -16,7 +16,7 @@ from sweeps.execution import requests
 from sweeps.mlflow.page import TAG, kept_page
 from sweeps.mlflow.runs import Experiment
 from sweeps.mlflow.sync import drain, rebuild
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import FrontAxis, MixedGuarantees, sweep_front
 from sweeps.reporting.tables import rows
 from sweeps.store.records import TrialRecord
@@ -33,7 +33,7 @@ def tracked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, str]:
     uri = f"sqlite:///{root}/mlflow.db"
     ending = threading.Event()
     ending.set()
-    assert drain(Publisher(store), "views", uri, ending) == 0
+    assert drain(PublishedStore(store), "views", uri, ending) == 0
     return store, uri
 
 
@@ -67,7 +67,7 @@ def test_the_page_opens_on_runs_and_the_parent_has_the_best(tracked):
     assert kept_page(Path(store.sweep("views").root) / "views").startswith(f"/#/experiments/{experiment}/runs?")
     # Epsilon is an objective too, and decided by nobody's training.
     assert parent.data.metrics == {"best accuracy": max(trial.metrics["accuracy"] for trial in finished)}
-    rebuild(Publisher(store), "views", uri)
+    rebuild(PublishedStore(store), "views", uri)
     (best,) = client.get_metric_history(parent.info.run_id, "best accuracy")
     assert best.step == len(finished)
 
@@ -127,7 +127,7 @@ def test_rebuilding_changes_nothing_and_heals(tracked):
 
     store, uri = tracked
     before = {key: found[0].to_dictionary() for key, found in runs_of(uri).items() if key != "parent"}
-    assert rebuild(Publisher(store), "views", uri).runs == 15
+    assert rebuild(PublishedStore(store), "views", uri).runs == 15
     assert {key: found[0].to_dictionary() for key, found in runs_of(uri).items() if key != "parent"} == before
     client = MlflowClient(tracking_uri=uri)
     history = client.get_metric_history(before["views-3"]["info"]["run_id"], "accuracy")
@@ -135,7 +135,7 @@ def test_rebuilding_changes_nothing_and_heals(tracked):
     experiment = client.get_experiment_by_name("views").experiment_id
     client.delete_run(before["views-3"]["info"]["run_id"])
     client.create_run(experiment, tags={"sweeps.trial_key": "views-4"})
-    rebuild(Publisher(store), "views", uri)
+    rebuild(PublishedStore(store), "views", uri)
     assert {len(found) for found in runs_of(uri).values()} == {1}
     assert len(runs_of(uri)) == 16
     assert not [key for key, found in runs_of(uri).items() if found[0].info.status == "RUNNING"]
@@ -147,7 +147,7 @@ def test_what_people_say_of_a_sweep_stands_at_its_parent(tmp_path: Path):
     ending.set()
 
     def parent():
-        assert drain(Publisher(store), name, uri, ending) == 0
+        assert drain(PublishedStore(store), name, uri, ending) == 0
         return runs_of(uri)["parent"][0]
 
     def of_people(run):
@@ -164,7 +164,7 @@ def test_what_people_say_of_a_sweep_stands_at_its_parent(tmp_path: Path):
     assert again.data.tags == first.data.tags
     requests.tag(store, name, {"team": ""})
     requests.note(store, name, "better than that")
-    rebuild(Publisher(store), name, uri)
+    rebuild(PublishedStore(store), name, uri)
     last = runs_of(uri)["parent"][0]
     assert of_people(last) == {"sweeps.tag.paper": "v2"}
     assert [said in last.data.tags["mlflow.note.content"] for said in ("looks good", "better than that")] == [True] * 2
@@ -175,10 +175,10 @@ def test_a_deleted_experiment_comes_back(tmp_path: Path):
 
     store = view_sweeps.mixed_sweep(tmp_path, trials=2)
     uri = prepared(tmp_path)
-    rebuild(Publisher(store), "views", uri)
+    rebuild(PublishedStore(store), "views", uri)
     client = MlflowClient(tracking_uri=uri)
     client.delete_experiment(client.get_experiment_by_name("views").experiment_id)
-    rebuild(Publisher(store), "views", uri)
+    rebuild(PublishedStore(store), "views", uri)
     assert len(runs_of(uri)) == 6
 
 
@@ -194,9 +194,9 @@ def test_a_drain_killed_between_run_and_receipt_doubles_nothing(tmp_path: Path, 
     with monkeypatch.context() as patched:
         patched.setattr(type(store), "delivered", killed)
         with pytest.raises(KeyboardInterrupt):
-            drain(Publisher(store), "views", uri, ending)
+            drain(PublishedStore(store), "views", uri, ending)
     assert store.backlog("views") > 0
-    assert drain(Publisher(store), "views", uri, ending) == 0
+    assert drain(PublishedStore(store), "views", uri, ending) == 0
     assert {len(found) for found in runs_of(uri).values()} == {1}
 
 
@@ -205,11 +205,11 @@ def test_a_drain_that_never_looks_for_runs_is_caught(tmp_path: Path, monkeypatch
 
     store = view_sweeps.mixed_sweep(tmp_path, trials=1)
     uri = prepared(tmp_path)
-    rebuild(Publisher(store), "views", uri)
+    rebuild(PublishedStore(store), "views", uri)
     monkeypatch.setattr(Experiment, "_find_runs", lambda self: None)
     # What mends would take the first run for a stray one.
     monkeypatch.setattr(Experiment, "mend", lambda *asked: ())
-    rebuild(Publisher(store), "views", uri)
+    rebuild(PublishedStore(store), "views", uri)
     assert max(len(found) for found in runs_of(uri).values()) == 2
 
 
@@ -324,7 +324,7 @@ def test_mlflow_refuses_to_mix_guarantees_too(tmp_path: Path):
     view_sweeps.complete(store, lease, 0)
     view_sweeps.complete(store, lease, 1, delta=1e-6)
     uri = prepared(tmp_path)
-    rebuild(Publisher(store), "views", uri)
+    rebuild(PublishedStore(store), "views", uri)
     with pytest.raises(MixedGuarantees, match="--mix delta"):
         mlflow_front(uri, "views")
     assert len(mlflow_front(uri, "views", mix=["delta"])) == 2

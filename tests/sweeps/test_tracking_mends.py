@@ -13,7 +13,7 @@ from sweeps.mlflow import read
 from sweeps.mlflow.read import read_front
 from sweeps.mlflow.runs import Experiment
 from sweeps.mlflow.sync import drain, rebuild
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import sweep_front
 from sweeps.reporting.tables import rows
 from tests.sweeps import view_sweeps
@@ -60,7 +60,7 @@ def test_what_others_wrote_is_taken_out_and_named(tmp_path: Path, monkeypatch: p
     uri = prepared(tmp_path)
     ending = threading.Event()
     ending.set()
-    assert drain(Publisher(store), "views", uri, ending) == 0
+    assert drain(PublishedStore(store), "views", uri, ending) == 0
     before = written(uri)
     own = tamper(uri)
     assert written(uri) != before
@@ -72,9 +72,9 @@ def test_what_others_wrote_is_taken_out_and_named(tmp_path: Path, monkeypatch: p
         mutant.setattr(Experiment, "mend", lambda *asked: ())
         with suppress(MlflowException):
             # It even gives up: a run that was retagged has another trial's params, and MLflow changes none.
-            rebuild(Publisher(store), "views", uri)
+            rebuild(PublishedStore(store), "views", uri)
         assert written(uri)[0] != before[0]
-    told = rebuild(Publisher(store), "views", uri).mended
+    told = rebuild(PublishedStore(store), "views", uri).mended
     monkeypatch.undo()
     held, experiment = written(uri)
     assert held.pop("none")[-1] is not None
@@ -92,7 +92,7 @@ def test_what_others_wrote_is_taken_out_and_named(tmp_path: Path, monkeypatch: p
     assert any(line.startswith("views-9: param a_knob_of_mine") for line in told)
     assert any(own in line and "left as it is" in line for line in told)
     assert runs_of(uri)["views-10"][0].data.tags["my.note"] == "a person's own"
-    assert rebuild(Publisher(store), "views", uri).mended == (f"run {own}: not of this sweep: left as it is.",)
+    assert rebuild(PublishedStore(store), "views", uri).mended == (f"run {own}: not of this sweep: left as it is.",)
     mixed = ("notion", "status", "adjacency", "delta", "unit")
     shown = read_front(uri, "views", mix=mixed)
     assert [row["key"] for row in rows(shown)] == [row["key"] for row in rows(sweep_front(store, "views", mix=mixed))]

@@ -15,7 +15,7 @@ from mlflow import MlflowClient
 
 from sweeps.mlflow.read import BEGAN, TRIAL_KEY, experiment_of
 from sweeps.mlflow.sync import deleted_experiment, drain, rebuild
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.store.store import Store, open_store
 from tests.sweeps import view_sweeps
 from tests.sweeps.tracked_runs import prepared
@@ -36,7 +36,7 @@ def swept(root: Path, created_at: float, accuracy: float) -> Store:
 def told(store: Store, uri: str) -> None:
     ending = threading.Event()
     ending.set()
-    assert drain(Publisher(store), "views", uri, ending) == 0
+    assert drain(PublishedStore(store), "views", uri, ending) == 0
 
 
 def shown(client: MlflowClient, store: Store) -> list[float]:
@@ -68,7 +68,7 @@ def test_each_has_its_own_runs_and_no_result_of_the_other(both):
     assert names[0] == "views"
     assert names[1].startswith("views-")
     for store in stores.values():
-        rebuild(Publisher(store), "views", uri)
+        rebuild(PublishedStore(store), "views", uri)
     assert [shown(client, store) for store in stores.values()] == [[0.61], [0.72]], "rebuilding one takes nothing else"
 
 
@@ -86,7 +86,7 @@ def test_an_experiment_of_an_earlier_release_goes_on_as_that_of_the_first_who_co
     client.set_experiment_tag(first, BEGAN, "")
     client.delete_experiment_tag(first, BEGAN)
     assert experiment_of(client, stores["one"].sweep("views"))[1].experiment_id == first
-    rebuild(Publisher(stores["one"]), "views", uri)
+    rebuild(PublishedStore(stores["one"]), "views", uri)
     assert client.get_experiment_by_name("views").tags[BEGAN] == repr(1.7e9)
     assert shown(client, stores["one"]) == [0.61]
 

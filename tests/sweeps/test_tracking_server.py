@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.mlflow.sync import EXIT_UNDELIVERED, STORE_VARIABLE, URI_VARIABLE, rebuild
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.util import waiting
 from tests.sweeps import view_sweeps
 from tests.sweeps.clusters import free_ports
@@ -142,7 +142,7 @@ def test_a_wrong_password_costs_only_the_view_and_the_right_one_delivers_it(serv
     assert "AWS_ACCESS_KEY_ID" not in os.environ
     assert sum(key.endswith("plan.json") for key in bucket.keys("artifacts")) == 5
     # Rebuilding finds the same runs, and needs only a folder of its own here.
-    assert rebuild(Publisher(store), "views", server, tmp_path / "elsewhere").runs == 6
+    assert rebuild(PublishedStore(store), "views", server, tmp_path / "elsewhere").runs == 6
     assert len(client.search_runs([experiment.experiment_id])) == len(runs)
     store.close()
 
@@ -172,7 +172,7 @@ def test_passwords_are_in_no_list_of_processes(tmp_path):
     from sweeps.mlflow.sync import Drain
 
     store = view_sweeps.new_sweep(tmp_path)
-    with Drain(Publisher(store), "views", "http://user:the-right-password@127.0.0.1:9") as running:
+    with Drain(PublishedStore(store), "views", "http://user:the-right-password@127.0.0.1:9") as running:
         running.start()
         # Empty for the moment in which the process becomes its program.
         while not (arguments := Path(f"/proc/{running._process.pid}/cmdline").read_bytes()):
@@ -196,7 +196,7 @@ def test_a_stopped_server_costs_the_end_of_a_sweep_one_patience_and_no_row(runni
     os.killpg(process.pid, signal.SIGSTOP)
     try:
         began = time.monotonic()
-        with Drain(Publisher(store), "views", address) as view:
+        with Drain(PublishedStore(store), "views", address) as view:
             pass
         waited = time.monotonic() - began
         # A person who asks waits as long, and hears of it.
@@ -217,5 +217,5 @@ def test_a_stopped_server_costs_the_end_of_a_sweep_one_patience_and_no_row(runni
     assert "Nothing is lost; deliver it with `sweeps track views`" in said
     assert store.backlog("views") == backlog
     user.delenv("SWEEPS_PATIENCE")
-    rebuild(Publisher(store), "views", address)
+    rebuild(PublishedStore(store), "views", address)
     assert store.backlog("views") == 0

@@ -20,7 +20,7 @@ from sweeps.papers import Effort, reproduce, triastcyn2020
 from sweeps.papers.run import Missing, full_grid
 from sweeps.papers.statements import hold
 from sweeps.papers.triastcyn2020 import PAPER
-from sweeps.release.not_covered import BAYESIAN
+from sweeps.privacy.wording import BAYESIAN
 from sweeps.reporting.html import report_page
 from sweeps.reporting.summary import gather
 from sweeps.search.space import Space

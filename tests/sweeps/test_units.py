@@ -11,8 +11,8 @@ import pytest
 
 from sweeps.execution.session import create, resume
 from sweeps.planning.plan import plan_proposal
+from sweeps.privacy.release import Release
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.policy import Release
 from sweeps.search.space import Space
 from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.store.records import TrialRecord, TrialState

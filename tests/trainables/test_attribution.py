@@ -14,11 +14,11 @@ from dpcore.mechanisms import protocol
 from dpcore.mechanisms.noisy_sum import NoisySum
 from dpcore.mechanisms.protocol import mechanism
 from dpcore.mechanisms.sampled_gaussian import Sequence
-from sweeps.ledger.assumptions import Assumptions
-from sweeps.ledger.spending import procedure_guarantee
-from sweeps.ledger.summary import Procedure
 from sweeps.mlflow.read import TrialRun, _record
 from sweeps.mlflow.runs import trial_tags
+from sweeps.privacy.claims import Assumptions
+from sweeps.privacy.ledger import Procedure
+from sweeps.privacy.totals import procedure_guarantee
 from sweeps.reporting.front import front, kinds
 from sweeps.reporting.html import guarantee_line
 from sweeps.store.records import EPSILON as EPSILON_METRIC

@@ -14,7 +14,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate, Repeated, blocks
 from dpcore.guarantee import Notion, Status
 from sweeps.execution.stopped_trials import claim_of, ex_post
-from sweeps.ledger.spending import procedure_guarantee
+from sweeps.privacy.totals import procedure_guarantee
 from sweeps.reporting.front import FrontAxis, MixedGuarantees, front
 from sweeps.store.records import LedgerEntry, TrialRecord, TrialState
 from tests.trainables.bayesian_cases import AVERAGE, CPU, SMALL, TARGET, fitted, parameters, planned

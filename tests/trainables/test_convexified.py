@@ -15,7 +15,7 @@ from dpcore.guarantee import Status
 from dpcore.mechanisms.query_budget import QueriesSpent
 from dpcore.papers import convexified as mathematics
 from dpcore.papers.convexified import Bound, NeuronNoise, log_predictions, published_noise
-from sweeps.ledger.spending import procedure_guarantee
+from sweeps.privacy.totals import procedure_guarantee
 from sweeps.store.records import LedgerEntry
 from tests.trainables.recording import counted, memory_run
 from trainables.data.digits import DIGITS

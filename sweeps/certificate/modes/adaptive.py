@@ -17,8 +17,7 @@ from pydantic import Field
 from dpcore.selection import HeterogeneousTrials
 from sweeps.certificate.claimed import Claimed
 from sweeps.certificate.modes.best import OfBest
-from sweeps.sealed.assumptions import ADAPTED
-from sweeps.sealed.theorems import of_adaptive
+from sweeps.selection.law import ADAPTED, of_adaptive
 
 BOUNDED = (
     "That every proposal was drawn within these bounds of the prior, from secret candidates and by coins of its own."

@@ -23,7 +23,7 @@ from sweeps.certificate.claimed import Check, Claimed, at_most, number
 from sweeps.certificate.fields import Chance, NotNegative
 from sweeps.certificate.modes.plans import PlannedTrial
 from sweeps.certificate.modes.sealed_search import SealedSearch, profile_of
-from sweeps.sealed.theorems import of_best
+from sweeps.selection.law import of_best
 
 
 class OfBest(SealedSearch):

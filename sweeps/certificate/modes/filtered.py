@@ -32,13 +32,13 @@ from dpcore.selection import (
     RenyiFilter,
     covering_mu,
 )
-from sweeps.budget.covers import shown_to_cover
 from sweeps.certificate.chain import LedgerRow
 from sweeps.certificate.claimed import Check, Claimed, at_most, number, rests_on, word
 from sweeps.certificate.fields import Chance, Delta, FrozenPart, NotNegative, Sentence
 from sweeps.certificate.modes.counted import Counted
 from sweeps.certificate.modes.plans import PlannedTrial, composes_in_parallel, slices
-from sweeps.ledger.filtered import IN_TIME
+from sweeps.privacy.charge import shown_to_cover
+from sweeps.privacy.totals import IN_TIME
 
 _CONCURRENT = "launches in parallel: Haney et al. (2023), concurrent composition of filters"
 THEOREMS = {

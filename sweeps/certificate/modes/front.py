@@ -21,7 +21,7 @@ from sweeps.certificate.claimed import Check, Claimed, at_most, number
 from sweeps.certificate.fields import Chance, FrozenPart, NotNegative, Sentence
 from sweeps.certificate.modes.plans import PlannedTrial
 from sweeps.certificate.modes.sealed_search import SealedSearch, profile_of
-from sweeps.sealed.theorems import of_front
+from sweeps.selection.law import of_front
 from trainables.orders import PublicOrder
 
 

@@ -21,8 +21,8 @@ from sweeps.certificate.fields import Sentence
 from sweeps.certificate.modes.counted import Counted
 from sweeps.certificate.modes.laws import TrialsLaw
 from sweeps.certificate.modes.plans import PlannedTrial, composes_in_parallel
-from sweeps.ledger.composing import ReleasedParts
-from sweeps.sealed.assumptions import OF_EVERY_SEARCH, OF_THE_PRIOR
+from sweeps.privacy.totals import ReleasedParts
+from sweeps.selection.law import OF_EVERY_SEARCH, OF_THE_PRIOR
 
 ACCOUNTANT = "private-selection"
 SEARCH = "sealed search"

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sweeps.planning.plan import plan_proposal
-from sweeps.sealed.planning import SealedPlanner
-from sweeps.sealed.prior import SealedPrior
+from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.spec import SweepSpec, load_spec, public_facts
 from trainables.system import Config, PrivacyPlan, Refusal
 

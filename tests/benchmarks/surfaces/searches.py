@@ -15,7 +15,7 @@ import optuna
 
 from dpcore.guarantee import Guarantee, Status
 from sweeps.planning.auto_sampler import resolved
-from sweeps.release.published import was_published
+from sweeps.privacy.release import was_published
 from sweeps.search import Proposer
 from sweeps.search.space import Space
 from sweeps.spec import SweepSpec, public_facts

@@ -7,7 +7,7 @@ import pytest
 from dpcore.calibrate import Target
 from dpcore.events import Gaussian
 from dpcore.selection import EventProfile, geometric, least_noise, price_best
-from sweeps.advice.laws import KEPT, TOP, capped, default_chance, laws_at, reaching
+from sweeps.selection.modes import KEPT, TOP, capped, default_chance, laws_at, reaching
 
 TARGET = Target(epsilon=3.0, delta=1e-5)
 # Chance, law, mean and noise as printed, noise by the tight form: of 8 to 17% less, but for Poisson, where both forms

@@ -15,15 +15,13 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
 from dpcore.gdp import mu_gdp
 from dpcore.selection import EventProfile, geometric, least_noise, logarithmic, price_threshold, with_mean
-from sweeps.advice import open_modes, parted_modes, sealed_modes, words
-from sweeps.advice.advising import compared
-from sweeps.advice.comparison import BudgetFor
-from sweeps.advice.laws import MEAN, capped, default_chance
-from sweeps.advice.middle import Middle, NotPlanned
-from sweeps.budget.fitting import NEAR
-from sweeps.budget.trial_profiles import trial_profile
 from sweeps.cli import main as cli
 from sweeps.planning.rehearsal import Rehearsal, Tried
+from sweeps.privacy.charge import trial_profile
+from sweeps.privacy.privacy_filter import NEAR
+from sweeps.selection import compare, modes
+from sweeps.selection.compare import compared
+from sweeps.selection.modes import MEAN, BudgetFor, NotPlanned, ReferenceConfig, capped, default_chance
 from sweeps.spec import load_spec, public_facts
 from sweeps.spec.sections import AdaptOptions
 from tests.sweeps.cli.test_command_line import commands
@@ -33,14 +31,14 @@ CLOSE = 2 * NEAR
 """Of a noise whose plan spends its budget to within NEAR."""
 
 
-def middle(**changes: object) -> Middle:
+def middle(**changes: object) -> ReferenceConfig:
     """Of the teaching system: one Gaussian release, unless more steps are given."""
     changed = {"systems.noisy-mean.steps": 1, "privacy.epsilon": 3.0, "privacy.delta": 1e-5, **changes}
     spec = sweeps.load("toy", changes=changed)
-    return Middle.of(spec, public_facts(spec), {})
+    return ReferenceConfig.of(spec, public_facts(spec), {})
 
 
-def sgd(epsilon: float = 3.0, delta: float = 1e-5) -> Middle:
+def sgd(epsilon: float = 3.0, delta: float = 1e-5) -> ReferenceConfig:
     """DP-SGD of rate .01 and 1000 steps."""
     spec = sweeps.load(
         "quickstart",
@@ -51,7 +49,7 @@ def sgd(epsilon: float = 3.0, delta: float = 1e-5) -> Middle:
             "systems.noisy-sgd.epochs": 10,
         },
     )
-    return Middle.of(spec, replace(public_facts(spec), n=10_000), {})
+    return ReferenceConfig.of(spec, replace(public_facts(spec), n=10_000), {})
 
 
 def noise(row: object) -> float:
@@ -61,9 +59,9 @@ def noise(row: object) -> float:
 
 def test_one_gaussian_release_needs_the_printed_noise() -> None:
     """private_search.md section 2: public and compose, for (3, 1e-5)."""
-    assert noise(open_modes.one_run(middle())) == pytest.approx(1.391, abs=6e-4)
+    assert noise(modes.one_run(middle())) == pytest.approx(1.391, abs=6e-4)
     for trials, printed in ((10, 4.397), (100, 13.906)):
-        row = open_modes.composed(middle(**{"search.trials": trials}))
+        row = modes.composed(middle(**{"search.trials": trials}))
         assert printed * (1 - 1e-4) <= noise(row) <= printed * (1 + CLOSE)
         assert row.chance == pytest.approx(1 - 0.9**trials)
         assert 3.0 * (1 - CLOSE) <= row.epsilon <= 3.0
@@ -75,21 +73,21 @@ def test_one_gaussian_release_needs_the_printed_noise() -> None:
 )
 def test_the_best_of_gaussian_trials_needs_the_printed_noise(law, printed) -> None:
     """private_search.md section 1c, tight form, for (3, 1e-5)."""
-    row = sealed_modes.best(middle(), "this", law)
+    row = modes.best(middle(), "this", law)
     assert printed * (1 - 1e-4) <= noise(row) <= printed * (1 + CLOSE)
 
 
 @pytest.mark.parametrize(("low", "high", "printed"), [(0.9, 1.1, 2.846), (0.75, 1.25, 4.158)])
 def test_a_search_that_its_results_lead_needs_what_its_bounds_cost(low, high, printed) -> None:
     """Gaussian trials at (3, 1e-5) and a mean of 27: what a sealed search of these bounds gives its trials."""
-    row = sealed_modes.adaptive(middle(), geometric(MEAN), AdaptOptions(low=low, high=high))
+    row = modes.adaptive(middle(), geometric(MEAN), AdaptOptions(low=low, high=high))
     assert printed * (1 - 3e-4) <= noise(row) <= printed * (1 + CLOSE)
     assert row.epsilon <= 3.0
     # Whatever the policy, the chance lies between those of priors with this much of the best tenth.
     drawn = capped(geometric(MEAN))
     assert row.chance == pytest.approx(1 - drawn.pgf(1 - 0.1 * low))
     assert row.chance_at_most == pytest.approx(1 - drawn.pgf(1 - 0.1 * high))
-    independent = sealed_modes.best(middle(), "this", geometric(MEAN))
+    independent = modes.best(middle(), "this", geometric(MEAN))
     assert row.chance < independent.chance < row.chance_at_most
     assert noise(independent) < noise(row)
 
@@ -97,12 +95,12 @@ def test_a_search_that_its_results_lead_needs_what_its_bounds_cost(low, high, pr
 @pytest.mark.parametrize(("mean", "printed"), [(10, 0.9786), (27, 1.0526), (100, 1.1501)])
 def test_the_best_of_dp_sgd_needs_the_printed_noise(mean, printed) -> None:
     """private_search.md section 1c: q = .01, T = 1000."""
-    assert printed * (1 - 2e-4) <= noise(sealed_modes.best(sgd(), "this", geometric(mean))) <= printed * (1 + CLOSE)
+    assert printed * (1 - 2e-4) <= noise(modes.best(sgd(), "this", geometric(mean))) <= printed * (1 + CLOSE)
 
 
 def test_the_first_success_needs_what_the_threshold_needs() -> None:
     """For success at the whole of delta private_search.md prints 1.991220; here a tenth of it is for failure."""
-    success = 1e-5 * (1 - sealed_modes.FAILURE_SHARE)
+    success = 1e-5 * (1 - modes.FAILURE_SHARE)
 
     def price(sigma: float) -> float:
         trial = EventProfile(Gaussian(noise_multiplier=sigma))
@@ -110,53 +108,53 @@ def test_the_first_success_needs_what_the_threshold_needs() -> None:
 
     least = least_noise(Target(epsilon=3.0, delta=1e-5), price)
     assert 1.991220 < least < 2.01
-    row = sealed_modes.first(middle(), default_chance())
+    row = modes.first(middle(), default_chance())
     assert least * (1 - 1e-4) <= noise(row) <= least * (1 + CLOSE)
     assert row.epsilon <= 3.0
 
 
 def test_each_rung_of_a_ladder_has_its_own_budget() -> None:
     at = middle(**{"privacy.epsilon": [0.5, 1.0, 3.0]})
-    row = sealed_modes.first(at, default_chance())
+    row = modes.first(at, default_chance())
     assert len(row.noise) == 3
     # A rung costs a run of its own 1.6 to 2 times.
     for epsilon, spent in zip((0.5, 1.0, 3.0), row.spent, strict=True):
         assert 1.5 < epsilon / spent < 2.6
-    assert row.chance == pytest.approx(sealed_modes.first(middle(), default_chance()).chance, abs=0.02)
+    assert row.chance == pytest.approx(modes.first(middle(), default_chance()).chance, abs=0.02)
 
 
 def test_a_filter_costs_a_little_more_than_composition_and_lets_more_follow_from_results() -> None:
     at = middle(**{"search.trials": 10})
-    exact, filtered = noise(open_modes.composed(at)), noise(open_modes.filtered(at))
+    exact, filtered = noise(modes.composed(at)), noise(modes.filtered(at))
     assert exact < filtered < 1.04 * exact
-    first, last = open_modes.front_loaded(at).noise
+    first, last = modes.front_loaded(at).noise
     assert first < filtered < last
 
 
 def test_halving_buys_noise_where_trials_have_steps() -> None:
     at = middle(**{"search.trials": 27, "systems.noisy-mean.steps": 54})
-    halved = open_modes.halving(at)
+    halved = modes.halving(at)
     # 27, 9, 3 and 1 trials run 2, 4, 12 and 36 steps; mu^2 of a step is 1 / noise^2.
     exact = math.sqrt(27 * 2 + 9 * 4 + 3 * 12 + 36) / mu_gdp(3.0, 0.9e-5)
     assert exact < noise(halved) < 1.02 * exact
-    assert noise(halved) < 0.7 * noise(open_modes.filtered(at))
-    assert halved.work[1] < 0.3 * open_modes.filtered(at).work[1]
+    assert noise(halved) < 0.7 * noise(modes.filtered(at))
+    assert halved.work[1] < 0.3 * modes.filtered(at).work[1]
 
 
 def test_holdout_spends_the_whole_budget_on_both_parts() -> None:
     at = sgd()
-    row = parted_modes.holdout(at, geometric(MEAN))
+    row = modes.holdout(at, geometric(MEAN))
     assert 2.9 < row.epsilon <= 3.0
-    assert row.noise[0] > noise(open_modes.one_run(at)), "fewer records, a larger rate"
+    assert row.noise[0] > noise(modes.one_run(at)), "fewer records, a larger rate"
     assert "data.part" in row.declare
-    assert row.work[0] < sealed_modes.best(at, "this", geometric(MEAN)).work[0]
+    assert row.work[0] < modes.best(at, "this", geometric(MEAN)).work[0]
 
 
 def test_under_replace_one_no_price_is_told_of_parts_that_an_exchange_may_both_change() -> None:
     """A record of one part may give way to a record of the other: then what both cost adds, and is not the larger."""
     spec = sweeps.load("quickstart", changes={"privacy.adjacency": "replace-one"})
     with pytest.raises(NotPlanned, match="may change both parts"):
-        parted_modes.holdout(Middle.of(spec, public_facts(spec), {}), geometric(MEAN))
+        modes.holdout(ReferenceConfig.of(spec, public_facts(spec), {}), geometric(MEAN))
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +189,7 @@ def test_modes_that_the_spec_cannot_ask_for_say_why(toy) -> None:
     assert "objectives: expected one objective" in found.row("first, 4 rungs").refused
     assert found.row("public").declare
     assert found.row("public").chance is None
-    text = words.text(found)
+    text = compare.text(found)
     assert max(map(len, text.splitlines())) <= 120
     assert "declare the proxy data" in text
 
@@ -201,7 +199,7 @@ def test_a_mode_that_the_space_cannot_have_is_named_with_its_reason() -> None:
     (missing,) = found.without
     assert missing.mode == "compose, halving"
     assert "one step" in missing.reason
-    assert "compose, halving: not possible here" in words.text(found)
+    assert "compose, halving: not possible here" in compare.text(found)
 
 
 def test_the_law_of_a_spec_sets_the_chance_that_laws_are_compared_at() -> None:
@@ -238,7 +236,7 @@ def test_both_faces_print_the_same(tmp_path, capsys, monkeypatch) -> None:
     printed = json.loads(capsys.readouterr().out)["modes"]
     found = sweeps.check("toy", modes=True, rehearsal=False)
     assert printed == json.loads(json.dumps(found.modes.to_dict()))
-    assert words.text(found.modes) in str(found)
+    assert compare.text(found.modes) in str(found)
     assert len(found.figure().data) == 3
     assert "hours" in printed["rows"][0]
     assert printed["rows"][0]["hours"] is None
@@ -270,7 +268,7 @@ def test_a_rehearsal_tells_the_time() -> None:
     expected, worst = found.hours(row)
     assert worst == pytest.approx(80 * 25 / 3600, rel=1e-3)
     assert expected == pytest.approx(row.expected * 25 / 3600, rel=1e-3)
-    text = " ".join(words.text(found).split())
+    text = " ".join(compare.text(found).split())
     assert "2 at once on this machine, at the rehearsal's 0.0005 s per unit of work" in text
     assert "33 min" in text
 
@@ -278,12 +276,12 @@ def test_a_rehearsal_tells_the_time() -> None:
 def test_noise_covers_its_own_price() -> None:
     """The plan that a row is made of is priced anew, from the plan alone."""
     at = sgd()
-    plan = at.costing(sealed_modes.best_price(with_mean(0.5, 45), at.delta))
-    assert sealed_modes.best_price(with_mean(0.5, 45), at.delta)(trial_profile(plan)) <= at.epsilon
+    plan = at.costing(modes.best_price(with_mean(0.5, 45), at.delta))
+    assert modes.best_price(with_mean(0.5, 45), at.delta)(trial_profile(plan)) <= at.epsilon
 
 
 def test_a_front_is_priced_by_the_orders_that_are_asked_for() -> None:
-    two, three = (sealed_modes.front(middle(), geometric(MEAN), orders) for orders in (2, 3))
+    two, three = (modes.front(middle(), geometric(MEAN), orders) for orders in (2, 3))
     assert (two.mode, three.mode) == ("front, 2 orders", "front, 3 orders")
     # private_search.md section 1g's rule for Gaussian trials, computed in tests/dpcore/selection/test_front_points.py.
     assert noise(two) == pytest.approx(3.8010905, rel=CLOSE)

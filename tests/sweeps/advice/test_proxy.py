@@ -11,12 +11,11 @@ from typer.testing import CliRunner
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.advice.advising import compared
 from sweeps.advice.proxy import FEWEST, Proxy
-from sweeps.advice.words import text
 from sweeps.cli.main import app
 from sweeps.execution import session
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.selection.compare import compared, text
 from sweeps.spec import load_spec
 from sweeps.util.workspace import Workspace
 from tests.sweeps.final_runs import WHY, ran, spec, table
@@ -107,7 +106,7 @@ def test_a_real_proxy_is_asked_by_the_command_and_by_python(root, tmp_path):
     found = sweeps.check(private(root), rehearsal=False, proxy="public", root=root).modes
     assert rows["one run"]["predicted"] == list(found.predicted(found.row("one run")))
     [expected] = rows["one run"]["predicted"]
-    trials = Publisher.open(Workspace.at(root).store_url).trials("public")
+    trials = PublishedStore.open(Workspace.at(root).store_url).trials("public")
     means = [np.mean([one.metrics["accuracy"] for one in trials if one.config["target_epsilon"] == e]) for e in (1, 8)]
     assert expected == pytest.approx(np.interp(math.log(found.row("one run").spent[0]), np.log([1, 8]), means))
     assert not found.proxy.chosen
@@ -123,7 +122,7 @@ def test_what_is_no_proxy_is_refused(root, monkeypatch):
 
 def test_a_proxy_that_was_judged_otherwise_is_refused(root):
     other = {**private(root), "objectives": [{"metric": "loss"}, {"metric": "auc"}]}
-    known = Publisher.open(Workspace.at(root).store_url)
+    known = PublishedStore.open(Workspace.at(root).store_url)
     assert Proxy.of(known, "public", load_spec(other)).metric in ("loss", "auc")
     loaded = load_spec(other)
     unknown = loaded.model_copy(update={"objectives": (loaded.objectives[0].model_copy(update={"metric": "mae"}),)})
@@ -160,7 +159,7 @@ def test_trials_that_were_chosen_are_said_to_be(root, tmp_path):
     stopping = {"method": "asha", "rungs": 2, "reduction": 2}
     raw = spec("chosen", table(tmp_path, "proxy", seed=1), data=public, search=first, early_stopping=stopping)
     ran(raw, tmp_path)
-    known = Publisher.open(Workspace.at(tmp_path).store_url)
+    known = PublishedStore.open(Workspace.at(tmp_path).store_url)
     found = Proxy.of(known, "chosen", load_spec(private(root)))
     assert len(found.chosen) == 3
     said = text(compared(load_spec({**sweeps.load("toy").canonical(), "name": "t"}), proxy=found))

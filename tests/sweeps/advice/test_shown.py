@@ -6,8 +6,7 @@ import time
 from pathlib import Path
 
 import sweeps
-from sweeps.advice.advising import compared
-from sweeps.advice.words import table
+from sweeps.selection.compare import compared, table
 
 PAGE = (Path(__file__).parents[3] / "sweeps/guide/paying.md").read_text(encoding="utf-8")
 

@@ -14,8 +14,8 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
 from dpcore.guarantee import Status
 from dpcore.selection import EventProfile, best, covering_mu, geometric
-from sweeps.budget.fitting import NEAR, fitted
-from sweeps.budget.trial_profiles import trial_profile
+from sweeps.privacy.charge import trial_profile
+from sweeps.privacy.privacy_filter import NEAR, fitted
 from trainables.data.uniform import UNIFORM
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyPlan, PrivacyTarget, Refusal

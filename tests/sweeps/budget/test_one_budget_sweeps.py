@@ -14,21 +14,20 @@ from dpcore.checks import InvalidValue
 from dpcore.gdp import mu_gdp
 from dpcore.guarantee import Status
 from dpcore.selection import GDPCharge
-from sweeps.budget.charges import LaunchCharge, charge_of
-from sweeps.budget.filling import Filled, NamedCharge, SweepFilter
-from sweeps.budget.sweep_budget import budget_of
 from sweeps.execution.requests import enqueue
 from sweeps.execution.resume import asked, check_budget_left
-from sweeps.ledger.filtered import IN_TIME, sweep_total
-from sweeps.ledger.spending import choices_of, cut_short, summary
-from sweeps.ledger.summary import Procedure
-from sweeps.ledger.text import total_text
-from sweeps.ledger.totals import Assumptions, own_total
 from sweeps.planning.plan import check_corners, plan_proposal
-from sweeps.population.arithmetic import Population
-from sweeps.population.joining import reserve_whole
-from sweeps.release.publisher import Publisher
-from sweeps.release.quoting import Verdict, quote_of_total
+from sweeps.privacy.charge import LaunchCharge, charge_of
+from sweeps.privacy.joint_totals import Assumptions, own_total
+from sweeps.privacy.ledger import Procedure
+from sweeps.privacy.population import Population
+from sweeps.privacy.population_ledger import reserve_whole
+from sweeps.privacy.privacy_filter import Filled, NamedCharge, SweepFilter
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.quoting import Verdict, quote_of_total
+from sweeps.privacy.sweep_budget import budget_of
+from sweeps.privacy.totals import IN_TIME, choices_of, cut_short, summary, sweep_total
+from sweeps.privacy.wording import total_text
 from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
 from sweeps.store.errors import PopulationSpent
 from sweeps.store.records import Reservation, SweepState
@@ -55,7 +54,7 @@ execution: {checkpoint_seconds: 0.2}
 
 def total_of(sweep: FakeSweep) -> Procedure:
     """As views state it."""
-    store = Publisher(sweep.store)
+    store = PublishedStore(sweep.store)
     found = own_total(store, NAME, store.trials(NAME)).procedure
     assert found is not None
     return found

@@ -14,12 +14,11 @@ from dpcore.accounting import headline
 from dpcore.events import Adjacency, Composed, Gaussian, PoissonSampled, Repeated
 from dpcore.gdp import eps_gdp, mu_gdp
 from dpcore.selection import EventProfile, GDPCharge, GDPFilter, covering_mu
-from sweeps.budget import covers
-from sweeps.budget.charges import charge_of
-from sweeps.budget.covers import cover
-from sweeps.budget.sweep_budget import SweepBudget, budget_of
 from sweeps.execution.resume import extended
 from sweeps.planning.plan import plan_proposal
+from sweeps.privacy import charge
+from sweeps.privacy.charge import charge_of, dominating_gaussian
+from sweeps.privacy.sweep_budget import SweepBudget, budget_of
 from sweeps.search.asha import stops
 from sweeps.search.space import Space
 from sweeps.spec import SweepSpec, load_spec, public_facts
@@ -159,15 +158,15 @@ STEPS = Repeated(event=PoissonSampled(rate=0.01, event=Gaussian(noise_multiplier
 def test_a_kept_answer_that_covers_too_little_is_no_charge(poison: float) -> None:
     """Else the filter admits what the budget does not hold, and the budget is printed as the total."""
     known: dict[str, float] = {}
-    honest = cover(STEPS, Adjacency.ADD_REMOVE, 1e-7, known)
+    honest = dominating_gaussian(STEPS, Adjacency.ADD_REMOVE, 1e-7, known)
     (question,) = known
     known[question] = honest.mu * poison
-    assert cover(STEPS, Adjacency.ADD_REMOVE, 1e-7, known) == honest
+    assert dominating_gaussian(STEPS, Adjacency.ADD_REMOVE, 1e-7, known) == honest
     assert known[question] == honest.mu
 
 
 def test_a_kept_answer_that_covers_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     known: dict[str, float] = {}
-    honest = cover(STEPS, Adjacency.ADD_REMOVE, 1e-7, known)
-    monkeypatch.setattr(covers, "covering_mu", lambda *_: pytest.fail("sought again"))
-    assert cover(STEPS, Adjacency.ADD_REMOVE, 1e-7, known) == honest
+    honest = dominating_gaussian(STEPS, Adjacency.ADD_REMOVE, 1e-7, known)
+    monkeypatch.setattr(charge, "covering_mu", lambda *_: pytest.fail("sought again"))
+    assert dominating_gaussian(STEPS, Adjacency.ADD_REMOVE, 1e-7, known) == honest

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from dpcore.selection import BudgetExceeded
-from sweeps.budget.filling import Filled, SweepFilter
-from sweeps.budget.sweep_budget import budget_of
 from sweeps.execution.controller import Done
 from sweeps.execution.limits import NO_RETRY
+from sweeps.privacy.privacy_filter import Filled, SweepFilter
+from sweeps.privacy.sweep_budget import budget_of
 from sweeps.store.records import LedgerEntry, Reservation, TrialState
 from tests.sweeps.budget.adaptive_schedules import CHANGE, PRIVACY, Exceeded, check, simulate, spent
 from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, launched, memory_folder

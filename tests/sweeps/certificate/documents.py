@@ -52,9 +52,8 @@ from sweeps.certificate.modes.plans import PlannedTrial
 from sweeps.certificate.modes.profile import Profile
 from sweeps.certificate.signing import key_text, signed
 from sweeps.certificate.titles import attested, covered, title_of, uncovered
-from sweeps.ledger.filtered import IN_TIME
-from sweeps.sealed.assumptions import ADAPTED, OF_EVERY_SEARCH, PRIOR, TARGET
-from sweeps.sealed.theorems import of_adaptive, of_best, of_first, of_front
+from sweeps.privacy.totals import IN_TIME
+from sweeps.selection.law import ADAPTED, OF_EVERY_SEARCH, PRIOR, TARGET, of_adaptive, of_best, of_first, of_front
 from trainables.orders import PublicOrder
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

@@ -9,7 +9,7 @@ from sweeps.certificate.modes import ComposedTrials
 from sweeps.certificate.modes.composition import released_parts
 from sweeps.certificate.modes.profile import Profile
 from sweeps.certificate.titles import covered, title_of
-from sweeps.ledger.phases import Tuned, both
+from sweeps.privacy.holdout_guarantee import Tuned, both
 from sweeps.spec.sections import Chosen
 from tests.sweeps.certificate import documents
 from tests.sweeps.certificate.documents import ADD_REMOVE, AT, DELTA, NOTHING, planned, row

@@ -10,8 +10,8 @@ from sweeps.certificate.canonical import canonical_bytes
 from sweeps.certificate.document import NotACertificate
 from sweeps.certificate.modes.adaptive import BOUNDED
 from sweeps.certificate.verifying import recomputed, verify
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.publisher import Publisher
 from sweeps.store.records import Proposal, Settlement, SweepRecord, SweepState
 from sweeps.store.store import open_store
 from tests.sweeps.certificate.documents import DELTA, KEY, MADE, adaptive, best, resigned, signed_bytes, steps
@@ -47,7 +47,7 @@ def test_an_adaptive_search_is_certified_at_its_price(tmp_path):
     )  # fmt: skip
     store.settle(lease, "led-0", 1, came)
     store.set_state(lease, SweepState.FINISHED)
-    made = certified(Publisher(store), "led", None, APPROVED, KEY)
+    made = certified(PublishedStore(store), "led", None, APPROVED, KEY)
     body, rule = made.body, planner.pricing.rule
     assert verify(made.data, SIGNER).stands
     assert (body.mode.mode, body.mode.low, body.mode.high) == ("best-adaptive", 0.9, 1.1)

@@ -9,9 +9,9 @@ from sweeps.certificate.building import certified
 from sweeps.certificate.judging import CannotCertify
 from sweeps.certificate.modes import sealed_search as mode
 from sweeps.certificate.verifying import recomputed, verify
-from sweeps.ledger.assumptions import PRIVATE_SELECTION
+from sweeps.privacy.claims import PRIVATE_SELECTION
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.publisher import Publisher
 from sweeps.store.records import Proposal, Settlement, SweepRecord, SweepState
 from sweeps.store.store import open_store
 from tests.sweeps.certificate.documents import KEY, MADE, row, steps
@@ -49,9 +49,9 @@ def searched(tmp_path_factory):
 def test_a_sealed_search_is_certified_once_it_is_over(searched):
     store, lease = searched
     with pytest.raises(CannotCertify, match="created; expected a sealed search that is over"):
-        certified(Publisher(store), "sealed", None, APPROVED, KEY)
+        certified(PublishedStore(store), "sealed", None, APPROVED, KEY)
     store.set_state(lease, SweepState.FINISHED)
-    made = certified(Publisher(store), "sealed", None, APPROVED, KEY)
+    made = certified(PublishedStore(store), "sealed", None, APPROVED, KEY)
     body, rule = made.body, planner_of(SPEC).pricing.rule
     assert verify(made.data, KEY.public_key()).stands
     assert (body.claim.epsilon, body.claim.delta) == (3, 1e-5)
@@ -63,7 +63,7 @@ def test_a_sealed_search_is_certified_once_it_is_over(searched):
     assert not [line for line in body.random if "public seed" in line]
     assert "proposals and starting weights from the secret of the search" in body.random[1]
     with pytest.raises(CannotCertify, match="of a single trial"):
-        certified(Publisher(store), "sealed", Publisher(store).trials("sealed")[0], APPROVED, KEY)
+        certified(PublishedStore(store), "sealed", PublishedStore(store).trials("sealed")[0], APPROVED, KEY)
 
 
 def test_words_are_those_of_the_plan_that_was_priced():

@@ -12,9 +12,9 @@ from sweeps.certificate.building import certified
 from sweeps.certificate.judging import CannotCertify, check_trial
 from sweeps.certificate.modes.statement import STATED
 from sweeps.certificate.verifying import verify
-from sweeps.population.arithmetic import Population
-from sweeps.release.published import Published
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.population import Population
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import Published
 from sweeps.store.records import Refutation, SweepState, TrialState, this_person
 from tests.sweeps.certificate.documents import KEY, statement
 from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, launched
@@ -28,7 +28,7 @@ def over(folder, **change):
     sweep = FakeSweep(folder, **change)
     sweep.finish()
     sweep.store.set_state(sweep.lease, SweepState.FINISHED)
-    return sweep, Publisher(sweep.store)
+    return sweep, PublishedStore(sweep.store)
 
 
 def test_launches_that_were_lost_are_rows_of_their_own(tmp_path):
@@ -38,7 +38,7 @@ def test_launches_that_were_lost_are_rows_of_their_own(tmp_path):
     sweep.lose(worker)
     sweep.finish()
     sweep.store.set_state(sweep.lease, SweepState.FINISHED)
-    made = certified(Publisher(sweep.store), NAME, None, APPROVED, KEY)
+    made = certified(PublishedStore(sweep.store), NAME, None, APPROVED, KEY)
     assert [row.attempt for row in made.body.ledger.rows if row.trial == f"{NAME}-0"] == [1, 2]
     assert verify(made.data, KEY.public_key()).stands
     assert any("launch was lost" in line for line in made.body.claim.assumptions)
@@ -48,7 +48,7 @@ def test_a_sweep_that_goes_on_spending_is_refused(tmp_path):
     sweep = FakeSweep(tmp_path)
     sweep.finish()
     with pytest.raises(CannotCertify, match="goes on spending"):
-        certified(Publisher(sweep.store), NAME, None, APPROVED, KEY)
+        certified(PublishedStore(sweep.store), NAME, None, APPROVED, KEY)
 
 
 def test_what_an_audit_refuted_is_refused(tmp_path):
@@ -128,7 +128,7 @@ def test_what_all_sweeps_over_a_population_spent_stands_beside_it(tmp_path):
     sweep = FakeSweep(tmp_path, change=data, population=Population.of("people", "linear", 30.0, 1e-2))
     sweep.finish()
     sweep.store.set_state(sweep.lease, SweepState.FINISHED)
-    made = certified(Publisher(sweep.store), NAME, None, APPROVED, KEY)
+    made = certified(PublishedStore(sweep.store), NAME, None, APPROVED, KEY)
     spent, left, elsewhere = made.body.accesses.population
     assert spent.startswith("people: all sweeps over it in this store spent epsilon ")
     assert left.startswith("left: epsilon ")

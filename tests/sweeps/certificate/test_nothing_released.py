@@ -6,8 +6,8 @@ from dpcore.guarantee import Notion
 from sweeps.certificate.building import certified
 from sweeps.certificate.judging import CannotCertify
 from sweeps.certificate.verifying import recomputed, verify
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.release.publisher import Publisher
 from sweeps.store.records import SweepRecord, SweepState
 from sweeps.store.store import open_store
 from tests.sweeps.certificate.documents import KEY, MADE, best, first, front
@@ -44,7 +44,7 @@ def over(folder, document, *states):
     lease = store.acquire("none")
     for state in states:
         store.set_state(lease, state)
-    return Publisher(store)
+    return PublishedStore(store)
 
 
 def wrong(made):

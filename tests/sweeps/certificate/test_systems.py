@@ -10,7 +10,7 @@ from sweeps.certificate.built_trials import one_trial
 from sweeps.certificate.claimed import Claimed
 from sweeps.certificate.judging import CannotCertify, check_trial
 from sweeps.certificate.modes import StatedTrial
-from sweeps.release.published import Published
+from sweeps.privacy.release import Published
 from sweeps.store.records import Proposal, TrialRecord, TrialState
 from tests.trainables.registry_cases import CASES, data_of
 from trainables.registry import SYSTEMS

@@ -13,7 +13,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.guarantee import Notion, Status
 from sweeps.cli import main as cli
-from sweeps.ledger.summary import CLAIM_KIND
+from sweeps.privacy.ledger import CLAIM_KIND
 from sweeps.reporting.glossary import GLOSSARY
 from sweeps.store.records import TrialState
 

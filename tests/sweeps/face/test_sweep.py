@@ -14,7 +14,7 @@ import pytest
 import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.rounding import delta_text, epsilon_text
-from sweeps.release.publisher import Publisher
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting import tables
 from sweeps.reporting.figures import Plots
 from sweeps.reporting.tables import render
@@ -46,7 +46,7 @@ def sweep(root):
 
 @pytest.fixture
 def records(sweep):
-    return Publisher.open(sweep.workspace.store_url).trials(NAME)
+    return PublishedStore.open(sweep.workspace.store_url).trials(NAME)
 
 
 def test_the_table_of_trials_is_the_records(sweep, records):

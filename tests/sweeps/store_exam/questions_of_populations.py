@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from dpcore.checks import InvalidValue
 from dpcore.selection.filters import DPCharge, GDPCharge
-from sweeps.population.arithmetic import Population, Row, RowKind
+from sweeps.privacy.population import Population, Row, RowKind
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.store.errors import Conflict, LeaseLost, PopulationExists, PopulationSpent, UnknownPopulation, UnknownTrial
 from sweeps.store.lease import Lease

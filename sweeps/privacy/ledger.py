@@ -1,0 +1,244 @@
+"""What a sweep has spent, as values: charged steps, the largest claims, the total of all trials."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from dpcore.guarantee import STANDING, Guarantee, Status
+from sweeps.store.records import LedgerEntry, SweepRecord, SweepState, TrialRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """Steps of one trial, or of a whole sweep.
+
+    executed   steps that the ledger counts, open reservations whole
+    path       distinct steps among them: each once, however often it was executed
+    open       steps of reservations that are not settled yet
+    attempts   number of launches
+    """
+
+    executed: int = 0
+    path: int = 0
+    open: int = 0
+    attempts: int = 0
+
+    @property
+    def excess(self) -> int:
+        """Steps executed again after a lost attempt: in the ledger, in no claim."""
+        return self.executed - self.path
+
+    def __add__(self, other: Spending) -> Spending:
+        return Spending(
+            executed=self.executed + other.executed,
+            path=self.path + other.path,
+            open=self.open + other.open,
+            attempts=self.attempts + other.attempts,
+        )
+
+
+def spending(entries: Iterable[LedgerEntry]) -> dict[str, Spending]:
+    """{key: steps spent by that trial}, in order of first appearance."""
+    grouped: dict[str, list[LedgerEntry]] = {}
+    for entry in entries:
+        grouped.setdefault(entry.key, []).append(entry)
+    return {
+        key: Spending(
+            executed=sum(entry.steps_spent for entry in own),
+            path=_distinct([(entry.from_step, entry.from_step + entry.steps_spent) for entry in own]),
+            open=sum(entry.steps_spent for entry in own if entry.executed_to is None),
+            attempts=len(own),
+        )
+        for key, own in grouped.items()
+    }
+
+
+def total(entries: Iterable[LedgerEntry]) -> Spending:
+    """Steps spent by the whole sweep."""
+    return sum(spending(entries).values(), start=Spending())
+
+
+def _distinct(intervals: list[tuple[int, int]]) -> int:
+    """Length of the union of half-open intervals."""
+    covered, reached = 0, 0
+    for start, stop in sorted(intervals):
+        covered += max(0, stop - max(start, reached))
+        reached = max(reached, stop)
+    return covered
+
+
+# What a view says of a sweep's ledger, as values: steps, the largest claims, the total of all trials.
+
+CLAIM_KIND = ("notion", "delta", "adjacency", "unit", "accountant", "status")
+"""What two claims must share, and what they rest on besides, for one of them to be the larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Something in a spec that lets results choose what later trials spend.
+
+    what     it did, in words
+    will     the same before the sweep runs
+    instead  what to do about it in the spec
+    """
+
+    what: str
+    will: str
+    instead: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargestClaim:
+    """Of the claims of one kind the largest: `guarantee`, which `trial` of so many `trials` makes."""
+
+    guarantee: Guarantee
+    trial: str
+    trials: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; the guarantee without its theorem."""
+        plain = self.guarantee.to_dict()
+        shared = {name: plain[name] for name in ("epsilon", *CLAIM_KIND, "asserted_by", "assumptions") if name in plain}
+        return {**shared, "trial": self.trial, "trials": self.trials}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepTotal:
+    """The budget of everything that leaves a sweep, and the filter that keeps it: "gdp" or "renyi"."""
+
+    epsilon: float
+    delta: float
+    filter: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Procedure:
+    """All that the sweep executed, taken as released.
+
+    guarantee  by `sweeps.privacy.totals.procedure_guarantee`, from the plans' smallest delta
+    trials     how many it counts
+    choices    what let results choose budgets
+    rests_on   what it rests on besides its plans: among its assumptions too
+    refuted    systems among them whose claim is refuted
+    standing   of the weakest claim that one of its trials makes for itself
+    whole      failed trials that are counted further than they ran
+    unfinished  trials on their way that are
+    sweeps     whose trials they are, where they are of several
+    budget     of everything that leaves the sweep, which a filter keeps; None where each trial has its own
+    filtered   whether `guarantee` is that budget itself, since results chose what was launched
+    afterwards  of a sealed search over several budgets, what the one cost that it ended at: ex post, and no more than
+               `guarantee`; None of any other
+    tuned      of a final run on one part of the records, what tuning on the other cost: `guarantee` is the larger
+    """
+
+    guarantee: Guarantee
+    trials: int
+    choices: tuple[Choice, ...] = ()
+    rests_on: tuple[str, ...] = ()
+    refuted: tuple[str, ...] = ()
+    standing: Status = Status.PROVED
+    whole: int = 0
+    unfinished: int = 0
+    sweeps: tuple[str, ...] = ()
+    budget: SweepTotal | None = None
+    filtered: bool = False
+    afterwards: Guarantee | None = None
+    tuned: Guarantee | None = None
+
+    @property
+    def is_claim(self) -> bool:
+        """Whether it may be quoted: finite and standing, and nothing in it is refuted."""
+        standing = self.guarantee.status in STANDING and not self.refuted
+        return standing and math.isfinite(self.guarantee.epsilon)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            **self.guarantee.to_dict(),
+            "trials": self.trials,
+            **({} if self.tuned is None else {"tuned": self.tuned.to_dict()}),
+            **({"sweeps": list(self.sweeps)} if self.sweeps else {}),
+            **({} if self.afterwards is None else {"afterwards": self.afterwards.to_dict()}),
+            "is_claim": self.is_claim,
+            "chosen_by_results": [choice.what for choice in self.choices],
+            "instead": list(dict.fromkeys(choice.instead for choice in self.choices)),
+            **({"refuted": list(self.refuted)} if self.refuted else {}),
+            **({"failed_counted_whole": self.whole} if self.whole else {}),
+            **({"unfinished_counted_whole": self.unfinished} if self.unfinished else {}),
+            **({} if self.budget is None else {"budget": asdict(self.budget), "by_filter": self.filtered}),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A ledger in a few numbers.
+
+    spent            steps
+    claims           the largest of the trials' own claims of each kind
+    procedure        the total; None where nobody asked for it, nothing was launched, or it is not counted
+    reports_charged  how many reports on private validation records the total counts
+    uncounted        why the total is not counted, where it was asked for; else empty
+    """
+
+    spent: Spending = field(default_factory=Spending)
+    claims: tuple[LargestClaim, ...] = ()
+    procedure: Procedure | None = None
+    reports_charged: int = 0
+    uncounted: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values. An infinite epsilon is the text "inf", since JSON has no infinity."""
+        claims = [claim.to_dict() for claim in self.claims]
+        out: dict[str, Any] = {
+            "attempts": self.spent.attempts,
+            "steps_executed": self.spent.executed,
+            "steps_on_paths": self.spent.path,
+            "steps_in_excess": self.spent.excess,
+            "steps_reserved_unsettled": self.spent.open,
+            "largest_claim": max((claim["epsilon"] for claim in claims), key=float, default=None),
+            "claims": claims,
+        }
+        if self.uncounted:
+            out["uncounted"] = self.uncounted
+        if self.procedure is not None:
+            out |= {"reports_charged": self.reports_charged, "procedure": self.procedure.to_dict()}
+        return out
+
+
+def largest_claims(trials: Iterable[TrialRecord]) -> tuple[LargestClaim, ...]:
+    """The largest epsilon that a trial claims for itself, of each kind of claim: kinds never share a number.
+
+    Claims that rest on different assumptions are of different kinds.
+    """
+    largest: dict[tuple[Any, ...], LargestClaim] = {}
+    for trial in trials:
+        claim = trial.guarantee
+        if claim is None:
+            continue
+        kind = (*(getattr(claim, name) for name in CLAIM_KIND), claim.assumptions)
+        before = largest.get(kind)
+        if before is None or claim.epsilon > before.guarantee.epsilon:
+            largest[kind] = LargestClaim(guarantee=claim, trial=trial.key, trials=before.trials + 1 if before else 1)
+        else:
+            largest[kind] = replace(before, trials=before.trials + 1)
+    return tuple(largest[kind] for kind in sorted(largest, key=_in_words))
+
+
+def _in_words(kind: tuple[Any, ...]) -> str:
+    return repr(tuple(str(part) if isinstance(part, str) else part for part in kind))
+
+
+# Sealed searches in totals: each has one price, spent from its beginning on, whatever of it left.
+
+BY_SUMS = "the price of a sealed search adds to others by sums alone: `sweeps budget`"
+"""Why what several sweeps released together is not counted, with one of these among them."""
+
+SPENT_UNSEEN = "a sealed search that has begun: its whole budget is spent"
+
+
+def sealed_and_begun(sweep: SweepRecord) -> bool:
+    """Whether the price of a sealed search is spent: no trial and no entry tells of one that released nothing."""
+    return sweep.spec.selection is not None and sweep.state is not SweepState.CREATED

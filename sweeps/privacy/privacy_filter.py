@@ -1,0 +1,262 @@
+"""The plan that spends as much as a rule of the whole sweep allows, whatever its system.
+
+A system plans for a target epsilon of one trial. A rule of a sweep asks something else of the plan (a mu, two points of
+its profile), which rises with that epsilon as noise falls. So the epsilon is moved until the rule is met as nearly as
+planning allows, from the safe side. Whether it is met is asked of the very plan that is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from dpcore.checks import InvalidValue
+from dpcore.events import UnsupportedEvent
+from dpcore.selection import BudgetExceeded, PrivacyFilter
+from sweeps.privacy.charge import LaunchCharge, charge_of, nothing, trial_profile
+from sweeps.privacy.sweep_budget import SweepBudget
+from sweeps.store.records import Reservation
+from trainables.system import PrivacyPlan, Refusal
+
+NEAR = 2e-3
+"""How far below the rule, in logarithms of what is spent, a plan may stay."""
+
+Rule = Callable[[PrivacyPlan], float]
+"""ln(spent / allowed) of a plan, or any number that is at most 0 exactly where the rule is met."""
+
+_LEAST, _MOST = math.log(1e-6), math.log(1e6)
+_STRIDE = 0.7
+_NARROWEST = 1e-4
+
+
+@dataclass(slots=True)
+class _Planned:
+    """What the targets that were tried come to."""
+
+    plan_at: Callable[[float], PrivacyPlan | Refusal]
+    exceeds: Rule
+    refusal: Refusal | None = None
+    least_excess: float = math.inf
+    best: tuple[float, PrivacyPlan] | None = None
+    _known: dict[float, float] = field(default_factory=dict)
+
+    def excess(self, log_target: float) -> float:
+        """Of the plan for a target; minus infinity where the system refuses, for which the target is too small."""
+        if log_target not in self._known:
+            self._known[log_target] = self._asked(self.plan_at(math.exp(log_target)))
+        return self._known[log_target]
+
+    def _asked(self, plan: PrivacyPlan | Refusal) -> float:
+        if isinstance(plan, Refusal):
+            self.refusal = plan
+            return -math.inf
+        excess = self.exceeds(plan)
+        self.least_excess = min(self.least_excess, excess)
+        if excess <= 0 and (self.best is None or excess > self.best[0]):
+            self.best = excess, plan
+        return excess
+
+    @property
+    def near(self) -> bool:
+        """Whether a plan that was tried is near enough."""
+        return self.best is not None and self.best[0] >= -NEAR
+
+
+def fitted(plan_at: Callable[[float], PrivacyPlan | Refusal], exceeds: Rule, start: float) -> PrivacyPlan | Refusal:
+    """The plan that comes nearest to the rule from below.
+
+    plan_at  the plan for a target epsilon, or why there is none: it spends no less as the target rises
+    exceeds  the rule
+    start    a target to begin with, above 0; a good guess saves planning
+
+    A Refusal where no plan meets the rule: one that says by how much the least plan exceeds it, or the system's own
+    where it has no plan. Raises as `plan_at` and `exceeds` do.
+    """
+    planned = _Planned(plan_at, exceeds)
+    low = high = math.log(start)
+    while planned.excess(low) > 0 and low > _LEAST:
+        low, high = low - _STRIDE, low
+    while planned.excess(high) <= 0 and not planned.near and high < _MOST:
+        low, high = high, high + _STRIDE
+        if planned.excess(high) == planned.excess(low) != -math.inf:
+            # Nothing is solved: every target has the same plan.
+            break
+    while not planned.near and high - low > _NARROWEST and planned.excess(low) <= 0 < planned.excess(high):
+        middle = low + (high - low) * _share(planned.excess(low), planned.excess(high))
+        low, high = (low, middle) if planned.excess(middle) > 0 else (middle, high)
+    if planned.best is not None:
+        return planned.best[1]
+    if planned.least_excess < math.inf:
+        return _too_dear(planned.least_excess)
+    assert planned.refusal is not None
+    return planned.refusal
+
+
+def _share(below: float, above: float) -> float:
+    """Where between two targets the excess is about -NEAR/2, as a share of the way: by the straight line, not too near
+    to either, so that both ends move."""
+    if math.isinf(below) or math.isinf(above):
+        return 0.5
+    return min(max((-NEAR / 2 - below) / (above - below), 0.02), 0.98)
+
+
+def _too_dear(excess: float) -> Refusal:
+    return Refusal(
+        violations={"budget": excess},
+        reason=f"the least that this trial can spend is {math.exp(min(excess, 700)):.4g} times its part of the sweep's "
+        "budget. Raise the noise or privacy.epsilon, or take fewer steps or trials.",
+    )
+
+
+# The plan of one trial of a sweep that has one budget: fitted to the part that its number gets.
+
+
+def fitted_to_part(
+    plan_at: Callable[[float], PrivacyPlan | Refusal],
+    stops: Callable[[int], Sequence[int]],
+    budget: SweepBudget,
+    number: int,
+    known: MutableMapping[str, float],
+) -> PrivacyPlan | Refusal:
+    """The plan that spends most of what trial `number` may spend.
+
+    plan_at  the plan for a target epsilon
+    stops    of a number of planned steps: at the end of which of them a launch ends
+    known    as of `charge_of`
+
+    Raises InvalidValue for a system whose claims do not stand, or that no accountant counts as a curve.
+    """
+
+    def exceeds(plan: PrivacyPlan) -> float:
+        trial_profile(plan)
+        ends = stops(plan.steps)
+        try:
+            charges = [
+                charge_of(budget, plan, start, end, known).amounts for start, end in zip((0, *ends), ends, strict=False)
+            ]
+        except UnsupportedEvent as error:
+            raise InvalidValue(
+                plan.system,
+                "privacy.scope: sweep",
+                "a system whose releases have a curve of epsilon and delta",
+                f"{error} Use privacy.scope: trial.",
+            ) from error
+        training, validation = ([one[part] for one in charges] for part in (0, 1))
+        beyond = math.log(max(plan.guarantee.epsilon, 1e-300) / budget.trial_epsilon)
+        return max(budget.excess(training, number), budget.excess(validation, number), beyond)
+
+    return fitted(plan_at, exceeds, budget.alone(number))
+
+
+# How far the budget of a whole sweep is used up: a pure function of its plans and its ledger entries.
+#
+# Every entry is one charge, of all steps that it reserved: settled or not, published or not. When an attempt stops
+# may depend on what it saw, so that stopping early gives nothing back; a lost attempt may have drawn all of its
+# noise; the attempt after it draws its own, and is an entry of its own. A rung that is not launched has no entry.
+#
+# The controller asks before it writes a reservation: launches in parallel are counted by then (Haney et al. 2023).
+
+_ONE_RULE = "validation records that one rule parts from training in all trials"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedCharge:
+    """The charge of one launch.
+
+    name   of its trial and attempt
+    parts  the rule that parts its validation records from training; empty where they are not
+    """
+
+    name: str
+    charge: LaunchCharge
+    parts: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """What launches took of a budget.
+
+    training    the ledger of training, and of all else where nothing composes in parallel
+    validation  of reports on private validation records that are parted from training
+    parts       the rule that parts them; empty before the first such report
+    """
+
+    training: PrivacyFilter[Any]
+    validation: PrivacyFilter[Any]
+    parts: str = ""
+
+    @classmethod
+    def of(cls, budget: SweepBudget, launches: Sequence[NamedCharge] = ()) -> Self:
+        """After these launches. Raises BudgetExceeded where they are more than the budget."""
+        empty: PrivacyFilter[Any] = budget.filter
+        training = replace(empty, settled=tuple((one.name, one.charge.training) for one in launches))
+        own = tuple((one.name, one.charge.validation) for one in launches if one.charge.validation is not None)
+        parts = {one.parts for one in launches if one.charge.validation is not None}
+        if len(parts) > 1:
+            raise InvalidValue("data.validation", sorted(parts), _ONE_RULE)
+        filled = cls(training=training, validation=replace(empty, settled=own), parts="".join(parts))
+        if not (filled.training.admits(nothing(budget)) and filled.validation.admits(nothing(budget))):
+            raise BudgetExceeded(
+                f"the ledger has {len(launches)} launches: expected some that epsilon={budget.epsilon!r} at "
+                f"delta={budget.delta!r} holds. Nothing further is launched."
+            )
+        return filled
+
+    def holds(self, charge: LaunchCharge) -> bool:
+        """Whether both ledgers have room for a launch beside everything that is charged."""
+        own = charge.validation
+        return self.training.admits(charge.training) and (own is None or self.validation.admits(own))
+
+    def with_launch(self, launch: NamedCharge) -> Self:
+        """With one more launch. Raises BudgetExceeded, InvalidValue for records that another rule parts."""
+        training = self.training.reserve(launch.name, launch.charge.training)
+        own = launch.charge.validation
+        if own is None:
+            return replace(self, training=training)
+        if self.parts not in ("", launch.parts):
+            raise InvalidValue("data.validation", launch.parts, _ONE_RULE)
+        validation = self.validation.reserve(launch.name, own)
+        return replace(self, training=training, validation=validation, parts=launch.parts)
+
+
+@dataclass(slots=True)
+class SweepFilter:
+    """The filter of one sweep while it runs. Used from one thread.
+
+    known  {question: answer} of charges that were calculated before
+    """
+
+    budget: SweepBudget
+    known: MutableMapping[str, float]
+    filled: Filled
+
+    @classmethod
+    def begun(
+        cls,
+        budget: SweepBudget,
+        plans: Mapping[str, PrivacyPlan],
+        entries: Iterable[Reservation],
+        known: MutableMapping[str, float],
+    ) -> Self:
+        """As its ledger says. Raises BudgetExceeded for one that is beyond the budget."""
+        launches = [_named(budget, one, plans[one.key], known) for one in entries]
+        return cls(budget, known, Filled.of(budget, launches))
+
+    def admits(self, plan: PrivacyPlan, from_step: int, to_step: int) -> bool:
+        """Whether steps [from_step, to_step) of a plan may be launched beside all that was launched."""
+        return self.filled.holds(charge_of(self.budget, plan, from_step, to_step, self.known))
+
+    def charge(self, launch: Reservation, plan: PrivacyPlan) -> None:
+        """Count a launch. Raises BudgetExceeded."""
+        self.filled = self.filled.with_launch(_named(self.budget, launch, plan, self.known))
+
+
+def _named(
+    budget: SweepBudget, launch: Reservation, plan: PrivacyPlan, known: MutableMapping[str, float]
+) -> NamedCharge:
+    charge = charge_of(budget, plan, launch.from_step, launch.to_step, known)
+    return NamedCharge(
+        f"{launch.key}.{launch.attempt}", charge, "" if plan.validation is None else plan.validation.parts
+    )

@@ -1,0 +1,248 @@
+"""What stands between the store and every view of it, and what audits make of the claims of a sweep.
+
+Views open a store by this alone, and read it by the store's own names. A trial comes out as its sweep's release policy
+lets it be seen (`sweeps.privacy.release`), its claim refuted where an audit refuted that of its code; ledger entries
+and counts say what was spent, whatever is seen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpcore.guarantee import Guarantee, Status
+from sweeps.privacy.claims import covers_search
+from sweeps.privacy.population import Population, Row
+from sweeps.privacy.release import Published, Release
+from sweeps.store.records import (
+    AttemptRecord,
+    CurveReport,
+    LedgerEntry,
+    OutboxRow,
+    Refutation,
+    Request,
+    SweepRecord,
+    SweepState,
+    TrialState,
+    this_person,
+)
+
+if TYPE_CHECKING:
+    from sweeps.store.store import Store
+
+FOLDER, FILE = "audits", "audit.json"
+"""Of a sweep's own folder: one folder each, and what it found in it."""
+
+
+_REFUTED = "refuted"
+
+
+def refutations(requests: Iterable[Request], folder: Path) -> dict[str, Refutation]:
+    """{system: by which audit}, the first one of each.
+
+    requests  of the sweep: audits tell its store
+    folder    the sweep's own, for audits of a time when they did not
+    """
+    told = [one.wanted for one in requests if isinstance(one.wanted, Refutation)]
+    found = sorted([*told, *_kept(folder)], key=lambda one: one.audit)
+    return {one.system: one for one in reversed(found)}
+
+
+def tell(store: Store, sweep: str, folders: Iterable[Path]) -> None:
+    """Append to the store whatever audits in these folders of the sweep refuted and did not tell it: folders go.
+
+    Raises UnknownSweep.
+    """
+    told = {one.wanted for one in store.requests(sweep) if isinstance(one.wanted, Refutation)}
+    kept = {one for folder in folders for one in _kept(folder)}
+    for one in sorted(kept - told, key=lambda one: one.audit):
+        store.ask(sweep, one, this_person())
+
+
+def _kept(folder: Path) -> list[Refutation]:
+    audits = folder / FOLDER
+    if not audits.is_dir():
+        return []
+    # Not by `AuditRecord`: what that needs takes seconds to import, and a verdict is three words of it.
+    read = [json.loads(path.read_text(encoding="utf-8")) for path in audits.glob(f"*/{FILE}")]
+    return [
+        Refutation(trial=one["trial"], system=one["system"], audit=int(one["number"]))
+        for one in read
+        if one["outcome"] == _REFUTED
+    ]
+
+
+def refuted(claim: Guarantee, by: Refutation, key: str, system: str) -> Guarantee:
+    """What is left of a claim of the trial `key`, of `system`."""
+    said = by.sentence(key) if system == by.system else by.of_search
+    if said in claim.assumptions:
+        return claim
+    return replace(claim, status=Status.REFUTED, assumptions=(said, *claim.assumptions))
+
+
+def marked(trials: Sequence[Published], by: Mapping[str, Refutation]) -> list[Published]:
+    """The trials, those of refuted systems with refuted claims: made, planned, and beside. Of a sealed search all."""
+    if not by:
+        return list(trials)
+    return [one if (found := _bears_on(one, by)) is None else _marked(one, found) for one in trials]
+
+
+def _bears_on(trial: Published, by: Mapping[str, Refutation]) -> Refutation | None:
+    if trial.system in by:
+        return by[trial.system]
+    of_search = trial.plan is not None and covers_search(trial.plan.guarantee)
+    return next(iter(by.values())) if of_search else None
+
+
+def _marked(trial: Published, by: Refutation) -> Published:
+    def left(claim: Guarantee) -> Guarantee:
+        return refuted(claim, by, trial.key, trial.system)
+
+    claim, plan = trial.guarantee, trial.plan
+    if plan is not None:
+        plan = replace(plan, guarantee=left(plan.guarantee), beside=tuple(map(left, plan.beside)))
+    return Published(replace(trial, guarantee=None if claim is None else left(claim), plan=plan))
+
+
+OVER = (SweepState.FINISHED, SweepState.EXHAUSTED)
+
+
+class PublishedStore:
+    """What of one store the world may see."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @classmethod
+    def open(cls, url: str) -> PublishedStore:
+        """That of the store at `url`. Raises StoreError, also where there is none."""
+        from sweeps.store.store import open_store
+
+        return cls(open_store(url, create=False))
+
+    def close(self) -> None:
+        """End its connections."""
+        self._store.close()
+
+    @property
+    def url(self) -> str:
+        """Where the store is, with a password if it has one: for another process, never for a message."""
+        return self._store.url
+
+    def sweep(self, name: str) -> SweepRecord:
+        """One sweep, by any name that it has or had, as by all of these. Raises UnknownSweep."""
+        return self._store.sweep(name)
+
+    def sweeps(self) -> list[SweepRecord]:
+        """All sweeps, oldest first."""
+        return self._store.sweeps()
+
+    def refuted(self, sweep: str) -> Mapping[str, Refutation]:
+        """{system: the audit that refuted a claim of it}. Raises UnknownSweep."""
+        record = self._store.sweep(sweep)
+        return refutations(self._store.requests(record.name), Path(record.root) / record.name)
+
+    def trials(self, sweep: str, states: Collection[TrialState] | None = None) -> list[Published]:
+        """The trials of a sweep, in order of number, those that are seen in one of `states` if given.
+
+        Raises UnknownSweep.
+        """
+        return marked(self.claimed(sweep, states), self.refuted(sweep))
+
+    def claimed(self, sweep: str, states: Collection[TrialState] | None = None) -> list[Published]:
+        """The same with claims as they were made, whatever audits found: for an audit alone. Raises UnknownSweep."""
+        record = self._store.sweep(sweep)
+        policy = Release.recorded(record.spec).policy
+        if policy.at_once:
+            return policy.published(self._store.trials(record.name, states))
+        seen = policy.published(
+            self._store.trials(record.name),
+            record.spec.orders,
+            over=record.state in OVER,
+            deleted=record.state is SweepState.DELETED,
+        )
+        return seen if states is None else [one for one in seen if one.state in states]
+
+    def trials_of(self, sweep: str, keys: Collection[str]) -> list[Published]:
+        """Those with these keys, in order of number. Raises UnknownSweep, UnknownTrial."""
+        record = self._store.sweep(sweep)
+        policy = Release.recorded(record.spec).policy
+        if not policy.at_once:
+            return [one for one in self.trials(sweep) if one.key in keys]
+        return marked(policy.published(self._store.trials_of(record.name, keys)), self.refuted(sweep))
+
+    def curves(self, sweep: str, keys: Collection[str] | None = None) -> list[CurveReport]:
+        """What the trials whose results are seen told of themselves (those with `keys`), in order of trial and step.
+
+        Metrics of the model alone: what the plan decides, and time and memory, are no curve. Raises UnknownSweep,
+        UnknownTrial.
+        """
+        record = self._store.sweep(sweep)
+        release = Release.recorded(record.spec)
+        trials = self.trials(sweep) if keys is None else self.trials_of(sweep, keys)
+        seen = {one.key: one for one in trials if release.policy.at_once or one.state is TrialState.COMPLETE}
+        told = [one for one in self._store.curves(record.name, keys) if one.key in seen]
+        leaving = [replace(one, metrics=release.curve(one.metrics, seen[one.key])) for one in told]
+        return [one for one in leaving if one.metrics]
+
+    def held_back(self, sweep: str) -> list[Published]:
+        """The trials of which no view is told when they report, as they may be seen now. Raises UnknownSweep."""
+        at_once = Release.recorded(self._store.sweep(sweep).spec).policy.at_once
+        return [] if at_once else self.trials(sweep)
+
+    def running(self, sweep: str) -> list[Published]:
+        """The trials that run now, where the policy lets a trial be seen before all are over. Raises UnknownSweep."""
+        at_once = Release.recorded(self._store.sweep(sweep).spec).policy.at_once
+        return self.trials(sweep, [TrialState.RUNNING]) if at_once else []
+
+    def counts(self, sweep: str) -> dict[str, int]:
+        """How many trials are seen in each state. Raises UnknownSweep."""
+        record = self._store.sweep(sweep)
+        if Release.recorded(record.spec).policy.at_once:
+            return self._store.counts(record.name)
+        return {str(state): 0 for state in TrialState} | Counter(str(one.state) for one in self.trials(sweep))
+
+    def ledger(self, sweep: str) -> list[LedgerEntry]:
+        """All entries in order of trial and attempt."""
+        return self._store.ledger(self.sweep(sweep).name)
+
+    def ledger_of(self, key: str) -> list[LedgerEntry]:
+        """Those of one trial, in order of attempt."""
+        return self._store.ledger_of(key)
+
+    def attempts_of(self, sweep: str, key: str) -> list[AttemptRecord]:
+        """The launches of one trial and how each ended, in order; none of a trial whose results are held back.
+
+        Raises UnknownSweep, UnknownTrial.
+        """
+        [seen] = self.trials_of(sweep, [key])
+        at_once = Release.recorded(self._store.sweep(sweep).spec).policy.at_once
+        return self._store.attempts_of(key) if at_once or seen.state is TrialState.COMPLETE else []
+
+    def populations(self) -> list[Population]:
+        """All that have a ledger, by name."""
+        return self._store.populations()
+
+    def charges(self, population: str) -> list[Row]:
+        """What was charged to one: of a sealed sweep one row. Raises UnknownPopulation."""
+        return self._store.charges(population)
+
+    def requests(self, sweep: str) -> list[Request]:
+        """What people asked of it, oldest first: notes and tags among them."""
+        return self._store.requests(self.sweep(sweep).name)
+
+    def outbox(self, sweep: str, limit: int = 1000) -> list[OutboxRow]:
+        """The oldest `limit` changes that the views have not been told."""
+        return self._store.outbox(sweep, limit)
+
+    def backlog(self, sweep: str) -> int:
+        """How many changes the views have not been told."""
+        return self._store.backlog(sweep)
+
+    def delivered(self, ids: Sequence[int]) -> None:
+        """Forget these changes; unknown ones are ignored."""
+        self._store.delivered(None, ids)

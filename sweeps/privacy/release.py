@@ -1,0 +1,315 @@
+"""Which results of a sweep leave its store, and when: one decision for the world and for what steers the search.
+
+Views, sampler and early stopping are given `Published` records, which this package alone makes. Nothing here says what
+a result costs: a policy decides what leaves, the ledger counts what ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NewType, cast
+
+from dpcore.guarantee import Guarantee, Status, weakest
+from sweeps.store.records import TrialRecord, TrialState
+from trainables.metrics import WITHHELD, Config, Dependence, Metric
+from trainables.orders import PublicOrder
+from trainables.system import PrivacyPlan
+from trainables.units import RECORD
+
+if TYPE_CHECKING:
+    from sweeps.provenance.recorded_spec import RecordedSpec
+    from sweeps.spec.sections import SweepSpec
+
+
+Published = NewType("Published", TrialRecord)
+"""A trial as the world may see it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasePolicy:
+    """What leaves of a sweep's trials beyond what was public before they ran.
+
+    at_once  every result, as soon as it is recorded: views are told of it, and it steers sampler and early stopping
+    winners  the results of the trials that are best by the sweep's orders, once it is over: of the first objective, or
+             of several orders
+    """
+
+    at_once: bool = False
+    winners: bool = False
+
+    @classmethod
+    def called(cls, word: object) -> ReleasePolicy:
+        """The policy that a spec calls `word` under privacy.release: a word without a meaning publishes nothing."""
+        return _BY_WORD.get(str(word), NOTHING)
+
+    def published(
+        self,
+        records: Iterable[TrialRecord],
+        orders: Sequence[PublicOrder] = (),
+        over: bool = False,
+        deleted: bool = False,
+    ) -> list[Published]:
+        """The trials of one sweep as they may be seen, in their order.
+
+        orders   by which winners win
+        over     whether the sweep is
+        deleted  whether its results are: those that had left keep their claims, with nothing to be ranked by
+        """
+        listed = list(records)
+        if self.at_once:
+            return cast("list[Published]", listed)
+        best = {best_by(order, listed) for order in orders} if self.winners and over else set()
+        if self.winners and deleted:
+            best = {one.key for one in listed if one.state is TrialState.COMPLETE}
+        return [Published(record if record.key in best else _sealed(record)) for record in listed]
+
+    def published_alone(self, record: TrialRecord) -> Published:
+        """One trial of a sweep that is not over."""
+        return self.published([record])[0]
+
+
+OPEN = ReleasePolicy(at_once=True)
+WINNERS_ALONE = ReleasePolicy(winners=True)
+NOTHING = ReleasePolicy()
+_BY_WORD = {"all": OPEN, "best": WINNERS_ALONE, "first": WINNERS_ALONE, "front": WINNERS_ALONE}
+
+
+def was_published(record: TrialRecord) -> Published:
+    """A trial that a view holds: it left when it was written there."""
+    return Published(record)
+
+
+def _sealed(record: TrialRecord) -> TrialRecord:
+    """What is public of a trial: what was proposed and planned, and that it was launched. How it ended is a result."""
+    if record.state is TrialState.INFEASIBLE:
+        return record
+    nothing: dict[str, object] = {"metrics": {}, "reports": {}, "guarantee": None, "step": 0, "finished_at": None}
+    return replace(record, state=TrialState.PLANNED, reason="", **nothing)  # type: ignore[arg-type]
+
+
+def best_by(order: PublicOrder, records: Iterable[TrialRecord]) -> str | None:
+    """The key of the complete trial that wins by an order; None where none can."""
+    ranked = [
+        (-worth, record.number, record.key)
+        for record in records
+        if record.state is TrialState.COMPLETE and (worth := order.worth(_measured(record, order))) is not None
+    ]
+    return min(ranked)[2] if ranked else None
+
+
+def _measured(record: TrialRecord, order: PublicOrder) -> dict[str, float]:
+    found = {name: record.metric(name) for name, _ in order.weights}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+# The publisher: what of a sweep may leave its trials, and what stands above its claims wherever they are shown.
+#
+# Sampler, screen, store, MLflow, fronts and reports hear of a trial through a `Release` alone. Workers record nothing
+# that it withholds (`trainables.publishing`), the controller passes their results through it before it writes or
+# tells them, and a sweep that was recorded before metrics said on what they depend passes it as it is read from the
+# store.
+
+_EVERYTHING: frozenset[Dependence] = frozenset()
+_PUBLIC = "The records are public"
+
+
+def is_demonstration(claim: Guarantee) -> bool:
+    """Whether a claim is made of public records: then more may leave than it counts."""
+    return any(sentence.startswith(_PUBLIC) for sentence in claim.assumptions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """What may leave the trials of one sweep, as its spec says.
+
+    public_because  why the records are public: everything may leave, and claims are demonstrations
+    raw_because     why metrics that read training records outside of every event leave: nothing is then covered
+    stated          whether the spec is of a time when metrics said on what they depend
+    steered_by      raw metrics that an unstated spec has among its objectives: they were published and searched by
+    empty_unit      the word of an unstated spec for a unit that nothing enforced: its claims are per record
+    policy          which trials' results leave, and when
+    asked           metrics that the spec names: of functions of the user's own no others are known
+    """
+
+    public_because: str | None = None
+    raw_because: str | None = None
+    stated: bool = True
+    steered_by: tuple[str, ...] = ()
+    empty_unit: str | None = None
+    policy: ReleasePolicy = OPEN
+    asked: tuple[str, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def of(cls, spec: SweepSpec) -> Release:
+        """The release that a spec asks for."""
+        return cls(
+            public_because=spec.data.records_are_public,
+            raw_because=spec.privacy.allow_raw_measures,
+            policy=ReleasePolicy.called(spec.privacy.release),
+            asked=spec.asked,
+        )
+
+    @classmethod
+    def recorded(cls, spec: RecordedSpec) -> Release:
+        """The release that a recorded spec asks for, whenever it was recorded."""
+        enforced = spec.unit in (None, RECORD) or spec.enforces_units
+        return cls(
+            public_because=spec.public_because,
+            raw_because=spec.raw_because,
+            stated=spec.is_stated,
+            steered_by=() if spec.is_stated else _raw_objectives(spec),
+            empty_unit=None if enforced else spec.unit,
+            policy=ReleasePolicy.called(spec.release),
+            asked=spec.asked,
+        )
+
+    @property
+    def withheld(self) -> frozenset[Dependence]:
+        """Numbers that depend on these stay inside the trials."""
+        return WITHHELD if self.public_because is None and self.raw_because is None else _EVERYTHING
+
+    @property
+    def covered(self) -> bool:
+        """Whether claims say anything about all that leaves."""
+        return self.raw_because is None and not self.steered_by
+
+    @property
+    def heading(self) -> str:
+        """What stands above every claim of the sweep; empty where claims stand for themselves."""
+        if self.public_because is not None:
+            return f"DEMONSTRATION ON PUBLIC RECORDS: {self.public_because}"
+        if self.raw_because is not None:
+            return f"NOT COVERED: metrics that read training records outside of every claim leave: {self.raw_because}"
+        if self.steered_by:
+            return (
+                f"NOT COVERED: {', '.join(self.steered_by)} read training records outside of every claim, and the "
+                "search was led by them. Their values are withheld here"
+            )
+        if self.empty_unit is not None:
+            return f"CLAIMS ARE PER RECORD: the spec's unit {self.empty_unit!r} was a word that nothing enforced"
+        return ""
+
+    @property
+    def _demonstration(self) -> str:
+        return f"{_PUBLIC} ({self.public_because}): what is claimed of them is a demonstration."
+
+    def claim(self, guarantee: Guarantee) -> Guarantee:
+        """What `guarantee`, which counts the mechanism alone, is worth in this sweep."""
+        if not self.covered:
+            return replace(guarantee, status=weakest(guarantee.status, Status.NOT_COVERED))
+        if self.public_because is not None:
+            return replace(guarantee, assumptions=(*guarantee.assumptions, self._demonstration))
+        return guarantee
+
+    def plan(self, plan: PrivacyPlan) -> PrivacyPlan:
+        """A system's own plan with claims as this sweep may make them."""
+        return replace(plan, guarantee=self.claim(plan.guarantee), beside=tuple(self.claim(one) for one in plan.beside))
+
+    def metrics(self, metrics: Mapping[str, float], system: str, config: Config) -> dict[str, float]:
+        """Those of a trial's metrics that may leave.
+
+        config  complete, or as proposed
+
+        Raises Undeclared for a name that nobody declares.
+        """
+        from trainables.publishing import published
+        from trainables.registry import SYSTEMS
+
+        return published(metrics, SYSTEMS[system], config, self.withheld, self.asked)
+
+    def curve(self, metrics: Mapping[str, float], trial: TrialRecord) -> dict[str, float]:
+        """What a trial told of its model after some of its steps: no number of every trial, whatever its system."""
+        from trainables.publishing import OWN_METRICS
+
+        leaving = metrics if self.stated else self._declared(metrics, trial)
+        return {name: value for name, value in leaving.items() if name not in OWN_METRICS}
+
+    def seen(self, record: Published) -> Published:
+        """A trial, of another sweep or of another time, with the metrics that may leave this one: none undeclared."""
+        return Published(self._declared_alone(record))
+
+    def read(self, record: TrialRecord) -> TrialRecord:
+        """A trial as it is read from the store: as recorded, or as `seen` where metrics were not yet declared then."""
+        if self.stated:
+            return record
+        read = self._declared_alone(record)
+        if self.covered and self.empty_unit is None:
+            return read
+        plan = read.plan
+        if plan is not None:
+            beside = tuple(self._as_recorded(one) for one in plan.beside)
+            plan = replace(plan, guarantee=self._as_recorded(plan.guarantee), beside=beside)
+        return replace(read, guarantee=None if read.guarantee is None else self._as_recorded(read.guarantee), plan=plan)
+
+    def _declared_alone(self, record: TrialRecord) -> TrialRecord:
+        return replace(
+            record,
+            metrics=self._declared(record.metrics, record),
+            reports={step: self._declared(metrics, record) for step, metrics in record.reports.items()},
+        )
+
+    def _declared(self, metrics: Mapping[str, float], record: TrialRecord) -> dict[str, float]:
+        from trainables.publishing import OWN_METRICS, declared
+        from trainables.registry import SYSTEMS
+
+        system = SYSTEMS.get(record.system)
+        known = OWN_METRICS if system is None else declared(system, self.asked)
+        return {
+            name: value
+            for name, value in metrics.items()
+            if name in known and known[name].depends_under(_decided(known[name], record)) not in self.withheld
+        }
+
+    def _as_recorded(self, claim: Guarantee) -> Guarantee:
+        status = claim.status if self.covered else weakest(claim.status, Status.NOT_COVERED)
+        return replace(claim, status=status, unit=claim.unit if self.empty_unit is None else RECORD)
+
+
+def _raw_objectives(spec: RecordedSpec) -> tuple[str, ...]:
+    """Objectives that read raw records in some trial; a knob that is searched counts as every value of it."""
+    from trainables.publishing import declared
+    from trainables.registry import SYSTEMS
+
+    found = []
+    for name, _ in spec.objectives:
+        for system, knobs in spec.systems.items():
+            metric = declared(SYSTEMS[system]).get(name) if system in SYSTEMS else None
+            fixed = {knob: value for knob, value in _followed(spec, knobs) if not isinstance(value, Mapping)}
+            if metric is not None and metric.depends_under(fixed) is Dependence.RAW and name not in found:
+                found.append(name)
+    return tuple(found)
+
+
+def _decided(metric: Metric, record: TrialRecord) -> Config:
+    """The configuration that says on what `metric` depends: the plan's where the proposal leaves that open."""
+    if record.plan is None or metric.raw_under.keys() <= record.config.keys():
+        return record.config
+    return record.plan.config
+
+
+def _followed(spec: RecordedSpec, knobs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Recorded knobs, those that take the value of another one with what that is."""
+    from sweeps.spec.hyperparameters import SAME_AS
+
+    for name, value in knobs.items():
+        if isinstance(value, Mapping) and SAME_AS in value:
+            system, _, other = value[SAME_AS].rpartition(".")
+            yield name, spec.systems[system][other]
+        else:
+            yield name, value
+
+
+# What audits refuted, and what that makes of the claims of a sweep: the same for every view, since the publisher
+# asks.
+#
+# A verdict is about code. Where an audit refutes the claim of one trial, the claims of all trials of that system in
+# that sweep fall with it: each is `refuted` from then on, and says by which audit and of which trial. The claim of a
+# winner of a sealed search covers the whole search: with one system all winners fall.
+
+
+# The publisher: what stands between the store and every view of it.
+#
+# Views open a store by this alone, and read it by the store's own names. A trial comes out as its sweep's release
+# policy lets it be seen (`sweeps.privacy.release`), its claim refuted where an audit refuted that of its code
+# (`sweeps.privacy.release`); ledger entries and counts say what was spent, whatever is seen.

@@ -1,0 +1,176 @@
+"""One budget for everything that leaves a sweep (`privacy.scope: sweep`, `release: all`), and each trial's part of it.
+
+What adds up is mu^2 of Gaussian differential privacy, or the Renyi divergence at one order: `dpcore.selection.filters`.
+The sweep has so much of it in all. It is spread over `shares` trials by their numbers, which are public: nothing here
+looks at a result. Whether a launch still fits is the filter's to say (`sweeps.privacy.privacy_filter`).
+
+spread        the parts of N trials                               rung r of a trial
+equal         total / N each                                      counts N times
+front-loaded  as 1, 1/2, 1/3, ..., 1/N                            counts N times
+halving       total / (what rungs cost under successive halving)  counts N / reduction^r times, rounded up
+
+By `halving` the sum over the rungs that successive halving launches is within the total: rungs that most trials never
+reach are paid for few times, and every trial has less noise. Where more go on, the filter ends it earlier.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+from dpcore.events import Adjacency
+
+if TYPE_CHECKING:
+    from dpcore.selection import GDPFilter, RenyiFilter
+    from sweeps.spec.sections import EarlyStopping, Privacy, Search, SweepSpec
+
+
+Spread = Literal["equal", "front-loaded", "halving"]
+
+LAUNCHES = 4
+"""For each rung of each share the delta beside a Gaussian is kept so many times: retries, and trials beyond the shares,
+need theirs too. Each of them takes as much; it enters mu by its logarithm."""
+_BELOW = 1 - 1e-9
+"""Rounding of sums must not exceed what the plans were fitted to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepBudget:
+    """What may leave a sweep in all, and how it is spread.
+
+    epsilon, delta  of everything together
+    adjacency       what neighbours differ in
+    shares          trials that it is spread over
+    rungs           launches of a whole trial at most; 1 without early stopping
+    reduction       of early stopping
+    order           of the Renyi filter, declared before the first trial; None: the filter of Gaussian privacy
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    shares: int
+    rungs: int = 1
+    reduction: int = 3
+    spread: Spread = "equal"
+    order: float | None = None
+
+    @property
+    def filter(self) -> GDPFilter | RenyiFilter:
+        """The filter before the first launch. Raises InvalidValue for an order at which nothing is left."""
+        from dpcore.selection import GDPFilter, RenyiFilter
+
+        if self.order is None:
+            return GDPFilter(epsilon=self.epsilon, delta=self.delta)
+        return RenyiFilter(epsilon=self.epsilon, delta=self.delta, order=self.order)
+
+    @property
+    def total(self) -> float:
+        """What may be spent in all: mu^2, or the Renyi divergence."""
+        return _total(self)
+
+    @property
+    def tau(self) -> float:
+        """The chance beside the Gaussian that covers one launch; 0 in a Renyi filter."""
+        if self.order is not None:
+            return 0.0
+        from dpcore.selection import GDPFilter
+
+        return GDPFilter(epsilon=self.epsilon, delta=self.delta).tau_total / (self.shares * self.rungs * LAUNCHES)
+
+    def part(self, number: int) -> float:
+        """What trial `number` may spend with all of its rungs. Numbers beyond the shares get as much as the last."""
+        whole = self.total / sum(self.times(rung) * share for rung, share in enumerate(self._shares_of_steps()))
+        return whole * self._weight(number)
+
+    def times(self, rung: int) -> int:
+        """How often the launch of a rung counts while the budget is spread."""
+        return math.ceil(self.shares / self.reduction**rung) if self.spread == "halving" else self.shares
+
+    def excess(self, rungs: Sequence[float], number: int) -> float:
+        """ln(spent / allowed) of trial `number` whose rungs cost so much each: at most 0 where it may be launched."""
+        whole = math.fsum(rungs) / self.part(number)
+        spread = math.fsum(cost * self.times(rung) for rung, cost in enumerate(rungs))
+        most = max(whole, spread / (self.total * self._weight(number)))
+        return math.log(most / _BELOW) if most > 0 else -700.0
+
+    @property
+    def trial_epsilon(self) -> float:
+        """The most that one trial claims by itself: the epsilon, at delta, of the largest part that a trial gets."""
+        return _trial_epsilon(self)
+
+    def alone(self, number: int) -> float:
+        """The epsilon of the part of trial `number`."""
+        from dpcore.accountants.rdp import improved_epsilon
+        from dpcore.gdp import eps_gdp
+
+        if self.order is not None:
+            return improved_epsilon(self.order, self.part(number), self.delta)
+        return eps_gdp(math.sqrt(self.part(number)), self.delta - self.rungs * self.tau)
+
+    def _weight(self, number: int) -> float:
+        """Of a part, beside the equal one."""
+        if self.spread != "front-loaded":
+            return 1.0
+        return self.shares / (_harmonic(self.shares) * (min(number, self.shares - 1) + 1))
+
+    def _shares_of_steps(self) -> list[float]:
+        """Of each rung; costs of training rise with steps."""
+        if self.spread != "halving":
+            return [1.0]
+        ends = [self.reduction ** (rung - self.rungs + 1) for rung in range(self.rungs)]
+        return [end - before for before, end in zip([0.0, *ends], ends, strict=False)]
+
+
+@lru_cache(maxsize=256)
+def _total(budget: SweepBudget) -> float:
+    from dpcore.selection import GDPFilter
+
+    empty = budget.filter
+    return empty.mu_total**2 if isinstance(empty, GDPFilter) else empty.budget
+
+
+@lru_cache(maxsize=256)
+def _harmonic(count: int) -> float:
+    """1 + 1/2 + ... + 1/count."""
+    return math.fsum(1 / one for one in range(1, count + 1))
+
+
+@lru_cache(maxsize=256)
+def _trial_epsilon(budget: SweepBudget) -> float:
+    return budget.alone(0)
+
+
+def budget_of(spec: SweepSpec) -> SweepBudget | None:
+    """The budget of a whole sweep; None where each trial has its own, or the winners of a sealed search alone leave."""
+    return budget_of_sections(spec.privacy, spec.search, spec.early_stopping)
+
+
+def budget_of_sections(privacy: Privacy, search: Search, early_stopping: EarlyStopping | None) -> SweepBudget | None:
+    """As `budget_of`, of a spec that is still being read. Raises InvalidValue for an order that leaves nothing."""
+    if (privacy.scope, privacy.release) != ("sweep", "all"):
+        return None
+    shares = privacy.shares or search.trials
+    rungs = 1 if early_stopping is None else early_stopping.filled(search.trials).rungs
+    return SweepBudget(
+        epsilon=privacy.epsilon[0],
+        delta=privacy.delta,
+        adjacency=privacy.adjacency,
+        shares=shares,
+        rungs=rungs,
+        reduction=3 if early_stopping is None else early_stopping.reduction,
+        spread=privacy.spread,
+        order=privacy.order if privacy.filter == "renyi" else None,
+    )
+
+
+def trial_budgets(privacy: Privacy, search: Search, early_stopping: EarlyStopping | None) -> tuple[float, ...]:
+    """What `target_epsilon` may be: the budgets of a spec, or the most that one trial of a whole sweep's budget claims.
+
+    A trial of such a sweep is then found, on fronts and in comparisons, where one of a sweep with that budget for each
+    trial would be."""
+    budget = budget_of_sections(privacy, search, early_stopping)
+    return privacy.epsilon if budget is None else (budget.trial_epsilon,)

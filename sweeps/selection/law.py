@@ -1,0 +1,164 @@
+"""The law of the number of trials that a spec asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dpcore.checks import InvalidValue
+from dpcore.selection import (
+    BinomialCount,
+    Capped,
+    CountLaw,
+    PoissonCount,
+    geometric,
+    logarithmic,
+    threshold_law,
+    with_mean,
+)
+from dpcore.selection.best import TIGHT
+from trainables.orders import PublicOrder
+
+if TYPE_CHECKING:
+    from sweeps.spec.sections import Selection
+
+
+_FAIR = 0.5
+
+
+def law_of(selection: Selection, most: int) -> Capped:
+    """The law of K, conditioned on at most `most` trials. Raises InvalidValue, with the paths of a spec."""
+    try:
+        law = _uncapped(selection)
+    except InvalidValue as error:
+        raise InvalidValue(f"selection.{error.name}", error.value, error.expected, error.remedy) from error
+    if selection.target is not None:
+        _check_threshold(law, selection)
+    try:
+        return Capped(law, most)
+    except InvalidValue as error:
+        remedy = "Lower selection.mean, or let there be more trials."
+        raise InvalidValue("search.trials", most, error.expected, remedy) from error
+
+
+def law_text(selection: Selection, most: int) -> str:
+    """The law in words."""
+    shape = "" if selection.shape is None else f" of shape {selection.shape:g}"
+    return f"{selection.count}{shape}, mean {selection.mean:g} before its cap at {most}"
+
+
+def _check_threshold(law: CountLaw, selection: Selection) -> None:
+    try:
+        threshold_law(law)
+    except InvalidValue:
+        expected = "geometric, logarithmic, or tnb with a shape in [0, 1]: of other laws the first success has no rule"
+        raise InvalidValue("selection.count", selection.count, expected, "Use geometric.") from None
+
+
+def _uncapped(selection: Selection) -> CountLaw:
+    mean, shape = selection.mean, selection.shape
+    if (shape is None) == (selection.count == "tnb"):
+        expected = "a number above -1" if shape is None else f"nothing with {selection.count}"
+        raise InvalidValue("shape", shape, expected, "The shape is that of `count: tnb`.")
+    match selection.count:
+        case "geometric":
+            return geometric(mean)
+        case "logarithmic":
+            return logarithmic(mean)
+        case "poisson":
+            return PoissonCount(mean)
+        case "binomial":
+            if round(mean / _FAIR) * _FAIR != mean:
+                raise InvalidValue("mean", mean, "half a whole number: that of fair coins")
+            return BinomialCount(round(mean / _FAIR), _FAIR)
+        case "tnb":
+            assert shape is not None
+            return with_mean(shape, mean)
+
+
+# What the claim of a private selection rests on besides what its trials' claims do: one sentence each.
+
+SEALED = (
+    "The number of trials, the other trials, and which of them won stay inside the release boundary for ever: nobody "
+    "outside sees the load, memory, power or bill of the machines, Ray's dashboard, logs, object store and what that "
+    "spills to disk, or the sweep's folder while it runs."
+)
+FAILURES = (
+    "Whether a trial fails or is late does not depend on the records but through its private state: nothing is added "
+    "to delta for memory that ran out, an exception, or a deadline that was missed."
+)
+LOSSES = (
+    "Workers are lost independently of the records; what they ran is run again with the same randomness, on machines "
+    "that compute alike."
+)
+OF_THE_PRIOR = "The space and its prior were"
+"""As every sentence on it begins."""
+PRIOR = f"{OF_THE_PRIOR} not chosen by looking at these records."
+ADAPTED = (
+    "Which configurations were proposed, of those that might have been, did not decide whether the search was over by "
+    "its deadline: that leaves time for the dearest of them in every place."
+)
+TARGET = "The target was fixed before the search, and not by looking at these records."
+OF_EVERY_SEARCH = (SEALED, FAILURES, LOSSES)
+"""Whatever its prior was chosen by."""
+
+
+def rests_on(selection: Selection) -> tuple[str, ...]:
+    """What the claim of a private selection rests on, or leaves out, besides what its trials' claims do."""
+    said = selection.chosen_by
+    chosen = (
+        PRIOR
+        if said is None
+        else f"{OF_THE_PRIOR} chosen by looking at these records, which this claim does not cover: {said}"
+    )
+    adapted = () if selection.adapt is None else (ADAPTED,)
+    return *OF_EVERY_SEARCH, *adapted, chosen, *(() if selection.target is None else (TARGET,))
+
+
+# The arguments of sealed searches, in words: a claim names its own, and a certificate is held against it.
+
+_BEST = f"{TIGHT}; two-point calibration: dpcore.selection.best"
+_FRONT = (
+    "one shift for all orders: dpcore.selection.front; configurations that differ, by a Gaussian that covers each: "
+    "dpcore.selection.front"
+)
+_ADAPTIVE = (
+    "after Wang, Gao, Zhang, Su & Shen (2023), DP-HyPO; profile form for any policy within the bounds: "
+    "dpcore.selection.best; two-point calibration: dpcore.selection.best"
+)
+_FIRST = (
+    "Liu & Talwar (2019), algorithm 1; profile form, word of none and configurations that differ: "
+    "dpcore.selection.ladder and ladder_points"
+)
+_LADDER = f"after Ghazi, Kamath, Knop, Kumar, Manurangsi & Zhang (2025) and {_FIRST}"
+
+
+def of_best(law: str) -> str:
+    """Of the best trial.  law  in words"""
+    return f"The best of a secret number of trials ({law}): {_BEST}"
+
+
+def of_front(law: str, orders: Sequence[PublicOrder]) -> str:
+    """Of the best trials by several orders.  law  in words"""
+    by = "; ".join(map(str, orders))
+    return f"The best of a secret number of trials ({law}) by each of {len(orders)} orders ({by}): {_FRONT}"
+
+
+def of_adaptive(law: str, low: float, high: float) -> str:
+    """Of the best trial, where results choose what is proposed.
+
+    law        in words
+    low, high  bounds on the ratio of every proposal's density to the prior's
+    """
+    within = f"each proposed between {low:g} and {high:g} times as often as by the prior"
+    return f"The best of a secret number of trials ({law}), {within}: {_ADAPTIVE}"
+
+
+def of_first(law: str, target: str, budgets: int) -> str:
+    """Of the first trial that meets a target, and of word of none.  law, target  in words"""
+    if budgets == 1:
+        return f"The first of a secret number of trials ({law}) with {target}, or word of none: {_FIRST}"
+    return (
+        f"The first of a secret number of trials ({law}) with {target}, of the cheapest of {budgets} budgets that has "
+        f"one, or word of none: {_LADDER}"
+    )

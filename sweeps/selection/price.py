@@ -1,0 +1,295 @@
+"""Plans of all configurations of a prior under one price of what leaves: by a public rule that each of them meets.
+
+The price of the best, and of a first success, looks at a trial's profile at two points and more (`dpcore.selection.
+best`, `ladder`). They are fixed in public: by the plan in the middle of the space, which is given as much of the
+budget as it can have alone. That of a front holds for trials that one Gaussian covers, which follows from the
+budget (`front_points`). Every configuration is then given the least noise, or the most steps, at which it meets the
+rule. So each claims the same: the budget, for the whole procedure. Which of them was drawn, or won, changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import chain
+
+from dpcore.calibrate import Target
+from dpcore.checks import InvalidValue
+from dpcore.guarantee import Guarantee, Notion, Status, weakest
+from dpcore.rounding import budget_text
+from dpcore.selection import (
+    ByReference,
+    Capped,
+    Climbing,
+    FrontPoints,
+    HeterogeneousTrials,
+    LadderPoints,
+    TrialProfile,
+    price_best,
+    price_clipped,
+)
+from sweeps.planning.plan import plan_proposal
+from sweeps.privacy.charge import trial_profile
+from sweeps.privacy.claims import OF_ONE_TRIAL, PRIVATE_SELECTION
+from sweeps.privacy.privacy_filter import fitted
+from sweeps.search.space import Space
+from sweeps.selection.law import law_of, law_text, of_adaptive, of_best, of_first, of_front, rests_on
+from sweeps.spec.sections import Selection, SweepSpec
+from sweeps.store.records import TARGET_EPSILON
+from trainables.attribution import of_their_models
+from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
+
+
+@dataclass(frozen=True)
+class SealedPrior:
+    """What one sealed search draws from.
+
+    facts         of the spec's data
+    calibrations  solved before, in public; what planning solves is added to them
+    systems       by name, where they are not those of the registry
+    space, selection  the spec's
+    law           of the number of trials, as it is drawn
+
+    Raises InvalidValue where the spec has no selection, or its number of trials no law.
+    """
+
+    spec: SweepSpec
+    facts: PublicFacts
+    calibrations: MutableMapping[str, float] = field(default_factory=dict)
+    systems: Mapping[str, System] | None = None
+    space: Space = field(init=False)
+    selection: Selection = field(init=False)
+    law: Capped = field(init=False)
+
+    def __post_init__(self) -> None:
+        selection = self.spec.selection
+        if selection is None:
+            expected = "that of a sealed search: privacy.scope: sweep and release: best, first or front"
+            raise InvalidValue("selection", None, expected, "No other sweep has a price for its search.")
+        object.__setattr__(self, "space", Space.of(self.spec))
+        object.__setattr__(self, "selection", selection)
+        object.__setattr__(self, "law", law_of(selection, self.spec.search.trials))
+
+    def fitted(self, config: Config, exceeds: Callable[[TrialProfile], float], start: float) -> PrivacyPlan | Refusal:
+        """The plan of a configuration whose profile just does not exceed what a trial may cost; or why there is none.
+
+        exceeds  by how much a trial is too dear, in logarithms
+        start    a guess at its epsilon by itself
+        """
+
+        def plan_at(target: float) -> PrivacyPlan | Refusal:
+            held_to = self.spec.privacy.model_copy(update={"epsilon": (target,)})
+            one = self.spec.model_copy(update={"privacy": held_to})
+            return plan_proposal(one, {**config, TARGET_EPSILON: target}, self.facts, self.calibrations, self.systems)
+
+        return fitted(plan_at, lambda plan: exceeds(trial_profile(plan)), start)
+
+
+# Plans of all configurations of a prior under one price of what leaves: by a public rule that each of them meets.
+#
+# The price of the best, and of a first success, looks at a trial's profile at two points and more (`dpcore.selection.
+# two_point`, `ladder_points`). They are fixed in public: by the plan in the middle of the space, which is given as
+# much of the budget as it can have alone. That of a front holds for trials that one Gaussian covers, which follows
+# from the budget (`front_points`). Every configuration is then given the least noise, or the most steps, at which it
+# meets the rule. So each claims the same: the budget, for the whole procedure. Which of them was drawn, or won,
+# changes nothing.
+
+CANDIDATES = 8
+"""Of each slot, where results lead the search. With bounds of 0.75 and 1.25 the better half of so many has the whole
+lean that they allow; more would be planned for nothing."""
+_PLACES = (0.5, 0.1, 0.9)
+"""In the domains of a system, where it is asked what its claim rests on until it has a plan: in public."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pricing:
+    """One price for what leaves of a random number of trials: the best by one order or several, or the first success
+    and word of none.
+
+    rule        what each configuration has to meet; of a ladder of budgets, in its rung
+    references  plans in the middle of the space, one for each budget, by which points were chosen in public; each
+                claims what it would alone
+    """
+
+    rule: HeterogeneousTrials | LadderPoints | FrontPoints
+    references: tuple[PrivacyPlan, ...]
+
+    @property
+    def law(self) -> Capped:
+        """Of the number of trials, as it is drawn."""
+        assert isinstance(self.rule.law, Capped)
+        return self.rule.law
+
+    @property
+    def reference(self) -> PrivacyPlan:
+        """That of the dearest budget."""
+        return self.references[-1]
+
+    def exceeds(self, rung: int, trial: TrialProfile) -> float:
+        """By how much a trial is too dear for its budget, in logarithms; at most 0 where it may run.
+
+        rung  of a ladder of budgets, from 0
+        """
+        return self.rule.exceeds(rung, trial) if isinstance(self.rule, LadderPoints) else self.rule.exceeds(trial)
+
+    @property
+    def of_first(self) -> bool:
+        """Whether the first success leaves, not the best."""
+        return isinstance(self.rule, LadderPoints)
+
+    def routes(self) -> Mapping[str, float]:
+        """Epsilon for trials that are all like the reference, by every route, or of either end: the claim is `rule`'s.
+
+        At its delta; a success and word of none share it. Of adaptive proposals what the same trials would cost as
+        independent draws stands beside.
+        """
+        if isinstance(rule := self.rule, LadderPoints):
+            many = len(rule.epsilons) > 1
+            ends = {f"a success of budget {budget_text(one)}" if many else "success": one for one in rule.epsilons}
+            return ends | {"none": rule.failure}
+        if isinstance(rule, FrontPoints):
+            return {
+                f"{orders} order{'s' * (orders > 1)}": rule.of_orders(orders) for orders in range(1, rule.orders + 1)
+            }
+        trial = trial_profile(self.reference)
+        if rule.adaptive:
+            led = price_clipped(self.law, trial, rule.delta, rule.low, rule.high).epsilon
+            return {"adaptive": led, "independent draws": price_best(self.law, trial, rule.delta, orders=()).epsilon}
+        return {one.name: one.epsilon for one in price_best(self.law, trial, rule.delta).routes}
+
+
+@dataclass(frozen=True)
+class SealedPlanner:
+    """Plans the configurations of one sweep. Raises InvalidValue where no configuration can be priced."""
+
+    prior: SealedPrior
+    pricing: Pricing
+
+    @classmethod
+    def of(cls, prior: SealedPrior, further: Iterable[Config] = ()) -> SealedPlanner | Refusal:
+        """The planner of a prior; a Refusal where nothing in its middle has a plan, tried in turn, nor `further`."""
+        refusal: Refusal | None = None
+        for config in chain(prior.space.middles(), further):
+            found = _pricing(prior, config)
+            if isinstance(found, Pricing):
+                return cls(prior, found)
+            refusal = refusal or found
+        assert refusal is not None
+        return refusal
+
+    def plan(self, config: Config) -> PrivacyPlan | Refusal:
+        """The plan of one configuration, which claims the price of the whole procedure; or why it is not in the prior.
+
+        `config` is canonical, its `target_epsilon` the budget, or that of its rung.
+        """
+        rung = self.prior.spec.privacy.epsilon.index(config[TARGET_EPSILON])
+        found = self._within(config, rung)
+        if isinstance(found, Refusal):
+            return found
+        return replace(found, guarantee=self.claim(found), beside=self.afterwards(found, rung))
+
+    def _within(self, config: Config, rung: int) -> PrivacyPlan | Refusal:
+        """The plan that meets the rule of its rung, with what it would claim alone."""
+        start = self.pricing.references[rung].guarantee.epsilon
+
+        def exceeds(trial: TrialProfile) -> float:
+            return self.pricing.exceeds(rung, trial)
+
+        return self.prior.fitted(config, exceeds, start)
+
+    @cached_property
+    def _of_the_space(self) -> tuple[str, ...]:
+        """What the claims of all systems and models of the space rest on: whichever won, trials of all of them may have
+        run."""
+        space, plans = self.prior.space, [self.pricing.reference]
+        for branch in space.branches if len(space.branches) > 1 else ():
+            places = (space.config(branch, space.epsilons[-1], branch.drawn(partial(float, u))) for u in _PLACES)
+            found = (self._within(config, len(space.epsilons) - 1) for config in places)
+            plan = next((one for one in found if isinstance(one, PrivacyPlan)), None)
+            plans += [] if plan is None else [plan]
+        lines = [line for plan in plans for line in plan.guarantee.assumptions]
+        return (*lines, *of_their_models(self.prior.spec.texts()))
+
+    def claim(self, plan: PrivacyPlan) -> Guarantee:
+        """What the winner claims, whichever it is: the budget, for everything that leaves."""
+        own, rule, selection = plan.guarantee, self.pricing.rule, self.prior.selection
+        law = law_text(selection, self.pricing.law.cap)
+        lines = dict.fromkeys((*own.assumptions, *self._of_the_space))
+        assumptions = [line for line in lines if line not in OF_ONE_TRIAL]
+        return Guarantee(
+            epsilon=rule.epsilon,
+            delta=rule.delta,
+            adjacency=own.adjacency,
+            unit=own.unit,
+            accountant=PRIVATE_SELECTION,
+            status=weakest(own.status, Status.PROVED_UNDER_ASSUMPTIONS),
+            theorem=self._theorem(law, selection),
+            assumptions=(*assumptions, *rests_on(selection)),
+            aimed_at=rule.epsilon,
+        )
+
+    def _theorem(self, law: str, selection: Selection) -> str:
+        if isinstance(self.pricing.rule, FrontPoints):
+            return of_front(law, self.prior.spec.orders)
+        if selection.target is not None:
+            return of_first(law, str(selection.target), len(self.pricing.references))
+        adapt = selection.adapt
+        return of_best(law) if adapt is None else of_adaptive(law, adapt.low, adapt.high)
+
+    def afterwards(self, plan: PrivacyPlan, rung: int) -> tuple[Guarantee, ...]:
+        """What a success of a ladder claims besides, once it is known from which rung it left; else nothing."""
+        rule = self.pricing.rule
+        if not isinstance(rule, LadderPoints) or len(rule.epsilons) == 1:
+            return ()
+        whole = self.claim(plan)
+        return (replace(whole, notion=Notion.EX_POST, epsilon=rule.epsilons[rung], aimed_at=None),)
+
+
+def _pricing(prior: SealedPrior, config: Config) -> Pricing | Refusal:
+    """The price by one reference, given as much of each budget as it can have alone. Raises InvalidValue."""
+    if prior.selection.target is not None:
+        return _ladder(prior, config)
+    return _front(prior, config) if prior.spec.privacy.release == "front" else _best(prior, config)
+
+
+def _best(prior: SealedPrior, config: Config) -> Pricing | Refusal:
+    """The price of the best, by the points of the reference."""
+    (epsilon,), delta, adapt = prior.spec.privacy.epsilon, prior.spec.privacy.delta, prior.selection.adapt
+    reference = (
+        ByReference(law=prior.law, delta=delta)
+        if adapt is None
+        else ByReference(law=prior.law, delta=delta, low=adapt.low, high=adapt.high)
+    )
+    found = prior.fitted(config, lambda trial: math.log(reference.price(trial) / epsilon), epsilon / 3)
+    if isinstance(found, Refusal):
+        return found
+    return Pricing(rule=reference.points(trial_profile(found), epsilon), references=(found,))
+
+
+def _front(prior: SealedPrior, config: Config) -> Pricing | Refusal:
+    """The price of the best by each order, which follows from the budget; the reference is planned within it."""
+    (epsilon,), delta = prior.spec.privacy.epsilon, prior.spec.privacy.delta
+    rule = FrontPoints.solved(prior.law, len(prior.spec.orders), Target(epsilon=epsilon, delta=delta))
+    found = prior.fitted(config, rule.exceeds, epsilon / 3)
+    return found if isinstance(found, Refusal) else Pricing(rule=rule, references=(found,))
+
+
+def _ladder(prior: SealedPrior, config: Config) -> Pricing | Refusal:
+    """The same for every budget, from the cheapest on: a rung's price does not depend on dearer ones."""
+    epsilons = prior.spec.privacy.epsilon
+    climbing = Climbing(law=prior.law, weights=(1 / len(epsilons),) * len(epsilons), delta=prior.spec.privacy.delta)
+    references: list[PrivacyPlan] = []
+    for epsilon in epsilons:
+        known = climbing
+
+        def exceeds(trial: TrialProfile, epsilon: float = epsilon, known: Climbing = known) -> float:
+            return math.log(known.price(trial) / epsilon)
+
+        found = prior.fitted(config, exceeds, epsilon / 3)
+        if isinstance(found, Refusal):
+            return found
+        references.append(found)
+        climbing = climbing.with_rung(trial_profile(found))
+    return Pricing(rule=climbing.points(epsilons), references=tuple(references))
