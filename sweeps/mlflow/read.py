@@ -35,7 +35,6 @@ from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.reporting.front import AxisEnd, Front, FrontAxis, axis_ends, front, spec_objectives
 from sweeps.reporting.tables import rows
 from sweeps.store.records import EPSILON, SweepRecord, TrialRecord, TrialState
-from sweeps.util.files import collector_paused
 from sweeps.util.waiting import patience, waiting
 from trainables.worker.redaction import shown_url
 
@@ -186,10 +185,9 @@ class TrialRun:
 def read_trial_runs(client: MlflowClient, experiment_id: str, condition: str) -> list[TrialRun]:
     """The runs of trials that meet MLflow's own filter `condition`, in no particular order."""
     store = client._tracking_client.store
-    with collector_paused():
-        if isinstance(store, SqlAlchemyStore):
-            return _whole(store, experiment_id, condition)
-        return paged(client, experiment_id, condition)
+    if isinstance(store, SqlAlchemyStore):
+        return _whole(store, experiment_id, condition)
+    return paged(client, experiment_id, condition)
 
 
 def paged(client: MlflowClient, experiment_id: str, condition: str) -> list[TrialRun]:
@@ -218,11 +216,10 @@ class WrittenRun:
 def written_runs(client: MlflowClient, experiment_id: str) -> list[WrittenRun]:
     """Every active run of the experiment. A server is asked for each metric of each run."""
     store = client._tracking_client.store
-    with collector_paused():
-        if isinstance(store, SqlAlchemyStore):
-            return _written(store, experiment_id)
-        found = ((run.info.run_id, run.data) for run in pages(client, experiment_id, ""))
-        return [WrittenRun(run, held.tags, held.params, _history(client, run, held.metrics)) for run, held in found]
+    if isinstance(store, SqlAlchemyStore):
+        return _written(store, experiment_id)
+    found = ((run.info.run_id, run.data) for run in pages(client, experiment_id, ""))
+    return [WrittenRun(run, held.tags, held.params, _history(client, run, held.metrics)) for run, held in found]
 
 
 def _history(client: MlflowClient, run_id: str, metrics: Iterable[str]) -> frozenset[tuple[str, int, float | None]]:
@@ -373,7 +370,7 @@ def read_front(
     recorded = RecordedSpec({"front": {"reference": json.loads(found.tags.get(REFERENCES, "{}"))}})
     ends = {**axis_ends(recorded.references), **(reference or {})}
     condition = "tags.`sweeps.state` = 'complete'" + (f" AND {filter}" if filter else "")
-    with collector_paused(), asked_by_a_person(uri):
+    with asked_by_a_person(uri):
         runs = read_trial_runs(client, found.experiment_id, condition)
         records = [was_published(_as_written(run, experiment)) for run in runs]
         if HEADING not in found.tags:

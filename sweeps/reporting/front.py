@@ -22,7 +22,6 @@ from sweeps.privacy.quoting import Quote, legend, metric_quotes, quote_of_claim
 from sweeps.privacy.release import Published, Release
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.store.records import EPSILON, SweepRecord, TrialState, sweep_of
-from sweeps.util.files import collector_paused
 
 Floats = NDArray[np.float64]
 
@@ -285,9 +284,8 @@ def sweep_front(
     spec = record.spec
     chosen = list(objectives or ()) or spec_objectives(spec)
     ends = {**axis_ends(record.references), **(reference or {})}
-    with collector_paused():
-        trials = store.trials(sweep)
-        found = front(trials, chosen, mix=mix, reference=ends, log10=log10, sweep=sweep, as_refuted=as_refuted)
+    trials = store.trials(sweep)
+    found = front(trials, chosen, mix=mix, reference=ends, log10=log10, sweep=sweep, as_refuted=as_refuted)
     found = replace(found, heading=Release.recorded(spec).heading)
     if not total:
         return found

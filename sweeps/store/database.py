@@ -230,7 +230,7 @@ class Database:
         """What it said of who keeps it from answering: a line that is cut later has no such words of its own."""
 
     def prepare(self, create: bool) -> None:
-        """Create or migrate the tables. Raises StoreError when there are none (`create` is False) or newer ones."""
+        """Create the tables. Raises StoreError when there are none (`create` is False) or those of another release."""
         if self.is_sqlite:
             path = Path(self.where)
             if create:
@@ -240,14 +240,14 @@ class Database:
                     raise unusable_folder(error, self.where) from error
             elif not path.exists():
                 raise StoreError(f"store {self.where}: not there. Start a sweep with `sweeps run`, or check --root.")
-        version = self.read(self._version)
+        exists = self.read(self._has_tables)
         if self._place is not None:
             # A connection stays open from here on, so that the log and its index stay the same files.
             self._place.hold()
-        if version == 0 and not create:
+        if not exists and not create:
             raise StoreError(f"store {self.where}: holds no sweeps. Start one with `sweeps run`, or check --store.")
-        if version < schema.VERSION:
-            self.write(self._migrate)
+        if not exists:
+            self.write(self._create)
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in one durable transaction. Raises StoreError; then nothing of it was kept.
@@ -348,24 +348,23 @@ class Database:
             finally:
                 self._lines.leave(here)
 
-    def _version(self, connection: Connection) -> int:
+    def _has_tables(self, connection: Connection) -> bool:
         if not inspect(connection).has_table(schema.schema_version.name):
-            return 0
+            return False
         version = connection.execute(select(schema.schema_version.c.version)).scalar_one()
-        if version > schema.VERSION:
+        if version != schema.VERSION:
             raise StoreError(
-                f"store {self.where}: schema version {version}, expected at most {schema.VERSION}. "
-                "It was written by a newer release; install that one."
+                f"store {self.where}: schema version {version}, expected {schema.VERSION}. It was written by another "
+                "release; install that one."
             )
-        return int(version)
+        return True
 
-    def _migrate(self, connection: Connection) -> None:
+    def _create(self, connection: Connection) -> None:
         if not self.is_sqlite:
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})")
         # Asked again under the lock: another process may have been faster.
-        version = self._version(connection)
-        if version < schema.VERSION:
-            schema.migrate(connection, version)
+        if not self._has_tables(connection):
+            schema.create_tables(connection)
 
 
 _EXPECTED = "expected sqlite:///FILE or postgresql://USER@HOST/DATABASE. Check --store."

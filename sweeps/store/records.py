@@ -6,23 +6,26 @@ Whoever reads a trial reads it here: `TrialRecord.metric` is the one place that 
 from __future__ import annotations
 
 import getpass
+import json
 import math
 import os
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from dpcore.checks import InvalidValue
+from dpcore.guarantee import Guarantee
 from dpcore.rounding import epsilon_text
 from sweeps.provenance.recorded_spec import RecordedSpec
 
 if TYPE_CHECKING:
-    from dpcore.guarantee import Guarantee
     from trainables.system import PrivacyPlan, Scalar
 
+
+T = TypeVar("T")
 
 SYSTEM = "system"
 EPSILON, TARGET_EPSILON, WORK = "epsilon", "target_epsilon", "work"
@@ -246,15 +249,39 @@ class Proposal(Configured):
     request: int | None = None
 
 
-class StoredRows(Protocol):
-    """Rows of a table, which are parsed when somebody looks into them."""
+class ParsedLater(Generic[T]):
+    """A field that the store gives as JSON, parsed when it is first looked into: most plans of 30,000 never are."""
 
-    def decoded(self, name: str, row: int) -> Any:
-        """The field `name` of a record."""
-        ...
+    def __init__(self, parse: Callable[[Any], T] = lambda content: content, default: T | None = None) -> None:
+        self._parse, self._default = parse, default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._slot = f"_{name}"
+
+    def __get__(self, record: Any, owner: type | None = None) -> T:
+        if record is None:
+            # Dataclasses ask the class for the field's default.
+            return cast(T, self._default)
+        value = vars(record)[self._slot]
+        if isinstance(value, str):
+            value = vars(record)[self._slot] = self._parse(json.loads(value))
+        return value
+
+    def __set__(self, record: Any, value: T | str) -> None:
+        vars(record)[self._slot] = value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _plan(content: Mapping[str, object] | None) -> PrivacyPlan | None:
+    from trainables.system import PrivacyPlan
+
+    return None if content is None else PrivacyPlan.from_dict(content)
+
+
+def _claim(content: dict[str, Any] | None) -> Guarantee | None:
+    return None if content is None else Guarantee.from_dict(content)
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrialRecord(Configured):
     """One trial as the store knows it.
 
@@ -271,21 +298,19 @@ class TrialRecord(Configured):
     key: str
     number: int
     state: TrialState
-    config: Mapping[str, Scalar]
+    config: ParsedLater[Mapping[str, Scalar]] = ParsedLater()  # type: ignore[assignment]
     seed: int
-    plan: PrivacyPlan | None
-    violations: Mapping[str, float]
+    plan: ParsedLater[PrivacyPlan | None] = ParsedLater(_plan)
+    violations: ParsedLater[Mapping[str, float]] = ParsedLater()
     reason: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    guarantee: Guarantee | None = None
+    guarantee: ParsedLater[Guarantee | None] = ParsedLater(_claim)
     step: int = 0
     attempts: int = 0
     proposed_at: float = 0.0
     finished_at: float | None = None
     reports: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     request: int | None = None
-    _rows: StoredRows | None = field(default=None, init=False, repr=False, compare=False)
-    _row: int = field(default=0, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, sweep: str, proposal: Proposal, state: TrialState, **fields: Any) -> Self:
@@ -294,30 +319,6 @@ class TrialRecord(Configured):
         own |= {"request": proposal.request}
         own |= {"key": trial_key(sweep, proposal.number), "plan": None, "violations": {}}
         return cls(state=state, **(own | fields))
-
-    @classmethod
-    def stored(
-        cls, rows: StoredRows, row: int, *, key: str, number: int, state: TrialState, metrics: Mapping[str, float]
-    ) -> Self:
-        """A record of the store: what nearly everybody asks for, and the rest decoded from `rows` once it is asked."""
-        record, put = object.__new__(cls), object.__setattr__
-        put(record, "_rows", rows)
-        put(record, "_row", row)
-        put(record, "key", key)
-        put(record, "number", number)
-        put(record, "state", state)
-        put(record, "metrics", metrics)
-        return record
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            # Python asks here for a slot that was never set.
-            if name.startswith("_") or self._rows is None or name not in self.__dataclass_fields__:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            value = self._rows.decoded(name, self._row)
-            object.__setattr__(self, name, value)
-            return value
 
     def __repr__(self) -> str:
         """In a line: what a prompt shows. `sweeps show SWEEP TRIAL` and `Sweep.describe` say all of it."""

@@ -1,16 +1,10 @@
-"""The tables of the store and how older ones become the newest.
-
-A change of the tables below raises `VERSION` by one more function in `MIGRATIONS`, which is never edited once
-released; a store of each earlier version is kept beside the tests and opened there.
-JSON is kept as text, so that both engines hold the same bytes and reading is one parse of many rows.
-"""
+"""The tables of the store. JSON is kept as text, so that both engines hold the same bytes."""
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from sqlalchemy import (
     BigInteger,
@@ -26,44 +20,12 @@ from sqlalchemy import (
     Table,
     Text,
     insert,
-    inspect,
-    select,
     text,
-    update,
 )
 
-from sweeps.util.fingerprint import keyed
-
-# JSON as the store keeps it: one canonical text per value, and columns of texts parsed at once.
-
+VERSION = 1
+"""Of the tables below: another one is another release's."""
 NULL = "null"
-
-
-def dumps(value: object) -> str:
-    """Compact text in the value's own order of keys, NumPy scalars as plain numbers."""
-    return json.dumps(_plain(value), separators=(",", ":"))
-
-
-def canonical(value: object) -> str:
-    """Like `dumps` with sorted keys: equal values have equal texts."""
-    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"))
-
-
-def loads_column(texts: Iterable[str]) -> list[Any]:
-    """Parse many texts in one pass, several times faster than one by one."""
-    parsed: list[Any] = json.loads("[" + ",".join(texts) + "]")
-    return parsed
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "item") and not isinstance(value, str | bytes):
-        return value.item()
-    return value
-
 
 metadata = MetaData()
 
@@ -80,9 +42,9 @@ sweeps = Table(
     Column("root", Text, nullable=False),
     Column("created_at", Double, nullable=False),
     Column("state", Text, nullable=False),
-    Column("records", Text, nullable=False, server_default=""),
-    Column("label", Text, nullable=False, server_default=""),
-    Column("population", Text, nullable=False, server_default=""),
+    Column("records", Text, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("population", Text, nullable=False),
 )
 
 extensions = Table(
@@ -94,8 +56,8 @@ extensions = Table(
     Column("hours", Double),
     Column("launched", BigInteger, nullable=False),
     Column("at", Double, nullable=False),
-    Column("epsilon", Text, nullable=False, server_default="[]"),
-    Column("proposed", BigInteger, nullable=False, server_default="0"),
+    Column("epsilon", Text, nullable=False),
+    Column("proposed", BigInteger, nullable=False),
 )
 
 names = Table(
@@ -278,87 +240,24 @@ DATA_KEY = "data"
 """What the records' digests are keyed with (`sweeps.util.fingerprint.keyed`)."""
 
 
-def _records_of_their_own(connection: Connection) -> None:
-    """Version 2: the workers' records may lie elsewhere than the controller's folder (an object store)."""
-    connection.exec_driver_sql("ALTER TABLE sweeps ADD COLUMN records TEXT NOT NULL DEFAULT ''")
+def create_tables(connection: Connection) -> None:
+    """Make them in an empty database, with the store's own secret, inside the caller's transaction."""
+    metadata.create_all(connection)
+    connection.execute(insert(keys).values(name=DATA_KEY, value=secrets.token_hex(32)))
+    connection.execute(insert(schema_version).values(version=VERSION))
 
 
-def _keyed_data(connection: Connection) -> None:
-    """Version 3: digests of records are keyed. A plain one confirms a guess of them to whoever reads it."""
-    if connection.dialect.name == "sqlite":
-        # What is replaced is overwritten, not left in free pages.
-        connection.exec_driver_sql("PRAGMA secure_delete=ON")
-    keys.create(connection)
-    key = _new_key(connection)
-    for row in connection.execute(select(sweeps.c.id, sweeps.c.fingerprints)).all():
-        recorded = json.loads(row.fingerprints)
-        if "data" in recorded:
-            recorded["data"] = keyed(recorded["data"], key)
-            connection.execute(update(sweeps).where(sweeps.c.id == row.id).values(fingerprints=dumps(recorded)))
+def dumps(value: object, *, sort_keys: bool = False) -> str:
+    """Compact JSON, NumPy scalars as plain numbers; keys in the value's own order, or sorted: then equal values have
+    equal texts."""
+    return json.dumps(_plain(value), sort_keys=sort_keys, separators=(",", ":"))
 
 
-def _new_key(connection: Connection) -> bytes:
-    key = secrets.token_bytes(32)
-    connection.execute(insert(keys).values(name=DATA_KEY, value=key.hex()))
-    return key
-
-
-def _extensions(connection: Connection) -> None:
-    """Version 4: a sweep may be extended."""
-    extensions.create(connection)
-
-
-def _requests_and_labels(connection: Connection) -> None:
-    """Version 5: anybody may append requests, and a sweep may be called by another name than that of its files."""
-    connection.exec_driver_sql("ALTER TABLE sweeps ADD COLUMN label TEXT NOT NULL DEFAULT ''")
-    connection.exec_driver_sql("ALTER TABLE trials ADD COLUMN request BIGINT")
-    names.create(connection)
-    requests.create(connection)
-    connection.execute(insert(names).from_select(["name", "sweep_id"], select(sweeps.c.name, sweeps.c.id)))
-
-
-def _curves(connection: Connection) -> None:
-    """Version 6: attempts may tell something before their end."""
-    curves.create(connection)
-
-
-def _budgets(connection: Connection) -> None:
-    """Version 7: an extension may add budgets."""
-    have = {column["name"] for column in inspect(connection).get_columns("extensions")}
-    # Version 4 makes the table as it is now.
-    for name, kind in (("epsilon", "TEXT NOT NULL DEFAULT '[]'"), ("proposed", "BIGINT NOT NULL DEFAULT 0")):
-        if name not in have:
-            connection.exec_driver_sql(f"ALTER TABLE extensions ADD COLUMN {name} {kind}")
-
-
-def _populations(connection: Connection) -> None:
-    """Version 8: sweeps may share a budget. Those of earlier releases belong to no population."""
-    connection.exec_driver_sql("ALTER TABLE sweeps ADD COLUMN population TEXT NOT NULL DEFAULT ''")
-    populations.create(connection)
-    charges.create(connection)
-
-
-MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {
-    2: _records_of_their_own,
-    3: _keyed_data,
-    4: _extensions,
-    5: _requests_and_labels,
-    6: _curves,
-    7: _budgets,
-    8: _populations,
-}
-"""{version from 2 on: what makes it from the version before}."""
-
-VERSION = max(MIGRATIONS, default=1)
-
-
-def migrate(connection: Connection, version: int) -> None:
-    """Bring tables of `version` (0: none yet) to `VERSION`, inside the caller's transaction."""
-    if version == 0:
-        metadata.create_all(connection)
-        _new_key(connection)
-        connection.execute(insert(schema_version).values(version=VERSION))
-        return
-    for target in range(version + 1, VERSION + 1):
-        MIGRATIONS[target](connection)
-    connection.execute(update(schema_version).values(version=VERSION))
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "item") and not isinstance(value, str | bytes):
+        return value.item()
+    return value

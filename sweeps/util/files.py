@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from dpcore.checks import InvalidValue
@@ -81,18 +78,3 @@ def check_tracking_uri(name: str, uri: str) -> None:
             "http://HOST:PORT of a server, sqlite:///FILE, postgresql://USER@HOST/DATABASE, or an absolute path",
             "Leave it out for a database in the sweep's own root; SWEEPS_TRACKING and MLFLOW_TRACKING_URI set it too.",
         )
-
-
-# Large reads make many objects that all stay: looking for garbage among them takes longer than the reading.
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """No garbage collection while the block runs."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

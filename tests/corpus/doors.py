@@ -19,10 +19,8 @@ from unittest.mock import patch
 import numpy as np
 
 from dpcore import events
-from dpcore.accounting import headline
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
-from dpcore.guarantee import Status
 from sweeps.cli import main as cli
 from sweeps.papers import PAPERS, Effort
 from sweeps.papers import reproduce as reproduce_paper
@@ -324,22 +322,3 @@ def published_claims(paper: str, root: Path) -> dict[str, Any]:
     """All that a paper's reproduction computes without data."""
     result = reproduce_paper(paper, None, Workspace.at(root), Effort(quick=True), lambda line: None).to_dict()
     return {name: result[name] for name in ("title", "rows", "cut", "tables")}
-
-
-# Stores
-
-
-def recorded_claims(root: Path) -> Iterator[tuple[float, float]]:
-    """(recorded, counted anew) epsilon of every trial of a store whose claim the headline accountant made."""
-    from sweeps.store.store import open_store
-
-    store = open_store(Workspace.at(root).store_url)
-    try:
-        for sweep in store.sweeps():
-            for one in store.trials(sweep.name):
-                plan = one.plan if isinstance(one.plan, PrivacyPlan) else PrivacyPlan.from_dict(one.plan)
-                claim = plan.guarantee
-                if claim.status is not Status.REFUTED:
-                    yield claim.epsilon, headline(plan.event(), claim.delta, claim.adjacency, unit=claim.unit).epsilon
-    finally:
-        store.close()

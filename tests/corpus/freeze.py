@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import platform
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +24,6 @@ from threadpoolctl import threadpool_limits
 from tests.corpus import cases, doors
 
 FROZEN = Path(__file__).parent / "frozen"
-STORES = Path(__file__).parent / "stores"
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
 SIGNS = 4
 PROPOSALS = 3
@@ -153,15 +151,6 @@ def _table(folder: Path) -> dict[str, Any]:
     return {**cases.TABLE, "data": {**cases.TABLE["data"], "path": str(path)}}
 
 
-def stores() -> Iterator[tuple[str, Any]]:
-    """Stores that earlier versions wrote, as they are read today."""
-    for path in sorted(STORES.glob("*.db")):
-        with tempfile.TemporaryDirectory() as root:
-            shutil.copy(path, Path(root) / "sweeps.db")
-            for sweep in doors.names(Path(root)):
-                yield f"{path.stem} / {sweep}", without(root, doors.views(sweep, Path(root), "status"))
-
-
 def sweeps() -> Iterator[tuple[str, Any]]:
     """The packaged examples in small, the corpus's own sweeps and one per person: trials, ledger, front, text."""
     raws = {name: _small(name, changes) for name, changes in cases.SMALL.items()}
@@ -200,10 +189,10 @@ def claims() -> Iterator[tuple[str, Any]]:
 
 
 PARTS: dict[str, Callable[[], Iterator[tuple[str, Any]]]] = {
-    one.__name__: one for one in (plans, sources, specs, fits, stores, records, sweeps, published, claims)
+    one.__name__: one for one in (plans, sources, specs, fits, records, sweeps, published, claims)
 }
 """{name of the part and of its file in `frozen/`: what makes it}, cheap ones first."""
-CHEAP = ("plans", "sources", "specs", "fits", "stores")
+CHEAP = ("plans", "sources", "specs", "fits")
 
 
 def brief(document: Mapping[str, Any]) -> dict[str, Any]:

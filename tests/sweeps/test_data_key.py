@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import sqlite3
 from pathlib import Path
 
@@ -17,7 +15,6 @@ from sweeps.util.workspace import Workspace
 from tests.sweeps.stores import record
 from trainables.data import SOURCES
 
-FILES = Path(__file__).parent / "files"
 PLAIN = SOURCES["uniform"].load({"n": 1000}).fingerprint
 
 
@@ -47,21 +44,6 @@ def test_the_key_outlives_the_sweeps(tmp_path):
         connection.execute("DELETE FROM leases")
         connection.execute("DELETE FROM sweeps")
     assert store(tmp_path).data_fingerprint(PLAIN) == before
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_plain_digest_of_an_older_store_is_keyed_when_it_is_opened(version, tmp_path):
-    path = tmp_path / "sweeps.db"
-    shutil.copy(FILES / f"store-version-{version}.db", path)
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE sweeps SET fingerprints = ?", (json.dumps({"code": "c0", "data": PLAIN}),))
-    opened = store(tmp_path)
-    [sweep] = opened.sweeps()
-    assert sweep.fingerprints == {"code": "c0", "data": opened.data_fingerprint(PLAIN)}
-    opened.close()
-    with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    assert all(PLAIN.encode() not in file.read_bytes() for file in tmp_path.iterdir())
 
 
 @pytest.fixture

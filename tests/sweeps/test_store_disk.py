@@ -1,22 +1,16 @@
 """Full disks, read-only folders, locked and foreign files, and files of every released schema version."""
 
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from dpcore.selection.filters import DPCharge, GDPCharge
-from sweeps.store.errors import LeaseHeld, StoreError, SweepExists
-from sweeps.store.records import Extension, Note, SweepState, TrialState
-from sweeps.store.schema import VERSION
+from sweeps.store.errors import StoreError
+from sweeps.store.records import TrialState
 from sweeps.store.store import open_store
 from tests.sweeps.stores import SWEEP, plan, proposal, record, settle
-
-FILES = Path(__file__).parent / "files"
 
 # Launches trials until the store refuses; prints what was acknowledged, then the refusal.
 FILL = """
@@ -172,53 +166,3 @@ def test_reservations_are_written_through_to_the_disk(tmp_path):
     )
     full = 2
     assert values == ["wal", full, 1]
-
-
-@pytest.mark.parametrize("version", range(1, VERSION + 1))
-def test_files_of_every_version_open_and_go_on(version, tmp_path):
-    path = tmp_path / "sweeps.db"
-    shutil.copy(FILES / f"store-version-{version}.db", path)
-    assert_goes_on(open_store(f"sqlite:///{path}", create=False), version)
-
-
-def assert_goes_on(store, version):
-    """It holds one trial in each state, a rung, a lost attempt, an undelivered row, a held lease; then an extension."""
-    budgets = {"epsilon": (2.5, 4.0), "proposed": 45} if version >= 7 else {}
-    extended = () if version < 4 else (Extension(trials=80, launched=40, at=1.7e9 + 0.5, **budgets),)
-    assert store.sweep(SWEEP).extensions == extended
-    assert store.sweep(SWEEP).state is SweepState.RUNNING
-    assert store.counts(SWEEP) == {"planned": 1, "running": 1, "complete": 1, "failed": 1, "infeasible": 1}
-    complete, failed, planned, running, infeasible = store.trials(SWEEP)
-    assert complete.reports == {30: {"accuracy": 0.3}, 100: {"accuracy": 0.5, "epsilon": 1.0}}
-    assert complete.guarantee.epsilon == 1.0
-    told = [(30, 1, {"accuracy": 0.3}), (60, 2, {"accuracy": 0.4, "loss": 1.5}), (100, 2, complete.metrics)]
-    curve = [(one.step, one.attempt, one.metrics) for one in store.curves(SWEEP)]
-    assert curve == [one for one in told if version >= 6 or one[0] != 60]
-    assert running.plan == plan()
-    assert (planned.reason, failed.reason) == ("worker lost", "accuracy=nan")
-    assert infeasible.violations == {"noise": 0.75}
-    assert [(e.attempt, e.from_step, e.to_step, e.executed_to) for e in store.ledger(SWEEP)] == [
-        (1, 0, 30, 30),
-        (2, 30, 100, 100),
-        (1, 0, 100, 70),
-        (1, 0, 100, 60),
-        (1, 0, 100, None),
-    ]
-    assert [row.kind for row in store.outbox(SWEEP)] == ["settled", "failed", "lost", "infeasible", "state"]
-    assert store.calibrations()["noise|example"] == 1.5
-    assert (store.requests(SWEEP), running.request, store.driver(SWEEP)) == ([], None, None)
-    charged = {one.name: [row.counted for row in store.charges(one.name)] for one in store.populations()}
-    known = {"covered": [GDPCharge(0.25, 1e-9)], "people": [DPCharge(1.0, 1e-5), DPCharge(0.5, 2e-5)]}
-    assert charged == (known if version >= 8 else {})
-    with pytest.raises(SweepExists):
-        store.create_sweep(record())
-    store.rename(SWEEP, "renamed")
-    store.ask(SWEEP, Note(text="it goes on"), "me@here")
-    assert (store.sweep("renamed").name, len(store.requests(SWEEP))) == (SWEEP, 1)
-    # Its holder ended long ago on a machine that is not this one: free after its expiry, which has passed.
-    lease = store.acquire(SWEEP)
-    assert lease.token == 2
-    settle(store, lease, running.key)
-    assert store.relaunch(lease, planned.key, 40, 100).attempt == 2
-    with pytest.raises(LeaseHeld):
-        store.acquire(SWEEP)

@@ -6,21 +6,15 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
-from sqlalchemy import inspect, text
+from sqlalchemy import text
 
-from sweeps.store import schema
 from sweeps.store.errors import StoreError
 from sweeps.store.records import TrialState
-from sweeps.store.schema import VERSION
 from sweeps.store.store import open_store
 from sweeps.util.waiting import patience
 from tests.sweeps.stores import SWEEP, new_database, plan, postgres_server, proposal, record, settle
-from tests.sweeps.test_store_disk import assert_goes_on
-
-FILES = Path(__file__).parent / "files"
 
 
 @pytest.fixture(scope="module")
@@ -33,67 +27,6 @@ def server():
 def database(server):
     """The URL of a database of its own, as the superuser."""
     return new_database(server)
-
-
-def tables(url):
-    opened = open_store(url, create=False)
-    try:
-        return opened._database.read(lambda connection: inspect(connection).get_columns("sweeps"))
-    finally:
-        opened.close()
-
-
-@pytest.mark.parametrize("version", range(1, VERSION + 1))
-def test_stores_of_every_version_are_upgraded_and_go_on(server, database, version):
-    dump = FILES / f"store-version-{version}.sql"
-    subprocess.run(
-        [str(server.bin_path / "psql"), "-q", "-v", "ON_ERROR_STOP=1", "-f", str(dump), database], check=True
-    )
-    # Two processes that meet an old store together: one upgrades it, the other finds it done.
-    opened = [threading.Thread(target=lambda: open_store(database).close()) for _ in range(3)]
-    for thread in opened:
-        thread.start()
-    for thread in opened:
-        thread.join()
-    assert [column["name"] for column in tables(database)][-1] == "population"
-    stored = open_store(database, create=False)
-    assert stored.data_fingerprint("digest") != "digest"
-    stored.close()
-    store = open_store(database, create=False)
-    assert_goes_on(store, version)
-    store.close()
-
-
-def test_an_upgrade_runs_step_by_step_and_whole_or_not_at_all(database, monkeypatch, tmp_path):
-    for url in (database, f"sqlite:///{tmp_path}/sweeps.db"):
-        store = open_store(url)
-        store.create_sweep(record())
-        steps = []
-
-        def note(connection, number, steps=steps):
-            steps.append(number)
-            connection.execute(text(f"ALTER TABLE sweeps ADD COLUMN extra{number} INTEGER"))
-
-        def fail(connection, steps=steps):
-            steps.append("failed")
-            raise StoreError("no room")
-
-        ahead = {VERSION + one: (lambda connection, one=one: note(connection, one)) for one in (1, 2)}
-        monkeypatch.setattr(schema, "VERSION", VERSION + 3)
-        monkeypatch.setattr(schema, "MIGRATIONS", {**schema.MIGRATIONS, **ahead, VERSION + 3: fail})
-        with pytest.raises(StoreError, match="no room"):
-            open_store(url)
-        assert steps == [1, 2, "failed"]
-        monkeypatch.setattr(schema, "MIGRATIONS", {**schema.MIGRATIONS, VERSION + 3: lambda connection: None})
-        # Nothing of the failed upgrade was kept: all its steps run again, in order.
-        open_store(url).close()
-        assert steps == [1, 2, "failed", 1, 2]
-        open_store(url).close()
-        assert steps == [1, 2, "failed", 1, 2]
-        monkeypatch.undo()
-        with pytest.raises(StoreError, match=f"schema version {VERSION + 3}, expected at most {VERSION}.*newer"):
-            open_store(url)
-        store.close()
 
 
 FIGHT = """
