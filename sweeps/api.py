@@ -163,7 +163,6 @@ def check(
     sources: Sequence[Any] = (),
     rehearsal: bool = True,
     modes: bool = False,
-    proxy: str | None = None,
     root: str | Path | None = None,
     store: str | None = None,
     address: str | None = None,
@@ -171,16 +170,14 @@ def check(
     """Plan a spec (space, noise, cost, total) and rehearse it on made-up records; no record is read.
 
     rehearsal  try it out on made-up records: shapes, loss, isolation, seconds and memory of a step
-    modes      compare what each way to charge for the search would cost: `.modes`, drawn by `.figure()`
-    proxy      a finished sweep on records that are declared public, by which `modes` predict how good the best would be
+    modes      compare what each way to charge for the search would cost: `.modes`
     address    Ray cluster whose nodes resources are held against; None: this machine
     root, store  looked into only for a spec that starts from an earlier sweep (`search.warm_start`, or
-                 `search.chosen_from`), or declares whose records it reads (`data.population`), and for a proxy
+                 `search.chosen_from`), or declares whose records it reads (`data.population`)
 
     `print` of what comes back says it in words. Raises SpecErrors, InvalidValue, and WouldFail for what the rehearsal
     found.
     """
-    from sweeps.advice.proxy import Proxy
     from sweeps.execution.final_run import with_chosen
     from sweeps.planning.check import checked
     from sweeps.privacy.population_account import before
@@ -189,10 +186,8 @@ def check(
     workspace = places(root, store or loaded.store)
     if loaded.search.chosen_from is not None:
         loaded = with_chosen(loaded, PublishedStore.open(workspace.store_url))
-    public = None if proxy is None else Proxy.of(PublishedStore.open(workspace.store_url), proxy, loaded)
-    asked = modes or public is not None
     begun = _started_from(loaded, workspace)
-    found = checked(loaded, rehearsal=rehearsal, modes=asked, proxy=public, address=address, **begun)
+    found = checked(loaded, rehearsal=rehearsal, modes=modes, address=address, **begun)
     return replace(found, population=before(loaded, found.plan.facts, workspace.store_url))
 
 

@@ -14,7 +14,7 @@ from dpcore.selection import FrontPoints, HeterogeneousTrials, LadderPoints
 from sweeps.certificate.built import Built, planned
 from sweeps.certificate.gathering import KnownSweep
 from sweeps.certificate.judging import CannotCertify, check_trial
-from sweeps.certificate.modes import Best, BestAdaptive, First, Mode, PricedFront
+from sweeps.certificate.modes import Best, First, Mode, PricedFront
 from sweeps.certificate.modes.first import Rung
 from sweeps.certificate.modes.front import WeighedMetric
 from sweeps.certificate.modes.laws import TrialsLaw
@@ -116,8 +116,6 @@ def _best(rule: HeterogeneousTrials, law: TrialsLaw, named: str, winner: Planned
         "d_hat": rule.d_hat,
         "winner": winner,
     }
-    if rule.adaptive:
-        return BestAdaptive(mode="best-adaptive", low=rule.low, high=rule.high, **of_both)
     return Best(mode="best", **of_both)
 
 

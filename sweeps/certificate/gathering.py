@@ -49,10 +49,6 @@ _HIDDEN = "hidden: every trial but the one that left, how many there were, and w
 _HIDDEN_ALL = "hidden: every trial, and how many there were"
 _HIDDEN_OF_FRONT = "hidden: every trial but those that left, how many there were, and which of them these were"
 _DRAWN = "independent draws from a public prior with secret coins"
-_LED = (
-    "each chosen with secret coins among draws from a public prior, by what earlier ones of its worker came to, within "
-    "bounds of that prior"
-)
 _BEST = "{}, ranked inside the release boundary; {} left"
 _BEST_BY = "{}, ranked inside the release boundary by {} public orders; {} left"
 _FIRST = "{}, held against a public target inside the release boundary; {} left"
@@ -134,7 +130,7 @@ def _hidden(known: KnownSweep) -> str:
 def _selected(known: KnownSweep) -> str:
     """How a sealed search read its records."""
     assert known.spec.selection is not None
-    how, orders = _DRAWN if known.spec.selection.adapt is None else _LED, len(known.spec.orders)
+    how, orders = _DRAWN, len(known.spec.orders)
     if orders > 1:
         return _BEST_BY.format(how, orders, "the best by each" if known.complete else "none")
     if known.spec.selection.target is not None:

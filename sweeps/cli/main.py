@@ -528,11 +528,6 @@ def check(
     modes: Annotated[
         bool, typer.Option("--modes", help="Compare what each way to charge for the search would cost.")
     ] = False,
-    proxy: Annotated[
-        str | None,
-        typer.Option("--proxy", help="With --modes: a sweep on public records, by which results are predicted."),
-    ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="With --modes: its plot, FILE.html.")] = None,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
     address: Annotated[str | None, typer.Option("--address", help="Ray cluster: auto or HOST:PORT.")] = None,
@@ -542,7 +537,7 @@ def check(
 
     No record is read: of data files only names and types of columns. Resources are held against this machine, or the
     cluster of --address. With --no-rehearsal nothing but the spec is looked at. The store is opened only for a spec
-    that names an earlier sweep (search.warm_start, search.chosen_from), or declares data.population, and for --proxy.
+    that names an earlier sweep (search.warm_start, search.chosen_from), or declares data.population.
     """
     from sweeps import api
 
@@ -552,14 +547,11 @@ def check(
         trials=trials,
         changes=changes or (),
         rehearsal=rehearsal,
-        modes=modes or output is not None,
-        proxy=proxy,
+        modes=modes,
         root=root,
         store=store,
         address=address,
     )
-    if output is not None:
-        found.write(output)
     if as_json:
         print_json(found.to_dict())
     else:

@@ -7,12 +7,9 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
-from sweeps.advice import picture
-from sweeps.advice.proxy import Proxy
 from sweeps.planning.preview import Preview, preview
 from sweeps.planning.rehearsal import Rehearsal, Rehearsing, check_feasible
 from sweeps.privacy.joint_totals import Total
@@ -29,7 +26,7 @@ from trainables import plugins
 from trainables.data import SOURCES
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,25 +66,6 @@ class Checked:
     def __str__(self) -> str:
         return self.render()
 
-    def figure(self) -> go.Figure:
-        """The comparison of modes as a plot: noise of a trial against the chance of a good one.
-
-        Raises InvalidValue where it was not asked for, and where no mode solves for noise.
-        """
-        return picture.figure(self._compared())
-
-    def write(self, path: str | Path) -> Path:
-        """Write that plot as a page that needs no network, to a file whose name ends in .html, and return its path.
-
-        Raises InvalidValue, OSError.
-        """
-        return picture.write(self._compared(), Path(path))
-
-    def _compared(self) -> Comparison:
-        if self.modes is None:
-            raise InvalidValue("modes", None, "a comparison of modes", "Ask for it: check(spec, modes=True).")
-        return self.modes
-
 
 def checked(
     spec: SweepSpec,
@@ -97,14 +75,12 @@ def checked(
     address: str | None = None,
     warm: Sequence[Published] = (),
     started_from: Sequence[Total] = (),
-    proxy: Proxy | None = None,
 ) -> Checked:
     """Plan, look at the places, rehearse. Raises SpecErrors, WouldFail, and what `check_places` raises.
 
     rehearsal           False: only plan, from public facts alone
-    modes               compare the ways to charge for the search too (`sweeps.advice`)
+    modes               compare the ways to charge for the search too (`sweeps.selection.compare`)
     address             see `check_places`
-    proxy               of the comparison: a sweep on public records by which results are predicted
     warm, started_from  as in `sweeps.planning.preview.preview`
     """
     if rehearsal and address is not None and address.startswith("ray://"):
@@ -137,7 +113,7 @@ def checked(
             plan = replace(plan, selection=replace(plan.selection, measured=measured))
     if not plan.feasible and (found is None or not found.ran):
         check_feasible(spec, plan.facts)
-    return Checked(plan, found, modes=compared(spec, plan.facts, found, proxy=proxy) if modes else None)
+    return Checked(plan, found, modes=compared(spec, plan.facts, found) if modes else None)
 
 
 def check_places(spec: SweepSpec, address: str | None = None) -> None:

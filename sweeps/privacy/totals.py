@@ -319,8 +319,7 @@ def choices_by_results(spec: RecordedSpec) -> tuple[Choice, ...]:
     """What lets results choose budgets in a sweep of this spec; none: all were fixed beforehand."""
     found = []
     sampler = spec.sampler
-    # Inside a sealed search results may choose within bounds, which its price covers.
-    if samplers.learns(sampler) and not (spec.selection and samplers.is_sealed(sampler)):
+    if samplers.learns(sampler):
         found.append(
             Choice(
                 what=f"the {sampler} sampler chose trials by the results of earlier ones",

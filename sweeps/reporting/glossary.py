@@ -215,8 +215,7 @@ GLOSSARY: Mapping[str, Explained] = _glossary(
     objective=("A number that the search makes large or small: accuracy, loss, epsilon, ...", "front"),
     sampler=(
         "What proposes the next trial. `random` and `grid` look at no result, so the total is a guarantee. Those that "
-        "learn from results find better trials sooner, and leave the total without a guarantee; `adaptive` learns "
-        "inside a sealed search, whose price covers it.",
+        "learn from results find better trials sooner, and leave the total without a guarantee.",
         "total",
     ),
     trial=("One training with one choice of hyperparameters, within its own budget.", "sweep claim"),

@@ -6,8 +6,6 @@ results; so is the method that the one `Automatic` sampler, the default, comes t
 counts as one that learns, wherever it comes from (`learns`): a forgotten sampler can cost a sweep its total, never
 lend it one.
 
-A fourth, `Sealed`, is asked by the workers of a sealed search (`trainables.sealed.adapting`).
-
 A new sampler is a row of `SAMPLERS`; an entry point of an installed package, in the group `private_sweeps.samplers`,
 that is a `Learning` value; or a function of the user's own, which a spec names as `module:function`: called with
 `seed=`, it returns an Optuna sampler (those of OptunaHub are such). `sweeps.search.sampler_exam` holds each to what a
@@ -160,17 +158,6 @@ class Automatic:
     mixes_systems: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sealed:
-    """A sampler of sealed searches alone: their workers ask it, and none of its proposals leaves but the winner's.
-
-    What it proposes follows from results, within bounds of the prior that the price of the search covers.
-    """
-
-    name: str
-    doc: str
-
-
 SamplerEntry = Independent | Learning | Automatic
 
 
@@ -231,17 +218,6 @@ SAMPLERS: Mapping[str, SamplerEntry] = by_name(
 )
 
 
-ADAPTIVE = Sealed(
-    name="adaptive",
-    doc="of a sealed search: draws from the prior that lean to what did well, within bounds that are priced",
-)
-
-
-def is_sealed(name: object) -> bool:
-    """Whether sampler `name` proposes inside sealed searches alone."""
-    return name == ADAPTIVE.name
-
-
 def learns(name: object) -> bool:
     """Whether results may have chosen what sampler `name` of a (recorded) spec proposed; so of any unknown one."""
     return not isinstance(SAMPLERS.get(str(name)), Independent)
@@ -274,27 +250,17 @@ def walks_grid(name: object) -> bool:
 
 
 def known() -> list[str]:
-    """Every name of one that proposes in the open: this project's own, then those that installed packages offer."""
-    return [name for name in dict.fromkeys((*SAMPLERS, *plugins.offered(ENTRY_POINTS))) if not is_sealed(name)]
-
-
-def nameable() -> list[str]:
-    """Every name that a spec may have."""
-    return [*known(), ADAPTIVE.name]
+    """Every name: this project's own samplers, then those that installed packages offer."""
+    return list(dict.fromkeys((*SAMPLERS, *plugins.offered(ENTRY_POINTS))))
 
 
 def sampler(name: object) -> SamplerEntry:
     """The sampler that a spec names. Only that of an installed package is imported for it.
 
-    Raises InvalidValue for an unknown one, one that the operator does not let run, one that is no `Learning` value, and
-    one of sealed searches.
+    Raises InvalidValue for an unknown one, one that the operator does not let run, and one that is no `Learning` value.
     """
     if not isinstance(name, str):
         raise _unknown(name)
-    if is_sealed(name):
-        expected = f"one that proposes in the open, {one_of(known(), QUOTE)}: it is priced inside a sealed search alone"
-        remedy = "Add `privacy: {scope: sweep, release: best}` and `selection`, or use another sampler."
-        raise InvalidValue("search.sampler", name, expected, remedy)
     if name in SAMPLERS:
         return SAMPLERS[name]
     if FUNCTION.fullmatch(name):
@@ -325,7 +291,7 @@ def learning(name: str) -> Learning:
 
 def module_of(name: str) -> str | None:
     """The module of a sampler that is not this project's own: part of the code that decides what is proposed."""
-    if name in SAMPLERS or is_sealed(name):
+    if name in SAMPLERS:
         return None
     offered = plugins.offered(ENTRY_POINTS).get(name)
     return (name if offered is None else offered.value).partition(":")[0]
@@ -355,5 +321,5 @@ def one_of(listed: Iterable[str], quote: str = "") -> str:
 
 def _unknown(name: object) -> InvalidValue:
     own = "A function of your own is named as `module:function`; called with `seed=`, it returns an Optuna sampler."
-    expected = f"one of {one_of(nameable(), QUOTE)}"
-    return InvalidValue("search.sampler", name, expected, closest(name, nameable()) or own)
+    expected = f"one of {one_of(known(), QUOTE)}"
+    return InvalidValue("search.sampler", name, expected, closest(name, known()) or own)

@@ -12,7 +12,6 @@ from dpcore.calibrate import CannotCalibrate
 from dpcore.checks import InvalidValue
 from dpcore.events import UnsupportedEvent
 from dpcore.rounding import delta_text, epsilon_text
-from sweeps.advice.proxy import Proxy
 from sweeps.planning.rehearsal import Rehearsal
 from sweeps.selection import modes
 from sweeps.selection.law import law_of
@@ -28,7 +27,7 @@ from sweeps.selection.modes import (
 )
 from sweeps.selection.workers import workers_of
 from sweeps.spec import SpecErrors, load_spec, public_facts
-from sweeps.spec.sections import AdaptOptions, SweepSpec
+from sweeps.spec.sections import SweepSpec
 from trainables.system import PublicFacts
 
 # The comparison of modes for a spec: from public facts and plans alone, no record is read.
@@ -46,12 +45,10 @@ def compared(
     facts: PublicFacts | None = None,
     rehearsal: Rehearsal | None = None,
     calibrations: MutableMapping[str, float] | None = None,
-    proxy: Proxy | None = None,
 ) -> Comparison:
     """Every mode for the configuration in the middle of the space, at the largest budget of the spec.
 
     rehearsal  tells how long a trial takes; without it no hours are said
-    proxy      a sweep on public records by which results are predicted
 
     Raises InvalidValue where nothing in the middle of the space may be launched under a finite budget.
     """
@@ -59,7 +56,7 @@ def compared(
     middle = ReferenceConfig.of(spec, facts, {} if calibrations is None else calibrations)
     rows: list[ModeRow] = []
     without: list[NoRow] = []
-    for mode, row in _modes(middle, _chance_of(spec), _orders(spec), _bounds(spec)):
+    for mode, row in _modes(middle, _chance_of(spec), _orders(spec)):
         try:
             rows.append(_as_written(spec, row()))
         except _CANNOT as error:
@@ -77,18 +74,14 @@ def compared(
         at_once=workers_of(spec.resources),
         rows=tuple(rows),
         without=tuple(without),
-        proxy=proxy,
     )
 
 
-def _modes(
-    middle: ReferenceConfig, chance: float, orders: int, bounds: AdaptOptions
-) -> Iterator[tuple[str, Callable[[], ModeRow]]]:
+def _modes(middle: ReferenceConfig, chance: float, orders: int) -> Iterator[tuple[str, Callable[[], ModeRow]]]:
     """Each mode by its name, and how its row comes about.
 
     chance  of a good trial in a sealed search
     orders  of a front
-    bounds  of a search that its own results lead
     """
     yield "one run", lambda: modes.one_run(middle)
     yield "trial", lambda: modes.each_trial(middle)
@@ -99,7 +92,6 @@ def _modes(
     laws = laws_at(chance)
     for name, law in laws.items():
         yield f"best, {name}", lambda name=name, law=law: modes.best(middle, name, law)  # type: ignore[misc]
-    yield "best, adaptive", lambda: modes.adaptive(middle, laws["geometric"], bounds)
     yield "front", lambda: modes.front(middle, laws["geometric"], orders)
     yield "first", lambda: modes.first(middle, chance)
     yield "holdout", lambda: modes.holdout(middle, laws["geometric"])
@@ -141,11 +133,6 @@ def _orders(spec: SweepSpec) -> int:
     return max(2, len(spec.orders if spec.privacy.release == "front" else spec.objectives))
 
 
-def _bounds(spec: SweepSpec) -> AdaptOptions:
-    """Of a search that its own results lead: those that the spec asks for, or the defaults."""
-    return (spec.selection and spec.selection.adapt) or AdaptOptions()
-
-
 def _speed(rehearsal: Rehearsal, system: str) -> float | None:
     """Seconds per unit of work, the median over what was rehearsed of this system; None where it trains no network."""
     steps = [one.found.step for one in rehearsal.ran if one.found.system == system]
@@ -167,7 +154,6 @@ _HEADINGS = (
     "time",
     "at most",
     "epsilon",
-    "predicted",
     "budget for",
 )
 _READ = (
@@ -196,8 +182,6 @@ def text(comparison: Comparison) -> str:
         noise=noise or "what is solved", speed=speed, delta=delta_text(max(row.delta for row in comparison.rows))
     )
     lines += textwrap.wrap(how, WIDTH)
-    if comparison.proxy is not None:
-        lines += textwrap.wrap(_proxy_words(comparison.proxy), WIDTH)
     lines += _said([(row.mode, row.says) for row in comparison.rows])
     lines += _said(
         [
@@ -238,36 +222,18 @@ def _cells(comparison: Comparison, row: ModeRow) -> tuple[str, ...]:
         row.mode,
         _range([f"{one:.4g}" for one in row.noise]),
         _range([epsilon_text(one, digits=3) for one in row.spent]),
-        _range([_chance(one) for one in (row.chance, row.chance_at_most) if one is not None]) or "-",
+        "-" if row.chance is None else _chance(row.chance),
         f"{row.expected:.3g}",
         f"{row.most}",
         "" if hours is None else _time(hours[0]),
         "" if hours is None else _time(hours[1]),
         epsilon_text(row.epsilon),
-        _predicted(comparison, row),
         str(row.budget_for),
     )
 
 
 def _chance(value: float) -> str:
     return ">99%" if value > _NEARLY else f"{value:.0%}"
-
-
-def _predicted(comparison: Comparison, row: ModeRow) -> str:
-    if comparison.proxy is None:
-        return ""
-    return _range([f"{one:.4g}" for one in comparison.predicted(row)]) or "-"
-
-
-def _proxy_words(proxy: Proxy) -> str:
-    listed = ", ".join(f"{len(values)} at epsilon {epsilon_text(epsilon)}" for epsilon, values in proxy.budgets)
-    chosen = " and ".join(proxy.chosen)
-    better = f" These are better than draws of a prior: {chosen}." if chosen else ""
-    return (
-        f"predicted: {proxy.metric} of the best of the expected number of trials, as those of {proxy.sweep} have it "
-        f"({listed}), a sweep on public records ({proxy.because}); between its budgets by the logarithm of what a "
-        f"trial may spend, and - beyond them.{better} How much these records are like those, nothing here says."
-    )
 
 
 def _time(hours: float) -> str:

@@ -94,10 +94,6 @@ LOSSES = (
 OF_THE_PRIOR = "The space and its prior were"
 """As every sentence on it begins."""
 PRIOR = f"{OF_THE_PRIOR} not chosen by looking at these records."
-ADAPTED = (
-    "Which configurations were proposed, of those that might have been, did not decide whether the search was over by "
-    "its deadline: that leaves time for the dearest of them in every place."
-)
 TARGET = "The target was fixed before the search, and not by looking at these records."
 OF_EVERY_SEARCH = (SEALED, FAILURES, LOSSES)
 """Whatever its prior was chosen by."""
@@ -111,8 +107,7 @@ def rests_on(selection: Selection) -> tuple[str, ...]:
         if said is None
         else f"{OF_THE_PRIOR} chosen by looking at these records, which this claim does not cover: {said}"
     )
-    adapted = () if selection.adapt is None else (ADAPTED,)
-    return *OF_EVERY_SEARCH, *adapted, chosen, *(() if selection.target is None else (TARGET,))
+    return *OF_EVERY_SEARCH, chosen, *(() if selection.target is None else (TARGET,))
 
 
 # The arguments of sealed searches, in words: a claim names its own, and a certificate is held against it.
@@ -121,10 +116,6 @@ _BEST = f"{TIGHT}; two-point calibration: dpcore.selection.best"
 _FRONT = (
     "one shift for all orders: dpcore.selection.front; configurations that differ, by a Gaussian that covers each: "
     "dpcore.selection.front"
-)
-_ADAPTIVE = (
-    "after Wang, Gao, Zhang, Su & Shen (2023), DP-HyPO; profile form for any policy within the bounds: "
-    "dpcore.selection.best; two-point calibration: dpcore.selection.best"
 )
 _FIRST = (
     "Liu & Talwar (2019), algorithm 1; profile form, word of none and configurations that differ: "
@@ -142,16 +133,6 @@ def of_front(law: str, orders: Sequence[PublicOrder]) -> str:
     """Of the best trials by several orders.  law  in words"""
     by = "; ".join(map(str, orders))
     return f"The best of a secret number of trials ({law}) by each of {len(orders)} orders ({by}): {_FRONT}"
-
-
-def of_adaptive(law: str, low: float, high: float) -> str:
-    """Of the best trial, where results choose what is proposed.
-
-    law        in words
-    low, high  bounds on the ratio of every proposal's density to the prior's
-    """
-    within = f"each proposed between {low:g} and {high:g} times as often as by the prior"
-    return f"The best of a secret number of trials ({law}), {within}: {_ADAPTIVE}"
 
 
 def of_first(law: str, target: str, budgets: int) -> str:

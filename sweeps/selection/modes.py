@@ -19,7 +19,7 @@ from dpcore.calibrate import Target
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.guarantee import Status
-from dpcore.rounding import budget_text, epsilon_text
+from dpcore.rounding import epsilon_text
 from dpcore.selection import (
     BestProfile,
     BinomialCount,
@@ -31,15 +31,13 @@ from dpcore.selection import (
     TrialProfile,
     geometric,
     price_best,
-    price_clipped,
     price_ladder,
     split_in_public,
     with_mean,
 )
-from dpcore.selection.best import TIGHT, clipped_at_point
+from dpcore.selection.best import TIGHT
 from dpcore.selection.counts import LARGEST_CAP
 from dpcore.selection.profiles import ROUND_UP, epsilon_at
-from sweeps.advice.proxy import Proxy
 from sweeps.planning.estimate import TotalEstimate, estimated_total
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.rehearsal import corners, first_plan
@@ -48,7 +46,7 @@ from sweeps.privacy.ledger import Choice
 from sweeps.privacy.privacy_filter import Rule, fitted, fitted_to_part
 from sweeps.privacy.sweep_budget import Spread, SweepBudget
 from sweeps.search.asha import rung_ends, stops
-from sweeps.spec.sections import AdaptOptions, EarlyStopping, SweepSpec
+from sweeps.spec.sections import EarlyStopping, SweepSpec
 from sweeps.store.records import TARGET_EPSILON
 from trainables.registry import SYSTEMS
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, Scalar
@@ -75,8 +73,6 @@ class ModeRow:
     parameter, noise  name and solved values, the least noise first; () where the system solves none
     spent     epsilon of one trial by itself at the spec's delta, the least first: what a trial may spend
     chance    that some trial comes from the best tenth of the prior; None where trials do not touch these records
-    chance_at_most  likewise, where results may lead the search: what its bounds allow, and `chance` is then what they
-              leave whatever the results; None where nothing leads it
     expected  number of trials
     most      number of trials at the worst: what an announced deadline has to cover
     work      of all trials: expected, and at the worst; in the system's unit
@@ -105,7 +101,6 @@ class ModeRow:
     status: str
     theorem: str
     says: str
-    chance_at_most: float | None = None
     declare: str = ""
     refused: str = ""
 
@@ -126,7 +121,6 @@ class Comparison:
     epsilon, delta  the budget: the largest epsilon of the spec
     speed      seconds per unit of work in the rehearsal; None without one
     at_once    trials that run at the same time
-    proxy      a sweep on public records by which results are predicted; None where none is named
     """
 
     spec: str
@@ -140,7 +134,6 @@ class Comparison:
     at_once: int
     rows: tuple[ModeRow, ...]
     without: tuple[NoRow, ...]
-    proxy: Proxy | None = None
 
     def row(self, mode: str) -> ModeRow:
         """The row of this name. Raises KeyError."""
@@ -156,25 +149,11 @@ class Comparison:
         expected, worst = (work * self.speed / self.at_once / 3600 for work in row.work)
         return expected, worst
 
-    def predicted(self, row: ModeRow) -> tuple[float, ...]:
-        """By the proxy, the metric of what a mode would choose: at the least and at the largest of what a trial may
-        spend. Empty without a proxy, beyond its budgets, and for a first success, which is as good as its target.
-
-        In `public` the choice is the proxy's own.
-        """
-        if self.proxy is None or row.mode.startswith("first"):
-            return ()
-        ends = sorted({row.spent[0], row.spent[-1]}) if row.spent else []
-        trials = row.expected if row.chance is not None else math.inf
-        found = [self.proxy.predicted(epsilon, trials) for epsilon in ends]
-        return tuple(value for value in found if value is not None) if None not in found else ()
-
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; an infinite epsilon is the string "inf"."""
         out = asdict(self)
         for plain, row in zip(out["rows"], self.rows, strict=True):
             plain["hours"] = self.hours(row)
-            plain["predicted"] = self.predicted(row)
             if math.isinf(row.epsilon):
                 plain["epsilon"] = "inf"
         return out
@@ -499,7 +478,6 @@ def _row(middle: ReferenceConfig, mode: str, plans: list[PrivacyPlan], *, theore
 FAILURE_SHARE = 0.1
 """The part of delta that pays for saying that no trial met the target."""
 _SEALED = "The number of trials stays secret; results wait for an announced deadline that covers the worst."
-_CLIPPED = "dpcore.selection.best: after Wang, Gao, Zhang, Su & Shen (2023), DP-HyPO"
 _FRONT = "dpcore.selection.front, and front_points for configurations that differ"
 _LADDER = (
     "dpcore.selection.ladder: after Ghazi, Kamath, Knop, Kumar, Manurangsi & Zhang (2025) and Liu & Talwar (2019), "
@@ -531,42 +509,6 @@ def best(middle: ReferenceConfig, name: str, law: CountLaw) -> ModeRow:
 def best_price(law: CountLaw, delta: float) -> Callable[[TrialProfile], float]:
     """Epsilon of the best of K trials with this profile, without the Renyi route: that has no two points."""
     return lambda trial: price_best(law, trial, delta, orders=()).epsilon
-
-
-def adaptive(middle: ReferenceConfig, law: CountLaw, bounds: AdaptOptions) -> ModeRow:
-    """The best of K trials leaves, whose configurations follow earlier results within bounds of the prior.
-
-    law  without its cap
-    """
-    alone = clipped_at_point(law, 0.0, 0.0, bounds.low, bounds.high)
-    if alone >= middle.epsilon:
-        raise NotPlanned(
-            f"its bounds of {bounds.low:g} and {bounds.high:g} alone take epsilon {epsilon_text(alone)}, "
-            f"of {budget_text(middle.epsilon)}"
-        )
-    price = _clipped_price(law, middle.delta, bounds)
-    plan = middle.costing(price)
-    row = sealed_row(
-        middle,
-        "best, adaptive",
-        [plan],
-        law,
-        setting="scope: sweep, release: best, search.sampler: adaptive",
-        epsilon=price(trial_profile(plan)),
-        theorem=_CLIPPED,
-        says=f"The best trial leaves, with its score; results lead what is tried next, each configuration between "
-        f"{bounds.low:g} and {bounds.high:g} times as often as by the prior. So far the chance of a good trial may "
-        f"fall or rise; that it rises, nothing says beforehand. {_SEALED}",
-    )
-    # A trial's chance given all earlier ones, by the bounds on what is good and on what is not.
-    least = max(TOP * bounds.low, 1 - (1 - TOP) * bounds.high)
-    most = min(TOP * bounds.high, 1 - (1 - TOP) * bounds.low)
-    drawn = capped(law)
-    return replace(row, chance=drawn.reach(least), chance_at_most=drawn.reach(most))
-
-
-def _clipped_price(law: CountLaw, delta: float, bounds: AdaptOptions) -> Callable[[TrialProfile], float]:
-    return lambda trial: price_clipped(law, trial, delta, bounds.low, bounds.high).epsilon
 
 
 def front(middle: ReferenceConfig, law: CountLaw, orders: int) -> ModeRow:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from dpcore.checks import InvalidValue
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.planning.rehearsal import Rehearsal
-from sweeps.sealed.led import DECILE, Led, led_by
 from sweeps.search.automatic import SECONDS_PER_GRADIENT
 from sweeps.selection.law import law_text
 from sweeps.selection.price import SealedPlanner, SealedPrior
@@ -36,6 +35,9 @@ long. Shorter: a prior seldom draws the dearest trial (where costs are log-unifo
 in the mean), and the machine may have been busy. So a deadline is refused that even a third of the estimate exceeds."""
 STARTING_MINUTES = 1.0
 """For Ray to start, and between the last record of the workers and the release."""
+
+DECILE = 0.1
+"""The part of the prior that counts as good."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +195,6 @@ class SelectionPreview:
     worst_minutes likewise, for the most trials that there may be, each as dear
     deadline_minutes  when the winner leaves
     measured      the same by the speed of a rehearsal; None without one, or where no trial trains a network
-    led           what results may do and what that costs; None where they do nothing
     """
 
     law: str
@@ -212,7 +213,6 @@ class SelectionPreview:
     worst_minutes: float
     deadline_minutes: float
     measured: MeasuredDeadline | None = None
-    led: Led | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -227,12 +227,9 @@ class SelectionPreview:
                 f"the first trial with {self.target}, or word of none",
                 f"by end: {routes}; the claim covers both",
             )
-        drawn = "" if self.led is None else " if drawn independently"
         if self.orders:
             what = f"the best trials by each of {len(self.orders)} orders ({'; '.join(self.orders)})"
             by = f"would cost with fewer orders or all: {routes}"
-        if self.led is not None:
-            by = f"by {routes}; that of adaptive proposals is claimed"
         if len(self.budgets) > 1:
             what = f"the first trial with {self.target}, of the cheapest budget that has one, or word of none"
             by = f"by end, each known afterwards and to be quoted as ex post: {routes}"
@@ -242,8 +239,7 @@ class SelectionPreview:
             f"         of trials like the one in the middle {by}. Such a trial alone would claim "
             f"{epsilon_text(self.alone)}",
             f"trials   a secret number, {self.law}: {self.mean:.3g} in the mean; one of the "
-            f"best tenth of the prior is among them with a chance of {self.decile:.0%}{drawn}",
-            *([] if self.led is None else self.led.lines(self.alone)),
+            f"best tenth of the prior is among them with a chance of {self.decile:.0%}",
             f"time     the winner leaves {self.deadline_minutes:g} minutes after the start, never sooner. "
             f"{self._planned if self.measured is None else self.measured.measured}",
         ]
@@ -278,15 +274,14 @@ def sealed_outcomes(
         return [planner] * len(draws), None
     outcomes = [planner.plan(config) for config in draws]
     works = [one.work for one in outcomes if isinstance(one, PrivacyPlan)] or [planner.pricing.reference.work]
-    return outcomes, _of(planner, np.array(works, dtype=float) * SECONDS_PER_GRADIENT, draws)
+    return outcomes, _of(planner, np.array(works, dtype=float) * SECONDS_PER_GRADIENT)
 
 
-def _of(planner: SealedPlanner, seconds: NDArray[np.float64], draws: Sequence[Config]) -> SelectionPreview:
+def _of(planner: SealedPlanner, seconds: NDArray[np.float64]) -> SelectionPreview:
     spec, pricing = planner.prior.spec, planner.pricing
     selection, law = planner.prior.selection, pricing.law
     workers = min(workers_of(spec.resources), law.cap)
     rounds, dearest = -(-law.cap // workers), float(seconds.max())
-    led = None if selection.adapt is None else led_by(planner, selection.adapt, draws)
     return SelectionPreview(
         law=law_text(selection, law.cap),
         mean=law.mean,
@@ -301,10 +296,9 @@ def _of(planner: SealedPlanner, seconds: NDArray[np.float64], draws: Sequence[Co
         decile=law.reach(DECILE),
         workers=workers,
         trial_seconds=dearest,
-        # Draws may be the longest in every place, and results may lead every worker there.
+        # Draws may be the longest in every place.
         worst_minutes=rounds * dearest / 60,
         deadline_minutes=selection.deadline_minutes,
-        led=led,
     )
 
 

@@ -28,14 +28,13 @@ from dpcore.selection import (
     LadderPoints,
     TrialProfile,
     price_best,
-    price_clipped,
 )
 from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.charge import trial_profile
 from sweeps.privacy.claims import OF_ONE_TRIAL, PRIVATE_SELECTION
 from sweeps.privacy.privacy_filter import fitted
 from sweeps.search.space import Space
-from sweeps.selection.law import law_of, law_text, of_adaptive, of_best, of_first, of_front, rests_on
+from sweeps.selection.law import law_of, law_text, of_best, of_first, of_front, rests_on
 from sweeps.spec.sections import Selection, SweepSpec
 from sweeps.store.records import TARGET_EPSILON
 from trainables.attribution import of_their_models
@@ -96,9 +95,6 @@ class SealedPrior:
 # meets the rule. So each claims the same: the budget, for the whole procedure. Which of them was drawn, or won,
 # changes nothing.
 
-CANDIDATES = 8
-"""Of each slot, where results lead the search. With bounds of 0.75 and 1.25 the better half of so many has the whole
-lean that they allow; more would be planned for nothing."""
 _PLACES = (0.5, 0.1, 0.9)
 """In the domains of a system, where it is asked what its claim rests on until it has a plan: in public."""
 
@@ -142,8 +138,7 @@ class Pricing:
     def routes(self) -> Mapping[str, float]:
         """Epsilon for trials that are all like the reference, by every route, or of either end: the claim is `rule`'s.
 
-        At its delta; a success and word of none share it. Of adaptive proposals what the same trials would cost as
-        independent draws stands beside.
+        At its delta; a success and word of none share it.
         """
         if isinstance(rule := self.rule, LadderPoints):
             many = len(rule.epsilons) > 1
@@ -154,9 +149,6 @@ class Pricing:
                 f"{orders} order{'s' * (orders > 1)}": rule.of_orders(orders) for orders in range(1, rule.orders + 1)
             }
         trial = trial_profile(self.reference)
-        if rule.adaptive:
-            led = price_clipped(self.law, trial, rule.delta, rule.low, rule.high).epsilon
-            return {"adaptive": led, "independent draws": price_best(self.law, trial, rule.delta, orders=()).epsilon}
         return {one.name: one.epsilon for one in price_best(self.law, trial, rule.delta).routes}
 
 
@@ -235,8 +227,7 @@ class SealedPlanner:
             return of_front(law, self.prior.spec.orders)
         if selection.target is not None:
             return of_first(law, str(selection.target), len(self.pricing.references))
-        adapt = selection.adapt
-        return of_best(law) if adapt is None else of_adaptive(law, adapt.low, adapt.high)
+        return of_best(law)
 
     def afterwards(self, plan: PrivacyPlan, rung: int) -> tuple[Guarantee, ...]:
         """What a success of a ladder claims besides, once it is known from which rung it left; else nothing."""
@@ -256,12 +247,8 @@ def _pricing(prior: SealedPrior, config: Config) -> Pricing | Refusal:
 
 def _best(prior: SealedPrior, config: Config) -> Pricing | Refusal:
     """The price of the best, by the points of the reference."""
-    (epsilon,), delta, adapt = prior.spec.privacy.epsilon, prior.spec.privacy.delta, prior.selection.adapt
-    reference = (
-        ByReference(law=prior.law, delta=delta)
-        if adapt is None
-        else ByReference(law=prior.law, delta=delta, low=adapt.low, high=adapt.high)
-    )
+    (epsilon,), delta = prior.spec.privacy.epsilon, prior.spec.privacy.delta
+    reference = ByReference(law=prior.law, delta=delta)
     found = prior.fitted(config, lambda trial: math.log(reference.price(trial) / epsilon), epsilon / 3)
     if isinstance(found, Refusal):
         return found

@@ -18,7 +18,7 @@ import time
 from collections import ChainMap
 from collections.abc import Callable, MutableMapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,9 +27,8 @@ from dpcore.checks import InvalidValue
 from dpcore.selection import draw
 from sweeps.privacy.population_ledger import settle_block
 from sweeps.privacy.release import Release
-from sweeps.sealed.coordinates import SpaceCoordinates
 from sweeps.search.space import Space
-from sweeps.selection.price import CANDIDATES, SealedPlanner, SealedPrior
+from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.selection.workers import workers_at
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.lease import Lease
@@ -37,7 +36,6 @@ from sweeps.store.records import TARGET_EPSILON, Proposal, Settlement, SweepReco
 from sweeps.store.store import Store
 from sweeps.util.workspace import ANNOUNCED, Workspace
 from trainables.measures.objectives import measured
-from trainables.sealed.adapting import Adapting
 from trainables.sealed.box import KEY_BYTES, Box
 from trainables.sealed.drawn import COINS, Coins, SealedDraw, Slot
 from trainables.sealed.ranking import BestScores, FirstSuccess, Ranking
@@ -205,7 +203,7 @@ def opened(
 
 
 def drawn_for(prior: SealedPrior) -> SealedDraw:
-    """The draw of a search: all slots up to the cap, and all candidates of each, planned, whatever the count.
+    """The draw of a search: all slots up to the cap, planned, whatever the count.
 
     Raises InvalidValue.
     """
@@ -214,18 +212,10 @@ def drawn_for(prior: SealedPrior) -> SealedDraw:
     planner = SealedPlanner.of(prior)
     if isinstance(planner, Refusal):
         raise InvalidValue("feasible", 0, f"a plan in the middle of the space ({planner.reason})", "Move the space.")
-    slots, width = range(planner.pricing.law.cap), 1
-    if prior.selection.adapt is None:
-        found = [_slot(planner, space, coins.prior(number), coins.seed(number)) for number in slots]
-    else:
-        width, places = CANDIDATES, SpaceCoordinates.of(space)
-        found = []
-        for number in slots:
-            coin, seed = coins.prior(number), coins.seed(number)
-            candidates = [_slot(planner, space, coin, seed) for _ in range(width)]
-            found += [replace(one, place=places.place(one.config)) for one in candidates]
+    slots = range(planner.pricing.law.cap)
+    found = [_slot(planner, space, coins.prior(number), coins.seed(number)) for number in slots]
     count = draw(planner.pricing.law, secrets.SystemRandom())
-    return SealedDraw(count=count, coins=coins, slots=tuple(found), width=width)
+    return SealedDraw(count=count, coins=coins, slots=tuple(found))
 
 
 def _slot(planner: SealedPlanner, space: Space, prior: np.random.Generator, seed: int) -> Slot:
@@ -252,7 +242,7 @@ def ranking_of(spec: SweepSpec) -> Ranking:
 
 def _work(sweep: str, spec: SweepSpec, places: SealedPlaces, announced: Announcement, key: bytes) -> SealedWork:
     assert spec.selection is not None
-    known, adapt = measured(spec.asked), spec.selection.adapt
+    known = measured(spec.asked)
     return SealedWork(
         folder=places.records,
         box=Box(key),
@@ -267,7 +257,6 @@ def _work(sweep: str, spec: SweepSpec, places: SealedPlaces, announced: Announce
             withheld=Release.of(spec).withheld,
         ),
         ranking=ranking_of(spec),
-        adapting=None if adapt is None else Adapting(low=adapt.low, high=adapt.high),
     )
 
 
@@ -303,7 +292,7 @@ def release(
             for number, slot in enumerate(sorted(winners)):
                 if number not in done:
                     found = winners[slot]
-                    _commit(store, lease, spec, work, number, drawn.of(slot, found.chosen), found, trials)
+                    _commit(store, lease, spec, work, number, drawn.slots[slot], found, trials)
     left = [one for one in store.trials(lease.sweep) if one.state is TrialState.COMPLETE]
     for one in left if len(spec.privacy.epsilon) > 1 else []:
         # A ladder of budgets was reserved at its dearest, and costs the one that its success had.

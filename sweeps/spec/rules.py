@@ -5,14 +5,12 @@ Each is called with the draft of the spec, notes its problems, and leaves alone 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
-from dpcore.rounding import budget_text, epsilon_text
 from sweeps.privacy.population import own_public_parts
 from sweeps.privacy.sweep_budget import budget_of_sections, trial_budgets
 from sweeps.search import samplers
@@ -26,7 +24,6 @@ from sweeps.spec.problems import Problems
 from sweeps.spec.sections import (
     BUDGET_AXES,
     MOST,
-    AdaptOptions,
     Data,
     EarlyStopping,
     ExecutionOptions,
@@ -159,61 +156,6 @@ def _values(knob: Scalar | Domain) -> Sequence[Scalar]:
     return knob.values if isinstance(knob, Domain) else (knob,)
 
 
-# `sampler: adaptive` against the rest of a private selection: what its price does not cover is refused.
-
-
-def check_adapt(draft: Draft, problems: Problems) -> None:
-    """`search.sampler: adaptive` with `selection`, and `selection.adapt` without it."""
-    search, selection = draft.search, draft.selection
-    if search is None:
-        return
-    if not samplers.is_sealed(search.sampler):
-        if selection is not None and selection.adapt is not None:
-            said = selection.adapt.model_dump()
-            expected = f"null with sampler {search.sampler}, which no result leads"
-            problems.add("selection.adapt", said, expected, "Write `sampler: adaptive`, or drop it.")
-        return
-    if (release := draft.written_privacy.get("release")) in ("first", "front"):
-        expected = f"random with release: {release}: no price is known of proposals that follow results there"
-        problems.add("search.sampler", search.sampler, expected, "Use random, or release: best.")
-        return
-    if search.repeats > 1:
-        expected = f"1 with {search.sampler}: only a grid has points to repeat"
-        problems.add("search.repeats", search.repeats, expected, "Drop `repeats`.")
-    if selection is not None:
-        _check_price(draft, selection.adapt or AdaptOptions(), problems)
-
-
-def _check_price(draft: Draft, adapt: AdaptOptions, problems: Problems) -> None:
-    """The law has a price, and the bounds alone leave something of the budget."""
-    from dpcore.selection.counts import TruncatedNegativeBinomial
-    from sweeps.selection.law import law_of
-
-    assert draft.selection is not None
-    assert draft.search is not None
-    if draft.selection.count in ("poisson", "binomial"):
-        expected = "geometric, logarithmic or tnb: of other laws no price of adaptive proposals is known"
-        problems.add("selection.count", draft.selection.count, expected, "Use geometric, or the random sampler.")
-        return
-    try:
-        law = law_of(draft.selection, draft.search.trials).priced
-    except InvalidValue:
-        # `sweeps.spec.rules` says why.
-        return
-    assert isinstance(law, TruncatedNegativeBinomial)
-    if draft.privacy is None or len(draft.privacy.epsilon) != 1:
-        return
-    (epsilon,) = draft.privacy.epsilon
-    least = (2 + law.shape) * math.log(adapt.high / adapt.low)
-    if least >= epsilon:
-        expected = (
-            f"bounds that cost less than the budget, {budget_text(epsilon)}: of epsilon these alone take (2 + shape) "
-            f"ln(high/low) = {epsilon_text(least)}"
-        )
-        remedy = "Bring low and high nearer to 1, raise privacy.epsilon, or use the random sampler."
-        problems.add("selection.adapt", adapt.model_dump(), expected, remedy)
-
-
 # A private selection against the rest of the spec: what its price does not cover is refused, with the reason.
 
 INDEPENDENT = "random: the price of the best holds for independent draws from a prior that no result changes"
@@ -226,10 +168,7 @@ def selects(draft: Draft) -> bool:
 
 
 def proposing(search: Search, selection: Selection) -> tuple[Search, Selection]:
-    """The sections of a private selection with what `auto` and bounds that are not given come to."""
-    if samplers.is_sealed(search.sampler):
-        return search, selection.model_copy(update={"adapt": selection.adapt or AdaptOptions()})
-    # Where no result may lead the search.
+    """The sections of a private selection with what `auto` comes to: no result leads the search."""
     return search.model_copy(update={"sampler": "random"}), selection
 
 
@@ -244,7 +183,6 @@ def check_selection(draft: Draft, problems: Problems) -> None:
         remedy = "Add `selection: {deadline_minutes: 45}`, long enough for search.trials trials."
         problems.add("selection", None, "when the winner leaves, announced before the search", remedy)
     _check_search(draft, problems)
-    check_adapt(draft, problems)
     _check_objectives(draft, problems)
     _check_target(draft, problems)
     _check_orders(draft, problems)
@@ -268,9 +206,8 @@ def _check_search(draft: Draft, problems: Problems) -> None:
             law_of(draft.selection, search.trials)
         except InvalidValue as error:
             problems.add(error.name, error.value, error.expected, error.remedy)
-    if search.sampler not in ("random", "auto") and not samplers.is_sealed(search.sampler):
-        remedy = "Use random. With release: best, `adaptive` follows results within bounds that are priced."
-        problems.add("search.sampler", search.sampler, INDEPENDENT, remedy)
+    if search.sampler not in ("random", "auto"):
+        problems.add("search.sampler", search.sampler, INDEPENDENT, "Use random.")
     for name, unset, why in (
         ("warm_start", None, "null: the prior is fixed in public, and results of another sweep are none of it"),
         ("first", (), "none: a point that is tried first is no draw from the prior"),
@@ -640,9 +577,6 @@ def check_search(draft: Draft, problems: Problems) -> None:
             f"at most {RUNG_OBJECTIVES} objectives (there are {objectives}): volumes settle ties, and take too long",
             "Drop `early_stopping`, or an objective.",
         )
-    if samplers.is_sealed(search.sampler) and selects(draft):
-        # `sweeps.spec.rules` says what goes with it.
-        return
     try:
         entry = samplers.sampler(search.sampler)
     except InvalidValue as error:

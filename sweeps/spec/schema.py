@@ -116,7 +116,7 @@ def spec_schema(
     parts |= SHARED
     sampler = parts["Search"]["properties"]["sampler"]
     del sampler["type"]
-    sampler["anyOf"] = [{"enum": samplers.nameable()}, {"type": "string", "pattern": f"^{FUNCTION.pattern}$"}]
+    sampler["anyOf"] = [{"enum": samplers.known()}, {"type": "string", "pattern": f"^{FUNCTION.pattern}$"}]
     reference = parts["FrontOptions"]["properties"]["reference"]
     reference["additionalProperties"] = {"anyOf": [{"type": "number"}, NUMERIC_TEXT, _of("Reference")]}
     sections["systems"] = _systems(systems or SYSTEMS)

@@ -159,8 +159,7 @@ class Chosen(Section):
 class Search(Section):
     """How points are proposed. `trials` counts launched ones; infeasible proposals are listed apart.
 
-    sampler     one of `sweeps.search.samplers.SAMPLERS`, one that an installed package offers, or module:function; in a
-                sealed search `adaptive` is one too
+    sampler     one of `sweeps.search.samplers.SAMPLERS`, one that an installed package offers, or module:function
     resolved    the method that `auto` comes to, which is recorded when a sweep begins (`sweeps.search.automatic`)
     repeats     of a grid: trials of each point, alike but for their seeds and noise
     stratified  systems and budgets take turns, and a sampler that learns does so for each system by itself
@@ -202,14 +201,6 @@ class TargetOptions(Section):
         return f"{self.metric} at {'most' if self.at_least is None else 'least'} {self.bound:g}"
 
 
-class AdaptOptions(Section):
-    """How far `sampler: adaptive` may lean to what it has seen: no configuration is proposed with less than `low` times
-    the density that the prior gives it, and none with more than `high` times. Wider bounds cost more."""
-
-    low: Annotated[float, Field(allow_inf_nan=False, gt=0, lt=1), NUMBER] = 0.75
-    high: Annotated[float, Field(allow_inf_nan=False, gt=1, le=100), NUMBER] = 1.25
-
-
 class Selection(Section):
     """The number of trials of a private selection, which is drawn in secret, and when the best of them leaves.
 
@@ -224,7 +215,6 @@ class Selection(Section):
     target     of `release: first`, in place of the best
     orders     of `release: front`: sums of the objectives, {metric: weight above 0} each. Unless given, each objective
                by itself is one
-    adapt      of `sampler: adaptive`, with its defaults unless given; null with all others
     """
 
     count: Literal["geometric", "logarithmic", "binomial", "poisson", "tnb"] = "geometric"
@@ -235,7 +225,6 @@ class Selection(Section):
     chosen_by: Annotated[str, Field(min_length=10)] | None = None
     target: TargetOptions | None = None
     orders: tuple[dict[str, Positive], ...] = ()
-    adapt: AdaptOptions | None = None
 
 
 class EarlyStopping(Section):
@@ -509,7 +498,7 @@ ABSENT_UNLESS_GIVEN = {
     "limits": ("hours", "trial_minutes"),
     "privacy": ("shares", "order"),
     "search": ("first", "resolved", "chosen_from", "chosen"),
-    "selection": ("target", "orders", "adapt"),
+    "selection": ("target", "orders"),
     "tracking": ("models",),
 }
 """Values of a canonical spec that are younger than its digest: without them a spec has the one that it always had."""

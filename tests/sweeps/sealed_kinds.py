@@ -1,12 +1,12 @@
-"""Kinds of sealed search, each as a change of one spec of the toy: what leaves, and whether results lead the search."""
+"""Kinds of sealed search, each as a change of one spec of the toy: what leaves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-BEST, FRONT, LADDER, ADAPTIVE = "best", "front", "ladder", "adaptive"
-KINDS = (BEST, FRONT, LADDER, ADAPTIVE)
+BEST, FRONT, LADDER = "best", "front", "ladder"
+KINDS = (BEST, FRONT, LADDER)
 BUDGETS = (0.5, 1.0, 3.0)
 """Of a ladder. Its target is met by some half of the trials, of each budget."""
 TARGET = 0.42
@@ -14,7 +14,7 @@ TARGET = 0.42
 
 def spec_of(kind: str, best: Mapping[str, Any]) -> dict[str, Any]:
     """The spec of a search of this kind, from that of the same search with `release: best`."""
-    privacy, selection, search = (dict(best[section]) for section in ("privacy", "selection", "search"))
+    privacy, selection = (dict(best[section]) for section in ("privacy", "selection"))
     objectives = list(best["objectives"])
     systems = best["systems"]
     if kind == FRONT:
@@ -26,14 +26,10 @@ def spec_of(kind: str, best: Mapping[str, Any]) -> dict[str, Any]:
     elif kind == LADDER:
         privacy |= {"release": "first", "epsilon": list(BUDGETS)}
         selection["target"] = {"metric": "estimate", "at_least": TARGET}
-    elif kind == ADAPTIVE:
-        search["sampler"] = "adaptive"
-        selection["adapt"] = {"low": 0.75, "high": 1.25}
     changed = {
         "systems": systems,
         "privacy": privacy,
         "selection": selection,
-        "search": search,
         "objectives": objectives,
     }
     return {**best, **changed}

@@ -51,7 +51,7 @@ class Oracle:
     work: SealedWork
     drawn: SealedDraw
     data: Dataset
-    ran: dict[tuple[int, int], Candidate | None] = field(default_factory=dict)
+    ran: dict[int, Candidate | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, kind: str, coins: bytes) -> Oracle:
@@ -68,28 +68,27 @@ class Oracle:
             assert work is not None
             return cls(world, work, work.drawn(), SOURCES[spec.data.source].load(spec.data.options()))
 
-    def _trial(self, drawn: SealedDraw, world: World, slot: int, chosen: int) -> Candidate | None:
-        known = world.order[slot], chosen
+    def _trial(self, drawn: SealedDraw, world: World, slot: int) -> Candidate | None:
+        known = world.order[slot]
         if known not in self.ran:
             work = self.work
-            self.ran[known] = run_slot(drawn, slot, work.winner, work.group, self.data, work.ranking, chosen)
+            self.ran[known] = run_slot(drawn, slot, work.winner, work.group, self.data, work.ranking)
         found = self.ran[known]
         return None if found is None else replace(found, slot=slot)
 
     def left(self, world: World) -> Left:
         """What leaves in this one."""
         world.force()
-        trials = tuple(one for place in world.order for one in self.drawn.candidates(place))
+        trials = tuple(self.drawn.slots[place] for place in world.order)
         drawn, best = replace(self.drawn, count=world.count, slots=trials), []
         for worker in range(self.work.workers):
             standing = Standing(following=worker)
             while standing.following < world.count:
-                chosen = self.work.chosen(drawn, standing)
-                found = self._trial(drawn, world, standing.following, chosen)
-                standing = after(self.work, standing, chosen, found)
+                found = self._trial(drawn, world, standing.following)
+                standing = after(self.work, standing, found)
             best += standing.best
         winners = {one.slot: one for one in best_of(*best)}
-        told = [(dict(drawn.of(slot, winners[slot].chosen).config), winners[slot].metrics) for slot in sorted(winners)]
+        told = [(dict(drawn.slots[slot].config), winners[slot].metrics) for slot in sorted(winners)]
         return Left(tuple(map(repr, told)), tuple(sorted(winners)))
 
 

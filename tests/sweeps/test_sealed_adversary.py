@@ -22,7 +22,7 @@ from sweeps.selection import run
 from sweeps.selection.run import SealedPlaces
 from sweeps.store.records import TARGET_EPSILON, Proposal
 from tests.sweeps.sealed_adversary import CAP, Seen, World, watched
-from tests.sweeps.sealed_kinds import ADAPTIVE, BUDGETS, FRONT, KINDS, LADDER
+from tests.sweeps.sealed_kinds import BUDGETS, FRONT, KINDS, LADDER
 from tests.sweeps.sealed_worlds import SECRETS, pairs_of
 from trainables.sealed import worker
 from trainables.sealed.drawn import Coins
@@ -245,18 +245,6 @@ def _says_where_it_goes_on(patch) -> None:
     patch.setattr(worker.SealedWork, "standing", leaks)
 
 
-def _results_stay_for_a_warm_start(patch) -> None:
-    """As the storage of a sampler does."""
-    honest = run._commit
-
-    def leaks(store, lease, spec, work, number, slot, found, trials):
-        honest(store, lease, spec, work, number, slot, found, trials)
-        seen_by = [work.standing(one).seen for one in range(work.workers)]
-        trials.write("history", repr([(one.chosen, one.value) for seen in seen_by for one in seen]).encode())
-
-    patch.setattr(run, "_commit", leaks)
-
-
 def _priced_at_what_ran(patch) -> None:
     """A ladder is settled at the mean of the budgets that were tried, not at that of the success."""
     honest = SealedWork.best
@@ -288,7 +276,6 @@ OF_ALL: list[Leak] = [
 LEAKS: list[tuple[str, Leak]] = [
     *((kind, leak) for kind in KINDS for leak in OF_ALL),
     (LADDER, (_priced_at_what_ran, "count", "store")),
-    (ADAPTIVE, (_results_stay_for_a_warm_start, "loser", "at the end")),
 ]
 
 

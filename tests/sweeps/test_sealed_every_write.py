@@ -24,7 +24,7 @@ from sweeps.spec import public_facts
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import TARGET_EPSILON, SweepState, TrialState
 from sweeps.util.workspace import Workspace
-from tests.sweeps.sealed_kinds import ADAPTIVE, BEST, FRONT, KINDS, LADDER
+from tests.sweeps.sealed_kinds import BEST, FRONT, KINDS, LADDER
 from tests.sweeps.sealed_lives import FIRST, NAME, POPULATION, SECOND, SECONDS, Nursery, specified
 from trainables.worker.attempt import Attempt
 
@@ -237,7 +237,6 @@ def test_a_search_that_does_it_wrongly_is_caught(mutant, caught, tmp_path, whole
     [
         (FRONT, "over with its first winner", 0.85, "others left"),
         (LADDER, "settled before it left", 0.85, "not what is to be paid"),
-        (ADAPTIVE, "another coin for what it proposes", 0.2, "others left"),
     ],
 )
 def test_what_only_one_kind_does_wrongly_is_caught(kind, mutant, share, caught, tmp_path, wholes):

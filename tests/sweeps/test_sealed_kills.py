@@ -48,20 +48,16 @@ def winner_of(work: SealedWork, data: Dataset) -> Candidate:
     for worker in range(work.workers):
         standing = Standing(following=worker)
         while standing.following < drawn.count:
-            number, chosen = standing.following, work.chosen(drawn, standing)
-            one = run_slot(drawn, number, work.winner, work.group, data, work.ranking, chosen)
-            standing = after(work, standing, chosen, one)
+            one = run_slot(drawn, standing.following, work.winner, work.group, data, work.ranking)
+            standing = after(work, standing, one)
         found += standing.best
     return min(found, key=lambda one: (one.ranks, one.slot))
 
 
-@pytest.mark.parametrize("sampler", ["random", "adaptive"])
 @pytest.mark.parametrize("seconds", [8.0, 30.0])
-def test_a_search_that_is_killed_goes_on_to_the_winner_of_its_draw(
-    tmp_path: Path, seconds: float, sampler: str
-) -> None:
+def test_a_search_that_is_killed_goes_on_to_the_winner_of_its_draw(tmp_path: Path, seconds: float) -> None:
     root, file = tmp_path / "root", tmp_path / "spec.yaml"
-    document = {**SPEC, "search": {"trials": 6, "sampler": sampler}}
+    document = {**SPEC, "search": {"trials": 6, "sampler": "random"}}
     file.write_text(yaml.safe_dump(document))
     root.mkdir()
     running = start("run", str(file), root=root)
@@ -90,4 +86,4 @@ def test_a_search_that_is_killed_goes_on_to_the_winner_of_its_draw(
     assert store.sweep("killed").state is SweepState.FINISHED
     [winner] = store.trials("killed")
     assert (winner.number, winner.metrics["estimate"]) == (0, best.metrics["estimate"])
-    assert dict(winner.config) == dict(drawn.of(best.slot, best.chosen).config)
+    assert dict(winner.config) == dict(drawn.slots[best.slot].config)

@@ -168,8 +168,7 @@ BAD: list[tuple[str, Any, str]] = [
     (
         "search/sampler",
         "tbe",
-        "search.sampler='tbe': expected one of 'auto', 'random', 'tpe', 'nsga2', 'gp', 'grid' or 'adaptive'. "
-        "Did you mean `tpe`?",
+        "search.sampler='tbe': expected one of 'auto', 'random', 'tpe', 'nsga2', 'gp' or 'grid'. Did you mean `tpe`?",
     ),
     ("search/trials", 0, "search.trials=0: expected a number of at least 1."),
     ("search/trials", 2.5, "search.trials=2.5: expected a whole number."),

@@ -5,7 +5,6 @@ of files for each worker, always as long, written at announced times whatever ha
 
     box       encryption of records of one size
     drawn     what is drawn once, in secret, before the first trial: how many there are, and which
-    adapting  which of a slot's candidates runs, where results may lead the search; by the model in `surrogate`
     ranking   which trial leaves
     standing  what a worker keeps: how far it is, and its best
     schedule  when it is written

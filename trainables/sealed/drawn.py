@@ -33,10 +33,6 @@ class Coins:
         """What the configuration of a slot is drawn with."""
         return numpy_generator(self.of("prior", slot))
 
-    def proposal(self, slot: int) -> float:
-        """In [0, 1): what one of several candidates of a slot is chosen with."""
-        return (int.from_bytes(self.of("proposal", slot)[:8], "big") >> 11) * 2.0**-53
-
     def seed(self, slot: int) -> int:
         """The seed of a slot's initial weights. It leaves with the winner, and tells nothing of the slot."""
         return int.from_bytes(self.of("seed", slot)[:7], "big")
@@ -48,13 +44,11 @@ class Slot:
 
     config  canonical, as proposed
     seed    of initial weights
-    place   of the configuration, in coordinates of the space; empty where no result leads the search
     """
 
     config: Config
     seed: int
     plan: PrivacyPlan
-    place: tuple[float, ...] = ()
 
     def member(self, key: str) -> Member:
         """The launch of it, whole; `key` is the winner's, and the same for all."""
@@ -63,32 +57,16 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedDraw:
-    """The draw. `count` slots are run, the first ones; the others are never looked at.
-
-    slots  of each place its candidates, one after the other
-    width  how many candidates a place has: one where no result leads the search
-    """
+    """The draw. `count` slots are run, the first ones; the others are never looked at."""
 
     count: int
     coins: Coins
     slots: tuple[Slot, ...]
-    width: int = 1
-
-    def candidates(self, number: int) -> tuple[Slot, ...]:
-        """Of slot `number`, draws of the prior, of which one may be run."""
-        return self.slots[number * self.width : (number + 1) * self.width]
-
-    def of(self, number: int, chosen: int) -> Slot:
-        """Slot `number` as it is run if candidate `chosen` is."""
-        return self.candidates(number)[chosen]
 
     def to_bytes(self) -> bytes:
         """As text that `from_bytes` reads."""
-        slots = [
-            {"config": dict(one.config), "seed": one.seed, "plan": one.plan.to_dict(), "place": one.place}
-            for one in self.slots
-        ]
-        said = {"count": self.count, "coins": self.coins.secret.hex(), "width": self.width, "slots": slots}
+        slots = [{"config": dict(one.config), "seed": one.seed, "plan": one.plan.to_dict()} for one in self.slots]
+        said = {"count": self.count, "coins": self.coins.secret.hex(), "slots": slots}
         return json.dumps(said).encode()
 
     @classmethod
@@ -100,9 +78,8 @@ class SealedDraw:
                 config=one["config"],
                 seed=one["seed"],
                 plan=PrivacyPlan.from_dict(one["plan"]),
-                place=tuple(one.get("place", ())),
             )
             for one in data["slots"]
         )
         coins = Coins(bytes.fromhex(data["coins"]))
-        return cls(count=data["count"], coins=coins, slots=tuple(slots), width=data.get("width", 1))
+        return cls(count=data["count"], coins=coins, slots=tuple(slots))

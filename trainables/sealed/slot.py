@@ -47,18 +47,17 @@ class OutOfTime(Exception):
 
 
 def run_slot(
-    drawn: SealedDraw, number: int, key: str, group: TrialGroup, data: Dataset, ranking: Ranking, chosen: int = 0
+    drawn: SealedDraw, number: int, key: str, group: TrialGroup, data: Dataset, ranking: Ranking
 ) -> Candidate | None:
     """Train slot `number`; None where it may never leave: it failed, or has no finite score.
 
     key    of the winner, whichever it will be
     group  of no members: how to execute, what to measure, what is withheld, and the seconds that are left
-    chosen  which of its candidates, where it has several: its noise and initial weights are those of the slot
 
     The same slot again is the same trial, bit for bit where the machine computes alike: its noise, batches and initial
     weights follow from the draw. Raises OutOfTime, and OSError where the data or the machine went away.
     """
-    slot = drawn.of(number, chosen)
+    slot = drawn.slots[number]
     member = slot.member(key)
     records = MemoryRecords()
     streams = Streams(secret=drawn.coins.of("slot", number), seed=slot.seed, key=key, attempt=1)
@@ -72,4 +71,4 @@ def run_slot(
     ranks = ranking.ranks(slot, metrics)
     if ranks is None:
         return None
-    return Candidate(slot=number, chosen=chosen, ranks=ranks, metrics=metrics, state=records.state)
+    return Candidate(slot=number, ranks=ranks, metrics=metrics, state=records.state)

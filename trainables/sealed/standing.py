@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
-from trainables.sealed.adapting import Seen
 from trainables.sealed.ranking import Ranks
 from trainables.system import State
 
@@ -27,14 +26,12 @@ class Candidate:
     """A trial that may leave.
 
     slot     its place in the draw
-    chosen   which of the candidates of that place it is
     ranks    by each order of the search; the smaller leaves
     metrics  that may leave with it
     state    of its model
     """
 
     slot: int
-    chosen: int = 0
     ranks: Ranks
     metrics: Mapping[str, float]
     state: State
@@ -60,23 +57,20 @@ class Standing:
     written  number of the announced time at which this was written; the larger is the newer
     following  the slot that it runs next
     best     by each order; empty while no trial may leave
-    seen     what became of the latest slots that it ran, where results lead the search
     """
 
     following: int
     written: int = -1
     best: tuple[Candidate, ...] = ()
-    seen: tuple[Seen, ...] = ()
 
     def to_bytes(self) -> bytes:
         """As bytes that `from_bytes` reads."""
-        said: dict[str, object] = {"following": self.following, "written": self.written, "seen": self.seen}
+        said: dict[str, object] = {"following": self.following, "written": self.written}
         arrays: dict[str, NDArray[np.generic]] = {}
         distinct = {one.slot: one for one in self.best}
         said["best"] = [one.slot for one in self.best]
         said["candidates"] = [
-            {"slot": one.slot, "chosen": one.chosen, "ranks": list(one.ranks), "metrics": dict(one.metrics)}
-            for one in distinct.values()
+            {"slot": one.slot, "ranks": list(one.ranks), "metrics": dict(one.metrics)} for one in distinct.values()
         ]
         for slot, one in distinct.items():
             # As they lie in memory, whatever view of it the model has.
@@ -97,12 +91,11 @@ class Standing:
         found = {
             said["slot"]: Candidate(
                 slot=said["slot"],
-                chosen=said["chosen"],
                 ranks=tuple(said["ranks"]),
                 metrics=said["metrics"],
                 state=states[said["slot"]],
             )
             for said in head["candidates"]
         }
-        best, seen = tuple(found[slot] for slot in head["best"]), tuple(Seen(*one) for one in head["seen"])
-        return cls(following=head["following"], written=head["written"], best=best, seen=seen)
+        best = tuple(found[slot] for slot in head["best"])
+        return cls(following=head["following"], written=head["written"], best=best)

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from trainables.sealed.adapting import WINDOW, Adapting, Seen
 from trainables.sealed.box import Box
 from trainables.sealed.drawn import SealedDraw
 from trainables.sealed.ranking import Ranking
@@ -42,7 +41,6 @@ class SealedWork:
     room      bytes of the largest model that is kept
     winner    the key that every slot runs under, whichever leaves
     group     how each slot executes; of no members
-    adapting  how far results may lead what is proposed; None where none does
     """
 
     folder: Folder
@@ -53,7 +51,6 @@ class SealedWork:
     winner: str
     group: TrialGroup
     ranking: Ranking
-    adapting: Adapting | None = None
 
     def keep_drawn(self, drawn: SealedDraw) -> None:
         """Write what was drawn, durably, before anything runs."""
@@ -83,10 +80,6 @@ class SealedWork:
             with suppress(Damaged):
                 found.append(Standing.from_bytes(self._opened(f"{worker}.{one}", str(worker))))
         return max(found, key=lambda standing: standing.written)
-
-    def chosen(self, drawn: SealedDraw, standing: Standing) -> int:
-        """Which candidate of the slot that follows is run, by what the worker's earlier ones came to."""
-        return 0 if self.adapting is None else self.adapting.chosen(drawn, standing.following, standing.seen)
 
     def best(self) -> tuple[Candidate, ...]:
         """The trial that leaves by each order; empty where none may, or not all of them were done in time.
@@ -151,28 +144,24 @@ def serve(work: SealedWork, worker: int, data: Dataset) -> None:
     drawn, standing = work.drawn(), work.standing(worker)
     with Keeper(work, worker, standing) as keeper:
         while standing.following < drawn.count and (left := work.schedule.last - time.time()) > 0:
-            group, chosen = replace(work.group, seconds=left), work.chosen(drawn, standing)
+            group = replace(work.group, seconds=left)
             try:
-                found = run_slot(drawn, standing.following, work.winner, group, data, work.ranking, chosen)
+                found = run_slot(drawn, standing.following, work.winner, group, data, work.ranking)
             except OutOfTime:
                 break
             except OSError:
                 # The machine or the records went away: the same slot again, the same.
                 time.sleep(min(1.0, work.schedule.cadence))
                 continue
-            standing = after(work, standing, chosen, found)
+            standing = after(work, standing, found)
             keeper.now(standing)
 
 
-def after(work: SealedWork, standing: Standing, chosen: int, found: Candidate | None) -> Standing:
-    """Where a worker stands once it ran candidate `chosen` of the slot that followed."""
-    slot, further = standing.following, replace(standing, following=standing.following + work.workers)
+def after(work: SealedWork, standing: Standing, found: Candidate | None) -> Standing:
+    """Where a worker stands once it ran the slot that followed."""
+    further = replace(standing, following=standing.following + work.workers)
     # How large a model is follows from its configuration alone: one that is too large ranks last, as one that failed.
     left = found if found is not None and work.fits(found) else None
-    if work.adapting is not None:
-        # Results lead a search by one order alone.
-        seen = Seen(slot, chosen, None if left is None else -left.ranks[0])
-        further = replace(further, seen=(*further.seen, seen)[-WINDOW:])
     return further if left is None else replace(further, best=best_of(*standing.best, left))
 
 

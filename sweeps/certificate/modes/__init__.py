@@ -8,7 +8,6 @@ composition  every trial                                 their events composed b
 trial        one trial, and the search is not covered    its plan's events
 filter       every trial, budgets adapting to results    the budget that a GDP filter kept
 best         the best of a secret number of trials       the price of private selection
-best-adaptive  the same, of proposals that follow results  that price, for any policy within bounds of the prior
 first        the first that reaches a public target      the ex-post price of the rung that it was of
 statement    one trial of another notion                 none that anybody recomputes
 """
@@ -17,7 +16,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sweeps.certificate.modes.adaptive import BestAdaptive
 from sweeps.certificate.modes.best import Best
 from sweeps.certificate.modes.composition import ComposedTrials
 from sweeps.certificate.modes.filtered import Filtered
@@ -27,13 +25,12 @@ from sweeps.certificate.modes.one_trial import OneTrial
 from sweeps.certificate.modes.statement import StatedTrial
 
 Mode = Annotated[
-    ComposedTrials | OneTrial | Filtered | Best | BestAdaptive | First | PricedFront | StatedTrial,
+    ComposedTrials | OneTrial | Filtered | Best | First | PricedFront | StatedTrial,
     Field(discriminator="mode"),
 ]
 
 __all__ = [
     "Best",
-    "BestAdaptive",
     "ComposedTrials",
     "Filtered",
     "First",

@@ -1,4 +1,4 @@
-"""Fronts, clipped proposals and holdouts: printed digits, and an adversary over exact laws."""
+"""Fronts and holdouts: printed digits, and an adversary over exact laws."""
 
 import itertools
 import math
@@ -6,17 +6,15 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.calibrate import Target, sampled_gaussian
+from dpcore.calibrate import sampled_gaussian
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Gaussian, Repeated
 from dpcore.selection import price as penalties
-from dpcore.selection.best import clipped_published, clipped_weights, price_clipped, renyi_of_clipped
 from dpcore.selection.counts import Capped, PoissonCount, geometric, logarithmic, with_mean
 from dpcore.selection.first import phased, price_threshold
 from dpcore.selection.front import price_front, price_separate
 from dpcore.selection.ladder import Ladder, price_ladder
-from dpcore.selection.price import least_noise
-from dpcore.selection.profiles import EventProfile, WorstProfile, epsilon_at, split_by_coin, split_in_public
+from dpcore.selection.profiles import EventProfile, WorstProfile, split_by_coin, split_in_public
 from tests.dpcore.selection.finite import FiniteProfile, climb, laws, ratio, share, start
 
 
@@ -31,7 +29,6 @@ def replaced(r):
 def test_every_price_says_its_adjacency():
     assert price_front(geometric(9), replaced, (1e-5,)).adjacency is Adjacency.REPLACE_ONE
     assert price_separate(geometric(9), replaced, 2, 1e-5).adjacency is Adjacency.REPLACE_ONE
-    assert price_clipped(geometric(9), replaced(1), 1e-5, 0.9, 1.1).adjacency is Adjacency.REPLACE_ONE
     assert price_threshold(geometric(9), replaced(1), 1e-5, 1e-5, points=8).adjacency is Adjacency.REPLACE_ONE
     ladder = Ladder(law=geometric(9), rungs=(replaced(1),), weights=(1.0,))
     assert price_ladder(ladder, (1e-5,), 1e-5, points=8).adjacency is Adjacency.REPLACE_ONE
@@ -152,110 +149,6 @@ def test_two_searches_priced_with_one_shift_are_refuted():
     assert climbed(separate_score(fewer=1), mechanisms=2) > 1.01
 
 
-# Clipped proposals: two configurations, a prior of a half each, a policy for every history, K at most 3.
-
-
-def clipped_score(law, low, high, priced):
-    most = min(high / 2, 1 - low / 2)
-
-    def score(theta):
-        p0, q0 = laws(theta[:6])
-        p1, q1 = laws(theta[6:12])
-        place = np.argsort(theta[12:18])
-        chances = 1 - most + (2 * most - 1) / (1 + np.exp(-theta[18:]))
-        prior = FiniteProfile(np.concatenate([p0, p1]) / 2, np.concatenate([q0, q1]) / 2)
-        price = priced(law, prior, 1e-6)
-        one, other = (best_of_proposed(law, pair, chances, place) for pair in ((p0, p1), (q0, q1)))
-        return ratio(one, other, price, 1e-6)
-
-    return score
-
-
-def best_of_proposed(law, pair, chances, place):
-    """Exact masses of the best (configuration, output) when each step's chance of configuration 0 follows history."""
-    masses = law.pmf(np.arange(4))
-    flat = np.concatenate(pair)
-    found = np.zeros(6)
-
-    def step(depth, node, mass, best):
-        for one in range(6):
-            proposed = chances[node] if one < 3 else 1 - chances[node]
-            here = mass * proposed * flat[one]
-            top = one if best is None or place[one] > place[best] else best
-            found[top] += here * masses[depth]
-            if depth < 3:
-                step(depth + 1, 6 * node + 1 + one, here, top)
-
-    step(1, 0, 1.0, None)
-    return found
-
-
-def start_clipped(rng):
-    policy = 3 * rng.normal(0, 1, 43)
-    ratios = [rng.uniform(0.02, 0.8) * rng.choice([-1.0, 1.0], 3) for _ in range(2)]
-    logits = [rng.normal(0, 1, 3) for _ in range(2)]
-    return np.concatenate([logits[0], ratios[0], logits[1], ratios[1], rng.normal(0, 1, 6), policy])
-
-
-def climbed_clipped(score, mechanisms, steps=40):
-    rng = np.random.default_rng(9)
-    return max(climb(score, start_clipped(rng), rng, steps) for _ in range(mechanisms))
-
-
-@pytest.mark.chaos
-@pytest.mark.parametrize("law", [Capped(geometric(2), 3), Capped(with_mean(-0.9, 1.2), 3)], ids=str)
-def test_no_policy_exceeds_the_price_of_clipped_proposals(law):
-    def priced(law, trial, delta):
-        return price_clipped(law, trial, delta, 0.5, 1.5).epsilon
-
-    assert climbed_clipped(clipped_score(law, 0.5, 1.5, priced), share(2)) <= 1
-
-
-def test_clipped_proposals_priced_as_the_prior_are_refuted():
-    def priced(law, trial, delta):
-        return epsilon_at(trial, delta / law.priced.mean) + penalties.tight(law, trial).penalty
-
-    assert climbed_clipped(clipped_score(Capped(geometric(3), 3), 0.02, 1.98, priced), 3, 120) > 1.005
-
-
-@pytest.mark.parametrize(("low", "high", "printed"), [(1.0, 1.0, 2.19), (0.9, 1.1, 2.51), (0.75, 1.25, 3.24)])
-def test_noise_of_clipped_proposals(low, high, printed):
-    """private_search.md section 1d: Gaussian, m = 10, logarithmic, (3, 1e-5), by the published form."""
-    law, target = logarithmic(10), Target(epsilon=3.0, delta=1e-5)
-
-    def price(noise):
-        trial = gauss(noise)
-        own = epsilon_at(trial, 1e-5 / (high * law.mean))
-        return own + min(clipped_published(law, e, trial.delta(e), low, high) for e in np.linspace(0, 3, 120))
-
-    assert least_noise(target, price) == pytest.approx(printed, abs=6e-3)
-    tight = least_noise(target, lambda noise: price_clipped(law, gauss(noise), 1e-5, low, high).epsilon)
-    assert tight <= printed + 5e-3
-    if low == 1:
-        assert tight == pytest.approx(1.9612, abs=1.1e-4)
-
-
-def test_the_shift_of_clipped_proposals_is_a_point_for_two_point_calibration():
-    price = price_clipped(geometric(10), gauss(2.0), 1e-5, 0.8, 1.2)
-    assert gauss(2.0).delta(price.shift.e1) <= price.shift.d1 * (1 + 1e-9)
-    assert price.trial == epsilon_at(gauss(2.0), 1e-5 / 12)
-    assert price.epsilon == pytest.approx(price.trial + price.shift.penalty, rel=1e-9)
-    plain = renyi_of_clipped(geometric(10), gauss(2.0), (8.0,), 1.0, 1.0)
-    more = renyi_of_clipped(geometric(10), gauss(2.0), (8.0,), 0.8, 1.2)
-    assert more - plain == pytest.approx(3 * math.log(1.5) + math.log(1.2) / 7)
-
-
-def test_weights_of_candidates_stay_within_the_bounds():
-    rng = np.random.default_rng(2)
-    for _ in range(50):
-        count, low, high = int(rng.integers(1, 30)), float(rng.uniform(0.1, 1)), float(rng.uniform(1, 3))
-        scores = rng.exponential(1, count) ** 8 * (rng.random(count) < 0.7)
-        found = clipped_weights(scores, low, high)
-        assert found.sum() == pytest.approx(1, abs=1e-12)
-        assert np.all((found >= low / count) & (found <= high / count))
-        assert np.all(np.diff(found[np.argsort(scores)]) >= -1e-12)
-
-
 # Holdouts: one record more or less. Tuning tells a result, and the final run depends on it.
 
 
@@ -313,9 +206,6 @@ def test_total_of_a_holdout():
         (lambda: price_front(geometric(3), lambda r: gauss(2.0, r), ()), "deltas"),
         (lambda: price_separate(with_mean(3, 9), lambda r: gauss(2.0, r), 2, 1e-5), "shape in"),
         (lambda: price_separate(geometric(9), lambda r: gauss(2.0, r), 0, 1e-5), "searches=0"),
-        (lambda: price_clipped(geometric(9), gauss(1.0), 1e-5, 1.1, 1.2), "low=1.1"),
-        (lambda: price_clipped(geometric(9), gauss(1.0), 1e-5, 0.9, 0.95), "high=0.95"),
-        (lambda: clipped_weights((-1.0, 1.0), 0.9, 1.1), "scores"),
         (lambda: split_by_coin(1.0, gauss(1.0), gauss(2.0)), "share=1.0"),
     ],
 )

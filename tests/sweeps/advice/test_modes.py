@@ -21,9 +21,8 @@ from sweeps.privacy.charge import trial_profile
 from sweeps.privacy.privacy_filter import NEAR
 from sweeps.selection import compare, modes
 from sweeps.selection.compare import compared
-from sweeps.selection.modes import MEAN, BudgetFor, NotPlanned, ReferenceConfig, capped, default_chance
+from sweeps.selection.modes import MEAN, BudgetFor, NotPlanned, ReferenceConfig, default_chance
 from sweeps.spec import load_spec, public_facts
-from sweeps.spec.sections import AdaptOptions
 from tests.sweeps.cli.test_command_line import commands
 from trainables.rehearsal.findings import Rehearsed, Step
 
@@ -75,21 +74,6 @@ def test_the_best_of_gaussian_trials_needs_the_printed_noise(law, printed) -> No
     """private_search.md section 1c, tight form, for (3, 1e-5)."""
     row = modes.best(middle(), "this", law)
     assert printed * (1 - 1e-4) <= noise(row) <= printed * (1 + CLOSE)
-
-
-@pytest.mark.parametrize(("low", "high", "printed"), [(0.9, 1.1, 2.846), (0.75, 1.25, 4.158)])
-def test_a_search_that_its_results_lead_needs_what_its_bounds_cost(low, high, printed) -> None:
-    """Gaussian trials at (3, 1e-5) and a mean of 27: what a sealed search of these bounds gives its trials."""
-    row = modes.adaptive(middle(), geometric(MEAN), AdaptOptions(low=low, high=high))
-    assert printed * (1 - 3e-4) <= noise(row) <= printed * (1 + CLOSE)
-    assert row.epsilon <= 3.0
-    # Whatever the policy, the chance lies between those of priors with this much of the best tenth.
-    drawn = capped(geometric(MEAN))
-    assert row.chance == pytest.approx(1 - drawn.pgf(1 - 0.1 * low))
-    assert row.chance_at_most == pytest.approx(1 - drawn.pgf(1 - 0.1 * high))
-    independent = modes.best(middle(), "this", geometric(MEAN))
-    assert row.chance < independent.chance < row.chance_at_most
-    assert noise(independent) < noise(row)
 
 
 @pytest.mark.parametrize(("mean", "printed"), [(10, 0.9786), (27, 1.0526), (100, 1.1501)])
@@ -215,10 +199,8 @@ def test_the_law_of_a_spec_sets_the_chance_that_laws_are_compared_at() -> None:
     assert not found.row("best, geometric").refused
     assert found.row("best, geometric").chance == pytest.approx(0.9, abs=0.01)
     assert "selection" not in found.row("trial").refused
-    logarithmic, adaptive = found.without
+    (logarithmic,) = found.without
     assert logarithmic.mode == "best, logarithmic"
-    assert adaptive.mode == "best, adaptive"
-    assert "take epsilon 1.533, of 1" in adaptive.reason
 
 
 def test_nothing_under_a_finite_budget_is_refused() -> None:

@@ -11,7 +11,6 @@ from dpcore.calibrate import Target
 from dpcore.events import Adjacency, ApproximateDP, Composed, Gaussian, PoissonSampled, Repeated
 from dpcore.guarantee import Notion, Status
 from dpcore.selection import (
-    ByReference,
     Climbing,
     EventProfile,
     FrontPoints,
@@ -28,7 +27,6 @@ from sweeps.certificate.claimed import Claimed
 from sweeps.certificate.document import Body, Signature, Signed, normalised, spelled
 from sweeps.certificate.modes import (
     Best,
-    BestAdaptive,
     ComposedTrials,
     Filtered,
     First,
@@ -53,7 +51,7 @@ from sweeps.certificate.modes.profile import Profile
 from sweeps.certificate.signing import key_text, signed
 from sweeps.certificate.titles import attested, covered, title_of, uncovered
 from sweeps.privacy.totals import IN_TIME
-from sweeps.selection.law import ADAPTED, OF_EVERY_SEARCH, PRIOR, TARGET, of_adaptive, of_best, of_first, of_front
+from sweeps.selection.law import OF_EVERY_SEARCH, PRIOR, TARGET, of_best, of_first, of_front
 from trainables.orders import PublicOrder
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -253,28 +251,6 @@ def best() -> Body:
     return body(mode, claim, (sealed(3.0, DELTA),))
 
 
-def adaptive(low=0.75, high=1.25, sampler="adaptive") -> Body:
-    """What q .01, T 1000 and sigma 1.3 cost with geometric K of mean 27 and proposals within these bounds."""
-    winner = planned(0, 1.3, 1000, status=Status.PROVED_UNDER_ASSUMPTIONS)
-    law, trial = geometric(27.0), EventProfile(winner.training)
-    reference = ByReference(law=law, delta=DELTA, low=low, high=high)
-    epsilon = reference.price(trial) * (1 + 1e-9)
-    rule = reference.points(trial, epsilon)
-    mode = BestAdaptive(
-        mode="best-adaptive", scope="sweep", release="best", law=TrialsLaw.of(law), named="geometric, mean 27",
-        e1=rule.e1, d1=rule.d1, low=low, high=high, penalty=rule.penalty, e_hat=rule.e_hat, d_hat=rule.d_hat,
-        winner=winner,
-    )  # fmt: skip
-    claim = Claimed(
-        covers=covered(mode, SWEPT, AT), notion=Notion.DP, epsilon=epsilon, delta=DELTA, adjacency=ADD_REMOVE,
-        unit="record", contributions=1, accountant="private-selection", version="0.1.0",
-        theorem=of_adaptive(mode.named, low, high), status=Status.PROVED_UNDER_ASSUMPTIONS, epsilon_lower=None,
-        assumptions=(FLOATING, *OF_EVERY_SEARCH, ADAPTED, PRIOR),
-    )  # fmt: skip
-    made = body(mode, claim, (sealed(epsilon, DELTA),))
-    return made.model_copy(update={"searched": made.searched.model_copy(update={"sampler": sampler})})
-
-
 def first(ended=3, noises=(8.0, 4.0, 2.0, 1.0)) -> Body:
     """A ladder of Gaussian noise, the cheapest budget first, with geometric K of mean 108."""
     law, climbing = (
@@ -357,11 +333,9 @@ MADE = {
     "filter": filtered,
     "renyi": renyi,
     "best": best,
-    "best-adaptive": adaptive,
     "first": first,
     "front": front,
     "none of best": lambda: of_nothing(best()),
-    "none of best-adaptive": lambda: of_nothing(adaptive()),
     "none of first": lambda: of_nothing(first()),
     "none of front": lambda: of_nothing(front()),
 }

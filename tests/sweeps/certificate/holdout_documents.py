@@ -80,5 +80,5 @@ def holdout(tuning: Body | None = None, *launches) -> HoldoutBody:
     )
 
 
-KINDS = ("composition", "filter", "renyi", "best", "best-adaptive", "first", "front")
+KINDS = ("composition", "filter", "renyi", "best", "first", "front")
 """Of sweeps that may tune, among `documents.MADE`."""

@@ -41,7 +41,6 @@ BOUNDED = {
     "renyi": re.compile(r"mode\.trials\.\d\.(parts|steps)|searched\.sampler"),
     # A winner that meets both points is as good as any other: see the test of one that does not.
     "best": re.compile(r"mode\.winner\.(trial|parts|steps|training\..*)|mode\.law\.cap"),
-    "best-adaptive": re.compile(r"mode\.winner\.(trial|parts|steps|training\..*)|mode\.law\.cap"),
     # So is a larger shift, and budgets that the search did not end at are what the spec says.
     "first": re.compile(
         r"mode\.winner\.(trial|parts|steps|training\..*)|mode\.law\.cap|mode\.rungs\.[013]\.(epsilon|shift|deltas\..*)"
@@ -49,7 +48,6 @@ BOUNDED = {
     # Another winner may be covered as well; a larger mu or tau than the budget pays for is not.
     "front": re.compile(r"mode\.winners\.\d\.(trial|parts|steps|training\..*)|mode\.law\.cap"),
     "none of best": re.compile(r"mode\.law\.cap"),
-    "none of best-adaptive": re.compile(r"mode\.law\.cap"),
     "none of first": re.compile(r"mode\.law\.cap|mode\.rungs\.([012]\.epsilon|\d\.(shift|deltas\..*))"),
     "none of front": re.compile(r"mode\.law\.cap"),
 }

@@ -12,7 +12,6 @@ from sweeps.store.records import SweepRecord, SweepState
 from sweeps.store.store import open_store
 from tests.sweeps.certificate.documents import KEY, MADE, best, first, front
 from tests.sweeps.certificate.test_judging import APPROVED
-from tests.sweeps.test_adaptive_planning import at
 from tests.sweeps.test_sealed_planning import SPEC, planner_of
 
 ESTIMATE = {"metric": "estimate", "goal": "maximize"}
@@ -27,7 +26,6 @@ def of(release, **selection):
 FIRST = {**of("first", target=TARGET), "objectives": [ESTIMATE]}
 SEARCHES = {
     "best": SPEC,
-    "best-adaptive": at(0.9, 1.1),
     "first": FIRST,
     "of two budgets": {**FIRST, "privacy": {**FIRST["privacy"], "epsilon": [1.0, 3.0]}},
     "front": {**of("front"), "objectives": [ESTIMATE, {"metric": "expected_error", "goal": "minimize"}]},
