@@ -13,7 +13,7 @@ from sweeps.certificate.chain import Chain
 from sweeps.certificate.document import Body, HoldoutBody, Signature, Signed
 from sweeps.certificate.page import certificate_page
 from sweeps.certificate.verifying import recomputed, verify
-from sweeps.privacy import joint_totals
+from sweeps.privacy import holdout_guarantee
 from tests.sweeps.certificate.documents import KEY, MADE, planned, resigned, row, signed_bytes, steps
 from tests.sweeps.certificate.holdout_documents import KINDS, SPLIT, final_run, holdout
 from tests.sweeps.certificate.test_certify import command
@@ -104,7 +104,7 @@ def test_a_rule_that_counts_the_point_alone_is_found_out(monkeypatch):
     honest, twice = holdout(), holdout(None, lost, again)
     assert (honest.claim.epsilon, twice.claim.epsilon, twice.claim.delta) == (2.0, 4.0, 2e-5)
     assert wrong(honest) == wrong(twice) == []
-    exact = joint_totals.both
+    exact = holdout_guarantee.both
     for mutant in (
         lambda tuned, final, launches: exact(tuned, final),
         lambda tuned, final, launches: exact(replace(tuned, target=0.0, delta=0.0), final, launches),
