@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
     from sweeps.certificate.verifying import Verification
     from sweeps.execution.end import SweepEnd
+    from sweeps.execution.session import RunOptions
     from sweeps.planning.check import Checked
     from sweeps.sweep import ParetoFront
-    from trainables.export.files import Files, Written
+    from trainables.export.files import Files
 
 
 # Where a call of the Python face looks for a sweep: the same places as the command line's, under the same names.
@@ -240,7 +241,9 @@ def run(
         rehearsal=rehearsal,
         models=models,
     )
-    return _driven(begun, workspace, progress, address=address)
+    from sweeps.execution.session import RunOptions
+
+    return _driven(begun, workspace, progress, RunOptions(address=address))
 
 
 def created(
@@ -303,11 +306,19 @@ def resume(
 
     Raises UnknownSweep, LeaseHeld (another controller runs it), Changed, StoreError, ClusterUnreachable, InvalidValue.
     """
+    from sweeps.execution.session import RunOptions
+
     _no_client(address)
     given = None if spec is None else load(spec)
-    wanted: dict[str, Any] = {"spec": given, "accept": accept, "trials": trials, "hours": hours, "address": address}
-    wanted["epsilon"] = [epsilon] if isinstance(epsilon, int | float) else list(epsilon)
-    return _driven(sweep, places(root, store, records, tracking), progress, **wanted)
+    options = RunOptions(
+        spec=given,
+        accept=accept,
+        trials=trials,
+        hours=hours,
+        epsilon=[epsilon] if isinstance(epsilon, int | float) else list(epsilon),
+        address=address,
+    )
+    return _driven(sweep, places(root, store, records, tracking), progress, options)
 
 
 def open(sweep: str, *, root: str | Path | None = None, store: str | None = None, tracking: str | None = None) -> Sweep:
@@ -348,7 +359,7 @@ def pareto(
     return asked_front(PublishedStore.open(places(root, store).store_url), names, objective, reference, mix, as_refuted)
 
 
-def _driven(sweep: str, workspace: Workspace, progress: bool | None, **options: Any) -> Sweep:
+def _driven(sweep: str, workspace: Workspace, progress: bool | None, options: RunOptions) -> Sweep:
     from rich.console import Console
 
     from sweeps.execution import session
@@ -359,13 +370,12 @@ def _driven(sweep: str, workspace: Workspace, progress: bool | None, **options: 
     working_folder_is_importable()
 
     sweep = PublishedStore.open(workspace.store_url).sweep(sweep).kept().name
-    shown = in_notebook() if progress is None else progress
     with kept_in(workspace.folder(sweep) / LOG):
-        if shown:
+        if in_notebook() if progress is None else progress:
             with ProgressDisplay(Console(file=sys.stderr)) as display:
-                end = session.resume(sweep, workspace, progress=display, **options)
+                end = session.resume(sweep, workspace, options, display)
         else:
-            end = session.resume(sweep, workspace, **options)
+            end = session.resume(sweep, workspace, options)
     end = with_models(end, workspace)
     if end.code is not ExitCode.OK:
         first = "" if end.failure is None else f" The first: {'; '.join(end.failure.lines())}."
@@ -528,34 +538,3 @@ def predict(model: str | Path, files: Files, *, format: str | None = None) -> pd
 
     loaded, paths = ReleasedModel.load(model), files_of(files, format)
     return together(paths, [predicted(loaded, one, format) for one in paths])
-
-
-def predict_files(
-    model: str | Path, files: Files, output: str | Path, *, address: str = "local", format: str | None = None
-) -> Written:
-    """The same of many files, by Ray Data: into a folder of Parquet files, in memory that does not grow with them.
-
-    output   folder to make, or URL of an object store; every worker has to see it at the same place, and the files
-    address  Ray cluster: auto or HOST:PORT; "local" starts one of this machine's own
-
-    The files are in the order of names, the rows within in that of `predict`: `file` and `row` say whose each is.
-    Raises before anything is computed what `predict` raises of files and columns, and ClusterUnreachable; and for an
-    undeclared category or a missing number when it is met, with its file: then nothing is left of the folder.
-    """
-    from sweeps.ray.predicting import asked_in_pieces
-    from trainables.export import files as pieces
-    from trainables.export.files import files_of
-    from trainables.export.model import ReleasedModel
-    from trainables.worker.files import Folder
-
-    target = Folder(str(output) if "://" in str(output) else str(Path(output).absolute()))
-    asked = pieces.pieces_of(ReleasedModel.load(model), files_of(files, format), format)
-    pieces.check_free(target)
-    try:
-        pieces.send(model, target)
-        written = asked_in_pieces(asked, target, address)
-        pieces.finish(target)
-    except BaseException:
-        target.clear()
-        raise
-    return written

@@ -234,26 +234,14 @@ def predict(
     ],
     output: Annotated[
         str,
-        typer.Option(
-            "--output", "-o", help="CSV or Parquet file to write, a row for each row; with --address a folder."
-        ),
+        typer.Option("--output", "-o", help="CSV or Parquet file to write, a row for each row."),
     ],
     format: Annotated[str | None, typer.Option(help="parquet or csv, where the file's name does not say.")] = None,
-    address: Annotated[
-        str | None, typer.Option("--address", help="By Ray Data, for many files: local, auto or HOST:PORT.")
-    ] = None,
 ) -> None:
-    """What an exported model says of the rows of files, in their order; of several files with a column `file`.
-
-    With --address workers of Ray share the files, and write a folder of Parquet files in that order, in bounded memory.
-    """
+    """What an exported model says of the rows of files, in their order; of several files with a column `file`."""
     import sweeps
     from trainables.export.files import check_output, written
 
-    if address is not None:
-        done = sweeps.predict_files(model, files, output, address=address, format=format)
-        print(f"{done.rows:,} rows in {len(done.parts)} files in {done.folder}")
-        return
     check_output(output)
     print(written(sweeps.predict(model, files, format=format), output))
 
@@ -588,6 +576,7 @@ def run(
         return submit(spec, client, name=name, trials=trials, seed=seed, changes=changes, data=data, **places)
     from sweeps import api
     from sweeps.cli.run import drive
+    from sweeps.execution.session import RunOptions
 
     created, workspace = api.created(
         spec,
@@ -604,7 +593,7 @@ def run(
         rehearsal=rehearsal,
         models=models,
     )
-    drive(created, workspace, address=address, as_json=as_json)
+    drive(created, workspace, RunOptions(address=address), as_json=as_json)
 
 
 @app.command()
@@ -627,23 +616,17 @@ def resume(
         places = _places_on_cluster(root, store, records, tracking)
         return submit(sweep, client, resume=True, accept=accept, trials=trials, hours=hours, epsilon=epsilon, **places)
     from sweeps.cli.run import drive
+    from sweeps.execution.session import RunOptions
     from sweeps.spec import load_spec
     from sweeps.util.fingerprint import check_accepted
 
     check_accepted(accept or [])
     workspace = _workspace(root, store, tracking, records)
     given = load_spec(spec) if spec is not None else None
-    drive(
-        sweep,
-        workspace,
-        spec=given,
-        accept=accept or [],
-        trials=trials,
-        hours=hours,
-        epsilon=epsilon or [],
-        address=address,
-        as_json=as_json,
+    options = RunOptions(
+        spec=given, accept=accept or [], trials=trials, hours=hours, epsilon=epsilon or [], address=address
     )
+    drive(sweep, workspace, options, as_json=as_json)
 
 
 def _client_address(address: str | None, as_json: bool, spec: Path | None = None) -> str | None:

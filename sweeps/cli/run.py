@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 from rich.console import Console
@@ -16,6 +15,7 @@ from sweeps.cli.output import print_json
 from sweeps.cli.streams import steadfast_streams
 from sweeps.execution import session
 from sweeps.execution.end import Failure, SweepEnd
+from sweeps.execution.session import RunOptions
 from sweeps.mlflow.page import LOCAL_SERVER, kept_page
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Release
@@ -45,57 +45,55 @@ def resume_command(sweep: str, workspace: Workspace, address: str | None = None)
     return shlex.join(words)
 
 
-def drive(
-    sweep: str, workspace: Workspace, *, as_json: bool = False, address: str | None = None, **options: Any
-) -> None:
+def drive(sweep: str, workspace: Workspace, options: RunOptions, *, as_json: bool = False) -> None:
     """Run the session and print what came of it; with `as_json`, as the one JSON document on stdout.
 
     A terminal that is closed stops the sweep as Ctrl-C does; a pipe whose reader ended changes nothing. Whatever is
-    said beside the answer is in the sweep's `words.LOG` too.
-
-    options  of `sweeps.execution.session.resume`
+    said beside the answer is in the sweep's `LOG` too.
 
     Exits with `SweepEnd.code` where that is not OK: INTERRUPTED after Ctrl-C, SOME_FAILED, NONE_RANKED.
     """
     sweep = PublishedStore.open(workspace.store_url).sweep(sweep).kept().name
     with steadfast_streams(), kept_in(workspace.folder(sweep) / LOG):
-        _drive(sweep, workspace, as_json, address, options)
+        _drive(sweep, workspace, options, as_json)
 
 
-def _drive(sweep: str, workspace: Workspace, as_json: bool, address: str | None, options: Mapping[str, Any]) -> None:
-    console = Console(stderr=as_json)
-    again = resume_command(sweep, workspace, address)
+class Terminal(ProgressDisplay):
+    """Says how a run goes on to the person who started it."""
 
-    def cluster_lost(name: str) -> None:
-        say(f"\nThe Ray cluster does not answer any more. Nothing is lost; go on with:\n  {again}", Event.ERROR)
+    def __init__(self, console: Console, sweep: str, workspace: Workspace, again: str) -> None:
+        super().__init__(console)
+        self._name, self._workspace, self._again = sweep, workspace, again
 
-    def failed(failure: Failure) -> None:
-        say(failure.unquoted(), Event.FAILURE, trial=failure.key, plain=lambda: _print(console, *failure.lines()))
-
-    def begun() -> None:
-        seen = PublishedStore.open(workspace.store_url)
-        spec = seen.sweep(sweep).spec
+    def on_begin(self) -> None:
+        """What stands above every claim of the sweep."""
+        seen = PublishedStore.open(self._workspace.store_url)
+        spec = seen.sweep(self._name).spec
         if heading := Release.recorded(spec).heading:
-            _tell(console, heading, Event.CLAIM)
-        for line in refuted_lines(seen.refuted(sweep)):
-            _tell(console, line, Event.REFUTED)
-        greeting = f"Sweep [bold]{sweep}[/bold]  (Ctrl-C stops cleanly)"
-        say(f"Sweep {sweep} begins.", plain=lambda: console.print(greeting, highlight=False))
+            _tell(self.console, heading, Event.CLAIM)
+        for line in refuted_lines(seen.refuted(self._name)):
+            _tell(self.console, line, Event.REFUTED)
+        greeting = f"Sweep [bold]{self._name}[/bold]  (Ctrl-C stops cleanly)"
+        say(f"Sweep {self._name} begins.", plain=lambda: self.console.print(greeting, highlight=False))
         if (validation := recorded_text(spec)) is not None:
-            _tell(console, f"validation records: {validation}")
+            _tell(self.console, f"validation records: {validation}")
 
+    def on_failure(self, failure: Failure) -> None:
+        """At once: a person may want to stop."""
+        plain = failure.lines()
+        say(failure.unquoted(), Event.FAILURE, trial=failure.key, plain=lambda: _print(self.console, *plain))
+
+    def on_cluster_lost(self, sweep: str) -> None:
+        """How to go on."""
+        say(f"\nThe Ray cluster does not answer any more. Nothing is lost; go on with:\n  {self._again}", Event.ERROR)
+
+
+def _drive(sweep: str, workspace: Workspace, options: RunOptions, as_json: bool) -> None:
+    console = Console(stderr=as_json)
+    again = resume_command(sweep, workspace, options.address)
     try:
-        with ProgressDisplay(console) as display:
-            outcome = session.resume(
-                sweep,
-                workspace,
-                progress=display,
-                on_begin=begun,
-                on_failure=failed,
-                on_cluster_lost=cluster_lost,
-                address=address,
-                **options,
-            )
+        with Terminal(console, sweep, workspace, again) as terminal:
+            outcome = session.resume(sweep, workspace, options, terminal)
     except KeyboardInterrupt:
         _stopped(console, again)
     outcome = with_models(outcome, workspace)

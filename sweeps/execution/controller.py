@@ -14,9 +14,9 @@ from itertools import islice
 from typing import Any
 
 from sweeps.execution.limits import CONTROLLER_ENDED, NO_RETRY, OVERRAN, SharedBudget, seconds_left
-from sweeps.execution.outcomes import Outcomes, Roster
+from sweeps.execution.outcomes import Outcomes, TrialTable
 from sweeps.execution.requests import PointQueue
-from sweeps.execution.resume import Lost, check_newest, start_of_attempt
+from sweeps.execution.resume import Lost, check_store_not_stale, find_resume_checkpoint
 from sweeps.planning.plan import exhausted, infeasible_in_a_row, plan_proposal
 from sweeps.privacy.release import Release
 from sweeps.search import Proposer
@@ -63,12 +63,12 @@ GROUP_AHEAD = 1024
 """How many upcoming proposals are planned in search of trials that train together."""
 
 
-def together(one: PrivacyPlan, other: PrivacyPlan) -> bool:
+def can_batch(one: PrivacyPlan, other: PrivacyPlan) -> bool:
     """Whether two plans can train in one launch."""
     return bool(one.group) and (one.system, one.group) == (other.system, other.group)
 
 
-class PlansAhead:
+class PlanCache:
     """Plans each proposal once, by `plan`, whenever it is first looked at. Used from one thread."""
 
     def __init__(self, plan: Callable[[Proposal], PrivacyPlan | Refusal]) -> None:
@@ -87,7 +87,7 @@ class PlansAhead:
         for proposal in list(upcoming):
             other = self._known.get(_of(proposal)) or self._plan(proposal)
             self._known[_of(proposal)] = other
-            if found < GROUP_LIMIT and isinstance(other, PrivacyPlan) and together(plan, other):
+            if found < GROUP_LIMIT and isinstance(other, PrivacyPlan) and can_batch(plan, other):
                 found += 1
                 yield proposal, other
 
@@ -102,7 +102,7 @@ class Controller:
     """Drives one sweep. Used from one thread.
 
     budget    that each attempt reserves from, where the sweep shares one with others over its population
-    roster    the trials as they stand
+    table    the trials as they stand
     outcomes  writes down what came of what was launched
     """
 
@@ -120,18 +120,18 @@ class Controller:
     points: PointQueue = field(default_factory=PointQueue)
     enqueued: int = 0
     """Trials that were ever launched for a point that somebody enqueued."""
-    roster: Roster = field(init=False)
+    table: TrialTable = field(init=False)
     outcomes: Outcomes = field(init=False)
-    _plans: PlansAhead = field(init=False)
+    _plans: PlanCache = field(init=False)
     _space: Space = field(init=False)
     _infeasible_in_a_row: int = 0
     _exhausted: bool = False
 
     def __post_init__(self) -> None:
-        self._space, self.roster = Space.of(self.spec), Roster(Release.of(self.spec), self.proposer)
+        self._space, self.table = Space.of(self.spec), TrialTable(Release.of(self.spec), self.proposer)
         retries = self.spec.execution.retries
-        self.outcomes = Outcomes(self.store, self.lease, self.sweep, self.trials, retries, self.roster)
-        self._plans = PlansAhead(
+        self.outcomes = Outcomes(self.store, self.lease, self.sweep, self.trials, retries, self.table)
+        self._plans = PlanCache(
             lambda one: plan_proposal(self.spec, one.config, self.facts, self.calibrations, number=one.number)
         )
 
@@ -143,29 +143,29 @@ class Controller:
         Raises StoreOlder, before anything is settled, where workers left records of attempts that the store does not
         know.
         """
-        self.roster.rebuild(self.store.trials(self.sweep))
-        check_newest(self.sweep, self.roster.records, self.trials)
-        self.budget.open_filter(self.spec, self.roster.records, self.store.ledger(self.sweep), self.calibrations)
-        for record in list(self.roster.records.values()):
+        self.table.rebuild(self.store.trials(self.sweep))
+        check_store_not_stale(self.sweep, self.table.records, self.trials)
+        self.budget.open_filter(self.spec, self.table.records, self.store.ledger(self.sweep), self.calibrations)
+        for record in list(self.table.records.values()):
             if record.state is TrialState.RUNNING:
                 self.outcomes.conclude(record, reason=CONTROLLER_ENDED)
             elif record.state is TrialState.PLANNED:
-                self.roster.waiting.append(record.key)
-        launched = [one for one in self.roster.records.values() if one.state is not TrialState.INFEASIBLE]
+                self.table.waiting.append(record.key)
+        launched = [one for one in self.table.records.values() if one.state is not TrialState.INFEASIBLE]
         own = Counter(one.request is None for one in launched)
         self.launched, self.enqueued = own[True], own[False]
-        self.points.rebuild(self.roster.records.values())
-        self._infeasible_in_a_row = infeasible_in_a_row(self.roster.records.values())
-        self.proposer.rebuild(self.roster.published())
+        self.points.rebuild(self.table.records.values())
+        self._infeasible_in_a_row = infeasible_in_a_row(self.table.records.values())
+        self.proposer.rebuild(self.table.published())
 
     # -- what next --------------------------------------------------------------------------------------
 
     def has_work(self) -> bool:
         """Whether anything may still be launched (False spares a finished sweep the start of a cluster)."""
         if self.budget.is_final:
-            return bool(self.roster.waiting)
-        promotion = next_rung(self.spec, self.roster.published(), self.roster.running)
-        if self.roster.waiting or isinstance(promotion, Promote) or self.points.next(self._space) is not None:
+            return bool(self.table.waiting)
+        promotion = next_rung(self.spec, self.table.published(), self.table.running)
+        if self.table.waiting or isinstance(promotion, Promote) or self.points.next(self._space) is not None:
             return True
         return self.launched < self.spec.search.trials and not self._is_exhausted()
 
@@ -177,15 +177,15 @@ class Controller:
         """The next launch, its reservation already durable; or Wait; or Done."""
         if (launch := self._next()) is not None:
             return launch
-        return Wait() if self.roster.running else Done(exhausted=self._exhausted, over_budget=bool(self.budget.over))
+        return Wait() if self.table.running else Done(exhausted=self._exhausted, over_budget=bool(self.budget.over))
 
     def _next(self) -> TrialGroup | None:
         """The next launch; None where there is none, or where the budget does not hold it."""
-        while self.roster.waiting and self.budget.lets_go_on:
+        while self.table.waiting and self.budget.lets_go_on:
             if (again := self._again()) is not None:
                 return again
         while not self.budget.over and isinstance(
-            promotion := next_rung(self.spec, self.roster.published(), self.roster.running), Promote
+            promotion := next_rung(self.spec, self.table.published(), self.table.running), Promote
         ):
             member = self._relaunched(promotion.key, promotion.to_step)
             if member is not None:
@@ -199,7 +199,7 @@ class Controller:
 
     def look_ahead(self) -> None:
         """Before anything is started: whether the budget holds the next launch, where that is a known new trial."""
-        if not self.roster.waiting and self.spec.early_stopping is None and self.points.next(self._space) is None:
+        if not self.table.waiting and self.spec.early_stopping is None and self.points.next(self._space) is None:
             for proposal in self.proposer.upcoming(1):
                 if isinstance(plan := self._plans.of(proposal), PrivacyPlan):
                     self.budget.look_ahead(self.store, plan, first_stop(self.spec, plan.steps))
@@ -236,24 +236,24 @@ class Controller:
     def _refused(self, proposal: Proposal, plan: Refusal) -> None:
         self.store.record_infeasible(self.lease, [(proposal, plan)])
         why: dict[str, Any] = {"violations": dict(plan.violations), "reason": plan.reason}
-        self.roster.changed(TrialRecord.of(self.sweep, proposal, TrialState.INFEASIBLE, **why))
+        self.table.changed(TrialRecord.of(self.sweep, proposal, TrialState.INFEASIBLE, **why))
 
     def _is_exhausted(self) -> bool:
-        return exhausted(self.spec, len(self.roster.records), self._infeasible_in_a_row)
+        return exhausted(self.spec, len(self.table.records), self._infeasible_in_a_row)
 
     def _again(self) -> TrialGroup | None:
         """The first trial that has to go on, and those that wait with it and train together with it.
 
         None when none of them can.
         """
-        head, *others = self.roster.waiting
-        plan = self.roster.plan_of(head)
-        keys = [head, *(key for key in others if together(plan, self.roster.plan_of(key)))][:GROUP_LIMIT]
+        head, *others = self.table.waiting
+        plan = self.table.plan_of(head)
+        keys = [head, *(key for key in others if can_batch(plan, self.table.plan_of(key)))][:GROUP_LIMIT]
         members = []
         for key in keys:
             if not self.budget.lets_go_on:
                 break
-            self.roster.waiting.remove(key)
+            self.table.waiting.remove(key)
             member = self._relaunched(key, self.store.ledger_of(key)[-1].to_step)
             if member is not None:
                 members.append(member)
@@ -264,24 +264,24 @@ class Controller:
 
         None too where the population's budget does not hold it: then the trial waits for another session.
         """
-        record = self.roster.records[key]
+        record = self.table.records[key]
         if seconds_left(self.spec.limits.trial_minutes, [self.store.attempts_of(key)]) == 0:
             self.store.charge_whole(self.lease, key, record.attempts)
             self.store.abandon(self.lease, key, OVERRAN)
-            self.roster.changed(replace(record, state=TrialState.FAILED, reason=OVERRAN))
+            self.table.changed(replace(record, state=TrialState.FAILED, reason=OVERRAN))
             return None
-        start = start_of_attempt(self.store, self.lease, self.trials, record, to_step)
+        start = find_resume_checkpoint(self.store, self.lease, self.trials, record, to_step)
         if isinstance(start, Lost):
             reason = (
                 f"its state after step {start.step} is missing or damaged in {self.trials.child(key).url}, and "
                 "metrics that came of it have been published: another run of those steps would be a second release"
             )
             self.store.abandon(self.lease, key, reason)
-            self.roster.changed(replace(record, state=TrialState.FAILED, reason=reason))
+            self.table.changed(replace(record, state=TrialState.FAILED, reason=reason))
             return None
         record = self.outcomes.add_to_curve(record, start.attempt, start.curve)
         reserved = self.budget.reserve(
-            self.roster.plan_of(key),
+            self.table.plan_of(key),
             start.step,
             to_step,
             lambda charge: self.store.relaunch(self.lease, key, start.step, to_step, charge),
@@ -289,7 +289,7 @@ class Controller:
         if reserved is None:
             if self.budget.is_final and record.state is TrialState.PLANNED:
                 self.store.abandon(self.lease, key, NO_RETRY)
-                self.roster.changed(replace(record, state=TrialState.FAILED, reason=NO_RETRY))
+                self.table.changed(replace(record, state=TrialState.FAILED, reason=NO_RETRY))
             return None
         again = replace(record, state=TrialState.RUNNING, attempts=reserved.attempt)
         return self._reserved(again, reserved, start.attempt)
@@ -319,10 +319,10 @@ class Controller:
 
     def _reserved(self, record: TrialRecord, reserved: Reservation, resume_attempt: int = 0) -> Member:
         """What a worker is given: its reservation is durable by now."""
-        self.roster.changed(record)
+        self.table.changed(record)
         Attempt.of(self.trials, record.key, reserved.attempt).reserve()
-        self.roster.running.add(record.key)
-        plan = self.roster.plan_of(record.key)
+        self.table.running.add(record.key)
+        plan = self.table.plan_of(record.key)
         return Member(
             key=record.key,
             attempt=reserved.attempt,
@@ -341,7 +341,7 @@ class Controller:
             members=tuple(members),
             execution=self.spec.settings(),
             measures=measures,
-            withheld=self.roster.release.withheld,
+            withheld=self.table.release.withheld,
             seconds=seconds_left(self.spec.limits.trial_minutes, (self._attempts(one) for one in members)),
         )
 

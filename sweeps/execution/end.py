@@ -141,9 +141,7 @@ class SweepEnd:
 # Metrics that a spec asks for and that finished trials do not have, in words for the end of a sweep.
 
 
-def unmeasured_lines(
-    records: Iterable[Published], asked: Sequence[str], declared: dict[str, Metric]
-) -> tuple[str, ...]:
+def missing_metrics(records: Iterable[Published], asked: Sequence[str], declared: dict[str, Metric]) -> tuple[str, ...]:
     """One sentence for each of `asked` that is missing or no number in a finished trial, with what the metric is."""
     finished = [record for record in records if record.state is TrialState.COMPLETE]
     lines = []

@@ -77,7 +77,7 @@ def doubted(reason: str, left: Recovered) -> str:
 
 
 @dataclass(slots=True)
-class Roster:
+class TrialTable:
     """Used from one thread.
 
     release    what may leave the trials: asked before anything of a result is written or told
@@ -131,7 +131,7 @@ class Outcomes:
     sweep: str
     trials: Folder
     retries: int
-    roster: Roster
+    table: TrialTable
     _losses: Counter[str] | None = None
     """Losses of each trial's worker, earlier controllers' included; None until the first one of this controller."""
 
@@ -141,17 +141,17 @@ class Outcomes:
         # Whatever is wrong with it, the end of the launch says.
         with suppress(Damaged, Undeclared):
             told = Told.from_dict(content, from_step=member.from_step, to_step=member.to_step)
-            self.roster.records[member.key] = self.add_to_curve(
-                self.roster.records[member.key], member.attempt, told.curve
+            self.table.records[member.key] = self.add_to_curve(
+                self.table.records[member.key], member.attempt, told.curve
             )
 
     def add_to_curve(self, record: TrialRecord, attempt: int, curve: Curve) -> TrialRecord:
         """The trial, with a claim once anything is told of it. Neither sampler nor rungs hear of a curve."""
-        plan = self.roster.plan_of(record.key)
-        leaving = curve_of(curve, plan, self.roster.release)
+        plan = self.table.plan_of(record.key)
+        leaving = curve_of(curve, plan, self.table.release)
         if not leaving:
             return record
-        self.store.add_to_curve(self.lease, record.key, attempt, leaving, self.roster.release.policy.at_once)
+        self.store.add_to_curve(self.lease, record.key, attempt, leaving, self.table.release.policy.at_once)
         return replace(record, guarantee=claim_of(plan))
 
     def finished(self, group: TrialGroup, results: list[Mapping[str, Any]]) -> None:
@@ -162,8 +162,8 @@ class Outcomes:
         """
         unwritable: list[str] = []
         for member, result in zip(group.members, results, strict=True):
-            self.roster.running.discard(member.key)
-            record = self.roster.records[member.key]
+            self.table.running.discard(member.key)
+            record = self.table.records[member.key]
             if "unwritable" in result:
                 self.conclude(record, str(result["unwritable"]))
                 unwritable.append(f"{member.key}: {result['unwritable']}")
@@ -198,8 +198,8 @@ class Outcomes:
         A member that had its result is done: nothing of it was lost.
         """
         for member in group.members:
-            self.roster.running.discard(member.key)
-            self._lost(self.roster.records[member.key], reason)
+            self.table.running.discard(member.key)
+            self._lost(self.table.records[member.key], reason)
 
     def _lost(self, record: TrialRecord, reason: str) -> None:
         if self._losses is None:
@@ -232,12 +232,12 @@ class Outcomes:
 
     def _relaunch_lost(self, record: TrialRecord, left: Recovered, reason: str) -> None:
         self.store.lose(self.lease, record.key, record.attempts, left.executed_to, doubted(reason, left))
-        self.roster.waiting.append(record.key)
-        self.roster.changed(replace(record, state=TrialState.PLANNED))
+        self.table.waiting.append(record.key)
+        self.table.changed(replace(record, state=TrialState.PLANNED))
 
     def _commit(self, record: TrialRecord, result: TrialResult) -> None:
         try:
-            came = settlement_of(result, self.roster.plan_of(record.key), self.roster.release)
+            came = settlement_of(result, self.table.plan_of(record.key), self.table.release)
         except NoResult as failed:
             with suppress(Undeclared):
                 # How it came to that may be seen.
@@ -248,7 +248,7 @@ class Outcomes:
         done = replace(
             record, state=TrialState.COMPLETE, metrics=came.metrics, guarantee=came.guarantee, step=came.step
         )
-        self.roster.changed(replace(done, reports={**record.reports, came.step: came.metrics}))
+        self.table.changed(replace(done, reports={**record.reports, came.step: came.metrics}))
         # What cannot be deleted only takes space; the next write says why.
         with suppress(OSError, NotAFolder):
             Attempt.of(self.trials, record.key, result.attempt).checkpoints.discard(but=came.step)
@@ -266,7 +266,7 @@ class Outcomes:
     def _settle_failed(self, record: TrialRecord, left: Recovered, reason: str) -> None:
         reason = doubted(reason, left)
         self.store.fail(self.lease, record.key, record.attempts, left.executed_to, reason)
-        self.roster.changed(replace(record, state=TrialState.FAILED, reason=reason))
+        self.table.changed(replace(record, state=TrialState.FAILED, reason=reason))
 
     def _recovered(self, record: TrialRecord) -> Recovered:
         entry = self.store.ledger_of(record.key)[-1]
@@ -281,10 +281,10 @@ class Outcomes:
         # The store is asked, not this object's memory: an interruption may have come between the two.
         for record in self.store.trials(self.sweep, states=[TrialState.RUNNING]):
             self.conclude(record, reason)
-        self.roster.running.clear()
+        self.table.running.clear()
 
     def fence_running(self) -> None:
         """Stop every worker at the end of its interval without a word to the store, which is gone."""
-        for key in self.roster.running:
+        for key in self.table.running:
             with suppress(OSError, NotAFolder):
-                Attempt.of(self.trials, key, self.roster.records[key].attempts).fence()
+                Attempt.of(self.trials, key, self.table.records[key].attempts).fence()

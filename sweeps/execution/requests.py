@@ -261,7 +261,7 @@ LISTEN_SECONDS = 2.0
 """Between two looks at the store: whoever asks is promised five."""
 
 
-class Listener:
+class RequestPoller:
     """Reads the sweep's requests while the block runs. A stop that means this controller interrupts the main thread, as
     Ctrl-C does, and the terminal says who asked. Safe to use from several threads.
 
@@ -304,7 +304,7 @@ class Listener:
                 self.look()
             self._over.wait(LISTEN_SECONDS)
 
-    def __enter__(self) -> Listener:
+    def __enter__(self) -> RequestPoller:
         # What waits already is known before anything is decided.
         self.look()
         self._thread.start()

@@ -510,7 +510,9 @@ class Lost:
     step: int
 
 
-def start_of_attempt(store: Store, lease: Lease, trials: Folder, record: TrialRecord, to_step: int) -> Start | Lost:
+def find_resume_checkpoint(
+    store: Store, lease: Lease, trials: Folder, record: TrialRecord, to_step: int
+) -> Start | Lost:
     """What the next attempt goes on from.
 
     Published metrics belong to the path of the attempt that reported them: no state before them, and none of an
@@ -539,7 +541,7 @@ def start_of_attempt(store: Store, lease: Lease, trials: Folder, record: TrialRe
 # Whether the store is the newest one of its sweep: a copy of an earlier day would leave out what was drawn since.
 
 
-def check_newest(sweep: str, records: Mapping[str, TrialRecord], trials: Folder) -> None:
+def check_store_not_stale(sweep: str, records: Mapping[str, TrialRecord], trials: Folder) -> None:
     """Raises StoreOlder where workers left in `trials` records of attempts that the store's `records` do not know."""
     # One listing, and one for each trial that is not over: others had no later attempts, but for promoted ones,
     # whose worker finds its folder claimed.

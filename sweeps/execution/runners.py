@@ -1,4 +1,4 @@
-"""What a session runs: trials each of which is released as it ends. (`control.sealed_session` is the other course.)"""
+"""What a session runs: a search whose trials are each released as they end, or one of which the winners alone leave."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from dpcore.randomness import fresh_secret
 from sweeps.execution.controller import Controller
-from sweeps.execution.end import unmeasured_lines
+from sweeps.execution.end import missing_metrics
 from sweeps.execution.limits import HOURS_OVER, INTERRUPTED, Deadline, seconds_run
 from sweeps.privacy.population_ledger import ledger_of, reserve_block, whole_of
 from sweeps.privacy.wording import stopped_lines
@@ -28,196 +28,161 @@ from trainables.registry import SYSTEMS
 from trainables.sealed.worker import SealedWork
 from trainables.system import Dataset, PublicFacts
 
+if TYPE_CHECKING:
+    from sweeps.ray.messages import Messages
+
 RAY_LOG = "ray.log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """With what a course runs, and whom it tells.
+class RunContext:
+    """With what a sweep runs, and whom it tells.
 
-    loaded           the records, and what is derived of them
+    address          of the Ray cluster; None: one of this machine alone
     interruption     armed once a cluster is there that has to be left in order
-    on_cluster_lost  told the sweep's name; the process ends next
-    on_first_sign    told that the course runs
+    on_cluster_lost  told when it is; the process ends next
     """
 
-    loaded: list[Dataset]
+    sweep: str
     workspace: Workspace
+    address: str | None
     interruption: Interruption
-    on_cluster_lost: Callable[[str], None]
-    on_first_sign: Callable[[], None]
+    on_cluster_lost: Callable[[], None]
+
+    @property
+    def log(self) -> Path:
+        """Of all that Ray says."""
+        return self.workspace.folder(self.sweep) / RAY_LOG
+
+    @contextmanager
+    def joined(self) -> Iterator[Messages]:
+        """In the cluster while the block runs. Raises ClusterUnreachable."""
+        from sweeps.ray.cluster import cluster
+        from sweeps.ray.messages import short_messages
+
+        with (
+            short_messages(self.log) as messages,
+            cluster(self.address, on_lost=self.on_cluster_lost, connected=self.interruption.arm),
+        ):
+            yield messages
 
 
-class Course(Protocol):
+class Runner(Protocol):
     """What a session runs, once everything is open."""
 
-    def run(self, around: Surroundings) -> str:
-        """Until it ends; how it ended."""
+    def run(self, context: RunContext, data: list[Dataset], on_first_sign: Callable[[], None]) -> SweepState:
+        """Until it ends; how it ended.
+
+        data           the records, and what is derived of them, taken out of the list
+        on_first_sign  told that it runs: what can wait until then is not in its way
+        """
         ...
 
-    def reasons(self, ended: str) -> tuple[str, ...]:
+    def reasons(self, ended: SweepState) -> tuple[str, ...]:
         """Why that is no full success, one sentence each."""
         ...
 
 
 @dataclass(slots=True)
-class OpenCourse:
-    """Every trial is released as it ends."""
+class TuneRunner:
+    """Every trial is released as it ends.
+
+    working  whether anything is left to launch
+    """
 
     controller: Controller
     working: bool
-    address: str | None
 
-    def prepare(self) -> None:
-        if self.working:
-            self.controller.look_ahead()
-        if self.working and self.controller.budget.lets_go_on:
+    @classmethod
+    def prepared(cls, controller: Controller, context: RunContext) -> TuneRunner:
+        """Look whether the budget holds the next launch, and whether the cluster answers. Raises ClusterUnreachable."""
+        working = controller.has_work()
+        if working:
+            controller.look_ahead()
+        if working and controller.budget.lets_go_on:
             # Ray takes seconds to import and start: not for a sweep that is already over.
             from sweeps.ray.cluster import check_reachable
 
-            check_reachable(self.address, self.controller.spec.resources)
+            check_reachable(context.address, controller.spec.resources)
+        return cls(controller, working)
 
-    def run(self, around: Surroundings) -> str:
-        """See `Course.run`."""
+    def run(self, context: RunContext, data: list[Dataset], on_first_sign: Callable[[], None]) -> SweepState:
+        """See `Runner.run`. Raises as `sweeps.ray.tuner.execute`."""
         budget = self.controller.budget
         if budget.over and not (self.working and budget.is_final):
-            return "out of budget"
-        if self.working:
-            return launch_all(self.controller, self.address, around)
-        return "exhausted" if self.controller.is_exhausted() else "finished"
+            return SweepState.OUT_OF_BUDGET
+        if not self.working:
+            return SweepState.EXHAUSTED if self.controller.is_exhausted() else SweepState.FINISHED
+        deadline = self._deadline()
+        try:
+            return self._on_the_cluster(context, data, on_first_sign, deadline)
+        except KeyboardInterrupt:
+            self.controller.outcomes.settle_running(HOURS_OVER if deadline.passed else INTERRUPTED)
+            return SweepState.OUT_OF_HOURS if deadline.passed else SweepState.STOPPED
 
-    def reasons(self, ended: str) -> tuple[str, ...]:
-        """See `Course.reasons`."""
-        return _reasons(self.controller, ended)
+    def _on_the_cluster(
+        self, context: RunContext, data: list[Dataset], on_first_sign: Callable[[], None], deadline: Deadline
+    ) -> SweepState:
+        from sweeps.ray.cluster import data_path_seen_by_all, imported_by_all
+        from sweeps.ray.patches import tune_patches
+        from sweeps.ray.tuner import execute
 
-
-def launch_all(controller: Controller, address: str | None, around: Surroundings) -> str:
-    """Run the controller's decisions on Ray until they end; how they ended. Raises as `runner.launches.execute`."""
-    from sweeps.ray.cluster import cluster, data_path_seen_by_all, imported_by_all
-    from sweeps.ray.messages import short_messages
-    from sweeps.ray.patches import environment_of_the_cluster, losses_of_workers, nothing_counted, one_lookup
-    from sweeps.ray.tuner import execute
-
-    name, resources = controller.sweep, controller.spec.resources
-    deadline = deadline_of(controller)
-    try:
-        with (
-            short_messages(around.workspace.folder(name) / RAY_LOG) as messages,
-            losses_of_workers(),
-            one_lookup(),
-            nothing_counted(),
-            environment_of_the_cluster(),
-            cluster(
-                address,
-                on_lost=lambda: around.on_cluster_lost(name),
-                connected=around.interruption.arm,
-            ),
-        ):
-            data_path_seen_by_all(controller.trials)
-            if address is not None:
-                imported_by_all(controller.spec.user_functions())
+        with tune_patches(), context.joined() as messages:
+            data_path_seen_by_all(self.controller.trials)
+            if context.address is not None:
+                imported_by_all(self.controller.spec.user_functions())
             with deadline:
-                return str(
-                    execute(
-                        controller,
-                        around.loaded,
-                        # Of this session alone: a copy of the folder that goes on too draws other noise.
-                        fresh_secret(),
-                        resources,
-                        reason=messages.reason,
-                        on_first_sign=around.on_first_sign,
-                        check=around.interruption.check,
-                    )
+                return execute(
+                    self.controller,
+                    data,
+                    # Of this session alone: a copy of the folder that goes on too draws other noise.
+                    fresh_secret(),
+                    self.controller.spec.resources,
+                    reason=messages.reason,
+                    on_first_sign=on_first_sign,
+                    check=context.interruption.check,
                 )
-    except KeyboardInterrupt:
-        controller.outcomes.settle_running(HOURS_OVER if deadline.passed else INTERRUPTED)
-        return "out of hours" if deadline.passed else "stopped"
 
+    def _deadline(self) -> Deadline:
+        """When `limits.hours` are over, counted over all sessions."""
+        hours = self.controller.spec.limits.hours
+        if hours is None:
+            return Deadline(None, "")
+        left = 3600 * hours - seconds_run(self.controller.store.attempts(self.controller.sweep))
+        ends = "Nothing more is launched, and what runs ends at a checkpoint, charged."
+        return Deadline(left, f"\nThe {hours:g} of limits.hours are over. {ends}")
 
-def deadline_of(controller: Controller) -> Deadline:
-    """When `limits.hours` are over, counted over all sessions."""
-    hours = controller.spec.limits.hours
-    if hours is None:
-        return Deadline(None, "")
-    left = 3600 * hours - seconds_run(controller.store.attempts(controller.sweep))
-    ends = "Nothing more is launched, and what runs ends at a checkpoint, charged."
-    return Deadline(left, f"\nThe {hours:g} of limits.hours are over. {ends}")
-
-
-def _reasons(controller: Controller, ended: str) -> tuple[str, ...]:
-    records = controller.roster.published()
-    refused = [record for record in records if record.state is TrialState.INFEASIBLE]
-    reasons = []
-    if ended == "out of hours":
-        reasons.append(
-            f"limits.hours is over: {controller.launched} of {controller.spec.search.trials} trials were launched. "
-            f"It goes on with `sweeps resume {controller.sweep} --hours H`, H in all."
-        )
-    if ended == SweepState.OUT_OF_BUDGET:
-        reasons.append(
-            f"{controller.launched} of {controller.spec.search.trials} trials were launched. "
-            f"{controller.budget.over} "
-            + (
-                "Nothing gives any of it back: for more trials start a new sweep."
-                if controller.budget.is_final
-                else f"It goes on with `sweeps resume {controller.sweep}` once the budget holds more."
+    def reasons(self, ended: SweepState) -> tuple[str, ...]:
+        """See `Runner.reasons`."""
+        controller, spec = self.controller, self.controller.spec
+        trials = controller.table.published()
+        refused = [trial for trial in trials if trial.state is TrialState.INFEASIBLE]
+        launched = f"{controller.launched} of {spec.search.trials} trials"
+        reasons = []
+        if ended is SweepState.OUT_OF_HOURS:
+            again = f"It goes on with `sweeps resume {controller.sweep} --hours H`, H in all."
+            reasons.append(f"limits.hours is over: {launched} were launched. {again}")
+        if ended is SweepState.OUT_OF_BUDGET:
+            if controller.budget.is_final:
+                again = "Nothing gives any of it back: for more trials start a new sweep."
+            else:
+                again = f"It goes on with `sweeps resume {controller.sweep}` once the budget holds more."
+            reasons.append(f"{launched} were launched. {controller.budget.over} {again}")
+        if ended is SweepState.EXHAUSTED:
+            reasons.append(
+                f"The space ran dry: {launched} could be launched, {len(refused)} proposals were infeasible."
             )
-        )
-    if ended == "exhausted":
-        reasons.append(
-            f"The space ran dry: {controller.launched} of {controller.spec.search.trials} trials could be launched, "
-            f"{len(refused)} proposals were infeasible."
-        )
-        if refused:
-            reasons.append(f"The last one, {refused[-1].key}: {refused[-1].reason}")
-    reasons += [f"{line}." for line in stopped_lines(records, controller.spec.early_stopping is not None)]
-    chosen = [SYSTEMS[system] for system in controller.spec.systems if system in SYSTEMS]
-    asked = controller.spec.asked
-    known = {name: one for system in chosen for name, one in declared(system, asked).items()}
-    reasons += unmeasured_lines(records, asked, known)
-    return tuple(reasons)
-
-
-# A session of a private selection: begin or go on, wait for the announced end, release.
-
-
-def _nothing() -> None:
-    """Nobody is told."""
-
-
-@dataclass(frozen=True, slots=True)
-class Joining:
-    """How a session joins its cluster.
-
-    address    None: one of this machine alone
-    log        of what Ray says
-    connected  told when Ray is up; it installs signal handlers of its own
-    on_lost    told that the cluster is lost; the process ends next
-    """
-
-    address: str | None
-    log: Path
-    connected: Callable[[], None] = _nothing
-    on_lost: Callable[[], None] = _nothing
-
-    @contextmanager
-    def joined(self) -> Iterator[None]:
-        """While the block runs. Raises ClusterUnreachable."""
-        from sweeps.ray.cluster import cluster
-        from sweeps.ray.messages import short_messages
-        from sweeps.ray.patches import nothing_counted
-
-        with (
-            short_messages(self.log),
-            nothing_counted(),
-            cluster(self.address, on_lost=self.on_lost, connected=self.connected),
-        ):
-            yield
+            if refused:
+                reasons.append(f"The last one, {refused[-1].key}: {refused[-1].reason}")
+        reasons += [f"{line}." for line in stopped_lines(trials, spec.early_stopping is not None)]
+        chosen = [SYSTEMS[system] for system in spec.systems if system in SYSTEMS]
+        known = {name: metric for system in chosen for name, metric in declared(system, spec.asked).items()}
+        return (*reasons, *missing_metrics(trials, spec.asked, known))
 
 
 @dataclass(slots=True)
-class SealedCourse:
-    """A `Course` (`sweeps.execution.runners`) of which the winners alone leave, at the announced end.
+class SelectionRunner:
+    """A private selection: begin or go on, wait for the announced end, release the winners.
 
     over  whether it had ended before
     work  of the workers; None where the search is over, or had begun and is gone
@@ -228,7 +193,6 @@ class SealedCourse:
     spec: SweepSpec
     over: bool
     work: SealedWork | None
-    joining: Joining
 
     @classmethod
     def prepared(
@@ -238,81 +202,73 @@ class SealedCourse:
         recorded: SweepRecord,
         spec: SweepSpec,
         facts: PublicFacts,
-        workspace: Workspace,
-        joining: Joining,
-    ) -> SealedCourse:
+        context: RunContext,
+    ) -> SelectionRunner:
         """Draw, plan and announce, once; or find what was. Raises InvalidValue, ClusterUnreachable, PopulationSpent."""
         if recorded.state is SweepState.FINISHED:
-            return cls(store, lease, spec, True, None, joining)
+            return cls(store, lease, spec, True, None)
         from sweeps.ray.cluster import check_reachable
 
-        check_reachable(joining.address, spec.resources)
-        if not has_begun(recorded, workspace):
-            _check_where(spec, SealedPlaces.of(workspace, recorded.name), joining)
+        check_reachable(context.address, spec.resources)
+        if not has_begun(recorded, context.workspace):
+            _check_cluster(spec, context)
         # One row for the whole search, before its first trial: a row for each would tell how many there are.
         ledger_of(store, spec)
         reserve_block(store, lease, spec.data.population or "", *whole_of(spec))
-        work = opened(recorded, spec, facts, workspace, store.calibrations(), joining.address)
-        return cls(store, lease, spec, False, work, joining)
+        work = opened(recorded, spec, facts, context.workspace, store.calibrations(), context.address)
+        return cls(store, lease, spec, False, work)
 
-    def run(self, around: Surroundings) -> str:
+    def run(self, context: RunContext, data: list[Dataset], on_first_sign: Callable[[], None]) -> SweepState:
         """Until the announced end, then release. The sweep's row says by now that it runs: its price is spent."""
         if self.over:
-            return "finished"
-        around.on_first_sign()
-        sweep, work = self.lease.sweep, self.work
+            return SweepState.FINISHED
+        on_first_sign()
+        work = self.work
         if work is not None:
             try:
                 if time.time() < work.schedule.last:
-                    self._on_the_cluster(work, around)
+                    self._on_the_cluster(work, context, data[0])
                 # A session that comes too late for the workers waits as any other does.
                 time.sleep(max(0.0, work.schedule.deadline - time.time()))
             except KeyboardInterrupt:
-                return "stopped"
-        workspace = around.workspace
-        release(self.store, self.lease, self.spec, work, SealedPlaces.of(workspace, sweep), workspace.trials(sweep))
-        return "finished"
+                return SweepState.STOPPED
+        places, trials = SealedPlaces.of(context.workspace, context.sweep), context.workspace.trials(context.sweep)
+        release(self.store, self.lease, self.spec, work, places, trials)
+        return SweepState.FINISHED
 
-    def reasons(self, ended: str) -> tuple[str, ...]:
+    def reasons(self, ended: SweepState) -> tuple[str, ...]:
         """Why nothing was released, where that is so."""
-        if ended == "stopped" or self.store.trials(self.lease.sweep):
+        if ended is SweepState.STOPPED or self.store.trials(self.lease.sweep):
             return ()
         return (GONE if self.work is None and not self.over else NOTHING_RELEASED,)
 
-    def _on_the_cluster(self, work: SealedWork, around: Surroundings) -> None:
+    def _on_the_cluster(self, work: SealedWork, context: RunContext, data: Dataset) -> None:
         from sweeps.ray.cluster import data_path_seen_by_all, imported_by_all
-        from sweeps.ray.tuner import run
+        from sweeps.ray.tuner import run_sealed
 
-        with self.joining.joined():
+        with context.joined():
             data_path_seen_by_all(work.folder)
-            if self.joining.address is not None:
+            if context.address is not None:
                 imported_by_all(self.spec.user_functions())
-            run(work, around.loaded[0], self.spec.resources, around.interruption.check)
+            run_sealed(work, data, self.spec.resources, context.interruption.check)
 
 
-def _check_where(spec: SweepSpec, places: SealedPlaces, joining: Joining) -> None:
+def _check_cluster(spec: SweepSpec, context: RunContext) -> None:
     """All workers can run where they are meant to, see the records' folder and import what trials are made of.
 
     Before the price is paid: afterwards a search that cannot run releases nothing. Raises InvalidValue,
     ClusterUnreachable.
     """
-    from sweeps.ray.cluster import (
-        alive_nodes,
-        await_room,
-        check_resources,
-        data_path_seen_by_all,
-        imported_by_all,
-        is_joined,
-    )
+    from sweeps.ray import cluster
 
-    check_workers(spec, joining.address)
-    if joining.address is None and not is_joined():
+    check_workers(spec, context.address)
+    if context.address is None and not cluster.is_joined():
         return
-    with joining.joined():
-        nodes = alive_nodes()
-        check_resources(spec.resources, nodes, "the cluster has")
-        workers = workers_at(spec, joining.address)
+    with context.joined():
+        nodes = cluster.alive_nodes()
+        cluster.check_resources(spec.resources, nodes, "the cluster has")
+        workers = workers_at(spec, context.address)
         check_at_once(spec, workers, nodes, "the cluster")
-        await_room(spec.resources, workers)
-        data_path_seen_by_all(places.records)
-        imported_by_all(spec.user_functions())
+        cluster.await_room(spec.resources, workers)
+        cluster.data_path_seen_by_all(SealedPlaces.of(context.workspace, context.sweep).records)
+        cluster.imported_by_all(spec.user_functions())

@@ -1,25 +1,31 @@
-"""One run of a sweep from start or resume to its end: opens what it needs, in order, and closes it again."""
+"""One run of a sweep, from its start or a resume to its end: opens what it needs, in order, and closes it again."""
 
 from __future__ import annotations
 
 import math
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, count
-from pathlib import Path
 
 from dpcore.checks import InvalidValue
 from sweeps.execution.controller import Controller
 from sweeps.execution.end import Failure, SweepEnd
-from sweeps.execution.end_notice import EndNotice, Operator
 from sweeps.execution.final_run import check_apart, with_chosen
 from sweeps.execution.limits import SharedBudget
-from sweeps.execution.requests import Listener
-from sweeps.execution.resume import accept_spec, asked, check_budget_left, check_newest, effective_spec, extended, grown
-from sweeps.execution.runners import RAY_LOG, Course, OpenCourse, Surroundings
+from sweeps.execution.requests import RequestPoller
+from sweeps.execution.resume import (
+    accept_spec,
+    asked,
+    check_budget_left,
+    check_store_not_stale,
+    effective_spec,
+    extended,
+    grown,
+)
+from sweeps.execution.runners import RunContext, Runner, SelectionRunner, TuneRunner
 from sweeps.mlflow.sync import Drain
 from sweeps.planning.auto_sampler import resolution_of, resolved
 from sweeps.planning.plan import check_corners
@@ -36,77 +42,55 @@ from sweeps.store.lease import Lease
 from sweeps.store.records import Accepted, SweepRecord, SweepState, TrialState, this_person
 from sweeps.store.store import Store
 from sweeps.util import fingerprint, waiting
-from sweeps.util.exits import ExitCode, Interruption
+from sweeps.util.exits import Interruption
 from sweeps.util.log import Event, Level, say, voice
 from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
-from trainables.system import PublicFacts
+from trainables.system import Dataset, PublicFacts
 from trainables.validation.planning import check_defined
-from trainables.worker.files import Folder
 from trainables.worker.redaction import shown_url
-
-# What a session goes by, and why: said with -v, and kept in the sweep's log.
-
-
-def say_decided(
-    spec: SweepSpec,
-    facts: PublicFacts,
-    workspace: Workspace,
-    sweep: str,
-    tracking: str,
-    address: str | None,
-    calibrations: MutableMapping[str, float],
-) -> None:
-    """One line for each decision. `spec` is the one that the sweep began with."""
-    if voice().least > Level.DEBUG:
-        # The reason of a sampler is planned again: not where nobody hears it.
-        return
-    given = waiting.given()
-    lines = [
-        _sampler(spec, facts, calibrations),
-        f"patience: {waiting.patience():g} s, {f'from {waiting.VARIABLE}' if given else 'the default'}",
-        f"store: {shown_url(workspace.store_url)}, {'as told' if workspace.store else 'in the root'}",
-        f"records: {shown_url(workspace.trials(sweep).url)}, {'as told' if workspace.records else 'in the root'}",
-        f"MLflow: {shown_url(tracking)}, {_tracking(spec, workspace)}",
-        "Ray: a cluster of its own on this machine" if address is None else f"Ray: {shown_url(address)}, as told",
-    ]
-    for line in lines:
-        say(line, Event.DECISION)
-
-
-def _sampler(spec: SweepSpec, facts: PublicFacts, calibrations: MutableMapping[str, float]) -> str:
-    method = spec.search.resolved
-    asked = spec.model_copy(update={"search": spec.search.model_copy(update={"resolved": None})})
-    found = resolution_of(asked, facts, calibrations)
-    if found is None:
-        return f"sampler: {spec.search.sampler}, as the spec says"
-    why = found.why if found.method == method else "as recorded when it began"
-    return f"sampler: auto comes to {method}: {why}"
-
-
-def _tracking(spec: SweepSpec, workspace: Workspace) -> str:
-    if spec.tracking.uri is not None:
-        return "as the spec says"
-    return "as told" if workspace.tracking else "in the root"
-
 
 LEASE_SECONDS = 30.0
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-Progress = Callable[[Controller, Published], None]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What is asked of one run of a sweep.
+
+    spec     compared with the recorded one when given: a difference is refused with a diff
+    accept   names of changed fingerprints to go on with all the same: "spec", "code", "data"
+    trials   how many in all from now on; recorded as an extension, and its cost is said (`sweeps.execution.resume`)
+    hours    likewise
+    epsilon  budgets besides those that it has; likewise
+    address  Ray cluster: auto or HOST:PORT; None starts a Ray of this machine's own
+    """
+
+    spec: SweepSpec | None = None
+    accept: Collection[str] = ()
+    trials: int | None = None
+    hours: float | None = None
+    epsilon: Sequence[float] = ()
+    address: str | None = None
 
 
-def _silent(controller: Controller, record: Published) -> None:
-    """No display."""
+class Observer:
+    """Hears how a run goes on. Every method does nothing here: override what you want to hear."""
+
+    def on_begin(self) -> None:
+        """Nothing refuses it any more, and nothing has run yet."""
+
+    def on_change(self, controller: Controller, trial: Published) -> None:
+        """A trial is in another state, and the store has it."""
+
+    def on_failure(self, failure: Failure) -> None:
+        """The first trial of this run has failed."""
+
+    def on_cluster_lost(self, sweep: str) -> None:
+        """The Ray cluster is lost, and the process ends next."""
 
 
-def _unsaid(failure: Failure) -> None:
-    """No display."""
-
-
-def _unannounced() -> None:
-    """No display."""
+SILENT = Observer()
 
 
 def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> str:
@@ -153,160 +137,211 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> st
 
 
 def resume(
-    name: str,
-    workspace: Workspace,
-    *,
-    spec: SweepSpec | None = None,
-    accept: Collection[str] = (),
-    trials: int | None = None,
-    hours: float | None = None,
-    epsilon: Sequence[float] = (),
-    address: str | None = None,
-    progress: Progress = _silent,
-    on_begin: Callable[[], None] = _unannounced,
-    on_failure: Callable[[Failure], None] = _unsaid,
-    on_cluster_lost: Callable[[str], None] = lambda name: None,
+    sweep: str, workspace: Workspace, options: RunOptions = RunOptions(), observer: Observer = SILENT
 ) -> SweepEnd:
-    """Run sweep `name` until it is finished, from wherever it stands.
+    """Run a sweep until it is finished, from wherever it stands.
 
-    spec     compared with the recorded one when given: a difference is refused with a diff
-    accept   names of changed fingerprints to go on with all the same: "spec", "code", "data"
-    trials   how many in all from now on; recorded as an extension, and its cost is said (`control.extensions`)
-    hours    likewise
-    epsilon  budgets besides those that it has; likewise
-    on_begin    told once nothing refuses it any more, before anything runs
-    on_failure  told of the first trial that fails in this session, as soon as it does
-
-    Raises UnknownSweep, LeaseHeld, Changed, StoreError, ClusterUnreachable, InvalidValue (data).
+    Raises UnknownSweep, LeaseHeld, Changed, StoreError, ClusterUnreachable, InvalidValue (options, data).
     """
-    started, operator = time.monotonic(), Operator.of_environment()
-    fingerprint.check_accepted(accept)
-    store = workspace.open_store()
-    recorded = store.sweep(name)
-    name, workspace = recorded.name, workspace.of(recorded)
-    if accept and recorded.spec.selection is not None:
-        expected = "nothing: all trials of a sealed search are alike but for their configurations, or its price is none"
-        raise InvalidValue("accept", ", ".join(accept), expected, "Restore what it was, or start a new sweep.")
-    began = effective_spec(recorded, spec, accept)
-    source = SOURCES[began.data.source]
-    facts = source.facts(began.data.options())
-    with (
-        Interruption() as interruption,
-        closing(store),
-        _held(store, name) as lease,
-        Listener(store, lease) as listener,
-    ):
-        recorded = store.sweep(name).kept()
-        effective = extended(began, recorded.extensions)
-        if began.selection is not None:
+    return Session(sweep, workspace, options, observer).run()
+
+
+class Session:
+    """One run of a sweep. See `resume`."""
+
+    def __init__(self, sweep: str, workspace: Workspace, options: RunOptions, observer: Observer) -> None:
+        fingerprint.check_accepted(options.accept)
+        self.options, self.observer = options, observer
+        self.store = workspace.open_store()
+        recorded = self.store.sweep(sweep)
+        self.sweep, self.workspace = recorded.name, workspace.of(recorded)
+        if options.accept and recorded.spec.selection is not None:
+            accepted = ", ".join(options.accept)
+            alike = "all trials of a sealed search are alike but for their configurations, or its price is none"
+            raise InvalidValue("accept", accepted, f"nothing: {alike}", "Restore what it was, or start a new sweep.")
+        self.began = effective_spec(recorded, options.spec, options.accept)
+        self.source = SOURCES[self.began.data.source]
+        self.facts = self.source.facts(self.began.data.options())
+
+    def run(self) -> SweepEnd:
+        """Until it is finished."""
+        started = time.monotonic()
+        with (
+            Interruption() as interruption,
+            closing(self.store),
+            _held(self.store, self.sweep) as lease,
+            RequestPoller(self.store, lease) as requests,
+        ):
+            recorded, spec, data = self._admitted(lease)
+            tracking = spec.tracking.uri or self.workspace.tracking_uri
+            log_run_config(
+                self.began,
+                self.facts,
+                self.workspace,
+                self.sweep,
+                tracking,
+                self.options.address,
+                self.store.calibrations(),
+            )
+            context = RunContext(
+                sweep=self.sweep,
+                workspace=self.workspace,
+                address=self.options.address,
+                interruption=interruption,
+                on_cluster_lost=lambda: self.observer.on_cluster_lost(self.sweep),
+            )
+            runner = self._runner(lease, recorded, spec, requests, context)
+            self.observer.on_begin()
+            published = PublishedStore(self.store)
+            with _stopped_by_errors(self.store, lease), Drain(published, self.sweep, tracking) as drain:
+                self.store.set_state(lease, SweepState.RUNNING)
+                ended = runner.run(context, data, drain.start)
+                requests.end()
+                # Written before the drain ends, so that the views learn it too.
+                self.store.set_state(lease, ended)
+            complete = published.trials(self.sweep, states=[TrialState.COMPLETE])
+            return SweepEnd(
+                sweep=self.sweep,
+                state=ended,
+                counts=published.counts(self.sweep),
+                seconds=time.monotonic() - started,
+                ranked=rankable(complete, spec_objectives(RecordedSpec(spec.canonical()))),
+                failure=self._first_failure(published, context),
+                tracking=drain.uri if drain.delivered else None,
+                reasons=runner.reasons(ended),
+            )
+
+    def _admitted(self, lease: Lease) -> tuple[SweepRecord, SweepSpec, list[Dataset]]:
+        """The sweep, the spec that it goes on under, and its data, once nothing refuses them; what was asked and what
+        was accepted is on record then."""
+        store, options = self.store, self.options
+        recorded = store.sweep(self.sweep).kept()
+        spec = extended(self.began, recorded.extensions)
+        if spec.selection is not None:
             from sweeps.selection.run import check_here
 
-            check_here(recorded, workspace)
-        known = {one.key: one for one in store.trials(name)}
-        extension = asked(recorded, effective, list(known.values()), trials, hours, epsilon)
-        if extension is not None or began.selection is not None:
+            check_here(recorded, self.workspace)
+        known = {one.key: one for one in store.trials(self.sweep)}
+        extension = asked(recorded, spec, list(known.values()), options.trials, options.hours, options.epsilon)
+        if extension is not None or spec.selection is not None:
             # Before anything is recorded, drawn or released. Whatever else goes on asks it as it recovers.
-            check_newest(name, known, workspace.trials(name))
-        check_budget_left(store, recorded, effective, known, extension)
-        check_corners(extended(effective, [extension] if extension else []), facts, store.calibrations())
-        loaded = [source.load(effective.data.options(), workspace.features)]
-        check_apart(began, store.data_fingerprint(loaded[0].fingerprint))
+            check_store_not_stale(self.sweep, known, self.workspace.trials(self.sweep))
+        check_budget_left(store, recorded, spec, known, extension)
+        check_corners(extended(spec, [extension] if extension else []), self.facts, store.calibrations())
+        data = self.source.load(spec.data.options(), self.workspace.features)
+        fingerprinted = store.data_fingerprint(data.fingerprint)
+        check_apart(self.began, fingerprinted)
         if recorded.state is SweepState.CREATED:
-            check_defined(loaded[0], [one.metric for one in effective.objectives])
-        now = {"data": store.data_fingerprint(loaded[0].fingerprint), **weights_of(effective, facts)}
-        _check_fingerprints(store, lease, recorded, {"code": code_of(effective), **now}, accept)
-        accept_spec(store, recorded, began)
-        if (recorded.root, recorded.records) != (workspace.root, workspace.records or ""):
-            store.set_place(lease, workspace.root, workspace.records or "")
+            check_defined(data, [one.metric for one in spec.objectives])
+        found = {"code": code_of(spec), "data": fingerprinted, **weights_of(spec, self.facts)}
+        _check_fingerprints(store, lease, recorded, found, options.accept)
+        accept_spec(store, recorded, self.began)
+        if (recorded.root, recorded.records) != (self.workspace.root, self.workspace.records or ""):
+            store.set_place(lease, self.workspace.root, self.workspace.records or "")
         if extension is not None:
-            effective = grown(store, lease, effective, extension)
-            recorded = store.sweep(name)
-        log = workspace.folder(name) / RAY_LOG
-        tracking = effective.tracking.uri or workspace.tracking_uri
-        say_decided(began, facts, workspace, name, tracking, address, store.calibrations())
+            spec = grown(store, lease, spec, extension)
+            recorded = store.sweep(self.sweep)
+        # In a list, from which it is taken: once the object store has it, this process keeps no copy.
+        return recorded, spec, [data]
 
-        def cluster_lost(sweep: str) -> None:
-            on_cluster_lost(sweep)
-            with suppress(Exception):
-                # The process ends next, with the code that says why, whatever comes of this.
-                operator.tell_apart(EndNotice.of(store, sweep, ExitCode.CLUSTER_LOST))
+    def _runner(
+        self, lease: Lease, recorded: SweepRecord, spec: SweepSpec, requests: RequestPoller, context: RunContext
+    ) -> Runner:
+        """What runs the sweep, ready to begin."""
+        if spec.selection is not None:
+            return SelectionRunner.prepared(self.store, lease, recorded, spec, self.facts, context)
+        controller = self._controller(lease, recorded, spec, context)
+        controller.points.heard = requests.points
+        reserve_whole(self.store, lease, self.began)
+        controller.recover()
+        if recorded.state is SweepState.OUT_OF_BUDGET:
+            controller.budget.stays_spent()
+        return TuneRunner.prepared(controller, context)
 
-        course: Course
-        if effective.selection is not None:
-            from sweeps.execution.runners import Joining, SealedCourse
-
-            joining = Joining(address, log, interruption.arm, lambda: cluster_lost(name))
-            course = SealedCourse.prepared(store, lease, recorded, effective, facts, workspace, joining)
-        else:
-            controller = _controller(store, lease, recorded, (began, effective), facts, workspace, progress, on_failure)
-            controller.points.heard = listener.points
-            reserve_whole(store, lease, began)
-            controller.recover()
-            if recorded.state is SweepState.OUT_OF_BUDGET:
-                controller.budget.stays_spent()
-            course = OpenCourse(controller, controller.has_work(), address)
-            course.prepare()
-        on_begin()
-        with (
-            _left_as(store, lease, operator) as state,
-            Drain(PublishedStore(store), name, tracking) as drain,
-        ):
-            store.set_state(lease, "running")
-            around = Surroundings(
-                loaded=loaded,
-                workspace=workspace,
-                interruption=interruption,
-                on_cluster_lost=cluster_lost,
-                on_first_sign=drain.start,
-            )
-            state.ended = course.run(around)
-            listener.end()
-            # Written before the drain ends, so that the views learn it too.
-            store.set_state(lease, state.ended)
-        seen = PublishedStore(store)
-        end = SweepEnd(
-            sweep=name,
-            state=state.ended,
-            counts=seen.counts(name),
-            seconds=time.monotonic() - started,
-            ranked=rankable(
-                seen.trials(name, states=[TrialState.COMPLETE]), spec_objectives(RecordedSpec(effective.canonical()))
-            ),
-            failure=_first_failure(seen, name, workspace.trials(name), log),
-            tracking=drain.uri if drain.delivered else None,
-            reasons=course.reasons(state.ended),
+    def _controller(self, lease: Lease, recorded: SweepRecord, spec: SweepSpec, context: RunContext) -> Controller:
+        warm = spec.search.warm_start
+        earlier = PublishedStore(self.store).trials(warm) if warm else []
+        population = ledger_of(self.store, spec)
+        controller = Controller(
+            store=self.store,
+            lease=lease,
+            sweep=self.sweep,
+            spec=spec,
+            facts=self.facts,
+            # The sampler's spec is that which it began with: no extension changes it.
+            proposer=Proposer(self.began, [Release.of(spec).seen(one) for one in earlier], recorded.extensions),
+            trials=self.workspace.trials(self.sweep),
+            calibrations=self.store.calibrations(),
+            # One row pays for the whole of a sweep that has one budget (`sweeps.privacy.population_ledger`).
+            budget=SharedBudget(population if spec.privacy.scope != "sweep" else None),
         )
-        notice = EndNotice.of(store, name, end.code)
-    operator.tell(notice)
-    return end
+        has_failed = False
+
+        def changed(trial: Published) -> None:
+            nonlocal has_failed
+            self.observer.on_change(controller, trial)
+            if trial.state is TrialState.FAILED and not has_failed:
+                has_failed = True
+                self.observer.on_failure(Failure.of(trial, controller.trials, context.log))
+
+        controller.table.on_change = changed
+        return controller
+
+    def _first_failure(self, store: PublishedStore, context: RunContext) -> Failure | None:
+        failed = store.trials(self.sweep, states=[TrialState.FAILED])
+        first = min(failed, key=lambda trial: (trial.finished_at or math.inf, trial.number), default=None)
+        return None if first is None else Failure.of(first, self.workspace.trials(self.sweep), context.log)
 
 
-def _first_failure(store: PublishedStore, name: str, trials: Folder, log: Path) -> Failure | None:
-    failed = store.trials(name, states=[TrialState.FAILED])
-    first = min(failed, key=lambda record: (record.finished_at or math.inf, record.number), default=None)
-    return None if first is None else Failure.of(first, trials, log)
+def log_run_config(
+    spec: SweepSpec,
+    facts: PublicFacts,
+    workspace: Workspace,
+    sweep: str,
+    tracking: str,
+    address: str | None,
+    calibrations: MutableMapping[str, float],
+) -> None:
+    """What a run goes by, and why: said with -v, and kept in the sweep's log. `spec`: which the sweep began with."""
+    if voice().least > Level.DEBUG:
+        # The reason of a sampler is planned again: not where nobody hears it.
+        return
+    given = waiting.given()
+    tracked = "as the spec says" if spec.tracking.uri is not None else _told(workspace.tracking)
+    lines = [
+        _sampler(spec, facts, calibrations),
+        f"patience: {waiting.patience():g} s, {f'from {waiting.VARIABLE}' if given else 'the default'}",
+        f"store: {shown_url(workspace.store_url)}, {_told(workspace.store)}",
+        f"records: {shown_url(workspace.trials(sweep).url)}, {_told(workspace.records)}",
+        f"MLflow: {shown_url(tracking)}, {tracked}",
+        "Ray: a cluster of its own on this machine" if address is None else f"Ray: {shown_url(address)}, as told",
+    ]
+    for line in lines:
+        say(line, Event.DECISION)
 
 
-@dataclass(slots=True)
-class _Left:
-    ended: str = "stopped"
+def _told(given: str | None) -> str:
+    return "as told" if given else "in the root"
+
+
+def _sampler(spec: SweepSpec, facts: PublicFacts, calibrations: MutableMapping[str, float]) -> str:
+    method = spec.search.resolved
+    asked = spec.model_copy(update={"search": spec.search.model_copy(update={"resolved": None})})
+    found = resolution_of(asked, facts, calibrations)
+    if found is None:
+        return f"sampler: {spec.search.sampler}, as the spec says"
+    why = found.why if found.method == method else "as recorded when it began"
+    return f"sampler: auto comes to {method}: {why}"
 
 
 @contextmanager
-def _left_as(store: Store, lease: Lease, operator: Operator) -> Iterator[_Left]:
-    """Whatever ends the block, the sweep is not left as running, and its operator is told."""
-    left = _Left()
+def _stopped_by_errors(store: Store, lease: Lease) -> Iterator[None]:
+    """Whatever ends the block, the sweep is not left as running."""
     try:
-        yield left
-    except BaseException as error:
-        held = False
+        yield
+    except BaseException:
         with suppress(StoreError):
-            store.set_state(lease, "stopped")
-            held = True
-        with suppress(StoreError):
-            notice = EndNotice.of(store, lease.sweep, ExitCode.of_error(error), "stopped", type(error).__name__)
-            # Who lost the lease does not know what another makes of the sweep.
-            operator.tell(notice if held else replace(notice, state=None))
+            store.set_state(lease, SweepState.STOPPED)
         raise
 
 
@@ -342,42 +377,3 @@ def _check_fingerprints(
         store.ask(recorded.name, Accepted(what=name, before=then[name], now=later[name]), this_person())
     if now != recorded.fingerprints:
         store.set_fingerprints(lease, now)
-
-
-def _controller(
-    store: Store,
-    lease: Lease,
-    recorded: SweepRecord,
-    specs: tuple[SweepSpec, SweepSpec],
-    facts: PublicFacts,
-    workspace: Workspace,
-    progress: Progress,
-    on_failure: Callable[[Failure], None],
-) -> Controller:
-    # The sampler's, which no extension changes, and the one that the sweep goes on under.
-    (began, spec), name = specs, recorded.name
-    earlier = PublishedStore(store).trials(spec.search.warm_start) if spec.search.warm_start else []
-    population = ledger_of(store, spec)
-    controller = Controller(
-        store=store,
-        lease=lease,
-        sweep=name,
-        spec=spec,
-        facts=facts,
-        proposer=Proposer(began, [Release.of(spec).seen(one) for one in earlier], recorded.extensions),
-        trials=workspace.trials(name),
-        calibrations=store.calibrations(),
-        # One row pays for the whole of a sweep that has one budget (`sweeps.privacy.population_ledger`).
-        budget=SharedBudget(population if spec.privacy.scope != "sweep" else None),
-    )
-    told = False
-
-    def changed(record: Published) -> None:
-        nonlocal told
-        progress(controller, record)
-        if record.state is TrialState.FAILED and not told:
-            told = True
-            on_failure(Failure.of(record, controller.trials, workspace.folder(name) / RAY_LOG))
-
-    controller.roster.on_change = changed
-    return controller

@@ -144,7 +144,7 @@ def swept(spec: SweepSpec, workspace: Workspace) -> list[TrialRecord]:
     recorded = store.sweep(spec.name)
     if recorded.state not in ("finished", "exhausted"):
         _start_shared_cluster(workspace.folder(spec.name) / "ray.log")
-        if session.resume(spec.name, workspace, spec=spec).state == "stopped":
+        if session.resume(spec.name, workspace, session.RunOptions(spec=spec)).state == "stopped":
             raise KeyboardInterrupt
     elif recorded.digest != spec.digest:
         raise InvalidValue(

@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import partial
 from typing import Any
 
@@ -33,6 +32,7 @@ from sweeps.ray.watchdog import Sign, Stalls, ended_for
 from sweeps.selection.workers import waiting_text
 from sweeps.spec import Resources
 from sweeps.store.errors import LeaseLost, StoreError, StoreVanished
+from sweeps.store.records import SweepState
 from sweeps.util import waiting
 from sweeps.util.log import Event, say
 from sweeps.util.waiting import CLOCK, ticking
@@ -52,18 +52,11 @@ FIRST_SIGN_SECONDS = 0.5
 """Between two looks for it."""
 
 
-class Ended(StrEnum):
-    """How a run ended."""
-
-    FINISHED = "finished"
-    EXHAUSTED = "exhausted"
-    STOPPED = "stopped"
-    OUT_OF_BUDGET = "out of budget"
-
-    @classmethod
-    def of(cls, done: Done) -> Ended:
-        """What the controller's last word comes to."""
-        return cls.OUT_OF_BUDGET if done.over_budget else cls.EXHAUSTED if done.exhausted else cls.FINISHED
+def _state_at_end(done: Done) -> SweepState:
+    """What the controller's last word comes to."""
+    if done.over_budget:
+        return SweepState.OUT_OF_BUDGET
+    return SweepState.EXHAUSTED if done.exhausted else SweepState.FINISHED
 
 
 @dataclass(slots=True)
@@ -72,7 +65,7 @@ class _Live:
     reason: Callable[[str], str]
     on_first_sign: Callable[[], None]
     check: Callable[[], None]
-    ended: Ended | None = None
+    ended: SweepState | None = None
     failure: BaseException | None = None
     cut: bool = False
     """Whether nothing that runs is waited for any more."""
@@ -110,7 +103,7 @@ class LaunchSearcher(Searcher):
         if isinstance(decision, Wait):
             return None
         if isinstance(decision, Done):
-            live.ended = Ended.of(decision)
+            live.ended = _state_at_end(decision)
             return str(Searcher.FINISHED)
         live.groups[trial_id] = decision
         return {"launch": _launch_name(decision), "group": group_to_json(decision)}
@@ -195,7 +188,7 @@ def execute(
     reason: Callable[[str], str] = lambda launch: "its worker process ended",
     on_first_sign: Callable[[], None] = lambda: None,
     check: Callable[[], None] = lambda: None,
-) -> Ended:
+) -> SweepState:
     """Run the controller's decisions until it says Done. Needs a connected cluster.
 
     loaded  the data set, taken out of the list: once the object store has it, this process keeps no copy
@@ -246,7 +239,7 @@ def execute(
             tuner.fit()
         if live.failure is not None:
             raise _explained(live.failure)
-        return live.ended or Ended.STOPPED
+        return live.ended or SweepState.STOPPED
     except KeyboardInterrupt:
         if live.failure is not None:
             raise _explained(live.failure) from None
@@ -369,7 +362,7 @@ SAID_SECONDS = 60.0
 _NAP = 0.25
 
 
-def run(work: SealedWork, data: Dataset, resources: Resources, check: Callable[[], None]) -> None:
+def run_sealed(work: SealedWork, data: Dataset, resources: Resources, check: Callable[[], None]) -> None:
     """Let the workers run until the deadline, not sooner and not later. Needs a connected cluster.
 
     check  raises KeyboardInterrupt once the sweep is to stop (`Interruption.check`)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sweeps.execution.controller import Controller
+from sweeps.execution.session import Observer
 from sweeps.privacy.release import Published
 from sweeps.store.records import DECIDED, TrialState
 from sweeps.util.log import Event, Level, say, voice
@@ -49,11 +50,11 @@ class _Cell:
 OVER = (TrialState.COMPLETE, TrialState.FAILED)
 
 
-@dataclass(slots=True)
-class ProgressDisplay:
+@dataclass
+class ProgressDisplay(Observer):
     """A live bar on a terminal and in a notebook, one line every few seconds anywhere else, and one at the end.
 
-    A context manager; call it per change.
+    A context manager.
     """
 
     console: Console
@@ -96,16 +97,16 @@ class ProgressDisplay:
         elif self.total:
             self._say()
 
-    def __call__(self, controller: Controller, record: Published) -> None:
-        """One trial changed."""
+    def on_change(self, controller: Controller, trial: Published) -> None:
+        """See `Observer`."""
         self._sweep = controller.sweep
         first, self.total = self.total == 0, controller.spec.search.trials + controller.enqueued
         if first:
-            for known in controller.roster.published():
+            for known in controller.table.published():
                 self._note(controller, known)
             self._known = len(self._over)
-        self._note(controller, record)
-        say(str(record.state), Event.TRIAL, sweep=controller.sweep, trial=record.key, plain=_in_the_bar)
+        self._note(controller, trial)
+        say(str(trial.state), Event.TRIAL, sweep=controller.sweep, trial=trial.key, plain=_in_the_bar)
         if self._pace_from is None and len(self._over) > self._known:
             # The first one's time was mostly the start of workers.
             self._pace_from = (time.monotonic(), len(self._over))

@@ -45,20 +45,24 @@ objectives: [{metric: expected_error, goal: minimize}]
 """
 
 
+class FirstChange(session.Observer):
+    """When the first trial changed."""
+
+    at = float("inf")
+
+    def on_change(self, controller: Any, trial: Any) -> None:
+        self.at = min(self.at, time.monotonic())
+
+
 def ours(trials: int, sampler: str) -> float:
     """Seconds per trial, cluster start excluded: from the first decision to the end of the session."""
     with tempfile.TemporaryDirectory() as root:
         workspace = Workspace.at(root)
         spec = load_spec(SPEC + f"search: {{sampler: {sampler}, trials: {trials}, seed: 1}}\n")
         name = session.create(spec, workspace)
-        started: list[float] = []
-
-        def first(controller: Any, record: Any) -> None:
-            if not started:
-                started.append(time.monotonic())
-
-        session.resume(name, workspace, progress=first)
-        return (time.monotonic() - started[0]) / trials
+        first = FirstChange()
+        session.resume(name, workspace, observer=first)
+        return (time.monotonic() - first.at) / trials
 
 
 def sealed(trials: int) -> float:
@@ -134,15 +138,9 @@ def first_launch(finished: int) -> float:
         name = session.create(spec, workspace)
         if finished:
             _fill(workspace, name, spec, finished)
-        seen: list[float] = []
-        started = time.monotonic()
-
-        def first(controller: Any, record: Any) -> None:
-            if not seen:
-                seen.append(time.monotonic() - started)
-
-        session.resume(name, workspace, progress=first)
-        return seen[0]
+        first, started = FirstChange(), time.monotonic()
+        session.resume(name, workspace, observer=first)
+        return first.at - started
 
 
 def _fill(workspace: Workspace, name: str, spec: Any, trials: int) -> None:

@@ -118,7 +118,7 @@ def swept(
         trials=workspace.trials(NAME),
         calibrations={},
     )
-    controller.roster.on_change = ([] if told is None else told).append
+    controller.table.on_change = ([] if told is None else told).append
     controller.recover()
     while isinstance(decision := controller.decide(), TrialGroup):
         # As Ray carries it.

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.execution import session
-from sweeps.execution.runners import Joining, SealedCourse, Surroundings
+from sweeps.execution.runners import RunContext, SelectionRunner
 from sweeps.privacy.population import Population
 from sweeps.selection import run
 from sweeps.selection.run import Announcement
@@ -111,11 +111,11 @@ class Seen:
     lateness: float = 0.0
 
 
-class InThreads(SealedCourse):
+class InThreads(SelectionRunner):
     """Workers in threads of this process, where Ray would run them elsewhere."""
 
-    def _on_the_cluster(self, work: Any, around: Any) -> None:
-        threads = [threading.Thread(target=serve, args=(work, one, around.loaded[0])) for one in range(work.workers)]
+    def _on_the_cluster(self, work: Any, context: Any, data: Any) -> None:
+        threads = [threading.Thread(target=serve, args=(work, one, data)) for one in range(work.workers)]
         for one in threads:
             one.start()
         for one in threads:
@@ -136,19 +136,17 @@ def session_of(workspace: Workspace, spec: SweepSpec) -> None:
     data = SOURCES[spec.data.source].load(spec.data.options())
     with closing(workspace.open_store()) as store:
         lease, record = store.acquire("sealed"), store.sweep("sealed")
-        log = workspace.folder("sealed") / "ray.log"
-        course = InThreads.prepared(store, lease, record, spec, public_facts(spec), workspace, Joining(None, log))
-        if not course.over:
-            store.set_state(lease, SweepState.RUNNING)
-        ended = course.run(
-            Surroundings(
-                loaded=[data],
-                workspace=workspace,
-                interruption=Interruption(),
-                on_cluster_lost=lambda name: None,
-                on_first_sign=lambda: None,
-            )
+        context = RunContext(
+            sweep="sealed",
+            workspace=workspace,
+            address=None,
+            interruption=Interruption(),
+            on_cluster_lost=lambda: None,
         )
+        runner = InThreads.prepared(store, lease, record, spec, public_facts(spec), context)
+        if not runner.over:
+            store.set_state(lease, SweepState.RUNNING)
+        ended = runner.run(context, [data], lambda: None)
         store.set_state(lease, ended)
         lease.release()
 

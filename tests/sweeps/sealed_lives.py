@@ -145,7 +145,7 @@ def _no_view(*_: Any, **__: Any) -> Iterator[Any]:
 
 
 def _in_threads(mark: int) -> Callable[..., None]:
-    def on_the_cluster(course: Any, work: Any, around: Any) -> None:
+    def on_the_cluster(runner: Any, work: Any, context: Any, data: Any) -> None:
         run_slot = worker.run_slot
 
         def marked(*arguments: Any) -> Any:
@@ -153,9 +153,7 @@ def _in_threads(mark: int) -> Callable[..., None]:
             return run_slot(*arguments)
 
         worker.run_slot = marked
-        threads = [
-            threading.Thread(target=worker.serve, args=(work, one, around.loaded[0])) for one in range(work.workers)
-        ]
+        threads = [threading.Thread(target=worker.serve, args=(work, one, data)) for one in range(work.workers)]
         for one in threads:
             one.start()
         for one in threads:
@@ -194,7 +192,7 @@ def live(root: Path, kind: str, word: str, kill_at: int, mutant: str) -> None:
     mark = os.open(root.with_name("ran"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     run.secrets = _Secrets(word)  # type: ignore[assignment]
     session.Drain = _no_view  # type: ignore[assignment,misc]
-    runners.SealedCourse._on_the_cluster = _in_threads(mark)  # type: ignore[method-assign]
+    runners.SelectionRunner._on_the_cluster = _in_threads(mark)  # type: ignore[method-assign]
     _with_mutant(mutant, word)
     _count_writes(root, kill_at)
     workspace = Workspace.at(root)

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.execution import session
-from sweeps.execution.runners import Joining, SealedCourse
+from sweeps.execution.runners import RunContext, SelectionRunner
 from sweeps.selection.run import SealedPlaces, opened, release
 from sweeps.spec import load_spec, public_facts
 from sweeps.store.records import SweepState
 from sweeps.store.store import Store
+from sweeps.util.exits import Interruption
 from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.sealed.worker import SealedWork, serve
@@ -44,13 +45,19 @@ class Search:
     def opened(self) -> SealedWork | None:
         return opened(self.store.sweep(self.name), self.spec, self.facts, self.workspace, {})
 
-    def prepared(self) -> SealedCourse:
+    def prepared(self) -> SelectionRunner:
         """As a session prepares it, its population charged."""
         lease, record = self.store.acquire(self.name), self.store.sweep(self.name)
-        joining = Joining(None, self.places.own / "ray.log")
-        course = SealedCourse.prepared(self.store, lease, record, self.spec, self.facts, self.workspace, joining)
+        context = RunContext(
+            sweep=self.name,
+            workspace=self.workspace,
+            address=None,
+            interruption=Interruption(),
+            on_cluster_lost=lambda: None,
+        )
+        runner = SelectionRunner.prepared(self.store, lease, record, self.spec, self.facts, context)
         lease.release()
-        return course
+        return runner
 
     def begin(self) -> SealedWork:
         work = self.opened()

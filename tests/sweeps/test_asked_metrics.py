@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.execution.end import unmeasured_lines
+from sweeps.execution.end import missing_metrics
 from sweeps.privacy.release import Published
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.spec import SpecErrors, load_spec
@@ -107,7 +107,7 @@ def test_a_raw_metric_besides_needs_a_reason_and_steers_no_sampler() -> None:
 def test_the_end_of_a_sweep_says_which_metric_is_no_number_and_why() -> None:
     rows = [record(0, f1=0.5), record(1, f1=math.nan), record(2)]
     finished = [Published(replace(row)) for row in rows]
-    [line] = unmeasured_lines(finished, ["f1"], dict(MEASURES))
+    [line] = missing_metrics(finished, ["f1"], dict(MEASURES))
     assert "f1 is no number in 2 of 3 finished trials" in line
     assert "neither occurs nor is predicted" in line
-    assert unmeasured_lines(finished[:1], ["f1"], dict(MEASURES)) == ()
+    assert missing_metrics(finished[:1], ["f1"], dict(MEASURES)) == ()

@@ -11,7 +11,7 @@ import pytest
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.execution import requests
-from sweeps.execution.requests import Listener
+from sweeps.execution.requests import RequestPoller
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import StopRequest
 from sweeps.store.store import open_store
@@ -39,7 +39,7 @@ def store(tmp_path):
 def heard(store, lease, seconds):
     """Whether the holder of the lease is interrupted within so many seconds."""
     try:
-        with Listener(store, lease):
+        with RequestPoller(store, lease):
             time.sleep(seconds)
     except KeyboardInterrupt:
         return True

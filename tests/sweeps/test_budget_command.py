@@ -116,7 +116,7 @@ def test_a_ledger_that_was_restored_names_trials_that_it_forgot(said, tmp_path):
     lease.release()
     # An extension that is refused is none: it would cost the total its promise.
     with pytest.raises(StoreOlder):
-        session.resume(name, workspace, trials=99)
+        session.resume(name, workspace, session.RunOptions(trials=99))
     assert store.sweep(name).extensions == ()
 
 

@@ -226,7 +226,7 @@ def test_a_sealed_search_with_workers_that_would_wait_is_refused_before_its_pric
         with pytest.raises(InvalidValue, match=f"resources.concurrency=3: expected at most {most} on the cluster"):
             check_places(search.spec, "auto")
         with pytest.raises(InvalidValue, match=rf"at most {most} on the cluster, by what it has \(2 CPUs, 1 GPUs\)"):
-            session.resume(search.name, search.workspace, address="auto")
+            session.resume(search.name, search.workspace, session.RunOptions(address="auto"))
         assert search.store.sweep(search.name).state is SweepState.CREATED
         assert not search.store.charges("people")
         assert not (search.places.own / KEY).exists()
@@ -245,7 +245,7 @@ def test_a_sealed_search_whose_room_others_hold_is_refused_before_its_price_is_p
     search = Search(tmp_path, resources={"cpus": 1, "concurrency": 2})
     monkeypatch.setenv(VARIABLE, "1")
     with pytest.raises(ClusterUnreachable, match=r"has room for 1 \(1 CPUs, 1 GPUs are free after 1 s\)"):
-        session.resume(search.name, search.workspace, address="auto")
+        session.resume(search.name, search.workspace, session.RunOptions(address="auto"))
     assert search.store.sweep(search.name).state is SweepState.CREATED
     assert not (search.places.own / KEY).exists()
     ray.kill(other)

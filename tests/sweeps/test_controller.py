@@ -86,8 +86,8 @@ def charge_to_the_checkpoint(self, record, reason, losses=0):
     steps = Attempt.of(self.trials, record.key, record.attempts).checkpoints.steps()
     reached = max(steps, default=self.store.ledger_of(record.key)[-1].from_step)
     self.store.lose(self.lease, record.key, record.attempts, reached, reason)
-    self.roster.waiting.append(record.key)
-    self.roster.changed(replace(record, state=TrialState.PLANNED))
+    self.table.waiting.append(record.key)
+    self.table.changed(replace(record, state=TrialState.PLANNED))
     return True
 
 
@@ -245,7 +245,7 @@ def test_a_result_that_was_never_delivered_is_committed_and_not_run_again(sweep)
     worker.finish()
     sweep.lease.release()
     sweep.start()
-    assert sweep.controller.roster.records[worker.member.key].state is TrialState.COMPLETE
+    assert sweep.controller.table.records[worker.member.key].state is TrialState.COMPLETE
     assert sweep.finish() is False
     assert sweep.store.ledger_of(worker.member.key)[-1].attempt == 1
 
@@ -271,12 +271,12 @@ def test_losses_are_counted_across_controllers(sweep):
         worker = sweep.workers[0]
         worker.execute(1, 1, stop_inside=True)
         sweep.lose(worker)
-        assert (sweep.controller.roster.records[key].state is TrialState.FAILED) == (losses == 3)
+        assert (sweep.controller.table.records[key].state is TrialState.FAILED) == (losses == 3)
         sweep.lease.release()
         sweep.start()
         if losses < 3:
             assert launched(sweep).member.key == key
-    assert "lost 3 times" in sweep.controller.roster.records[key].reason
+    assert "lost 3 times" in sweep.controller.table.records[key].reason
 
 
 def test_what_ends_with_its_controller_is_no_loss_of_the_worker(sweep):
@@ -297,7 +297,7 @@ def test_what_ends_with_its_controller_is_no_loss_of_the_worker(sweep):
     reasons = [one.reason for one in sweep.store.attempts(NAME) if one.outcome is Outcome.LOST]
     assert len(reasons) == 9
     sweep.lose(sweep.workers[0])
-    assert sweep.controller.roster.records[key].state is TrialState.PLANNED
+    assert sweep.controller.table.records[key].state is TrialState.PLANNED
     assert worker_losses(sweep.store.attempts(NAME)) == {key: 1}
     sweep.finish()
     sweep.check_end(trials=5)
@@ -310,7 +310,7 @@ def test_a_lost_launch_keeps_the_result_that_it_had(sweep):
     )
     worker.finish()
     sweep.lose(worker)
-    assert sweep.controller.roster.records[worker.member.key].state is TrialState.COMPLETE
+    assert sweep.controller.table.records[worker.member.key].state is TrialState.COMPLETE
 
 
 def test_a_worker_that_dies_each_time_fails_its_trial_and_the_sweep_goes_on(sweep):
@@ -321,7 +321,7 @@ def test_a_worker_that_dies_each_time_fails_its_trial_and_the_sweep_goes_on(swee
         sweep.lose(worker)
         if attempt < 3:
             worker = launched(sweep)
-    record = sweep.controller.roster.records[worker.member.key]
+    record = sweep.controller.table.records[worker.member.key]
     assert record.state is TrialState.FAILED
     assert "lost 3 times" in record.reason
     assert "execution.retries" in record.reason
@@ -336,7 +336,7 @@ def test_a_metric_that_is_no_number_fails_the_trial_with_a_reason(sweep, value):
     worker = launched(sweep)
     worker.finish_with(value)
     sweep.deliver(worker)
-    record = sweep.controller.roster.records[worker.member.key]
+    record = sweep.controller.table.records[worker.member.key]
     assert record.state is TrialState.FAILED
     assert f"expected_error={value}" in record.reason
     assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == worker.member.to_step
@@ -350,7 +350,7 @@ def test_an_exception_of_the_system_fails_its_trial_alone(sweep):
     sweep.workers.remove(worker)
     error = {"key": worker.member.key, "attempt": 1, "error": "ZeroDivisionError: division by zero"}
     sweep.controller.outcomes.finished(worker.group, [error])
-    assert sweep.controller.roster.records[worker.member.key].reason == error["error"]
+    assert sweep.controller.table.records[worker.member.key].reason == error["error"]
     assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == 1
 
 
@@ -361,7 +361,7 @@ def test_records_that_cannot_be_written_stop_the_sweep_and_cost_no_retry(sweep):
     refused = {"key": worker.member.key, "attempt": 1, "unwritable": "No space left on device"}
     with pytest.raises(RecordsUnwritable, match=r"No space left.*sweeps resume fake"):
         sweep.controller.outcomes.finished(worker.group, [refused])
-    assert sweep.controller.roster.records[worker.member.key].state is TrialState.PLANNED
+    assert sweep.controller.table.records[worker.member.key].state is TrialState.PLANNED
     assert launched(sweep).member.from_step == (1 if worker.member.to_step > 1 else 0)
 
 
@@ -369,7 +369,7 @@ def test_settling_asks_the_store_for_what_runs(sweep):
     """An interruption between the reservation and the memory of it leaves a launch that only the store knows."""
     worker = longest(sweep)
     worker.execute(1, 1, stop_inside=False)
-    sweep.controller.roster.running.clear()
+    sweep.controller.table.running.clear()
     sweep.controller.outcomes.settle_running("interrupted")
     assert sweep.store.counts(NAME)["running"] == 0
     assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == 1

@@ -75,8 +75,8 @@ def test_a_stopped_trial_claims_its_whole_plan(sweep):
 
 def test_what_was_reported_at_each_rung_is_known_now_and_after_a_restart(sweep):
     sweep.finish()
-    known = {key: dict(record.reports) for key, record in sweep.controller.roster.records.items()}
+    known = {key: dict(record.reports) for key, record in sweep.controller.table.records.items()}
     assert sorted(next(reports for reports in known.values() if len(reports) == 3)) == [2, 4, 8]
     sweep.lease.release()
     sweep.start()
-    assert {key: dict(record.reports) for key, record in sweep.controller.roster.records.items()} == known
+    assert {key: dict(record.reports) for key, record in sweep.controller.table.records.items()} == known

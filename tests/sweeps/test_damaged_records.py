@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.execution import controller
-from sweeps.execution.resume import Lost, Start, start_of_attempt
+from sweeps.execution.resume import Lost, Start, find_resume_checkpoint
 from sweeps.store.errors import StoreOlder
 from sweeps.store.records import TrialState
 from tests.sweeps import damage
@@ -181,7 +181,7 @@ def test_a_state_behind_published_metrics_is_never_made_again(rungs, damaged):
     else:
         path.unlink()
     following = launch(rungs).member
-    record = rungs.controller.roster.records[first.member.key]
+    record = rungs.controller.table.records[first.member.key]
     assert following.key != first.member.key
     assert record.state is TrialState.FAILED
     assert "would be a second release" in record.reason
@@ -211,7 +211,7 @@ def test_the_state_of_another_path_does_not_stand_in_for_a_published_one(rungs):
     rungs.deliver(other)
     record_of(worker, "checkpoint.2.npz").write_bytes(b"")
     launch(rungs)
-    assert rungs.controller.roster.records[late.member.key].state is TrialState.FAILED
+    assert rungs.controller.table.records[late.member.key].state is TrialState.FAILED
 
 
 def another_trials_state(sweep) -> Worker:
@@ -239,14 +239,14 @@ def test_without_the_place_in_the_checksum_it_would_be(sweep, monkeypatch):
 
 def begin_anew(*place):
     """Known bug: metrics of one run of the steps are published, and those of another follow."""
-    start = start_of_attempt(*place)
+    start = find_resume_checkpoint(*place)
     return Start(0, 0, {}) if isinstance(start, Lost) else start
 
 
 def test_beginning_anew_behind_published_metrics_is_found(rungs, monkeypatch):
     first = published(rungs)[0]
     record_of(first, "checkpoint.2.npz").write_bytes(b"")
-    monkeypatch.setattr(controller, "start_of_attempt", begin_anew)
+    monkeypatch.setattr(controller, "find_resume_checkpoint", begin_anew)
     again = launch(rungs).member
     assert (again.key, again.from_step) == (first.member.key, 0)
 
@@ -257,7 +257,7 @@ def test_a_result_of_fewer_steps_is_not_charged_as_such(sweep):
     sweep.workers.remove(worker)
     sweep.controller.outcomes.finished(worker.group, [{**worker.result, "step": 3}])
     assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == 12
-    assert sweep.controller.roster.records[worker.member.key].state is TrialState.FAILED
+    assert sweep.controller.table.records[worker.member.key].state is TrialState.FAILED
     sweep.finish()
 
 
@@ -272,7 +272,7 @@ def test_a_folder_that_is_a_link_fails_its_trial_alone_and_is_not_followed(sweep
     moved.symlink_to(elsewhere)
     before = sorted(path.name for path in elsewhere.rglob("*"))
     sweep.lose(worker)
-    record = sweep.controller.roster.records[worker.member.key]
+    record = sweep.controller.table.records[worker.member.key]
     assert record.state is TrialState.FAILED
     assert "a link or a file, expected a folder of our own. It is not followed" in record.reason
     assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == 12

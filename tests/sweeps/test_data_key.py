@@ -88,4 +88,4 @@ def test_the_source_of_noise_that_claims_name_cannot_be_changed_on_the_way(over)
     source = "secure" if recorded["privacy"]["noise_source"] == "pseudorandom" else "pseudorandom"
     changed = load_spec({**recorded, "privacy": {**recorded["privacy"], "noise_source": source}})
     with pytest.raises(InvalidValue, match=r"privacy\.noise_source"):
-        session.resume("over", over, spec=changed, accept=["spec"])
+        session.resume("over", over, session.RunOptions(spec=changed, accept=["spec"]))

@@ -19,7 +19,7 @@ from sweeps.privacy.totals import choices_of, summary_in_passing
 from sweeps.search import Proposer, surrogate
 from sweeps.search.turns import BudgetTurns
 from sweeps.spec import load_spec
-from sweeps.store.records import Accepted, Extension, TrialState, accepted
+from sweeps.store.records import Accepted, Extension, SweepState, TrialState, accepted
 from sweeps.util.fingerprint import Changed
 from sweeps.util.workspace import Workspace
 from tests.sweeps import view_sweeps
@@ -273,17 +273,18 @@ def started(tmp_path, monkeypatch):
     monkeypatch.setattr("sweeps.ray.cluster.check_reachable", lambda *_: None)
     asked_for = []
 
-    def launches(controller, *_):
+    def launches(runner, *_):
+        controller = runner.controller
         # The sampler's own number stays: NSGA-II's population follows from it.
         asked_for.append((controller.spec.search.trials, controller.proposer._spec.search.trials))
         while controller.launched < controller.spec.search.trials:
             group = controller.decide()
-            controller.roster.running -= {one.key for one in group.members}
+            controller.table.running -= {one.key for one in group.members}
             for one in group.members:
                 controller.store.fail(controller.lease, one.key, one.attempt, None, "not today")
-        return "finished"
+        return SweepState.FINISHED
 
-    monkeypatch.setattr(runners, "launch_all", launches)
+    monkeypatch.setattr(runners.TuneRunner, "_on_the_cluster", launches)
     monkeypatch.setattr(session, "Drain", NoViews)
     return workspace, asked_for
 
@@ -310,15 +311,15 @@ def test_a_session_extends_says_the_cost_and_goes_on_without_being_asked_again(s
     workspace, asked_for = started
     session.resume("here", workspace)
     assert capsys.readouterr().err == ""
-    session.resume("here", workspace, trials=5)
+    session.resume("here", workspace, session.RunOptions(trials=5))
     said = capsys.readouterr().err
     assert "'here' is extended from 3 to 5 trials in all." in said
     assert "all 5 trials together: about epsilon" in said
     assert "It will be no guarantee, because it was extended to 5 trials" in said
     # The same again, as after a crash, and without it.
-    session.resume("here", workspace, trials=5)
-    session.resume("here", workspace, spec=load_spec(SPEC))
-    session.resume("here", workspace, spec=load_spec(SPEC.replace("trials: 3", "trials: 5")))
+    session.resume("here", workspace, session.RunOptions(trials=5))
+    session.resume("here", workspace, session.RunOptions(spec=load_spec(SPEC)))
+    session.resume("here", workspace, session.RunOptions(spec=load_spec(SPEC.replace("trials: 3", "trials: 5"))))
     store = workspace.open_store()
     kept = store.sweep("here")
     assert [(one.trials, one.launched) for one in kept.extensions] == [(5, 3)]
@@ -326,15 +327,15 @@ def test_a_session_extends_says_the_cost_and_goes_on_without_being_asked_again(s
     assert len(store.trials("here", [TrialState.FAILED])) == 5
     assert asked_for == [(3, 3), (5, 3)]
     with pytest.raises(InvalidValue, match="from 5, which sweep 'here' has now"):
-        session.resume("here", workspace, trials=4)
+        session.resume("here", workspace, session.RunOptions(trials=4))
 
 
 def test_a_session_adds_a_budget_and_keeps_it(started, capsys):
     workspace, _ = started
     session.resume("here", workspace)
     with pytest.raises(InvalidValue, match="Add --trials N"):
-        session.resume("here", workspace, epsilon=[8.0])
-    session.resume("here", workspace, trials=9, epsilon=[8.0])
+        session.resume("here", workspace, session.RunOptions(epsilon=[8.0]))
+    session.resume("here", workspace, session.RunOptions(trials=9, epsilon=[8.0]))
     said = capsys.readouterr().err
     assert "'here' is given epsilon 8 besides 1, for trials that are proposed from now on." in said
     total = float(re.search(r"all 9 trials together: about epsilon ([\d.]+)", said)[1])
@@ -342,7 +343,9 @@ def test_a_session_adds_a_budget_and_keeps_it(started, capsys):
     assert total > 9
     assert "it was extended to 9 trials when results could be seen and it was given the budgets epsilon 8" in said
     session.resume("here", workspace)
-    session.resume("here", workspace, spec=load_spec(SPEC.replace("epsilon: 1.0", "epsilon: [1.0, 8.0]")))
+    session.resume(
+        "here", workspace, session.RunOptions(spec=load_spec(SPEC.replace("epsilon: 1.0", "epsilon: [1.0, 8.0]")))
+    )
     store = workspace.open_store()
     budgets = [one.config["target_epsilon"] for one in store.trials("here")]
     assert budgets[:3] == [1.0] * 3
@@ -353,14 +356,14 @@ def test_a_session_adds_a_budget_and_keeps_it(started, capsys):
     assert store.sweep("here").references["epsilon"]["value"] == 8.8
     assert enqueue(store, "here", {"clip": 0.5, "target_epsilon": 8.0}).config["target_epsilon"] == 8.0
     with pytest.raises(InvalidValue, match=r"epsilon=8.0.*a budget besides 1, 8.*each once"):
-        session.resume("here", workspace, trials=12, epsilon=[8.0])
+        session.resume("here", workspace, session.RunOptions(trials=12, epsilon=[8.0]))
 
 
 def test_a_changed_spec_brings_no_budget_unsaid(started):
     workspace, _ = started
     given = load_spec(SPEC.replace("epsilon: 1.0", "epsilon: [1.0, 8.0]"))
     with pytest.raises(Changed, match=r"privacy.epsilon \(--epsilon adds to it\) cannot change"):
-        session.resume("here", workspace, spec=given, accept=["spec"])
+        session.resume("here", workspace, session.RunOptions(spec=given, accept=["spec"]))
 
 
 def test_a_changed_spec_with_which_a_sweep_goes_on_is_on_record_once_and_so_is_the_way_back(started):
@@ -386,7 +389,7 @@ def test_a_changed_spec_does_not_extend_unsaid(started):
     for trials in (2, 9):
         given = load_spec(SPEC.replace("trials: 3", f"trials: {trials}"))
         with pytest.raises(Changed, match=r"search.trials: 3 -> "):
-            session.resume("here", workspace, spec=given)
+            session.resume("here", workspace, session.RunOptions(spec=given))
         with pytest.raises(Changed, match=r"search.trials \(--trials extends it\) cannot change"):
-            session.resume("here", workspace, spec=given, accept=["spec"])
+            session.resume("here", workspace, session.RunOptions(spec=given, accept=["spec"]))
     assert workspace.open_store().sweep("here").extensions == ()

@@ -81,7 +81,7 @@ def test_one_launch_for_each_training(controller: Controller) -> None:
     for group in groups:
         assert len({member.plan.group for member in group.members}) == 1
     keys = [member.key for group in groups for member in group.members]
-    assert sorted(keys) == sorted(controller.roster.records)
+    assert sorted(keys) == sorted(controller.table.records)
     assert len(set(keys)) == 10
 
 
@@ -107,7 +107,7 @@ def test_a_lost_launch_goes_on_together_and_keeps_what_was_finished(controller: 
     assert isinstance(again, TrialGroup)
     assert [member.key for member in again.members] == [member.key for member in first.members[1:]]
     assert {member.attempt for member in again.members} == {2}
-    assert controller.roster.records[first.members[0].key].state is TrialState.COMPLETE
+    assert controller.table.records[first.members[0].key].state is TrialState.COMPLETE
 
 
 @pytest.mark.parametrize("intervals", [0, 1])
@@ -132,7 +132,7 @@ def test_a_launch_on_a_node_that_is_to_go_moves_without_cost(controller: Control
             continue
         left = max(Attempt.of(controller.trials, entry.key, 1).checkpoints.steps(), default=None)
         assert entry.executed_to == (entry.from_step if left is None else left)
-    finished = [one for one in group.members if controller.roster.records[one.key].state is TrialState.COMPLETE]
+    finished = [one for one in group.members if controller.table.records[one.key].state is TrialState.COMPLETE]
     assert len(finished) + len(again.members) == 4
     assert bool(finished) == bool(intervals)
 
@@ -142,17 +142,17 @@ def test_a_controller_that_ends_between_two_reservations_leaves_no_gap(tmp_path:
     spec = load_spec(SPEC)
     controller = start(tmp_path, spec)
     controller.decide()
-    known = sorted(record.number for record in controller.roster.records.values())
+    known = sorted(record.number for record in controller.table.records.values())
     assert known != list(range(len(known))), "companions come from further ahead"
     controller.lease.release()
     again = start(tmp_path, spec)
     launches(again)
-    assert sorted(record.number for record in again.roster.records.values()) == list(range(10))
+    assert sorted(record.number for record in again.table.records.values()) == list(range(10))
     (tmp_path / "other").mkdir()
     unbroken = start(tmp_path / "other", spec)
     launches(unbroken)
-    assert {key: record.config for key, record in again.roster.records.items()} == {
-        key: record.config for key, record in unbroken.roster.records.items()
+    assert {key: record.config for key, record in again.table.records.items()} == {
+        key: record.config for key, record in unbroken.table.records.items()
     }
 
 

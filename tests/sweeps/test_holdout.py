@@ -401,4 +401,4 @@ def test_on_a_real_cluster_from_tuning_to_final_run(tmp_path):
     document, _ = made.save(tmp_path / "certificate.json")
     assert sweeps.verify(document, signer=signer).stands
     with pytest.raises(InvalidValue, match="the trials that it began with"):
-        session.resume("final", Workspace.at(places), trials=2)
+        session.resume("final", Workspace.at(places), session.RunOptions(trials=2))

@@ -117,7 +117,7 @@ def launched(sweep, count):
         worker = Worker(group, sweep.trials, sweep.executed)
         worker.finish()
         sweep.controller.outcomes.finished(group, [worker.result])
-        out.append(sweep.controller.roster.records[group.members[0].key])
+        out.append(sweep.controller.table.records[group.members[0].key])
     return out
 
 

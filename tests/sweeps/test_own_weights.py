@@ -12,11 +12,11 @@ import pytest
 from sweeps import audit
 from sweeps.certificate.gathering import KnownSweep, provenance_row
 from sweeps.execution import session
-from sweeps.execution.runners import OpenCourse
+from sweeps.execution.runners import TuneRunner
 from sweeps.planning.spec_code import WEIGHTS, as_recorded, weights_of
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.spec import load_spec
-from sweeps.store.records import Accepted
+from sweeps.store.records import Accepted, SweepState
 from sweeps.util.fingerprint import Changed
 from sweeps.util.workspace import Workspace
 from tests.trainables.test_brought import MODULE, another
@@ -56,7 +56,7 @@ class Untold:
 @pytest.fixture(autouse=True)
 def nothing_runs(monkeypatch):
     """Whether a sweep may go on is decided before anything is launched."""
-    monkeypatch.setattr(OpenCourse, "run", lambda course, around: "exhausted")
+    monkeypatch.setattr(TuneRunner, "run", lambda *_: SweepState.EXHAUSTED)
     monkeypatch.setattr(session, "Drain", Untold)
 
 
@@ -79,7 +79,7 @@ def test_a_resume_beside_other_weights_is_refused_until_it_is_accepted_as_other_
     another(weights)
     with pytest.raises(Changed, match=r"weights \w+ -> \w+\. .*--accept code\."):
         session.resume(name, workspace)
-    session.resume(name, workspace, accept=["code"])
+    session.resume(name, workspace, session.RunOptions(accept=["code"]))
     assert store.sweep(name).fingerprints[WEIGHTS] != recorded[WEIGHTS]
     [accepted] = [one.wanted for one in store.requests(name) if isinstance(one.wanted, Accepted)]
     assert accepted.what == WEIGHTS

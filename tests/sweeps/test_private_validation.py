@@ -20,15 +20,15 @@ from dpcore.gradients import Refused
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.randomness import fresh_secret
 from sweeps.execution import runners, session
-from sweeps.execution.controller import Controller, Done
-from sweeps.execution.runners import Surroundings
+from sweeps.execution.controller import Done
+from sweeps.execution.runners import RunContext, TuneRunner
 from sweeps.execution.stopped_trials import ex_post
 from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.totals import in_parallel, procedure_event, procedure_guarantee, reported_event
 from sweeps.reporting.html import write_report
 from sweeps.reporting.summary import shown
 from sweeps.spec import load_spec
-from sweeps.store.records import LedgerEntry
+from sweeps.store.records import LedgerEntry, SweepState
 from sweeps.store.store import open_store
 from sweeps.util.workspace import Workspace
 from tests.sweeps.private_people import DELTA, N, people, spec_of
@@ -60,17 +60,16 @@ class NoViews:
     def __exit__(self, *_: object) -> None: ...
 
 
-def in_process(controller: Controller, address: None, around: Surroundings) -> str:
+def in_process(runner: TuneRunner, context: RunContext, data: list[Dataset], *_: object) -> SweepState:
+    controller = runner.controller
     secret = fresh_secret()
     while not isinstance(decision := controller.decide(), Done):
 
         def tell(told: Told, group: TrialGroup = decision) -> None:
             controller.outcomes.told(group, told.to_dict())
 
-        controller.outcomes.finished(
-            decision, run_group(decision, around.loaded[0], controller.trials, secret, tell=tell)
-        )
-    return "finished"
+        controller.outcomes.finished(decision, run_group(decision, data[0], controller.trials, secret, tell=tell))
+    return SweepState.FINISHED
 
 
 @pytest.fixture
@@ -80,7 +79,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def runs(raw: dict[str, Any], mlflow: bool = False):
         if not mlflow:
             monkeypatch.setattr(session, "Drain", NoViews)
-        monkeypatch.setattr(runners, "launch_all", in_process)
+        monkeypatch.setattr(runners.TuneRunner, "_on_the_cluster", in_process)
         monkeypatch.setattr("sweeps.ray.cluster.check_reachable", lambda *_: None)
         workspace = Workspace.at(tmp_path / "state")
         name = session.create(load_spec(raw), workspace)

@@ -230,7 +230,7 @@ def test_the_end_leaves_no_key_and_nothing_to_open(tmp_path):
 def test_nothing_is_added_to_it(tmp_path, more):
     search = Search(tmp_path)
     with pytest.raises(InvalidValue, match=r"[Ss]tart a new sweep"):
-        session.resume(search.name, search.workspace, **more)
+        session.resume(search.name, search.workspace, session.RunOptions(**more))
     with pytest.raises(InvalidValue, match="this one releases one result"):
         enqueue(search.store, search.name, {"clip": 0.5, "steps": 3})
 
@@ -307,7 +307,7 @@ def test_how_trials_execute_cannot_change_while_a_sealed_search_runs(tmp_path):
     search.begin()
     changed = load_spec({**SPEC, "execution": {"threads": 2}})
     with pytest.raises(Changed, match="execution and resources cannot change"):
-        session.resume(search.name, search.workspace, spec=changed)
+        session.resume(search.name, search.workspace, session.RunOptions(spec=changed))
 
 
 def test_deleting_a_sealed_search_that_is_not_over_destroys_its_key(tmp_path):

@@ -6,13 +6,14 @@ from contextlib import closing
 
 import sweeps
 from dpcore.selection.filters import DPCharge
-from sweeps.execution.runners import Joining, SealedCourse
+from sweeps.execution.runners import SelectionRunner
 from sweeps.privacy.population import Population, RowKind
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import quote_of_claim
 from sweeps.reporting.html import write_report
 from sweeps.reporting.summary import shown
 from sweeps.selection.run import GONE, NOTHING_RELEASED
+from sweeps.store.records import SweepState
 from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_searches import SPEC, Search
 
@@ -77,11 +78,10 @@ def test_a_search_without_a_release_has_spent_its_price(tmp_path):
     said = "\n".join(shown(search.name, search.workspace).lines())
     assert "its whole budget is spent" in said
     assert "0 steps charged in 0 launches of what left; what else ran is told nowhere" in said
-    lease, joining = search.store.acquire(search.name), Joining(None, tmp_path / "ray.log")
-    course = SealedCourse(search.store, lease, search.spec, True, None, joining)
-    assert course.reasons("finished") == (NOTHING_RELEASED,)
-    course.over = False
-    assert course.reasons("finished") == (GONE,)
+    runner = SelectionRunner(search.store, search.store.acquire(search.name), search.spec, True, None)
+    assert runner.reasons(SweepState.FINISHED) == (NOTHING_RELEASED,)
+    runner.over = False
+    assert runner.reasons(SweepState.FINISHED) == (GONE,)
 
 
 def test_a_population_pays_for_the_whole_search_in_one_row(tmp_path):

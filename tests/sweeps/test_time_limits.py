@@ -168,21 +168,21 @@ def hourly(tmp_path, monkeypatch):
     monkeypatch.setattr(session, "Drain", NoViews)
     clock = [time.time()]
 
-    def launches(controller, *_):
-        left = runners.deadline_of(controller).seconds
+    def launches(runner, context, data, first_sign, deadline):
+        controller, left = runner.controller, deadline.seconds
         while left > 0 and controller.launched < controller.spec.search.trials:
             group = controller.decide()
             clock[0] += min(2400, left)
             monkeypatch.setattr(time, "time", lambda: clock[0])
             if left < 2400:
                 controller.outcomes.settle_running(HOURS_OVER)
-                return "out of hours"
+                return SweepState.OUT_OF_HOURS
             left -= 2400
             controller.outcomes.lost(group, HOURS_OVER)
-            controller.roster.waiting.clear()
-        return "finished"
+            controller.table.waiting.clear()
+        return SweepState.FINISHED
 
-    monkeypatch.setattr(runners, "launch_all", launches)
+    monkeypatch.setattr(runners.TuneRunner, "_on_the_cluster", launches)
     return workspace
 
 
@@ -198,10 +198,10 @@ def test_a_sweep_out_of_hours_says_so_and_goes_on_with_more_alone(hourly, capsys
     assert not worker_losses(attempts)
     for more in ({}, {"hours": 1}, {"trials": 5}, {"hours": 0.5}):
         with pytest.raises(InvalidValue, match="hours"):
-            session.resume("here", hourly, **more)
+            session.resume("here", hourly, session.RunOptions(**more))
     assert store.sweep("here").extensions == ()
     capsys.readouterr()
-    session.resume("here", hourly, hours=4)
+    session.resume("here", hourly, session.RunOptions(hours=4))
     assert "'here' is given 4 hours in all; it had 1 hours." in capsys.readouterr().err
     (kept,) = store.sweep("here").extensions
     assert (kept.hours, kept.trials, kept.launched) == (4.0, None, 2)

@@ -12,7 +12,7 @@ import sweeps
 from sweeps.cli.main import main
 from sweeps.cli.output import clear_errors
 from sweeps.execution.end import Failure
-from sweeps.execution.session import say_decided
+from sweeps.execution.session import log_run_config
 from sweeps.planning.auto_sampler import resolved
 from sweeps.spec import public_facts
 from sweeps.util.log import LOG, Event, Level, Voice, kept_in, say, speaking
@@ -130,7 +130,7 @@ def test_what_is_decided_is_said_with_its_reason(monkeypatch, capsys, tmp_path):
     workspace = Workspace.at(tmp_path / "root", records=str(tmp_path / "shared"))
     for least in (Level.DEBUG, Level.INFO):
         with speaking(Voice(least)):
-            say_decided(resolved(spec, facts), facts, workspace, "toy", workspace.tracking_uri, None, {})
+            log_run_config(resolved(spec, facts), facts, workspace, "toy", workspace.tracking_uri, None, {})
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(":")[0] for line in lines] == ["sampler", "patience", "store", "records", "MLflow", "Ray"]
     assert lines[0] == "sampler: auto comes to gp: 60 trials of about 0.1 s each, as planned"

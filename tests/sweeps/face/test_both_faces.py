@@ -31,7 +31,7 @@ CALLS = {
     "tag": [sweeps.open, sweeps.Sweep.tag],
     "gc": [sweeps.open, sweeps.Sweep.gc],
     "export": [sweeps.open, sweeps.Sweep.model, sweeps.Sweep.register],
-    "predict": [sweeps.predict, sweeps.predict_files],
+    "predict": [sweeps.predict],
     "explain": [sweeps.explain],
 }
 """{command: the calls that do the same}."""

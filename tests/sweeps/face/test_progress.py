@@ -34,13 +34,13 @@ def test_the_rest_is_estimated_from_the_pace_after_the_first_trial_of_this_start
     """Workers take long to start and a resumed sweep has trials behind it: neither is pace."""
     known = {f"t-{n}": trial(n, accuracy=0.5) for n in range(4)}
     spec = SimpleNamespace(search=SimpleNamespace(trials=20), objectives=OBJECTIVES)
-    controller = SimpleNamespace(sweep="t", spec=spec, enqueued=0, roster=SimpleNamespace(published=known.values))
+    controller = SimpleNamespace(sweep="t", spec=spec, enqueued=0, table=SimpleNamespace(published=known.values))
     written = io.StringIO()
     lines = []
     with display.ProgressDisplay(console=Console(file=written, width=200)) as shown:
         for number, seconds in ((4, 300.0), (5, 10.0), (6, 10.0), (7, 10.0)):
             clock.seconds += seconds
-            shown(controller, trial(number, accuracy=0.5 + number / 100))
+            shown.on_change(controller, trial(number, accuracy=0.5 + number / 100))
             lines.append(written.getvalue().splitlines()[-1].strip())
     assert lines == [
         "5/20 trials  best accuracy 0.54",
@@ -68,10 +68,10 @@ def test_a_notebook_has_one_place_that_is_written_over_and_the_end_is_told(clock
     monkeypatch.setitem(sys.modules, "IPython", Kernel("IPython"))
     monkeypatch.setattr(display, "in_notebook", lambda: True)
     spec = SimpleNamespace(search=SimpleNamespace(trials=2), objectives=OBJECTIVES)
-    controller = SimpleNamespace(sweep="<t>", spec=spec, enqueued=0, roster=SimpleNamespace(published=lambda: []))
+    controller = SimpleNamespace(sweep="<t>", spec=spec, enqueued=0, table=SimpleNamespace(published=lambda: []))
     with display.ProgressDisplay(console=Console(file=io.StringIO())) as progress:
         assert not shown, "Ray clears the cell as it starts"
         for number in range(2):
-            progress(controller, trial(number, accuracy=0.5 + number / 10))
+            progress.on_change(controller, trial(number, accuracy=0.5 + number / 10))
         assert shown == ['<progress value="1" max="2"></progress> &lt;t&gt;  1/2 trials  best accuracy 0.5']
     assert shown == ['<progress value="2" max="2"></progress> &lt;t&gt;  2/2 trials  best accuracy 0.6']
