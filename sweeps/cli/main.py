@@ -47,7 +47,7 @@ from sweeps.util import exits
 from sweeps.util.exits import ExitCode
 from sweeps.util.files import write_output
 from sweeps.util.fingerprint import working_folder_is_importable
-from sweeps.util.log import speaking
+from sweeps.util.log import configured
 from sweeps.util.suggest import closest
 from sweeps.util.workspace import Workspace
 from trainables.worker.redaction import redacted, shown_url
@@ -463,7 +463,7 @@ app = typer.Typer(
 def main() -> None:
     """Entry point of the `sweeps` command: bad input becomes one clear message and exit code 2."""
     hide_passwords()
-    with speaking(), clear_errors():
+    with configured(), clear_errors():
         working_folder_is_importable()
         app()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
 from pathlib import Path
@@ -23,7 +24,7 @@ from sweeps.privacy.wording import recorded_text
 from sweeps.reporting.progress import ProgressDisplay
 from sweeps.reporting.summary import refuted_lines, shown
 from sweeps.util.exits import ExitCode
-from sweeps.util.log import LOG, Event, Level, kept_in, say
+from sweeps.util.log import LOG, Event, kept_in, say
 from sweeps.util.workspace import DEFAULT_ROOT, Workspace
 from trainables.worker.redaction import shown_url
 
@@ -110,7 +111,7 @@ def _drive(sweep: str, workspace: Workspace, options: RunOptions, as_json: bool)
         say(_end(outcome), Event.END, plain=lambda: None)
     else:
         text = f"{_end(outcome)} {_meaning(outcome)}"
-        say(text, Event.END, level=Level.WARNING, plain=lambda: _print(console, *_why(outcome)))
+        say(text, Event.END, level=logging.WARNING, plain=lambda: _print(console, *_why(outcome)))
         sys.exit(outcome.code)
 
 
@@ -144,7 +145,7 @@ def _meaning(outcome: SweepEnd) -> str:
 
 def _stopped(console: Console, again: str) -> NoReturn:
     text = f"Stopped. Nothing is lost; go on with:\n  {again}"
-    say(text, Event.END, level=Level.WARNING, plain=lambda: _print(console, text))
+    say(text, Event.END, level=logging.WARNING, plain=lambda: _print(console, text))
     sys.exit(ExitCode.INTERRUPTED)
 
 

@@ -25,7 +25,7 @@ from sweeps.cli.options import (
     Trials,
 )
 from sweeps.util.exits import ExitCode
-from sweeps.util.log import Event, say, voice
+from sweeps.util.log import CONSOLE, Event, say
 from trainables.worker.redaction import redacted, shown_url
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def submit(
     sweep = spec if loaded is None else name or loaded.name
     with tempfile.TemporaryDirectory(prefix="sweeps-parcel-") as folder:
         order = Order(
-            arguments=[*words, "--address", "auto", *voice().options()], environment=environment, versions=versions()
+            arguments=[*words, "--address", "auto", *CONSOLE.options()], environment=environment, versions=versions()
         )
         pack(Path(folder), order, loaded, modules)
         job = server.submit(Path(folder), f"sweep-{sweep}-{token_hex(4)}", sweep, hook=bool(environment))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
-from sweeps.util.log import EVENTS, Level, Voice, speak
+from sweeps.util.log import EVENTS, configure
 
 
 class LogForm(StrEnum):
@@ -41,8 +42,8 @@ def _heard(context: Any, parameter: Any, value: Any) -> Any:
     if len(found) == len(_NAMES):
         if found["quiet"] and found["verbose"]:
             raise typer.BadParameter("expected one of -q and -v, or neither", ctx=context)
-        least = Level.ERROR if found["quiet"] else Level.DEBUG if found["verbose"] else Level.INFO
-        speak(Voice(least, as_json=found["log"] == LogForm.JSON))
+        least = logging.ERROR if found["quiet"] else logging.DEBUG if found["verbose"] else logging.INFO
+        configure(least, as_json=found["log"] == LogForm.JSON)
     return value
 
 

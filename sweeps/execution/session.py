@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import time
@@ -43,7 +44,7 @@ from sweeps.store.records import Accepted, SweepRecord, SweepState, TrialState, 
 from sweeps.store.store import Store
 from sweeps.util import fingerprint, waiting
 from sweeps.util.exits import Interruption
-from sweeps.util.log import Event, Level, say, voice
+from sweeps.util.log import CONSOLE, Event, say
 from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.system import Dataset, PublicFacts
@@ -303,7 +304,7 @@ def log_run_config(
     calibrations: MutableMapping[str, float],
 ) -> None:
     """What a run goes by, and why: said with -v, and kept in the sweep's log. `spec`: which the sweep began with."""
-    if voice().least > Level.DEBUG:
+    if CONSOLE.least > logging.DEBUG:
         # The reason of a sampler is planned again: not where nobody hears it.
         return
     given = waiting.given()

@@ -19,7 +19,7 @@ from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError
 
 from sweeps.ray import patches
 from sweeps.ray.patches import lines_handed_to
-from sweeps.util.log import Event, say, voice
+from sweeps.util.log import CONSOLE, Event, say
 from trainables.worker.redaction import redacted
 
 
@@ -50,7 +50,7 @@ class Messages(logging.Filter):
             record.msg, record.args = f"{launch}: {self._reasons[launch]}.", ()
             record.exc_info = record.exc_text = None
             record.levelno, record.levelname = logging.WARNING, "WARNING"
-            if voice().as_json:
+            if CONSOLE.as_json:
                 say(f"{launch}: {_kind(error)}.", Event.WARNING)
                 return False
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from sweeps.execution.controller import Controller
 from sweeps.execution.session import Observer
 from sweeps.privacy.release import Published
 from sweeps.store.records import DECIDED, TrialState
-from sweeps.util.log import Event, Level, say, voice
+from sweeps.util.log import CONSOLE, Event, say
 
 LINE_SECONDS, CELL_SECONDS = 5.0, 0.5
 """Least time between two lines, and between two changes of a notebook's cell."""
@@ -71,7 +72,7 @@ class ProgressDisplay(Observer):
     _printed: float = 0.0
 
     def __enter__(self) -> ProgressDisplay:
-        shown = voice().least <= Level.INFO and not voice().as_json
+        shown = CONSOLE.least <= logging.INFO and not CONSOLE.as_json
         if shown and in_notebook():
             self._cell = _Cell()
         elif shown and self.console.is_terminal:

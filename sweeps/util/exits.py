@@ -5,6 +5,7 @@ Imports the standard library alone.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -15,7 +16,7 @@ from enum import IntEnum
 from types import FrameType, TracebackType
 from typing import Any
 
-from sweeps.util.log import Event, line, voice
+from sweeps.util.log import CONSOLE, LOGGER
 
 OURS = ("sweeps", "dpcore", "trainables")
 ENGINES = ("mlflow", "sqlalchemy", "requests", "urllib3", "pyarrow")
@@ -126,14 +127,16 @@ class Interruption:
         self._seen = True
         with suppress(OSError):
             # There may be no terminal any more.
-            if voice().least <= Event.NOTICE.level:
+            if CONSOLE.least <= logging.INFO:
                 os.write(sys.__stderr__.fileno(), f"{_stopping()}\n".encode())  # type: ignore[union-attr]
         raise KeyboardInterrupt
 
 
 def _stopping() -> str:
     text = "\nStopping; once more to end at once."
-    return line(text, Event.NOTICE, Event.NOTICE.level) if voice().as_json else text
+    # Written by hand: the handler's lock may be held by the very thread that the signal came upon.
+    record = LOGGER.makeRecord(LOGGER.name, logging.INFO, "", 0, text, (), None)
+    return CONSOLE.format(record) if CONSOLE.as_json else text
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import subprocess
 import sys
@@ -13,23 +14,23 @@ import pytest
 import sweeps
 from sweeps.ray.tuner import _until
 from sweeps.util.exits import ExitCode, Interruption
-from sweeps.util.log import Level, Voice, speaking
+from sweeps.util.log import configured
 
 SAID = "Stopping; once more to end at once."
 
 
-def interrupted(voice: Voice) -> None:
-    with speaking(voice), pytest.raises(KeyboardInterrupt), Interruption():
+def interrupted(**wanted) -> None:
+    with configured(**wanted), pytest.raises(KeyboardInterrupt), Interruption():
         signal.raise_signal(signal.SIGINT)
 
 
 def test_an_interruption_is_said_to_people_to_machines_and_not_by_a_quiet_command(capfd):
-    interrupted(Voice())
+    interrupted()
     assert capfd.readouterr().err == f"\n{SAID}\n"
-    interrupted(Voice(as_json=True))
+    interrupted(as_json=True)
     told = json.loads(capfd.readouterr().err)
     assert (told["event"], told["level"], told["text"].strip()) == ("notice", "info", SAID)
-    interrupted(Voice(least=Level.WARNING))
+    interrupted(least=logging.WARNING)
     assert capfd.readouterr().err == ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 
 import pyarrow
@@ -15,7 +16,7 @@ from sweeps.execution.end import Failure
 from sweeps.execution.session import log_run_config
 from sweeps.planning.auto_sampler import resolved
 from sweeps.spec import public_facts
-from sweeps.util.log import LOG, Event, Level, Voice, kept_in, say, speaking
+from sweeps.util.log import LOG, Event, configured, kept_in, say
 from sweeps.util.workspace import Workspace
 from trainables.data import abalone, files, table
 from trainables.weights import Groups
@@ -30,9 +31,9 @@ def said(capsys):
 
 
 def test_a_machine_reads_one_object_a_line(capsys, tmp_path):
-    with speaking(Voice(as_json=True)), kept_in(tmp_path / LOG):
+    with configured(as_json=True), kept_in(tmp_path / LOG):
         say("\ntwo\nlines", trial="toy-1")
-        say("over", Event.END, level=Level.WARNING, sweep="other", plain=lambda: print("never"))
+        say("over", Event.END, level=logging.WARNING, sweep="other", plain=lambda: print("never"))
     first, second = said(capsys)
     assert list(first) == ["time", "level", "event", "sweep", "trial", "text"]
     assert first["time"].endswith("Z")
@@ -44,14 +45,14 @@ def test_a_machine_reads_one_object_a_line(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("least", "heard"),
     [
-        (Level.ERROR, {Event.CLAIM, Event.REFUTED, Event.END, Event.FAILURE, Event.ERROR}),
-        (Level.INFO, set(Event) - {Event.DECISION}),
-        (Level.DEBUG, set(Event)),
+        (logging.ERROR, {Event.CLAIM, Event.REFUTED, Event.END, Event.FAILURE, Event.ERROR}),
+        (logging.INFO, set(Event) - {Event.DECISION}),
+        (logging.DEBUG, set(Event)),
     ],
 )
 def test_how_much_is_said(least, heard, capsys):
     for as_json in (False, True):
-        with speaking(Voice(least, as_json)):
+        with configured(least, as_json):
             for event in Event:
                 say(str(event), event)
         lines = capsys.readouterr().err.splitlines()
@@ -59,7 +60,7 @@ def test_how_much_is_said(least, heard, capsys):
 
 
 def test_beside_json_nothing_is_printed_and_the_log_has_it(capsys, tmp_path):
-    with speaking(Voice(as_json=True)), kept_in(tmp_path / LOG):
+    with configured(as_json=True), kept_in(tmp_path / LOG):
         print(SMITH, file=sys.stderr)
         say("mine")
     assert [one["text"] for one in said(capsys)] == ["mine"]
@@ -71,7 +72,7 @@ def test_beside_json_nothing_is_printed_and_the_log_has_it(capsys, tmp_path):
 @pytest.mark.parametrize("error", [pyarrow.ArrowInvalid(f"invalid value {SMITH!r}"), KeyError(SMITH)])
 def test_no_record_is_in_what_a_machine_reads(error, capsys):
     for as_json in (False, True):
-        with speaking(Voice(as_json=as_json)), pytest.raises(SystemExit), clear_errors():
+        with configured(as_json=as_json), pytest.raises(SystemExit), clear_errors():
             raise error
         text = capsys.readouterr().err
         assert type(error).__name__ in text
@@ -92,7 +93,7 @@ def quoting(tmp_path):
 def test_no_error_of_our_sources_quotes_a_record_to_a_machine(tmp_path, capsys):
     for load in quoting(tmp_path):
         for as_json in (False, True):
-            with speaking(Voice(as_json=as_json)), pytest.raises(SystemExit), clear_errors():
+            with configured(as_json=as_json), pytest.raises(SystemExit), clear_errors():
                 load()
             text = capsys.readouterr().err
             assert (SMITH in text) is not as_json
@@ -128,8 +129,8 @@ def test_what_is_decided_is_said_with_its_reason(monkeypatch, capsys, tmp_path):
     spec = sweeps.load("toy", changes=["search.sampler=auto"])
     facts = public_facts(spec)
     workspace = Workspace.at(tmp_path / "root", records=str(tmp_path / "shared"))
-    for least in (Level.DEBUG, Level.INFO):
-        with speaking(Voice(least)):
+    for least in (logging.DEBUG, logging.INFO):
+        with configured(least):
             log_run_config(resolved(spec, facts), facts, workspace, "toy", workspace.tracking_uri, None, {})
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(":")[0] for line in lines] == ["sampler", "patience", "store", "records", "MLflow", "Ray"]
