@@ -257,7 +257,7 @@ class Outcomes:
 
     def _overran(self, record: TrialRecord) -> None:
         left = self._recovered(record)
-        # Whenever the clock stops it, it is charged for all that it might have run (`control.time_limits`).
+        # Whenever the clock stops it, it is charged for all that it might have run (`sweeps.execution.limits`).
         self._settle_failed(record, replace(left, executed_to=self.store.ledger_of(record.key)[-1].to_step), OVERRAN)
 
     def _fail(self, record: TrialRecord, reason: str) -> None:

@@ -1,7 +1,4 @@
-"""What people may ask of a sweep, whoever runs it and wherever: appended to its store, and nothing else is changed.
-
-`listening` is the other end.
-"""
+"""What people may ask of a sweep, whoever runs it and wherever: appended to its store, and nothing else is changed."""
 
 from __future__ import annotations
 

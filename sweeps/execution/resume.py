@@ -109,8 +109,6 @@ def _to_come(store: Store, spec: SweepSpec, extension: Extension, latest: Sequen
 
 LARGEST = 10_000_000
 """As of `search.trials`."""
-EARLIER_DEFAULT = "tpe"
-"""What a spec without `search.sampler` meant before it meant `auto`."""
 
 
 def extended(spec: SweepSpec, extensions: Iterable[Extension]) -> SweepSpec:
@@ -138,15 +136,12 @@ def _with_shares(spec: SweepSpec) -> SweepSpec:
 def begun(spec: SweepSpec, before: SweepSpec, extensions: Sequence[Extension]) -> SweepSpec:
     """A spec that is given at a resume, without what the sweep was extended by: it may state any of its totals.
 
-    What `sampler: auto` comes to was resolved when the sweep began, and stays; so does the sampler of a spec that names
-    none, where that meant another one then.
+    What `sampler: auto` comes to was resolved when the sweep began, and stays.
 
     Raises InvalidValue for `auto` where the sweep began with a sampler by name: nothing was resolved.
     """
     search, began = spec.search, before.search
     if search.resolved is None:
-        if "sampler" not in search.model_fields_set and began.sampler == EARLIER_DEFAULT:
-            search = search.model_copy(update={"sampler": began.sampler})
         if search.sampler == began.sampler:
             search = search.model_copy(update={"resolved": began.resolved})
         elif samplers.is_automatic(search.sampler):
@@ -385,7 +380,6 @@ def effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Colle
             f"sweep {recorded.name!r} was started with a spec that is refused now:\n{refused}\n"
             "Its finished trials can be read. Start a new sweep."
         ) from refused
-    # The recorded spec is read anew: a digest of before a field existed differs, and means the same.
     if given is None:
         return before
     given = begun(given, before, recorded.extensions)

@@ -38,7 +38,7 @@ from sweeps.mlflow.runs import trial_tags
 from sweeps.mlflow.sync import DrainLock, DrainRunning
 from sweeps.privacy.release import Published
 from sweeps.store.records import SweepRecord
-from sweeps.util.waiting import waiting
+from sweeps.util.waiting import wait_for
 from trainables.data.table_declaration import Column
 from trainables.export import served
 from trainables.system import Feature, Task
@@ -310,7 +310,7 @@ def log(
     with tempfile.TemporaryDirectory() as made:
         place = Path(made) / "model"
         write(model, place, Path(made) / "exported")
-        with waiting(f"MLflow at {shown_url(uri)}"):
+        with wait_for(f"MLflow at {shown_url(uri)}"):
             tags = claim_tags(model.card, sweep, trial)
             logged = client.create_logged_model(experiment_id, trial.key, source_run_id=run_id, tags=tags)
             try:
@@ -356,7 +356,7 @@ def register(uri: str, name: str, model: ReleasedModel, recorded: SweepRecord, t
     check_model_name(name)
     check_there(uri)
     sweep = recorded.name
-    with waiting(f"MLflow at {shown_url(uri)}"):
+    with wait_for(f"MLflow at {shown_url(uri)}"):
         client = MlflowClient(tracking_uri=uri)
         _, experiment = experiment_of(client, recorded)
         if experiment is None:
@@ -364,7 +364,7 @@ def register(uri: str, name: str, model: ReleasedModel, recorded: SweepRecord, t
             raise InvalidValue("sweep", sweep, f"a sweep that MLflow at {shown_url(uri)} shows", remedy)
         runs = runs_of_trials(client, experiment.experiment_id)
     logged = log(client, uri, experiment.experiment_id, runs.get(identity_of(trial)), model, sweep, trial)
-    with waiting(f"MLflow at {shown_url(uri)}"):
+    with wait_for(f"MLflow at {shown_url(uri)}"):
         _make(client, name)
         made = client.create_model_version(
             name,

@@ -35,7 +35,7 @@ from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.reporting.front import AxisEnd, Front, FrontAxis, axis_ends, front, spec_objectives
 from sweeps.reporting.tables import rows
 from sweeps.store.records import EPSILON, SweepRecord, TrialRecord, TrialState
-from sweeps.util.waiting import patience, waiting
+from sweeps.util.waiting import patience, wait_for
 from trainables.worker.redaction import shown_url
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def asked_by_a_person(uri: str) -> Iterator[None]:
     if before == _SHORT:
         os.environ[_TIMEOUT], os.environ[_RETRIES] = str(max(1, round(patience()))), "0"
     try:
-        with waiting(f"MLflow at {shown_url(uri)}"):
+        with wait_for(f"MLflow at {shown_url(uri)}"):
             yield
     finally:
         os.environ.update(before)

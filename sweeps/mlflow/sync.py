@@ -24,7 +24,7 @@ from sweeps.store.errors import StoreError
 from sweeps.store.records import CurveReport, Note, SweepRecord, Tag, TrialState, by_trial
 from sweeps.util.files import path_of
 from sweeps.util.log import Event, say
-from sweeps.util.waiting import patience, waiting
+from sweeps.util.waiting import patience, wait_for
 from trainables.worker.redaction import redacted, shown_url
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class DrainLock:
     def __enter__(self) -> DrainLock:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-        with waiting(f"the process that is telling MLflow about this sweep ({self._path})", self._seconds) as wait:
+        with wait_for(f"the process that is telling MLflow about this sweep ({self._path})", self._seconds) as wait:
             while True:
                 try:
                     fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -131,7 +131,7 @@ class Drain:
         """Its exit code, after it ended by itself or was ended."""
         left: int | None = None
         try:
-            with waiting(f"MLflow at {shown_url(self.uri)}") as wait:
+            with wait_for(f"MLflow at {shown_url(self.uri)}") as wait:
                 while True:
                     with suppress(subprocess.TimeoutExpired):
                         if process.wait(timeout=LOOK_SECONDS) == 0:
@@ -195,15 +195,15 @@ def rebuild(store: PublishedStore, sweep: str, uri: str, folder: Path | None = N
     with DrainLock(folder or Path(record.root) / sweep):
         rows = [row.id for row in store.outbox(sweep, limit=1_000_000)]
         where = f"MLflow at {shown_url(uri)}"
-        with waiting(where):
+        with wait_for(where):
             experiment = Experiment(uri, record)
         trials, curves = store.trials(sweep), by_trial(store.curves(sweep))
         if not Release.recorded(record.spec).stated:
             experiment.forget(trials)
-        with waiting(where):
+        with wait_for(where):
             mended = experiment.mend(trials, curves)
         for trial in trials:
-            with waiting(where):
+            with wait_for(where):
                 experiment.put(trial, curves.get(trial.key, ()))
         experiment.put_sweep(record, [one for one in trials if one.state is TrialState.COMPLETE])
         experiment.put_words(record, store.requests(sweep))

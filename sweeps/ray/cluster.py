@@ -29,7 +29,7 @@ from sweeps.ray.resources import Node, lacking, listed, room_for
 from sweeps.ray.watchdog import Watchdog
 from sweeps.spec import Resources
 from sweeps.util.exits import hangups_held
-from sweeps.util.waiting import patience, waiting
+from sweeps.util.waiting import patience, wait_for
 from trainables import plugins
 from trainables.worker.credentials import Credentials
 from trainables.worker.files import Folder
@@ -103,7 +103,7 @@ def ask_every_node(function: Callable[..., Any], *arguments: Any, purpose: str, 
     for nodes in one_of_each_machine([node for node in ray.nodes() if node["Alive"]]):
         pinned = [remote.options(scheduling_strategy=strategy(node["NodeID"], soft=False)) for node in nodes]
         asked = [one.remote(*arguments) for one in pinned]
-        with waiting(f"{len(nodes)} node{'s' * (len(nodes) > 1)} {purpose}"):
+        with wait_for(f"{len(nodes)} node{'s' * (len(nodes) > 1)} {purpose}"):
             ray.wait(asked, num_returns=len(asked), timeout=patience())
         answers += [_answer(node, one) for node, one in zip(nodes, asked, strict=True)]
     return answers
@@ -328,7 +328,7 @@ def await_room(resources: Resources, workers: int) -> None:
 
     What ended a moment ago still holds its own for a second or two. Raises ClusterUnreachable.
     """
-    with waiting(f"room for {workers} workers beside what else runs on the cluster") as wait:
+    with wait_for(f"room for {workers} workers beside what else runs on the cluster") as wait:
         while room_for(resources, free := free_resources()) < workers:
             if not wait.left():
                 raise ClusterUnreachable(

@@ -287,7 +287,7 @@ class _Heartbeat:
     def __init__(self, live: _Live, resources: Resources) -> None:
         self._live, self._resources = live, resources
         self._shrunken = contextlib.ExitStack()
-        self._node: waiting.PatientWait | None = None
+        self._node: waiting.Wait | None = None
         self._stopped = ticking().stopped()
         self._stalls = Stalls(live.controller.spec.limits.stall_seconds)
         self._over = threading.Event()
@@ -337,7 +337,7 @@ class _Heartbeat:
             self._shrunken.close()
             self._node = None
         elif self._node is None:
-            self._node = self._shrunken.enter_context(waiting.waiting("a node on which a trial fits"))
+            self._node = self._shrunken.enter_context(waiting.wait_for("a node on which a trial fits"))
         elif self._node.left() == 0:
             name = self._live.controller.sweep
             return ClusterUnreachable(f"{reason} Nothing is lost: go on with `sweeps resume {name}`.")

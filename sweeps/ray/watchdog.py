@@ -16,7 +16,7 @@ import ray
 from sweeps.ray.patches import head_processes
 from sweeps.util.exits import ExitCode
 from sweeps.util.log import Event, say
-from sweeps.util.waiting import CLOCK, patience, ticking, waiting
+from sweeps.util.waiting import CLOCK, patience, ticking, wait_for
 from trainables.worker.redaction import redacted
 
 ASK_SECONDS = 2.0
@@ -63,7 +63,7 @@ class Watchdog:
         what  the block waits for, as words name it
         """
         self._forget()
-        with waiting(what, give_up=self._end):
+        with wait_for(what, give_up=self._end):
             yield
 
     def watch(self) -> None:
@@ -117,7 +117,7 @@ class Watchdog:
         try:
             if (since := self._answered) == float("inf"):
                 return
-            with waiting("the Ray cluster to answer", max(0.0, since + patience() - CLOCK.now()), since=since):
+            with wait_for("the Ray cluster to answer", max(0.0, since + patience() - CLOCK.now()), since=since):
                 nodes: list[Mapping[str, Any]] = ray.nodes()
             alive = any(node["Alive"] and node["NodeID"] == self._node for node in nodes)
             with self._lock:

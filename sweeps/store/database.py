@@ -30,8 +30,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from sweeps.store import schema
 from sweeps.store.errors import StoreError, StoreVanished, is_busy, refusal, translated, unusable_folder
-from sweeps.util import waiting as patience
-from sweeps.util.waiting import waiting
+from sweeps.util import waiting
+from sweeps.util.waiting import wait_for
 from trainables.worker.redaction import shown_url
 
 # Whether a path still leads to the file that this process holds.
@@ -201,7 +201,7 @@ class Database:
     """Transactions on one store. Safe to use from several threads."""
 
     def __init__(self, url: str, *, patience_seconds: float | None = None) -> None:
-        self._patience = patience.patience() if patience_seconds is None else patience_seconds
+        self._patience = waiting.patience() if patience_seconds is None else patience_seconds
         parsed = _parsed(url)
         self.where = parsed.database or "" if parsed.get_backend_name() == "sqlite" else _shown(parsed)
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
@@ -322,7 +322,7 @@ class Database:
         self._lines.given_up = since is not None
         seconds = self._patience if since is None else min(self._patience, LAST_TRY_SECONDS)
         with (
-            waiting(f"the store {self.where}", seconds, since=since, give_up=lambda: self._lines.cut(here)) as wait,
+            wait_for(f"the store {self.where}", seconds, since=since, give_up=lambda: self._lines.cut(here)) as wait,
             turn or nullcontext(),
         ):
             try:

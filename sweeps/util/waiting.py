@@ -90,20 +90,9 @@ class AwakeClock:
 CLOCK = AwakeClock()
 
 
-def _tick() -> None:
-    while True:
-        CLOCK.tick()
-        time.sleep(TICK_SECONDS)
-
-
-_started = threading.Lock()
-
-
 def ticking() -> AwakeClock:
     """The process's own clock, ticking from the first call on."""
-    if _started.acquire(blocking=False):
-        CLOCK.tick()
-        threading.Thread(target=_tick, daemon=True, name="awake-clock").start()
+    _WATCH.start()
     return CLOCK
 
 
@@ -114,7 +103,7 @@ AGAIN_SECONDS = 10.0
 
 
 @dataclass(slots=True)
-class PatientWait:
+class Wait:
     """One wait, on the clock of `sweeps.util.waiting`.
 
     what     it is for, as a message names it: "MLflow at http://host:5000"
@@ -151,9 +140,9 @@ class PatientWait:
 
 
 @contextmanager
-def waiting(
+def wait_for(
     what: str, seconds: float | None = None, *, since: float | None = None, give_up: Callable[[], None] | None = None
-) -> Iterator[PatientWait]:
+) -> Iterator[Wait]:
     """The block waits for `what`, for `seconds` at most (default: the patience), and does not do so in silence.
 
     since  on the clock of `sweeps.util.waiting`: an earlier wait for the same thing that this one continues
@@ -161,7 +150,7 @@ def waiting(
     now = ticking().now()
     limit = patience() if seconds is None else seconds
     start = now if since is None else since
-    wait = PatientWait(what, start, start, now + limit, give_up)
+    wait = Wait(what, start, start, now + limit, give_up)
     _WATCH.add(wait)
     try:
         yield wait
@@ -174,22 +163,26 @@ def waiting(
 
 
 class _Watch:
-    """All waits of the process, and the thread that looks at them."""
+    """All waits of the process, and the thread that looks at them and makes the clock tick."""
 
     def __init__(self) -> None:
-        self._waits: list[PatientWait] = []
+        self._waits: list[Wait] = []
         self._said: dict[str, float] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def add(self, wait: PatientWait) -> None:
+    def start(self) -> None:
         with self._lock:
-            self._waits.append(wait)
             if self._thread is None:
+                CLOCK.tick()
                 self._thread = threading.Thread(target=self._loop, daemon=True, name="waiting")
                 self._thread.start()
 
-    def remove(self, wait: PatientWait) -> None:
+    def add(self, wait: Wait) -> None:
+        with self._lock:
+            self._waits.append(wait)
+
+    def remove(self, wait: Wait) -> None:
         with self._lock:
             self._waits = [one for one in self._waits if one is not wait]
             if all(one.what != wait.what for one in self._waits):
@@ -198,6 +191,7 @@ class _Watch:
     def _loop(self) -> None:
         while True:
             time.sleep(TICK_SECONDS)
+            CLOCK.tick()
             now = CLOCK.now()
             with self._lock:
                 due = self._due(now)

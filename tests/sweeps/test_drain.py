@@ -127,7 +127,7 @@ def test_a_stopped_process_is_ended_after_one_patience_and_the_next_one_finds_th
     monkeypatch.setenv("SWEEPS_PATIENCE", "1.5")
     monkeypatch.setattr(waiting, "WORD_SECONDS", 0.5)
     if not ended:
-        monkeypatch.setattr(waiting.PatientWait, "left", lambda self: 1.0)
+        monkeypatch.setattr(waiting.Wait, "left", lambda self: 1.0)
     store = view_sweeps.mixed_sweep(tmp_path, trials=2)
     backlog = store.backlog("views")
     running = Drain(PublishedStore(store), "views", prepared(tmp_path))

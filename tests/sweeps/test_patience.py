@@ -67,7 +67,7 @@ def quick(monkeypatch):
 
 def test_who_waits_says_so_and_that_it_is_over(quick, capsys, tmp_path):
     said = ""
-    with log.kept_in(tmp_path / "log"), waiting.waiting("the moon", 300.0) as wait:
+    with log.kept_in(tmp_path / "log"), waiting.wait_for("the moon", 300.0) as wait:
         while said.count("Waiting for") < 2:
             assert 0 < wait.left() < 300, "nothing was said"
             time.sleep(0.1)
@@ -79,7 +79,7 @@ def test_who_waits_says_so_and_that_it_is_over(quick, capsys, tmp_path):
 
 
 def test_who_does_not_wait_long_says_nothing(quick, capsys):
-    with waiting.waiting("the moon", 30.0):
+    with waiting.wait_for("the moon", 30.0):
         time.sleep(0.05)
     assert capsys.readouterr().err == ""
 
@@ -88,7 +88,7 @@ def test_several_that_wait_for_one_thing_say_it_once(quick, capsys, monkeypatch)
     monkeypatch.setattr(waiting, "AGAIN_SECONDS", 3600.0)
 
     def wait(seconds):
-        with waiting.waiting("the moon", 30.0):
+        with waiting.wait_for("the moon", 30.0):
             time.sleep(seconds)
 
     # The first is gone while the others still wait: they have nothing to add.
@@ -102,11 +102,11 @@ def test_several_that_wait_for_one_thing_say_it_once(quick, capsys, monkeypatch)
 
 def test_after_its_limit_a_wait_is_ended_from_outside(monkeypatch, capsys):
     over = threading.Event()
-    with waiting.waiting("the moon", 0.2, give_up=over.set):
+    with waiting.wait_for("the moon", 0.2, give_up=over.set):
         assert over.wait(5.0)
     # And not before it, nor after its end.
     over.clear()
-    with waiting.waiting("the moon", 30.0, give_up=over.set):
+    with waiting.wait_for("the moon", 30.0, give_up=over.set):
         assert not over.wait(0.8)
     time.sleep(0.6)
     assert not over.is_set()
