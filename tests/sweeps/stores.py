@@ -7,9 +7,11 @@ import shutil
 import signal
 import tempfile
 import time
+import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,12 @@ def record(name: str = SWEEP) -> SweepRecord:
     )
 
 
+def of_population(name: str = SWEEP, population: str = "people") -> SweepRecord:
+    """A sweep over a population."""
+    plain = record(name)
+    return replace(plain, spec=RecordedSpec({**plain.spec.canonical, "data": {"population": population}}))
+
+
 def settle(store: Store, lease: object, key: str, attempt: int = 1, step: int = 100, **changes: object) -> None:
     values: dict[str, object] = {
         "executed_to": step,
@@ -139,3 +147,51 @@ def stopped(server: Any) -> Iterator[None]:
     finally:
         for pid in frozen:
             os.kill(pid, signal.SIGCONT)
+
+
+def killed_after(work: Callable[[], None]) -> None:
+    """Do `work` in a process that is killed at its last word."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os.kill(os.getpid(), signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status), "a process that wrote ended with an error: see its words on stderr"
+
+
+def at_once(work: Callable[[], bool], processes: int) -> int:
+    """How many of several processes that do `work` at the same moment, and live on until all have, do not say no."""
+    (wait, go), (answers, answer) = os.pipe(), os.pipe()
+    children = []
+    for _ in range(processes):
+        child = os.fork()
+        if child == 0:
+            os.close(go)
+            os.read(wait, 1)
+            os.write(answer, _said(work))
+            # As a living holder of whatever it got, until all have said what they got.
+            time.sleep(60)
+            os._exit(0)
+        children.append(child)
+    for end in (wait, go, answer):
+        os.close(end)
+    said = b""
+    while len(said) < processes and (more := os.read(answers, processes)):
+        said += more
+    os.close(answers)
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    return len(said) - said.count(b"n")
+
+
+def _said(work: Callable[[], bool]) -> bytes:
+    try:
+        return b"y" if work() else b"n"
+    except BaseException:
+        traceback.print_exc()
+        return b"!"

@@ -23,8 +23,7 @@ from sweeps.selection.run import ANNOUNCED
 from sweeps.spec import load_spec
 from sweeps.store.errors import PopulationExists, StoreOlder, UnknownPopulation
 from tests.sweeps.fake_workers import SPEC
-from tests.sweeps.store_exam.questions_of_populations import of_population
-from tests.sweeps.stores import plan, proposal, record
+from tests.sweeps.stores import of_population, plan, proposal, record
 
 OVER = {**SPEC, "data": {**SPEC["data"], "population": "people"}}
 LINEAR = {"epsilon": 3.0, "delta": 1e-4, "rule": "linear"}

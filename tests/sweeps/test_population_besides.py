@@ -23,8 +23,7 @@ from sweeps.store.store import open_store
 from sweeps.util import fingerprint
 from sweeps.util.workspace import Workspace
 from tests.sweeps.private_people import people, spec_of  # noqa: F401  the fixture
-from tests.sweeps.store_exam.questions_of_populations import of_population
-from tests.sweeps.stores import plan, record
+from tests.sweeps.stores import of_population, plan, record
 from trainables.data import SOURCES
 from trainables.data.splits import HeldOut
 

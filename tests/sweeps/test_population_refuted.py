@@ -21,7 +21,7 @@ from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.store.records import Refutation
 from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, memory_folder
 from tests.sweeps.private_people import N, people, spec_of  # noqa: F401  the fixture
-from tests.sweeps.store_exam.questions_of_populations import of_population
+from tests.sweeps.stores import of_population
 
 DATA = {"data": {**SPEC["data"], "population": "people"}}
 PEOPLE = Population.of("people", "linear", 30.0, 1e-2)

@@ -19,7 +19,7 @@ from sweeps.spec import load_spec
 from sweeps.store.errors import PopulationSpent, UnknownPopulation
 from sweeps.store.store import open_store
 from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, Killed, memory_folder
-from tests.sweeps.store_exam.questions_of_populations import of_population
+from tests.sweeps.stores import of_population
 from trainables.data import SOURCES
 
 DATA = {"data": {**SPEC["data"], "population": "people"}}

@@ -1,6 +1,12 @@
-"""The contract of the store, the same exam on SQLite and on a real Postgres."""
+"""The exam of the store, on SQLite and on a real Postgres: each test is one of the duties in `sweeps.store.store`."""
 
-import itertools
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -10,13 +16,55 @@ import pytest
 from sqlalchemy import text
 
 from dpcore.checks import InvalidValue
-from sweeps.store.errors import Conflict, StoreError, SweepExists, UnknownSweep, UnknownTrial
-from sweeps.store.records import LedgerEntry, SweepState, TrialState
+from dpcore.selection.filters import DPCharge, GDPCharge
+from sweeps.privacy.population import Population, Row, RowKind
+from sweeps.store import lease as leases
+from sweeps.store.database import Database
+from sweeps.store.errors import (
+    Conflict,
+    LeaseHeld,
+    LeaseLost,
+    PopulationExists,
+    PopulationSpent,
+    StoreError,
+    SweepExists,
+    UnknownPopulation,
+    UnknownSweep,
+    UnknownTrial,
+)
+from sweeps.store.records import (
+    Extension,
+    KnownPoint,
+    LedgerEntry,
+    Note,
+    Outcome,
+    Settlement,
+    StopRequest,
+    SweepState,
+    Tag,
+    TrialState,
+)
 from sweeps.store.schema import VERSION
 from sweeps.store.store import open_store
-from tests.sweeps.stores import SWEEP, guarantee, new_database, plan, postgres_server, proposal, record, refusal, settle
+from tests.sweeps.stores import (
+    SWEEP,
+    at_once,
+    guarantee,
+    killed_after,
+    new_database,
+    of_population,
+    plan,
+    postgres_server,
+    proposal,
+    record,
+    refusal,
+)
 
-COUNTER = itertools.count()
+BRIEF_SECONDS = 0.3
+"""A lease that is meant to run out."""
+RACERS = 4
+PLANNED, RUNNING, COMPLETE = TrialState.PLANNED, TrialState.RUNNING, TrialState.COMPLETE
+FAILED, INFEASIBLE = TrialState.FAILED, TrialState.INFEASIBLE
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +77,7 @@ def server():
 def url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/sweeps.db"
-    server = request.getfixturevalue("server")
-    return new_database(server)
+    return new_database(request.getfixturevalue("server"))
 
 
 @pytest.fixture
@@ -50,206 +97,368 @@ def key(number: int) -> str:
     return f"{SWEEP}-{number}"
 
 
-def test_a_sweep_comes_back_as_it_was(store, url):
-    assert store.sweep(SWEEP) == record()
+def came(step: int = 100, **changes: object) -> Settlement:
+    """A result after `step` steps."""
+    values = {"metrics": {"accuracy": 0.5, "epsilon": 1.0}, "guarantee": guarantee(), "seconds": 2.0}
+    return Settlement(**({"executed_to": step, "step": step} | values | changes))
+
+
+def everything(store):
+    """All that a reader may see of the sweep."""
+    readings = (store.trials, store.ledger, store.attempts, store.outbox, store.requests, store.curves)
+    return [store.sweeps(), *(read(SWEEP) for read in readings)]
+
+
+# -- sweeps ------------------------------------------------------------------------------------------------
+
+
+def test_what_was_written_comes_back_equal_and_in_order(store, lease, url):
+    numbers = {"accuracy": 0.1 + 0.2, "loss": float("inf"), "tiny": 5e-324, "n": 3}
+    store.launch(lease, proposal(0), plan(), 10)
+    store.settle(lease, key(0), 1, came(10, metrics=numbers, finished=False))
+    store.relaunch(lease, key(0), 10, 30)
+    store.settle(lease, key(0), 2, came(30, metrics={"accuracy": 0.3}))
+    store.launch(lease, replace(proposal(1), request=7), plan(), 100)
+    store.settle(lease, key(1), 1, came(metrics={"accuracy": np.float32(0.5), "n": np.int64(3)}))
+    store.launch(lease, proposal(2), plan(), 100)
+    store.fail(lease, key(2), 1, None, "Zu wenig Speicher: 残り 0 B")
+    store.record_infeasible(lease, [(proposal(3), refusal())])
+    store.rename(SWEEP, "better")
+    store.set_place(lease, "/elsewhere", "s3://bucket/folder")
+    store.set_fingerprints(lease, {"code": "c1", "data": "d1"})
+    store.set_state(lease, "finished")
+    before, keyed = everything(store), store.data_fingerprint("digest")
+    again = open_store(url, create=False)
+    assert everything(again) == before
+    assert again.data_fingerprint("digest") == keyed != "digest"
+    changed = {"root": "/elsewhere", "records": "s3://bucket/folder", "label": "better", "state": SweepState.FINISHED}
+    assert again.sweep(SWEEP) == replace(record(), fingerprints={"code": "c1", "data": "d1"}, **changed)
     # The order of knobs is the order in which a sampler asks for them.
-    assert list(open_store(url).sweep(SWEEP).spec.systems["noisy-sgd"]) == ["z", "a"]
-    with pytest.raises(SweepExists, match="sweeps resume quick-start"):
+    assert list(again.sweep(SWEEP).spec.systems["noisy-sgd"]) == ["z", "a"]
+    first, second, _, infeasible = again.trials(SWEEP)
+    assert list(first.config.items()) == list(proposal(0).config.items())
+    assert (first.seed, first.plan, first.guarantee) == (2**63, plan(), guarantee())
+    assert first.reports == {10: numbers, 30: {"accuracy": 0.3}}
+    assert (second.metrics, first.request, second.request) == ({"accuracy": 0.5, "n": 3}, None, 7)
+    assert (infeasible.violations, infeasible.plan, infeasible.attempts) == ({"noise": 0.75}, None, 0)
+    again.close()
+
+
+def test_names_are_taken_once_and_for_ever(store, lease, url):
+    store.create_sweep(record("second"))
+    store.launch(lease, proposal(0), plan(), 100)
+    for label in ("better", "best", SWEEP, "best"):
+        store.rename(SWEEP, label)
+    assert store.sweep("best").called == "best"
+    assert {store.sweep(name).name for name in (SWEEP, "better", "best")} == {SWEEP}
+    assert [one.key for one in store.trials(SWEEP)] == [key(0)]
+    for name in (SWEEP, "better", "best"):
+        with pytest.raises(SweepExists):
+            store.create_sweep(record(name))
+        with pytest.raises(SweepExists):
+            store.rename("second", name)
+    for unknown in (store.sweep, store.acquire, store.trials, store.requests, store.driver):
+        with pytest.raises(UnknownSweep, match="Did you mean"):
+            unknown("quickstart")
+
+    def creates() -> bool:
+        try:
+            open_store(url, create=False).create_sweep(record("wanted"))
+        except SweepExists:
+            return False
+        return True
+
+    assert at_once(creates, RACERS) == 1
+    assert [sweep.name for sweep in store.sweeps()] == [SWEEP, "second", "wanted"]
+
+
+def test_extensions_are_appended(store, lease):
+    more = Extension(trials=80, epsilon=(0.1 + 0.2, 4.0), proposed=45, launched=40, at=1.5)
+    longer = Extension(hours=0.1 + 0.2, launched=60, at=2.5)
+    store.create_sweep(record("other"))
+    for one in (more, more, longer, replace(more, at=3.5)):
+        store.extend(lease, one)
+    kept, other = store.sweeps()
+    assert kept.extensions == (more, longer, replace(more, at=3.5))
+    assert replace(kept, extensions=()) == record()
+    assert (other.extensions, store.sweep(SWEEP)) == ((), kept)
+
+
+def test_requests_need_no_lease_and_change_nothing_else(store, lease, url):
+    point = KnownPoint(config=dict(proposal(4).config))
+    wanted = (StopRequest(token=1), Note(text="Zu groß? 残り"), Tag(key="paper", value="v2"), point)
+    other, before = open_store(url), store.ledger(SWEEP)
+    numbers = [other.ask(SWEEP, one, f"user{place}@host") for place, one in enumerate(wanted)]
+    assert store.ledger(SWEEP) == before
+    found = store.requests(SWEEP)
+    assert (tuple(one.wanted for one in found), [one.id for one in found]) == (wanted, numbers)
+    assert [one.asker for one in found] == [f"user{place}@host" for place in range(4)]
+    assert all(abs(one.at - time.time()) < 60 for one in found)
+    store.create_sweep(record("next"))
+    assert store.requests("next") == []
+    asked = at_once(lambda: open_store(url, create=False).ask(SWEEP, Note(text="x"), "") not in numbers, RACERS)
+    assert asked == RACERS
+    assert len({one.id for one in store.requests(SWEEP)}) == 4 + RACERS
+
+
+def test_a_deleted_sweep_keeps_what_it_spent(store, lease):
+    store.launch(lease, proposal(0), plan(), 30)
+    store.settle(lease, key(0), 1, came(30, finished=False))
+    store.relaunch(lease, key(0), 30, 100)
+    store.settle(lease, key(0), 2, came(curve={50: {"accuracy": 0.4}}))
+    store.launch(lease, proposal(1), plan(), 100)
+    with pytest.raises(Conflict):
+        store.erase(lease)
+    store.lose(lease, key(1), 1, None, "deleted")
+    sweep, ledger, trials = store.sweep(SWEEP), store.ledger(SWEEP), store.trials(SWEEP)
+    for _ in range(2):
+        store.erase(lease)
+    assert store.ledger(SWEEP) == ledger
+    assert store.sweep(SWEEP) == replace(sweep, state=SweepState.DELETED)
+    for now, was in zip(store.trials(SWEEP), trials, strict=True):
+        assert now == replace(was, metrics={}, reports=now.reports)
+        assert not any(now.reports.values())
+    assert (store.outbox(SWEEP), [one for one in store.curves(SWEEP) if one.metrics]) == ([], [])
+    with pytest.raises(SweepExists):
         store.create_sweep(record())
-    with pytest.raises(UnknownSweep, match="Did you mean 'quick-start'"):
-        store.sweep("quickstart")
 
 
-def test_a_trial_from_launch_to_result(store, lease):
-    assert store.launch(lease, proposal(0), plan(), to_step=100).attempt == 1
-    (running,) = store.trials(SWEEP)
-    assert (running.key, running.state, running.attempts, running.guarantee) == (key(0), TrialState.RUNNING, 1, None)
-    assert running.seed == 2**63
-    assert list(running.config.items()) == list(proposal(0).config.items())
-    assert running.plan == plan()
-    assert store.ledger(SWEEP) == [LedgerEntry(key=key(0), attempt=1, from_step=0, to_step=100)]
-    assert store.outbox(SWEEP) == []
+# -- the two transactions ------------------------------------------------------------------------------------
 
-    settle(store, lease, key(0), metrics={"accuracy": np.float32(0.5), "epsilon": float("inf"), "n": np.int64(3)})
-    (done,) = store.trials(SWEEP)
-    assert done.state is TrialState.COMPLETE
-    assert done.metrics == {"accuracy": 0.5, "epsilon": float("inf"), "n": 3}
-    assert done.reports == {100: done.metrics}
-    assert done.guarantee == guarantee()
-    assert done.finished_at >= done.proposed_at > 0
-    assert store.ledger_of(key(0))[-1].executed_to == 100
-    assert [(row.key, row.kind) for row in store.outbox(SWEEP)] == [(key(0), "settled")]
-    assert store.counts(SWEEP) == {"planned": 0, "running": 0, "complete": 1, "failed": 0, "infeasible": 0}
+
+def test_a_killed_process_leaves_its_reservations_and_its_settlements_whole(store, url):
+    def lives() -> None:
+        mine = open_store(url, create=False)
+        lease = mine.acquire(SWEEP, ttl_seconds=BRIEF_SECONDS)
+        for number in range(5):
+            mine.launch(lease, proposal(number), plan(), 60)
+        mine.lose(lease, key(1), 1, 40, "gone")
+        mine.relaunch(lease, key(1), 30, 100)
+        mine.settle(lease, key(2), 1, came(60))
+        mine.settle(lease, key(3), 1, came(60, announced=False))
+        mine.fail(lease, key(4), 1, 50, "loss=nan")
+
+    killed_after(lives)
+    reserved, again, told, silent, failed = store.trials(SWEEP)
+    assert (reserved.state, reserved.plan, again.state) == (RUNNING, plan(), RUNNING)
+    for one in (told, silent):
+        whole = (one.state, one.metrics, one.guarantee, one.step, one.reports)
+        assert whole == (COMPLETE, came().metrics, guarantee(), 60, {60: came().metrics})
+    assert (failed.state, failed.reason) == (FAILED, "loss=nan")
+    entries = [(one.key, one.attempt, one.from_step, one.to_step, one.executed_to) for one in store.ledger(SWEEP)]
+    ended = [(key(number), 1, 0, 60, to) for number, to in ((0, None), (1, 40), (2, 60), (3, 60), (4, 50))]
+    assert entries == [*ended[:2], (key(1), 2, 30, 100, None), *ended[2:]]
+    assert [(row.key, row.kind) for row in store.outbox(SWEEP)] == [
+        (key(1), "lost"),
+        (key(2), "settled"),
+        (key(4), "failed"),
+    ]
 
 
 def test_infeasible_proposals_are_kept_in_one_batch_and_never_charged(store, lease):
     batch = [(proposal(number), refusal()) for number in range(3)]
-    store.record_infeasible(lease, batch)
-    store.record_infeasible(lease, batch)
-    assert store.counts(SWEEP)["infeasible"] == 3
-    trial = store.trials(SWEEP, states=[TrialState.INFEASIBLE])[1]
-    assert (trial.violations, trial.plan, trial.attempts) == ({"noise": 0.75}, None, 0)
+    for _ in range(2):
+        store.record_infeasible(lease, batch)
+    assert store.counts(SWEEP) == {"planned": 0, "running": 0, "complete": 0, "failed": 0, "infeasible": 3}
     assert store.ledger(SWEEP) == []
     with pytest.raises(Conflict):
         store.record_infeasible(lease, [(replace(proposal(0), config={"system": "other"}), refusal())])
-    with pytest.raises(Conflict):
-        store.relaunch(lease, key(0), 0, 10)
 
 
-def test_settling_again_changes_nothing_and_with_other_content_is_an_error(store, lease):
-    store.launch(lease, proposal(0), plan(), to_step=100)
-    settle(store, lease, key(0))
-    before = (store.trials(SWEEP), store.ledger(SWEEP), store.outbox(SWEEP))
-    settle(store, lease, key(0), metrics={"epsilon": 1.0, "accuracy": 0.5}, seconds=9.0)
-    assert (store.trials(SWEEP), store.ledger(SWEEP), store.outbox(SWEEP)) == before
+def test_what_is_recorded_stays_and_what_was_charged_never_falls(store, lease):
+    store.launch(lease, proposal(0), plan(), 100)
+    store.lose(lease, key(0), 1, 60, "gone")
+    before = everything(store)
+    store.lose(lease, key(0), 1, 60, "gone")
+    refused = [lambda to=to: store.lose(lease, key(0), 1, to, "gone") for to in (0, 59, 61, None)]
+    refused += [lambda: store.fail(lease, key(0), 1, 60, "gone"), lambda: store.settle(lease, key(0), 1, came())]
+    for act in refused:
+        with pytest.raises(Conflict, match="already lost"):
+            act()
+    with pytest.raises(InvalidValue, match="at most 60"):
+        store.relaunch(lease, key(0), 61, 100)
+    assert everything(store) == before
+    assert store.relaunch(lease, key(0), 60, 100).attempt == 2
+    store.settle(lease, key(0), 2, came())
+    settled = everything(store)
+    store.settle(lease, key(0), 2, came(seconds=9.0, metrics={"epsilon": 1.0, "accuracy": 0.5}))
+    assert everything(store) == settled
     for change in ({"metrics": {"accuracy": 0.6}}, {"finished": False}, {"step": 99}):
         with pytest.raises(Conflict, match="already settled"):
-            settle(store, lease, key(0), **change)
-    with pytest.raises(Conflict):
-        store.lose(lease, key(0), 1, 50, "late")
-    assert (store.trials(SWEEP), store.ledger(SWEEP), store.outbox(SWEEP)) == before
+            store.settle(lease, key(0), 2, came(**change))
+    assert everything(store) == settled
 
 
-def test_a_lost_attempt_is_charged_to_its_horizon_and_the_trial_goes_on(store, lease):
-    store.launch(lease, proposal(0), plan(), to_step=100)
-    store.lose(lease, key(0), 1, 60, "worker died")
-    store.lose(lease, key(0), 1, 60, "worker died")
-    assert store.trials(SWEEP)[0].state is TrialState.PLANNED
-    assert store.relaunch(lease, key(0), from_step=40, to_step=100).attempt == 2
-    store.lose(lease, key(0), 2, None, "no horizon")
-    assert store.relaunch(lease, key(0), from_step=40, to_step=100).attempt == 3
-    settle(store, lease, key(0), attempt=3)
-    assert [(e.attempt, e.from_step, e.to_step, e.executed_to) for e in store.ledger(SWEEP)] == [
-        (1, 0, 100, 60),
-        (2, 40, 100, 100),
-        (3, 40, 100, 100),
-    ]
-    assert [one.outcome for one in store.attempts(SWEEP)] == ["lost", "lost", "settled"]
-    assert [row.kind for row in store.outbox(SWEEP)] == ["lost", "lost", "settled"]
+def test_what_is_unknown_or_contradicts_is_charged_whole(store, lease):
+    for number in range(4):
+        store.launch(lease, proposal(number), plan(), 80)
+    assert [one.steps_spent for one in store.ledger(SWEEP)] == [80] * 4
+    for outside in (-1, 81):
+        for end in (store.lose, store.fail):
+            with pytest.raises(InvalidValue, match="within the reservation"):
+                end(lease, key(0), 1, outside, "")
+    with pytest.raises(InvalidValue):
+        store.settle(lease, key(0), 1, came(81))
+    assert store.ledger(SWEEP)[0] == LedgerEntry(key=key(0), attempt=1, from_step=0, to_step=80)
+    store.lose(lease, key(0), 1, None, "no horizon")
+    store.fail(lease, key(1), 1, None, "no horizon")
+    store.lose(lease, key(2), 1, 20, "gone")
+    for number in (2, 2, 3):
+        store.charge_whole(lease, key(number), 1)
+    store.lose(lease, key(2), 1, 20, "gone")
+    assert [one.executed_to for one in store.ledger(SWEEP)] == [80, 80, 80, None]
 
 
-def test_rungs_are_entries_of_their_own_and_keep_their_reports(store, lease):
-    store.launch(lease, proposal(0), plan(), to_step=10)
-    settle(store, lease, key(0), step=10, finished=False, metrics={"accuracy": 0.1})
-    assert store.trials(SWEEP)[0].state is TrialState.PLANNED
-    assert store.relaunch(lease, key(0), 10, 30).attempt == 2
-    settle(store, lease, key(0), attempt=2, step=30, metrics={"accuracy": 0.3})
-    assert store.relaunch(lease, key(0), 30, 100).attempt == 3
-    running = store.trials(SWEEP)[0]
-    assert (running.state, running.step) == (TrialState.RUNNING, 30)
-    assert running.reports == {10: {"accuracy": 0.1}, 30: {"accuracy": 0.3}}
-    assert [entry.steps_spent for entry in store.ledger(SWEEP)] == [10, 20, 70]
-
-
-def test_a_trial_never_has_two_running_attempts(store, lease):
-    store.launch(lease, proposal(0), plan(), to_step=100)
-    with pytest.raises(Conflict):
-        store.launch(lease, proposal(0), plan(), to_step=100)
-    with pytest.raises(Conflict, match="running"):
-        store.relaunch(lease, key(0), 0, 100)
+def test_trials_have_one_running_attempt(store, lease):
+    store.launch(lease, proposal(0), plan(), 100)
+    store.record_infeasible(lease, [(proposal(1), refusal())])
+    store.launch(lease, proposal(2), plan(), 100)
+    store.fail(lease, key(2), 1, 100, "loss=nan")
+    store.abandon(lease, key(2), "loss=nan")
+    before = everything(store)
+    refused = {
+        Conflict: [
+            lambda: store.launch(lease, proposal(0), plan(), 100),
+            lambda: store.relaunch(lease, key(0), 0, 100),
+            lambda: store.abandon(lease, key(0), "gone"),
+            lambda: store.relaunch(lease, key(1), 0, 10),
+            lambda: store.relaunch(lease, key(2), 0, 100),
+        ],
+        InvalidValue: [lambda: store.launch(lease, proposal(3), plan(), 101)],
+        UnknownTrial: [
+            lambda: store.settle(lease, key(7), 1, came()),
+            lambda: store.lose(lease, key(0), 2, None, ""),
+            lambda: store.relaunch(lease, "other-1", 0, 1),
+            lambda: store.relaunch(lease, f"{SWEEP}-x", 0, 1),
+            lambda: store.trials_of(SWEEP, [key(7)]),
+        ],
+    }
+    for error, acts in refused.items():
+        for act in acts:
+            with pytest.raises(error):
+                act()
     # The database itself refuses, whatever the code above it believes.
     row = "(SELECT id FROM sweeps), 0, 2, 'running', 'x', 1, '', '', 0, '{}', 0, 0, NULL"
     with pytest.raises(StoreError):
         store._database.write(lambda connection: connection.execute(text(f"INSERT INTO attempts VALUES ({row})")))
-
-
-def test_no_write_may_leave_a_step_uncharged(store, lease):
-    store.launch(lease, proposal(0), plan(), to_step=50)
-    for executed_to in (-1, 51):
-        with pytest.raises(InvalidValue, match="within the reservation"):
-            store.lose(lease, key(0), 1, executed_to, "")
-    with pytest.raises(InvalidValue, match="executed_to=10"):
-        settle(store, lease, key(0), step=20, executed_to=10)
-    store.lose(lease, key(0), 1, 20, "")
-    with pytest.raises(InvalidValue, match="at most 20"):
-        store.relaunch(lease, key(0), 30, 50)
+    assert everything(store) == before
+    store.lose(lease, key(0), 1, 100, "gone")
     with pytest.raises(InvalidValue):
-        store.relaunch(lease, key(0), 20, 20)
-    with pytest.raises(InvalidValue):
-        store.launch(lease, proposal(1), plan(steps=100), to_step=101)
-    assert store.counts(SWEEP)["planned"] == 1
+        store.relaunch(lease, key(0), 100, 100)
+    store.abandon(lease, key(0), "its checkpoint is gone")
+    (ended,) = store.trials_of(SWEEP, [key(0)])
+    assert (ended.state, ended.reason) == (FAILED, "its checkpoint is gone")
 
 
-def test_unknown_trials_are_named(store, lease):
-    with pytest.raises(UnknownTrial, match=f"{SWEEP}-7"):
-        settle(store, lease, key(7))
-    for wrong in ("other-1", f"{SWEEP}-x", SWEEP):
-        with pytest.raises(UnknownTrial):
-            store.relaunch(lease, wrong, 0, 1)
-    with pytest.raises(UnknownTrial):
-        store.trials_of(SWEEP, [key(3)])
+def test_rungs_are_entries_of_their_own_and_keep_their_reports(store, lease):
+    store.launch(lease, proposal(0), plan(), to_step=10)
+    store.settle(lease, key(0), 1, came(10, finished=False, metrics={"accuracy": 0.1}))
+    assert store.trials(SWEEP)[0].state is PLANNED
+    assert store.relaunch(lease, key(0), 10, 30).attempt == 2
+    store.settle(lease, key(0), 2, came(30, metrics={"accuracy": 0.3}))
+    assert store.relaunch(lease, key(0), 30, 100).attempt == 3
+    running = store.trials(SWEEP)[0]
+    assert (running.state, running.step) == (RUNNING, 30)
+    assert running.reports == {10: {"accuracy": 0.1}, 30: {"accuracy": 0.3}}
+    assert [entry.steps_spent for entry in store.ledger(SWEEP)] == [10, 20, 70]
 
 
-def test_failing_ends_a_trial(store, lease):
-    store.launch(lease, proposal(0), plan(), to_step=100)
-    store.fail(lease, key(0), 1, 70, "accuracy=nan: expected finite metrics")
-    store.fail(lease, key(0), 1, 70, "accuracy=nan: expected finite metrics")
+def test_curves_are_kept_once_and_with_the_claim_of_the_plan(store, url):
+    told = {10: {"accuracy": 0.1 + 0.2, "loss": 3.0}, 20: {"accuracy": 0.4, "loss": 2.0}}
+    first = store.acquire(SWEEP)
+    store.launch(first, proposal(0), plan(), 60)
+    store.launch(first, proposal(1), plan(), 100)
+    first.release()
+
+    def tells() -> None:
+        mine = open_store(url, create=False)
+        mine.add_to_curve(mine.acquire(SWEEP, ttl_seconds=BRIEF_SECONDS), key(0), 1, told)
+
+    killed_after(tells)
+    time.sleep(BRIEF_SECONDS)
+    lease = store.acquire(SWEEP)
+    points = [(one.key, one.step, one.attempt, one.metrics) for one in store.curves(SWEEP)]
+    assert points == [(key(0), step, 1, metrics) for step, metrics in told.items()]
     (trial,) = store.trials_of(SWEEP, [key(0)])
-    assert (trial.state, trial.reason) == (TrialState.FAILED, "accuracy=nan: expected finite metrics")
+    assert (trial.guarantee, trial.metrics, trial.reports) == (plan().guarantee, {}, {})
+    before = everything(store)
+    for again in (told, {}):
+        store.add_to_curve(lease, key(0), 1, again)
+    for step in (0, 60, 61):
+        with pytest.raises(InvalidValue, match="inside of the reservation"):
+            store.add_to_curve(lease, key(0), 1, {step: {}})
     with pytest.raises(Conflict):
-        store.relaunch(lease, key(0), 0, 100)
+        store.add_to_curve(lease, key(0), 1, {20: {"accuracy": 0.5, "loss": 2.0}})
+    with pytest.raises(UnknownTrial):
+        store.add_to_curve(lease, key(0), 2, told)
+    assert everything(store) == before
+    store.lose(lease, key(0), 1, 40, "gone")
+    store.add_to_curve(lease, key(0), 1, {30: {"accuracy": 0.5}}, announced=False)
+    store.relaunch(lease, key(0), 30, 60)
+    store.settle(lease, key(0), 2, came(60, curve={40: {"accuracy": 0.6}}, finished=False))
+    store.relaunch(lease, key(0), 60, 100)
+    store.settle(lease, key(0), 3, came(curve={80: {"accuracy": 0.7}}))
+    store.settle(lease, key(1), 1, came())
+    assert [row.kind for row in store.outbox(SWEEP) if row.key == key(0)] == ["told", "lost", "settled", "settled"]
+    places = [(one.step, one.attempt) for one in store.curves(SWEEP, [key(0)])]
+    assert places == [(10, 1), (20, 1), (30, 1), (40, 2), (60, 2), (80, 3), (100, 3)]
+    last = store.curves(SWEEP)[-1]
+    assert (last.key, last.step, last.metrics) == (key(1), 100, came().metrics)
 
 
-def test_the_outbox_is_emptied_by_another_process_in_order(store, lease, url):
-    for number in range(5):
-        store.launch(lease, proposal(number), plan(), to_step=100)
-        settle(store, lease, key(number))
-    store.set_state(lease, "finished")
-    store.set_state(lease, SweepState.FINISHED)
-    drain = open_store(url, create=False)
-    first = drain.outbox(SWEEP, limit=2)
-    assert [row.key for row in first] == [key(0), key(1)]
-    drain.delivered(None, [row.id for row in first])
-    drain.delivered(None, [row.id for row in first])
-    rest = drain.outbox(SWEEP)
-    assert [row.key for row in rest] == [key(2), key(3), key(4), None]
-    assert rest[-1].kind == "state"
-    store.delivered(lease, [row.id for row in rest])
-    assert drain.backlog(SWEEP) == 0
-    assert drain.sweep(SWEEP).state is SweepState.FINISHED
-    drain.close()
+# -- reading -------------------------------------------------------------------------------------------------
 
 
-def test_calibrations_outlive_the_process_and_stay_out_of_transactions(store, url):
-    cache = store.calibrations()
-    with pytest.raises(KeyError):
-        cache["a"]
-    cache["a"] = 1.25
-    cache["unreachable"] = float("inf")
-    cache["a"] = 1.5
-    cache.flush()
-    other = open_store(url).calibrations()
-    assert dict(other) == {"a": 1.5, "unreachable": float("inf")}
-    assert "a" in other
-    del other["a"]
-    assert len(other) == 1
-    with pytest.raises(InvalidValue):
-        cache["b"] = float("nan")
+def test_readings_have_one_order(store, lease):
+    for number in (12, 3, 7, 100):
+        store.launch(lease, proposal(number), plan(), 50)
+    store.record_infeasible(lease, [(proposal(number), refusal()) for number in (9, 1)])
+    for number in (7, 3):
+        store.lose(lease, key(number), 1, 50, "gone")
+        store.relaunch(lease, key(number), 50, 100)
+    store.settle(lease, key(100), 1, came(50))
+    store.settle(lease, key(3), 2, came())
+    assert [one.number for one in store.trials(SWEEP)] == [1, 3, 7, 9, 12, 100]
+    places = [(key(3), 1), (key(3), 2), (key(7), 1), (key(7), 2), (key(12), 1), (key(100), 1)]
+    for rows in (store.ledger(SWEEP), store.attempts(SWEEP)):
+        assert [(row.key, row.attempt) for row in rows] == places
+    assert store.ledger_of(key(3)) == store.ledger(SWEEP)[:2]
+    assert store.attempts_of(key(3)) == store.attempts(SWEEP)[:2]
+    assert [one.number for one in store.trials_of(SWEEP, [key(100), key(3)])] == [3, 100]
+    assert [one.number for one in store.trials(SWEEP, states=[INFEASIBLE])] == [1, 9]
+    assert store.counts(SWEEP) == {"planned": 0, "running": 2, "complete": 2, "failed": 0, "infeasible": 2}
+    kinds = [(row.key, row.kind) for row in store.outbox(SWEEP)][2:]
+    assert kinds == [(key(7), "lost"), (key(3), "lost"), (key(100), "settled"), (key(3), "settled")]
+    assert [one.reason for one in store.attempts(SWEEP) if one.outcome is Outcome.LOST] == ["gone"] * 2
 
 
-def test_calibrations_are_written_by_themselves_soon(store, url):
-    store.calibrations()["soon"] = 2.0
-    other = open_store(url).calibrations()
-    deadline = time.monotonic() + 10
-    while "soon" not in other:
-        assert time.monotonic() < deadline, "not written within 10 s"
-        time.sleep(0.05)
+def test_readers_see_no_half_settlement(store, lease, url):
+    reader, trials = open_store(url, create=False), 8
+    for number in range(trials):
+        store.launch(lease, proposal(number), plan(), 100)
 
+    def told():
+        return {row.key for row in reader.outbox(SWEEP) if row.kind == "settled"}
 
-def test_threads_of_one_controller_share_a_store(store, lease):
-    def drive(numbers):
-        for number in numbers:
-            store.launch(lease, proposal(number), plan(), to_step=100)
-            store.calibrations()[f"q{number}"] = 1.0
-            settle(store, lease, key(number))
+    def charged():
+        return {entry.key for entry in reader.ledger(SWEEP) if entry.executed_to is not None}
 
-    threads = [threading.Thread(target=drive, args=(range(first, 40, 4),)) for first in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert store.counts(SWEEP)["complete"] == 40
-    assert [row.number for row in store.trials(SWEEP)] == list(range(40))
+    def settles():
+        for number in range(trials):
+            store.settle(lease, key(number), 1, came())
+
+    writer = threading.Thread(target=settles)
+    writer.start()
+    while writer.is_alive():
+        seen_told, seen_charged = told(), charged()
+        found = reader.trials(SWEEP)
+        done = {one.key for one in found if one.state is COMPLETE}
+        assert seen_told | seen_charged <= done
+        assert done == {one.key for one in found if one.metrics and one.step and one.guarantee}
+        assert done <= charged() & told()
+    writer.join()
+    assert len(told()) == trials
+    reader.close()
 
 
 def test_readers_do_not_wait_for_a_writer(store, lease, url):
@@ -258,19 +467,79 @@ def test_readers_do_not_wait_for_a_writer(store, lease, url):
 
     def writing(connection):
         connection.execute(text("UPDATE sweeps SET digest = 'unfinished'"))
-        return reader.counts(SWEEP), reader.trials(SWEEP), reader.sweep(SWEEP).digest
+        return reader.counts(SWEEP)["running"], len(reader.trials(SWEEP)), reader.sweep(SWEEP).digest
 
-    counts, trials, digest = store._database.write(writing)
-    assert (counts["running"], len(trials), digest) == (1, 1, "abc")
+    assert store._database.write(writing) == (1, 1, "abc")
     reader.close()
+
+
+def test_changes_wait_until_they_are_delivered(store, lease, url):
+    drain = open_store(url, create=False)
+    for number in range(4):
+        store.launch(lease, proposal(number), plan(), 100)
+        store.settle(lease, key(number), 1, came())
+    for state in ("finished", SweepState.FINISHED):
+        store.set_state(lease, state)
+    first = drain.outbox(SWEEP, limit=2)
+    assert [row.key for row in first] == [key(0), key(1)]
+    for _ in range(2):
+        drain.delivered(None, [row.id for row in first])
+    rest = drain.outbox(SWEEP)
+    assert [row.key for row in rest] == [key(2), key(3), None]
+    assert drain.backlog(SWEEP) == 3
+    store.delivered(lease, [row.id for row in rest])
+    assert drain.backlog(SWEEP) == 0
+    store.set_state(lease, "stopped")
+    (last,) = drain.outbox(SWEEP)
+    assert (last.kind, last.key) == ("state", None)
+    assert last.id not in {row.id for row in (*first, *rest)}
+    drain.close()
+
+
+def test_calibrations_are_seen_at_once_and_kept_soon(store, url):
+    cache = store.calibrations()
+    with pytest.raises(KeyError):
+        cache["a"]
+    cache["a"] = 1.25
+    cache["unreachable"] = float("inf")
+    cache["a"] = 1.5
+    with pytest.raises(InvalidValue):
+        cache["b"] = float("nan")
+    cache.flush()
+    other = open_store(url)
+    assert dict(other.calibrations()) == {"a": 1.5, "unreachable": float("inf")}
+    del other.calibrations()["a"]
+    assert len(other.calibrations()) == 1
+    cache["soon"] = 2.0
+    deadline = time.monotonic() + 10
+    while "soon" not in other.calibrations():
+        assert time.monotonic() < deadline, "not written within 10 s"
+        time.sleep(0.05)
+    other.close()
+
+
+def test_threads_of_one_controller_share_a_store(store, lease):
+    def drive(numbers):
+        for number in numbers:
+            store.launch(lease, proposal(number), plan(), to_step=100)
+            store.calibrations()[f"q{number}"] = 1.0
+            store.settle(lease, key(number), 1, came())
+
+    threads = [threading.Thread(target=drive, args=(range(first, 40, 4),)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [row.state for row in store.trials(SWEEP)] == [COMPLETE] * 40
 
 
 def test_a_store_of_another_release_is_refused_and_a_missing_one_is_not_created(store, url, tmp_path):
     store._database.write(lambda connection: connection.execute(text("UPDATE schema_version SET version = 99")))
     with pytest.raises(StoreError, match=f"schema version 99, expected {VERSION}"):
         open_store(url)
-    with pytest.raises(StoreError, match="not there"):
-        open_store(f"sqlite:///{tmp_path}/none.db", create=False)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="not there"):
+            open_store(f"sqlite:///{tmp_path}/none.db", create=False)
 
 
 def test_stores_opened_together_create_the_tables_once(url):
@@ -295,3 +564,264 @@ def test_stores_opened_together_create_the_tables_once(url):
 def test_other_urls_are_refused(wrong):
     with pytest.raises(StoreError, match="expected sqlite:///FILE or postgresql"):
         open_store(wrong)
+
+
+# -- populations ---------------------------------------------------------------------------------------------
+
+PEOPLE = Population.of("people", "linear", 3.0, 1e-4)
+COVERED = Population.of("covered", "gdp", 3.0, 1e-4)
+ONE = DPCharge(0.1 + 0.2, 1e-5)
+
+
+def rows(store, population: str = PEOPLE.name):
+    """What of a ledger is not the time."""
+    return [(one.kind, one.what, one.sweep, one.charge, one.settled) for one in store.charges(population)]
+
+
+@pytest.fixture
+def counted(store):
+    """(the store with two ledgers, the lease of its sweep "counted" over people)."""
+    for one in (PEOPLE, COVERED):
+        store.make_population(one)
+    store.create_sweep(of_population("counted"))
+    return store, store.acquire("counted")
+
+
+def test_ledgers_are_made_once(counted):
+    store, _ = counted
+    store.make_population(PEOPLE)
+    for other in (
+        replace(PEOPLE, epsilon=4.0),
+        replace(PEOPLE, delta=1e-3),
+        replace(PEOPLE, unit="person"),
+        Population.of("people", "linear", 3.0, 1e-4, "replace-one"),
+        Population.of("people", "gdp", 3.0, 1e-4),
+        Population.of("covered", "gdp", 3.0, 1e-4, tau=1e-9),
+    ):
+        with pytest.raises(PopulationExists):
+            store.make_population(other)
+    with pytest.raises(UnknownPopulation):
+        store.charges("nobody")
+    with pytest.raises(UnknownPopulation):
+        store.charge("nobody", Row(kind=RowKind.AUDIT, what="twin", sweep=SWEEP, charge=ONE))
+    assert store.populations() == [COVERED, PEOPLE]
+
+
+def test_launches_are_charged_in_their_transaction(counted, lease, url):
+    store, first = counted
+    for where, charge in ((first, None), (lease, ONE), (first, GDPCharge(0.1, 1e-9))):
+        with pytest.raises(InvalidValue):
+            store.launch(where, proposal(0), plan(), 9, charge)
+    store.launch(lease, proposal(0), plan(), 100)
+    first.release()
+    more = DPCharge(0.5, 2e-5)
+
+    def launches() -> None:
+        mine = open_store(url, create=False)
+        own = mine.acquire("counted", ttl_seconds=BRIEF_SECONDS)
+        mine.launch(own, proposal(0), plan(), 60, ONE)
+        mine.lose(own, "counted-0", 1, 0, "gone")
+        mine.relaunch(own, "counted-0", 0, 100, more)
+
+    killed_after(launches)
+    paid = [(RowKind.ATTEMPT, f"counted-0/{place}", "counted", cost, None) for place, cost in ((1, ONE), (2, more))]
+    assert rows(store) == paid
+    time.sleep(1.5 * BRIEF_SECONDS)
+    again, dear = store.acquire("counted"), DPCharge(2.5, 0.0)
+    with pytest.raises(PopulationSpent):
+        store.launch(again, proposal(1), plan(), 9, dear)
+    store.fail(again, "counted-0", 2, 10, "nan")
+    with pytest.raises(UnknownTrial):
+        store.trials_of("counted", ["counted-1"])
+    store.launch(again, proposal(1), plan(), 9, DPCharge(2.0, 0.0))
+    store.lose(again, "counted-1", 1, 9, "gone")
+    with pytest.raises(PopulationSpent):
+        store.relaunch(again, "counted-1", 9, 99, dear)
+    assert [one.attempts for one in store.trials("counted")] == [2, 1]
+    before = rows(store)
+    store.abandon(again, "counted-1", "deleted")
+    store.erase(again)
+    assert rows(store) == before
+
+
+def test_populations_are_never_overspent(counted, url):
+    """Controllers of several sweeps that launch at once stop together where the budget ends, and every launch is in."""
+    store, _ = counted
+
+    def launches() -> bool:
+        mine, name = open_store(url, create=False), f"of-{os.getpid()}"
+        mine.create_sweep(of_population(name))
+        lease = mine.acquire(name)
+        for number in range(13):
+            try:
+                mine.launch(lease, proposal(number), plan(), 10, DPCharge(0.25, 1e-6))
+            except PopulationSpent:
+                return True
+        return False
+
+    assert at_once(launches, RACERS) == RACERS
+    charged = store.charges(PEOPLE.name)
+    assert math.fsum(one.charge.epsilon for one in charged) <= PEOPLE.epsilon
+    assert len(charged) == sum(len(store.ledger(one.name)) for one in store.sweeps()) == 12
+
+
+def test_blocks_pay_for_a_whole_sweep(counted):
+    store, lease = counted
+    whole, people = DPCharge(2.0, 5e-5), PEOPLE.name
+    with pytest.raises(Conflict, match="reserved nothing"):
+        store.settle_block(lease, people, 0.5)
+    with pytest.raises(PopulationSpent):
+        store.reserve_block(lease, people, DPCharge(3.5, 0.0))
+    for _ in range(2):
+        store.reserve_block(lease, people, whole)
+    with pytest.raises(Conflict):
+        store.reserve_block(lease, people, ONE)
+    with pytest.raises(InvalidValue, match="the block of its sweep pays"):
+        store.launch(lease, proposal(0), plan(), 9, ONE)
+    store.launch(lease, proposal(0), plan(), 100)
+    block = (RowKind.SWEEP, "counted", "counted", whole)
+    assert rows(store) == [(*block, None)]
+    twin = Row(kind=RowKind.AUDIT, what="twin", sweep=SWEEP, charge=DPCharge(1.5, 0.0), at=time.time())
+    with pytest.raises(PopulationSpent):
+        store.charge(people, twin)
+    with pytest.raises(InvalidValue):
+        store.settle_block(lease, people, 2.5)
+    for _ in range(2):
+        store.settle_block(lease, people, 1.25)
+    with pytest.raises(Conflict, match="settled at"):
+        store.settle_block(lease, people, 1.0)
+    for _ in range(2):
+        store.charge(people, twin)
+    with pytest.raises(Conflict):
+        store.charge(people, replace(twin, charge=ONE))
+    store.reserve_block(lease, people, whole)
+    assert rows(store) == [(*block, 1.25), (RowKind.AUDIT, "twin", SWEEP, twin.charge, None)]
+    store.create_sweep(of_population("squares", COVERED.name))
+    second = store.acquire("squares")
+    store.reserve_block(second, COVERED.name, GDPCharge(COVERED.mu_total * 0.999, 1e-6))
+    with pytest.raises(InvalidValue, match="linear"):
+        store.settle_block(second, COVERED.name, 0.1)
+
+
+# -- the lease -----------------------------------------------------------------------------------------------
+
+HOLD = """
+import sys, time
+from sweeps.store.store import open_store
+lease = open_store(sys.argv[1]).acquire(sys.argv[2], ttl_seconds=1000)
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def hold(url):
+    process = subprocess.Popen([sys.executable, "-c", HOLD, url, SWEEP], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_living_holder_is_named_one_that_is_stopped_stays_and_a_dead_one_is_replaced_at_once(store, url):
+    other = hold(url)
+    os.kill(other.pid, signal.SIGSTOP)
+    with pytest.raises(LeaseHeld, match=rf"process {other.pid} on host .* since 20..-"):
+        store.acquire(SWEEP)
+    other.kill()
+    other.wait()
+    store.launch(store.acquire(SWEEP), proposal(0), plan(), 100)
+
+
+def test_of_several_controllers_exactly_one_wins(store, url):
+    def acquires() -> bool:
+        try:
+            open_store(url, create=False).acquire(SWEEP)
+        except LeaseHeld:
+            return False
+        return True
+
+    assert at_once(acquires, RACERS) == 1
+
+
+def test_a_holder_that_was_replaced_can_never_write_again(store, url, monkeypatch):
+    old = store.acquire(SWEEP, ttl_seconds=BRIEF_SECONDS)
+    store.launch(old, proposal(0), plan(), 100)
+    second = open_store(url)
+    with pytest.raises(LeaseHeld):
+        second.acquire(SWEEP)
+    time.sleep(1.3 * BRIEF_SECONDS)
+    # Expired and not taken: still the only one, so it may go on.
+    store.launch(old, proposal(1), plan(), 100)
+    store.lose(old, key(1), 1, 50, "gone")
+    assert second.driver(SWEEP) is None
+    new = second.acquire(SWEEP)
+    assert (new.token, store.driver(SWEEP).token) == (old.token + 1, new.token)
+    before = everything(second)
+    writes = {
+        "launch": lambda: store.launch(old, proposal(2), plan(), 100),
+        "relaunch": lambda: store.relaunch(old, key(1), 50, 100),
+        "settle": lambda: store.settle(old, key(0), 1, came()),
+        "add_to_curve": lambda: store.add_to_curve(old, key(0), 1, {9: {"accuracy": 0.1}}),
+        "lose": lambda: store.lose(old, key(0), 1, None, ""),
+        "fail": lambda: store.fail(old, key(0), 1, None, ""),
+        "charge_whole": lambda: store.charge_whole(old, key(1), 1),
+        "abandon": lambda: store.abandon(old, key(1), ""),
+        "record_infeasible": lambda: store.record_infeasible(old, [(proposal(3), refusal())]),
+        "set_state": lambda: store.set_state(old, "finished"),
+        "set_place": lambda: store.set_place(old, "/other", ""),
+        "extend": lambda: store.extend(old, Extension(trials=80, launched=2, at=1.0)),
+        "set_fingerprints": lambda: store.set_fingerprints(old, {}),
+        "erase": lambda: store.erase(old),
+        "reserve_block": lambda: store.reserve_block(old, "people", ONE),
+        "settle_block": lambda: store.settle_block(old, "people", 1.0),
+        "delivered": lambda: store.delivered(old, [1]),
+        "renew": old.renew,
+    }
+    for write in writes.values():
+        with pytest.raises(LeaseLost, match="held by process"):
+            write()
+    old.release()
+    assert everything(second) == before
+    second.launch(new, proposal(2), plan(), 100)
+    # The check of the token is what refuses: without it the old holder would write.
+    monkeypatch.setattr(leases.Lease, "check", lambda self, connection: None)
+    store.launch(old, proposal(3), plan(), 100)
+    second.close()
+
+
+def test_a_lease_is_renewed_and_released(store):
+    lease = store.acquire(SWEEP, ttl_seconds=0.6)
+    for _ in range(6):
+        time.sleep(0.25)
+        lease.renew()
+    with pytest.raises(LeaseHeld):
+        store.acquire(SWEEP)
+    lease.release()
+    assert store.driver(SWEEP) is None
+    with pytest.raises(LeaseLost, match="held by nobody"):
+        store.launch(lease, proposal(0), plan(), 100)
+    store.acquire(SWEEP)
+
+
+def test_a_clock_that_was_ahead_blocks_no_longer_than_the_lease_was_meant_to_last(store, monkeypatch):
+    now = Database.now
+    monkeypatch.setattr(Database, "now", lambda self, connection: now(self, connection) + 3600)
+    lease = store.acquire(SWEEP, ttl_seconds=0.5)
+    monkeypatch.undo()
+    # Its holder lives on this machine; only the expiry says when it may be replaced.
+    with pytest.raises(LeaseHeld):
+        store.acquire(SWEEP)
+    time.sleep(0.7)
+    assert store.acquire(SWEEP).token == lease.token + 1
+
+
+def test_who_holds_it_is_told_by_boot_process_and_start():
+    own = leases.this_process(since=0.0, acquisition="x")
+    assert not own.is_dead()
+    # The same process id, started at another time: the holder is gone.
+    assert replace(own, pid_started=own.pid_started + "1").is_dead()
+    # A process id of another machine, or of another container on this one, says nothing here.
+    assert not replace(own, machine=own.machine + "1", pid=2**22 + 1).is_dead()
+    boot, space = own.machine.split(" ", 1)
+    earlier = replace(own, machine=f"{boot}-before {space}")
+    assert earlier.is_dead(on_this_host=True)
+    assert not earlier.is_dead()
+    assert not replace(own, machine=f"{boot} another", pid=2**22 + 1).is_dead(on_this_host=True)

@@ -1,1 +1,0 @@
-"""The exam that SQLite and Postgres sit: `questions.QUESTIONS`, the duties of `sweeps.store.store` one by one."""
