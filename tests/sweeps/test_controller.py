@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import shutil
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -12,10 +10,8 @@ from hypothesis import strategies as st
 
 from sweeps.execution.controller import Done, Wait
 from sweeps.execution.limits import INTERRUPTED, worker_losses
-from sweeps.execution.outcomes import Outcomes
 from sweeps.store.errors import LeaseLost
 from sweeps.store.records import Outcome, TrialState
-from sweeps.store.store import Store
 from tests.sweeps.fake_workers import (
     ASHA,
     NAME,
@@ -25,7 +21,7 @@ from tests.sweeps.fake_workers import (
     memory_folder,
     simulate,
 )
-from trainables.worker.attempt import UNWRITABLE, Attempt, Fenced, RecordsUnwritable
+from trainables.worker.attempt import UNWRITABLE, Fenced, RecordsUnwritable
 from trainables.worker.files import Folder
 
 
@@ -75,58 +71,6 @@ def test_a_kill_around_any_write_loses_and_doubles_nothing(tmp_path, asha, after
 )
 def test_no_history_under_charges(choices, early_stopping):
     simulate(choices, early_stopping)
-
-
-def charge_to_the_checkpoint(self, record, reason, losses=0):
-    """Known bug: steps after the last checkpoint were executed too."""
-    left = self._recovered(record)
-    if left.result is not None:
-        self._commit(record, left.result)
-        return False
-    steps = Attempt.of(self.trials, record.key, record.attempts).checkpoints.steps()
-    reached = max(steps, default=self.store.ledger_of(record.key)[-1].from_step)
-    self.store.lose(self.lease, record.key, record.attempts, reached, reason)
-    self.table.waiting.append(record.key)
-    self.table.changed(replace(record, state=TrialState.PLANNED))
-    return True
-
-
-def recover_without_a_fence(self, from_step, to_step):
-    """Known bug: the old worker still runs, and goes beyond what was read."""
-    left = RECOVER(self, from_step, to_step)
-    self.folder.delete("fence")
-    return left
-
-
-RECOVER = Attempt.recover
-
-
-def forget_the_reservation(self, lease, key, attempt, executed_to, reason):
-    """Known bug: a lost attempt is taken for one that never started."""
-    start = self.ledger_of(key)[-1].from_step
-    return LOSE(self, lease, key, attempt, start if executed_to is None else min(executed_to, start), reason)
-
-
-LOSE = Store.lose
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "broken"),
-    [
-        (Outcomes, "conclude", charge_to_the_checkpoint),
-        (Attempt, "recover", recover_without_a_fence),
-        (Store, "lose", forget_the_reservation),
-    ],
-)
-def test_the_search_for_under_charging_finds_known_bugs(monkeypatch, owner, name, broken):
-    monkeypatch.setattr(owner, name, broken)
-    for seed in range(40):
-        numbers = random.Random(seed)
-        try:
-            simulate([numbers.randrange(64 * 8) for _ in range(50)], None)
-        except AssertionError:
-            return
-    pytest.fail("forty histories and no step escaped")
 
 
 def longest(sweep, steps=4):
@@ -224,20 +168,6 @@ def test_a_worker_that_starts_while_it_is_given_up_is_charged_or_stopped(patient
     # It got through before the fence, and not after it: the race was run on both sides.
     assert raced[0]
     assert not raced[-1]
-
-
-def look_before_fencing(self, from_step, to_step):
-    """Known bug: a worker that starts between the look and the fence runs uncharged."""
-    horizon = self.folder.read("horizon.json")
-    left = RECOVER(self, from_step, to_step)
-    return replace(left, executed_to=from_step) if horizon is None else left
-
-
-def test_the_race_finds_a_look_before_the_fence(patient, monkeypatch):
-    monkeypatch.setattr(Attempt, "recover", look_before_fencing)
-    with pytest.raises(AssertionError) as found:
-        race_a_late_worker(patient, monkeypatch)
-    assert found.traceback[-1].name == "check"
 
 
 def test_a_result_that_was_never_delivered_is_committed_and_not_run_again(sweep):

@@ -9,17 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.execution import controller
-from sweeps.execution.resume import Lost, Start, find_resume_checkpoint
 from sweeps.store.errors import StoreOlder
 from sweeps.store.records import TrialState
 from tests.sweeps import damage
 from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, Worker, memory_folder
 from trainables.system import TrialGroup
-from trainables.worker import attempt as attempts
-from trainables.worker import checkpoints
-from trainables.worker.evidence import Charge, Traces, charge
-from trainables.worker.sealed import Damaged, seal, unseal
+from trainables.worker.evidence import Traces, charge
+from trainables.worker.sealed import Damaged, seal
 
 FIXED = {"systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1]}, "steps": 12}}}
 
@@ -103,19 +99,6 @@ def test_a_horizon_below_its_own_checkpoint_is_not_believed(sweep):
     assert launch(sweep).member.from_step == 10
     sweep.finish()
     sweep.check_end(trials=5)
-
-
-def believe_the_horizon(traces, from_step, to_step):
-    """Known bug: a horizon is believed, whatever the other records prove."""
-    return Charge(traces.horizon if isinstance(traces.horizon, int) else to_step)
-
-
-def test_believing_the_horizon_would_under_charge(sweep, monkeypatch):
-    monkeypatch.setattr(attempts, "charge", believe_the_horizon)
-    worker = a_horizon_below_its_checkpoint(sweep)
-    sweep.lose(worker)
-    with pytest.raises(AssertionError):
-        sweep.check()
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", None])
@@ -229,28 +212,6 @@ def test_the_state_of_another_trial_is_not_gone_on_from(sweep):
     assert launch(sweep).member.from_step == 4
 
 
-def test_without_the_place_in_the_checksum_it_would_be(sweep, monkeypatch):
-    for module in (attempts, checkpoints):
-        monkeypatch.setattr(module, "seal", lambda place, body: seal("", body))
-        monkeypatch.setattr(module, "unseal", lambda place, content: unseal("", content))
-    another_trials_state(sweep)
-    assert launch(sweep).member.from_step == 8
-
-
-def begin_anew(*place):
-    """Known bug: metrics of one run of the steps are published, and those of another follow."""
-    start = find_resume_checkpoint(*place)
-    return Start(0, 0, {}) if isinstance(start, Lost) else start
-
-
-def test_beginning_anew_behind_published_metrics_is_found(rungs, monkeypatch):
-    first = published(rungs)[0]
-    record_of(first, "checkpoint.2.npz").write_bytes(b"")
-    monkeypatch.setattr(controller, "find_resume_checkpoint", begin_anew)
-    again = launch(rungs).member
-    assert (again.key, again.from_step) == (first.member.key, 0)
-
-
 def test_a_result_of_fewer_steps_is_not_charged_as_such(sweep):
     worker = launch(sweep)
     worker.finish()
@@ -259,26 +220,6 @@ def test_a_result_of_fewer_steps_is_not_charged_as_such(sweep):
     assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == 12
     assert sweep.controller.table.records[worker.member.key].state is TrialState.FAILED
     sweep.finish()
-
-
-@pytest.mark.parametrize("depth", ["trial", "attempt"])
-def test_a_folder_that_is_a_link_fails_its_trial_alone_and_is_not_followed(sweep, tmp_path, depth):
-    worker = launch(sweep)
-    worker.execute(1, 4, stop_inside=False)
-    folder = Path(worker.attempt.folder.url)
-    moved = folder if depth == "attempt" else folder.parent
-    elsewhere = tmp_path / "elsewhere"
-    moved.rename(elsewhere)
-    moved.symlink_to(elsewhere)
-    before = sorted(path.name for path in elsewhere.rglob("*"))
-    sweep.lose(worker)
-    record = sweep.controller.table.records[worker.member.key]
-    assert record.state is TrialState.FAILED
-    assert "a link or a file, expected a folder of our own. It is not followed" in record.reason
-    assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == 12
-    assert sorted(path.name for path in elsewhere.rglob("*")) == before
-    sweep.finish()
-    assert sweep.store.counts(NAME)["complete"] == 4
 
 
 def test_a_checkpoint_that_comes_to_light_after_its_attempt_was_settled_is_charged(sweep, tmp_path):
@@ -345,23 +286,6 @@ def test_nor_does_damage_to_several_that_leaves_no_older_moment(seed, damages):
     """Several records all brought back to one older moment contradict nothing: see `trainables.worker.evidence`."""
     kinds = [one for one in damage.DAMAGES if one not in (damage.brought_back, damage.forged)]
     tormented(seed, damages, kinds)
-
-
-def one_horizon_is_enough(traces, from_step, to_step):
-    """Known bug: the second record is not asked."""
-    if isinstance(traces.horizon, Damaged) or traces.horizon is None:
-        return Charge(from_step)
-    return Charge(traces.horizon)
-
-
-def test_the_torment_finds_a_rule_that_asks_one_record_alone(monkeypatch):
-    monkeypatch.setattr(attempts, "charge", one_horizon_is_enough)
-    for seed in range(40):
-        try:
-            tormented(seed, 1, (damage.empty, damage.brought_back))
-        except AssertionError:
-            return
-    pytest.fail("forty torments and no step escaped")
 
 
 # -- a store that is older than its records -----------------------------------------------------------------------

@@ -156,13 +156,6 @@ def test_a_drain_that_delivered_is_shown_and_a_server_by_its_own_address(tmp_pat
     assert "MLflow  http://user:***@tracker:5000\n" in resumed("--tracking", "http://user:word@tracker:5000")[1]
 
 
-def test_only_a_sweep_without_failures_is_called_a_success(tmp_path, resumed, monkeypatch):
-    """The mutant: a count of what failed that nobody looks at."""
-    ended(tmp_path, [GOOD, FAILED])
-    monkeypatch.setattr(ExitCode, "of_sweep", lambda **counts: ExitCode.OK)
-    assert resumed()[0] == 0
-
-
 def test_the_words_of_a_failure_are_in_no_store(tmp_path):
     """An exception's message may quote a record."""
     workspace = ended(tmp_path, [FAILED])

@@ -198,13 +198,6 @@ def test_a_knob_that_is_searched_here_and_was_fixed_there_has_the_value_that_it_
     assert point["epochs"] == 1
 
 
-def test_the_schema_and_the_digest_know_it(root):
-    given = load_spec(final(root))
-    assert load_spec(given.canonical()) == given
-    other = load_spec(final(root, "other"))
-    assert other.digest != given.digest
-
-
 def test_its_certificate_says_where_the_settings_are_from_and_verifies(root, tmp_path):
     key = sweeps.new_key(tmp_path / "key.pem").with_suffix("")
     found = sweeps.open("final", root=root)

@@ -23,7 +23,7 @@ from sweeps.spec.constraints import Constraint
 from sweeps.spec.problems import Problems
 from sweeps.store.records import TrialState
 from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, memory_folder
-from tests.sweeps.test_known_points import launched
+from tests.sweeps.test_requests import launched
 from tests.sweeps.test_search import sweep
 from tests.sweeps.toys import SOURCES, SYSTEMS, finished, spec_with
 from trainables.system import PrivacyPlan, Refusal

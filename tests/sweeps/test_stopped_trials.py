@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,12 +9,11 @@ from itertools import pairwise
 
 import pytest
 from scipy import integrate, stats
-from sqlalchemy import create_engine, text
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Gaussian, Unknown
 from dpcore.gdp import eps_gdp
-from dpcore.guarantee import Guarantee, Notion, Status
+from dpcore.guarantee import Notion, Status
 from dpcore.mechanisms.protocol import Scheduled
 from dpcore.rounding import epsilon_text
 from sweeps.execution.stopped_trials import claim_of, ex_post
@@ -24,7 +22,7 @@ from sweeps.reporting.front import sweep_front
 from sweeps.reporting.html import report_page
 from sweeps.reporting.summary import gather
 from sweeps.store.records import Proposal, Settlement
-from tests.sweeps.view_sweeps import config_of, guarantee, new_sweep, plan
+from tests.sweeps.view_sweeps import config_of, new_sweep, plan
 from trainables.system import PrivacyPlan
 
 DELTA = 1e-5
@@ -145,37 +143,12 @@ def test_a_trial_claims_its_plan() -> None:
 ASHA = {"method": "asha", "reduction": 4, "rungs": 2}
 
 
-def test_a_store_of_an_earlier_release_is_read_by_todays_rule(tmp_path) -> None:
-    """It kept the prefix's number as the claim, and in every report: neither is shown, and nothing is written."""
-    store = new_sweep(tmp_path, early_stopping=ASHA)
-    lease = store.acquire("views")
-    whole = planned()
-    before = prefix_of_old(whole)
-    store.launch(lease, Proposal(number=0, config=config_of(0), seed=0), whole, 2)
-    metrics = {"accuracy": 0.5, "epsilon": before.epsilon}
-    store.settle(lease, "views-0", 1, Settlement(executed_to=2, step=2, metrics=metrics, guarantee=before, seconds=1.0))
-    store.relaunch(lease, "views-0", 2, 8)
-    store.lose(lease, "views-0", 2, 5, "its worker was lost")
-    (record,) = store.trials("views")
-    claimed = whole.guarantee
-    assert record.guarantee == claimed
-    assert record.metrics == {"accuracy": 0.5, "epsilon": whole.guarantee.epsilon}
-    assert dict(record.reports) == {2: record.metrics}
-    assert store.trials_of("views", ["views-0"]) == [record]
-    with create_engine(f"sqlite:///{tmp_path}/sweeps.db").connect() as connection:
-        kept = connection.execute(text("SELECT guarantee FROM trials")).scalar_one()
-    assert json.loads(kept)["epsilon"] == before.epsilon < whole.guarantee.epsilon
-    lease.release()
-    store.close()
-
-
 def test_the_front_stands_on_the_claim(tmp_path) -> None:
     store = new_sweep(tmp_path, early_stopping=ASHA)
     lease = store.acquire("views")
-    before = prefix_of_old(planned())
     store.launch(lease, Proposal(number=0, config=config_of(0), seed=0), planned(), 2)
-    metrics = {"accuracy": 0.5, "epsilon": before.epsilon}
-    store.settle(lease, "views-0", 1, Settlement(executed_to=2, step=2, metrics=metrics, guarantee=before, seconds=1.0))
+    settled = {"executed_to": 2, "step": 2, "metrics": {"accuracy": 0.5}, "seconds": 1.0}
+    store.settle(lease, "views-0", 1, Settlement(guarantee=claim_of(planned()), **settled))
     (panel,) = sweep_front(store, "views").panels
     assert panel.values[0].tolist() == [0.5, planned().guarantee.epsilon]
     lease.release()
@@ -216,23 +189,5 @@ def test_nothing_is_known_of_a_prefix_while_a_trial_goes_on_or_where_it_failed_l
     assert said() == [False, False, False]
     store.fail(lease, "views-0", 2, 5, "its loss is nan")
     assert said() == [False, False, False]
-    lease.release()
-    store.close()
-
-
-def prefix_of_old(whole: PrivacyPlan) -> Guarantee:
-    """The claim that earlier releases kept of a trial stopped at the first rung."""
-    return replace(whole.guarantee, epsilon=eps_gdp(FIRST, whole.guarantee.delta))
-
-
-def test_an_unstopped_sweep_keeps_what_was_settled(tmp_path) -> None:
-    """A system settles what it claims; only early stopping made that another number than the plan's."""
-    store = new_sweep(tmp_path)
-    lease = store.acquire("views")
-    store.launch(lease, Proposal(number=0, config=config_of(0), seed=0), planned(), 8)
-    store.settle(
-        lease, "views-0", 1, Settlement(executed_to=8, step=8, metrics={}, guarantee=guarantee(0.25), seconds=1.0)
-    )
-    assert store.trials("views")[0].guarantee == guarantee(0.25)
     lease.release()
     store.close()

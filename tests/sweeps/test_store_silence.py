@@ -8,7 +8,6 @@ import pytest
 from sqlalchemy import text
 
 from sweeps.store import database
-from sweeps.store.database import Lines
 from sweeps.store.errors import StoreError
 from sweeps.store.store import open_store
 from sweeps.util import waiting
@@ -130,18 +129,6 @@ def test_limits_that_the_url_gives_are_kept(server):
     )
     assert found == ("7s", "3")
     opened.close()
-
-
-def test_without_the_cut_a_stopped_server_holds_a_writer_for_ever(server, store, monkeypatch):
-    """The bug that the first test is about: it can fail."""
-    monkeypatch.setattr(Lines, "cut", lambda self, thread: None)
-    lease = store.acquire(SWEEP)
-    with stopped(server):
-        writer = threading.Thread(target=lambda: store.launch(lease, proposal(0), plan(), 100), daemon=True)
-        writer.start()
-        writer.join(PATIENCE + SLACK)
-        assert writer.is_alive()
-    writer.join(30)
 
 
 def test_a_stopped_holder_of_the_sqlite_file_is_waited_for_once(tmp_path, monkeypatch, capsys):

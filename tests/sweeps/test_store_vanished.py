@@ -108,14 +108,6 @@ def test_a_store_that_vanishes_inside_a_transaction_launches_nothing(sweep, monk
         sweep.controller.decide()
 
 
-def test_without_the_look_trials_would_run_into_it(sweep, monkeypatch):
-    monkeypatch.setattr(Place, "check", lambda self: None)
-    launch(sweep)
-    deleted(sweep.folder / "store.db")
-    launch(sweep).execute(1, 1, stop_inside=False)
-    assert sweep.executed
-
-
 def test_several_processes_on_one_store_do_not_disturb_each_other(tmp_path):
     """The last connection that is closed takes the log away; as long as one is open, the log stays the same file."""
     url = f"sqlite:///{tmp_path}/store.db"

@@ -20,7 +20,7 @@ from sweeps.execution.limits import (
     worker_losses,
 )
 from sweeps.privacy.totals import summary_in_passing
-from sweeps.spec import SpecErrors, load_spec
+from sweeps.spec import load_spec
 from sweeps.store.records import AttemptRecord, Extension, Outcome, SweepState, TrialState
 from sweeps.util.workspace import Workspace
 from tests.sweeps import view_sweeps
@@ -75,16 +75,6 @@ def test_trials_that_train_together_have_theirs_together():
     assert seconds_left(None, [[]]) is None
     assert seconds_left(1.0, [[], []]) == 120
     assert seconds_left(1.0, [[ran(0, 50)], [ran(0, 90)]]) == 10
-
-
-def test_absent_limits_leave_the_spec_what_it_was():
-    plain, timed = spec_with(), spec_with(limits={"hours": 2, "trial_minutes": 0.5})
-    assert plain.canonical()["limits"].keys() == {"work", "noise_multiplier", "stall_seconds"}
-    assert timed.canonical()["limits"]["hours"] == 2
-    assert "first" not in plain.canonical()["search"]
-    assert len({plain.digest, timed.digest, spec_with(limits={"hours": 3, "trial_minutes": 0.5}).digest}) == 3
-    with pytest.raises(SpecErrors, match=r"limits\.hours"):
-        spec_with(limits={"hours": 0})
 
 
 # -- a trial -----------------------------------------------------------------------------------------------

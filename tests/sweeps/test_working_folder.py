@@ -66,16 +66,6 @@ def test_a_module_beside_the_spec_is_found_and_fingerprinted(here, monkeypatch, 
     assert fingerprint.code_digest(modules) != before
 
 
-def test_without_the_folder_on_the_path_it_is_refused_by_name(here, monkeypatch, capsys):
-    """The mutant: the command as it was. (Another name: what was imported once is known.)"""
-    (here / "beside_the_spec.py").rename(here / "never_imported.py")
-    (here / "mine.yaml").write_text((here / "mine.yaml").read_text().replace("beside_the_spec", "never_imported"))
-    for home in (cli, fingerprint):
-        monkeypatch.setattr(home, "working_folder_is_importable", lambda: None)
-    assert check(monkeypatch) == 2
-    assert "never_imported" in capsys.readouterr().err
-
-
 def test_no_file_of_the_folder_stands_before_an_installed_package(here):
     (here / "torch.py").write_text("raise SystemExit('not this one')\n")
     fingerprint.working_folder_is_importable()

@@ -17,33 +17,41 @@ from pathlib import Path
 
 import pytest
 import ray
+from ray import tune
 from ray._private import parameter, services, utils, worker
 from ray._private.authentication import authentication_token_setup
 from ray._private.node import Node
 from ray.air._internal import usage
+from ray.air.execution._internal.actor_manager import RayActorManager
+from ray.exceptions import ActorDiedError, NodeDiedError, OutOfMemoryError, RayTaskError
 from ray.job_submission import JobSubmissionClient
 from ray.runtime_env import RuntimeEnv
+from ray.tune import registry
 from ray.tune import tune as tune_module
 from ray.tune.execution import class_cache
 from ray.tune.experiment import Trial
 
 from sweeps.ray import patches
+from sweeps.ray.messages import _sentence
 from sweeps.ray.patches import (
     SEEN_ON,
+    WorkerEnded,
     actor_of,
     environment_of_the_cluster,
     head_processes,
     idle_services_left_out,
     lines_handed_to,
+    losses_of_workers,
     machine_resources,
     on_loopback,
+    one_lookup,
     own_versions,
     send_token,
     server_version,
 )
 from trainables.worker.credentials import NAMES
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 ROOMS = ("sweeps/ray/patches.py", "trainables/worker/ray_private.py")
 
 
@@ -263,3 +271,92 @@ def test_the_actor_of_a_trial_is_where_tune_puts_it():
     actor = Actor()
     trial.set_ray_actor(actor)
     assert actor_of(trial) is actor
+
+
+# Tune looks a trial's trainable up again and again; within a sweep it is looked up once, and never beyond it.
+
+
+def test_a_sweep_looks_its_trainable_up_once_and_the_next_sweep_again(monkeypatch):
+    lookups: list[str] = []
+    plain = registry._global_registry.get
+    monkeypatch.setattr(registry._global_registry, "get", lambda kind, name: lookups.append(name) or plain(kind, name))
+
+    def names_of_four_trials() -> set[str]:
+        return {Trial("looked-up", stub=False).get_trainable_cls().__name__ for _ in range(4)}
+
+    tune.register_trainable("looked-up", lambda config: None)
+    lookups.clear()
+    without = names_of_four_trials()
+    assert len(lookups) == 4, "Tune itself remembers now: sweeps/ray/patches.py can go"
+    for _ in range(2):
+        lookups.clear()
+        with one_lookup():
+            assert names_of_four_trials() == without
+        assert lookups == ["looked-up"]
+    names_of_four_trials()
+    assert len(lookups) == 5
+
+
+# Tune ends a sweep over errors that it does not know; with our help it loses one trial.
+
+
+class Recorded:
+    """Stands where Tune's own objects would: what was it told?"""
+
+    def __init__(self) -> None:
+        self.told: list[Exception] = []
+        self._tracked_actor = self
+        self.actor_id = 1
+
+    def _on_error(self, actor: object, exception: Exception) -> None:
+        self.told.append(exception)
+
+
+@pytest.fixture
+def manager() -> RayActorManager:
+    """Tune's own, with nothing to clean up."""
+
+    class Bare(RayActorManager):
+        def __init__(self) -> None:
+            self._failed_actor_ids: set[int] = set()
+
+        def _cleanup_actor(self, tracked_actor: object) -> None:
+            return None
+
+    return Bare()
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OutOfMemoryError("1 worker(s) were killed due to the node running low on memory"), "ran out of memory"),
+        (NodeDiedError("the node is dead"), "its node died"),
+    ],
+)
+def test_what_rays_system_did_is_the_loss_of_one_worker(manager, error, words):
+    task = Recorded()
+    with losses_of_workers():
+        manager._actor_task_failed(tracked_actor_task=task, exception=error)
+    assert [type(one) for one in task.told] == [WorkerEnded, WorkerEnded]
+    assert task.told[0].__cause__ is error
+    assert words in _sentence(task.told[0])
+    assert manager._failed_actor_ids == {1}
+
+
+def test_tune_by_itself_ends_the_sweep_over_it(manager):
+    """The reason for all this: when it no longer fails, the module can go."""
+    task = Recorded()
+    with pytest.raises(RuntimeError, match="unexpected exception"):
+        manager._actor_task_failed(tracked_actor_task=task, exception=OutOfMemoryError("low on memory"))
+    assert task.told == []
+
+
+def test_what_tune_knows_stays_as_it_is(manager):
+    died, failed = ActorDiedError(), RayTaskError("f", "traceback", ValueError("x"))
+    task = Recorded()
+    with losses_of_workers():
+        manager._actor_task_failed(tracked_actor_task=task, exception=died)
+        manager._actor_task_failed(tracked_actor_task=task, exception=failed)
+        with pytest.raises(RuntimeError):
+            manager._actor_task_failed(tracked_actor_task=task, exception=KeyError("a mistake in the driver"))
+    assert task.told == [died, died, failed]

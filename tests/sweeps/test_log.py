@@ -1,0 +1,330 @@
+"""What commands say besides their answers: as lines for people or as JSON, more or less of it, nothing of a record."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pyarrow
+import pytest
+
+import sweeps
+from dpcore.checks import InvalidValue
+from sweeps.cli.main import main
+from sweeps.cli.output import clear_errors
+from sweeps.execution.end import Failure
+from sweeps.execution.session import log_run_config
+from sweeps.planning.auto_sampler import resolved
+from sweeps.ray.tuner import _until
+from sweeps.spec import public_facts
+from sweeps.util import log, waiting
+from sweeps.util.exits import ExitCode, Interruption
+from sweeps.util.log import LOG, Event, configured, kept_in, say
+from sweeps.util.workspace import Workspace
+from trainables.data import abalone, files, table
+from trainables.weights import Groups
+
+SMITH = "Smith, 47, positive"
+"""Of a record."""
+
+
+def said(capsys):
+    """What a machine reads."""
+    return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+
+def test_a_machine_reads_one_object_a_line(capsys, tmp_path):
+    with configured(as_json=True), kept_in(tmp_path / LOG):
+        say("\ntwo\nlines", trial="toy-1")
+        say("over", Event.END, level=logging.WARNING, sweep="other", plain=lambda: print("never"))
+    first, second = said(capsys)
+    assert list(first) == ["time", "level", "event", "sweep", "trial", "text"]
+    assert first["time"].endswith("Z")
+    expected = {"level": "info", "event": "notice", "sweep": tmp_path.name, "trial": "toy-1", "text": "two\nlines"}
+    assert first == expected | {"time": first["time"]}
+    assert (second["level"], second["sweep"], "trial" in second) == ("warning", "other", False)
+
+
+@pytest.mark.parametrize(
+    ("least", "heard"),
+    [
+        (logging.ERROR, {Event.CLAIM, Event.REFUTED, Event.END, Event.FAILURE, Event.ERROR}),
+        (logging.INFO, set(Event) - {Event.DECISION}),
+        (logging.DEBUG, set(Event)),
+    ],
+)
+def test_how_much_is_said(least, heard, capsys):
+    for as_json in (False, True):
+        with configured(least, as_json):
+            for event in Event:
+                say(str(event), event)
+        lines = capsys.readouterr().err.splitlines()
+        assert {json.loads(line)["event"] if as_json else line for line in lines} == heard
+
+
+def test_beside_json_nothing_is_printed_and_the_log_has_it(capsys, tmp_path):
+    with configured(as_json=True), kept_in(tmp_path / LOG):
+        print(SMITH, file=sys.stderr)
+        say("mine")
+    assert [one["text"] for one in said(capsys)] == ["mine"]
+    assert SMITH in (tmp_path / LOG).read_text()
+    print("again", file=sys.stderr)
+    assert capsys.readouterr().err == "again\n"
+
+
+@pytest.mark.parametrize("error", [pyarrow.ArrowInvalid(f"invalid value {SMITH!r}"), KeyError(SMITH)])
+def test_no_record_is_in_what_a_machine_reads(error, capsys):
+    for as_json in (False, True):
+        with configured(as_json=as_json), pytest.raises(SystemExit), clear_errors():
+            raise error
+        text = capsys.readouterr().err
+        assert type(error).__name__ in text
+        assert (SMITH in text) is not as_json
+
+
+def quoting(tmp_path):
+    """A source of each kind that is given a record which holds SMITH: what loads it."""
+    people = pyarrow.table({"id": [1, 2, 3], "who": ["a", "b", SMITH]})
+    known = {"known": 0}
+    yield lambda: table._positions("people", people, "who", ("a", "b"), "categories")
+    yield lambda: table._group_codes("people", people, Groups(column="who", categories=("a", "b")))
+    yield lambda: files.codes(tmp_path, "known categories", known, [SMITH])
+    yield lambda: files.encoded(tmp_path, {"age": files.DeclaredRange(0, 1)}, [[SMITH]])
+    yield lambda: abalone._rings(tmp_path, [SMITH])
+
+
+def test_no_error_of_our_sources_quotes_a_record_to_a_machine(tmp_path, capsys):
+    for load in quoting(tmp_path):
+        for as_json in (False, True):
+            with configured(as_json=as_json), pytest.raises(SystemExit), clear_errors():
+                load()
+            text = capsys.readouterr().err
+            assert (SMITH in text) is not as_json
+            assert ("QuotesRecords" in text) is as_json
+
+
+def test_a_failure_is_told_without_its_words():
+    quoting = Failure(trial=3, key="toy-3", what=SMITH, place="error.txt", quotes=True)
+    assert quoting.unquoted() == "Trial 3 (toy-3) failed: its error is in error.txt"
+    assert SMITH in quoting.lines()[0]
+
+
+def command(monkeypatch, *words):
+    monkeypatch.setattr(sys, "argv", ["sweeps", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return end.value.code
+
+
+def test_every_command_has_the_options(monkeypatch, capsys, tmp_path):
+    missing = ("show", "nowhere", "--root", str(tmp_path))
+    assert command(monkeypatch, *missing, "--log", "json") == 2
+    (line,) = said(capsys)
+    assert (line["level"], line["event"]) == ("error", "error")
+    assert command(monkeypatch, *missing, "-q") == 2
+    assert capsys.readouterr().err.startswith("sweeps: ")
+    assert command(monkeypatch, *missing, "-q", "-v") == 2
+    assert "one of -q and -v" in capsys.readouterr().err
+
+
+def test_what_is_decided_is_said_with_its_reason(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("SWEEPS_PATIENCE", "90")
+    spec = sweeps.load("toy", changes=["search.sampler=auto"])
+    facts = public_facts(spec)
+    workspace = Workspace.at(tmp_path / "root", records=str(tmp_path / "shared"))
+    for least in (logging.DEBUG, logging.INFO):
+        with configured(least):
+            log_run_config(resolved(spec, facts), facts, workspace, "toy", workspace.tracking_uri, None, {})
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["sampler", "patience", "store", "records", "MLflow", "Ray"]
+    assert lines[0] == "sampler: auto comes to gp: 60 trials of about 0.1 s each, as planned"
+    assert lines[1] == "patience: 90 s, from SWEEPS_PATIENCE"
+    assert lines[3] == f"records: {tmp_path / 'shared' / 'toy' / 'trials'}, as told"
+
+
+# One patience, on a clock that stands still while the process is stopped, and a word for whoever waits.
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("", 60.0), (" ", 60.0), ("2.5", 2.5), ("86400", 86400.0)])
+def test_patience_is_one_number_of_the_environment(monkeypatch, given, seconds):
+    monkeypatch.setenv("SWEEPS_PATIENCE", given)
+    assert waiting.patience() == seconds
+
+
+def test_without_a_word_it_survives_a_failover_and_no_more_than_a_minute(monkeypatch):
+    monkeypatch.delenv("SWEEPS_PATIENCE", raising=False)
+    assert waiting.patience() == 60.0
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "soon", "nan", "inf", "86401", "1m"])
+def test_what_is_no_patience_is_named(monkeypatch, given):
+    monkeypatch.setenv("SWEEPS_PATIENCE", given)
+    with pytest.raises(InvalidValue, match=f"SWEEPS_PATIENCE='{given}': expected seconds above 0.*Unset it for 60"):
+        waiting.patience()
+
+
+STOPPED = """
+import os, time
+from sweeps.util import waiting as patience
+patience.STOPPED_SECONDS = 0.6
+patience.TICK_SECONDS = 0.1
+clock = patience.ticking()
+awake, wall = clock.now(), time.monotonic()
+print("ready", flush=True)
+while time.monotonic() - wall < 2.5:
+    time.sleep(0.05)
+print(clock.now() - awake, clock.stopped(), time.monotonic() - wall, flush=True)
+"""
+
+
+def test_time_in_which_the_process_was_stopped_is_nobodys_silence():
+    process = subprocess.Popen([sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    os.kill(process.pid, signal.SIGSTOP)
+    time.sleep(1.8)
+    os.kill(process.pid, signal.SIGCONT)
+    awake, stopped, wall = map(float, process.communicate(timeout=60)[0].split())
+    assert stopped >= 1.6
+    assert awake == pytest.approx(wall - stopped, abs=0.1)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Words after a fraction of a second."""
+    monkeypatch.setattr(waiting, "WORD_SECONDS", 0.4)
+    monkeypatch.setattr(waiting, "AGAIN_SECONDS", 0.4)
+
+
+def test_who_waits_says_so_and_that_it_is_over(quick, capsys, tmp_path):
+    said = ""
+    with log.kept_in(tmp_path / "log"), waiting.wait_for("the moon", 300.0) as wait:
+        while said.count("Waiting for") < 2:
+            assert 0 < wait.left() < 300, "nothing was said"
+            time.sleep(0.1)
+            said += capsys.readouterr().err
+    said += capsys.readouterr().err
+    assert re.search(r"Waiting for the moon, \d s so far; giving up after 300 s \(SWEEPS_PATIENCE\)\.", said)
+    assert re.fullmatch(r"Waited \d s for the moon; it goes on\.", said.strip().splitlines()[-1])
+    assert [line.split(" ", 1)[1] for line in (tmp_path / "log").read_text().splitlines()] == said.splitlines()
+
+
+def test_who_does_not_wait_long_says_nothing(quick, capsys):
+    with waiting.wait_for("the moon", 30.0):
+        time.sleep(0.05)
+    assert capsys.readouterr().err == ""
+
+
+def test_several_that_wait_for_one_thing_say_it_once(quick, capsys, monkeypatch):
+    monkeypatch.setattr(waiting, "AGAIN_SECONDS", 3600.0)
+
+    def wait(seconds):
+        with waiting.wait_for("the moon", 30.0):
+            time.sleep(seconds)
+
+    # The first is gone while the others still wait: they have nothing to add.
+    threads = [threading.Thread(target=wait, args=(seconds,)) for seconds in (1.5, 2.5, 2.5, 2.5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert capsys.readouterr().err.count("Waiting for") == 1
+
+
+def test_after_its_limit_a_wait_is_ended_from_outside(monkeypatch, capsys):
+    over = threading.Event()
+    with waiting.wait_for("the moon", 0.2, give_up=over.set):
+        assert over.wait(5.0)
+    # And not before it, nor after its end.
+    over.clear()
+    with waiting.wait_for("the moon", 30.0, give_up=over.set):
+        assert not over.wait(0.8)
+    time.sleep(0.6)
+    assert not over.is_set()
+
+
+def test_words_reach_the_log_when_nobody_listens(tmp_path, monkeypatch):
+    out, into = os.pipe()
+    os.close(out)
+    monkeypatch.setattr(sys, "stderr", os.fdopen(into, "w"))
+    with log.kept_in(tmp_path / "log"):
+        log.say("The terminal is gone.")
+    assert "The terminal is gone." in (tmp_path / "log").read_text()
+
+
+# What is said at Ctrl-C is said as the command speaks.
+
+SAID = "Stopping; once more to end at once."
+
+
+def interrupted(**wanted) -> None:
+    with configured(**wanted), pytest.raises(KeyboardInterrupt), Interruption():
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interruption_is_said_to_people_to_machines_and_not_by_a_quiet_command(capfd):
+    interrupted()
+    assert capfd.readouterr().err == f"\n{SAID}\n"
+    interrupted(as_json=True)
+    told = json.loads(capfd.readouterr().err)
+    assert (told["event"], told["level"], told["text"].strip()) == ("notice", "info", SAID)
+    interrupted(least=logging.WARNING)
+    assert capfd.readouterr().err == ""
+
+
+SWALLOWED = """
+import signal, sys
+import ray
+from sweeps.cli.main import main
+
+heard, wait = [], ray.wait
+
+def deaf(*given, **named):
+    heard.append(None)
+    if len(heard) == 20:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            print("swallowed", file=sys.stderr)
+    return wait(*given, **named)
+
+ray.wait = deaf
+sys.argv = ["sweeps", "run", "toy", "--name", "deaf", "--trials", "1000", "-q"]
+main()
+"""
+
+
+def test_what_came_once_is_raised_at_every_look():
+    with Interruption() as interruption:
+        interruption.check()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                interruption.check()
+
+
+def test_a_sealed_search_asks_while_it_waits_for_its_end():
+    def stopped():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _until(time.time() + 5, stopped)
+
+
+def test_an_interruption_that_ray_swallows_ends_the_sweep_all_the_same(tmp_path):
+    """Ray looks for signals in its own C++, and drops some of the KeyboardInterrupts that come of them: a sweep that
+    was asked to stop ran on to its end."""
+    ended = subprocess.run(
+        [sys.executable, "-c", SWALLOWED], cwd=tmp_path, timeout=120, capture_output=True, text=True, check=False
+    )
+    assert "swallowed" in ended.stderr
+    assert ended.returncode == ExitCode.INTERRUPTED, ended.stderr
+    assert sweeps.open("deaf", root=tmp_path / ".sweeps").state == "stopped"

@@ -1,0 +1,158 @@
+"""What may have been meant: a name that is alike, and never an unrelated one."""
+
+from __future__ import annotations
+
+import difflib
+import sqlite3
+import sys
+
+import pytest
+
+from dpcore.checks import InvalidValue
+from sweeps.cli import main as cli
+from sweeps.mlflow.sync import rebuild
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.store.errors import UnknownSweep
+from sweeps.store.records import SweepRecord
+from sweeps.store.store import open_store
+from sweeps.util import files, suggest
+from sweeps.util.files import path_of, url_of
+from sweeps.util.workspace import Workspace
+from tests.sweeps import view_sweeps
+from tests.sweeps.view_sweeps import mixed_sweep
+
+ALIKE = [
+    ("expected_eror", "expected_error"),
+    ("batch", "batch_size"),
+    ("noisy_sgd", "noisy-sgd"),
+    ("sgd", "sgld"),
+    ("Accuracy", "accuracy"),
+]
+UNRELATED = [("noise", "none"), ("sweep", "steps"), ("bananas", "datasets"), ("people", "pixels"), ("x", "xy")]
+
+
+@pytest.mark.parametrize(("word", "known"), ALIKE)
+def test_a_slip_of_the_pen_is_named(word, known):
+    assert suggest.did_you_mean(word, [known, "zzz"]) == f"Did you mean `{known}`?"
+
+
+@pytest.mark.parametrize(("word", "known"), UNRELATED)
+def test_unrelated_words_are_not_suggested(word, known, monkeypatch):
+    assert suggest.closest(word, [known]) == ""
+    assert suggest.did_you_mean(word, [known, "other"]) == "Known: `" + "`, `".join(sorted([known, "other"])) + "`."
+    if len(word) > 1 and difflib.SequenceMatcher(None, word, known).ratio() >= 0.6:
+        # The mutant: the cut-off of before.
+        monkeypatch.setattr(suggest, "ALIKE", 0.6)
+        assert suggest.closest(word, [known]) != ""
+
+
+def test_an_unknown_sweep_is_told_what_there_is_not_what_it_is_not():
+    assert "Did you mean 'toys'?" in str(UnknownSweep("toy", ["toys", "mine"]))
+    assert "It holds 'mine', 'yours'." in str(UnknownSweep("bananas", ["yours", "mine"]))
+    assert "and 3 more" in str(UnknownSweep("bananas", [f"sweep{n:02}" for n in range(15)]))
+    assert "empty" in str(UnknownSweep("bananas", []))
+
+
+# Files that a person asks for: every command makes the folders, and none leaves half a file.
+
+
+def called(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["sweeps", *map(str, arguments)])
+    try:
+        cli.main()
+    except SystemExit as end:
+        return end.code or 0
+    return 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [["report", "views"], ["pareto", "views", "--format", "csv"], ["pareto", "views", "--format", "html"]]
+)
+def test_every_writer_makes_the_folders(tmp_path, monkeypatch, arguments):
+    mixed_sweep(tmp_path, trials=3)
+    target = tmp_path / "new" / "folders" / "page"
+    assert called(monkeypatch, *arguments, "-o", target, "--root", tmp_path) == 0
+    assert target.stat().st_size > 0
+    assert [one.name for one in target.parent.iterdir()] == ["page"]
+
+
+def test_a_folder_is_no_file_and_a_failure_leaves_nothing(tmp_path, monkeypatch):
+    with pytest.raises(InvalidValue, match="folder"):
+        files.write_output("x", tmp_path)
+    target = tmp_path / "page"
+    target.write_text("before")
+    monkeypatch.setattr("pathlib.Path.replace", lambda self, other: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OSError, match="full"):
+        files.write_output("after", target)
+    assert target.read_text() == "before"
+    assert [one.name for one in tmp_path.iterdir()] == ["page"]
+
+
+def test_a_device_takes_the_bytes():
+    files.write_output("x", files.Path("/dev/null"))
+
+
+def test_a_full_disk_is_named_with_the_file(tmp_path, monkeypatch, capsys):
+    mixed_sweep(tmp_path, trials=3)
+    assert called(monkeypatch, "report", "views", "-o", "/dev/full", "--root", tmp_path) == 2
+    assert "/dev/full: No space left on device. Free space, then try again." in capsys.readouterr().err
+
+
+# A path holds whatever a file system takes; the file that is opened is the one that was named, and no other.
+
+NASTY = [
+    "plain",
+    "a b",
+    "a?b=c",
+    "a#b",
+    "a%b",
+    "100%25",
+    "a%3Fb",
+    "ünïcode ✓",
+    "a&b=c;d",
+    "a+b@c:d",
+    "'quoted' \"twice\"",
+    "[x]{y}$HOME~",
+    "?mode=memory",
+    "sqlite:",
+    "back\\slash",
+    "new\nline",
+]
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_the_store_is_where_it_was_named_and_nothing_lies_beside_it(tmp_path, name):
+    workspace = Workspace.at(tmp_path / name)
+    store = open_store(workspace.store_url)
+    store.create_sweep(
+        SweepRecord(name="s", spec=RecordedSpec({}), digest="d", fingerprints={}, root=workspace.root, created_at=1.0)
+    )
+    store.close()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name / "sweeps.db").is_file()
+    assert path_of(workspace.store_url) == tmp_path / name / "sweeps.db"
+    assert [one.name for one in open_store(workspace.store_url, create=False).sweeps()] == ["s"]
+
+
+def test_mlflow_finds_its_database_under_every_name_at_once(tmp_path):
+    name = "a b?c#d%25e&f=g ü"
+    workspace = Workspace.at(tmp_path / name)
+    (tmp_path / name).mkdir()
+    store = view_sweeps.mixed_sweep(tmp_path / name)
+    rebuild(PublishedStore(store), "views", workspace.tracking_uri, workspace.folder("views"))
+    # MLflow 3.17 itself makes an empty folder of the quoted name; whatever is written lies in ours.
+    assert all(tmp_path / name in path.parents for path in tmp_path.rglob("*") if path.is_file())
+    with sqlite3.connect(tmp_path / name / "mlflow.db") as opened:
+        assert opened.execute("SELECT count(*) FROM runs").fetchone()[0] > 1
+    opened.close()
+    assert list((tmp_path / name).rglob("spec.json"))
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "postgresql://a@b/c", "http://x", "nonsense"])
+def test_other_urls_are_no_files(url):
+    assert path_of(url) is None
+
+
+def test_an_ordinary_url_looks_as_it_always_did():
+    assert url_of("/home/me/.sweeps/sweeps.db") == "sqlite:////home/me/.sweeps/sweeps.db"
