@@ -28,11 +28,10 @@ from sweeps.util.fingerprint import Changed, check_accepted
 from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.data.records import fingerprint
-from trainables.data.splits import HasTestRecords
+from trainables.data.source import HoldsOut, parted
 from trainables.data.table import Table
 from trainables.data.table_declaration import schema
 from trainables.export.protocol import Module, ReleasesModel
-from trainables.features.declared import parted
 from trainables.measures.hooks import Answering
 from trainables.metrics import Dependence
 from trainables.publishing import declared
@@ -551,7 +550,7 @@ def read(
     _check_first(made, model.record.key, again)
     data = load_spec(record.spec.canonical).data
     source = SOURCES[data.source]
-    assert isinstance(source, HasTestRecords)
+    assert isinstance(source, HoldsOut)
     own, features = parted(data.options())
     records = source.load_held_out(own)
     if not len(records):

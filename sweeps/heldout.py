@@ -21,7 +21,8 @@ from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.store.records import HeldOutRead, HeldOutScore, Request, SweepRecord
 from trainables.data import SOURCES
 from trainables.data.files import written_out
-from trainables.data.splits import HasTestRecords, HeldOut
+from trainables.data.source import HoldsOut
+from trainables.data.splits import HeldOut
 from trainables.system import PublicFacts
 from trainables.training.noise import named_generators
 from trainables.validation.declaration import NOISE_SD, Bins
@@ -140,7 +141,7 @@ def _held(spec: RecordedSpec) -> tuple[HeldOut | None, Mapping[str, object]]:
 
     data = Data(**spec.canonical["data"])
     source, options = SOURCES[data.source], data.options()
-    return (source.held_out(options) if isinstance(source, HasTestRecords) else None), options
+    return (source.held_out(options) if isinstance(source, HoldsOut) else None), options
 
 
 # Who read the test records of a sweep, for which trial, and what came of it: by the requests of the whole store.

@@ -15,9 +15,11 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, Field
 
 from dpcore import checks
 
@@ -35,8 +37,10 @@ class Unit:
                  move in a count of records; a clipped sum is bounded by its clip, whatever k is
     """
 
-    column: str
-    max_records: int
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    column: Annotated[str, Field(min_length=1)]
+    max_records: Annotated[int, Field(strict=True)]
 
     def __post_init__(self) -> None:
         checks.count(minimum=1, max_records=self.max_records)

@@ -29,7 +29,7 @@ from sweeps.search import samplers
 from sweeps.spec import SweepSpec, load_spec, public_facts
 from sweeps.store.records import DECIDED, LedgerEntry, SweepRecord, TrialState, accepted
 from trainables.data import SOURCES
-from trainables.features.declared import parted
+from trainables.data.source import parted
 from trainables.metrics import Dependence
 from trainables.system import PublicFacts
 from trainables.worker.redaction import redacted

@@ -27,8 +27,8 @@ from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import SYSTEM, SweepRecord, SweepState, TrialState
 from trainables.data import SOURCES
 from trainables.data.files import overlap
+from trainables.data.options import FeatureOptions
 from trainables.data.splits import PartUse
-from trainables.features import declared as features
 from trainables.system import Refusal, Scalar, System
 
 # On which records a sweep may tune for a final run.
@@ -42,7 +42,7 @@ OWN_FILES = "table"
 
 SAME = ("source", "of", "path", "format", "n", "unit", "population", "records_are_public")
 """What says which records a table is about, and whose. Its ids part them, whatever is made of its columns."""
-FREE = frozenset({"part", "validation", "test", *features.OPTIONS})
+FREE = frozenset({"part", "validation", "test", *FeatureOptions.model_fields})
 """What may differ in the data sections of two sweeps on parts of any other source. All else may decide what a record
 is, which records train and which validate, and so who is in which part."""
 LIMIT = "limit"

@@ -12,7 +12,8 @@ from sweeps.util.fingerprint import code_digest
 from trainables import plugins
 from trainables.attribution import of_their_models, stranger
 from trainables.data import SOURCES
-from trainables.features.declared import MAP, parted
+from trainables.data.source import parted
+from trainables.features.declared import MAP
 from trainables.registry import SYSTEMS
 from trainables.system import PublicFacts
 

@@ -40,6 +40,7 @@ from sweeps.spec.rules import (
 )
 from sweeps.spec.sections import FUNCTION, Data, Section, SweepSpec
 from sweeps.util.suggest import closest, did_you_mean
+from trainables.data.options import InvalidOptions
 from trainables.data.source import FeaturedSource
 from trainables.data.splits import RecordsPart
 from trainables.named import OrImported
@@ -295,8 +296,9 @@ def _facts(data: Data, sources: Mapping[str, DataSource], problems: Problems) ->
     try:
         return sources[data.source].facts(data.options())
     except InvalidValue as error:
-        path = error.name if error.name.startswith("data.") else f"data.{error.name}"
-        problems.add(path, error.value, error.expected, error.remedy)
+        for one in error.errors if isinstance(error, InvalidOptions) else (error,):
+            path = one.name if one.name.startswith("data.") else f"data.{one.name}"
+            problems.add(path, one.value, one.expected, one.remedy)
     except OSError as error:
         problems.add("data", data.options, "files that can be read", f"{error.strerror}: {error.filename}.")
     except Exception as error:

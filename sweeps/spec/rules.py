@@ -45,7 +45,8 @@ from sweeps.util.suggest import did_you_mean
 from trainables.capabilities import capabilities_of
 from trainables.claims import check_unit, check_weights
 from trainables.data import SOURCES
-from trainables.data.splits import PART, HasTestRecords, PartUse, RecordsPart
+from trainables.data.source import HoldsOut
+from trainables.data.splits import PART, PartUse, RecordsPart
 from trainables.data.table import TABLE
 from trainables.export.protocol import ReleasesModel
 from trainables.measures.objectives import MEASURES, measured, missing
@@ -306,7 +307,7 @@ def _check_budget(draft: Draft, problems: Problems) -> None:
     if draft.data is None or draft.facts is None:
         return
     source, options = SOURCES.get(draft.data.source), draft.data.options()
-    if isinstance(source, HasTestRecords) and (held := source.held_out(options)) is not None and held.private:
+    if isinstance(source, HoldsOut) and (held := source.held_out(options)) is not None and held.private:
         expected = "public: nothing adds a private reading to the price of a selection yet"
         problems.add("data.test.records", "private", expected, "Declare public test records, or drop them.")
 
@@ -378,7 +379,7 @@ def check_test(draft: Draft, problems: Problems) -> None:
     if draft.data is None or draft.facts is None:
         return
     source, options = SOURCES.get(draft.data.source), draft.data.options()
-    if not isinstance(source, HasTestRecords) or (held := source.held_out(options)) is None:
+    if not isinstance(source, HoldsOut) or (held := source.held_out(options)) is None:
         return
     if draft.chosen and not any(isinstance(one, ReleasesModel) for one in draft.chosen):
         problems.add(
@@ -884,7 +885,7 @@ def _check_uncounted(draft: Draft, problems: Problems) -> None:
     if draft.data is None or draft.facts is None:
         return
     source = SOURCES.get(draft.data.source)
-    held = source.held_out(draft.data.options()) if isinstance(source, HasTestRecords) else None
+    held = source.held_out(draft.data.options()) if isinstance(source, HoldsOut) else None
     if held is not None and held.private:
         problems.add(
             "data.test.records",

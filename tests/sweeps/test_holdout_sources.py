@@ -156,8 +156,8 @@ def test_every_packaged_source_takes_a_part():
         ),
         ({"part": part("tuning", id="label")}, "data.part.id", "content, all that a record holds"),
         ({"part": part("tuning", share=1e-9)}, "data.part.share", "on both sides"),
-        ({"part": part("both")}, "data.part.use", "tuning or final"),
-        ({"part": {"use": "tuning"}}, "data.part", "share: in"),
+        ({"part": part("both")}, "data.part.use", "one of tuning"),
+        ({"part": {"use": "tuning"}}, "data.part.share", "a value"),
     ],
 )
 def test_what_nothing_would_part_is_refused(changes, name, said):
@@ -245,7 +245,7 @@ def test_a_map_is_put_over_the_records_of_a_part_alone(name, own, monkeypatch):
 LAB = """
 import numpy as np
 from dataclasses import replace
-from trainables.data import content
+from trainables.data import records
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 from trainables.units import Unit
 
@@ -285,7 +285,7 @@ class Grouped(Plain):
         return replace(super().facts(options), n=50, unit=Unit(column="person", max_records=4))
     def load(self, options):
         train, validation = self.splits()
-        train, units = content.by_unit(train, [f"p{i % 50}" for i in range(200)], Unit(column="person", max_records=4))
+        train, units = records.by_unit(train, [f"p{i % 50}" for i in range(200)], Unit(column="person", max_records=4))
         return Dataset(self.facts(options), train, validation, "mine", units)
 """
 PUBLIC = {"records": "public"}

@@ -25,7 +25,7 @@ from trainables.units import Unit, Units
 
 LAB = """
 import numpy as np
-from trainables.data import content
+from trainables.data import records
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 class People:
@@ -142,7 +142,7 @@ def test_python_gives_it_by_its_own_name() -> None:
         ({"source": "own_people:Broken"}, "data.source", "KeyError"),
         ({"source": "own_people:OneClass"}, "data.source", "at least 2 classes"),
         ({"validation": None}, "data.validation.records", "public or private"),
-        ({"validation": {**PRIVATE, "disjoint": True}}, "data.validation.disjoint", "alone"),
+        ({"validation": {**PRIVATE, "disjoint": True}}, "data.validation.disjoint", "one of the keys"),
     ],
 )
 def test_what_cannot_be_had_is_refused_by_name(changes: dict[str, Any], path: str, words: str) -> None:

@@ -365,7 +365,7 @@ CANDIDATES: dict[str, Candidate] = {
         orderless=True,
         # A place has one picture, and so many have cancer.
         copied=lambda one, other: (other[0], one[1], other[2]),
-        others={"limit": 4, "validate": 2},
+        others={"limit": 4, "validation": 2},
     ),
     "imdb": Candidate(
         source=SOURCES["imdb"],

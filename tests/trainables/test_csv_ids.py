@@ -51,15 +51,6 @@ def test_a_word_among_numbers_moves_nobody(tmp_path_factory, seed, word):
     assert tuple(one - added for one in after) == before
 
 
-def test_reading_ids_as_numbers_is_caught(tmp_path, monkeypatch):
-    """The mutant: 007 is 7 until somebody is called A1, and then it is 007."""
-    read = table_file.read
-    monkeypatch.setattr(table_file, "read", lambda where, form, names, texts=(): read(where, form, names))
-    people = [f"{n:05d}" for n in range(40)]
-    before, after = parts(tmp_path / "p.csv", people), parts(tmp_path / "p.csv", [*people, "A1"])
-    assert tuple(one - {len(people)} for one in after) != before
-
-
 def test_units_of_numbers_stay_apart_whoever_joins(tmp_path):
     """7 and 007 are two persons, also where all are numbers."""
     people = ["7", "007", "8", "9", *(str(n) for n in range(20, 40))]

@@ -157,7 +157,7 @@ def test_bad_german_credit(tmp_path: Path) -> None:
         (tmp_path / "german.data").write_text(line)
         refused(lambda: GERMAN.load({"path": str(tmp_path)}), *words)
     refused(lambda: GERMAN.facts({"split": -1}), "data.split")
-    refused(lambda: GERMAN.facts({"form": "wide"}), "raw, numeric")
+    refused(lambda: GERMAN.facts({"form": "wide"}), "data.form")
 
 
 # IDC
@@ -196,7 +196,7 @@ def test_idc_takes_both_classes_in_their_published_numbers(small_idc: Path) -> N
         cut = pixels[tenths.index(1)]
         assert (cut[:, :, 39] > 0).all()
         assert not cut[:, :, 40:].any()
-    few = IDC.load({"path": str(small_idc / idc.FOLDER), "limit": 2, "validate": 1})
+    few = IDC.load({"path": str(small_idc / idc.FOLDER), "limit": 2, "validation": 1})
     assert np.array_equal(few.train.inputs["patch"], data.train.inputs["patch"][:2])
     assert len(few.validation) == 1
     assert idc.present(small_idc)
@@ -216,4 +216,4 @@ def test_bad_idc(small_idc: Path) -> None:
     file.unlink()
     refused(lambda: IDC.load({"path": str(small_idc)}), "4 records of idc, found 3")
     refused(lambda: IDC.load({"path": str(small_idc / "nowhere")}), "--data DIR")
-    refused(lambda: IDC.facts({"validate": 0}), "data.validate")
+    refused(lambda: IDC.facts({"validation": 0}), "data.validation")

@@ -20,10 +20,11 @@ from torch.export import Dim
 from dpcore.checks import InvalidValue
 from tests.trainables import feature_maps
 from trainables.data import SOURCES, records
+from trainables.data.source import parted
 from trainables.export.program import program
 from trainables.features import declared, programs
 from trainables.features import kept as keeping
-from trainables.features.declared import FEATURES, Features, parted
+from trainables.features.declared import FEATURES, Features
 from trainables.features.kept import _DIGEST_BYTES, kept
 from trainables.features.scattering import Scattering
 from trainables.system import Dataset
@@ -128,12 +129,12 @@ def test_what_is_no_function_of_one_record_is_refused(name: str, said: str) -> N
     ("options", "name", "said"),
     [
         ({"features_groups": 27}, "data.features_groups", "data.features beside it"),
-        ({"features": 3}, "data.features", "one of scattering"),
+        ({"features": 3}, "data.features", "a text"),
         ({"features": "scatterin"}, "data.features", "a file that is there"),
         ({**SCATTERED, "features_groups": 4}, "data.features_groups", "divides the 81 channels"),
         ({**SCATTERED, "features_groups": True}, "data.features_groups", "whole number"),
         ({**SCATTERED, "features_from": "somebody made it up"}, "data.features_from", "Drop it"),
-        ({**own("rows"), "features_from": "us"}, "data.features_from", "a sentence"),
+        ({**own("rows"), "features_from": "us"}, "data.features_from", "at least 10"),
         ({**own("rows"), "features_bounds": [1, 0]}, "data.features_bounds", "low < high"),
         (own("rows", features_groups=1), "data.features_bounds", "Drop one of the two"),
     ],

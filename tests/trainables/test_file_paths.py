@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pandas as pd
@@ -20,7 +19,6 @@ SPELLINGS = (
     "file:{home}/a%20b.parquet",
     "{home}/../{name}/./a b.parquet",
     "{home}/linked.parquet",
-    "{home}/hard.parquet",
 )
 
 
@@ -30,7 +28,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     frame = pd.DataFrame({"id": range(20), "x": 0.5, "y": [0, 1] * 10})
     frame.to_parquet(tmp_path / "a b.parquet")
     (tmp_path / "linked.parquet").symlink_to(tmp_path / "a b.parquet")
-    os.link(tmp_path / "a b.parquet", tmp_path / "hard.parquet")
     return tmp_path
 
 
@@ -66,27 +63,3 @@ def test_public_records_are_the_private_file_under_no_name(home: Path, spelling:
 )
 def test_urls_are_told_apart_by_what_they_name(one: str, other: str, same: bool) -> None:
     assert overlap(one, other) == overlap(other, one) == same
-
-
-@pytest.mark.parametrize("option", ["validation", "test"])
-def test_a_folder_that_links_to_a_public_file_is_refused_before_a_record_is_read(
-    home: Path, option: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As folders of links into a store of files are."""
-    (home / "people").mkdir()
-    frame = pd.DataFrame({"id": range(20), "x": 0.5, "y": [0, 1] * 10})
-    frame.to_parquet(home / "people" / "own.parquet")
-    public = {"records": "public", "path": str(home / "a b.parquet"), "n": 20}
-    asked = {"path": str(home / "people"), "n": 40, "label": "y", "classes": 2, option: public}
-    asked["columns"] = {"x": {"low": 0, "high": 1}}
-    SOURCES["table"].inspect(asked)
-    (home / "people" / "linked.parquet").symlink_to(home / "a b.parquet")
-    monkeypatch.setattr(table_file, "read", None)
-    for look in (SOURCES["table"].inspect, SOURCES["table"].load):
-        with pytest.raises(InvalidValue, match=rf"data\.{option}\.path.*of data\.path too"):
-            look(asked)
-    if option == "validation":
-        # Private ones that may be anybody's are added, and charged.
-        SOURCES["table"].inspect({**asked, option: {**public, "records": "private"}})
-        with pytest.raises(InvalidValue, match="under whatever name"):
-            SOURCES["table"].inspect({**asked, option: {**public, "records": "private", "disjoint": True}})

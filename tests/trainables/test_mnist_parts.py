@@ -13,7 +13,7 @@ from dpcore.events import Adjacency
 from tests.trainables import source_cases
 from tests.trainables.source_cases import mnist_write
 from trainables.data import SOURCES, mnist
-from trainables.data.splits import contents
+from trainables.data.splits import CONTENT, HashSplit, contents
 from trainables.system import PrivacyPlan, PrivacyTarget, Split
 from trainables.systems.noisy_sgd import NOISY_SGD
 from trainables.validation.planning import plan_with_reports
@@ -112,10 +112,10 @@ def test_as_papers_have_it_nothing_changes() -> None:
     ("options", "name"),
     [
         ({"validation": {"records": "private", "share": 1e-9}}, "data.validation.share"),
-        ({"validation": {"records": "private", "share": True}}, "data.validation"),
-        ({"validation": {"records": "private", "share": 0.1, "disjoint": True}}, "data.validation"),
+        ({"validation": {"records": "private", "share": True}}, "data.validation.share"),
+        ({"validation": {"records": "private", "share": 0.1, "disjoint": True}}, "data.validation.disjoint"),
         ({"validation": {"records": "public", "share": 0.1, "bins": "loss"}}, "data.validation.bins"),
-        ({"test": {"records": "private", "share": 0.1}}, "data.test"),
+        ({"test": {"records": "private", "share": 0.1}}, "data.test.share"),
         ({"test": "public"}, "data.test"),
     ],
 )
@@ -151,5 +151,5 @@ def test_shares_are_fair() -> None:
     """Of a thousand made-up records: within five standard deviations."""
     rng = np.random.default_rng(0)
     split = Split(inputs={"image": rng.random((1000, 28, 28), dtype=np.float32)}, targets=np.arange(1000) % 10)
-    shares = [mnist.share_of(mnist.KEY, one) for one in contents(split)]
-    assert abs(np.mean(np.array(shares) < 0.1) - 0.1) < 5 * 0.0095
+    taken = HashSplit(share=0.1, id=CONTENT, key="validation").taken(contents(split))
+    assert abs(taken.mean() - 0.1) < 5 * 0.0095

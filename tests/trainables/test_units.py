@@ -24,7 +24,7 @@ from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset
 from trainables.systems.private_prediction import voters
-from trainables.units import Unit, Units, arranged, share_of
+from trainables.units import Unit, Units, arranged
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
@@ -172,12 +172,6 @@ def test_rows_of_chosen_units() -> None:
 # Validation
 
 
-def split_by_record(key: str, id_: object) -> float:
-    """The mutant: a coin for every record, whoever its unit is."""
-    split_by_record.calls += 1  # type: ignore[attr-defined]
-    return share_of(key, f"{id_}, {split_by_record.calls}")  # type: ignore[attr-defined]
-
-
 def split_units(tmp_path: Path) -> int:
     """How many people have records on both sides of the split."""
     frame = people()
@@ -192,11 +186,8 @@ def split_units(tmp_path: Path) -> int:
     return len(sides[0] & sides[1])
 
 
-def test_no_unit_is_cut_in_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_unit_is_cut_in_two(tmp_path: Path) -> None:
     assert split_units(tmp_path) == 0
-    split_by_record.calls = 0  # type: ignore[attr-defined]
-    monkeypatch.setattr("trainables.data.table.share_of", split_by_record)
-    assert split_units(tmp_path) > 10
 
 
 def test_a_validation_file_has_other_units(tmp_path: Path) -> None:
@@ -262,7 +253,7 @@ def test_bad_ids(tmp_path: Path, change: Callable[[pd.DataFrame], pd.DataFrame],
         ({"unit": {"column": "person", "max_records": 0}}, "data.unit.max_records"),
         ({"unit": {"column": "person", "max_records": 2.5}}, "data.unit.max_records"),
         ({"unit": {"column": 3, "max_records": 2}}, "data.unit.column"),
-        ({"validation": {"share": 0.2, "id": "row"}}, "data.validation.id"),
+        ({"validation": {"records": "public", "share": 0.2, "id": "row"}}, "data.validation.id"),
     ],
 )
 def test_bad_declarations(tmp_path: Path, changes: dict, name: str) -> None:

@@ -165,7 +165,7 @@ def test_a_table_declares_them_and_cuts_them_to_their_bound(people) -> None:
     ("changes", "path"),
     [
         ({"class_weights": [1]}, "data.class_weights"),
-        ({"class_weights": [1, -1]}, "data.class_weights"),
+        ({"class_weights": [1, -1]}, "data.class_weights.1"),
         ({"class_weights": [0, 0]}, "data.class_weights"),
         ({"class_weights": "balanced"}, "data.class_weights"),
         ({"weight": "a"}, "data.weight"),

@@ -11,16 +11,17 @@ Scaling  Sex as three indicators; sizes and weights cut to bounds declared here 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from dpcore.checks import QuotesRecords
-from trainables.data import files as columns
-from trainables.data import options
-from trainables.data import records as content
-from trainables.data.files import DeclaredRange, Rule
+from trainables.data import records, text_table
+from trainables.data.files import existing, find_folder, wrong_file
+from trainables.data.options import InFolder, Limit
 from trainables.data.source import PartOption, PublishedSource
+from trainables.data.text_table import DeclaredRange, Rule
 from trainables.system import Dataset, Feature, PublicFacts, Task
 
 TRAIN, TEST = 3_133, 1_044
@@ -37,11 +38,10 @@ COLUMNS: dict[str, Rule] = {
 LEAST_RINGS, MOST_RINGS, OLDER = 1, 29, 10
 
 
-@options.options
-class AbaloneOptions(PartOption, options.Limit, options.InFolder):
+class AbaloneOptions(PartOption, Limit, InFolder):
     """Options of Abalone."""
 
-    target: str = options.word("older", "rings", doc="what is predicted")
+    target: Literal["older", "rings"] = Field("older", description="what is predicted", examples=["rings"])
 
 
 class Abalone(PublishedSource[AbaloneOptions]):
@@ -59,7 +59,7 @@ class Abalone(PublishedSource[AbaloneOptions]):
             task=Task.CLASSIFICATION if older else Task.REGRESSION,
             n=asked.used(TRAIN),
             n_validation=TEST,
-            features={"shell": Feature(shape=(columns.width(COLUMNS),))},
+            features={"shell": Feature(shape=(text_table.width(COLUMNS),))},
             classes=2 if older else None,
             target_low=0.0 if older else LEAST_RINGS,
             target_high=1.0 if older else MOST_RINGS,
@@ -67,16 +67,16 @@ class Abalone(PublishedSource[AbaloneOptions]):
 
     def files(self, asked: AbaloneOptions) -> list[Path]:
         """abalone.data. Raises InvalidValue."""
-        return [options.existing(self.name, options.folder(self.name, asked.path, "abalone") / "abalone.data")]
+        return [existing(self.name, find_folder(self.name, asked.path, "abalone") / "abalone.data")]
 
     def records(self, asked: AbaloneOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
         """The records. Raises InvalidValue (columns, sexes, numbers, rings, count)."""
-        table = columns.rows(files[0], len(COLUMNS) + 1, ",")
-        content.records(facts, str(files[0]), len(table), TRAIN + TEST)
-        encoded, rings = columns.encoded(files[0], COLUMNS, table), _rings(files[0], [row[-1] for row in table])
+        table = text_table.rows(files[0], len(COLUMNS) + 1, ",")
+        records.check_count(facts, str(files[0]), len(table), TRAIN + TEST)
+        encoded, rings = text_table.encoded(files[0], COLUMNS, table), _rings(files[0], [row[-1] for row in table])
         targets = rings.astype(np.float64) if facts.task is Task.REGRESSION else (rings >= OLDER).astype(np.int64)
-        return content.parted(
-            facts, {"shell": encoded}, targets, slice(facts.n), slice(TRAIN, None), columns.as_written(table)
+        return records.parted(
+            facts, {"shell": encoded}, targets, slice(facts.n), slice(TRAIN, None), text_table.as_written(table)
         )
 
 
@@ -84,12 +84,10 @@ def _rings(file: Path, values: list[str]) -> NDArray[np.int64]:
     try:
         rings = np.array(values, dtype=np.int64)
     except ValueError as error:
-        raise QuotesRecords(
-            "data.path", str(file), f"whole numbers of rings ({error})", columns.ANOTHER_FILE
-        ) from error
+        raise wrong_file(file, f"whole numbers of rings ({error})", quotes=True) from error
     if rings.min() < LEAST_RINGS or rings.max() > MOST_RINGS:
         expected = f"{LEAST_RINGS} to {MOST_RINGS} rings, found {rings.min()} to {rings.max()}"
-        raise QuotesRecords("data.path", str(file), expected, columns.ANOTHER_FILE)
+        raise wrong_file(file, expected, quotes=True)
     return rings
 
 

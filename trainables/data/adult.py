@@ -11,15 +11,16 @@ Scaling  Raw numbers are cut to bounds declared here and mapped to [0, 1]; capit
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
-from dpcore.checks import QuotesRecords
-from trainables.data import files as columns
-from trainables.data import options
-from trainables.data import records as content
-from trainables.data.files import DeclaredRange, Rule
+from trainables.data import records, text_table
+from trainables.data.files import existing, find_folder, wrong_file
+from trainables.data.options import InFolder, Limit
 from trainables.data.source import PartOption, PublishedSource
+from trainables.data.text_table import DeclaredRange, Rule
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 TRAIN_FILE, TEST_FILE, HELD_OUT = 32_561, 16_281, 3_256
@@ -66,12 +67,13 @@ COLUMNS: dict[str, Rule] = {
 """Categories as adult.names lists them ("?" is missing), bounds as declared here."""
 
 
-@options.options
-class AdultOptions(PartOption, options.Limit, options.InFolder):
+class AdultOptions(PartOption, Limit, InFolder):
     """Options of Adult."""
 
-    form: str = options.word("a9a", "raw", doc="which of the published forms is read")
-    split: str = options.word("holdout", "test", doc="which records are the validation")
+    form: Literal["a9a", "raw"] = Field("a9a", description="which of the published forms is read", examples=["raw"])
+    split: Literal["holdout", "test"] = Field(
+        "holdout", description="which records are the validation", examples=["test"]
+    )
 
 
 class Adult(PublishedSource[AdultOptions]):
@@ -84,7 +86,7 @@ class Adult(PublishedSource[AdultOptions]):
     def declared(self, asked: AdultOptions) -> PublicFacts:
         """The facts."""
         held_out = asked.split == "holdout"
-        width = A9A_WIDTH if asked.form == "a9a" else columns.width(COLUMNS)
+        width = A9A_WIDTH if asked.form == "a9a" else text_table.width(COLUMNS)
         return PublicFacts(
             dataset=self.name,
             task=Task.CLASSIFICATION,
@@ -96,19 +98,19 @@ class Adult(PublishedSource[AdultOptions]):
 
     def files(self, asked: AdultOptions) -> list[Path]:
         """Of training and, where they are the validation, of test records. Raises InvalidValue."""
-        folder = options.folder(self.name, asked.path, "a9a" if asked.form == "a9a" else "adult")
+        folder = find_folder(self.name, asked.path, "a9a" if asked.form == "a9a" else "adult")
         names = ("a9a", "a9a.t") if asked.form == "a9a" else ("adult.data", "adult.test")
-        return [options.existing(self.name, folder / name) for name in names[: 1 if asked.split == "holdout" else 2]]
+        return [existing(self.name, folder / name) for name in names[: 1 if asked.split == "holdout" else 2]]
 
     def records(self, asked: AdultOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
         """The records; class 1 earns more than $50,000. Raises InvalidValue."""
         read = _read_a9a if asked.form == "a9a" else _read_raw
         parts = [read(file) for file in files]
         for file, part, expected in zip(files, parts, (TRAIN_FILE, TEST_FILE), strict=False):
-            content.records(facts, str(file), len(part), expected)
+            records.check_count(facts, str(file), len(part), expected)
         people = parts[0]
-        judged = content.taken(people, slice(TRAIN_FILE - HELD_OUT, None)) if len(parts) == 1 else parts[1]
-        return content.dataset(facts, content.taken(people, slice(facts.n)), judged)
+        judged = records.taken(people, slice(TRAIN_FILE - HELD_OUT, None)) if len(parts) == 1 else parts[1]
+        return records.dataset(facts, records.taken(people, slice(facts.n)), judged)
 
 
 def _read_a9a(file: Path) -> Split:
@@ -119,17 +121,17 @@ def _read_a9a(file: Path) -> Split:
         features, labels = load_svmlight_file(str(file), n_features=A9A_WIDTH)
     except ValueError as error:
         expected = f"LIBSVM text with {A9A_WIDTH} features ({error})"
-        raise QuotesRecords("data.path", str(file), expected, columns.ANOTHER_FILE) from error
+        raise wrong_file(file, expected, quotes=True) from error
     return Split(inputs={"person": features.toarray().astype(np.float32)}, targets=(labels > 0).astype(np.int64))
 
 
 def _read_raw(file: Path) -> Split:
     # adult.test opens with a line that is no record, and ends its labels with a point.
-    table = columns.rows(file, len(COLUMNS) + 1, ", ")
+    table = text_table.rows(file, len(COLUMNS) + 1, ", ")
     earns = [row[-1].rstrip(".") for row in table]
-    labels = columns.codes(file, "labels <=50K and >50K", CLASSES, earns)
-    people = {"person": columns.encoded(file, COLUMNS, table)}
-    return Split(inputs=people, targets=labels, ids=columns.as_written(table))
+    labels = text_table.codes(file, "labels <=50K and >50K", CLASSES, earns)
+    people = {"person": text_table.encoded(file, COLUMNS, table)}
+    return Split(inputs=people, targets=labels, ids=text_table.as_written(table))
 
 
 ADULT = Adult()

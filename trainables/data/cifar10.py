@@ -22,10 +22,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.checks import InvalidValue
-from trainables.data import options
-from trainables.data import records as content
-from trainables.data.files import ANOTHER_FILE
+from trainables.data import records
+from trainables.data.files import existing, find_folder, wrong_file
+from trainables.data.options import InFolder, Limit
 from trainables.data.source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
@@ -51,8 +50,7 @@ class Form:
     read: Callable[[list[Path]], tuple[Images, Images]]
 
 
-@options.options
-class CifarOptions(PartOption, options.Limit, options.InFolder):
+class CifarOptions(PartOption, Limit, InFolder):
     """Options of CIFAR-10."""
 
 
@@ -77,18 +75,18 @@ class Cifar10(PublishedSource[CifarOptions]):
 
     def files(self, asked: CifarOptions) -> list[Path]:
         """Those of the form that is there, in order. Raises InvalidValue."""
-        folder = options.folder(self.name, asked.path, "cifar10")
-        return [options.existing(self.name, folder / name) for name in self._form(asked).files()]
+        folder = find_folder(self.name, asked.path, "cifar10")
+        return [existing(self.name, folder / name) for name in self._form(asked).files()]
 
     def records(self, asked: CifarOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
         """The records. Raises InvalidValue (size, count, labels, a pickle with anything but arrays)."""
         form = self._form(asked)
         folder, parts = files[0].parent, form.read(files)
         for part, (pixels, labels), expected in zip(("train", "test"), parts, (form.train, form.test), strict=True):
-            content.records(facts, f"{folder} ({part} images)", len(pixels), expected)
-            content.records(facts, f"{folder} ({part} labels)", len(labels), expected)
+            records.check_count(facts, f"{folder} ({part} images)", len(pixels), expected)
+            records.check_count(facts, f"{folder} ({part} labels)", len(labels), expected)
         (pixels, labels), (test_pixels, test_labels) = parts
-        return content.dataset(
+        return records.dataset(
             facts,
             Split(inputs={"image": _scaled(pixels[: facts.n])}, targets=labels[: facts.n]),
             Split(inputs={"image": _scaled(test_pixels)}, targets=test_labels),
@@ -97,7 +95,7 @@ class Cifar10(PublishedSource[CifarOptions]):
     def _form(self, asked: CifarOptions) -> Form:
         if asked.path is None:
             return FORMS[0]
-        folder = options.folder(self.name, asked.path, "cifar10")
+        folder = find_folder(self.name, asked.path, "cifar10")
         return next((form for form in FORMS if (folder / form.files()[0]).is_file()), FORMS[0])
 
 
@@ -122,7 +120,7 @@ def _binary(files: list[Path]) -> tuple[Images, Images]:
         raw = np.fromfile(file, dtype=np.uint8)
         if len(raw) != BATCH * (1 + PIXELS):
             expected = f"{BATCH} records of {1 + PIXELS} bytes, found {len(raw)} bytes"
-            raise InvalidValue("data.path", str(file), expected, ANOTHER_FILE)
+            raise wrong_file(file, expected)
         table = raw.reshape(BATCH, 1 + PIXELS)
         parts.append((table[:, 1:].reshape(BATCH, *SHAPE), table[:, 0]))
     return _together(parts)
@@ -135,10 +133,10 @@ def _python(files: list[Path]) -> tuple[Images, Images]:
         try:
             pixels, labels = np.asarray(batch[b"data"]), np.asarray(batch[b"labels"])
         except (KeyError, TypeError) as error:
-            raise InvalidValue("data.path", str(file), "a dictionary with data and labels", ANOTHER_FILE) from error
+            raise wrong_file(file, "a dictionary with data and labels") from error
         if pixels.dtype != np.uint8 or pixels.shape != (BATCH, PIXELS) or labels.shape != (BATCH,):
             expected = f"{BATCH} rows of {PIXELS} pixel bytes, found {pixels.dtype} {pixels.shape}"
-            raise InvalidValue("data.path", str(file), expected, ANOTHER_FILE)
+            raise wrong_file(file, expected)
         parts.append((pixels.reshape(BATCH, *SHAPE), labels))
     return _together(parts)
 
@@ -151,11 +149,11 @@ def _subset(files: list[Path]) -> tuple[Images, Images]:
                 parts.append((arrays[f"x_{part}"], arrays[f"y_{part}"]))
     except (KeyError, ValueError, zipfile.BadZipFile) as error:
         expected = f"arrays x_train, y_train, x_test, y_test ({error})"
-        raise InvalidValue("data.path", str(file), expected, ANOTHER_FILE) from error
+        raise wrong_file(file, expected) from error
     for pixels, labels in parts:
         if pixels.dtype != np.uint8 or pixels.shape[1:] != (32, 32, 3) or labels.ndim != 1:
             expected = f"uint8 images of 32 x 32 x 3 and their labels, found {pixels.dtype} {pixels.shape}"
-            raise InvalidValue("data.path", str(file), expected, ANOTHER_FILE)
+            raise wrong_file(file, expected)
     return _together([(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)), labels) for pixels, labels in parts])
 
 
@@ -183,9 +181,9 @@ class _Arrays(pickle.Unpickler):
         try:
             found = pickle.Unpickler.load(cls(io.BytesIO(file.read_bytes()), encoding="bytes"))
         except (pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, IndexError) as error:
-            raise InvalidValue("data.path", str(file), f"a pickle of arrays ({error})", ANOTHER_FILE) from error
+            raise wrong_file(file, f"a pickle of arrays ({error})") from error
         if not isinstance(found, dict):
-            raise InvalidValue("data.path", str(file), f"a dictionary, found {type(found).__name__}", ANOTHER_FILE)
+            raise wrong_file(file, f"a dictionary, found {type(found).__name__}")
         return {key.encode() if isinstance(key, str) else key: value for key, value in found.items()}
 
 

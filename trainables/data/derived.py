@@ -1,4 +1,9 @@
-"""Another source's records, seen in another way: option `of` names that source, every further option is its own."""
+"""Another source's records, seen in another way: option `of` names that source, every further option is its own.
+
+frozen     images as features of a fixed random convolution
+pooled     the records in one pool, split anew by a public seed
+projected  the records on the leading principal axes of public ones
+"""
 
 from __future__ import annotations
 
@@ -6,33 +11,26 @@ import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, replace
-from typing import Any, Generic, TypeVar
+from dataclasses import replace
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from dpcore.checks import InvalidValue
-from trainables.data import options
-from trainables.data import records as content
-from trainables.data.options import NoOptions, Option, as_given, listed, option, read
+from trainables.data import records
+from trainables.data.options import Option, Options, Seed, Whole, listed, no_unit, read
 from trainables.data.source import FeaturedSource, PartOption
-from trainables.data.splits import RecordsPart, dataset_within, facts_within, part_of
+from trainables.data.splits import RecordsPart, dataset_within, facts_within
 from trainables.system import Dataset, Feature, PublicFacts, Split
 from trainables.validation import declaration
 
 
-@options.options
-class Of(NoOptions):
+class Of(Options):
     """The option that names the other source."""
 
-    of: str = option(
-        as_given,
-        doc="the source of the records; every further option is its own",
-        example="mnist",
-        schema={"type": "string"},
-        default="",
-    )
+    of: str = Field("", description="the source of the records; every further option is its own", examples=["mnist"])
 
 
 Asked = TypeVar("Asked", bound=Of)
@@ -41,8 +39,8 @@ Asked = TypeVar("Asked", bound=Of)
 class Derived(FeaturedSource, Generic[Asked]):
     """A source over other `sources`, of one record after the other: `data.part` is an option of the other source."""
 
-    asks: Any
-    """The record of its own options."""
+    asks: type[Asked]
+    """The model of its own options."""
 
     def __init__(self, sources: Mapping[str, FeaturedSource]) -> None:
         self.sources = sources
@@ -92,27 +90,20 @@ class Derived(FeaturedSource, Generic[Asked]):
         What comes out of a linear algebra library has other last digits under another number of threads, or on another
         processor, and would not be known again.
         """
-        made = [self.name, asdict(asked), found.fingerprint]
+        made = [self.name, asked.model_dump(), found.fingerprint]
         return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()
 
     def _read(self, given: Mapping[str, object]) -> tuple[Asked, FeaturedSource, dict[str, object]]:
-        own = {one.name for one in self.options}
-        of, others = given.get("of"), {name: value for name, value in given.items() if name not in own}
+        known = self.asks.model_fields
+        own = {name: value for name, value in given.items() if name in known}
+        others = {name: value for name, value in given.items() if name not in known}
+        of = given.get("of")
         if not isinstance(of, str) or of not in self.sources:
             remedy = "It names the source of the records."
             raise InvalidValue("data.of", of, "one of " + ", ".join(self.sources), remedy)
         self.check(of, others)
-        asked: Asked = read(self.asks, self.name, {name: value for name, value in given.items() if name in own})
-        return asked, self.sources[of], others
+        return read(self.asks, self.name, own), self.sources[of], others
 
-
-# Another source's images as features of a fixed random convolution: public, since no record had a part in it.
-#
-# Source Coates, Lee & Ng 2011 (patches, contrast, two-sided thresholds, pooling over quadrants), with filters drawn
-# at random instead of learnt: nothing to download and nothing to account for. Form Every patch of `patch` x `patch`
-# pixels loses its mean and is divided by its own deviation; `filters` directions are projected on; positive and
-# negative parts are averaged over four quadrants; the vector of 8 x filters numbers loses its own mean and is divided
-# by its norm. No record's features depend on another.
 
 CONTRAST = 10 / 255
 """Added to the deviation of a patch, so that flat ones do not blow up (Coates et al. use a variance of 10 of 255)."""
@@ -120,17 +111,23 @@ BLOCK = 100
 PER_FILTER = 8
 
 
-@options.options
 class FrozenOptions(Of):
     """Options of frozen features."""
 
-    filters: int = options.whole(doc="the number of random directions", example=256, default=128)
-    patch: int = options.whole(doc="the side of a patch, in pixels", example=5, default=6)
-    seed: int = options.whole(doc="the seed of the public draw of directions", example=1, minimum=0, default=0)
+    filters: Whole = Field(128, description="the number of random directions", examples=[256])
+    patch: Whole = Field(6, description="the side of a patch, in pixels", examples=[5])
+    seed: Seed = Field(0, description="the seed of the public draw of directions", examples=[1])
 
 
 class Frozen(Derived[FrozenOptions]):
-    """`data: {source: frozen, of: cifar10, filters: 128, patch: 6, seed: 0, path: DIR}`, of a source of images."""
+    """`data: {source: frozen, of: cifar10, filters: 128, patch: 6, seed: 0, path: DIR}`, of a source of images.
+
+    Source   Coates, Lee & Ng 2011 (patches, contrast, two-sided thresholds, pooling over quadrants), with filters drawn
+             at random instead of learnt: nothing to download and nothing to account for.
+    Form     Every patch of `patch` x `patch` pixels loses its mean and is divided by its own deviation; `filters`
+             directions are projected on; positive and negative parts are averaged over four quadrants; the vector of
+             8 x filters numbers loses its own mean and is divided by its norm. No record's features depend on another.
+    """
 
     name = "frozen"
     doc = "the images of another source (option of) as features of a fixed random convolution; options filters, patch"
@@ -154,7 +151,7 @@ class Frozen(Derived[FrozenOptions]):
             return replace(split, inputs={"features": rows})
 
         parts = seen(found.train), seen(found.validation)
-        return content.dataset(facts, *parts, units=found.units, digest=self.fingerprint(asked, found))
+        return records.dataset(facts, *parts, units=found.units, digest=self.fingerprint(asked, found))
 
 
 def features(images: NDArray[np.generic], filters: int, patch: int, seed: int) -> NDArray[np.float32]:
@@ -183,27 +180,25 @@ def features(images: NDArray[np.generic], filters: int, patch: int, seed: int) -
     return out
 
 
-# Another source's records in one pool, split anew by a public seed: the usual protocol of membership attacks.
-#
-# Published splits give a target model most of the records and leave an attacker few. Here `train` records are drawn
-# for the target model; the others are validation records: queries, non-members, and the pool of shadow models.
-#
-# The draw is a function of the seed and the number of records alone, so that n stays a public constant. A part of
-# those that train (`data.part`) is taken after it: how many records a part has is no constant that positions could be
-# drawn of.
-
-
-@options.options
 class PoolOptions(PartOption, Of):
     """Options of a pool."""
 
-    train: int = options.whole(doc="how many records are trained on", example=500)
-    validation: int | None = options.whole(doc="how many others are kept, all unless given", example=1000, default=None)
-    seed: int = options.whole(doc="the seed of the public draw that splits", example=1, minimum=0, default=0)
+    train: Whole = Field(description="how many records are trained on", examples=[500])
+    validation: Whole | None = Field(None, description="how many others are kept, all unless given", examples=[1000])
+    seed: Seed = Field(0, description="the seed of the public draw that splits", examples=[1])
 
 
 class Pooled(Derived[PoolOptions]):
-    """`data: {source: pooled, of: mnist, train: 10000, validation: 20000, seed: 0, path: DIR}`."""
+    """`data: {source: pooled, of: mnist, train: 10000, validation: 20000, seed: 0, path: DIR}`.
+
+    The usual protocol of membership attacks. Published splits give a target model most of the records and leave an
+    attacker few. Here `train` records are drawn for the target model; the others are validation records: queries,
+    non-members, and the pool of shadow models.
+
+    The draw is a function of the seed and the number of records alone, so that n stays a public constant. A part of
+    those that train (`data.part`) is taken after it: how many records a part has is no constant that positions could be
+    drawn of.
+    """
 
     name = "pooled"
     doc = "the records of another source (option of), split anew into train and validation by a public seed"
@@ -212,13 +207,10 @@ class Pooled(Derived[PoolOptions]):
     def check(self, of: str, others: Mapping[str, object]) -> None:
         """Raises InvalidValue for records of one's own, and for units."""
         if of == "table":
-            raise InvalidValue(
-                "data.of",
-                of,
-                "a published source: a split by position moves records of one's own across when one comes or goes",
-                "Use the source table by itself, with data.validation.",
-            )
-        options.no_unit(self.name, others)
+            expected = "a published source: a split by position moves records of one's own when one comes or goes"
+            raise InvalidValue("data.of", of, expected, "Use the source table by itself, with data.validation.")
+        if "unit" in others:
+            raise no_unit(self.name, others["unit"])
 
     def record_part(self, options: Mapping[str, object]) -> RecordsPart | None:
         """Of its own training records: see `FeaturedSource.part`."""
@@ -231,19 +223,19 @@ class Pooled(Derived[PoolOptions]):
     def records(self, asked: PoolOptions, facts: PublicFacts, found: Dataset) -> Dataset:
         """The records of the pool that the draw takes."""
         whole = self._whole(asked, found.facts)
-        order = content.drawn(len(found.train) + len(found.validation), asked.seed)
+        order = records.drawn(len(found.train) + len(found.validation), asked.seed)
         pool = _together(found.train, found.validation)
-        sides = order[: whole.n], order[whole.n :][: whole.n_validation]
-        return dataset_within(self._part(asked), content.dataset(whole, *(content.taken(pool, side) for side in sides)))
+        sides = (records.taken(pool, side) for side in (order[: whole.n], order[whole.n :][: whole.n_validation]))
+        return dataset_within(self._part(asked), records.dataset(whole, *sides))
 
     def _part(self, asked: PoolOptions) -> RecordsPart | None:
-        return part_of(asked.part, asked.train, self.sources[asked.of].parted_by)
+        return None if asked.part is None else asked.part.part(asked.train, self.sources[asked.of].parted_by)
 
     def _whole(self, asked: PoolOptions, facts: PublicFacts) -> PublicFacts:
-        records = facts.n + facts.n_validation
-        kept = max(1, records - asked.train) if asked.validation is None else asked.validation
-        if asked.train + kept > records:
-            expected = f"train + validation of at most {records}, the records of {asked.of}"
+        held = facts.n + facts.n_validation
+        kept = max(1, held - asked.train) if asked.validation is None else asked.validation
+        if asked.train + kept > held:
+            expected = f"train + validation of at most {held}, the records of {asked.of}"
             raise InvalidValue("data.train", asked.train, expected, "Train on fewer, or keep fewer.")
         return replace(facts, dataset=f"{facts.dataset}-pooled", n=asked.train, n_validation=kept)
 
@@ -254,24 +246,22 @@ def _together(one: Split, other: Split) -> Split:
     return Split(inputs=inputs, targets=np.concatenate([one.targets, other.targets]), ids=ids)
 
 
-# Another source's records on their leading principal axes, which public records decide.
-#
-# Axes fitted to private records would be a release of their own. Here they are fitted to the validation records,
-# which are taken as public (their metrics are released as they are); the claim says so. Rows are centred on the
-# public mean, turned, and divided by the largest norm of a public row.
-
 PUBLIC_AXES = "The projection was fitted to the validation records, which are taken as public."
 
 
-@options.options
 class ProjectionOptions(Of):
     """Options of a projection."""
 
-    dimension: int = options.whole(doc="the number of principal axes", example=50)
+    dimension: Whole = Field(description="the number of principal axes", examples=[50])
 
 
 class Projected(Derived[ProjectionOptions]):
-    """`data: {source: projected, of: mnist, dimension: 50, path: DIR}`, of a source with real features only."""
+    """`data: {source: projected, of: mnist, dimension: 50, path: DIR}`, of a source with real features only.
+
+    Axes fitted to private records would be a release of their own. Here they are fitted to the validation records,
+    which are taken as public (their metrics are released as they are); the claim says so. Rows are centred on the
+    public mean, turned, and divided by the largest norm of a public row.
+    """
 
     name = "projected"
     doc = "the records of another source (option of) on the leading principal axes of its validation records"
@@ -282,8 +272,8 @@ class Projected(Derived[ProjectionOptions]):
         declaration.check_public(facts.private_validation, self.name, "its axes are fitted to the validation records")
         for name, feature in facts.features.items():
             if feature.cardinality is not None:
-                remedy = "Project another source."
-                raise InvalidValue("data.of", facts.dataset, f"real features only; {name} is a category", remedy)
+                expected = f"real features only; {name} is a category"
+                raise InvalidValue("data.of", facts.dataset, expected, "Project another source.")
         width = int(sum(np.prod(feature.shape) for feature in facts.features.values()))
         if asked.dimension > min(width, facts.n_validation):
             expected = f"at most {min(width, facts.n_validation)}: columns, or public records"
@@ -309,7 +299,7 @@ class Projected(Derived[ProjectionOptions]):
             return replace(split, inputs={"axes": turned.astype(np.float32)})
 
         parts = projected(found.train), projected(found.validation)
-        return content.dataset(facts, *parts, units=found.units, digest=self.fingerprint(asked, found))
+        return records.dataset(facts, *parts, units=found.units, digest=self.fingerprint(asked, found))
 
 
 def _rows(split: Split) -> NDArray[np.float64]:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from trainables.data import options
-from trainables.data import records as content
+from trainables.data import records
+from trainables.data.options import Limit
 from trainables.data.source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Task
 
@@ -20,8 +20,7 @@ RECORDS, EVERY, INK = 1797, 5, 16.0
 VALIDATION = -(-RECORDS // EVERY)
 
 
-@options.options
-class DigitsOptions(PartOption, options.Limit):
+class DigitsOptions(PartOption, Limit):
     """Options of the packaged digits."""
 
 
@@ -48,10 +47,10 @@ class Digits(PublishedSource[DigitsOptions]):
         from sklearn.datasets import load_digits
 
         bunch = load_digits()
-        content.records(facts, "scikit-learn's digits", len(bunch.target), RECORDS)
+        records.check_count(facts, "scikit-learn's digits", len(bunch.target), RECORDS)
         held_out = np.arange(RECORDS) % EVERY == 0
         images = {"image": (bunch.images / INK).astype(np.float32)}
-        return content.parted(facts, images, bunch.target, np.flatnonzero(~held_out)[: facts.n], held_out)
+        return records.parted(facts, images, bunch.target, np.flatnonzero(~held_out)[: facts.n], held_out)
 
 
 DIGITS = Digits()

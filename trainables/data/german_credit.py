@@ -14,15 +14,17 @@ Scaling  `scale: unit` (default) leaves [0, 1]. `scale: standard` shifts and div
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from trainables.data import files as columns
-from trainables.data import options
-from trainables.data import records as content
-from trainables.data.files import DeclaredRange, Rule
+from trainables.data import records, text_table
+from trainables.data.files import existing, find_folder
+from trainables.data.options import InFolder, Limit, Seed
 from trainables.data.source import PartOption, PublishedSource
+from trainables.data.text_table import DeclaredRange, Rule
 from trainables.system import Dataset, Feature, PublicFacts, Task
 
 RECORDS, TRAIN, HELD_OUT = 1000, 400, 300
@@ -67,14 +69,17 @@ NUMERIC: dict[str, Rule] = {str(number): DeclaredRange(*ends) for number, ends i
 """The 24 columns, in order; the file's authors published no names for them."""
 
 
-@options.options
-class GermanCreditOptions(PartOption, options.Limit, options.InFolder):
+class GermanCreditOptions(PartOption, Limit, InFolder):
     """Options of German Credit."""
 
-    form: str = options.word("raw", "numeric", doc="which of the published forms is read")
-    scale: str = options.word("unit", "standard", doc="how columns are scaled")
-    split: int = options.whole(doc="the number of the public permutation that splits", example=1, minimum=0, default=0)
-    judge: str = options.word("test", "holdout", doc="which records are the validation")
+    form: Literal["raw", "numeric"] = Field(
+        "raw", description="which of the published forms is read", examples=["numeric"]
+    )
+    scale: Literal["unit", "standard"] = Field("unit", description="how columns are scaled", examples=["standard"])
+    split: Seed = Field(0, description="the number of the public permutation that splits", examples=[1])
+    judge: Literal["test", "holdout"] = Field(
+        "test", description="which records are the validation", examples=["holdout"]
+    )
 
     @property
     def columns(self) -> dict[str, Rule]:
@@ -115,22 +120,22 @@ class GermanCredit(PublishedSource[GermanCreditOptions]):
 
     def files(self, asked: GermanCreditOptions) -> list[Path]:
         """That of the form. Raises InvalidValue."""
-        folder = options.folder(self.name, asked.path, "german_credit")
-        return [options.existing(self.name, folder / ("german.data" if asked.form == "raw" else "german.data-numeric"))]
+        folder = find_folder(self.name, asked.path, "german_credit")
+        return [existing(self.name, folder / ("german.data" if asked.form == "raw" else "german.data-numeric"))]
 
     def records(self, asked: GermanCreditOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
         """The records; class 1 is good credit. Raises InvalidValue."""
         [file] = files
-        table = columns.rows(file, len(asked.columns) + 1)
-        content.records(facts, str(file), len(table), RECORDS)
-        good = columns.codes(file, "labels 1 (good) and 2 (bad)", CLASSES, [row[-1] for row in table])
+        table = text_table.rows(file, len(asked.columns) + 1)
+        records.check_count(facts, str(file), len(table), RECORDS)
+        good = text_table.codes(file, "labels 1 (good) and 2 (bad)", CLASSES, [row[-1] for row in table])
         mean, deviation = asked.moments()
-        applicants = (columns.encoded(file, asked.columns, table) - mean) / deviation
+        applicants = (text_table.encoded(file, asked.columns, table) - mean) / deviation
         order = np.random.default_rng([SPLIT_SEED, asked.split]).permutation(RECORDS)
         holdout, test = order[TRAIN : TRAIN + HELD_OUT], order[TRAIN + HELD_OUT :]
         judged = test if asked.judge == "test" else holdout
-        ids = columns.as_written(table)
-        return content.parted(facts, {"applicant": applicants}, good, order[: facts.n], judged, ids)
+        ids = text_table.as_written(table)
+        return records.parted(facts, {"applicant": applicants}, good, order[: facts.n], judged, ids)
 
 
 GERMAN_CREDIT = GermanCredit()

@@ -16,10 +16,12 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from dpcore.checks import InvalidValue, QuotesRecords
-from trainables.data import options
-from trainables.data import records as content
+from trainables.data import records
+from trainables.data.files import find_folder
+from trainables.data.options import InFolder, Limit, Whole
 from trainables.data.source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
@@ -31,12 +33,11 @@ FOLDER = "IDC_regular_ps50_idx5"
 Labelled = Sequence[tuple[Path, int]]
 
 
-@options.options
-class IdcOptions(PartOption, options.Limit, options.InFolder):
+class IdcOptions(PartOption, Limit, InFolder):
     """Options of IDC."""
 
-    validate: int = options.whole(
-        doc="how many validation patches are used, the first ones", example=1000, default=sum(TEST)
+    validation: Whole = Field(
+        sum(TEST), description="how many validation patches are used, the first ones", examples=[1000]
     )
 
 
@@ -53,7 +54,7 @@ class Idc(PublishedSource[IdcOptions]):
             dataset=self.name,
             task=Task.CLASSIFICATION,
             n=asked.used(sum(TRAIN)),
-            n_validation=min(asked.validate, sum(TEST)),
+            n_validation=min(asked.validation, sum(TEST)),
             features={"patch": Feature(shape=(3, SIDE, SIDE))},
             classes=2,
         )
@@ -62,11 +63,11 @@ class Idc(PublishedSource[IdcOptions]):
         """The records; class 1 is cancer. Only the patches in use are read. Raises InvalidValue."""
         train, test = _cut(facts, files[0])
         parts = [_read(some) for some in (train[: facts.n], test[: facts.n_validation])]
-        return content.dataset(facts, *(Split(inputs={"patch": pixels}, targets=labels) for pixels, labels in parts))
+        return records.dataset(facts, *(Split(inputs={"patch": pixels}, targets=labels) for pixels, labels in parts))
 
     def files(self, asked: IdcOptions) -> list[Path]:
         """The folder of patients. Raises InvalidValue where there is no patch in it."""
-        folder = options.folder(self.name, asked.path, FOLDER, f"idc/{FOLDER}", "idc")
+        folder = find_folder(self.name, asked.path, FOLDER, f"idc/{FOLDER}", "idc")
         if next(folder.glob("*/[01]/*.png"), None) is None:
             raise InvalidValue(
                 "data.path",
@@ -88,7 +89,7 @@ def _cut(facts: PublicFacts, folder: Path) -> tuple[Labelled, Labelled]:
     test: list[tuple[Path, int]] = []
     for label in (0, 1):
         files = sorted(folder.glob(f"*/{label}/*.png"))
-        content.records(facts, f"{folder}/*/{label}", len(files), PATCHES[label])
+        records.check_count(facts, f"{folder}/*/{label}", len(files), PATCHES[label])
         order = rng.permutation(len(files))
         train += [(files[i], label) for i in order[: TRAIN[label]]]
         test += [(files[i], label) for i in order[TRAIN[label] : TRAIN[label] + TEST[label]]]

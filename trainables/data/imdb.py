@@ -17,14 +17,16 @@ import zlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from dpcore.checks import InvalidValue, QuotesRecords
-from trainables.data import files as gzipped
-from trainables.data import options
-from trainables.data import records as content
+from trainables.data import records
+from trainables.data.files import existing, find_folder, unpacked
+from trainables.data.options import InFolder, Limit
 from trainables.data.source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
@@ -35,11 +37,12 @@ _WORD = re.compile(r"[a-z0-9']+")
 VALIDATION_VOCABULARY = "The vocabulary was counted in the validation reviews: their words, too, are treated as public."
 
 
-@options.options
-class ImdbOptions(PartOption, options.Limit, options.InFolder):
+class ImdbOptions(PartOption, Limit, InFolder):
     """Options of IMDb."""
 
-    vocabulary: str = options.word("validation", "hashed", doc="what gives words their codes")
+    vocabulary: Literal["validation", "hashed"] = Field(
+        "validation", description="what gives words their codes", examples=["hashed"]
+    )
 
 
 class Imdb(PublishedSource[ImdbOptions]):
@@ -63,8 +66,8 @@ class Imdb(PublishedSource[ImdbOptions]):
 
     def files(self, asked: ImdbOptions) -> list[Path]:
         """Of training and test records. Raises InvalidValue."""
-        folder = options.folder(self.name, asked.path, "imdb")
-        return [options.existing(self.name, folder / f"imdb_{part}.csv.xz") for part in ("train", "test")]
+        folder = find_folder(self.name, asked.path, "imdb")
+        return [existing(self.name, folder / f"imdb_{part}.csv.xz") for part in ("train", "test")]
 
     def records(self, asked: ImdbOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
         """The records; class 1 is positive. Raises InvalidValue."""
@@ -74,7 +77,7 @@ class Imdb(PublishedSource[ImdbOptions]):
         validation_words = [_WORD.findall(text) for text in texts]
         code = _hash if asked.vocabulary == "hashed" else _most_frequent(validation_words).get
         train = _coded([_WORD.findall(train_texts[i]) for i in chosen], code)
-        return content.dataset(
+        return records.dataset(
             facts,
             Split(
                 inputs={"words": train},
@@ -89,10 +92,10 @@ def _read(facts: PublicFacts, file: Path) -> tuple[list[str], NDArray[np.int64]]
     import pandas as pd
 
     try:
-        frame = pd.read_csv(io.BytesIO(gzipped.read(file)), keep_default_na=False, usecols=["label", "text"])
+        frame = pd.read_csv(io.BytesIO(unpacked(file)), keep_default_na=False, usecols=["label", "text"])
     except ValueError as error:
         raise QuotesRecords("data.path", str(file), f"UTF-8 CSV with the columns label and text ({error})") from error
-    content.records(facts, str(file), len(frame), RECORDS)
+    records.check_count(facts, str(file), len(frame), RECORDS)
     if frame["label"].dtype.kind not in "iu":
         raise InvalidValue("data.path", str(file), "a label 0 or 1 in every record", "Fetch the file again.")
     # Markup is cut here: its tag names would count as words.

@@ -20,21 +20,21 @@ from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from dpcore.checks import InvalidValue, QuotesRecords
-from trainables.data import options
-from trainables.data import records as content
-from trainables.data.files import ANOTHER_FILE
+from dpcore.checks import InvalidValue
+from trainables.data import records
+from trainables.data.files import existing, find_folder, wrong_file
+from trainables.data.options import InFolder, Seed, Whole
 from trainables.data.source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Task
 
 
-@options.options
-class MembershipOptions(PartOption, options.InFolder):
+class MembershipOptions(PartOption, InFolder):
     """Options of these tables."""
 
-    train: int | None = options.whole(doc="how many records are trained on", example=1200, default=None)
-    seed: int = options.whole(doc="the seed of the public draw that splits", example=1, minimum=0, default=0)
+    train: Whole | None = Field(None, description="how many records are trained on", examples=[1200])
+    seed: Seed = Field(0, description="the seed of the public draw that splits", examples=[1])
 
 
 @dataclass(kw_only=True)
@@ -75,24 +75,22 @@ class MembershipTable(PublishedSource[MembershipOptions]):
 
     def files(self, asked: MembershipOptions) -> list[Path]:
         """For each member itself, or the archive that holds it. Raises InvalidValue."""
-        folder = options.folder(self.name, asked.path, *self.folders)
+        folder = find_folder(self.name, asked.path, *self.folders)
         plain = [folder / Path(member).name for member in self.members]
-        return [one if one.is_file() else options.existing(self.name, folder / self.archive) for one in plain]
+        return [one if one.is_file() else existing(self.name, folder / self.archive) for one in plain]
 
     def records(self, asked: MembershipOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
         """The records; class k of the file is k - 1. Raises InvalidValue (archive, shape, values, classes)."""
         tables = [_table(self, file, member) for file, member in zip(files, self.members, strict=True)]
         folder = files[0].parent
-        content.records(facts, str(folder), len(tables[0]), self.count)
+        records.check_count(facts, str(folder), len(tables[0]), self.count)
         features, labels = (tables[0], tables[1][:, 0]) if len(tables) == 2 else (tables[0][:, 1:], tables[0][:, 0])
         if features.shape[1] != self.width:
-            raise InvalidValue(
-                "data.path", str(folder), f"{self.width} features, found {features.shape[1]}", ANOTHER_FILE
-            )
+            raise wrong_file(folder, f"{self.width} features, found {features.shape[1]}")
         if not np.isin(features, (0.0, 1.0)).all():
-            raise InvalidValue("data.path", str(folder), "features that are 0 or 1", ANOTHER_FILE)
-        order = content.drawn(self.count, asked.seed)
-        return content.parted(facts, {"record": features}, labels - 1, order[: facts.n], order[facts.n :])
+            raise wrong_file(folder, "features that are 0 or 1")
+        order = records.drawn(self.count, asked.seed)
+        return records.parted(facts, {"record": features}, labels - 1, order[: facts.n], order[facts.n :])
 
 
 def _table(table: MembershipTable, file: Path, member: str) -> NDArray[np.float32]:
@@ -101,8 +99,8 @@ def _table(table: MembershipTable, file: Path, member: str) -> NDArray[np.float3
         with _member(file, member) if file.name == table.archive else file.open("rb") as lines:
             found = np.loadtxt(lines, delimiter=",", dtype=np.float32, ndmin=2, quotechar='"', encoding="latin1")
     except (ValueError, tarfile.TarError, EOFError, zlib.error, KeyError) as error:
-        raise QuotesRecords(
-            "data.path", str(file.parent), f"{table.archive} with a table {member} of numbers ({error})", ANOTHER_FILE
+        raise wrong_file(
+            file.parent, f"{table.archive} with a table {member} of numbers ({error})", quotes=True
         ) from error
     return found
 

@@ -11,23 +11,29 @@ Split    60,000 training records; the 10,000 test records are the validation, as
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from dpcore.checks import InvalidValue
-from trainables.data import files as gzipped
-from trainables.data import options, splits
-from trainables.data import records as content
-from trainables.data.files import ANOTHER_FILE
+from trainables.data import records
+from trainables.data.files import existing, find_folder, unpacked, wrong_file
+from trainables.data.options import InFolder, Limit, Whole
 from trainables.data.source import HoldsOut, PartOption, PublishedSource
-from trainables.data.splits import CONTENT, HeldOut, RecordsPart, check_others, contents
-from trainables.data.table_declaration import VALIDATION
+from trainables.data.splits import (
+    CONTENT,
+    HeldOut,
+    PublishedTestOptions,
+    RecordsPart,
+    SharedValidationOptions,
+    ValidationSplit,
+    check_beside,
+    contents,
+)
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
-from trainables.units import share_of
-from trainables.validation.declaration import DISJOINT, OPTIONS, PrivateValidation, private
 
 TRAIN, TEST, SIDE, INK = 60_000, 10_000, 28, 255.0
 DIGITS = 10
@@ -36,40 +42,51 @@ TEST_OF = (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009)
 """Records of each digit: published facts, like the totals."""
 IMAGES, LABELS = 2051, 2049
 FOLDERS = ("mnist", "MNIST/raw", "MNIST")
-KEY = "validation"
 PUBLISHED_APART = "the published split of MNIST into 60,000 and 10,000 records"
 
 
-@options.options
-class MnistOptions(PartOption, options.Limit, options.InFolder):
+class MnistOptions(PartOption, Limit, InFolder):
     """Options of MNIST."""
 
-    classes: int = options.whole(
-        doc="of how many digits records are kept, not together with limit", example=2, default=DIGITS
+    classes: Whole = Field(
+        DIGITS, description="of how many digits records are kept, not together with limit", examples=[2]
     )
-    validation: object = options.option(
-        options.as_given,
-        doc="{records: private or public, share}: a share of the training records, by a hash of pixels and label",
-        example={"records": "private", "share": 0.1},
-        schema=VALIDATION,
-        default=None,
+    validation: SharedValidationOptions | None = Field(
+        None,
+        description="{records: private or public, share}: a share of the training records, by a hash of pixels and "
+        "label. Left out, the 10,000 published test records are the validation",
+        examples=[{"records": "private", "share": 0.1}],
     )
-    test: object = options.option(
-        options.as_given,
-        doc="{records: public or private}: the 10,000 test records are read once, at the end, and validate nothing",
-        example={"records": "public"},
-        schema=splits.TEST_SCHEMA,
-        default=None,
+    test: PublishedTestOptions | None = Field(
+        None,
+        description="{records: public or private}: the 10,000 test records are read once, at the end, and validate "
+        "nothing",
+        examples=[{"records": "public"}],
     )
 
+    @property
+    def tested(self) -> int:
+        """Test records of the digits that are kept."""
+        return TEST if self.classes == DIGITS else sum(TEST_OF[: self.classes])
 
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """A validation part of the training records."""
+    @property
+    def held_out(self) -> HeldOut | None:
+        """The published test records, where they are declared for the test."""
+        return None if self.test is None else self.test.split(self.tested, PUBLISHED_APART)
 
-    share: float
-    key: str
-    private: PrivateValidation | None
+    @property
+    def parted(self) -> ValidationSplit | None:
+        """The validation part of the training records. Raises InvalidValue."""
+        asked = self.validation
+        if asked is None:
+            return None
+        by = f"by the hash of pixels and label under the key {asked.key!r}, a share of {asked.share!r}"
+        private = asked.private(
+            parts=f"MNIST's training records {by}",
+            assumption="The key that splits training records by a hash of their pixels and labels was chosen without "
+            "looking at the records.",
+        )
+        return ValidationSplit(share=asked.share, id=CONTENT, key=asked.key, private=private)
 
 
 class Mnist(PublishedSource[MnistOptions], HoldsOut):
@@ -85,9 +102,8 @@ class Mnist(PublishedSource[MnistOptions], HoldsOut):
         if not 2 <= classes <= DIGITS or (classes < DIGITS and asked.limit is not None):
             remedy = "The records of so many digits are kept, the first ones: leave out one of the two options."
             raise InvalidValue("data.classes", classes, f"2 to {DIGITS}, and without `limit`", remedy)
-        splits.published_apart(asked.test, _tested(asked), PUBLISHED_APART)
-        n, validation = asked.used(TRAIN if classes == DIGITS else sum(TRAIN_OF[:classes])), _validation(asked)
-        held = 0 if asked.test is not None else _tested(asked)
+        n, validation = asked.used(TRAIN if classes == DIGITS else sum(TRAIN_OF[:classes])), asked.parted
+        held = 0 if asked.test is not None else asked.tested
         if validation is not None:
             held = round(n * validation.share)
             if not 0 < held < n:
@@ -105,84 +121,57 @@ class Mnist(PublishedSource[MnistOptions], HoldsOut):
 
     def files(self, asked: MnistOptions) -> list[Path]:
         """Training images and labels, then those of the test, each with or without .gz. Raises InvalidValue."""
-        folder = options.folder(self.name, asked.path, *FOLDERS)
+        folder = find_folder(self.name, asked.path, *FOLDERS)
         names = [f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")]
         plain = [folder / name for name in names]
-        return [one if one.is_file() else options.existing(self.name, one.with_name(f"{one.name}.gz")) for one in plain]
+        return [one if one.is_file() else existing(self.name, one.with_name(f"{one.name}.gz")) for one in plain]
 
     def records(self, asked: MnistOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
         """The records; ink 0..255 becomes 0..1. Raises InvalidValue (magic number, size, count, labels)."""
-        validation = _validation(asked)
+        validation = asked.parted
         whole = facts.n if validation is None else facts.n + facts.n_validation
         train = _part(facts, files[:2], TRAIN, whole)
         ids = contents(train)  # of bytes as they were published, which validation and data.part hash alike
         train = replace(train, ids=ids)
         if validation is None and asked.test is None:
-            return content.dataset(facts, train, _part(facts, files[2:], TEST, facts.n_validation))
+            return records.dataset(facts, train, _part(facts, files[2:], TEST, facts.n_validation))
         if validation is None:
-            return content.dataset(facts, train, content.taken(train, np.arange(0)))
-        shares = np.array([share_of(validation.key, one) for one in ids])
-        sides = (np.flatnonzero(side) for side in (shares >= validation.share, shares < validation.share))
-        return content.dataset(facts, *(content.taken(train, rows) for rows in sides))
+            return records.dataset(facts, train, records.taken(train, np.arange(0)))
+        judged = validation.taken(ids)
+        sides = (np.flatnonzero(side) for side in (~judged, judged))
+        return records.dataset(facts, *(records.taken(train, rows) for rows in sides))
 
     def validates_within(self, asked: MnistOptions) -> bool:
         """Whether a share of the training records validates."""
         return asked.validation is not None
 
-    def parts_beside(self, asked: MnistOptions, part: RecordsPart) -> None:
+    def check_part(self, asked: MnistOptions, part: RecordsPart) -> None:
         """Validation by another hash, and no private test records: nothing parts those. Raises InvalidValue."""
-        validation, test = _validation(asked), splits.published_apart(asked.test, _tested(asked), PUBLISHED_APART)
-        hashed = {} if validation is None else {"data.validation": (CONTENT, validation.key)}
-        check_others(part, hashed, None)
-        if test is not None and test.private:
+        if asked.parted is not None:
+            check_beside("data.validation", asked.parted, "data.part", part)
+        if asked.test is not None and asked.test.records == "private":
             expected = "public beside data.part: both sweeps may read the same test records, which nothing parts"
             raise InvalidValue("data.test.records", "private", expected, "Declare them public, or leave data.part out.")
 
-    def declared_test(self, given: Mapping[str, object]) -> HeldOut | None:
+    def declared_test(self, options: Mapping[str, object]) -> HeldOut | None:
         """See `HoldsOut.held_out`."""
-        asked = self.read(given)
-        return splits.published_apart(asked.test, _tested(asked), PUBLISHED_APART)
+        return self.read(options).held_out
 
-    def load_test(self, given: Mapping[str, object]) -> Split:
+    def load_test(self, options: Mapping[str, object]) -> Split:
         """See `HoldsOut.load_held_out`."""
-        asked = self.read(given)
-        if self.declared_test(given) is None:
+        asked = self.read(options)
+        if asked.test is None:
             expected = "records that are declared for the test"
             raise InvalidValue("data.test", None, expected, "Declare them in the spec of a new sweep.")
         facts = self.declared(asked)
-        return content.checked(facts, "test", _part(facts, self.files(asked)[2:], TEST, _tested(asked)))
-
-
-def _tested(asked: MnistOptions) -> int:
-    """Test records of the digits that are kept."""
-    return TEST if asked.classes == DIGITS else sum(TEST_OF[: asked.classes])
-
-
-def _validation(asked: MnistOptions) -> _Share | None:
-    """Raises InvalidValue."""
-    raw = asked.validation
-    if raw is None:
-        return None
-    split = {name: one for name, one in raw.items() if name not in OPTIONS} if isinstance(raw, Mapping) else {}
-    share, key = split.get("share"), split.get("key", KEY)
-    is_share = isinstance(share, int | float) and not isinstance(share, bool) and 0 < share < 1
-    if not isinstance(raw, Mapping) or DISJOINT in raw or set(split) - {"share", "key"} or not is_share:
-        remedy = "Left out, the 10,000 published test records are the validation."
-        raise InvalidValue("data.validation", raw, "{records: private or public, share: in (0, 1)}", remedy)
-    records = private(
-        raw,
-        parts=f"MNIST's training records by the hash of pixels and label under the key {key!r}, a share of {share!r}",
-        assumption="The key that splits training records by a hash of their pixels and labels was chosen without "
-        "looking at the records.",
-    )
-    return _Share(float(share), str(key), records)  # type: ignore[arg-type]
+        return records.checked(facts, "test", _part(facts, self.files(asked)[2:], TEST, asked.tested))
 
 
 def _part(facts: PublicFacts, files: list[Path], expected: int, used: int) -> Split:
     """The first `used` records of the first digits; of all records, right or wrong, when every digit is kept."""
     images, labels = _idx(files[0], IMAGES), _idx(files[1], LABELS)
     for file, found in zip(files, (images, labels), strict=True):
-        content.records(facts, str(file), len(found), expected)
+        records.check_count(facts, str(file), len(found), expected)
     kept = np.arange(len(labels)) if facts.classes == DIGITS else np.flatnonzero(labels < (facts.classes or 0))
     kept = kept[:used]
     return Split(inputs={"image": images[kept].astype(np.float32) / np.float32(INK)}, targets=labels[kept])
@@ -190,18 +179,16 @@ def _part(facts: PublicFacts, files: list[Path], expected: int, used: int) -> Sp
 
 def _idx(file: Path, magic: int) -> NDArray[np.uint8]:
     """An IDX file of uint8, with or without .gz: [count] or [count, rows, columns]. Raises InvalidValue."""
-    raw = gzipped.read(file)
+    raw = unpacked(file)
     found = int.from_bytes(raw[:4], "big")
     if len(raw) < 4 or found != magic:
-        raise InvalidValue(
-            "data.path", str(file), f"an IDX file with magic number {magic}, found {found}", ANOTHER_FILE
-        )
+        raise wrong_file(file, f"an IDX file with magic number {magic}, found {found}")
     axes = magic & 0xFF
     header = 4 + 4 * axes
     shape = tuple(int.from_bytes(raw[4 + 4 * axis : 8 + 4 * axis], "big") for axis in range(axes))
     if len(raw) != header + int(np.prod(shape)):
         expected = f"{int(np.prod(shape))} bytes after the header, found {len(raw) - header}"
-        raise InvalidValue("data.path", str(file), expected, ANOTHER_FILE)
+        raise wrong_file(file, expected)
     return np.frombuffer(raw, dtype=np.uint8, offset=header).reshape(shape)
 
 

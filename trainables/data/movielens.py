@@ -19,13 +19,13 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from dpcore.checks import QuotesRecords
-from trainables.data import files as gzipped
-from trainables.data import options
-from trainables.data import records as content
-from trainables.data.files import ANOTHER_FILE
-from trainables.data.source import PartOption, PublishedSource, part_option
+from dpcore.checks import InvalidValue
+from trainables.data import records
+from trainables.data.files import existing, find_folder, unpacked, wrong_file
+from trainables.data.options import InFolder, Limit
+from trainables.data.source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 from trainables.units import Unit, share_of
 
@@ -43,12 +43,14 @@ class Ratings:
     header: int = 0
 
 
-@options.options
-class MovieLensOptions(PartOption, options.Limit, options.InFolder):
+class MovieLensOptions(PartOption, Limit, InFolder):
     """Options of MovieLens."""
 
-    unit: Unit | None = options.unit(USER)
-    part: object = part_option(USER)
+    unit: Unit | None = Field(
+        None,
+        description="{column: user, max_records: k}, what one neighbour of a claim differs in",
+        examples=[{"column": USER, "max_records": 50}],
+    )
 
 
 @dataclass
@@ -65,6 +67,8 @@ class MovieLens(PublishedSource[MovieLensOptions]):
 
     def declared(self, asked: MovieLensOptions) -> PublicFacts:
         """The facts; looks which file is there, reads none. Raises InvalidValue."""
+        if asked.unit is not None and asked.unit.column != USER:
+            raise InvalidValue("data.unit.column", asked.unit.column, f"{USER}, whose a rating is", f"Write `{USER}`.")
         movie = {"movie": Feature(shape=(), cardinality=self.movies)}
         if asked.unit is None:
             records = self._ratings(asked).records
@@ -86,14 +90,14 @@ class MovieLens(PublishedSource[MovieLensOptions]):
 
     def files(self, asked: MovieLensOptions) -> list[Path]:
         """The one with ratings. Raises InvalidValue."""
-        folder = options.folder(self.name, asked.path, self.name)
-        return [options.existing(self.name, folder / self._ratings(asked).file)]
+        folder = find_folder(self.name, asked.path, self.name)
+        return [existing(self.name, folder / self._ratings(asked).file)]
 
     def records(self, asked: MovieLensOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
         """The records; class k is k + 1 stars. Raises InvalidValue."""
         ratings = self._ratings(asked)
         table = _read(files[0], ratings)
-        content.records(facts, str(files[0]), len(table), ratings.records)
+        records.check_count(facts, str(files[0]), len(table), ratings.records)
         user, movie, stars = table[:, 0] - 1, table[:, 1] - 1, table[:, 2] - 1
         if facts.unit is not None:
             users_trained, users_judged = self._users()
@@ -101,12 +105,12 @@ class MovieLens(PublishedSource[MovieLensOptions]):
             for users in (users_trained[: facts.n], users_judged):
                 rows = np.flatnonzero(np.isin(user, users))
                 own = Split(inputs={"movie": movie[rows]}, targets=stars[rows], ids=user[rows])
-                parts.append(content.by_unit(own, user[rows].tolist(), facts.unit))
+                parts.append(records.by_unit(own, user[rows].tolist(), facts.unit))
             (train, units), (validation, _) = parts
-            return content.dataset(facts, train, validation, units=units)
+            return records.dataset(facts, train, validation, units=units)
         order = np.random.default_rng(SPLIT_SEED).permutation(ratings.records)
         judged, trained = order[: facts.n_validation], order[facts.n_validation :][: facts.n]
-        return content.parted(facts, {USER: user, "movie": movie}, stars, trained, judged, user)
+        return records.parted(facts, {USER: user, "movie": movie}, stars, trained, judged, user)
 
     def _users(self) -> tuple[list[int], list[int]]:
         """Codes of the users who are trained on and of those who are judged, each in the order of a hash: public."""
@@ -117,7 +121,7 @@ class MovieLens(PublishedSource[MovieLensOptions]):
     def _ratings(self, asked: MovieLensOptions) -> Ratings:
         if asked.path is None or len(self.ratings) == 1:
             return self.ratings[-1]
-        folder = options.folder(self.name, asked.path, self.name)
+        folder = find_folder(self.name, asked.path, self.name)
         return next((one for one in self.ratings if (folder / one.file).is_file()), self.ratings[-1])
 
 
@@ -125,12 +129,12 @@ def _read(file: Path, ratings: Ratings) -> NDArray[np.int64]:
     """[records, 3]: user id, movie id, stars."""
     import pandas as pd
 
-    text = gzipped.read(file).replace(ratings.separator.encode(), b",")
+    text = unpacked(file).replace(ratings.separator.encode(), b",")
     try:
         frame = pd.read_csv(io.BytesIO(text), header=None, skiprows=ratings.header, usecols=[0, 1, 2], dtype=np.int64)
     except ValueError as error:
         expected = f"user, movie and stars as whole numbers separated by {ratings.separator!r} ({error})"
-        raise QuotesRecords("data.path", str(file), expected, ANOTHER_FILE) from error
+        raise wrong_file(file, expected, quotes=True) from error
     return frame.to_numpy()
 
 

@@ -59,7 +59,7 @@ def by_unit(split: Split, ids: Iterable[object], unit: Unit) -> tuple[Split, Uni
     return taken(split, kept), units
 
 
-def records(facts: PublicFacts, where: str, found: int, expected: int) -> None:
+def check_count(facts: PublicFacts, where: str, found: int, expected: int) -> None:
     """The number of records of a published file is known. Raises InvalidValue."""
     if found != expected:
         raise InvalidValue(

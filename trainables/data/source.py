@@ -1,7 +1,8 @@
-"""What a data source is, and what the packaged ones share: options are read once into a typed record.
+"""What a data source is, and what the packaged ones share.
 
-A source is one subclass of `Source`: its name, the record of its options, what it declares, where its files lie (which
-are looked for before any is read), and how its records are read. One of another package need only be a `DataSource`.
+One of another package need only be a `DataSource`. A packaged one is a subclass of `PublishedSource`: its name, the
+model of its options, what it declares, where its files lie (which are looked for before any is read), and how its
+records are read. `data.features` puts a public map between the records of any source and the models.
 """
 
 from __future__ import annotations
@@ -9,58 +10,63 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from trainables.data import options
-from trainables.data import records as content
-from trainables.data.options import NoOptions, Option, listed, read
+from pydantic import Field
+
+from trainables.data import records
+from trainables.data.options import FeatureOptions, Option, Options, listed, read
 from trainables.data.splits import (
     CONTENT,
-    PART_SCHEMA,
     ByContent,
     HeldOut,
+    PartOptions,
     RecordsPart,
     dataset_within,
     facts_within,
-    part_of,
 )
-from trainables.features import declared
-from trainables.features.declared import parted
+from trainables.features.declared import Features
 from trainables.system import Dataset, PublicFacts, Split
 
-# What every data source has in common: `data.features` puts a public map between its records and the models.
-
-FEATURE_OPTIONS = (
-    Option(
-        name=declared.MAP,
-        doc="a public map that records are seen through: a name, module:function, or a file of torch.export",
-        example="scattering",
-        schema={"type": ["string", "null"], "minLength": 1},
-    ),
-    Option(
-        name=declared.FROM,
-        doc="on whose records a map of one's own was fitted, and why none of them is private here",
-        example="trained on ImageNet by its authors, which holds no record of these",
-        schema={"type": ["string", "null"], "minLength": 10},
-    ),
-    Option(
-        name=declared.BOUNDS,
-        doc="[low, high] that what a map of one's own says is cut to",
-        example=[-10, 10],
-        schema={"type": ["array", "null"], "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
-    ),
-    Option(
-        name=declared.GROUPS,
-        doc="in how many groups channels are normalised, each record by itself; none unless given",
-        example=27,
-        schema={"type": ["integer", "null"], "minimum": 1},
-    ),
-)
+FEATURE_OPTIONS = listed(FeatureOptions)
 """What every source takes besides its own options."""
 
 
+class DataSource(Protocol):
+    """One kind of data. `facts` and `inspect` read no record; `load` does."""
+
+    name: str
+    doc: str
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """Every option that a spec may name."""
+        ...
+
+    def facts(self, options: Mapping[str, object]) -> PublicFacts:
+        """Public facts under a spec's `data` options. Raises InvalidValue."""
+        ...
+
+    def inspect(self, options: Mapping[str, object]) -> None:
+        """Whether what `load` needs is there: files, columns and their types. Reads no record. Raises InvalidValue."""
+        ...
+
+    def load(self, options: Mapping[str, object]) -> Dataset:
+        """All records in memory. Raises InvalidValue (wrong magic, NaN, missing labels, one class, ...)."""
+        ...
+
+
+def parted(options: Mapping[str, object]) -> tuple[dict[str, object], Features | None]:
+    """A source's own options, and the map that its records are seen through. Raises InvalidValue."""
+    known = FeatureOptions.model_fields
+    own = {name: one for name, one in options.items() if name not in known}
+    asked = read(FeatureOptions, "features", {name: one for name, one in options.items() if name in known})
+    features = Features.of(asked.features, asked.features_from, asked.features_bounds, asked.features_groups)
+    return own, features
+
+
 class FeaturedSource(ABC):
-    """A data source whose records may be seen through a map (`trainables.features`); see `DataSource`.
+    """A data source whose records may be seen through a map; see `DataSource`.
 
     The abstract methods are of the records as they are, and are called without the options of features.
     """
@@ -99,9 +105,9 @@ class FeaturedSource(ABC):
         """
         own, features = parted(options)
         if features is None:
-            return content.without_ids(self.load_records(own))
+            return records.without_ids(self.load_records(own))
         self.facts(options)
-        return features.dataset(content.without_ids(self.load_records(own)), kept_in)
+        return features.dataset(records.without_ids(self.load_records(own)), kept_in)
 
     def part(self, options: Mapping[str, object]) -> RecordsPart | None:
         """The part of its records that a spec reads (`data.part`); None: all of them. Raises InvalidValue."""
@@ -125,7 +131,7 @@ class FeaturedSource(ABC):
 
 
 class HoldsOut(FeaturedSource):
-    """One that can part off test records: see `trainables.data.splits.HasTestRecords`."""
+    """One that can part off test records (`data.test`): `load` gives none of them."""
 
     def held_out(self, options: Mapping[str, object]) -> HeldOut | None:
         """What `data.test` declares; None without it. Raises InvalidValue."""
@@ -146,111 +152,35 @@ class HoldsOut(FeaturedSource):
         """See `load_held_out`."""
 
 
-Asked = TypeVar("Asked", bound=NoOptions)
+class PartOption(Options):
+    """Of a source whose records may be parted into those that tune and those of a final run."""
 
-
-class DataSource(Protocol):
-    """One kind of data. `facts` and `inspect` read no record; `load` does."""
-
-    name: str
-    doc: str
-
-    @property
-    def options(self) -> tuple[Option, ...]:
-        """Every option that a spec may name."""
-        ...
-
-    def facts(self, options: Mapping[str, object]) -> PublicFacts:
-        """Public facts under a spec's `data` options. Raises InvalidValue."""
-        ...
-
-    def inspect(self, options: Mapping[str, object]) -> None:
-        """Whether what `load` needs is there: files, columns and their types. Reads no record. Raises InvalidValue."""
-        ...
-
-    def load(self, options: Mapping[str, object]) -> Dataset:
-        """All records in memory. Raises InvalidValue (wrong magic, NaN, missing labels, one class, ...)."""
-        ...
-
-
-class Source(FeaturedSource, Generic[Asked]):
-    """A data source over files."""
-
-    asks: Any
-    """The record of its options."""
-
-    @property
-    def options(self) -> tuple[Option, ...]:
-        """Every option that a spec may name."""
-        return listed(self.asks)
-
-    def record_facts(self, options: Mapping[str, object]) -> PublicFacts:
-        """See `FeaturedSource.facts`."""
-        return self.declared(self.read(options))
-
-    def inspect_records(self, options: Mapping[str, object]) -> None:
-        """See `FeaturedSource.inspect`."""
-        asked = self.read(options)
-        self.declared(asked)
-        self.files(asked)
-
-    def load_records(self, options: Mapping[str, object]) -> Dataset:
-        """See `FeaturedSource.load`."""
-        asked = self.read(options)
-        facts = self.declared(asked)
-        return self.records(asked, facts, self.files(asked))
-
-    def read(self, options: Mapping[str, object]) -> Asked:
-        """The options, checked. Raises InvalidValue."""
-        asked: Asked = read(self.asks, self.name, options)
-        return asked
-
-    def files(self, asked: Asked) -> list[Path]:
-        """The files that are read, all of them there and not empty. Raises InvalidValue."""
-        return []
-
-    @abstractmethod
-    def declared(self, asked: Asked) -> PublicFacts:
-        """The facts; reads no record. Raises InvalidValue."""
-
-    @abstractmethod
-    def records(self, asked: Asked, facts: PublicFacts, files: list[Path]) -> Dataset:
-        """The records in `files`. Raises InvalidValue."""
-
-
-# A source of records that were published: it may be asked for one part of its training records (`data.part`).
-#
-# The part is taken here, of what a source declares and reads as if there were none; no source can forget it. Records
-# that were published to validate or to test are in neither part: both sweeps have all of them, as records declared
-# public.
-
-
-def part_option(decided_by: str | ByContent) -> Any:
-    """`data.part` of a source that knows what decides."""
-    return options.option(
-        options.as_given,
-        doc="{use: tuning or final, share}: the part of the training records that tunes, or that of the final run, "
-        f"by a hash of each record's own {decided_by}",
-        example={"use": "tuning", "share": 0.2},
-        schema=PART_SCHEMA,
-        default=None,
+    part: PartOptions | None = Field(
+        None,
+        description="{use: tuning or final, share}: the part of the training records that tunes, or that of the final "
+        "run, by a hash of each record's own content, or of whose it is",
+        examples=[{"use": "tuning", "share": 0.2}],
     )
 
 
-@options.options
-class PartOption(options.NoOptions):
-    """Of a source whose records may be parted into those that tune and those of a final run."""
-
-    part: object = part_option(CONTENT)
+Asked = TypeVar("Asked", bound=PartOption)
 
 
-AskedPart = TypeVar("AskedPart", bound=PartOption)
+class PublishedSource(FeaturedSource, Generic[Asked]):
+    """A source of records that were published: `declared` and `records` are of all of them.
 
+    The part that a sweep asks for is taken here; no source can forget it. Records that were published to validate or to
+    test are in neither part: both sweeps have all of them, as records declared public.
+    """
 
-class PublishedSource(Source[AskedPart]):
-    """`declared` and `records` are of all records; what a sweep is told and given is of the part that it asks for."""
-
+    asks: type[Asked]
+    """The model of its options."""
     parted_by: str | ByContent | None = CONTENT
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """See `FeaturedSource.options`."""
+        return listed(self.asks)
 
     def record_part(self, options: Mapping[str, object]) -> RecordsPart | None:
         """See `FeaturedSource.part`."""
@@ -265,27 +195,45 @@ class PublishedSource(Source[AskedPart]):
     def inspect_records(self, options: Mapping[str, object]) -> None:
         """See `FeaturedSource.inspect`."""
         self.record_facts(options)
-        super().inspect_records(options)
+        self.files(self.read(options))
 
     def load_records(self, options: Mapping[str, object]) -> Dataset:
         """See `FeaturedSource.load`."""
-        asked = self.read(options)
-        validation = self.validates_within(asked)
         self.record_facts(options)
-        return dataset_within(self._of(asked)[0], super().load_records(options), validation=validation)
+        asked = self.read(options)
+        part, facts = self._of(asked)
+        found = self.records(asked, facts, self.files(asked))
+        return dataset_within(part, found, validation=self.validates_within(asked))
 
-    def validates_within(self, asked: AskedPart) -> bool:
+    def read(self, options: Mapping[str, object]) -> Asked:
+        """The options, checked. Raises InvalidOptions."""
+        return read(self.asks, self.name, options)
+
+    def files(self, asked: Asked) -> list[Path]:
+        """The files that are read, all of them there and not empty. Raises InvalidValue."""
+        return []
+
+    @abstractmethod
+    def declared(self, asked: Asked) -> PublicFacts:
+        """The facts; reads no record. Raises InvalidValue."""
+
+    @abstractmethod
+    def records(self, asked: Asked, facts: PublicFacts, files: list[Path]) -> Dataset:
+        """The records in `files`. Raises InvalidValue."""
+
+    def validates_within(self, asked: Asked) -> bool:
         """Whether the validation records are some of those that are parted."""
         return False
 
-    def parts_beside(self, asked: AskedPart, part: RecordsPart) -> None:
+    def check_part(self, asked: Asked, part: RecordsPart) -> None:
         """Raises InvalidValue where something else is asked that does not go with a part."""
         return None
 
-    def _of(self, asked: AskedPart) -> tuple[RecordsPart | None, PublicFacts]:
+    def _of(self, asked: Asked) -> tuple[RecordsPart | None, PublicFacts]:
         """The part, and the facts of all records. Raises InvalidValue."""
         facts = self.declared(asked)
-        part = part_of(asked.part, facts.n, self.parted_by)
-        if part is not None:
-            self.parts_beside(asked, part)
+        if asked.part is None:
+            return None, facts
+        part = asked.part.part(facts.n, self.parted_by)
+        self.check_part(asked, part)
         return part, facts

@@ -1,15 +1,19 @@
-"""What a spec declares about test records: those that nobody trains on or validates by, read once, at the end.
+"""Splits by a keyed hash of each record's own id: validation and test records, and the part that tunes.
 
 data:
-  test:
-    records: public          # or private: the score is one noised histogram, which is charged
-    share: 0.1               # with `id`: a hash of each record's own id decides, before the validation part is taken
-    id: person_id
-  test: {records: public, path: test.parquet, n: 5000}     # or a file of its own, whose records are public
+  validation: {records: private, share: 0.2, id: person_id}    # or a file of its own: {records: public, path, n}
+  test: {records: public, share: 0.1, id: person_id}           # read once, at the end; or a file of public records
+  part: {use: tuning, share: 0.2, id: person_id}               # `use: final` of the final run, on the other part
 
-The hash is keyed with another word than the validation's (`key`), so that the two parts know nothing of each other.
-A private part is always one by hash: no record of it is then among those that train or validate, whoever else is
-there, and under add-remove its score composes with theirs in parallel (`dpcore.accounting`).
+An id decides, or the content of records that were published without one, and nothing else: records that come, go or
+move about move no other, and nothing has to be kept. Keys are public and no sweep's own. The part is taken first, test
+records of it, and validation records of what is left; each has another key, so that they know nothing of each other.
+
+A private test part is always one by hash: no record of it is then among those that train or validate, whoever else is
+there, and under add-remove its score composes with theirs in parallel (`dpcore.parallel`).
+
+By content, equal records are in one part. One whose content changes may change its part: it then counts as one that
+left and one that came, which add-remove allows for and replace-one, where the parts would add, does not.
 """
 
 from __future__ import annotations
@@ -18,189 +22,24 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from dpcore.checks import InvalidValue
-from trainables.data import options, records
+from trainables.data import records
 from trainables.data.files import overlap
+from trainables.data.options import Options, Share, Whole, Word
 from trainables.system import Dataset, PublicFacts, Split
 from trainables.units import Unit, share_of
+from trainables.validation.declaration import Bins, PrivateValidation
 
-TEST, TEST_KEY = "data.test", "test"
-FORMS = "{records: public, path: FILE, n: RECORDS}, or {records: public or private, share: in (0, 1), id: COLUMN}"
-TEST_SCHEMA: dict[str, object] = {
-    "type": ["object", "null"],
-    "properties": {
-        "records": {"enum": ["public", "private"]},
-        "path": {"type": "string"},
-        "n": {"type": "integer", "minimum": 1},
-        "share": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-        "id": {},
-        "key": {},
-    },
-    "required": ["records"],
-    "additionalProperties": False,
-}
-"""JSON schema of `data.test`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldOut:
-    """The test records of a data set, as declared.
-
-    n           how many there are, or units: declared, or the share of those declared
-    private     whether the score is noised and charged
-    path        of their own file; None: a share of the others, or those that were published apart
-    share, id, key  of the hash that decides; 0 and empty with a file
-    apart       what parted them off before anybody declared anything, in words; "" for others
-    """
-
-    n: int
-    private: bool
-    path: str | None = None
-    share: float = 0.0
-    id: str = ""
-    key: str = TEST_KEY
-    apart: str = ""
-
-    @property
-    def parts(self) -> str:
-        """What decides on which side a record is, in words; empty with a file."""
-        if self.apart:
-            return self.apart
-        return "" if self.path is not None else f"{self.id} under the key {self.key!r}, a share of {self.share!r}"
-
-    @property
-    def assumption(self) -> str:
-        """What a claim by parallel composition rests on."""
-        if self.apart:
-            return f"Nobody has records on both sides of {self.apart}, whatever records come or go: declared."
-        return (
-            f"The value of {self.id} is a record's own and never changes, and the key that parts off test records by "
-            "its hash was chosen without looking at the records."
-        )
-
-
-@runtime_checkable
-class HasTestRecords(Protocol):
-    """A data source that can part off test records: `load` gives none of them."""
-
-    def held_out(self, options: Mapping[str, object]) -> HeldOut | None:
-        """What is declared of them; None: there are none. Raises InvalidValue."""
-        ...
-
-    def load_held_out(self, options: Mapping[str, object]) -> Split:
-        """The test records alone. Raises InvalidValue."""
-        ...
-
-
-def published_apart(raw: object, n: int, apart: str) -> HeldOut | None:
-    """What `data.test` says of `n` records that were published apart from the others. Raises InvalidValue."""
-    if raw is None:
-        return None
-    if not isinstance(raw, Mapping) or set(raw) != {"records"} or raw["records"] not in ("public", "private"):
-        remedy = "public: the score leaves as it is, and no claim covers these records. private: it is noised."
-        raise InvalidValue(TEST, raw, "{records: public} or {records: private}", remedy)
-    return HeldOut(n=n, private=raw["records"] == "private", apart=apart)
-
-
-def held_out(raw: object, n: int, unit: Unit | None, validation_id: str | None, validation_key: str) -> HeldOut | None:
-    """What `data.test` says of `n` records or units. Raises InvalidValue.
-
-    validation_id, validation_key  of a validation part by hash
-    """
-    if raw is None:
-        return None
-    if not isinstance(raw, Mapping) or raw.get("records") not in ("public", "private"):
-        remedy = "public: the score leaves as it is, and no claim covers these records. private: it is noised."
-        raise InvalidValue(TEST, raw, FORMS, remedy)
-    private, given = raw["records"] == "private", {name: one for name, one in raw.items() if name != "records"}
-    if set(given) == {"path", "n"} and isinstance(given["path"], str):
-        if private:
-            remedy = "Part them off by a hash of an id (share, id), or declare them public."
-            raise InvalidValue(f"{TEST}.records", "private", "public for a file of their own", remedy)
-        held = options.count("test.n", given["n"], doc="how many records the test file holds, or units")
-        return HeldOut(n=held, private=False, path=given["path"])
-    if unit is not None:
-        given = {"id": unit.column, **given}
-    if not {"share", "id"} <= set(given) <= {"share", "id", "key"}:
-        raise InvalidValue(TEST, dict(raw), FORMS, "A part by position would move other records when one is added.")
-    return _by_hash(given, n, private, unit, validation_id, validation_key)
-
-
-def check_file(test: HeldOut | None, others: Mapping[str, str | None]) -> None:
-    """A test file holds nothing that is trained on or validated by.
-
-    others  {option: the file or folder that it names, if it names one}
-    Raises InvalidValue.
-    """
-    if test is None or test.path is None:
-        return
-    for option, other in others.items():
-        if other is not None and overlap(test.path, other):
-            raise InvalidValue(
-                f"{TEST}.path",
-                test.path,
-                f"a file apart from {other}, which {option} names",
-                "Give a file that no trial reads, outside of its folder, or part test records off by `share` and `id`.",
-            )
-
-
-def _by_hash(
-    given: Mapping[str, Any],
-    n: int,
-    private: bool,
-    unit: Unit | None,
-    validation_id: str | None,
-    validation_key: str,
-) -> HeldOut:
-    share, id_, key = given["share"], str(given["id"]), str(given.get("key", TEST_KEY))
-    if not isinstance(share, int | float) or isinstance(share, bool) or not 0 < share < 1 or round(n * share) < 1:
-        needed = f"a share in (0, 1) that is a record or more of n={n}"
-        raise InvalidValue(f"{TEST}.share", share, needed, "Write `share: 0.1` for a tenth of them, say.")
-    for whose, expected in (("data.unit.column", unit and unit.column), ("data.validation.id", validation_id)):
-        if expected is not None and id_ != expected:
-            remedy = f"Write `id: {expected}`, in `data.test` as there."
-            raise InvalidValue(
-                f"{TEST}.id", id_, f"{expected}, as in {whose}: else somebody is in several parts", remedy
-            )
-    if validation_id is not None and key == validation_key:
-        remedy = "The same hash would take the validation part's records. Leave `key` out."
-        raise InvalidValue(f"{TEST}.key", key, "another word than the key of data.validation", remedy)
-    return HeldOut(n=round(n * share), private=private, share=float(share), id=id_, key=key)
-
-
-# Records that tune and those of the final run: one part of the records each, never both (`privacy.scope: holdout`).
-#
-# data: part: {use: tuning, share: 0.2, id: person_id} # of the sweep that tunes; `use: final` of the final run part:
-# {use: tuning, share: 0.2} # where the source knows what decides
-#
-# A keyed hash decides, before test and validation records are taken of the part: of each record's own id, or of its
-# content where records were published without one. The key is public and no sweep's own, and another word than those
-# of test and validation, so that the parts know nothing of each other. Records that come, go or move about move no
-# other, and nothing has to be kept: who is in which part is a function of the declaration and the one record.
-#
-# By content, equal records are in one part. One whose content changes may change its part: it then counts as one that
-# left and one that came, which add-remove allows for and replace-one, where the parts would add, does not. So a part
-# under replace-one is refused, by content as by id (`sweeps.spec.rules`).
-
-PART, PART_KEY = "data.part", "tuning"
-FORM = "{use: tuning or final, share: in (0, 1)"
-PART_SCHEMA: dict[str, object] = {
-    "type": ["object", "null"],
-    "properties": {
-        "use": {"enum": ["tuning", "final"]},
-        "share": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-        "id": {},
-        "key": {},
-    },
-    "required": ["use", "share"],
-    "additionalProperties": False,
-}
-"""JSON schema of `data.part`."""
+PART, TEST, VALIDATION = "data.part", "data.test", "data.validation"
+PART_KEY, TEST_KEY, VALIDATION_KEY = "tuning", "test", "validation"
+_BY_POSITION = "A split by position would move other records when one is added or removed."
+_PUBLIC_OR_PRIVATE = "public or private: public ones leave scores as they are, and no claim covers them"
 
 
 class ByContent(Enum):
@@ -223,16 +62,74 @@ class PartUse(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordsPart:
-    """One of the two parts.
+class HashSplit:
+    """Records on two sides, each by its own id alone; nothing is taken where `share` is 0.
 
-    share    of the records that tune, whichever part this is
-    id, key  of the hash that decides; id is `CONTENT` where it is of all that a record holds
+    share  of the records that are taken
+    id     the column that decides, or `CONTENT`; "" without a share
+    key    of the hash
     """
 
+    share: float = 0.0
+    id: str | ByContent = ""
+    key: str = ""
+
+    def taken(self, ids: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which records are taken: [n]. Raises InvalidValue for ids that are neither whole numbers nor texts."""
+        return np.array([share_of(self.key, _one_spelling(self.id, one)) < self.share for one in ids], dtype=bool)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationSplit(HashSplit):
+    """Where validation records come from: another file, a hash, or (neither) nowhere.
+
+    n        of the file, records or units
+    private  how they enter a claim; None where they are public
+    """
+
+    path: str | None = None
+    n: int = 0
+    private: PrivateValidation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOut(HashSplit):
+    """The test records of a data set, as declared.
+
+    n        how many there are, or units: declared, or the share of those declared
+    private  whether the score is noised and charged
+    path     of their own file; None: a share of the others, or those that were published apart
+    apart    what parted them off before anybody declared anything, in words; "" for others
+    """
+
+    n: int
+    private: bool
+    path: str | None = None
+    apart: str = ""
+
+    @property
+    def parts(self) -> str:
+        """What decides on which side a record is, in words; empty with a file."""
+        if self.apart:
+            return self.apart
+        return "" if self.path is not None else f"{self.id} under the key {self.key!r}, a share of {self.share!r}"
+
+    @property
+    def assumption(self) -> str:
+        """What a claim by parallel composition rests on."""
+        if self.apart:
+            return f"Nobody has records on both sides of {self.apart}, whatever records come or go: declared."
+        return (
+            f"The value of {self.id} is a record's own and never changes, and the key that parts off test records by "
+            "its hash was chosen without looking at the records."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsPart(HashSplit):
+    """One of the two parts of `privacy.scope: holdout`; the share is that of the records that tune."""
+
     use: PartUse
-    share: float
-    id: str | ByContent
     key: str = PART_KEY
 
     def size(self, n: int) -> int:
@@ -241,8 +138,8 @@ class RecordsPart:
         return tuning if self.use is PartUse.TUNING else n - tuning
 
     def holds(self, ids: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which records are in it, each by its own id alone: [n]. Raises InvalidValue for ids of another kind."""
-        tuning = np.array([share_of(self.key, _one_spelling(self.id, one)) < self.share for one in ids], dtype=bool)
+        """Which records are in it: [n]. Raises InvalidValue as `taken` does."""
+        tuning = self.taken(ids)
         return tuning if self.use is PartUse.TUNING else ~tuning
 
     @property
@@ -271,67 +168,6 @@ class RecordsPart:
         return f"Records {alike} are all in one part of data.part{own}."
 
 
-def part_of(raw: object, n: int, decided_by: str | ByContent | None) -> RecordsPart | None:
-    """What `data.part` says of `n` records or units. Raises InvalidValue.
-
-    decided_by  the id that parts them, or `CONTENT`; None where `data.part` has to say
-    """
-    if raw is None:
-        return None
-    form = f"{FORM}, id: COLUMN}}" if decided_by is None else f"{FORM}}}"
-    given = {} if not isinstance(raw, Mapping) else dict(raw)
-    if decided_by is not None:
-        given = {"id": str(decided_by), **given}
-    share = given.get("share")
-    sound = isinstance(share, int | float) and not isinstance(share, bool) and 0 < share < 1
-    if not {"use", "share", "id"} <= set(given) <= {"use", "share", "id", "key"} or not sound:
-        raise InvalidValue(PART, raw, form, "A part by position would move other records when one is added.")
-    if given["use"] not in list(PartUse):
-        remedy = "The sweep that tunes reads the one, the final run the other."
-        raise InvalidValue(f"{PART}.use", given["use"], "tuning or final", remedy)
-    if decided_by is not None and str(given["id"]) != str(decided_by):
-        raise InvalidValue(
-            f"{PART}.id", given["id"], _decided(decided_by), f"Write `id: {decided_by}`, or leave it out."
-        )
-    assert isinstance(share, int | float)
-    if not 0 < round(n * share) < n:
-        expected = f"a share in (0, 1) that leaves records of n={n} on both sides"
-        raise InvalidValue(f"{PART}.share", share, expected, "Write `share: 0.2` for a fifth of them, say.")
-    id_ = str(given["id"]) if decided_by is None else decided_by
-    return RecordsPart(use=PartUse(given["use"]), share=float(share), id=id_, key=str(given.get("key", PART_KEY)))
-
-
-def _decided(by: str | ByContent) -> str:
-    if by is CONTENT:
-        return f"{CONTENT}, all that a record holds: these were published without another id"
-    return f"{by}, which says whose a record is: another id would cut units in two"
-
-
-def check_others(
-    part: RecordsPart | None, others: Mapping[str, tuple[str | ByContent | None, str]], private_file: str | None
-) -> None:
-    """Test and validation records are taken of the part, by the same id and other keys. Raises InvalidValue.
-
-    others        {option: (what its hash is of, if it has one, key)}
-    private_file  of validation records that a claim covers: nothing parts them
-    """
-    if part is None:
-        return
-    if private_file is not None:
-        expected = "a share of the records where data.part is declared, or a file of public ones"
-        remedy = "Both sweeps would read that file: write `share` and `id`."
-        raise InvalidValue("data.validation.path", private_file, expected, remedy)
-    for option, (column, key) in others.items():
-        if column is None:
-            continue
-        if column != part.id:
-            expected = f"{part.id}, as in data.part.id: else somebody is in several parts"
-            raise InvalidValue(f"{option}.id", column, expected, f"Write `id: {part.id}`.")
-        if key == part.key:
-            expected = f"another word than the key of data.part, {part.key!r}"
-            raise InvalidValue(f"{option}.key", key, expected, "The same hash would take records of one part alone.")
-
-
 def _one_spelling(column: str | ByContent, one: object) -> str:
     """An id as one text, however the others of its file let the column be read: 007 among texts is 7 among numbers."""
     if isinstance(one, str):
@@ -344,11 +180,189 @@ def _one_spelling(column: str | ByContent, one: object) -> str:
     raise InvalidValue(f"{PART}.id", str(column), f"a column of whole numbers or texts, found {type(one).__name__}")
 
 
-# What is left of facts and records where one part is read: see `trainables.data.splits`.
-#
-# Which part a record is in follows from the record alone: from its id, or from all that its source knows of it. So it
-# is decided before anything is made of records (a map, features, a pool's draw would all do it in another way), and
-# with a `limit`, of which the same positions count in both parts, no record is moved from one part to the other.
+class RecordsOptions(Options):
+    """Whether validation records are public or private, and what private ones may spend."""
+
+    records: Literal["public", "private"] = Field(
+        description="public or private, which says whose data the validation records are. public: metrics on them "
+        "leave as they are, and no claim covers these records. private: metrics come from a noised histogram, and the "
+        "claim covers them"
+    )
+    budget_share: float | None = Field(
+        None, strict=True, gt=0, le=1, description="of private ones, a share of the budget's squared mu"
+    )
+    bins: Bins | None = Field(None, description="of private ones of more than two classes: of the loss or the score")
+
+    def private(self, parts: str, assumption: str) -> PrivateValidation | None:
+        """None for public records.  parts, assumption  see `PrivateValidation`. Raises InvalidValue."""
+        if self.records == "private":
+            return PrivateValidation(
+                parts=parts, assumption=assumption, budget_share=self.budget_share, bins=self.bins or "loss"
+            )
+        for name, value in (("budget_share", self.budget_share), ("bins", self.bins)):
+            if value is not None:
+                raise InvalidValue(f"{VALIDATION}.{name}", value, "records: private beside it", "Drop it.")
+        return None
+
+
+class SharedValidationOptions(RecordsOptions):
+    """Of a source whose training records are parted by their content."""
+
+    share: Share = Field(description="the share of the training records that validates")
+    key: Word = Field(VALIDATION_KEY, description="of the hash")
+
+
+class ValidationOptions(RecordsOptions):
+    """Of records with ids: a share of them, or a file beside them."""
+
+    path: str | None = Field(None, description="of a file with the validation records")
+    n: Whole | None = Field(None, description="how many records that file holds, or units")
+    disjoint: bool | None = Field(
+        None, strict=True, description="whether nobody has records in both files, whatever records come or go"
+    )
+    share: Share | None = Field(None, description="the share of all records that is taken, by a hash of a stable id")
+    id: Word | None = Field(None, description="the column with that id")
+    key: Word | None = Field(None, description="of the hash")
+
+    def split(self, n: int, unit: Unit | None, path: str) -> ValidationSplit:
+        """What it says of `n` records or units in the file `path`. Raises InvalidValue."""
+        if self.path is not None:
+            return ValidationSplit(path=self.path, n=_of_file(VALIDATION, self), private=self._other_file(path))
+        id_ = _id(VALIDATION, self, unit)
+        if self.disjoint is not None:
+            expected = "a validation file beside it: a hash parts records by itself"
+            raise InvalidValue(f"{VALIDATION}.disjoint", self.disjoint, expected, "Drop it.")
+        assert self.share is not None
+        share, key = self.share, self.key or VALIDATION_KEY
+        if not 0 < round(n * share) < n:
+            expected = f"a share that is a record or more of n={n}, and leaves some to train on"
+            raise InvalidValue(f"{VALIDATION}.share", share, expected, "Write `share: 0.2` for a fifth, say.")
+        private = self.private(
+            parts=f"records of {path} by the hash of {id_} under the key {key!r}, a share of {share!r}",
+            assumption=f"The value of {id_} is a record's own and never changes, and the key that splits by its hash "
+            "was chosen without looking at the records.",
+        )
+        return ValidationSplit(share=share, id=id_, key=key, private=private)
+
+    def _other_file(self, path: str) -> PrivateValidation | None:
+        assert self.path is not None
+        same = overlap(self.path, path)
+        if not self.disjoint:
+            declared = self.private(parts="", assumption="")
+            if declared is None and same:
+                expected = f"private for records of {path}, which a claim covers"
+                remedy = "Give another file, or call the records private: training and validation then add."
+                raise InvalidValue(f"{VALIDATION}.records", "public", expected, remedy)
+            return declared
+        if same:
+            expected = "two files: this one would be disjoint from itself"
+            raise InvalidValue(f"{VALIDATION}.disjoint", True, expected, "Drop it.")
+        return self.private(
+            parts=f"{path} and {self.path}, declared to share nobody",
+            assumption=f"Nobody has records in both {path} and {self.path}, whatever records come or go: declared.",
+        )
+
+
+class PublishedTestOptions(Options):
+    """Of test records that were published apart from the others."""
+
+    records: Literal["public", "private"] = Field(description=_PUBLIC_OR_PRIVATE)
+
+    def split(self, n: int, apart: str) -> HeldOut:
+        """What it says of `n` records that are apart by `apart`, in words."""
+        return HeldOut(n=n, private=self.records == "private", apart=apart, key=TEST_KEY)
+
+
+class HeldOutOptions(Options):
+    """Of test records: a share of all, or a file of public ones."""
+
+    records: Literal["public", "private"] = Field(description=_PUBLIC_OR_PRIVATE)
+    path: str | None = Field(None, description="of a file with the test records, which are public")
+    n: Whole | None = Field(None, description="how many records that file holds, or units")
+    share: Share | None = Field(None, description="the share of all records that is taken, by a hash of a stable id")
+    id: Word | None = Field(None, description="the column with that id")
+    key: Word | None = Field(None, description="of the hash")
+
+    def split(self, n: int, unit: Unit | None, validation: ValidationSplit) -> HeldOut:
+        """What it says of `n` records or units. Raises InvalidValue."""
+        private = self.records == "private"
+        if self.path is not None:
+            if private:
+                remedy = "Part them off by a hash of an id (share, id), or declare them public."
+                raise InvalidValue(f"{TEST}.records", "private", "public for a file of their own", remedy)
+            return HeldOut(n=_of_file(TEST, self), private=False, path=self.path, key=TEST_KEY)
+        id_, key = _id(TEST, self, unit), self.key or TEST_KEY
+        assert self.share is not None
+        if round(n * self.share) < 1:
+            expected = f"a share that is a record or more of n={n}"
+            raise InvalidValue(f"{TEST}.share", self.share, expected, "Write `share: 0.1` for a tenth of them, say.")
+        check_beside(TEST, HashSplit(share=self.share, id=id_, key=key), VALIDATION, validation)
+        return HeldOut(n=round(n * self.share), private=private, share=self.share, id=id_, key=key)
+
+
+def _of_file(where: str, given: ValidationOptions | HeldOutOptions) -> int:
+    """How many records a file of their own holds. Raises InvalidValue."""
+    for name in ("share", "id", "key"):
+        if (value := getattr(given, name)) is not None:
+            raise InvalidValue(f"{where}.{name}", value, "nothing beside `path`: the file is not parted", "Drop one.")
+    if given.n is None:
+        raise InvalidValue(f"{where}.n", None, "how many records the file holds, or units", "Declare it.")
+    return given.n
+
+
+def _id(where: str, given: ValidationOptions | HeldOutOptions, unit: Unit | None) -> str:
+    """The column by whose hash records are parted. Raises InvalidValue."""
+    forms = "{path: FILE, n: RECORDS}, or {share: in (0, 1), id: COLUMN} for a split by a hash of a stable id"
+    id_ = given.id or (None if unit is None else unit.column)
+    if given.share is None or id_ is None or given.n is not None:
+        raise InvalidValue(where, given.model_dump(exclude_unset=True), forms, _BY_POSITION)
+    if unit is not None and id_ != unit.column:
+        expected = f"{unit.column}, as in data.unit.column: a split by another id would cut units in two"
+        raise InvalidValue(f"{where}.id", id_, expected, f"Write `id: {unit.column}`, or leave it out.")
+    return id_
+
+
+class PartOptions(Options):
+    """The part of the records that a sweep reads."""
+
+    use: Literal["tuning", "final"] = Field(
+        description="which part is read: the sweep that tunes reads the one, the final run the other"
+    )
+    share: Share = Field(description="the share of the records that tune. A part by position would move others")
+    id: Word | None = Field(None, description="the column whose hash decides, where the source does not know it")
+    key: Word = Field(PART_KEY, description="of the hash")
+
+    def part(self, n: int, decided_by: str | ByContent | None) -> RecordsPart:
+        """What it says of `n` records or units. Raises InvalidValue.
+
+        decided_by  the id that parts them, or `CONTENT`; None where it has to say
+        """
+        if decided_by is None and self.id is None:
+            remedy = f"Write `id: COLUMN`. {_BY_POSITION}"
+            raise InvalidValue(f"{PART}.id", None, "the column whose hash decides", remedy)
+        if decided_by is not None and self.id not in (None, str(decided_by)):
+            what = (
+                f"{CONTENT}, all that a record holds: these were published without another id"
+                if decided_by is CONTENT
+                else f"{decided_by}, which says whose a record is: another id would cut units in two"
+            )
+            raise InvalidValue(f"{PART}.id", self.id, what, f"Write `id: {decided_by}`, or leave it out.")
+        if not 0 < round(n * self.share) < n:
+            expected = f"a share in (0, 1) that leaves records of n={n} on both sides"
+            raise InvalidValue(f"{PART}.share", self.share, expected, "Write `share: 0.2` for a fifth of them, say.")
+        return RecordsPart(use=PartUse(self.use), share=self.share, id=decided_by or self.id or "", key=self.key)
+
+
+def check_beside(where: str, split: HashSplit, other_at: str, other: HashSplit) -> None:
+    """Two splits of one file take records by the same id and other keys. Raises InvalidValue at the first."""
+    if not split.id or not other.id:
+        return
+    if split.id != other.id:
+        expected = f"{other.id}, as in {other_at}.id: else somebody is in several parts"
+        raise InvalidValue(f"{where}.id", split.id, expected, f"Write `id: {other.id}`.")
+    if split.key == other.key:
+        expected = f"another word than the key of {other_at}, {other.key!r}"
+        raise InvalidValue(f"{where}.key", split.key, expected, "The same hash would take records of one part alone.")
 
 
 def facts_within(part: RecordsPart | None, facts: PublicFacts, *, validation: bool = False) -> PublicFacts:
@@ -374,6 +388,9 @@ def facts_within(part: RecordsPart | None, facts: PublicFacts, *, validation: bo
 
 def dataset_within(part: RecordsPart | None, data: Dataset, *, validation: bool = False) -> Dataset:
     """The records of one part, in their order, with its facts. Raises InvalidValue for a part of none, or of one class.
+
+    It is decided before anything is made of records (a map, features), and with a `limit`, of which the same positions
+    count in both parts, no record is moved from one part to the other.
 
     data  all of them, with an id each (`Split.ids`) where their content is not what parts them
     """
@@ -414,3 +431,21 @@ def contents(split: Split) -> NDArray[np.generic]:
             digest.update(np.ascontiguousarray(column[row]).tobytes())
         found[row] = digest.hexdigest()
     return found
+
+
+def check_file(test: HeldOut | None, others: Mapping[str, str | None]) -> None:
+    """A test file holds nothing that is trained on or validated by.
+
+    others  {option: the file or folder that it names, if it names one}
+    Raises InvalidValue.
+    """
+    if test is None or test.path is None:
+        return
+    for option, other in others.items():
+        if other is not None and overlap(test.path, other):
+            raise InvalidValue(
+                f"{TEST}.path",
+                test.path,
+                f"a file apart from {other}, which {option} names",
+                "Give a file that no trial reads, outside of its folder, or part test records off by `share` and `id`.",
+            )

@@ -11,20 +11,19 @@ import math
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue, QuotesRecords
-from trainables.data import records as content
-from trainables.data import table_file
-from trainables.data.source import HoldsOut, Source
+from trainables.data import records, table_file
+from trainables.data.options import Option, listed, read
+from trainables.data.source import HoldsOut
 from trainables.data.splits import HeldOut, RecordsPart
 from trainables.data.table_declaration import JOINED, Column, Schema, TableOptions, schema
 from trainables.system import Dataset, PublicFacts, Split, Task
-from trainables.units import Unit, share_of
+from trainables.units import Unit
 from trainables.weights import Groups
 
 if TYPE_CHECKING:
@@ -43,16 +42,24 @@ _MISSING = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"})
 """Texts that stand for a missing id in the files of spreadsheets, databases and pandas."""
 
 
-class Table(Source[TableOptions], HoldsOut):
+class Table(HoldsOut):
     """`data: {source: table, ...}`: see trainables.data.table_declaration for every option."""
 
     name = "table"
     doc = "your own Parquet or CSV, local, s3:// or gs://; declare n, label, columns and classes; option unit"
-    asks = TableOptions
 
-    def declared(self, asked: TableOptions) -> PublicFacts:
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """See `FeaturedSource.options`."""
+        return listed(TableOptions)
+
+    def read(self, options: Mapping[str, object]) -> TableOptions:
+        """The options, checked each by itself. Raises InvalidOptions."""
+        return read(TableOptions, self.name, options)
+
+    def record_facts(self, options: Mapping[str, object]) -> PublicFacts:
         """The facts; touches no file. Raises InvalidValue."""
-        return schema(asked).facts()
+        return schema(self.read(options)).facts()
 
     def inspect_records(self, options: Mapping[str, object]) -> None:
         """The files and their columns; types too, where the files tell them. Raises InvalidValue."""
@@ -63,14 +70,12 @@ class Table(Source[TableOptions], HoldsOut):
         for other in (declared.validation.path, held):
             if other is not None:
                 table_file.inspect(other, asked.format, declared)
-        _check_other_files(asked, declared)
 
-    def records(self, asked: TableOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
+    def load_records(self, options: Mapping[str, object]) -> Dataset:
         """The records. Raises InvalidValue (file, columns, missing values, categories, labels, count)."""
-        declared = schema(asked)
-        _check_other_files(asked, declared)
-        where, form = asked.path, asked.format
-        everything = _records(where, form, declared, declared.n)
+        asked = self.read(options)
+        declared, form = schema(asked), asked.format
+        everything = _records(asked.path, form, declared, declared.n)
         _check_test_file(asked, declared, everything.ids)
         validation, beside = declared.validation, None
         if validation.path is not None:
@@ -81,19 +86,19 @@ class Table(Source[TableOptions], HoldsOut):
                 _check_apart(declared.unit, ids, others, "data.validation.path", validation.path, "data.path")
         everything = everything.within(declared.part)
         if declared.test is not None and declared.test.path is None:
-            everything = everything.at(np.flatnonzero(~_in_test(everything, declared.test)))
+            everything = everything.at(~declared.test.taken(everything.ids))
         if beside is not None:
             parts = [everything, beside]
         else:
             held_out = np.zeros(len(everything.split), dtype=bool)
-            if validation.id is not None:
-                shares = [share_of(validation.key, one) for one in everything.ids]
-                held_out = np.array(shares) < validation.share
-            parts = [everything.at(np.flatnonzero(~held_out)), everything.at(np.flatnonzero(held_out))]
+            if validation.share:
+                held_out = validation.taken(everything.ids)
+            parts = [everything.at(~held_out), everything.at(held_out)]
+        facts = declared.facts()
         if declared.unit is None:
-            return content.dataset(facts, *(part.split for part in parts))
-        (train, units), (judged, _) = [content.by_unit(part.split, part.ids, declared.unit) for part in parts]
-        return content.dataset(facts, train, judged, units=units)
+            return records.dataset(facts, *(part.split for part in parts))
+        (train, units), (judged, _) = [records.by_unit(part.split, part.ids, declared.unit) for part in parts]
+        return records.dataset(facts, train, judged, units=units)
 
     def record_part(self, options: Mapping[str, object]) -> RecordsPart | None:
         """See `FeaturedSource.part`."""
@@ -107,42 +112,19 @@ class Table(Source[TableOptions], HoldsOut):
         """The test records alone, whole units where one is declared. Raises InvalidValue as `load_records` does."""
         asked = self.read(options)
         declared = schema(asked)
-        test, facts = declared.test, self.declared(asked)
+        test, facts = declared.test, declared.facts()
         if test is None:
             expected = "a part of the records, or a file, that is declared for the test"
             raise InvalidValue("data.test", None, expected, "Declare it in the spec of a new sweep.")
         others = _records(asked.path, asked.format, declared, declared.n)
         if test.path is None:
             others = others.within(declared.part)
-            found = others.at(np.flatnonzero(_in_test(others, test)))
+            found = others.at(test.taken(others.ids))
         else:
             found = _records(test.path, asked.format, declared, test.n)
             _check_test_file(asked, declared, others.ids)
-        split = found.split if declared.unit is None else content.by_unit(found.split, found.ids, declared.unit)[0]
-        return content.checked(facts, "test", split)
-
-
-def _check_other_files(asked: TableOptions, declared: Schema) -> None:
-    """No file that is declared public, or to share nobody, is one of those that are trained on: folders may hold links.
-
-    Raises InvalidValue.
-    """
-    validation, test, form = declared.validation, declared.test, asked.format
-    named = {"data.path": str(asked.path), "data.validation.path": validation.path}
-    apart = validation.private is None or bool(validation.private.parts)
-    checked = [("data.validation.path", "data.path")] if apart and validation.path is not None else []
-    checked += [("data.test.path", one) for one in named] if test is not None and test.path is not None else []
-    found = {**named, "data.test.path": None if test is None else test.path}
-    for option, other in checked:
-        one, beside = found[option], found[other]
-        if one is not None and beside is not None and table_file.files(one, form) & table_file.files(beside, form):
-            expected = f"no file that is in {beside} of {other} too, under whatever name"
-            raise InvalidValue(option, one, expected, "Take it out of there, or give another.")
-
-
-def _in_test(records: _Records, test: HeldOut) -> NDArray[np.bool_]:
-    """Which of them are test records, each by its own id alone: [n]."""
-    return np.array([share_of(test.key, one) < test.share for one in records.ids], dtype=bool)
+        split = found.split if declared.unit is None else records.by_unit(found.split, found.ids, declared.unit)[0]
+        return records.checked(facts, "test", split)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +134,14 @@ class _Records:
     split: Split
     ids: NDArray[Any]
 
-    def at(self, rows: NDArray[np.int64]) -> _Records:
-        ids = self.ids[rows] if len(self.ids) else self.ids
-        return _Records(content.taken(self.split, rows), ids)
+    def at(self, which: NDArray[np.bool_]) -> _Records:
+        return _Records(
+            records.taken(self.split, np.flatnonzero(which)), self.ids[which] if len(self.ids) else self.ids
+        )
 
     def within(self, part: RecordsPart | None) -> _Records:
         """Those of one part; all of them without one. Raises InvalidValue for ids of another kind."""
-        return self if part is None else self.at(np.flatnonzero(part.holds(self.ids)))
+        return self if part is None else self.at(part.holds(self.ids))
 
 
 def _records(where: object, form: str | None, declared: Schema, n: int) -> _Records:

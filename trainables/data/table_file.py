@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import difflib
 import io
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -57,23 +56,26 @@ def inspect(where: object, form: str | None, declared: Schema) -> None:
 
     Raises InvalidValue.
     """
-    path, kind = _path(where), form_of(where, form)
-    found = columns(where, form)
-    _check_names(path, kind, [name for name, _ in found], declared.names)
-    if kind != "csv":
-        _check_types(path, dict(found), declared)
+    types = _types(where, form, declared.names)
+    if not types:
+        return
+    path = str(where)
+    for column in declared.columns:
+        _check_column(path, types[column.name], column)
+    if declared.task is Task.REGRESSION and not _is_number(types[declared.label]):
+        expected = f"a column of numbers in {path}, it holds {types[declared.label]}"
+        raise InvalidValue("data.label", declared.label, expected)
+    id_ = declared.id if declared.unit is None else declared.unit.column
+    if id_ is not None and not _is_id(types[id_]):
+        option = "data.unit.column" if declared.unit is not None else f"data.columns.{id_}"
+        raise InvalidValue(option, id_, f"whole numbers or texts in {path}, it holds {types[id_]}")
 
 
-def files(where: object, form: str | None) -> frozenset[str]:
-    """What tells each file of `where` from all others, links followed. Opens none. Raises InvalidValue (path, form)."""
-    from pyarrow.fs import LocalFileSystem
-
-    path, kind = _path(where), form_of(where, form)
-    with _readable(path, kind):
-        source = _dataset(path, kind)
-        if not isinstance(source.filesystem, LocalFileSystem):
-            return frozenset(f"{source.filesystem.type_name} {one}" for one in source.files)
-        return frozenset(f"{at.st_dev} {at.st_ino}" for at in map(os.stat, source.files))
+def _types(where: object, form: str | None, names: Sequence[str]) -> dict[str, Any]:
+    """The type of each column of a file that has all of `names`; {} of a CSV file, which tells none."""
+    found, kind = columns(where, form), form_of(where, form)
+    _check_names(_path(where), kind, [name for name, _ in found], names)
+    return {} if kind == "csv" else dict(found)
 
 
 def columns(where: object, form: str | None) -> list[tuple[str, pa.DataType | None]]:
@@ -186,21 +188,6 @@ def _header(path: str) -> list[str]:
     return next(csv.reader(io.StringIO(text, newline="")), [])
 
 
-def _check_types(path: str, types: dict[str, Any], declared: Schema) -> None:
-    for column in declared.columns:
-        _check_column(path, types[column.name], column)
-    if declared.task is Task.REGRESSION and not _is_number(types[declared.label]):
-        raise InvalidValue(
-            "data.label", declared.label, f"a column of numbers in {path}, it holds {types[declared.label]}"
-        )
-    parted_by = {"data.unit.column": declared.unit.column} if declared.unit is not None else {}
-    if declared.unit is None and declared.id is not None:
-        parted_by = {f"data.columns.{declared.id}": declared.id}
-    for option, name in parted_by.items():
-        if not _is_id(types[name]):
-            raise InvalidValue(option, name, f"whole numbers or texts in {path}, it holds {types[name]}")
-
-
 def _check_column(path: str, found: Any, column: Column) -> None:
     import pyarrow.types as kinds
 
@@ -230,9 +217,6 @@ def _is_id(found: Any) -> bool:
 
     inner = found.value_type if kinds.is_dictionary(found) else found
     return bool(kinds.is_integer(inner) or kinds.is_string(inner) or kinds.is_large_string(inner))
-
-
-# What a file's columns are by name and type alone, for whoever has to declare their bounds.
 
 
 class ColumnKind(StrEnum):

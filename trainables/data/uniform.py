@@ -6,17 +6,17 @@ import hashlib
 from pathlib import Path
 
 import numpy as np
+from pydantic import Field
 
-from trainables.data import options
+from trainables.data.options import Whole
 from trainables.data.source import PartOption, PublishedSource
 from trainables.system import Dataset, Feature, PublicFacts, Split, Task
 
 
-@options.options
 class UniformOptions(PartOption):
     """Options of the toy."""
 
-    n: int = options.whole(doc="how many values there are", example=4000, default=1000)
+    n: Whole = Field(1000, description="how many values there are", examples=[4000])
 
 
 class Uniform(PublishedSource[UniformOptions]):

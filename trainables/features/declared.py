@@ -19,7 +19,6 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
@@ -42,20 +41,11 @@ if TYPE_CHECKING:
 FEATURES = "features"
 """The one input of a model where a map was put before it."""
 MAP, FROM, BOUNDS, GROUPS = "features", "features_from", "features_bounds", "features_groups"
-OPTIONS = (MAP, FROM, BOUNDS, GROUPS)
 FORMAT = 2
 """Of what is kept: another one is not read. 1 kept maps apart by the code outside blocks and branches alone."""
-_LONGEST = 500
 _BLOCK = 4096
 _SHOWN = 16
 """Of a digest, in a sentence."""
-
-
-def parted(options: Mapping[str, object]) -> tuple[dict[str, object], Features | None]:
-    """A source's own options, and what is said of features. Raises InvalidValue."""
-    given = {name: options[name] for name in OPTIONS if name in options.keys()}  # noqa: SIM118
-    own = options if not given else {name: one for name, one in options.items() if name not in given}
-    return own if isinstance(own, dict) else dict(own), Features.of(given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,32 +86,31 @@ class Features:
     bounds: tuple[float, float] | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, object]) -> Features | None:
-        """What these options say; None where they say nothing. Raises InvalidValue."""
-        given = {name: one for name, one in given.items() if one is not None}
-        name = given.get(MAP)
+    def of(
+        cls, name: str | None, origin: str | None, bounds: tuple[float, float] | None, groups: int | None
+    ) -> Features | None:
+        """What the options of features say; None where they say nothing. Raises InvalidValue."""
+        given = {FROM: origin, BOUNDS: bounds, GROUPS: groups}
+        given = {option: one for option, one in given.items() if one is not None}
         if name is None:
-            for other, value in given.items():
-                raise InvalidValue(f"data.{other}", value, f"data.{MAP} beside it", "Name a map, or drop it.")
+            for option, value in given.items():
+                raise InvalidValue(f"data.{option}", value, f"data.{MAP} beside it", "Name a map, or drop it.")
             return None
-        if not isinstance(name, str) or not name:
-            expected = f"one of {', '.join(NAMED)}, module:function, or a file of torch.export"
-            raise InvalidValue(f"data.{MAP}", name, expected, "`sweeps datasets` says what records look like.")
-        groups = given.get(GROUPS)
-        if groups is not None and (not isinstance(groups, int) or isinstance(groups, bool) or groups < 1):
-            raise InvalidValue(f"data.{GROUPS}", groups, "a whole number of groups of channels", "Leave it out: none.")
-        if name in NAMED:
-            for other in (FROM, BOUNDS):
-                if other in given:
-                    why = f"nothing: where {name} is from, and its bounds, are known"
-                    raise InvalidValue(f"data.{other}", given[other], why, "Drop it.")
-            return cls(name=name, groups=groups)
-        origin = _origin(given.get(FROM))
-        if groups is not None and BOUNDS in given:
+        known = name in NAMED
+        for option in (FROM, BOUNDS):
+            if known and option in given:
+                expected = f"nothing: where {name} is from, and its bounds, are known"
+                raise InvalidValue(f"data.{option}", given[option], expected, "Drop it.")
+        if groups is not None and bounds is not None:
             expected = f"nothing beside {GROUPS}: normalised numbers have bounds of their own"
-            raise InvalidValue(f"data.{BOUNDS}", given[BOUNDS], expected, "Drop one of the two.")
-        bounds = None if groups is not None else _bounds(given.get(BOUNDS))
-        return cls(name=name, origin=origin, groups=groups, bounds=bounds)
+            raise InvalidValue(f"data.{BOUNDS}", bounds, expected, "Drop one of the two.")
+        if not known and not (origin or "").strip():
+            expected = "a sentence that says on whose records the map was fitted, and why none of them is private here"
+            raise InvalidValue(f"data.{FROM}", origin, expected, "Every claim says it.")
+        if not known and groups is None and bounds is None:
+            expected = "two finite numbers, low < high, chosen without looking at private records"
+            raise InvalidValue(f"data.{BOUNDS}", bounds, expected, "What the map says is cut to them.")
+        return cls(name=name, origin=(origin or "").strip(), groups=groups, bounds=bounds)
 
     def facts(self, facts: PublicFacts) -> PublicFacts:
         """Those of the features, from the records'. Reads no record; of a map of one's own, its code or file.
@@ -245,27 +234,6 @@ class Features:
             place = Path(self.name).expanduser()
             stamp = (os.stat(place).st_mtime_ns, os.stat(place).st_size) if place.is_file() else None
         return _made(self.name, _Known(facts), stamp)
-
-
-def _origin(given: object) -> str:
-    if not isinstance(given, str) or not 10 <= len(given.strip()) <= _LONGEST:
-        raise InvalidValue(
-            f"data.{FROM}",
-            given,
-            "a sentence that says on whose records the map was fitted, and why none of them is private here",
-            "Every claim says it.",
-        )
-    return given.strip()
-
-
-def _bounds(given: object) -> tuple[float, float]:
-    if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2:
-        low, high = given
-        numbers = all(isinstance(end, int | float) and not isinstance(end, bool) for end in given)
-        if numbers and math.isfinite(low) and math.isfinite(high) and low < high:
-            return float(low), float(high)
-    expected = "two finite numbers, low < high, chosen without looking at private records"
-    raise InvalidValue(f"data.{BOUNDS}", given, expected, "What the map says is cut to them.")
 
 
 class _Known:

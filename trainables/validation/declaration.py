@@ -23,12 +23,8 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Composed, Event
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram, several
 
-RECORDS, BUDGET_SHARE, BINS, DISJOINT = "records", "budget_share", "bins", "disjoint"
-OPTIONS = (RECORDS, BUDGET_SHARE, BINS, DISJOINT)
 PUBLIC_VALIDATION = "The validation records are public."
 """What a claim rests on where nothing noises what is told of them."""
-_HERE = "data.validation"
-
 Bins = Literal["loss", "score"]
 
 
@@ -49,43 +45,14 @@ class PrivateValidation:
     bins: Bins = "loss"
 
 
-def private(declared: Mapping[str, object], parts: str, assumption: str) -> PrivateValidation | None:
-    """What `data.validation` of one's own data says: None for public records. Raises InvalidValue, unanswered too.
-
-    parts, assumption  see `PrivateValidation`
-    """
-    records = declared.get(RECORDS)
-    if records not in ("public", "private"):
-        raise InvalidValue(
-            f"{_HERE}.{RECORDS}",
-            records,
-            "public or private, which says whose data the validation records are",
-            "public: metrics on them leave as they are, and no claim covers these records. private: metrics come from "
-            "a noised histogram, and the claim covers them.",
-        )
-    if records == "public":
-        for name in (BUDGET_SHARE, BINS):
-            if name in declared:
-                raise InvalidValue(f"{_HERE}.{name}", declared[name], "records: private beside it", "Drop it.")
-        return None
-    share, bins = declared.get(BUDGET_SHARE), declared.get(BINS, "loss")
-    if share is not None and not (isinstance(share, int | float) and not isinstance(share, bool) and 0 < share <= 1):
-        raise InvalidValue(f"{_HERE}.{BUDGET_SHARE}", share, "a share of the budget in (0, 1]")
-    if bins not in ("loss", "score"):
-        raise InvalidValue(f"{_HERE}.{BINS}", bins, "loss or score")
-    return PrivateValidation(
-        parts=parts,
-        assumption=assumption,
-        budget_share=None if share is None else float(share),
-        bins="loss" if bins == "loss" else "score",
-    )
-
-
 def check_public(found: PrivateValidation | None, source: str, why: str) -> None:
     """Raises InvalidValue for private validation records in a source that cannot keep them so, and says why."""
     if found is not None:
         raise InvalidValue(
-            f"{_HERE}.{RECORDS}", "private", f"public with data.source: {source}, since {why}", "Use the source alone."
+            "data.validation.records",
+            "private",
+            f"public with data.source: {source}, since {why}",
+            "Use the source alone.",
         )
 
 

@@ -23,8 +23,8 @@ from sweeps.spec import SweepSpec
 from tests.benchmarks.search_cost.ways import EPSILONS, SETS, WAYS, planner, spec_of
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
+from trainables.data.source import parted
 from trainables.export.scoring import score
-from trainables.features.declared import parted
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Execution, PrivacyPlan, Split
 

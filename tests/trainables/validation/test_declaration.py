@@ -34,7 +34,6 @@ def test_whose_records_they_are_has_to_be_said(split, records):
         facts({**split, **records})
     error = raised.value
     assert error.name == "data.validation.records"
-    assert "public or private" in error.expected
     assert "no claim covers" in error.remedy
     assert "noised histogram" in error.remedy
 
