@@ -267,8 +267,7 @@ class Controller:
         record = self.table.records[key]
         if seconds_left(self.spec.limits.trial_minutes, [self.store.attempts_of(key)]) == 0:
             self.store.charge_whole(self.lease, key, record.attempts)
-            self.store.abandon(self.lease, key, OVERRAN)
-            self.table.changed(replace(record, state=TrialState.FAILED, reason=OVERRAN))
+            self._abandoned(record, OVERRAN)
             return None
         start = find_resume_checkpoint(self.store, self.lease, self.trials, record, to_step)
         if isinstance(start, Lost):
@@ -276,8 +275,7 @@ class Controller:
                 f"its state after step {start.step} is missing or damaged in {self.trials.child(key).url}, and "
                 "metrics that came of it have been published: another run of those steps would be a second release"
             )
-            self.store.abandon(self.lease, key, reason)
-            self.table.changed(replace(record, state=TrialState.FAILED, reason=reason))
+            self._abandoned(record, reason)
             return None
         record = self.outcomes.add_to_curve(record, start.attempt, start.curve)
         reserved = self.budget.reserve(
@@ -288,11 +286,15 @@ class Controller:
         )
         if reserved is None:
             if self.budget.is_final and record.state is TrialState.PLANNED:
-                self.store.abandon(self.lease, key, NO_RETRY)
-                self.table.changed(replace(record, state=TrialState.FAILED, reason=NO_RETRY))
+                self._abandoned(record, NO_RETRY)
             return None
         again = replace(record, state=TrialState.RUNNING, attempts=reserved.attempt)
         return self._reserved(again, reserved, start.attempt)
+
+    def _abandoned(self, record: TrialRecord, reason: str) -> None:
+        """The trial cannot go on."""
+        self.store.abandon(self.lease, record.key, reason)
+        self.table.changed(replace(record, state=TrialState.FAILED, reason=reason))
 
     def _launch_all(self, planned: Sequence[tuple[Proposal, PrivacyPlan]]) -> TrialGroup | None:
         """Those that the population's budget holds, in their order; None where that is none of them."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Collection
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +53,7 @@ class Collected:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {
-            "sweep": self.sweep,
-            "dry_run": self.dry_run,
-            "trials": list(self.trials),
-            "bytes": self.bytes,
-            "on_front": list(self.on_front),
-            "going_on": list(self.going_on),
-        }
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
     def __str__(self) -> str:
         done = "Would delete" if self.dry_run else "Deleted"

@@ -1,4 +1,4 @@
-"""The spec that a sweep goes on under: what it began with, or a changed one that was accepted by name."""
+"""How a sweep goes on: under which spec, from which state of its trials, and with what it is given besides."""
 
 from __future__ import annotations
 
@@ -50,320 +50,6 @@ from trainables.worker.attempt import latest_checkpoint
 from trainables.worker.files import Folder, NotAFolder
 from trainables.worker.results import Curve
 
-# What all trials of an extended sweep will have released, estimated before any more of them runs.
-
-PLANS = 200
-"""Of the trials so far, from which the cost of more of them is estimated."""
-AT_A_NEW_BUDGET = 4
-"""Points so far that are planned at each budget that is new: a plan may take a second."""
-
-
-def cost_of(store: Store, sweep: str, spec: SweepSpec, extension: Extension) -> str:
-    """The total of all trials, estimated from those that are there; empty where nothing tells it in seconds.
-
-    spec       what the sweep goes on under, the extension included
-    extension  the last one, which is recorded by now
-    """
-    from sweeps.planning.estimate import estimated_total
-
-    if spec.search.trials > TOTAL_SHOWN_UP_TO:
-        return ""
-    seen = PublishedStore(store)
-    record, records = seen.sweep(sweep), seen.trials(sweep)
-    latest = [one for one in records if one.plan is not None][-PLANS:]
-    plans = [one.plan for one in latest if one.plan is not None]
-    if extension.epsilon and plans:
-        later = _to_come(store, spec, extension, latest)
-        launched = min(extension.launched, spec.search.trials)
-        plans = [*islice(cycle(plans), launched), *islice(later, spec.search.trials - launched)]
-    estimate, _ = estimated_total(spec, plans, choices_of(record, records), charged(seen, record))
-    return "" if estimate is None else str(estimate)
-
-
-def _to_come(store: Store, spec: SweepSpec, extension: Extension, latest: Sequence[Published]) -> Iterator[PrivacyPlan]:
-    """Plans as of trials that are not proposed yet, without end: budgets in turn, the largest first; of a grid, those
-    that are new."""
-    known: dict[float, list[PrivacyPlan]] = {}
-    for one in latest:
-        if one.plan is not None:
-            known.setdefault(float(one.config[TARGET_EPSILON]), []).append(one.plan)
-    facts, calibrations = public_facts(spec), store.calibrations()
-    budgets = extension.epsilon if samplers.walks_grid(spec.search.sampler) else spec.privacy.epsilon
-    for budget in budgets:
-        if budget not in known:
-            points = [{**one.config, TARGET_EPSILON: budget} for one in latest[-AT_A_NEW_BUDGET:]]
-            planned = [plan_proposal(spec, point, facts, calibrations) for point in points]
-            known[budget] = [plan for plan in planned if isinstance(plan, PrivacyPlan)]
-    every = [cycle(known[one]) for one in sorted(budgets, reverse=True) if known[one]]
-    # Nothing can be planned at the new budgets: then none of their trials is ever launched.
-    every = every or [cycle([one.plan for one in latest if one.plan is not None])]
-    for plans in cycle(every):
-        yield next(plans)
-
-
-# A sweep that is given more than it began with: what may be asked, what is recorded of it, and what it will cost.
-#
-# The spec that a sweep began with stays as it was recorded. What it goes on under is that spec and its extensions;
-# the sampler is given the number of trials that it began with, so that no proposal depends on how often it was
-# extended; and which proposal added budgets hold from.
-
-LARGEST = 10_000_000
-"""As of `search.trials`."""
-
-
-def extended(spec: SweepSpec, extensions: Iterable[Extension]) -> SweepSpec:
-    """The spec with everything that was asked for later."""
-    extensions = tuple(extensions)
-    spec = widened(spec, extensions)
-    for one in extensions:
-        if one.trials is not None:
-            spec = _with_shares(spec).model_copy(
-                update={"search": spec.search.model_copy(update={"trials": one.trials})}
-            )
-        if one.hours is not None:
-            spec = spec.model_copy(update={"limits": spec.limits.model_copy(update={"hours": one.hours})})
-    return spec
-
-
-def _with_shares(spec: SweepSpec) -> SweepSpec:
-    """The spec whose budget for the whole sweep, if it has one, stays spread over as many trials as it began with."""
-    privacy = spec.privacy
-    if privacy.scope != "sweep" or privacy.shares is not None:
-        return spec
-    return spec.model_copy(update={"privacy": privacy.model_copy(update={"shares": spec.search.trials})})
-
-
-def begun(spec: SweepSpec, before: SweepSpec, extensions: Sequence[Extension]) -> SweepSpec:
-    """A spec that is given at a resume, without what the sweep was extended by: it may state any of its totals.
-
-    What `sampler: auto` comes to was resolved when the sweep began, and stays.
-
-    Raises InvalidValue for `auto` where the sweep began with a sampler by name: nothing was resolved.
-    """
-    search, began = spec.search, before.search
-    if search.resolved is None:
-        if search.sampler == began.sampler:
-            search = search.model_copy(update={"resolved": began.resolved})
-        elif samplers.is_automatic(search.sampler):
-            raise InvalidValue(
-                "search.sampler",
-                search.sampler,
-                f"{began.sampler}, with which the sweep began: what `auto` comes to is chosen when a sweep begins",
-                f"Write `sampler: {began.sampler}`, or start a new sweep with --name.",
-            )
-        spec = spec.model_copy(update={"search": search})
-    if spec.search.chosen is None and spec.search.chosen_from and spec.search.chosen_from == began.chosen_from:
-        known = {"chosen": began.chosen, "first": began.first}
-        spec = spec.model_copy(update={"search": spec.search.model_copy(update=known)})
-    if spec.search.trials in [one.trials for one in extensions]:
-        spec = spec.model_copy(update={"search": spec.search.model_copy(update={"trials": before.search.trials})})
-    if spec.limits.hours is not None and spec.limits.hours in [one.hours for one in extensions]:
-        spec = spec.model_copy(update={"limits": spec.limits.model_copy(update={"hours": before.limits.hours})})
-    totals = [before.privacy.epsilon]
-    for one in extensions:
-        totals.append(tuple(sorted((*totals[-1], *one.epsilon))))
-    if spec.privacy.epsilon in totals:
-        spec = with_budgets(spec, before.privacy.epsilon)
-    return spec
-
-
-def asked(
-    recorded: SweepRecord,
-    spec: SweepSpec,
-    records: Sequence[TrialRecord],
-    trials: int | None,
-    hours: float | None = None,
-    epsilon: Sequence[float] = (),
-) -> Extension | None:
-    """The extension that a wish for `trials` and `hours` in all, and for more budgets, comes to; None where that is
-    what there is anyway.
-
-    spec     what the sweep goes on under, earlier extensions included
-    records  all of its trials
-
-    Raises InvalidValue where the sweep's policies allow none, its space has no more points, its hours are over, or no
-    trial is left for a new budget.
-    """
-    launched = sum(one.state is not TrialState.INFEASIBLE and one.request is None for one in records)
-    added = _more_budgets(recorded, spec, epsilon)
-    proposed = _proposed(spec, records) if added else 0
-    wider = extended(spec, [Extension(epsilon=added, proposed=proposed, launched=launched, at=0.0)])
-    more = None if trials is None or trials == spec.search.trials else _more_trials(recorded, wider, records, trials)
-    if added and more is None:
-        if launched >= spec.search.trials:
-            raise InvalidValue(
-                "epsilon",
-                _listed(added),
-                f"trials to spend it on: all {spec.search.trials} of sweep {recorded.name!r} are launched",
-                "Add --trials N, N in all.",
-            )
-        if not _has_points(wider, records, spec.search.trials):
-            raise _dry(recorded, records, "epsilon", _listed(added))
-    longer = None if hours is None or hours == spec.limits.hours else _more_hours(recorded, spec, hours)
-    if recorded.state is SweepState.OUT_OF_HOURS and longer is None:
-        raise InvalidValue(
-            "hours",
-            hours,
-            f"more than the {spec.limits.hours:g} that sweep {recorded.name!r} had",
-            f"It goes on with `sweeps resume {recorded.name} --hours H`, H in all.",
-        )
-    if more is None and longer is None and not added:
-        return None
-    return Extension(trials=more, hours=longer, epsilon=added, proposed=proposed, launched=launched, at=time.time())
-
-
-def _more_budgets(recorded: SweepRecord, spec: SweepSpec, epsilon: Sequence[float]) -> tuple[float, ...]:
-    had = spec.privacy.epsilon
-    for place, one in enumerate(epsilon):
-        if isinstance(one, bool) or not isinstance(one, int | float) or not 0 < one <= LARGEST_BUDGET:
-            raise InvalidValue("epsilon", one, f"a number above 0, at most {LARGEST_BUDGET:g}")
-        if one in had or one in epsilon[:place]:
-            raise InvalidValue(
-                "epsilon",
-                one,
-                f"a budget besides {_listed(had)}, which sweep {recorded.name!r} has, each once",
-                "What it has it keeps: leave it out.",
-            )
-        _check_open(recorded, spec, "epsilon", one, f"the budgets {_listed(had)}")
-    return tuple(sorted(float(one) for one in epsilon))
-
-
-def _proposed(spec: SweepSpec, records: Sequence[TrialRecord]) -> int:
-    """How many proposals the sampler is past: as it counts them, without known points (`sweeps.search.proposer`)."""
-    last = max((one.number for one in records if one.request is None), default=-1)
-    enqueued = sum(one.request is not None and one.number < last for one in records)
-    return max(0, last + 1 - len(spec.search.first) - enqueued)
-
-
-def _check_open(recorded: SweepRecord, spec: SweepSpec, name: str, value: float, what: str) -> None:
-    spread = name == "trials" and (spec.privacy.scope, spec.privacy.release) == ("sweep", "all")
-    if spread and recorded.state is not SweepState.OUT_OF_BUDGET:
-        # What more of them cost was fixed before the first one: they run as far as its budget goes.
-        return
-    if not Release.of(spec).policy.at_once or spec.privacy.scope != "trial":
-        raise InvalidValue(
-            name,
-            value,
-            f"{what}: the budget and the one release of sweep {recorded.name!r} are those of the trials that it began "
-            "with",
-            "Start a new sweep.",
-        )
-
-
-def _has_points(spec: SweepSpec, records: Sequence[TrialRecord], trials: int) -> bool:
-    """Whether the space has not run dry for so many trials."""
-    if samplers.walks_grid(spec.search.sampler):
-        return sum(one.request is None for one in records) < _grid_points(spec)
-    wider = extended(spec, [Extension(trials=trials, launched=0, at=0.0)])
-    return not exhausted(wider, len(records), infeasible_in_a_row(records))
-
-
-def _grid_points(spec: SweepSpec) -> int:
-    return spec.search.repeats * len(SearchGrid.of(Space.of(spec))) + len(spec.search.first)
-
-
-def _dry(recorded: SweepRecord, records: Sequence[TrialRecord], name: str, value: object) -> InvalidValue:
-    return InvalidValue(
-        name,
-        value,
-        f"none: the space of sweep {recorded.name!r} ran dry after {len(records)} proposals",
-        "Start a new sweep over a wider space.",
-    )
-
-
-def _listed(budgets: Sequence[float]) -> str:
-    return ", ".join(map(budget_text, budgets))
-
-
-def _more_hours(recorded: SweepRecord, spec: SweepSpec, hours: float) -> float:
-    if spec.selection is not None:
-        expected = f"none: sweep {recorded.name!r} ends at the deadline that was announced, which nothing moves"
-        raise InvalidValue("hours", hours, expected, "Start a new sweep.")
-    least = spec.limits.hours or 0.0
-    if isinstance(hours, bool) or not isinstance(hours, int | float) or not least < hours < float("inf"):
-        raise InvalidValue(
-            "hours",
-            hours,
-            f"a number above {least:g}" + (f", which sweep {recorded.name!r} has now" if least else ""),
-            "It is the new number of hours in all.",
-        )
-    return float(hours)
-
-
-def _more_trials(recorded: SweepRecord, spec: SweepSpec, records: Sequence[TrialRecord], trials: int) -> int:
-    current = spec.search.trials
-    if isinstance(trials, bool) or not isinstance(trials, int) or not current <= trials <= LARGEST:
-        raise InvalidValue(
-            "trials",
-            trials,
-            f"a whole number from {current}, which sweep {recorded.name!r} has now, to {LARGEST}",
-            "It is the new number of trials in all. A sweep can be extended, never cut: what was launched is spent.",
-        )
-    _check_open(recorded, spec, "trials", trials, f"{current}")
-    if samplers.walks_grid(spec.search.sampler) and trials > (points := _grid_points(spec)):
-        raise InvalidValue(
-            "trials",
-            trials,
-            f"at most {points}, all points of the grid, each as often as search.repeats says",
-            "Start a new sweep over a wider grid.",
-        )
-    if not _has_points(spec, records, trials):
-        raise _dry(recorded, records, "trials", trials)
-    return trials
-
-
-def check_budget_left(
-    store: Store,
-    recorded: SweepRecord,
-    spec: SweepSpec,
-    trials: Mapping[str, TrialRecord],
-    extension: Extension | None,
-) -> None:
-    """Before more trials of a sweep with one budget: that what is left of it would hold any of those that it planned.
-
-    spec    what it goes on under, without the extension
-    trials  of it, by key
-
-    A launch of early stopping takes a part of its plan, so that some may always fit. Raises InvalidValue (trials).
-    """
-    if extension is None or extension.trials is None or budget_of(spec) is None or spec.early_stopping is not None:
-        return
-    shared = SharedBudget()
-    shared.open_filter(spec, trials, store.ledger(recorded.name), store.calibrations())
-    plans = [one.plan for one in trials.values() if one.plan is not None]
-    assert shared.filter is not None
-    if plans and not any(shared.filter.admits(plan, 0, plan.steps) for plan in plans):
-        raise InvalidValue(
-            "trials",
-            extension.trials,
-            f"{spec.search.trials}: the budget of sweep {recorded.called!r} is spent, and what is left holds none "
-            f"of the {count_text(len(plans), 'trial')} that it planned",
-            "Start a new sweep.",
-        )
-
-
-def grown(store: Store, lease: Lease, spec: SweepSpec, extension: Extension) -> SweepSpec:
-    """Record an extension, say what it is and what all trials will have released; what the sweep now goes on under.
-
-    spec  what it went on under before
-    """
-    if extension.hours is not None:
-        # Before: a kill between the two asks for the extension again, where the other order would refuse it.
-        store.set_state(lease, SweepState.STOPPED)
-    store.extend(lease, extension)
-    more = extended(spec, [extension])
-    if extension.hours is not None:
-        before = "no limit of" if spec.limits.hours is None else f"{spec.limits.hours:g}"
-        say(f"Sweep {lease.sweep!r} is given {extension.hours:g} hours in all; it had {before} hours.")
-    if extension.trials is not None:
-        say(f"Sweep {lease.sweep!r} is extended from {spec.search.trials} to {more.search.trials} trials in all.")
-    if extension.epsilon:
-        said, had = _listed(extension.epsilon), _listed(spec.privacy.epsilon)
-        say(f"Sweep {lease.sweep!r} is given epsilon {said} besides {had}, for trials that are proposed from now on.")
-    if (extension.trials is not None or extension.epsilon) and (cost := cost_of(store, lease.sweep, more, extension)):
-        say(f"What it costs: {cost}")
-    return more
-
 
 def effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Collection[str]) -> SweepSpec:
     """What the sweep goes on under, but for its extensions.
@@ -392,12 +78,9 @@ def effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Colle
     if given.digest == before.digest:
         return given
     if before.privacy.noise_source != given.privacy.noise_source:
-        raise InvalidValue(
-            "privacy.noise_source",
-            given.privacy.noise_source,
-            f"{before.privacy.noise_source}, which the claims of sweep {recorded.name!r} name",
-            "Start a new sweep with --name: one sweep draws all its noise from one source.",
-        )
+        expected = f"{before.privacy.noise_source}, which the claims of sweep {recorded.name!r} name"
+        remedy = "Start a new sweep with --name: one sweep draws all its noise from one source."
+        raise InvalidValue("privacy.noise_source", given.privacy.noise_source, expected, remedy)
     changed = stated(before, given)
     if "spec" in accept:
         if changed:
@@ -549,3 +232,285 @@ def check_store_not_stale(sweep: str, records: Mapping[str, TrialRecord], trials
                 for name in trials.child(key).names():
                     if name.isdecimal() and int(name) > record.attempts:
                         raise StoreOlder(sweep, f"attempt {name} of trial {key}", trials.url)
+
+
+# A sweep that is given more than it began with: what may be asked, what is recorded of it, and what it will cost.
+#
+# The spec that a sweep began with stays as it was recorded. What it goes on under is that spec and its extensions;
+# the sampler is given the number of trials that it began with, so that no proposal depends on how often it was
+# extended; and which proposal added budgets hold from.
+
+LARGEST = 10_000_000
+"""As of `search.trials`."""
+
+
+def extended(spec: SweepSpec, extensions: Iterable[Extension]) -> SweepSpec:
+    """The spec with everything that was asked for later."""
+    extensions = tuple(extensions)
+    spec = widened(spec, extensions)
+    for one in extensions:
+        if one.trials is not None:
+            spec = _with(_with_shares(spec), "search", trials=one.trials)
+        if one.hours is not None:
+            spec = _with(spec, "limits", hours=one.hours)
+    return spec
+
+
+def _with(spec: SweepSpec, section: str, **values: object) -> SweepSpec:
+    return spec.model_copy(update={section: getattr(spec, section).model_copy(update=values)})
+
+
+def _with_shares(spec: SweepSpec) -> SweepSpec:
+    """The spec whose budget for the whole sweep, if it has one, stays spread over as many trials as it began with."""
+    privacy = spec.privacy
+    if privacy.scope != "sweep" or privacy.shares is not None:
+        return spec
+    return _with(spec, "privacy", shares=spec.search.trials)
+
+
+def begun(spec: SweepSpec, before: SweepSpec, extensions: Sequence[Extension]) -> SweepSpec:
+    """A spec that is given at a resume, without what the sweep was extended by: it may state any of its totals.
+
+    What `sampler: auto` comes to was resolved when the sweep began, and stays.
+
+    Raises InvalidValue for `auto` where the sweep began with a sampler by name: nothing was resolved.
+    """
+    search, began = spec.search, before.search
+    if search.resolved is None:
+        if search.sampler == began.sampler:
+            spec = _with(spec, "search", resolved=began.resolved)
+        elif samplers.is_automatic(search.sampler):
+            resolved = "what `auto` comes to is chosen when a sweep begins"
+            expected = f"{began.sampler}, with which the sweep began: {resolved}"
+            remedy = f"Write `sampler: {began.sampler}`, or start a new sweep with --name."
+            raise InvalidValue("search.sampler", search.sampler, expected, remedy)
+    if spec.search.chosen is None and spec.search.chosen_from and spec.search.chosen_from == began.chosen_from:
+        spec = _with(spec, "search", chosen=began.chosen, first=began.first)
+    if spec.search.trials in [one.trials for one in extensions]:
+        spec = _with(spec, "search", trials=before.search.trials)
+    if spec.limits.hours is not None and spec.limits.hours in [one.hours for one in extensions]:
+        spec = _with(spec, "limits", hours=before.limits.hours)
+    totals = [before.privacy.epsilon]
+    for one in extensions:
+        totals.append(tuple(sorted((*totals[-1], *one.epsilon))))
+    if spec.privacy.epsilon in totals:
+        spec = with_budgets(spec, before.privacy.epsilon)
+    return spec
+
+
+def asked(
+    recorded: SweepRecord,
+    spec: SweepSpec,
+    records: Sequence[TrialRecord],
+    trials: int | None,
+    hours: float | None = None,
+    epsilon: Sequence[float] = (),
+) -> Extension | None:
+    """The extension that a wish for `trials` and `hours` in all, and for more budgets, comes to; None where that is
+    what there is anyway.
+
+    spec     what the sweep goes on under, earlier extensions included
+    records  all of its trials
+
+    Raises InvalidValue where the sweep's policies allow none, its space has no more points, its hours are over, or no
+    trial is left for a new budget.
+    """
+    launched = sum(one.state is not TrialState.INFEASIBLE and one.request is None for one in records)
+    added = _more_budgets(recorded, spec, epsilon)
+    proposed = _proposed(spec, records) if added else 0
+    wider = extended(spec, [Extension(epsilon=added, proposed=proposed, launched=launched, at=0.0)])
+    more = None if trials is None or trials == spec.search.trials else _more_trials(recorded, wider, records, trials)
+    if added and more is None:
+        if launched >= spec.search.trials:
+            expected = f"trials to spend it on: all {spec.search.trials} of sweep {recorded.name!r} are launched"
+            raise InvalidValue("epsilon", _listed(added), expected, "Add --trials N, N in all.")
+        if not _has_points(wider, records, spec.search.trials):
+            raise _dry(recorded, records, "epsilon", _listed(added))
+    longer = None if hours is None or hours == spec.limits.hours else _more_hours(recorded, spec, hours)
+    if recorded.state is SweepState.OUT_OF_HOURS and longer is None:
+        expected = f"more than the {spec.limits.hours:g} that sweep {recorded.name!r} had"
+        remedy = f"It goes on with `sweeps resume {recorded.name} --hours H`, H in all."
+        raise InvalidValue("hours", hours, expected, remedy)
+    if more is None and longer is None and not added:
+        return None
+    return Extension(trials=more, hours=longer, epsilon=added, proposed=proposed, launched=launched, at=time.time())
+
+
+def _more_budgets(recorded: SweepRecord, spec: SweepSpec, epsilon: Sequence[float]) -> tuple[float, ...]:
+    had = spec.privacy.epsilon
+    for place, one in enumerate(epsilon):
+        if isinstance(one, bool) or not isinstance(one, int | float) or not 0 < one <= LARGEST_BUDGET:
+            raise InvalidValue("epsilon", one, f"a number above 0, at most {LARGEST_BUDGET:g}")
+        if one in had or one in epsilon[:place]:
+            expected = f"a budget besides {_listed(had)}, which sweep {recorded.name!r} has, each once"
+            raise InvalidValue("epsilon", one, expected, "What it has it keeps: leave it out.")
+        _check_open(recorded, spec, "epsilon", one, f"the budgets {_listed(had)}")
+    return tuple(sorted(float(one) for one in epsilon))
+
+
+def _proposed(spec: SweepSpec, records: Sequence[TrialRecord]) -> int:
+    """How many proposals the sampler is past: as it counts them, without known points (`sweeps.search.proposer`)."""
+    last = max((one.number for one in records if one.request is None), default=-1)
+    enqueued = sum(one.request is not None and one.number < last for one in records)
+    return max(0, last + 1 - len(spec.search.first) - enqueued)
+
+
+def _check_open(recorded: SweepRecord, spec: SweepSpec, name: str, value: float, what: str) -> None:
+    spread = name == "trials" and (spec.privacy.scope, spec.privacy.release) == ("sweep", "all")
+    if spread and recorded.state is not SweepState.OUT_OF_BUDGET:
+        # What more of them cost was fixed before the first one: they run as far as its budget goes.
+        return
+    if not Release.of(spec).policy.at_once or spec.privacy.scope != "trial":
+        kept = f"the budget and the one release of sweep {recorded.name!r} are those of the trials that it began with"
+        raise InvalidValue(name, value, f"{what}: {kept}", "Start a new sweep.")
+
+
+def _has_points(spec: SweepSpec, records: Sequence[TrialRecord], trials: int) -> bool:
+    """Whether the space has not run dry for so many trials."""
+    if samplers.walks_grid(spec.search.sampler):
+        return sum(one.request is None for one in records) < _grid_points(spec)
+    wider = extended(spec, [Extension(trials=trials, launched=0, at=0.0)])
+    return not exhausted(wider, len(records), infeasible_in_a_row(records))
+
+
+def _grid_points(spec: SweepSpec) -> int:
+    return spec.search.repeats * len(SearchGrid.of(Space.of(spec))) + len(spec.search.first)
+
+
+def _dry(recorded: SweepRecord, records: Sequence[TrialRecord], name: str, value: object) -> InvalidValue:
+    expected = f"none: the space of sweep {recorded.name!r} ran dry after {len(records)} proposals"
+    return InvalidValue(name, value, expected, "Start a new sweep over a wider space.")
+
+
+def _listed(budgets: Sequence[float]) -> str:
+    return ", ".join(map(budget_text, budgets))
+
+
+def _more_hours(recorded: SweepRecord, spec: SweepSpec, hours: float) -> float:
+    if spec.selection is not None:
+        expected = f"none: sweep {recorded.name!r} ends at the deadline that was announced, which nothing moves"
+        raise InvalidValue("hours", hours, expected, "Start a new sweep.")
+    least = spec.limits.hours or 0.0
+    if isinstance(hours, bool) or not isinstance(hours, int | float) or not least < hours < float("inf"):
+        expected = f"a number above {least:g}" + (f", which sweep {recorded.name!r} has now" if least else "")
+        raise InvalidValue("hours", hours, expected, "It is the new number of hours in all.")
+    return float(hours)
+
+
+def _more_trials(recorded: SweepRecord, spec: SweepSpec, records: Sequence[TrialRecord], trials: int) -> int:
+    current = spec.search.trials
+    if isinstance(trials, bool) or not isinstance(trials, int) or not current <= trials <= LARGEST:
+        expected = f"a whole number from {current}, which sweep {recorded.name!r} has now, to {LARGEST}"
+        remedy = (
+            "It is the new number of trials in all. A sweep can be extended, never cut: what was launched is spent."
+        )
+        raise InvalidValue("trials", trials, expected, remedy)
+    _check_open(recorded, spec, "trials", trials, f"{current}")
+    if samplers.walks_grid(spec.search.sampler) and trials > (points := _grid_points(spec)):
+        expected = f"at most {points}, all points of the grid, each as often as search.repeats says"
+        raise InvalidValue("trials", trials, expected, "Start a new sweep over a wider grid.")
+    if not _has_points(spec, records, trials):
+        raise _dry(recorded, records, "trials", trials)
+    return trials
+
+
+def check_budget_left(
+    store: Store,
+    recorded: SweepRecord,
+    spec: SweepSpec,
+    trials: Mapping[str, TrialRecord],
+    extension: Extension | None,
+) -> None:
+    """Before more trials of a sweep with one budget: that what is left of it would hold any of those that it planned.
+
+    spec    what it goes on under, without the extension
+    trials  of it, by key
+
+    A launch of early stopping takes a part of its plan, so that some may always fit. Raises InvalidValue (trials).
+    """
+    if extension is None or extension.trials is None or budget_of(spec) is None or spec.early_stopping is not None:
+        return
+    shared = SharedBudget()
+    shared.open_filter(spec, trials, store.ledger(recorded.name), store.calibrations())
+    plans = [one.plan for one in trials.values() if one.plan is not None]
+    assert shared.filter is not None
+    if plans and not any(shared.filter.admits(plan, 0, plan.steps) for plan in plans):
+        spent = f"the budget of sweep {recorded.called!r} is spent"
+        expected = (
+            f"{spec.search.trials}: {spent}, and what is left holds none of the {count_text(len(plans), 'trial')} "
+        )
+        raise InvalidValue("trials", extension.trials, f"{expected}that it planned", "Start a new sweep.")
+
+
+def grown(store: Store, lease: Lease, spec: SweepSpec, extension: Extension) -> SweepSpec:
+    """Record an extension, say what it is and what all trials will have released; what the sweep now goes on under.
+
+    spec  what it went on under before
+    """
+    if extension.hours is not None:
+        # Before: a kill between the two asks for the extension again, where the other order would refuse it.
+        store.set_state(lease, SweepState.STOPPED)
+    store.extend(lease, extension)
+    more = extended(spec, [extension])
+    if extension.hours is not None:
+        before = "no limit of" if spec.limits.hours is None else f"{spec.limits.hours:g}"
+        say(f"Sweep {lease.sweep!r} is given {extension.hours:g} hours in all; it had {before} hours.")
+    if extension.trials is not None:
+        say(f"Sweep {lease.sweep!r} is extended from {spec.search.trials} to {more.search.trials} trials in all.")
+    if extension.epsilon:
+        said, had = _listed(extension.epsilon), _listed(spec.privacy.epsilon)
+        say(f"Sweep {lease.sweep!r} is given epsilon {said} besides {had}, for trials that are proposed from now on.")
+    if (extension.trials is not None or extension.epsilon) and (cost := cost_of(store, lease.sweep, more, extension)):
+        say(f"What it costs: {cost}")
+    return more
+
+
+# What all trials of an extended sweep will have released, estimated before any more of them runs.
+
+PLANS = 200
+"""Of the trials so far, from which the cost of more of them is estimated."""
+AT_A_NEW_BUDGET = 4
+"""Points so far that are planned at each budget that is new: a plan may take a second."""
+
+
+def cost_of(store: Store, sweep: str, spec: SweepSpec, extension: Extension) -> str:
+    """The total of all trials, estimated from those that are there; empty where nothing tells it in seconds.
+
+    spec       what the sweep goes on under, the extension included
+    extension  the last one, which is recorded by now
+    """
+    from sweeps.planning.estimate import estimated_total
+
+    if spec.search.trials > TOTAL_SHOWN_UP_TO:
+        return ""
+    seen = PublishedStore(store)
+    record, records = seen.sweep(sweep), seen.trials(sweep)
+    latest = [one for one in records if one.plan is not None][-PLANS:]
+    plans = [one.plan for one in latest if one.plan is not None]
+    if extension.epsilon and plans:
+        later = _to_come(store, spec, extension, latest)
+        launched = min(extension.launched, spec.search.trials)
+        plans = [*islice(cycle(plans), launched), *islice(later, spec.search.trials - launched)]
+    estimate, _ = estimated_total(spec, plans, choices_of(record, records), charged(seen, record))
+    return "" if estimate is None else str(estimate)
+
+
+def _to_come(store: Store, spec: SweepSpec, extension: Extension, latest: Sequence[Published]) -> Iterator[PrivacyPlan]:
+    """Plans as of trials that are not proposed yet, without end: budgets in turn, the largest first; of a grid, those
+    that are new."""
+    known: dict[float, list[PrivacyPlan]] = {}
+    for one in latest:
+        if one.plan is not None:
+            known.setdefault(float(one.config[TARGET_EPSILON]), []).append(one.plan)
+    facts, calibrations = public_facts(spec), store.calibrations()
+    budgets = extension.epsilon if samplers.walks_grid(spec.search.sampler) else spec.privacy.epsilon
+    for budget in budgets:
+        if budget not in known:
+            points = [{**one.config, TARGET_EPSILON: budget} for one in latest[-AT_A_NEW_BUDGET:]]
+            planned = [plan_proposal(spec, point, facts, calibrations) for point in points]
+            known[budget] = [plan for plan in planned if isinstance(plan, PrivacyPlan)]
+    every = [cycle(known[one]) for one in sorted(budgets, reverse=True) if known[one]]
+    # Nothing can be planned at the new budgets: then none of their trials is ever launched.
+    every = every or [cycle([one.plan for one in latest if one.plan is not None])]
+    for plans in cycle(every):
+        yield next(plans)
