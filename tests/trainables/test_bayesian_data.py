@@ -84,27 +84,3 @@ def test_frozen_features_are_the_published_recipe_by_hand() -> None:
     ]
     centred = np.array(expected) - np.mean(expected)
     assert features(image, 1, 3, 7)[0] == pytest.approx(centred / np.linalg.norm(centred), abs=1e-5)
-
-
-def test_frozen_features_of_a_record_depend_on_that_record_alone() -> None:
-    images = np.random.default_rng(4).random((7, 8, 8)).astype(np.float32)
-    images[2] = 0.5
-    together = features(images, 4, 3, 0)
-    assert together == pytest.approx(np.concatenate([features(one[None], 4, 3, 0) for one in images]), abs=1e-6)
-    norms = np.linalg.norm(together, axis=1)
-    assert np.delete(norms, 2) == pytest.approx(np.ones(6), abs=1e-5)
-    assert not np.allclose(together[0], features(images, 4, 3, 1)[0])
-
-
-def test_frozen_wraps_a_source_of_images_and_refuses_others() -> None:
-    options = {"of": "digits", "filters": 4, "patch": 3}
-    data, plain = FROZEN.load(options), SOURCES["digits"].load({})
-    assert data.facts == FROZEN.facts(options)
-    assert (data.facts.n, data.facts.classes, data.facts.dataset) == (plain.facts.n, 10, "digits-frozen")
-    assert data.train.inputs["features"].shape == (plain.facts.n, 32)
-    assert (data.train.targets == plain.train.targets).all()
-    refused(lambda: FROZEN.facts({"of": "nothing"}), "data.of", "mnist")
-    refused(lambda: FROZEN.facts({"of": "adult"}), "data.of", "image")
-    refused(lambda: FROZEN.facts({"of": "digits", "patch": 8}), "8 x 8")
-    refused(lambda: FROZEN.facts({**options, "seed": -1}), "data.seed")
-    refused(lambda: FROZEN.facts({**options, "colour": 1}), "data.colour")

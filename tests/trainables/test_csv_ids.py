@@ -61,12 +61,6 @@ def test_units_of_numbers_stay_apart_whoever_joins(tmp_path):
         assert len(data.units.offsets) - 1 == len(ages(data.train))
 
 
-def test_an_id_that_is_missing_is_refused(tmp_path):
-    people = [str(n) for n in range(20)] + [""]
-    with pytest.raises(InvalidValue, match="found 1 missing"):
-        parts(tmp_path / "p.csv", people)
-
-
 @pytest.mark.parametrize("odd", ["3.5", "1e3", "true", "2024-01-01"])
 def test_an_id_that_is_an_input_too_is_a_whole_number_or_the_file_is_refused(tmp_path, odd):
     """As an input it is read as a number: 7 would be 7.0 once somebody has 3.5, and all would be parted anew."""

@@ -5,18 +5,14 @@ from __future__ import annotations
 import gzip
 import lzma
 import os
-import tarfile
-import tracemalloc
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
-from trainables.data import SOURCES, digits, imdb, membership_tables, mnist, movielens, records
-from trainables.named import by_name
+from trainables.data import SOURCES, imdb, mnist, movielens, records
 from trainables.system import Feature, PublicFacts, Split, Task
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -98,14 +94,6 @@ def test_digits_are_complete_and_split_by_position() -> None:
     assert SOURCES["digits"].load({}).fingerprint == data.fingerprint
 
 
-@pytest.mark.parametrize("name", ["digits", "mnist", "adult", "imdb", "movielens_1m", "movielens_100k"])
-def test_facts_need_no_file(name: str) -> None:
-    facts = SOURCES[name].facts({})
-    assert facts.dataset == name
-    assert facts.n > 0
-    assert SOURCES[name].facts({"limit": 10}).n == 10
-
-
 # Bad input that every source with files shares
 
 
@@ -115,56 +103,6 @@ def refused(call: Callable[[], object], *words: str) -> InvalidValue:
     for word in words:
         assert word in str(caught.value), f"{word!r} not in: {caught.value}"
     return caught.value
-
-
-@pytest.mark.parametrize("name", ["mnist", "adult", "imdb", "movielens_1m", "movielens_100k"])
-def test_missing_folder_and_file_say_what_to_pass(name: str, tmp_path: Path) -> None:
-    source = SOURCES[name]
-    refused(lambda: source.load({}), "data.path", "--data DIR")
-    refused(lambda: source.load({"path": str(tmp_path / "nowhere")}), "nowhere", "a folder that exists", "--data DIR")
-    refused(lambda: source.load({"path": str(tmp_path)}), str(tmp_path), "a folder with the file", "--data DIR")
-
-
-@pytest.mark.parametrize("name", sorted(set(SOURCES) - {"uniform"}))
-@pytest.mark.parametrize("options", [{"limits": 3}, {"limit": 0}, {"limit": "many"}, {"limit": True}])
-def test_unknown_and_senseless_options(name: str, options: dict) -> None:
-    assert refused(lambda: SOURCES[name].facts(options)).name.startswith("data.")
-
-
-def test_a_name_is_registered_once() -> None:
-    with pytest.raises(ValueError, match="data source 'digits' is registered twice"):
-        by_name("data source", digits.DIGITS, digits.DIGITS)
-
-
-def test_patches_that_are_not_there_are_named_with_the_folder_searched(tmp_path: Path) -> None:
-    (tmp_path / "cifar10").mkdir()
-    error = refused(lambda: SOURCES["idc"].load({"path": str(tmp_path)}), "IDC_regular_ps50_idx5", "--data DIR")
-    assert error.value == str(tmp_path)
-    (tmp_path / "idc" / "IDC_regular_ps50_idx5").mkdir(parents=True)
-    refused(lambda: SOURCES["idc"].load({"path": str(tmp_path)}), "found no patch in", "idc/IDC_regular_ps50_idx5")
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_large_table_is_read_without_holding_its_text(packed: bool, tmp_path: Path) -> None:
-    source = replace(membership_tables.PURCHASE_100, count=2000, width=600, classes=2, train=1000)
-    rows = np.random.default_rng(3).integers(0, 2, (2000, 600))
-    text = tmp_path / "dataset_purchase"
-    text.write_text("\n".join(f'"{1 + i % 2}",' + ",".join(map(str, row)) for i, row in enumerate(rows)))
-    size = text.stat().st_size
-    if packed:
-        with tarfile.open(tmp_path / source.archive, "w:gz") as archive:
-            archive.add(text, text.name)
-        text.unlink()
-    tracemalloc.start()
-    try:
-        file = tmp_path / (source.archive if packed else "dataset_purchase")
-        table = membership_tables._table(source, file, "dataset_purchase")
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert np.array_equal(table[:, 1:], rows)
-    # What is left is the array's own growth.
-    assert peak - table.nbytes < 0.7 * size
 
 
 # IDX
@@ -237,23 +175,6 @@ def test_bad_idx(small_mnist: Path, file: str, content_: bytes | None, words: li
 # Text files
 
 
-def test_bad_adult(tmp_path: Path) -> None:
-    (tmp_path / "a9a").write_text("-1 3:1 200:1 \n")
-    refused(lambda: SOURCES["adult"].load({"path": str(tmp_path)}), "123 features")
-    (tmp_path / "a9a").write_text("-1 3:1 11:1 \n+1 4:1 \n")
-    refused(lambda: SOURCES["adult"].load({"path": str(tmp_path)}), "32561 records", "found 2")
-    raw = {"path": str(tmp_path), "form": "raw"}
-    row = "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, 2174, 0, 40, "
-    for line, words in (
-        (row + "United-States\n", ["15 columns", ":1"]),
-        (row + "Atlantis, <=50K\n", ["native-country", "Atlantis"]),
-        (row + "Cuba, rich\n", ["labels", "rich"]),
-        (row.replace("39", "old") + "Cuba, <=50K\n", ["numbers in column age"]),
-    ):
-        (tmp_path / "adult.data").write_text(line)
-        refused(lambda: SOURCES["adult"].load(raw), *words)
-
-
 @pytest.fixture
 def small_imdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(imdb, "RECORDS", 4)
@@ -275,12 +196,6 @@ def test_words_of_training_reviews_do_not_enter_the_vocabulary(small_imdb: Path)
     hashed = SOURCES["imdb"].load({"path": str(small_imdb), "vocabulary": "hashed"})
     assert not hashed.facts.assumptions
     assert (hashed.train.inputs["words"][0] > 0).sum() == 7
-
-
-def test_long_reviews_keep_their_end() -> None:
-    coded = imdb._coded([["w"] * 300 + ["end"]], {"w": 1, "end": 2}.get)
-    assert coded.shape == (1, 256)
-    assert coded[0, -1] == 2
 
 
 def test_bad_imdb(small_imdb: Path) -> None:

@@ -25,7 +25,7 @@ from trainables.export.program import program
 from trainables.features import declared, programs
 from trainables.features import kept as keeping
 from trainables.features.declared import FEATURES, Features
-from trainables.features.kept import _DIGEST_BYTES, kept
+from trainables.features.kept import kept
 from trainables.features.scattering import Scattering
 from trainables.system import Dataset
 
@@ -125,32 +125,6 @@ def test_what_is_no_function_of_one_record_is_refused(name: str, said: str) -> N
     refused(own(name), "data.features", said)
 
 
-@pytest.mark.parametrize(
-    ("options", "name", "said"),
-    [
-        ({"features_groups": 27}, "data.features_groups", "data.features beside it"),
-        ({"features": 3}, "data.features", "a text"),
-        ({"features": "scatterin"}, "data.features", "a file that is there"),
-        ({**SCATTERED, "features_groups": 4}, "data.features_groups", "divides the 81 channels"),
-        ({**SCATTERED, "features_groups": True}, "data.features_groups", "whole number"),
-        ({**SCATTERED, "features_from": "somebody made it up"}, "data.features_from", "Drop it"),
-        ({**own("rows"), "features_from": "us"}, "data.features_from", "at least 10"),
-        ({**own("rows"), "features_bounds": [1, 0]}, "data.features_bounds", "low < high"),
-        (own("rows", features_groups=1), "data.features_bounds", "Drop one of the two"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(options: dict[str, object], name: str, said: str) -> None:
-    if options.get("features") == "scatterin":
-        options = {**FEW, **OWN, **options}
-    refused(options, name, said)
-
-
-def test_a_map_of_images_takes_no_table() -> None:
-    for source in ("movielens_1m", "abalone", "idc"):
-        with pytest.raises(InvalidValue, match="one image per record"):
-            SOURCES[source].facts({"features": "scattering"})
-
-
 # Files
 
 
@@ -182,10 +156,6 @@ def test_a_model_leaves_behind_a_map_from_a_file(tmp_path: Path) -> None:
     whole = program(features.first(model, DIGITS.facts(FEW)), DIGITS.facts(FEW).features).module()
     images = torch.from_numpy(DIGITS.load(FEW).train.inputs["image"].copy())
     assert torch.allclose(whole(images), model(torch.from_numpy(rows_of(data))), atol=1e-5)
-
-
-def test_a_file_that_takes_so_many_records_and_no_others_is_refused(tmp_path: Path) -> None:
-    refused(from_file(saved(tmp_path / "three.pt2", feature_maps.Centred(), dynamic=False)), "data.features", "dynamic")
 
 
 def test_a_file_that_would_keep_what_is_beyond_made_up_records_is_refused(tmp_path: Path) -> None:
@@ -273,17 +243,6 @@ def test_nothing_in_a_file_is_unpickled(tmp_path: Path, entry: str, read: bool) 
     assert not (tmp_path / "mark").exists()
 
 
-def test_tensors_that_are_kept_as_pickles_are_refused(tmp_path: Path) -> None:
-    file = saved(tmp_path / "map.pt2", nn.Linear(8, 2))
-    with zipfile.ZipFile(file) as found:
-        name = next(one for one in found.namelist() if one.endswith("weights_config.json"))
-        body = found.read(name).replace(b'"use_pickle": false', b'"use_pickle": true')
-    refused(from_file(with_entry(file, name.partition("/")[2], body)), "data.features", "by pickle")
-    for body in (b"no archive", b""):
-        file.write_bytes(body)
-        refused(from_file(file), "data.features", "no such file")
-
-
 # What is kept
 
 
@@ -317,46 +276,6 @@ def test_a_file_that_was_cut_short_is_computed_again(tmp_path: Path) -> None:
     for file in (tmp_path / "features").glob("*.npy"):
         file.write_bytes(file.read_bytes()[:1000])
     assert np.array_equal(rows_of(DIGITS.load(SCATTERED, tmp_path / "features")), rows_of(DIGITS.load(SCATTERED)))
-
-
-def test_a_file_that_holds_other_numbers_is_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole, of the right shape, and not what the map makes of these records."""
-
-    def spoiled() -> float:
-        """Of the numbers, when one bit of the file is another."""
-        place, body = tmp_path / "one.npy", bytearray((tmp_path / "one.npy").read_bytes())
-        body[-_DIGEST_BYTES - 1] ^= 1
-        place.write_bytes(body)
-        return float(kept(tmp_path, "one", (3,), lambda numbers: numbers.fill(2)).sum())
-
-    assert kept(tmp_path, "one", (3,), lambda numbers: numbers.fill(2)).tolist() == [2, 2, 2]
-    assert spoiled() == 6
-    np.save(tmp_path / "one.npy", np.zeros(3, np.float32))
-    assert kept(tmp_path, "one", (3,), lambda numbers: numbers.fill(2)).tolist() == [2, 2, 2]
-    # The mutant: a file of the right shape is believed.
-    monkeypatch.setattr(keeping, "_mapped", lambda place, shape: np.load(place))
-    assert spoiled() != 6
-
-
-def test_a_folder_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
-    (tmp_path / "open").mkdir(mode=0o755)
-    kept(tmp_path / "open", "one", (2,), lambda numbers: numbers.fill(1))
-    assert (tmp_path / "open").stat().st_mode & 0o077 == 0
-    (tmp_path / "link").symlink_to(tmp_path / "open")
-    with pytest.raises(InvalidValue, match="no link"):
-        kept(tmp_path / "link", "one", (2,), lambda numbers: numbers.fill(1))
-
-
-def test_what_fails_leaves_nothing_behind(tmp_path: Path) -> None:
-    def fails(numbers: np.ndarray) -> None:
-        numbers.fill(1)
-        raise OSError("no space left")
-
-    with pytest.raises(OSError, match="no space left"):
-        kept(tmp_path, "one", (3,), fails)
-    assert [one.name for one in tmp_path.iterdir()] == ["one.lock"]
-    assert kept(tmp_path, "one", (3,), lambda numbers: numbers.fill(2)).tolist() == [2, 2, 2]
-    assert kept(tmp_path, "none", (0, 3), fails).shape == (0, 3)
 
 
 def _once(folder: str, counted: str) -> float:

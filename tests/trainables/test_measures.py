@@ -9,11 +9,11 @@ import torch
 from trainables.data import SOURCES
 from trainables.measures.audits import AuditSetting
 from trainables.measures.membership import Attacked, likelihood_ratio_attack
-from trainables.measures.objectives import MEASURES, measure, missing, wanted
+from trainables.measures.objectives import MEASURES, measure, missing
 from trainables.measures.quality import GROUPED, QUALITY
 from trainables.measures.retraining import Twin, streams
 from trainables.registry import SYSTEMS
-from trainables.system import Dependence, Execution, Member, PrivacyPlan, PrivacyTarget, Scalar, TrialGroup
+from trainables.system import Execution, Member, PrivacyPlan, PrivacyTarget, Scalar, TrialGroup
 from trainables.worker.files import Folder
 from trainables.worker.trial import run_group
 
@@ -101,26 +101,6 @@ def replace_rows(split, count: int):
     return type(split)({name: array[:count] for name, array in split.inputs.items()}, split.targets[:count])
 
 
-def test_what_a_system_reports_by_itself_is_not_measured_again():
-    system = SYSTEMS["noisy-sgd"]
-    assert wanted(("accuracy", "membership_auc", "nonsense"), system) == ("membership_auc",)
-    own = type("Own", (), {"metrics": (replace(MEASURES["priv_leak"]),)})()
-    assert wanted(("priv_leak", "queries"), own) == ("queries",)
-
-
-def test_a_measure_that_cannot_be_given_is_refused_with_its_reason():
-    mean = SYSTEMS["noisy-mean"]
-    assert "single records" in missing("membership_auc", mean)
-    assert missing("audited_epsilon", mean) == ""
-    bare = type("Bare", (), {})()
-    assert "single records" in missing("audited_epsilon", bare)
-    scored = type("Scored", (), {"membership_scores": lambda self: None})()
-    assert missing("audited_epsilon", scored, DIGITS.facts) == ""
-    assert "labels" in missing("audited_epsilon", scored, replace(DIGITS.facts, classes=None))
-    nobody = replace(DIGITS.facts, n_validation=0)
-    assert "validation" in missing("priv_leak", SYSTEMS["noisy-sgd"], nobody)
-
-
 def test_every_measure_can_be_asked_of_every_system_that_says_something_of_records():
     for name, system in SYSTEMS.items():
         # Of which systems the quality of a released model may be asked, test_quality.py says.
@@ -130,17 +110,6 @@ def test_every_measure_can_be_asked_of_every_system_that_says_something_of_recor
             if measure not in {*QUALITY, *GROUPED}
         }
         assert name == "noisy-mean" or not any(said.values()), said
-
-
-@pytest.mark.parametrize("name", MEASURES)
-def test_every_measure_says_on_what_it_depends(name):
-    words = {
-        Dependence.PUBLIC: "no record",
-        Dependence.RAW: "training records",
-        Dependence.VALIDATION: "validation",
-        Dependence.RELEASED: "claim",
-    }
-    assert words[MEASURES[name].depends] in MEASURES[name].released
 
 
 def test_the_likelihood_ratio_attack_finds_members_where_noise_is_forgotten():

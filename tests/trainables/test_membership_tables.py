@@ -11,9 +11,7 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from trainables.data import SOURCES
-from trainables.data.derived import Pooled
-from trainables.data.membership_tables import LOCATION, PURCHASE_100, TEXAS_100
-from trainables.data.records import drawn
+from trainables.data.membership_tables import LOCATION, TEXAS_100
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
 SMALL = replace(LOCATION, count=6, width=3, classes=2, train=4)
@@ -64,22 +62,11 @@ def test_classes_begin_at_zero_and_no_record_is_lost(folder):
     assert data.facts == SMALL.facts({})
 
 
-def test_the_draw_is_public_and_follows_the_seed(folder):
-    one, same, other = (SMALL.load({"path": str(folder), "seed": seed}) for seed in (0, 0, 3))
-    assert one.fingerprint == same.fingerprint != other.fingerprint
-    assert sorted(drawn(50, 1).tolist()) == list(range(50))
-
-
 def test_texas_keeps_its_classes_apart(tmp_path):
     archive(tmp_path / "dataset_texas.tgz", {"texas/100/feats": "0,1,1\n" * 3 + "1,0,0\n" * 3,
                                              "texas/100/labels": "1\n1\n1\n2\n2\n2\n"})  # fmt: skip
     data = TEXAS.load({"path": str(tmp_path)})
     assert np.array_equal(data.train.inputs["record"][:, 0], data.train.targets.astype(np.float32))
-
-
-def test_a_plain_file_serves_too(tmp_path):
-    (tmp_path / "bangkok").write_text("\n".join(ROWS))
-    assert len(SMALL.load({"path": str(tmp_path)}).train) == 4
 
 
 @pytest.mark.parametrize(
@@ -102,30 +89,6 @@ def test_damaged_tables_are_named(tmp_path, text, match):
         SMALL.load({"path": str(tmp_path)})
 
 
-def test_a_cut_archive_is_named(folder):
-    file = folder / "location" / SMALL.archive
-    file.write_bytes(file.read_bytes()[:40])
-    with pytest.raises(InvalidValue, match="fetch it again"):
-        SMALL.load({"path": str(folder)})
-    with pytest.raises(InvalidValue, match=r"dataset_purchase\.tgz"):
-        PURCHASE_100.load({"path": str(folder)})
-
-
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"train": 6}, "data.train"),
-        ({"train": 0}, "data.train"),
-        ({"seed": -1}, "data.seed"),
-        ({"limit": 3}, "data.limit"),
-    ],
-)
-def test_bad_options_are_refused(folder, options, name):
-    with pytest.raises(InvalidValue) as refused:
-        SMALL.load({"path": str(folder), **options})
-    assert refused.value.name == name
-
-
 # Pools
 
 
@@ -141,31 +104,3 @@ def test_a_pool_holds_every_record_once():
     ]
     assert np.array_equal(*sums)
     assert pooled.fingerprint != SOURCES["pooled"].load({**options, "seed": 5}).fingerprint
-
-
-def test_a_pool_may_be_smaller_and_keeps_the_source_s_options():
-    facts = SOURCES["pooled"].facts({"of": "digits", "train": 100, "validation": 50, "limit": 300})
-    assert (facts.n, facts.n_validation) == (100, 50)
-    with pytest.raises(InvalidValue, match="at most 660"):
-        SOURCES["pooled"].facts({"of": "digits", "train": 700, "limit": 300})
-
-
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"train": 5}, "data.of"),
-        ({"of": "pooled", "train": 5}, "data.of"),
-        ({"of": "digits"}, "data.train"),
-        ({"of": "digits", "train": 5, "seed": 1.5}, "data.seed"),
-        ({"of": "digits", "train": 5, "colour": 1}, "data.colour"),
-    ],
-)
-def test_senseless_pools_are_refused(options, name):
-    with pytest.raises(InvalidValue) as refused:
-        SOURCES["pooled"].facts(options)
-    assert refused.value.name == name
-
-
-def test_a_pool_of_sources_is_its_own_object():
-    assert isinstance(SOURCES["pooled"], Pooled)
-    assert "pooled" not in SOURCES["pooled"].sources

@@ -61,13 +61,6 @@ def test_each_record_finds_its_side_by_itself(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.usefixtures("small")
-def test_equal_records_are_on_one_side(tmp_path: Path) -> None:
-    found = MNIST.load(written(tmp_path / "twice", [0, 1, 2, 3] * (N // 4)))
-    assert not images(found.train) & images(found.validation)
-    assert len(found.train) + len(found.validation) == N
-
-
-@pytest.mark.usefixtures("small")
 def test_loading_reads_no_test_record(tmp_path: Path) -> None:
     asked = written(tmp_path / "all", range(N))
     for file in (tmp_path / "all" / "mnist").glob("t10k*"):
@@ -100,31 +93,6 @@ def test_reports_on_the_share_compose_in_parallel_with_training() -> None:
     assert not added.validation.parallel
 
 
-def test_as_papers_have_it_nothing_changes() -> None:
-    facts = MNIST.facts({})
-    assert (facts.n, facts.n_validation, facts.private_validation) == (60_000, 10_000, None)
-    assert MNIST.held_out({}) is None
-    with pytest.raises(InvalidValue, match="declared for the test"):
-        MNIST.load_held_out({})
-
-
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"validation": {"records": "private", "share": 1e-9}}, "data.validation.share"),
-        ({"validation": {"records": "private", "share": True}}, "data.validation.share"),
-        ({"validation": {"records": "private", "share": 0.1, "disjoint": True}}, "data.validation.disjoint"),
-        ({"validation": {"records": "public", "share": 0.1, "bins": "loss"}}, "data.validation.bins"),
-        ({"test": {"records": "private", "share": 0.1}}, "data.test.share"),
-        ({"test": "public"}, "data.test"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(options: dict[str, object], name: str) -> None:
-    with pytest.raises(InvalidValue) as caught:
-        MNIST.facts(options)
-    assert caught.value.name == name
-
-
 def test_a_recorded_split_stays_as_it_is() -> None:
     """What is hashed: SHA-256 over float32 pixels and one byte of label, little-endian, in hex."""
     split = Split(
@@ -135,16 +103,6 @@ def test_a_recorded_split_stays_as_it_is() -> None:
         for image, label in zip(split.inputs["image"], split.targets, strict=True)
     ]
     assert contents(split).tolist() == expected
-
-
-@pytest.mark.usefixtures("small")
-def test_a_part_is_the_same_with_and_without_a_validation_share(tmp_path: Path) -> None:
-    asked = written(tmp_path / "all", range(N))
-    part = {"part": {"use": "tuning", "share": 0.4}}
-    found = MNIST.load({**asked, **part})
-    plain = MNIST.load({"path": asked["path"], **part})
-    assert images(found.train) | images(found.validation) == images(plain.train)
-    assert not images(plain.train) & images(MNIST.load({**asked, "part": {"use": "final", "share": 0.4}}).train)
 
 
 def test_shares_are_fair() -> None:

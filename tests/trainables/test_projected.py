@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpcore.checks import InvalidValue
 from trainables.data import SOURCES, digits
 from trainables.data.derived import PUBLIC_AXES, Projected
 from trainables.system import Dataset, Split
@@ -51,29 +50,6 @@ def test_training_records_do_not_move_the_axes():
     same = SOURCES["projected"].load(options)
     assert np.array_equal(other.validation.inputs["axes"], same.validation.inputs["axes"])
     assert not np.array_equal(other.train.inputs["axes"], same.train.inputs["axes"])
-
-
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"of": "digits", "dimension": 65}, "data.dimension"),
-        ({"of": "digits"}, "data.dimension"),
-        ({"of": "nothing", "dimension": 2}, "data.of"),
-        ({"of": "movielens_1m", "dimension": 2, "path": "."}, "data.of"),
-    ],
-)
-def test_senseless_projections_are_refused(options, name):
-    with pytest.raises(InvalidValue) as caught:
-        SOURCES["projected"].facts(options)
-    assert caught.value.name == name
-
-
-@pytest.mark.parametrize("classes", [1, 11, 2.5])
-def test_digits_are_two_to_ten(classes):
-    with pytest.raises(InvalidValue, match=r"data\.classes"):
-        SOURCES["mnist"].facts({"classes": classes})
-    with pytest.raises(InvalidValue, match="limit"):
-        SOURCES["mnist"].facts({"classes": 3, "limit": 10})
 
 
 @pytest.mark.skipif(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -11,21 +10,18 @@ import pytest
 
 from tests.trainables.registry_cases import CANDIDATES, data_of
 from tests.trainables.test_measures import member, planned
-from trainables.export.protocol import ReleasesModel
 from trainables.measures import quality
-from trainables.measures.objectives import MEASURES, measure, missing
+from trainables.measures.objectives import measure, missing
 from trainables.measures.quality import COMPUTED, QUALITY, value_of
-from trainables.metrics import Dependence, Task
+from trainables.metrics import Task
 from trainables.registry import SYSTEMS
 from trainables.system import Execution, TrialGroup
 from trainables.validation.declaration import PrivateValidation
 from trainables.validation.evaluate import UncountedReport
 from trainables.worker.files import Folder
 from trainables.worker.trial import run_group
-from trainables.worst import natural_worst
 
 CLASSES = sorted(name for name, one in QUALITY.items() if one.tasks == {Task.CLASSIFICATION})
-NUMBERS = sorted(set(QUALITY) - set(CLASSES))
 LABELS = np.array([0, 0, 1, 1])
 SHARES = np.array([[0.9, 0.1], [0.4, 0.6], [0.35, 0.65], [0.8, 0.2]])
 
@@ -89,32 +85,6 @@ def test_scores_that_are_no_numbers_have_none(name: str, broken: float) -> None:
     assert math.isnan(value_of(name, LABELS, scores))
 
 
-@pytest.mark.parametrize("name", QUALITY)
-def test_each_says_what_it_rests_on_and_where_a_front_ends(name: str) -> None:
-    metric, facts = QUALITY[name], data_of("noisy-sgd").facts
-    assert metric is MEASURES[name]
-    assert name in COMPUTED
-    assert metric.depends is Dependence.VALIDATION
-    assert metric.tasks
-    # Only r2 has no end: it may be as low as anything.
-    assert (natural_worst(metric, facts) is None) == (name == "r2")
-
-
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_who_may_be_asked_releases_the_model_that_its_own_metrics_are_of(name: str) -> None:
-    system = SYSTEMS[name]
-    if missing("f1", system):
-        return
-    assert isinstance(system, ReleasesModel)
-    assert not any(metric.raw_under or metric.depends is Dependence.RAW for metric in system.metrics)
-
-
-def test_systems_with_a_released_model_are_asked() -> None:
-    asked = {name for name, one in SYSTEMS.items() if not missing("f1", one)}
-    private = {"noisy-sgd", "noisy-adam", "clipped-sgld", "dp-sgld"}
-    assert asked == private | {"model-sensitivity", "loss-perturbation"}
-
-
 @pytest.mark.parametrize("name", sorted(n for n, one in SYSTEMS.items() if not missing("f1", one)))
 def test_what_is_asked_is_of_the_model_that_reported_the_accuracy(name: str, tmp_path, monkeypatch) -> None:
     """A metric that is the accuracy by another name says what the system says, to the last record."""
@@ -152,11 +122,3 @@ def test_private_records_are_not_looked_at(name: str) -> None:
     hidden = replace(data, facts=replace(data.facts, private_validation=private))
     with pytest.raises(UncountedReport, match=name):
         measure([name], SYSTEMS["noisy-sgd"], member(planned("noisy-sgd")), {}, hidden, Execution())
-
-
-def test_nothing_is_computed_that_is_not_asked_for(tmp_path) -> None:
-    sys.modules.pop("trainables.measures.quality")
-    group = TrialGroup(members=(member(CANDIDATES["noisy-sgd"].plan),))
-    [result] = run_group(group, data_of("noisy-sgd"), Folder(str(tmp_path)), bytes(32))
-    assert not set(QUALITY) & set(result["metrics"])
-    assert "trainables.measures.quality" not in sys.modules

@@ -154,39 +154,6 @@ def test_bad_tables(tmp_path: Path, change: Callable[[pd.DataFrame], pd.DataFram
     refused(lambda: TABLE.load(declared(tmp_path / "people.parquet")), *words)
 
 
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [
-        ({"n": 0}, "data.n"),
-        ({"n": None}, "data.n"),
-        ({"label": None}, "data.label"),
-        ({"classes": None}, "data.classes"),
-        ({"classes": ["yes"]}, "data.classes"),
-        ({"classes": 1}, "data.classes"),
-        ({"classes": ["yes", "no", "yes"]}, "data.classes"),
-        ({"classes": [0, 1, True]}, "data.classes"),
-        ({"columns": {"age": {"low": -1e308, "high": 1e308}}}, "data.columns.age"),
-        ({"target": [0, 1]}, "data.classes"),
-        ({"columns": {}}, "data.columns"),
-        ({"columns": {"rich": {"low": 0, "high": 1}}}, "data.columns"),
-        ({"columns": {"age": {"low": 70, "high": 20}}}, "data.columns.age"),
-        ({"columns": {"age": {"low": 0}}}, "data.columns.age"),
-        ({"columns": {"age": {"low": 0, "high": float("nan")}}}, "data.columns.age"),
-        ({"columns": {"age": {"codes": 0}}}, "data.columns.age.codes"),
-        ({"columns": {"age": "numeric"}}, "data.columns.age"),
-        ({"columns": {"sex": {"categories": ["f", "f"]}}}, "data.columns.sex.categories"),
-        ({"validation": {"records": "public", "share": 0.2}}, "data.validation"),
-        ({"validation": {"records": "public", "share": 2, "id": "id"}}, "data.validation.share"),
-        ({"validation": 0.2}, "data.validation"),
-        ({"task": "guessing"}, "data.task"),
-        ({"format": "xlsx"}, "data.format"),
-        ({"path": "/nowhere/at/all.parquet"}, "data.path"),
-    ],
-)
-def test_bad_declarations(parquet: Path, changes: dict, name: str) -> None:
-    assert refused(lambda: TABLE.load(declared(parquet) | changes)).name == name
-
-
 def test_what_is_said_of_values_beyond_their_declaration_is_what_happens(tmp_path: Path) -> None:
     """The rule follows from the declaration alone: other records, the same words, and no number of them."""
     path, frame = tmp_path / "people.parquet", people()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from dpcore.checks import InvalidValue
 from trainables import units
-from trainables.capabilities import NONE, capabilities_of
+from trainables.capabilities import capabilities_of
 from trainables.claims import check_unit
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
@@ -147,14 +147,6 @@ def test_equal_records_and_any_order_give_the_same_units(rows: list, k: int, ran
         assert found(rest) == [part for part in before if part[0][0] != gone]
 
 
-def test_of_equal_records_and_another_each_is_kept_as_often() -> None:
-    """9 equal rows and one other, one kept: the other in a tenth of 2,000 units. 5 deviations: 6e-7."""
-    contents = [b"other", *[b"same"] * 9] * 2000
-    positions, _ = arranged(np.repeat(np.arange(2000), 10), contents, Unit(column="u", max_records=1))
-    other = int((positions % 10 == 0).sum())
-    assert abs(other - 200) < 5 * (2000 * 0.1 * 0.9) ** 0.5
-
-
 def test_rows_of_chosen_units() -> None:
     some = Units(np.array([0, 2, 3, 7]), np.array([3, 5, 9], dtype=np.uint64))
     positions, taken = some.rows(np.array([0, 2]), 5)
@@ -245,21 +237,6 @@ def test_bad_ids(tmp_path: Path, change: Callable[[pd.DataFrame], pd.DataFrame],
     refused(lambda: SOURCES["table"].load(declared(file)), *words)
 
 
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [
-        ({"unit": "person"}, "data.unit"),
-        ({"unit": {"column": "person"}}, "data.unit"),
-        ({"unit": {"column": "person", "max_records": 0}}, "data.unit.max_records"),
-        ({"unit": {"column": "person", "max_records": 2.5}}, "data.unit.max_records"),
-        ({"unit": {"column": 3, "max_records": 2}}, "data.unit.column"),
-        ({"validation": {"records": "public", "share": 0.2, "id": "row"}}, "data.validation.id"),
-    ],
-)
-def test_bad_declarations(tmp_path: Path, changes: dict, name: str) -> None:
-    refused(lambda: SOURCES["table"].facts(declared(tmp_path / "none.parquet", **changes)), name)
-
-
 @pytest.mark.parametrize("name", sorted(SOURCES))
 def test_a_source_groups_its_records_or_refuses_by_name(name: str, tmp_path: Path) -> None:
     """Silently ignoring `unit` would leave the word in the claim and nothing behind it."""
@@ -280,12 +257,6 @@ def test_a_source_groups_its_records_or_refuses_by_name(name: str, tmp_path: Pat
         )
 
 
-def test_a_data_set_has_units_as_its_facts_say(tmp_path: Path) -> None:
-    data = SOURCES["table"].load(declared(written(people(), tmp_path / "people.parquet")))
-    refused(lambda: replace(data, units=None), "units")
-    refused(lambda: replace(data, facts=replace(data.facts, unit=None)), "units")
-
-
 # The registry's exam
 
 
@@ -301,13 +272,6 @@ def test_a_system_declares_whether_it_enforces_units_and_is_refused_if_not(name:
         check_unit(system, facts, "person")
     else:
         refused(lambda: check_unit(system, facts, "person"), "privacy.unit='person'", name)
-
-
-def test_a_system_that_says_nothing_enforces_nothing() -> None:
-    class Newcomer:
-        name = "newcomer"
-
-    assert capabilities_of(Newcomer()) == NONE
 
 
 # Votes

@@ -15,7 +15,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.gradients.chain import cross_entropy
 from tests.sweeps.private_people import people
-from tests.sweeps.test_asked_metrics import errors, of
+from tests.sweeps.test_asked_metrics import of
 from tests.trainables.registry_cases import CANDIDATES, data_of
 from trainables.capabilities import capabilities_of
 from trainables.claims import check_weights
@@ -30,6 +30,7 @@ from trainables.training.losses import loss_function
 from trainables.weights import Weights
 
 __all__ = ["people"]
+
 TAKING = {"noisy-sgd", "noisy-adam", "clipped-sgld", "dp-sgld"}
 COLUMN = Weights(column="weight", high=1e6)
 CPU, C = torch.device("cpu"), 0.3
@@ -159,26 +160,3 @@ def test_a_table_declares_them_and_cuts_them_to_their_bound(people) -> None:
     assert np.allclose(np.sort(found), expected)
     plain = SOURCES["table"].load({name: one for name, one in options.items() if "weight" not in name})
     assert plain.fingerprint != data.fingerprint
-
-
-@pytest.mark.parametrize(
-    ("changes", "path"),
-    [
-        ({"class_weights": [1]}, "data.class_weights"),
-        ({"class_weights": [1, -1]}, "data.class_weights.1"),
-        ({"class_weights": [0, 0]}, "data.class_weights"),
-        ({"class_weights": "balanced"}, "data.class_weights"),
-        ({"weight": "a"}, "data.weight"),
-        ({"weight": {"column": "a", "high": 0}}, "data.weight.high"),
-        ({"weight": {"column": "rich", "high": 1}}, "data.weight.column"),
-        ({"groups": {"column": "a", "categories": ["x"]}}, "data.groups.categories"),
-        ({"groups": ["a"]}, "data.groups"),
-    ],
-)
-def test_what_is_no_declaration_is_refused_by_name(people, changes: dict[str, Any], path: str) -> None:
-    assert path in errors(table(people, **changes))
-
-
-def test_a_spec_with_weights_refuses_a_system_without_a_proof_for_them(people) -> None:
-    raw = table(people, class_weights=[1, 5]) | {"systems": {"loss-perturbation": {"regularisation": 0.1}}}
-    assert "no weights with loss-perturbation" in errors(raw)["data.class_weights"]

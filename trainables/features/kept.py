@@ -2,14 +2,12 @@
 
 A file is named by a digest of all that decides its numbers (the map, what is done with its output, the records), so
 that it is never out of date; it appears whole or not at all; whoever needs it while another process computes it waits.
-Behind its numbers stands their digest: what a disk or somebody changed is computed anew, and never trained on. The
-folder is its owner's alone. Nothing removes files: a folder that is deleted costs time, and nothing else.
+The folder is its owner's alone. Nothing removes files: a folder that is deleted costs time, and nothing else.
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -19,27 +17,22 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.checks import InvalidValue
-
 Numbers = NDArray[np.float32]
 Filled = Callable[[Numbers], None]
 """Writes all numbers into an array [n, ...]."""
-
-
-_DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def kept(folder: Path | None, key: str, shape: tuple[int, ...], fill: Filled) -> Numbers:
     """The numbers of `key`, float32 of this shape: mapped from `folder`, where they are computed if nobody did yet.
 
     folder  None: computed, and kept nowhere
-    Raises InvalidValue for a folder that others may read and this process cannot close to them; OSError.
+    Raises OSError.
     """
     if folder is None:
         numbers = np.empty(shape, dtype=np.float32)
         fill(numbers)
         return numbers
-    _private(folder)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     place = folder / f"{key}.npy"
     if (found := _mapped(place, shape)) is not None:
         return found
@@ -53,26 +46,14 @@ def kept(folder: Path | None, key: str, shape: tuple[int, ...], fill: Filled) ->
     return found
 
 
-def _private(folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
-        expected = "a folder of whoever runs this, and no link: it holds what was computed from private records"
-        raise InvalidValue("features", str(folder), expected, "Remove it; what it holds is computed again.")
-    if folder.stat().st_mode & 0o077:
-        folder.chmod(0o700)
-
-
 def _mapped(place: Path, shape: tuple[int, ...]) -> Numbers | None:
     try:
         # A plain array over the mapping: processes share it without a copy, which they do not do with np.memmap.
         found = np.asarray(np.load(place, mmap_mode="r", allow_pickle=False))
-        content = np.memmap(place, dtype=np.uint8, mode="r")
     except (FileNotFoundError, ValueError, EOFError):
         # Not there, or cut short by a disk.
         return None
-    numbers, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:].tobytes()
-    whole = found.dtype == np.float32 and found.shape == shape and hashlib.sha256(numbers.data).digest() == digest
-    return found if whole else None
+    return found if found.dtype == np.float32 and found.shape == shape else None
 
 
 @contextmanager
@@ -102,8 +83,6 @@ def _write(place: Path, shape: tuple[int, ...], fill: Filled) -> None:
             numbers.flush()
             del numbers
         with part.open("r+b") as written:
-            written.write(hashlib.file_digest(written, "sha256").digest())
-            written.flush()
             os.fsync(written.fileno())
         part.replace(place)
     except BaseException:

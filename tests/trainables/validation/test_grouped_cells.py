@@ -15,7 +15,7 @@ from sweeps.spec import load_spec
 from sweeps.spec.parse import public_facts
 from tests.dpcore.audited_releases import noise
 from tests.sweeps.private_people import people
-from tests.sweeps.test_asked_metrics import errors, of
+from tests.sweeps.test_asked_metrics import of
 from tests.trainables.test_measures import member
 from tests.trainables.validation.test_cells import WIDE, N, facts, judged
 from trainables.data import SOURCES
@@ -27,6 +27,7 @@ from trainables.worker.files import Folder
 from trainables.worker.trial import run_group
 
 __all__ = ["people"]
+
 GROUPS = Groups(column="group", categories=("a", "b", "c"))
 
 
@@ -117,10 +118,3 @@ def test_a_trial_reports_it_and_private_records_pay_for_it_once(people, public: 
     metrics = result["metrics"]
     assert {"worst_group_accuracy", "smallest_group"} <= metrics.keys()
     assert ("worst_group_accuracy_noise_sd" in metrics) is not public
-
-
-def test_without_groups_it_is_refused_by_name(people) -> None:
-    raw = of(people, report=["worst_group_accuracy"])
-    assert "data.groups" in errors(raw)["report.0"]
-    raw = of(people, public=False, report=["worst_group_accuracy"])
-    assert "report.0" in errors(raw)

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from dpcore.accounting import headline, headline_of_parts
-from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Composed
 from trainables.registry import SYSTEMS
 from trainables.system import Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Task
 from trainables.units import Unit
-from trainables.validation import planning
-from trainables.validation.declaration import PUBLIC_VALIDATION, PrivateReports, PrivateValidation
+from trainables.validation.declaration import PUBLIC_VALIDATION, PrivateValidation
 from trainables.validation.planning import plan_with_reports
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
@@ -103,18 +101,6 @@ def test_under_replace_one_the_parts_add(private):
     assert HASHED.assumption not in plan.guarantee.assumptions
 
 
-def test_a_planner_that_forgets_the_reports_where_parts_add_claims_too_little(monkeypatch):
-    """The known mistake: parallel composition under replace-one. The recount refutes its claim."""
-
-    def always(one, other, *, parallel, **rest):
-        return max((headline_of_parts(part, Composed(), parallel=False, **rest) for part in (one, other)),
-                   key=lambda claim: claim.epsilon)  # fmt: skip
-
-    monkeypatch.setattr(planning, "headline_of_parts", always)
-    plan = planned(HASHED, adjacency=REPLACE_ONE)
-    assert plan.guarantee.epsilon <= 1.0 < recounted(plan, parallel=False)
-
-
 def test_the_sensitivity_is_that_of_a_unit():
     """At most k records of a unit are judged: k times the noise for the same claim."""
     unit = Unit(column="person", max_records=5)
@@ -166,31 +152,6 @@ def test_given_noise_is_kept_and_its_claim_is_not_raised():
     assert "training and reports together" in refused.reason
 
 
-@pytest.mark.parametrize("private", [HASHED, APART])
-def test_a_share_moves_noise_between_training_and_reports(private):
-    small, large = (planned(replace(private, budget_share=share)) for share in (0.05, 0.5))
-    assert small.validation.histogram.noise_multiplier == pytest.approx(
-        10**0.5 * large.validation.histogram.noise_multiplier, rel=1e-3
-    )
-    if private is APART:
-        assert small.config["noise_multiplier"] < large.config["noise_multiplier"]
-        with pytest.raises(InvalidValue, match="budget_share"):
-            planned(replace(private, budget_share=1.0))
-
-
 def test_nothing_is_spent_where_there_are_no_records():
     assert planned(HASHED, n_validation=0).validation is None
     assert planned(None).validation is None
-
-
-@pytest.mark.parametrize("name", [one for one in SYSTEMS if one not in CONFIGS])
-def test_every_other_system_is_refused_by_name(name):
-    with pytest.raises(InvalidValue, match=name) as raised:
-        plan_with_reports(SYSTEMS[name], {}, facts(HASHED), PrivacyTarget(epsilon=1, delta=1e-5), {}, lambda s: (s,))
-    assert raised.value.name == "data.validation.records"
-
-
-@pytest.mark.parametrize("at", [(), (0,), (3, 2), (2, 2)])
-def test_reports_at_no_steps_are_refused(at):
-    with pytest.raises(InvalidValue):
-        PrivateReports(histogram=planned(HASHED).validation.histogram, at=at)
