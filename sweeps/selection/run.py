@@ -36,11 +36,8 @@ from sweeps.store.records import TARGET_EPSILON, Proposal, Settlement, SweepReco
 from sweeps.store.store import Store
 from sweeps.util.workspace import ANNOUNCED, Workspace
 from trainables.measures.objectives import measured
-from trainables.sealed.box import KEY_BYTES, Box
-from trainables.sealed.drawn import COINS, Coins, SealedDraw, Slot
-from trainables.sealed.ranking import BestScores, FirstSuccess, Ranking
-from trainables.sealed.schedule import Schedule
-from trainables.sealed.standing import Candidate, Standing
+from trainables.sealed.draw import COINS, BestScores, Coins, FirstSuccess, Ranking, Schedule, SealedDraw, Slot
+from trainables.sealed.standing import KEY_BYTES, Box, Candidate, Standing
 from trainables.sealed.worker import DRAW, SealedWork
 from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, TrialGroup
 from trainables.worker.attempt import Attempt

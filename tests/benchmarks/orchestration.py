@@ -28,8 +28,8 @@ from sweeps.spec import load_spec, public_facts
 from sweeps.store.records import Settlement
 from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
-from trainables.sealed.slot import run_slot
 from trainables.sealed.standing import best_of
+from trainables.sealed.worker import run_slot
 
 SPEC = """
 name: bench

@@ -34,8 +34,8 @@ from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_kinds import spec_of
 from trainables.data import SOURCES
 from trainables.sealed import worker
-from trainables.sealed.box import KEY_BYTES, Box
-from trainables.sealed.drawn import Coins
+from trainables.sealed.draw import Coins
+from trainables.sealed.standing import KEY_BYTES, Box
 from trainables.sealed.worker import serve
 from trainables.worker.sealed import Damaged
 

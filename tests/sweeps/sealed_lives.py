@@ -36,7 +36,7 @@ from sweeps.store.errors import UnknownSweep
 from sweeps.util.fingerprint import code_digest
 from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_kinds import KINDS, spec_of
-from trainables.sealed import box, drawn, worker
+from trainables.sealed import draw, standing, worker
 
 NAME, POPULATION = "sealed", "people"
 SECONDS = 5.0
@@ -184,7 +184,7 @@ def _with_mutant(mutant: str, word: str) -> None:
         complete = run._complete
         run._complete = lambda *where: set(range(2)) if complete(*where) else set()
     if mutant == "another coin for what it proposes" and word == SECOND:
-        drawn.Coins.proposal = lambda self, slot: 1 - 2.0**-53  # type: ignore[method-assign]
+        draw.Coins.proposal = lambda self, slot: 1 - 2.0**-53  # type: ignore[method-assign]
 
 
 def live(root: Path, kind: str, word: str, kill_at: int, mutant: str) -> None:
@@ -243,7 +243,7 @@ def warm() -> None:
         spec = specified(kind)
         run.drawn_for(SealedPrior(spec, public_facts(spec)))
     code_digest()
-    box.Box.new_key()
+    standing.Box.new_key()
 
 
 @dataclass(frozen=True, slots=True)

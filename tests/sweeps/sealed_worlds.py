@@ -22,10 +22,9 @@ from sweeps.spec import public_facts
 from tests.sweeps.sealed_adversary import CAP, World, made
 from tests.sweeps.sealed_kinds import FRONT
 from trainables.data import SOURCES
-from trainables.sealed.drawn import SealedDraw
-from trainables.sealed.slot import run_slot
+from trainables.sealed.draw import SealedDraw
 from trainables.sealed.standing import Candidate, Standing, best_of
-from trainables.sealed.worker import SealedWork, after
+from trainables.sealed.worker import SealedWork, after, run_slot
 from trainables.system import Dataset
 
 FEWER, APART = 5, 3

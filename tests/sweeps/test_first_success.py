@@ -27,9 +27,8 @@ from sweeps.store.records import TrialState
 from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_searches import SPEC, Search
 from tests.sweeps.test_sealed_planning import DIGITS, planner_of
-from trainables.sealed.drawn import Slot
-from trainables.sealed.ranking import FirstSuccess
-from trainables.sealed.slot import run_slot
+from trainables.sealed.draw import FirstSuccess, Slot
+from trainables.sealed.worker import run_slot
 from trainables.system import Refusal
 
 PRIVACY = {**SPEC["privacy"], "release": "first"}

@@ -25,7 +25,7 @@ from tests.sweeps.sealed_adversary import CAP, Seen, World, watched
 from tests.sweeps.sealed_kinds import BUDGETS, FRONT, KINDS, LADDER
 from tests.sweeps.sealed_worlds import SECRETS, pairs_of
 from trainables.sealed import worker
-from trainables.sealed.drawn import Coins
+from trainables.sealed.draw import Coins
 from trainables.sealed.worker import TWO, Keeper, SealedWork
 from trainables.system import Refusal
 

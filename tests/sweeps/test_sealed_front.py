@@ -24,8 +24,8 @@ from sweeps.spec.sections import orders_of
 from sweeps.store.records import Refutation, SweepState, TrialState, sweep_of, this_person
 from tests.sweeps.sealed_searches import SECONDS, SPEC, Search
 from trainables.orders import PublicOrder
-from trainables.sealed.ranking import BestScores
-from trainables.sealed.slot import run_slot
+from trainables.sealed.draw import BestScores
+from trainables.sealed.worker import run_slot
 
 ESTIMATE, ERROR = {"metric": "estimate", "goal": "maximize"}, {"metric": "expected_error", "goal": "minimize"}
 FRONT: dict[str, Any] = {

@@ -17,9 +17,8 @@ from sweeps.spec import load_spec, public_facts
 from sweeps.store.records import SweepState
 from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
-from trainables.sealed.slot import run_slot
 from trainables.sealed.standing import Candidate, Standing
-from trainables.sealed.worker import SealedWork, after
+from trainables.sealed.worker import SealedWork, after, run_slot
 from trainables.system import Dataset
 
 pytestmark = [pytest.mark.chaos, pytest.mark.outage]

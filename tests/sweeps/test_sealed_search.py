@@ -26,10 +26,9 @@ from sweeps.store.records import SweepState, TrialState
 from sweeps.util.fingerprint import Changed
 from tests.sweeps.sealed_searches import SPEC, Search, files
 from tests.sweeps.small_table import N, small_table
-from trainables.sealed.box import Box, TooLarge
-from trainables.sealed.schedule import Schedule
-from trainables.sealed.slot import run_slot
-from trainables.sealed.worker import SealedWork, serve
+from trainables.sealed.draw import Schedule
+from trainables.sealed.standing import Box, TooLarge
+from trainables.sealed.worker import SealedWork, run_slot, serve
 from trainables.worker.attempt import Attempt
 from trainables.worker.sealed import Damaged
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 FEATURES = "features"
 """The one input of a model where a map was put before it."""
 MAP, FROM, BOUNDS, GROUPS = "features", "features_from", "features_bounds", "features_groups"
-FORMAT = 2
-"""Of what is kept: another one is not read. 1 kept maps apart by the code outside blocks and branches alone."""
 _BLOCK = 4096
 _SHOWN = 16
 """Of a digest, in a sentence."""
@@ -178,7 +176,7 @@ class Features:
 
         feature = self.facts(facts).features[FEATURES]
         key = hashlib.sha256(
-            json.dumps([FORMAT, digest(self._program(facts)), self.groups, self.bounds, _content(split)]).encode()
+            json.dumps([digest(self._program(facts)), self.groups, self.bounds, _content(split)]).encode()
         ).hexdigest()
 
         def fill(numbers: Numbers) -> None:

@@ -3,6 +3,9 @@
 A program has no code of anybody's but PyTorch's operations, so that what is computed, what is kept, and what leaves
 with an exported model are one and the same. A file is read without pickle: its sample inputs, which torch.export keeps
 as one, are left out, and a file that needs pickle for anything else is refused.
+
+A real record is always mapped alone, so that its features are a function of it whatever the map does with a batch. An
+exported model is asked with many at once: a map that mixes records is refused, by made-up ones.
 """
 
 from __future__ import annotations
@@ -24,12 +27,6 @@ from trainables.export.program import NotExportable, NotReadable, program, quiet
 from trainables.features.named import NAMED
 from trainables.system import PublicFacts
 from trainables.training.made_up import made_up
-
-# Whether a feature map keeps records apart: tried on made-up records, before any real one.
-#
-# A real record is always mapped alone, so that its features are a function of it whatever the map does with a batch.
-# An exported model is asked with many at once: there a map that mixes would say something else, and it is refused
-# here.
 
 RECORDS = 6
 ROUNDING = 1e-4

@@ -1,6 +1,9 @@
-"""What a system may offer besides the contract, so that audits and membership measures can be made of it.
+"""What a system may offer besides the contract, so that audits and membership measures can be made of it, and where it
+lets an audit look: at its model before training, at its noisy gradients, at its answers.
 
-A system takes part by having the method; it inherits nothing.
+A system takes part by having the method; it inherits nothing. Ordinary runs are not watched, and `attach`, `saw` and
+`released` do nothing for them. A watched run is a twin that is never released: what it sees is what the claim calls
+released, and no more.
 """
 
 from __future__ import annotations
@@ -86,11 +89,6 @@ class Auditable(Protocol):
         """For the audit over many runs. Reads no record."""
         ...
 
-
-# Where a system lets an audit look: at its model before training, at its noisy gradients, at its answers.
-#
-# Ordinary runs are not watched, and these calls do nothing for them. A watched run is a twin that is never released:
-# what it sees is what the claim calls released, and no more.
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

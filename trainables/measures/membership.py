@@ -1,7 +1,11 @@
-"""What a membership attack gains on a trial's own training records, from scores that the trial's release gives them.
+"""What membership attacks gain on a trial's own training records, from scores that the trial's release gives them.
 
-Source: the threshold attack of Yeom, Giacomelli, Fredrikson & Jha (2018). The members' loss is the attacker's score and
-the mean training loss its threshold; where labels alone are released, a right label is what it sees.
+The threshold attack of Yeom, Giacomelli, Fredrikson & Jha (2018): the members' loss is the attacker's score and the
+mean training loss its threshold; where labels alone are released, a right label is what it sees.
+
+The likelihood-ratio attack of Carlini, Chien, Nasr, Song, Terzis & Tramer (2022), Algorithm 1, on twins of a trial:
+shadow twins, each on a random half of the records, and one more. The attacked model is the last twin, so that its
+members are known and the trial's own release stays as it was; beside it the threshold attack.
 """
 
 from __future__ import annotations
@@ -78,12 +82,6 @@ def _of_answers(system: System, member: Member, data: Dataset, execution: Execut
     scores = answer_scores(run.outcome(), queried)
     return scores[:count], scores[count:], 0.75
 
-
-# The likelihood-ratio attack on twins of a trial: shadow twins, each on a random half of the records, and one more.
-#
-# Source: Carlini, Chien, Nasr, Song, Terzis & Tramer (2022), Algorithm 1. The attacked model is the last twin, so
-# that its members are known and the trial's own release stays as it was; beside it the threshold of Yeom et al.
-# (2018).
 
 FPRS = (0.001, 0.01, 0.1)
 SHARED_BELOW = 64

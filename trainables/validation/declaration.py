@@ -56,8 +56,6 @@ def check_public(found: PrivateValidation | None, source: str, why: str) -> None
         )
 
 
-# The reports of one trial on private validation records, as its plan carries them: one noised histogram each.
-
 NOISE_SD = "_noise_sd"
 """Beside each metric of a noised histogram: the standard deviation that the noise gives it."""
 

@@ -70,8 +70,6 @@ def _array(values: Tensor) -> Floats:
     return array
 
 
-# The metrics of one report: from the validation records as they are, or from a noised histogram of them.
-
 MISCOUNTED = 2.0
 """The declared number of validation records and the one that is there differ by less than this factor."""
 

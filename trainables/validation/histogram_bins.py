@@ -13,6 +13,17 @@ metric asks for them: every cell brings noise of its own, and a mean over fewer 
 Score and auc. A record's score for class c is its confidence where c is predicted, and minus its confidence in another
 class where that is: for two classes the order of P(c). The auc is that of two classes, or the mean over classes of one
 against the rest.
+
+Groups. The histogram of a task, counted for each declared group of records apart.
+
+A record is in one group, by its own value of a declared column, and so still in one cell of the whole: cells are
+disjoint, and one record more or less changes one count by one. Mechanism, sensitivity and event are those of
+`dpcore.mechanisms.noisy_histogram` with more cells. What more cells cost is noise: a number over all groups adds up
+the noise of each, a number of one group has fewer records under the same noise.
+
+How many records a group has is private: the noised count stands for it. A group whose noised count is below
+`FEWEST` standard deviations of its noise says nothing of its accuracy, and is left out of the worst;
+`smallest_group` says so. Where none is left there is no worst one, and nothing is said of it.
 """
 
 from __future__ import annotations
@@ -237,17 +248,6 @@ def _error_edges() -> Floats:
     return edges
 
 
-# The histogram of a task, counted for each declared group of records apart.
-#
-# A record is in one group, by its own value of a declared column, and so still in one cell of the whole: cells are
-# disjoint, and one record more or less changes one count by one. Mechanism, sensitivity and event are those of
-# `dpcore.mechanisms.noisy_histogram` with more cells. What more cells cost is noise: a number over all groups adds up
-# the noise of each, a number of one group has fewer records under the same noise.
-#
-# How many records a group has is private: the noised count stands for it. A group whose noised count is below
-# `FEWEST` standard deviations of its noise says nothing of its accuracy, and is left out of the worst;
-# `smallest_group` says so. Where none is left there is no worst one, and nothing is said of it.
-
 FEWEST = 2.0
 
 
@@ -292,9 +292,6 @@ class GroupedCells:
         if enough:
             found["worst_group_accuracy"] = min(enough, key=lambda one: one.value)
         return found | {"smallest_group": Estimate(float(np.min(totals)), noise)}
-
-
-# Which histogram a task is judged by, and what a report on private validation records then tells.
 
 
 def cells_for(facts: PublicFacts, bins: Bins) -> Cells:

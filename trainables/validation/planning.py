@@ -179,9 +179,6 @@ def _in_words(histogram: NoisyHistogram, reports: int) -> str:
     )
 
 
-# Whether metrics have a value on the validation records that are there: looked up before any trial, where they are
-# public. What private ones hold nobody asks: their noised counts give a number whatever they are.
-
 OF_SEVERAL_VALUES = {
     "auc": "classes",
     "average_precision": "classes",
