@@ -144,7 +144,7 @@ class Controller:
         know.
         """
         self.table.rebuild(self.store.trials(self.sweep))
-        check_store_not_stale(self.sweep, self.table.records, self.trials)
+        check_store_not_stale(self.spec, self.sweep, self.table.records, self.trials)
         self.budget.open_filter(self.spec, self.table.records, self.store.ledger(self.sweep), self.calibrations)
         for record in list(self.table.records.values()):
             if record.state is TrialState.RUNNING:

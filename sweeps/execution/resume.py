@@ -215,19 +215,20 @@ def find_resume_checkpoint(
     return Start(number, checkpoint.step, checkpoint.curve)
 
 
-# Whether the store is the newest one of its sweep: a copy of an earlier day would leave out what was drawn since.
+def check_store_not_stale(spec: SweepSpec, sweep: str, records: Mapping[str, TrialRecord], trials: Folder) -> None:
+    """Whether the store is the newest one of its sweep: a copy of an earlier day would leave out what was drawn since.
 
-
-def check_store_not_stale(sweep: str, records: Mapping[str, TrialRecord], trials: Folder) -> None:
-    """Raises StoreOlder where workers left in `trials` records of attempts that the store's `records` do not know."""
-    # One listing, and one for each trial that is not over: others had no later attempts, but for promoted ones,
-    # whose worker finds its folder claimed.
+    Raises StoreOlder where workers left in `trials` records of attempts that the store's `records` do not know.
+    """
     mine = re.compile(rf"{re.escape(sweep)}-\d+")
     for key in trials.names():
         if key not in records and mine.fullmatch(key):
             raise StoreOlder(sweep, f"trial {key}", trials.url)
     for key, record in records.items():
-        if record.state in (TrialState.RUNNING, TrialState.PLANNED):
+        # One listing for each trial that may have had a later attempt: early stopping may have promoted a complete one.
+        over = record.state is TrialState.COMPLETE
+        paused = over and spec.early_stopping is not None and record.step < record.planned_steps
+        if paused or record.state in (TrialState.RUNNING, TrialState.PLANNED):
             with suppress(NotAFolder):
                 for name in trials.child(key).names():
                     if name.isdecimal() and int(name) > record.attempts:

@@ -226,7 +226,7 @@ class Session:
         extension = asked(recorded, spec, list(known.values()), options.trials, options.hours, options.epsilon)
         if extension is not None or spec.selection is not None:
             # Before anything is recorded, drawn or released. Whatever else goes on asks it as it recovers.
-            check_store_not_stale(self.sweep, known, self.workspace.trials(self.sweep))
+            check_store_not_stale(spec, self.sweep, known, self.workspace.trials(self.sweep))
         check_budget_left(store, recorded, spec, known, extension)
         check_corners(extended(spec, [extension] if extension else []), self.facts, store.calibrations())
         data = self.source.load(spec.data.options(), self.workspace.features)

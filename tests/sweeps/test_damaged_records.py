@@ -299,3 +299,12 @@ def test_an_older_copy_of_the_store_is_refused_by_the_records_beside_it(sweep, u
     (Path(sweep.trials.url) / unknown).mkdir(parents=True)
     with pytest.raises(StoreOlder, match="which the store does not know"):
         sweep.start()
+
+
+def test_a_store_from_before_a_promotion_is_refused(rungs):
+    """A trial that early stopping paused is complete there, and what its promotion drew stands in no ledger of it."""
+    first, _ = published(rungs)
+    rungs.lease.release()
+    (Path(rungs.trials.url) / first.member.key / "2").mkdir()
+    with pytest.raises(StoreOlder, match=f"attempt 2 of trial {first.member.key}"):
+        rungs.start()
