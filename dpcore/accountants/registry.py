@@ -30,7 +30,7 @@ class Entry:
 
 
 ACCOUNTANTS: Mapping[str, Entry] = {
-    "pld": Entry(open=lambda adjacency, tolerance: PLDAccountant(adjacency=adjacency, tolerance=tolerance), version=2),
+    "pld": Entry(open=lambda adjacency, tolerance: PLDAccountant(adjacency=adjacency, tolerance=tolerance), version=3),
     "gdp": Entry(open=lambda adjacency, _: GDPAccountant(adjacency)),
     "rdp": Entry(open=lambda adjacency, _: RDPAccountant(adjacency)),
     "gdp-clt": Entry(open=lambda adjacency, _: GDPCLTAccountant(adjacency)),

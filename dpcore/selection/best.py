@@ -46,7 +46,7 @@ from dpcore.selection import price
 from dpcore.selection import price as penalties
 from dpcore.selection.counts import CountLaw, PoissonCount, TruncatedNegativeBinomial
 from dpcore.selection.price import least_noise, least_noise_meeting
-from dpcore.selection.profiles import ROUND_UP, Along, OneByOne, TrialProfile, epsilon_at
+from dpcore.selection.profiles import ROUND_UP, TrialProfile, epsilon_at
 
 ORDERS = BU2020_ORDERS
 """Renyi orders of the first route: few fractional ones, which take milliseconds each."""
@@ -204,10 +204,6 @@ class BestProfile:
         """See `TrialProfile.renyi`."""
         return renyi_of_best(self.law, self.trial, orders)
 
-    def along(self) -> Along:
-        """See `TrialProfile.along`."""
-        return OneByOne(self)
-
 
 # Two-point calibration: configurations that differ in sampling rate and steps under one price of the best of K.
 #
@@ -294,13 +290,9 @@ def threshold_law(law: CountLaw) -> TruncatedNegativeBinomial:
 def largest_excess(configuration: TrialProfile, limits: tuple[tuple[float, float], ...]) -> float:
     """The largest ln(delta / allowed) of these (epsilon, allowed delta): at most 0 where all are kept to.
 
-    What seems to exceed most is worked out first; of another limit it is enough that it is shown to count for no more.
     Profiles are values, so what was asked once is known.
     """
-    along, most = configuration.along(), -math.inf
-    for epsilon, allowed in sorted(limits, key=lambda limit: -log_ratio(along.estimate(limit[0]), limit[1])):
-        most = max(most, log_ratio(along.delta_above(epsilon, allowed * math.exp(most)), allowed))
-    return most
+    return max(log_ratio(configuration.delta(epsilon), allowed) for epsilon, allowed in limits)
 
 
 def log_ratio(found: float, allowed: float) -> float:

@@ -30,7 +30,7 @@ from typing import NamedTuple
 from scipy.optimize import brentq, minimize_scalar
 
 from dpcore import checks
-from dpcore.calibrate import NOISE, CannotCalibrate, Target
+from dpcore.calibrate import NOISE, CannotCalibrate, Target, boldest
 from dpcore.selection.counts import BinomialCount, CountLaw, PoissonCount, TruncatedNegativeBinomial
 from dpcore.selection.profiles import ROUND_UP, TrialProfile
 
@@ -166,9 +166,6 @@ def supremum(
 
 # The least noise that a search can afford: solved against any price, rounded up, and priced again as rounded.
 
-_CLOSE = 1e-6
-_START, _STRIDE = 1.0, 1.5
-
 
 def least_noise(target: Target, price_of: Callable[[float], float]) -> float:
     """The least noise multiplier whose price is at most `target.epsilon`, rounded up to `calibrate.DIGITS` digits.
@@ -178,7 +175,7 @@ def least_noise(target: Target, price_of: Callable[[float], float]) -> float:
 
     Raises CannotCalibrate, InvalidValue, and as `price_of` does.
     """
-    return _least(lambda noise: price_of(noise) - target.epsilon, target)
+    return least_noise_meeting(target, lambda noise: price_of(noise) - target.epsilon)
 
 
 def least_noise_meeting(target: Target, exceeds: Callable[[float], float]) -> float:
@@ -186,31 +183,10 @@ def least_noise_meeting(target: Target, exceeds: Callable[[float], float]) -> fl
 
     exceeds  falls as noise rises; `target` names what is aimed at in the error. Raises as `least_noise` does.
     """
-    return _least(exceeds, target)
-
-
-def _least(exceeds: Callable[[float], float], target: Target) -> float:
-    # In small steps from a common value: accountants take seconds where noise is far too small.
-    low = high = _START
-    while exceeds(high) > 0:
-        if high >= NOISE.high:
-            spent = target.epsilon + exceeds(high)
-            raise CannotCalibrate(NOISE.name, target, high, spent, "Raise epsilon, or lower the mean number of trials.")
-        low, high = high, min(high * _STRIDE, NOISE.high)
-    while low == high or exceeds(low) <= 0:
-        if low <= NOISE.low:
-            return NOISE.low
-        low, high = max(low / _STRIDE, NOISE.low), low
-    root = brentq(lambda t: _finite(exceeds(math.exp(t))), math.log(low), math.log(high), xtol=_CLOSE, rtol=1e-12)
-    found = NOISE.rounded(math.exp(float(root)))
-    while exceeds(found) > 0:
-        found = NOISE.next(found, towards_safe=True)
-    while (bolder := NOISE.next(found, towards_safe=False)) != found and exceeds(bolder) <= 0:
-        found = bolder
+    found = boldest(NOISE, exceeds, 1.0)
+    if found is None:
+        spent = target.epsilon + exceeds(NOISE.high)
+        raise CannotCalibrate(
+            NOISE.name, target, NOISE.high, spent, "Raise epsilon, or lower the mean number of trials."
+        )
     return found
-
-
-def _finite(value: float) -> float:
-    if math.isnan(value):
-        raise checks.InvalidValue("price_of", value, "a number")
-    return min(value, 1e6)

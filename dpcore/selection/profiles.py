@@ -24,7 +24,6 @@ from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from dpcore import checks
-from dpcore.accountants.pld import DeltaCurve
 from dpcore.accountants.rdp import RDPAccountant
 from dpcore.accountants.registry import TOLERANCE, make
 from dpcore.accounting import HEADLINE, headline, headline_delta
@@ -56,41 +55,6 @@ class TrialProfile(Protocol):
     def __hash__(self) -> int:
         """Profiles are values: what was worked out for one is known for its equals."""
 
-    def along(self) -> Along:
-        """The same bounds for whoever asks at several epsilons in a row: as certain, and often much faster."""
-
-
-class Along(Protocol):
-    """A profile that is asked at several epsilons; it may keep what it worked out for the next one."""
-
-    def delta(self, epsilon: float) -> float:
-        """Upper bound on delta at `epsilon` >= 0, in [0, 1]: in its last digits it depends on what was asked before."""
-
-    def delta_above(self, epsilon: float, enough: float) -> float:
-        """An upper bound that is at most `enough`, where that is quickly shown; else what the profile itself says."""
-
-    def estimate(self, epsilon: float) -> float:
-        """About delta at `epsilon` >= 0, to choose what to ask first; 0 where that is not known at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class OneByOne:
-    """`Along` for a profile that keeps nothing."""
-
-    profile: TrialProfile
-
-    def delta(self, epsilon: float) -> float:
-        """See `Along.delta`."""
-        return self.profile.delta(epsilon)
-
-    def delta_above(self, epsilon: float, enough: float) -> float:
-        """See `Along.delta_above`."""
-        return self.profile.delta(epsilon)
-
-    def estimate(self, epsilon: float) -> float:
-        """See `Along.estimate`."""
-        return 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class EventProfile:
@@ -118,12 +82,6 @@ class EventProfile:
             return headline_delta(self.event, epsilon, self.adjacency, self.tolerance).delta
         return make(self.accountant, self.adjacency, self.tolerance).compose(self.event).delta(epsilon)
 
-    def along(self) -> Along:
-        """See `TrialProfile.along`: by sums that serve a whole neighbourhood (`dpcore.accountants.pld.curve`)."""
-        if self.accountant != HEADLINE:
-            return OneByOne(self)
-        return _BySums(self, DeltaCurve.of(self.event, self.adjacency, self.tolerance))
-
     def epsilon(self, delta: float) -> float:
         """See `TrialProfile.epsilon`."""
         if self.accountant == HEADLINE:
@@ -133,28 +91,6 @@ class EventProfile:
     def renyi(self, orders: tuple[float, ...]) -> NDArray[np.float64]:
         """See `TrialProfile.renyi`."""
         return _renyi(self.event, self.adjacency, orders)
-
-
-@dataclass(frozen=True, slots=True)
-class _BySums:
-    """`Along` for an event, by the accountant where sums do not tell."""
-
-    profile: EventProfile
-    curve: DeltaCurve
-
-    def delta(self, epsilon: float) -> float:
-        """See `Along.delta`."""
-        found = self.curve.delta(epsilon)
-        return self.profile.delta(epsilon) if found is None else found
-
-    def delta_above(self, epsilon: float, enough: float) -> float:
-        """See `Along.delta_above`."""
-        found = self.curve.delta_above(epsilon, enough)
-        return self.profile.delta(epsilon) if found is None else found
-
-    def estimate(self, epsilon: float) -> float:
-        """See `Along.estimate`."""
-        return self.curve.estimate(epsilon)
 
 
 @lru_cache(maxsize=1024)
@@ -208,10 +144,6 @@ class MixtureProfile:
             mixed = (top + np.log(np.exp(logs - top).sum(axis=0))) / (a - 1)
         return np.where(np.isfinite(top), mixed * ROUND_UP, math.inf)
 
-    def along(self) -> Along:
-        """See `TrialProfile.along`."""
-        return OneByOne(self)
-
 
 @dataclass(frozen=True, slots=True)
 class WorstProfile:
@@ -238,29 +170,6 @@ class WorstProfile:
     def renyi(self, orders: tuple[float, ...]) -> NDArray[np.float64]:
         """See `TrialProfile.renyi`."""
         return np.asarray(np.max([part.renyi(orders) for part in self.parts], axis=0))
-
-    def along(self) -> Along:
-        """See `TrialProfile.along`."""
-        return _OfAll(tuple(part.along() for part in self.parts))
-
-
-@dataclass(frozen=True, slots=True)
-class _OfAll:
-    """`Along` for the largest of several."""
-
-    parts: tuple[Along, ...]
-
-    def delta(self, epsilon: float) -> float:
-        """See `Along.delta`."""
-        return max(part.delta(epsilon) for part in self.parts)
-
-    def delta_above(self, epsilon: float, enough: float) -> float:
-        """See `Along.delta_above`."""
-        return max(part.delta_above(epsilon, enough) for part in self.parts)
-
-    def estimate(self, epsilon: float) -> float:
-        """See `Along.estimate`."""
-        return max(part.estimate(epsilon) for part in self.parts)
 
 
 class _UnderAdjacency(Protocol):

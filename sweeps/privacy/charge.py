@@ -61,8 +61,8 @@ def shown_to_cover(event: Event, mu: float, tau: float, adjacency: Adjacency) ->
     accountant = PLDAccountant(adjacency=adjacency)
     if not accountant.supports(event):
         return False
-    start = accountant.compose(event).epsilon_estimate(tau)
-    return 0 < start < math.inf and is_covered(EventProfile(event, adjacency).along().delta, 1.01 * start, mu, tau)
+    start = accountant.compose(event).epsilon(tau)
+    return 0 < start < math.inf and is_covered(EventProfile(event, adjacency).delta, 1.01 * start, mu, tau)
 
 
 def _question(event: Event, adjacency: Adjacency, tau: float) -> str:

@@ -25,7 +25,7 @@ from typing import Any
 
 from dp_accounting.pld import privacy_loss_distribution as theirs
 
-from dpcore.accountants.pld import Bounds, ToleranceNotReached, refinement, routes
+from dpcore.accountants.pld import Bounds, ToleranceNotReached, grid, routes
 from dpcore.accountants.pld.bounds import Asked, of_larger
 from dpcore.accountants.pld.pairs import Parts, SampledGaussianPair, tail_for
 from dpcore.accountants.pld.saddle_point import direction_at_delta
@@ -39,7 +39,7 @@ def by_grid_alone(parts: Parts, delta: float, tolerance: float) -> Bounds | None
     asked, tail = Asked(delta, tolerance), tail_for(delta, parts)
     both = (direction_at_delta(parts, asked, tail, forward=forward) for forward in (True, False))
     try:
-        return reduce(of_larger, map(refinement.refined, both))
+        return reduce(of_larger, map(grid.epsilon_bounds, both))
     except ToleranceNotReached:
         return None
 

@@ -73,7 +73,7 @@ def moved(part: str) -> set[str]:
 def test_a_noise_multiplier_that_is_rounded_is_found(monkeypatch):
     # By more than another machine may differ.
     solve = calibrate.solve
-    monkeypatch.setattr(calibrate, "solve", lambda *args, **kwargs: math.ceil(solve(*args, **kwargs) * 1e4) / 1e4)
+    monkeypatch.setattr(calibrate, "solve", lambda *args, **kwargs: math.ceil(solve(*args, **kwargs) * 1e3) / 1e3)
     found = moved("plans")
     assert "plans > noisy-sgd / add-remove / noise > plan > config > noise_multiplier" in found
     assert "plans > noisy-sgd / add-remove / noise > plan > claim > epsilon" in found

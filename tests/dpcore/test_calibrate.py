@@ -7,9 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore import calibrate
-from dpcore.accountants.pld import PLDAccountant
 from dpcore.accountants.registry import ACCOUNTANTS, make
-from dpcore.accounting import headline
 from dpcore.calibrate import CannotCalibrate, Solvable, Target, sampled_gaussian
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Gaussian, PureDP, UnsupportedEvent
@@ -156,29 +154,6 @@ def test_rounding_the_wrong_way_is_caught(monkeypatch):
     monkeypatch.setattr(Solvable, "rounded", lambda self, value: float(f"{value * 0.999:.4e}"))
     noise = calibrate.noise_multiplier(TARGET, rate=0.01, steps=500)
     assert spent(sampled_gaussian(noise, 0.01, 500), TARGET).epsilon(1e-5) <= 2.0
-
-
-SECONDS = {"rate": 1.67306e-07, "steps": 596}
-"""Whose bounds on epsilon take large grids of losses."""
-
-
-@pytest.mark.parametrize("share", [1.0, 0.7])
-def test_coarse_bounds_choose_where_to_look_and_decide_nothing(monkeypatch, share):
-    target, asked = Target(epsilon=0.302845, delta=6.94937e-11), []
-    coarse, full = PLDAccountant.epsilon_coarse, calibrate.headline
-    monkeypatch.setattr(PLDAccountant, "epsilon_coarse", lambda self, delta: share * coarse(self, delta))
-    monkeypatch.setattr(calibrate, "headline", lambda *a, **k: asked.append(a) or full(*a, **k))
-    noise = calibrate.noise_multiplier(target, **SECONDS)
-    event = sampled_gaussian(noise, *SECONDS.values())
-    assert 0.98 * target.epsilon <= headline(event, target.delta, target.adjacency).epsilon <= target.epsilon
-    assert spent(event, target).takes_large_grid(target.delta)
-    assert len(asked) <= 5
-
-
-def test_a_coarse_bound_is_a_bound():
-    event, delta = sampled_gaussian(0.40162, *SECONDS.values()), 6.94937e-11
-    claim, coarse = headline(event, delta, Adjacency.ADD_REMOVE), PLDAccountant().compose(event).epsilon_coarse(delta)
-    assert claim.epsilon_lower <= coarse <= 1.5 * claim.epsilon
 
 
 def test_what_is_too_dear_is_never_said_to_be_the_target():

@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpcore.accountants.pld import DiscretisationInvalid, contour, gaussian, lines, refinement, routes
+from dpcore.accountants.pld import DiscretisationInvalid, closed_forms, contour, grid, lines, routes
 from dpcore.accountants.pld.bounds import Asked
 from dpcore.accountants.pld.pairs import (
     ReplacedSampledGaussian,
@@ -28,7 +28,7 @@ def a_contour(parts, delta, *, forward=True, relative=1e-6):
 
 def on_a_grid(parts, delta, tolerance, *, forward):
     direction = direction_at_delta(parts, Asked(delta, tolerance), tail_for(delta, parts, 1e-7), forward=forward)
-    return refinement.refined(direction)
+    return grid.epsilon_bounds(direction)
 
 
 def random_parts(rng, pair):
@@ -64,7 +64,7 @@ def test_gaussians_come_out_in_closed_form(delta):
     mu = math.sqrt(300 / 400 + 20 / 49)
     found, saddle = a_contour(parts, delta)
     for epsilon in (0.95 * saddle.epsilon, saddle.epsilon, 1.05 * saddle.epsilon):
-        exact = math.log(gaussian.delta_of(mu, epsilon).lower)
+        exact = math.log(closed_forms.gaussian_delta(mu, epsilon).lower)
         reading = found.at(epsilon)
         assert reading.lower <= exact + 1e-9
         assert exact <= reading.upper + 1e-9
@@ -136,10 +136,10 @@ def test_layers_bound_the_spectrum_from_above(pair, forward):
 
 
 def test_layers_of_a_uniform_law_are_that_law():
-    found = contour.layers(np.array([0.0, 0.5, 1.0, 2.0]), np.array([0.5, 0.5, 0.5]))
+    found = lines.layers(np.array([0.0, 0.5, 1.0, 2.0]), np.array([0.5, 0.5, 0.5]))
     assert found.masses == pytest.approx([1.0])
     assert 1 - found.missing(1.0) == pytest.approx(math.sin(1.0))
-    two = contour.layers(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.4, 0.1, 0.5]))
+    two = lines.layers(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.4, 0.1, 0.5]))
     assert sorted(two.widths) == [1.0, 1.0, 1.0, 3.0]
     assert two.masses.sum() == pytest.approx(1.0)
 
@@ -162,7 +162,7 @@ def test_layers_are_the_level_sets_of_the_density(mode):
                     by_hand.append(((level - below) * width, width))
                     start = None
             below = level
-        found = contour.layers(places, density)
+        found = lines.layers(places, density)
         assert np.allclose(sorted(zip(found.masses, found.widths, strict=True)), sorted(by_hand), rtol=1e-12)
 
 

@@ -2,6 +2,5 @@
 
 from dpcore.accountants.pld.accountant import PLDAccountant
 from dpcore.accountants.pld.bounds import Bounds, DiscretisationInvalid, ToleranceNotReached
-from dpcore.accountants.pld.curve import DeltaCurve
 
-__all__ = ["Bounds", "DeltaCurve", "DiscretisationInvalid", "PLDAccountant", "ToleranceNotReached"]
+__all__ = ["Bounds", "DiscretisationInvalid", "PLDAccountant", "ToleranceNotReached"]

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 from dpcore import checks
 from dpcore.accountants.pld import pure_sums, routes
-from dpcore.accountants.pld.bounds import DELTA_FLOOR, Bounds, DiscretisationInvalid, ToleranceNotReached, of_a_part
+from dpcore.accountants.pld.bounds import Bounds, ToleranceNotReached
 from dpcore.accountants.pld.pairs import Parts, dominating_pair, failure_of, parts_of
 from dpcore.accountants.protocol import has_no_bound, merge
-from dpcore.accountants.rdp import RDPAccountant
-from dpcore.events import Adjacency, ApproximateDP, Composed, Event, NonPrivate, Repeated, phases
+from dpcore.events import Adjacency, Event, NonPrivate, phases
 from dpcore.guarantee import Status
 
 DEFAULT_TOLERANCE = 1e-3
@@ -27,7 +26,7 @@ _LEAST_LEFT = 1e-12
 class PLDAccountant:
     """Privacy loss distributions, composed in both directions and bounded from both sides.
 
-    By the first of the routes in `routes` that applies: exactly where there is a closed form or few sums of losses;
+    By the first way in `routes` that applies: exactly where there is a closed form or few sums of losses;
     where the characteristic function decays, by a sum over a few frequencies whose every error is bounded; else
     discretised to both sides and composed by FFT.
 
@@ -93,8 +92,10 @@ class PLDAccountant:
         parts, failure = self._parts_and_failure()
         if not failure.upper:
             return routes.epsilon_bounds(parts, float(delta), self.tolerance)
-        with of_a_part():
+        try:
             return self._with_failures(parts, failure, delta)
+        except ToleranceNotReached as refusal:
+            raise refusal.of_a_part() from refusal
 
     def _with_failures(self, parts: Parts, failure: Bounds, delta: float) -> Bounds:
         """`epsilon_bounds` where releases may tell all, with a chance of `failure`."""
@@ -110,21 +111,6 @@ class PLDAccountant:
         pure = delta >= failure.upper and pure_sums.only_responses(parts)
         return Bounds(lower, pure_sums.largest_sum(parts) if pure else math.inf)
 
-    def takes_large_grid(self, delta: float) -> bool:
-        """Whether bounds on epsilon at `delta` in (0, 1) take a large grid of losses, and so seconds."""
-        if self._non_private:
-            return False
-        parts, failure = self._parts_and_failure()
-        return not failure.upper and isinstance(routes.quick_epsilon_bounds(parts, float(delta), self.tolerance), int)
-
-    def epsilon_coarse(self, delta: float) -> float:
-        """An upper bound on epsilon at `delta` in (0, 1), in nats, that takes no large grid of losses: a start.
-
-        Usually some percent above `epsilon`; infinite where it tells nothing. Raises DiscretisationInvalid.
-        """
-        parts, failure = self._parts_and_failure()
-        return math.inf if self._non_private or failure.upper else routes.coarse_epsilon(parts, float(delta))
-
     def epsilon(self, delta: float) -> float:
         """Certified upper bound on epsilon at `delta` in (0, 1), in nats; infinite after a NonPrivate event."""
         return self.epsilon_bounds(delta).upper
@@ -133,23 +119,10 @@ class PLDAccountant:
         """Certified lower bound on the exact epsilon of the composed worst-case pair at `delta` in (0, 1)."""
         return self.epsilon_bounds(delta).lower
 
-    def epsilon_estimate(self, delta: float) -> float:
-        """Saddle-point estimate, usually within a percent and in under a millisecond: a start, never a bound.
-
-        Raises InvalidValue.
-        """
-        checks.probability_open(delta=delta)
-        if self._non_private:
-            return math.inf
-        parts, failure = self._parts_and_failure()
-        left = _left(delta, failure.upper)
-        return routes.epsilon_estimate(parts, left) if left > 0 else math.inf
-
     def delta_bounds(self, epsilon: float) -> Bounds:
         """(lower, upper) around the exact delta at a finite `epsilon`; below 0 for trade-off curves.
 
-        Far out on the curve, where neither sums nor grids reach, delta is at most the Renyi accountant's; where that
-        is below `DELTA_FLOOR`, the bounds are 0 and it. Raises InvalidValue, ToleranceNotReached, whose best bounds
+        Raises InvalidValue, ToleranceNotReached, whose best bounds
         keep to the distance in total variation, and DiscretisationInvalid.
         """
         if not math.isfinite(epsilon):
@@ -157,29 +130,16 @@ class PLDAccountant:
         if self._non_private:
             return Bounds(1.0, 1.0)
         parts, failure = self._parts_and_failure()
-        rest = self._rest_at(parts, float(epsilon))
         if not failure.upper:
-            return rest
+            return routes.delta_bounds(parts, float(epsilon), self.tolerance)
+        try:
+            rest = routes.delta_bounds(parts, float(epsilon), self.tolerance)
+        except ToleranceNotReached as refusal:
+            raise refusal.of_a_part() from refusal
         return Bounds(
             (failure.lower + (1 - failure.lower) * rest.lower) * (1 - 1e-12),
             min(1.0, (failure.upper + (1 - failure.upper) * rest.upper) * (1 + 1e-12)),
         )
-
-    def _rest_at(self, parts: Parts, epsilon: float) -> Bounds:
-        """delta of all but the failures of approximate releases."""
-        try:
-            return routes.delta_bounds(parts, epsilon, self.tolerance)
-        except (ToleranceNotReached, DiscretisationInvalid) as refusal:
-            if any(isinstance(part, ApproximateDP) for part, _ in self.steps):
-                # Its best bounds are those of the rest alone.
-                raise ToleranceNotReached(str(refusal)) from refusal
-            if epsilon < 0:
-                raise
-            event = Composed(events=tuple(Repeated(event=part, count=count) for part, count in self.steps))
-            most = RDPAccountant(self.adjacency).compose(event).delta(epsilon)
-            if most > DELTA_FLOOR:
-                raise
-            return Bounds(0.0, most)
 
     def _parts_and_failure(self) -> tuple[Parts, Bounds]:
         steps = dict(self.steps)

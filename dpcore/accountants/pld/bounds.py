@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import math
 from typing import NamedTuple
 
 EPSILON_FLOOR = 1e-6
@@ -11,8 +10,6 @@ EPSILON_FLOOR = 1e-6
 
 DELTA_FLOOR = 1e-14
 """Deltas this close together are always close enough."""
-
-REMEDY = "Another accountant may bound it."
 
 
 class Bounds(NamedTuple):
@@ -45,37 +42,27 @@ class Asked(NamedTuple):
 
     def met_by(self, bounds: Bounds) -> bool:
         """Whether `bounds` are as close together as asked."""
-        return bounds.upper - bounds.lower <= self.gap(bounds.upper)
-
-    def too_far_apart(self, word: str, found: Bounds, best: Bounds | None) -> ToleranceNotReached:
-        """The refusal where `found` is not as close as asked. word: "delta" or "epsilon", what `at` is."""
-        return ToleranceNotReached(
-            f"tolerance={self.tolerance!r}: expected bounds within it, but the best are "
-            f"[{found.lower!r}, {found.upper!r}] at {word}={self.at!r}. {REMEDY}",
-            best=best,
-        )
+        return bounds.upper - bounds.lower <= self.gap(bounds.upper) < math.inf
 
 
 class ToleranceNotReached(ArithmeticError):
     """There are no bounds as close together as asked, and the grid cannot be refined further.
 
-    best    certified bounds all the same, farther apart; None where there are none
-    losses  how many the grid would have needed, where that was too many; else 0
+    best  certified bounds all the same, farther apart; None where there are none
     """
 
-    def __init__(self, message: str, best: Bounds | None = None, losses: float = 0.0) -> None:
-        super().__init__(message)
-        self.best, self.losses = best, losses
+    def __init__(self, asked: Asked, best: Bounds | None = None, reason: str = "") -> None:
+        found = f"the best are [{best.lower!r}, {best.upper!r}]" if best is not None else reason or "there are none"
+        super().__init__(
+            f"tolerance={asked.tolerance!r}: expected bounds within it, but {found} (asked at {asked.at!r}). "
+            "Another accountant may bound it."
+        )
+        self.asked, self.best = asked, best
+
+    def of_a_part(self) -> ToleranceNotReached:
+        """The refusal of a whole of which this bounds a part: without its best bounds."""
+        return ToleranceNotReached(self.asked, reason="a part of it has none")
 
 
 class DiscretisationInvalid(ArithmeticError):
     """A discrete privacy curve crosses the exact one: the bound would not hold, so there is none."""
-
-
-@contextmanager
-def of_a_part() -> Iterator[None]:
-    """The best bounds of what is refused inside are a part's: ToleranceNotReached goes on without them."""
-    try:
-        yield
-    except ToleranceNotReached as refusal:
-        raise ToleranceNotReached(str(refusal)) from refusal

@@ -19,6 +19,7 @@ Source  Trefethen & Weideman (2014), section 5, for the trapezoidal rule; Zhu, D
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -30,23 +31,31 @@ from dpcore.accountants.pld.bounds import Bounds
 from dpcore.accountants.pld.lines import (
     Fineness,
     Layers,
+    Line,
     SmoothLine,
     TooFine,
-    VerticalLine,
     cut,
     ends_of,
     is_smooth,
     line_of,
 )
 from dpcore.accountants.pld.pairs import Array, DominatingPair, SampledGaussianPair
-from dpcore.accountants.pld.saddle_point import Cumulants, Direction, Saddle
-from dpcore.accountants.protocol import log_of
+from dpcore.accountants.pld.saddle_point import Cumulants, Direction, Saddle, at_tilt
+from dpcore.accountants.protocol import exp_up, log_of
 
 _EPS = float(np.finfo(float).eps)
 _SHIFTS: Array = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.4, 2.0])
 _MOST_FREQUENCIES = 1 << 12
 _MOST_PRODUCTS = 1 << 20
 """Frequencies times nodes that are worth it: a few milliseconds."""
+
+
+TILTS = (1.0, 0.65, 0.4)
+"""Shares of the saddle's tilt. Where rare large losses decide, and where the quadrature ends not far above the saddle's
+tilted mean, the saddle's own would make what lies beyond the end count: less does."""
+
+_RELATIVE, _LEAST_RELATIVE = 1e-5, 1e-11
+"""How closely a sum is planned to tell delta for an epsilon; below the least all is rounding."""
 
 
 class Reading(NamedTuple):
@@ -67,7 +76,7 @@ class Contour:
     shifts   (up, down) of the tilt, for the Chernoff bounds; down < tilt
     """
 
-    lines: tuple[VerticalLine, ...]
+    lines: tuple[Line, ...]
     counts: tuple[int, ...]
     tilt: float
     step: float
@@ -140,10 +149,6 @@ class Contour:
         """ln of the units, and its error."""
         k, shift = self.log_mgf, self.tilt * epsilon
         return k - shift, self.error + 8 * _EPS * (abs(k) + abs(shift) + 1)
-
-    def log_delta_upper(self, epsilon: float) -> float:
-        """ln of an upper bound on the hockey-stick divergence at `epsilon` (either sign)."""
-        return self._upper(*self._sum(epsilon)[:2], *self._scale(epsilon))
 
     def _upper(self, total: float, error: float, scale: float, rounding: float) -> float:
         most = scale + rounding + log_of(max(total, 0.0) + error)
@@ -238,12 +243,11 @@ def _part(pair: DominatingPair, steps: int, log_mgf: float, tilt: float, tail: f
     return _Part(pair, steps, log_mgf, spectrum)
 
 
-def make_contour(direction: Direction, saddle: Saddle, log_relative: float, worth: float, effort: int = 1) -> Contour:
+def make_contour(direction: Direction, saddle: Saddle, log_relative: float, worth: float) -> Contour:
     """A contour whose bounds on delta at the saddle should be apart by about a relative exp(log_relative).
 
     saddle  the direction's own, or another tilt
     worth   relative distance beyond which the bounds would be of no use
-    effort  how many times more frequencies and nodes than usual are worth it
     Raises TooFine where that takes too many frequencies or nodes, DiscretisationInvalid where the guard refuses.
     """
     parts, cumulants, forward = direction.parts, direction.cumulants, direction.forward
@@ -257,7 +261,7 @@ def make_contour(direction: Direction, saddle: Saddle, log_relative: float, wort
         for (pair, count), mean in zip(parts, means, strict=True)
     ]
     frequency = max(math.sqrt(max(-2 * (log_share - 1), 1.0)) / max(saddle.spread, 1e-300), step)
-    most = effort * _MOST_FREQUENCIES * step
+    most = _MOST_FREQUENCIES * step
     while frequency <= most:
         missing = sum(p.missing(frequency, p.log_mgf) for p in pieces)
         wanted = -log_share - math.log(math.pi * frequency)
@@ -268,9 +272,9 @@ def make_contour(direction: Direction, saddle: Saddle, log_relative: float, wort
     if not frequency <= most < math.inf:
         raise TooFine(f"frequencies up to {frequency:.3g} in steps of {step:.3g}")
     count = math.ceil(frequency / step)
-    last, nodes = step * (count + 1), effort * _MOST_PRODUCTS // (count + 1)
+    last, nodes = step * (count + 1), _MOST_PRODUCTS // (count + 1)
     target = max(min(math.exp(log_relative) / (20 * sum(p.steps for p in pieces)), 1e-8), 1e-17)
-    lines: list[VerticalLine] = []
+    lines: list[Line] = []
     outside = missing = 0.0
     for piece in pieces:
         line = line_of(piece.pair, Fineness(last, target, nodes), t, cumulants.tail, forward=forward)
@@ -282,3 +286,54 @@ def make_contour(direction: Direction, saddle: Saddle, log_relative: float, wort
         missing += piece.missing(last, line.log_mgf + line.error)
         lines.append(line)
     return Contour(tuple(lines), tuple(p.steps for p in pieces), t, step, count, outside, missing, (up, down))
+
+
+def epsilon_bounds(direction: Direction) -> Bounds | None:
+    """Around epsilon at the delta asked, in nats; None where no sum tells it as closely as asked.
+
+    Where an epsilon is known that the other direction needs, to hold at it is enough: its upper end is that one.
+    """
+    asked, saddle = direction.asked, direction.saddle
+    log_delta = math.log(asked.at)
+    for tilted in _tilted(direction, saddle.epsilon, min(log_delta, saddle.log_delta)):
+        worth = 0.3 * tilted.tilt * asked.tolerance * direction.scale
+        relative = min(_RELATIVE, 0.2 * worth)
+        if relative < _LEAST_RELATIVE:
+            return None
+        if direction.cumulants.at_ends(tilted.tilt) > worth:
+            continue
+        try:
+            contour = make_contour(direction, tilted, math.log(relative), worth)
+        except TooFine:
+            return None
+        if direction.known is not None and contour.at(direction.known).upper <= log_delta:
+            return Bounds(0.0, direction.known)
+        found = contour.invert(log_delta, saddle.epsilon)
+        if found is not None and asked.met_by(found):
+            return found
+    return None
+
+
+def delta_bounds(direction: Direction) -> Bounds | None:
+    """Around delta at the epsilon asked, of either sign; None where a sum would take too many frequencies or tell too
+    little. Where a delta is known that the other direction needs, to need no more is enough."""
+    asked = direction.asked
+    worth = 0.3 * direction.relative
+    planned = math.log(min(1e-6, 0.05 * asked.tolerance) if direction.relative <= asked.tolerance else 0.1 * worth)
+    for tilted in _tilted(direction, asked.at, direction.saddle.log_delta):
+        if direction.cumulants.at_ends(tilted.tilt) > worth:
+            continue
+        try:
+            reading = make_contour(direction, tilted, planned, worth).at(asked.at)
+        except TooFine:
+            return None
+        found = Bounds(math.exp(reading.lower), exp_up(reading.upper))
+        if direction.settled_by(found):
+            return found
+    return None
+
+
+def _tilted(direction: Direction, epsilon: float, log_delta: float) -> Iterator[Saddle]:
+    for share in TILTS:
+        tilt = share * direction.saddle.tilt
+        yield direction.saddle if share == 1.0 else at_tilt(direction.cumulants, tilt, epsilon, log_delta)

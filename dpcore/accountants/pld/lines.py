@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,32 +166,15 @@ class Values(NamedTuple):
     error: Array
 
 
-class VerticalLine(Protocol):
-    """One step's loss under its first hypothesis, tilted by t > 0, between certain ends."""
-
-    @property
-    def log_mgf(self) -> float:
-        """ln E exp(t L)."""
-
-    @property
-    def error(self) -> float:
-        """The largest error of `log_mgf`."""
-
-    @property
-    def centre(self) -> float:
-        """A loss near the tilted mean, in nats."""
-
-    @property
-    def values(self) -> Callable[[float, int], Values]:
-        """(step, count) -> at the frequencies 0, step, ..., count * step."""
-
-    @property
-    def log_ratio(self) -> Callable[[float], float]:
-        """shift -> upper bound on ln E exp((t + shift) L) - ln E exp(t L)."""
-
-
 class ClosedLine(NamedTuple):
-    """A `VerticalLine` that has a closed form."""
+    """One step's loss under its first hypothesis, tilted by t > 0, where it has a closed form.
+
+    log_mgf    ln E exp(t L), in nats
+    error      the largest error of `log_mgf`
+    centre     a loss near the tilted mean, in nats
+    values     (step, count) -> at the frequencies 0, step, ..., count * step
+    log_ratio  shift -> upper bound on ln E exp((t + shift) L) - ln E exp(t L)
+    """
 
     log_mgf: float
     error: float
@@ -353,12 +336,12 @@ class SmoothLine:
 
     @property
     def log_mgf(self) -> float:
-        """See `VerticalLine`."""
+        """See `ClosedLine`."""
         return self._tilted[2]
 
     @cached_property
     def error(self) -> float:
-        """See `VerticalLine`."""
+        """See `ClosedLine`."""
         margin = float(self._margin(0.0, 0.0))
         relative = (
             self._rounding[0] + 4 * math.exp(-margin) + float(self._at_ends(float(self._tilted[1].sum()), margin))
@@ -367,11 +350,11 @@ class SmoothLine:
 
     @cached_property
     def centre(self) -> float:
-        """See `VerticalLine`."""
+        """See `ClosedLine`."""
         return float(self._tilted[0] @ self._places.loss[2:])
 
     def values(self, step: float, count: int) -> Values:
-        """See `VerticalLine`."""
+        """See `ClosedLine`."""
         away, weight = self._places.loss[2:] - self.centre, self._tilted[0]
         # Frequencies k = block * n + m: exp(i k x) from two short tables, and one matrix product.
         block = math.isqrt(count) + 1
@@ -386,7 +369,7 @@ class SmoothLine:
         return Values(values, error + 8 * _EPS)
 
     def log_ratio(self, shift: float) -> float:
-        """See `VerticalLine`."""
+        """See `ClosedLine`."""
         weight, ends, _ = self._tilted
         at = self._places
         exponent = shift * at.loss
@@ -452,6 +435,10 @@ def layers(places: Array, least: Array) -> Layers:
     return Layers(thickness[row] * widths, widths)
 
 
+Line = ClosedLine | SmoothLine
+"""One step on a vertical line."""
+
+
 def is_smooth(pair: DominatingPair) -> TypeGuard[Smooth]:
     """Whether its line is a quadrature; else it has a closed form."""
     return isinstance(pair, SampledGaussianPair | ReplacedSampledGaussian) and pair.rate < 1
@@ -465,7 +452,7 @@ def ends_of(pair: Smooth, tail: float) -> tuple[float, float]:
     return low, high
 
 
-def line_of(pair: DominatingPair, fineness: Fineness, tilt: float, tail: float, *, forward: bool) -> VerticalLine:
+def line_of(pair: DominatingPair, fineness: Fineness, tilt: float, tail: float, *, forward: bool) -> Line:
     """The line of one step. tail: probability that is left out at either end. Raises TooFine."""
     if is_smooth(pair):
         return SmoothLine(pair, forward or pair.symmetric, tilt, *ends_of(pair, tail), fineness)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.accountants.pld.bounds import Asked
+from dpcore.accountants.pld.bounds import Asked, Bounds
 from dpcore.accountants.pld.pairs import Array, Parts, tail_for
 
 
@@ -52,17 +52,9 @@ class Cumulants:
             variance += count * float(weight @ (away * away)) / mass
         return k, mean, variance
 
-    def peakedness(self, tilt: float) -> float:
-        """Squared skewness plus excess kurtosis of the composed loss: near 0 where saddle points are accurate."""
-        cumulants: Array = np.zeros(3)
-        for loss, log_mass, count in zip(self.losses, self.log_masses, self.counts, strict=True):
-            weight, _, mass = _weights(loss, log_mass, tilt)
-            away = loss - float(weight @ loss) / mass
-            square = away * away
-            second, third, fourth = (float(weight @ x) / mass for x in (square, square * away, square * square))
-            cumulants += count * np.array([second, third, fourth - 3 * second * second])
-        second, third, fourth = cumulants
-        return float(third**2 / second**3 + abs(fourth) / second**2) if second > 0 else 0.0
+    def losses_at(self, end: int) -> float:
+        """The composed loss at the quadrature's first (0) or last (-1) nodes, in nats."""
+        return float(sum(count * loss[end] for loss, count in zip(self.losses, self.counts, strict=True)))
 
     def log_mgfs(self, tilt: float) -> list[float]:
         """ln E exp(tilt L) of one step of each part."""
@@ -143,11 +135,6 @@ class Saddle:
     curvature: float
 
 
-def largest_add_loss(parts: Parts) -> float:
-    """Supremum of the composed losses of (Q, P), in nats; infinite if there is none."""
-    return sum(-count * pair.smallest_loss for pair, count in parts)
-
-
 class Direction(NamedTuple):
     """One direction of a composition, where its mass lies, and what is asked of it.
 
@@ -165,15 +152,26 @@ class Direction(NamedTuple):
     asked: Asked
     known: float | None = None
 
+    def settled_by(self, bounds: Bounds) -> bool:
+        """Whether `bounds` are as close together as asked, or need no more than the other direction does anyhow."""
+        return self.asked.met_by(bounds) or (self.known is not None and bounds.upper <= self.known)
+
     @property
-    def largest_loss(self) -> float:
-        """Of the composition, in this direction, in nats: nothing is lost beyond it."""
-        return math.inf if self.forward else largest_add_loss(self.parts)
+    def relative(self) -> float:
+        """How far apart bounds on delta may be, relative to its estimate, at most 1: far below what matters, or below
+        what the other direction needs, little will do."""
+        estimate = math.exp(min(self.saddle.log_delta, 0.0))
+        enough = max(self.asked.gap(estimate), 0.5 * ((self.known or 0.0) - estimate))
+        return min(1.0, enough / estimate)
 
     @property
     def scale(self) -> float:
         """What a tolerance of epsilon is relative to, in nats, as far as estimates tell."""
         return max(self.saddle.epsilon, 0.03 * self.saddle.spread, self.asked.floor / self.asked.tolerance)
+
+
+_NEGLIGIBLE = math.log(1e-18)
+"""Of delta: below every floor."""
 
 
 def _saddle(cumulants: Cumulants, tilt: float, epsilon: float | None) -> Saddle:
@@ -241,29 +239,43 @@ def at_epsilon(cumulants: Cumulants, epsilon: float) -> Saddle:
     return _saddle(cumulants, math.exp(_solve(pull, -0.5 * math.log(max(variance, 1e-12)))), epsilon)
 
 
+def symmetric(parts: Parts) -> bool:
+    """Whether both directions are one."""
+    return all(pair.symmetric for pair, _ in parts)
+
+
 def direction_at_delta(parts: Parts, asked: Asked, tail: float, *, forward: bool) -> Direction:
     """One direction around the epsilon that is estimated at the delta asked; `tail` is left out at either end."""
     found = cumulants(parts, tail, forward=forward)
     return Direction(parts, forward, found, at_delta(found, math.log(asked.at)), asked)
 
 
-def symmetric(parts: Parts) -> bool:
-    """Whether both directions are one."""
-    return all(pair.symmetric for pair, _ in parts)
-
-
-def ways_at_epsilon(parts: Parts, epsilon: float) -> Iterator[bool]:
-    """Whether forward, of each direction; without the second where no loss of it is as large as `epsilon`."""
-    yield True
-    if not symmetric(parts) and epsilon < max(0.0, largest_add_loss(parts)) * (1 + 1e-9):
-        yield False
-
-
 def direction_at_epsilon(parts: Parts, asked: Asked, *, forward: bool) -> Direction:
     """One direction around the epsilon asked; what is left out at either end is small beside its estimated delta."""
     found = cumulants(parts, tail_for(1e-12, parts), forward=forward)
-    most = sum(c * float(loss.max()) for loss, c in zip(found.losses, found.counts, strict=True))
+    most = max(found.losses_at(0), found.losses_at(-1))
     # Beyond the largest loss the tilt has no saddle; just below it the bound is already tiny.
     saddle = at_epsilon(found, min(asked.at, most - 0.02 * abs(most)))
-    tail = tail_for(math.exp(max(min(saddle.log_delta, 0.0), -600.0)), parts)
+    if saddle.log_delta < _NEGLIGIBLE:
+        # Far out, tilts grow without need: one at which delta is negligible a little before bounds it here as well.
+        saddle = at_tilt(found, at_delta(found, _NEGLIGIBLE).tilt, asked.at, _NEGLIGIBLE)
+    tail = tail_for(math.exp(min(saddle.log_delta, 0.0)), parts)
     return Direction(parts, forward, cumulants(parts, tail, forward=forward), saddle, asked)
+
+
+def epsilon_directions(parts: Parts, asked: Asked) -> list[Direction]:
+    """The direction that seems to need more first: the other then often only has to hold at its epsilon."""
+    ahead = direction_at_delta(parts, asked, tail_for(asked.at, parts), forward=True)
+    if symmetric(parts):
+        return [ahead]
+    mirrored = ahead.cumulants.mirrored()
+    back = Direction(parts, False, mirrored, at_delta(mirrored, math.log(asked.at), near=ahead.saddle.tilt), asked)
+    return [ahead, back] if ahead.saddle.epsilon >= back.saddle.epsilon else [back, ahead]
+
+
+def delta_directions(parts: Parts, asked: Asked) -> Iterator[Direction]:
+    """Removing a record, then adding one, where some loss of that is as large as the epsilon asked."""
+    yield direction_at_epsilon(parts, asked, forward=True)
+    largest = sum(-count * pair.smallest_loss for pair, count in parts)
+    if not symmetric(parts) and asked.at < max(0.0, largest) * (1 + 1e-9):
+        yield direction_at_epsilon(parts, asked, forward=False)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcore.events import Adjacency
-from dpcore.selection.profiles import OneByOne
 
 MECHANISMS = int(os.environ.get("SWEEPS_CHAOS_MECHANISMS", "24"))
 STEPS = 25
@@ -68,9 +67,6 @@ class FiniteProfile:
         logs = [a * p + (1 - a) * q for p, q in ((one, other), (other, one))]
         found = np.max([np.logaddexp.reduce(one, axis=1) for one in logs], axis=0) / (a[:, 0] - 1)
         return np.maximum(found, 0) * (1 + 1e-12)
-
-    def along(self):
-        return OneByOne(self)
 
 
 def _inverse(p: np.ndarray, q: np.ndarray, delta: float) -> float:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from dpcore.accountants.pld import DeltaCurve
 from dpcore.gdp import mu_gdp
 from dpcore.selection import GDPFilter
 from sweeps.certificate.building import certified
@@ -12,8 +11,7 @@ from sweeps.certificate.modes.filtered import ChargedLaunch
 from sweeps.certificate.verifying import recomputed, verify
 from sweeps.privacy import charge
 from sweeps.privacy import totals as ledger
-from sweeps.privacy.charge import dominating_gaussian, shown_to_cover
-from tests.sweeps.certificate.documents import ADD_REMOVE, KEY, filtered, renyi, row, steps
+from tests.sweeps.certificate.documents import KEY, filtered, renyi, row, steps
 from tests.sweeps.certificate.test_judging import APPROVED, EIGHT, over
 from tests.sweeps.fake_workers import ASHA, NAME
 
@@ -97,14 +95,3 @@ def test_a_fixed_schedule_within_the_budget_of_its_sweep_is_composed(tmp_path):
 
 def test_words_and_tolerance_are_those_of_the_filter_that_ran():
     assert (mode.THEOREMS, mode.TOLERANCE) == (ledger.THEOREMS, charge.TOLERANCE)
-
-
-def test_a_charge_is_shown_to_cover_by_a_few_sums(monkeypatch):
-    """For its whole curve, in both directions; the least charge takes about 30 of each to find."""
-    laid, lay = [], DeltaCurve._laid_now
-    monkeypatch.setattr(DeltaCurve, "_laid_now", lambda self, *asked: laid.append(asked) or lay(self, *asked))
-    events = [steps(1.2 + 0.01 * number, 1000 + number) for number in range(10)]
-    charges = [dominating_gaussian(one, ADD_REMOVE, 1e-7, {}).mu for one in events]
-    shown_to_cover.cache_clear()
-    assert all(shown_to_cover(*one, 1e-7, ADD_REMOVE) for one in zip(events, charges, strict=True))
-    assert 2 * len(events) <= len(laid) <= 16 * len(events)
