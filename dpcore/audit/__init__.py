@@ -15,9 +15,7 @@ from dpcore.audit.guessing import (
     choose_threshold,
     choose_threshold_against,
     count_at,
-    count_best,
     guess,
-    guess_best,
     toss,
 )
 
@@ -36,8 +34,6 @@ __all__ = [
     "choose_threshold_against",
     "claimed",
     "count_at",
-    "count_best",
     "guess",
-    "guess_best",
     "toss",
 ]

@@ -6,7 +6,6 @@ coins makes the evidence worthless.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,25 +37,6 @@ def guess(scores: ArrayLike, included: ArrayLike, guesses_in: int, guesses_out: 
     """
     score_M, coin_M = _checked(scores, included)
     return _count_guesses(score_M, coin_M, guesses_in, guesses_out, tried=1)
-
-
-def guess_best(
-    scores: ArrayLike,
-    included: ArrayLike,
-    grid: Sequence[tuple[int, int]],
-    quality: Callable[[Guesses], float],
-) -> Guesses:
-    """The pair (k+, k-) of `grid` with the highest `quality`, charged for all of them (Bonferroni over the grid).
-
-    quality  for instance `lambda g: OneRun(observed=g).epsilon_lower(delta, level)`; it may look at the coins, since
-             the error is divided by the length of the grid. The first of equals is taken.
-
-    Raises InvalidValue.
-    """
-    if not grid:
-        raise checks.InvalidValue("grid", grid, "at least one pair (guesses_in, guesses_out)")
-    score_M, coin_M = _checked(scores, included)
-    return max((_count_guesses(score_M, coin_M, up, down, tried=len(grid)) for up, down in grid), key=quality)
 
 
 def _checked(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -114,19 +94,6 @@ def choose_threshold_against(
 def count_at(scores_in: ArrayLike, scores_out: ArrayLike, threshold: float) -> MultiRun:
     """ "In" is said where the score is at least `threshold`, which was fixed before these runs."""
     return _count_runs(scores_in, scores_out, threshold, tried=1)
-
-
-def count_best(
-    scores_in: ArrayLike, scores_out: ArrayLike, thresholds: Sequence[float], delta: float, level: float
-) -> MultiRun:
-    """The most telling of several thresholds, listed before these runs, charged for all of them (Bonferroni).
-
-    Raises InvalidValue.
-    """
-    if not len(thresholds):
-        raise checks.InvalidValue("thresholds", thresholds, "at least one number")
-    every = [_count_runs(scores_in, scores_out, one, tried=len(thresholds)) for one in thresholds]
-    return max(every, key=lambda one: one.epsilon_lower(delta, level))
 
 
 _Pair = tuple[NDArray[Any], NDArray[Any]]

@@ -41,7 +41,6 @@ from dpcore.selection.counts import (
 from dpcore.selection.filters import (
     BudgetExceeded,
     DPCharge,
-    DPFilter,
     GDPCharge,
     GDPFilter,
     LinearLedger,
@@ -49,17 +48,15 @@ from dpcore.selection.filters import (
     RenyiCharge,
     RenyiFilter,
 )
-from dpcore.selection.first import ThresholdPrice, failure_epsilon, phased, price_threshold
-from dpcore.selection.front import FrontPoints, FrontPrice, SeparatePrice, price_front, price_separate
+from dpcore.selection.first import ThresholdPrice, failure_epsilon, price_threshold
+from dpcore.selection.front import FrontPoints, FrontPrice, price_front
 from dpcore.selection.ladder import (
     Climbing,
     Ladder,
     LadderPoints,
     LadderPrice,
     LadderRelease,
-    ladder_noise,
     price_ladder,
-    renyi_ladder,
 )
 from dpcore.selection.price import PriceTerm, least_noise, least_noise_meeting
 from dpcore.selection.profiles import (
@@ -83,7 +80,6 @@ __all__ = [
     "Climbing",
     "CountLaw",
     "DPCharge",
-    "DPFilter",
     "EventProfile",
     "FrontPoints",
     "FrontPrice",
@@ -102,7 +98,6 @@ __all__ = [
     "PrivacyFilter",
     "RenyiCharge",
     "RenyiFilter",
-    "SeparatePrice",
     "ThresholdPrice",
     "TrialProfile",
     "TruncatedNegativeBinomial",
@@ -113,17 +108,13 @@ __all__ = [
     "geometric",
     "heterogeneous_trials",
     "is_covered",
-    "ladder_noise",
     "least_noise",
     "least_noise_meeting",
     "logarithmic",
-    "phased",
     "price_best",
     "price_front",
     "price_ladder",
-    "price_separate",
     "price_threshold",
-    "renyi_ladder",
     "renyi_of_best",
     "split_by_coin",
     "split_in_public",

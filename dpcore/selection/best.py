@@ -10,11 +10,11 @@ renyi    R(a) <= R_Q(a) + (1+shape)((1-1/b) R_Q(b) + ln(1/g)/b) + ln(mean)/(a-1)
          Poisson: B = R_Q(a) + mean d + ln(mean)/(a-1), exp(e) <= 1 + 1/(a-1),       theorems 2 and 6
          with the default: R(a) <= ln(P[K=0] + exp((a-1) B)) / (a-1)
 profile  eps(delta) <= eps_Q(delta/mean) + published penalty                         Koskela, Redberg & Wang (2024)
-tight    eps(delta) <= eps_Q(delta/mean) + tight penalty                             proof here and in `penalties`
+tight    eps(delta) <= eps_Q(delta/mean) + tight penalty                             proof here and in `price`
 
 Proof. Let f be the generating function of K. The best is y with chance A(y) = f(Q(<=y)) - f(Q(<y)) = Q(y) F, where F is
 the mean of f' between Q(<y) and Q(<=y). f' rises, so F <= f'(1) = mean. Both ends of the interval are events of one
-trial, so F <= exp(penalty) F' under a neighbour (`penalties`). Hence
+trial, so F <= exp(penalty) F' under a neighbour (`price`). Hence
     sum [A - exp(eps) A']+ <= sum F [Q - exp(eps - penalty) Q']+ <= mean delta_Q(eps - penalty).
 Renyi: A^a A'^(1-a) = Q^a Q'^(1-a) F (F/F')^(a-1), with F <= mean; t = g + (1-g) x is the chance of an event of the
 trial and a coin, so ln t' <= (1-1/b)(R_Q(b) + ln t), whose excess over ln t is largest at t = g. Poisson's Renyi form

@@ -28,7 +28,7 @@ from scipy.special import gammaln, xlog1py, xlogy
 from dpcore import checks
 
 LARGEST_CAP = 10_000
-"""Weights are drawn as exact integers (`drawing`), whose digits grow with the cap: at this one in ten seconds."""
+"""Weights are drawn as exact integers (`draw`), whose digits grow with the cap: at this one in ten seconds."""
 
 LEAST_KEPT = 1e-3
 """P[K <= cap] of the law that is capped, at least: of a smaller one another law was meant."""

@@ -8,7 +8,6 @@ it saw. `withdraw` only what never started: a rung that was not run.
 filter        admits while                                         all together is
 GDPFilter     sum mu_i^2 <= mu_total^2, sum tau_i <= tau_total     (eps, delta_mu_total(eps) + tau_total)-DP
 RenyiFilter   sum R_i(a) <= B at one order a declared beforehand   (a, B)-Renyi DP
-DPFilter      sqrt(2 ln(1/d') V) + V/2 <= eps, V = sum eps_i^2     (eps, d' + sum delta_i)-DP
 LinearLedger  sum eps_i <= eps, sum delta_i <= delta               (eps, delta)-DP
 
 Source  Smith & Thakurta (2022) and Koskela, Tobaben & Honkela (2023) for GDP; Feldman & Zrnic (2021) for Renyi;
@@ -16,7 +15,7 @@ Source  Smith & Thakurta (2022) and Koskela, Tobaben & Honkela (2023) for GDP; F
 
 GDP. Gaussian losses that are chosen adaptively are a Brownian motion with drift run for a time of sum mu_i^2; filled up
 to mu_total^2 by one last Gaussian their sum is exactly that of mu_total-GDP, of which the search is a post-processing.
-Up to chance tau_i each trial is covered by a Gaussian (`gdp_cover`); where none of these chances came true, the
+Up to chance tau_i each trial is covered by a Gaussian (`profiles`); where none of these chances came true, the
 factors 1 - tau_i of a transcript are the same under both neighbours. Renyi. exp((a-1) loss - (a-1) sum R_i) is a
 supermartingale, at one order; over a curve of orders there is no such filter, nor for composing loss distributions of
 budgets chosen while looking. Linear. Every prefix of losses is bounded by its own sum.
@@ -44,7 +43,7 @@ class BudgetExceeded(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class GDPCharge:
-    """mu of a trial, and the chance tau beside it (`gdp_cover.covering_mu`). Raises InvalidValue."""
+    """mu of a trial, and the chance tau beside it (`profiles.covering_mu`). Raises InvalidValue."""
 
     mu: float
     tau: float = 0.0
@@ -210,28 +209,6 @@ class RenyiFilter(PrivacyFilter[RenyiCharge]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DPFilter(PrivacyFilter[DPCharge]):
-    """Trials by their (epsilon, delta).
-
-    slack_share  the part of delta, in (0, 1), that pays for adding epsilons in squares. Raises InvalidValue.
-    """
-
-    slack_share: float = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.probability_open(slack_share=self.slack_share)
-
-    def _expects(self) -> type:
-        return DPCharge
-
-    def _fits(self, charges: tuple[DPCharge, ...]) -> bool:
-        spent = advanced_sum([charge.epsilon for charge in charges], self.delta * self.slack_share)
-        deltas = math.fsum(charge.delta for charge in charges)
-        return spent <= self.epsilon and deltas <= self.delta * (1 - self.slack_share)
-
-
-@dataclass(frozen=True, kw_only=True)
 class LinearLedger(PrivacyFilter[DPCharge]):
     """Sums of epsilon and of delta: the one rule that a release may give epsilon back to, by its ex-post price."""
 
@@ -255,10 +232,3 @@ class LinearLedger(PrivacyFilter[DPCharge]):
             raise checks.InvalidValue("epsilon", epsilon, f"at most what was reserved, {charge.epsilon!r}")
         settled = (name, DPCharge(epsilon, charge.delta))
         return replace(self, running=self._without(name), settled=(*self.settled, settled))
-
-
-def advanced_sum(epsilons: list[float], slack: float) -> float:
-    """sqrt(2 ln(1/slack) V) + V/2 with V = sum eps_i^2, rounded up (Whitehouse et al. 2023). Raises InvalidValue."""
-    checks.probability_open(slack=slack)
-    squares = math.fsum(epsilon * epsilon for epsilon in epsilons)
-    return (math.sqrt(2 * math.log(1 / slack) * squares) + squares / 2) * _ONCE

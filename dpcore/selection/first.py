@@ -5,7 +5,7 @@ output, or fail. Release the first success in the (secret) order of the trials; 
 other trials, and how many were needed stay sealed. With geometric K this is algorithm 1 of Liu & Talwar (2019).
 
 success   eps = eps_Q(delta / mean) + min over e1 of sup over x of ln F(x) / F(min(1, exp(e1) x + delta_Q(e1)))
-          with F(x) = (1 - f(1-x)) / x; e* for a TNB law of shape in [0, 1] (`penalties` has e*)
+          with F(x) = (1 - f(1-x)) / x; e* for a TNB law of shape in [0, 1] (`price` has e*)
 failure   the least eps with f(y) - exp(eps) f(y') <= delta for all y, where y' is at least exp(-e) (y - delta_Q(e)) and
           at least 1 - exp(e) (1-y) - delta_Q(e), for every e >= 0
 
@@ -36,7 +36,7 @@ from dpcore import checks
 from dpcore.events import Adjacency
 from dpcore.selection.counts import CountLaw, TruncatedNegativeBinomial
 from dpcore.selection.price import PriceTerm, least_shift, supremum
-from dpcore.selection.profiles import ROUND_UP, TrialProfile, epsilon_at, one_adjacency
+from dpcore.selection.profiles import ROUND_UP, TrialProfile, epsilon_at
 
 POINTS = 256
 """At how many epsilons a trial's profile is asked for the price of failure; more come closer from above."""
@@ -179,19 +179,3 @@ def _largest_growth(pgf: Callable[[float], float], delta: float, ratios: np.ndar
     ends = np.geomspace(_LEAST, 0.5, 40)
     points = [0.0, *ends, *(1 - ends[-2::-1]), 1.0]
     return max(0.0, supremum(bound, points, _GAP, lambda left, right: (left + right) / 2)) * ROUND_UP
-
-
-def phased(prices: tuple[ThresholdPrice, ...]) -> tuple[tuple[float, ...], float, float]:
-    """Searches one after the other, each announced before the next target is chosen: until the first success.
-
-    Returns the epsilon of a success in each phase (all failures before it, and itself), that of no success at all, and
-    the delta of all together. Raises InvalidValue for no phases, and for prices under different adjacencies.
-    """
-    if not prices:
-        raise checks.InvalidValue("prices", prices, "at least one phase")
-    one_adjacency(prices)
-    failed, successes = 0.0, []
-    for price in prices:
-        successes.append((failed + price.success) * ROUND_UP)
-        failed += price.failure
-    return tuple(successes), failed * ROUND_UP, math.fsum(price.delta for price in prices) * ROUND_UP

@@ -13,7 +13,7 @@ Theorem (K truncated negative binomial of shape eta in [0, 1]). Let e*_j be the 
 odds sum_{i<=j} w_i delta_i(e) = exp(e) - 1, and e*_0 = 0. Then
 
     eps(j)    = eps_{Q_j}(delta_j / (mean w_j)) + penalty_j
-    eps(none) = eps_Q(delta_none) + (1+eta)/2 e*_J,   Q the mixture of all rungs; or `threshold.failure_epsilon` of Q
+    eps(none) = eps_Q(delta_none) + (1+eta)/2 e*_J,   Q the mixture of all rungs; or `first.failure_epsilon` of Q
 
 released                                   penalty_j                   Renyi
 first success of the lowest rung           e*_j + eta e*_{j-1}         R_j(a) + penalty_j + ln(mean w_j / l_j)/(a-1),
@@ -23,7 +23,7 @@ best success of all rungs                  (1+eta) e*_J
 
 Proof. With a, b the chances of success below rung j and up to it, z in rung j is released with chance w_j Q_j(z) F, F =
 (f(1-a) - f(1-b))/(b-a) <= mean the average of t^-(1+eta) over [t_a, t_b] up to a constant, t_x = g + (1-g) x. As in
-`penalties`, t_a' <= exp(e*_{j-1}) t_a and t_b' <= exp(e*_j) t_b. F falls in both ends, with log-slopes -s in ln t_a and
+`price`, t_a' <= exp(e*_{j-1}) t_a and t_b' <= exp(e*_j) t_b. F falls in both ends, with log-slopes -s in ln t_a and
 -(1+eta-s) in ln t_b, where s = eta/(1 - r^-eta) - 1/(r-1), r = t_b/t_a, and eta <= s <= (1+eta)/2. Move both ends by
 e*_{j-1}, at most (1+eta) e*_{j-1}, then t_b alone by the rest, at most 1 each. For the best, the ends are any events up
 to rung j. Failure: f(y)/y is the average over [t_J, 1], at most 1, and only its lower end moves. A cap is free, except
@@ -42,12 +42,11 @@ from enum import StrEnum
 from functools import cached_property
 
 from dpcore import checks
-from dpcore.calibrate import Target
 from dpcore.events import Adjacency
 from dpcore.selection.best import largest_excess, threshold_law
 from dpcore.selection.counts import CountLaw, TruncatedNegativeBinomial
 from dpcore.selection.first import POINTS, failure_epsilon
-from dpcore.selection.price import least_noise, least_shift
+from dpcore.selection.price import least_shift
 from dpcore.selection.profiles import ROUND_UP, MixtureProfile, TrialProfile, distribution, epsilon_at, one_adjacency
 
 
@@ -155,7 +154,7 @@ def price_ladder(ladder: Ladder, deltas: Sequence[float], failure_delta: float, 
 
     deltas         one in (0, 1) for each rung
     failure_delta  in (0, 1)
-    points         see `threshold.POINTS`
+    points         see `first.POINTS`
 
     Raises InvalidValue, and as the profiles do.
     """
@@ -177,66 +176,6 @@ def price_ladder(ladder: Ladder, deltas: Sequence[float], failure_delta: float, 
         failure_by_theorem=theorem,
         failure_by_curve=curve,
     )
-
-
-def renyi_ladder(ladder: Ladder, order: float, shares: Sequence[float]) -> tuple[float, ...]:
-    """Ex-post Renyi prices at one order declared beforehand: of each rung, then of failure, in nats.
-
-    shares  l_1..l_J and that of failure, above 0, with a sum of at most 1
-
-    E over the outcome of (P / (exp(price) P'))^(order-1) is at most 1. Raises InvalidValue.
-    """
-    if not 1 < order < math.inf:
-        raise checks.InvalidValue("order", order, "a finite order above 1")
-    for share in shares:
-        checks.positive_finite(shares=share)
-    if len(shares) != len(ladder.rungs) + 1 or math.fsum(shares) > 1 + 1e-12:
-        raise checks.InvalidValue("shares", tuple(shares), f"{len(ladder.rungs) + 1} numbers with a sum of at most 1")
-    mean = ladder.priced.mean
-    parts = zip(ladder.rungs, ladder.weights, shares[:-1], ladder.penalties(), strict=True)
-    prices = [
-        float(one.renyi((order,))[0]) + penalty + math.log(mean * w / share) / (order - 1)
-        for one, w, share, penalty in parts
-    ]
-    failed = float(ladder.trial.renyi((order,))[0]) + ladder.failure_penalty + math.log(1 / shares[-1]) / (order - 1)
-    return tuple(max(0.0, price) * ROUND_UP for price in (*prices, failed))
-
-
-def ladder_noise(
-    law: CountLaw,
-    weights: tuple[float, ...],
-    targets: Sequence[Target],
-    profile_of: Callable[[float], TrialProfile],
-) -> tuple[float, ...]:
-    """The least noise multiplier of every rung, each rounded up, whose ex-post price meets its target.
-
-    targets     epsilon and delta of each rung, in rising order of epsilon
-    profile_of  a trial's profile at a noise multiplier, the same kind of trial in every rung
-
-    A rung's price does not depend on dearer rungs, so they are solved from the cheapest on, for the first success of
-    the lowest rung. Raises CannotCalibrate, InvalidValue.
-    """
-    distribution("weights", weights, len(targets))
-    priced = Ladder(law=law, rungs=(profile_of(1.0),), weights=(1.0,)).priced
-    known: list[TrialProfile] = []
-    before, noises = 0.0, []
-    for target, weight in zip(targets, weights, strict=True):
-
-        def shift(trial: TrialProfile, weight: float = weight) -> float:
-            below = list(zip(weights, known, strict=False))
-            return least_shift(
-                lambda e: math.fsum([weight * trial.delta(e), *(w * one.delta(e) for w, one in below)]), priced.odds
-            )
-
-        def price(noise: float, target: Target = target, weight: float = weight, before: float = before) -> float:
-            trial = profile_of(noise)
-            own = epsilon_at(trial, target.delta / (priced.mean * weight))
-            return (own + shift(trial) + priced.shape * before) * ROUND_UP * ROUND_UP
-
-        noises.append(least_noise(target, price))
-        before = shift(profile_of(noises[-1]))
-        known.append(profile_of(noises[-1]))
-    return tuple(noises)
 
 
 # One price for a ladder over configurations that differ: two points become one for each rung above, and one's own.

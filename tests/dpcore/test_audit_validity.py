@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from dpcore import gdp
-from dpcore.audit import Guesses, MultiRun, OneRun, OneRunFDP, choose_threshold, count_at, count_best, guess, guess_best
+from dpcore.audit import Guesses, MultiRun, OneRun, OneRunFDP, count_at, guess
 from dpcore.gdp import eps_gdp
 
 LEVEL, ALARM = 0.05, 1e-6
@@ -167,37 +167,6 @@ def test_the_f_dp_test_of_the_true_curve_rejects_rarely_and_a_third_of_it_often(
 
 
 # Picking after looking. The mechanism reveals nothing: every positive bound is a violation.
-
-
-def test_a_grid_of_guesses_is_paid_for():
-    rng, audits, grid = np.random.default_rng(4), 300, [(k, k) for k in (3, 5, 8, 13, 21, 34, 55, 89)]
-
-    @cache
-    def bound(observed: Guesses) -> float:
-        return OneRun(observed=observed).epsilon_lower(0.0, LEVEL)
-
-    paid = unpaid = 0
-    for _ in range(audits):
-        scores, coins = rng.normal(size=200), rng.random(200) < 0.5
-        best = guess_best(scores, coins, grid, bound)
-        assert best.tried == len(grid)
-        paid += bound(best) > 0
-        unpaid += max(bound(guess(scores, coins, *pair)) for pair in grid) > 0
-    assert few_enough(paid, audits)
-    assert not few_enough(unpaid, audits)
-
-
-def test_thresholds_are_paid_for_or_come_from_other_runs():
-    rng, audits, n = np.random.default_rng(5), 200, 60
-    listed = list(np.linspace(-2.4, 2.4, 25))
-    paid = separate = 0
-    for _ in range(audits):
-        in_, out, other_in, other_out = rng.normal(size=(4, n))
-        paid += count_best(in_, out, listed, 0.0, LEVEL).epsilon_lower(0.0, LEVEL) > 0
-        threshold = choose_threshold(other_in, other_out, 0.0, LEVEL)
-        separate += count_at(in_, out, threshold).epsilon_lower(0.0, LEVEL) > 0
-    assert few_enough(paid, audits)
-    assert few_enough(separate, audits)
 
 
 def test_the_best_of_many_attacks_is_paid_for():

@@ -18,9 +18,7 @@ from dpcore.audit import (
     ThreatModel,
     choose_threshold,
     count_at,
-    count_best,
     guess,
-    guess_best,
     toss,
 )
 from dpcore.checks import InvalidValue
@@ -148,8 +146,6 @@ def test_guesses_are_the_highest_and_the_lowest():
     assert guess(scores, coins, 2, 2) == Guesses(canaries=5, guesses=4, correct=3)
     assert guess(scores, coins, 1, 0) == Guesses(canaries=5, guesses=1, correct=1)
     assert guess(scores, coins, 0, 5) == Guesses(canaries=5, guesses=5, correct=3)
-    best = guess_best(scores, coins, [(2, 2), (1, 2), (0, 1)], lambda one: one.correct)
-    assert best == Guesses(canaries=5, guesses=4, correct=3, tried=3)
 
 
 def test_equal_scores_are_broken_without_the_coins():
@@ -171,8 +167,6 @@ def test_coins_are_fair():
 def test_thresholds_count_scores_at_or_above_them():
     evidence = count_at([1.0, 2.0, 3.0], [0.0, 2.0], 2.0)
     assert evidence == MultiRun(true_positives=2, runs_in=3, false_positives=1, runs_out=2)
-    best = count_best([1.0] * 40, [0.0] * 40, [-1.0, 0.5, 2.0], 0.0, 0.05)
-    assert best == MultiRun(true_positives=40, runs_in=40, false_positives=0, runs_out=40, tried=3)
 
 
 def test_a_chosen_threshold_lies_between_the_two_kinds_of_score():
@@ -189,11 +183,9 @@ def test_a_chosen_threshold_lies_between_the_two_kinds_of_score():
         lambda: guess([1.0, 2.0], np.array([True]), 1, 0),
         lambda: guess([1.0, 2.0], np.array([True, False]), 0, 0),
         lambda: guess([1.0, 2.0], np.array([True, False]), 2, 1),
-        lambda: guess_best([1.0], np.array([True]), [], lambda one: 0.0),
         lambda: count_at([], [1.0], 0.0),
         lambda: count_at([1.0], [math.nan], 0.0),
         lambda: count_at([1.0], [1.0], math.nan),
-        lambda: count_best([1.0], [1.0], [], 0.0, 0.05),
         lambda: toss(0, np.random.default_rng(0)),
     ],
 )

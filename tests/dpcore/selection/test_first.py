@@ -10,8 +10,8 @@ from dpcore.calibrate import Target, sampled_gaussian
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
 from dpcore.selection.counts import Capped, PoissonCount, geometric, logarithmic, with_mean
-from dpcore.selection.first import failure_epsilon, phased, price_threshold, threshold_shift
-from dpcore.selection.ladder import Ladder, LadderRelease, ladder_noise, price_ladder, renyi_ladder
+from dpcore.selection.first import failure_epsilon, price_threshold, threshold_shift
+from dpcore.selection.ladder import Ladder, LadderRelease, price_ladder
 from dpcore.selection.price import least_noise
 from dpcore.selection.profiles import EventProfile, epsilon_at
 from tests.dpcore.selection.finite import FiniteProfile, climb, hockey, ratio, share, softmax
@@ -81,7 +81,6 @@ def test_a_ladder_of_gaussians():
     )
     first = epsilon_at(GAUSSIANS.rungs[0], 2e-6 / 27) + any_rung.penalties()[0]
     assert first == pytest.approx(1.807856, abs=1e-6)
-    assert renyi_ladder(GAUSSIANS, 8.0, (0.2,) * 5)[2] == pytest.approx(2.656071, abs=1e-6)
 
 
 def test_a_ladder_of_dp_sgd():
@@ -90,26 +89,6 @@ def test_a_ladder_of_dp_sgd():
     rungs = price_ladder(ladder, (2.5e-6,) * 3, 2.5e-6, points=8).rungs
     assert rungs[0] == pytest.approx(0.640517, rel=1e-3)
     assert rungs[2] == pytest.approx(5.370034, rel=1e-3)
-
-
-def test_noise_of_a_ladder():
-    """private_search.md section 1g: sigma for .5, 1, 2, 4; solved ones round up."""
-    targets = [Target(epsilon=epsilon, delta=2e-6) for epsilon in (0.5, 1, 2, 4)]
-    found = ladder_noise(geometric(108), (0.25,) * 4, targets, gauss)
-    assert found[0] == pytest.approx(11.547983, rel=1e-4)
-    assert found[3] == pytest.approx(1.757322, rel=1e-4)
-    spent = Ladder(law=geometric(108), rungs=tuple(map(gauss, found)), weights=(0.25,) * 4)
-    prices = price_ladder(spent, (2e-6,) * 4, 2e-6, points=8).rungs
-    assert all(price <= target.epsilon for price, target in zip(prices, targets, strict=True))
-
-
-def test_phases_one_after_the_other():
-    """private_search.md section 1g: geometric 27 each, 2e-6 + 5e-7, rung 3: two failures and a success."""
-    prices = tuple(price_threshold(geometric(27), gauss(sigma), 2e-6, 5e-7) for sigma in (8.0, 4.0, 2.0))
-    successes, failed, delta = phased(prices)
-    assert 4.479538 < successes[2] < 4.479538 + 2e-3
-    assert failed > prices[0].failure + prices[1].failure
-    assert delta == pytest.approx(3 * 2.5e-6, rel=1e-9)
 
 
 # Exact laws. A point of the climb is, for each rung, the law of a trial over outputs (first failure, then successes in
@@ -314,26 +293,6 @@ def test_no_trial_exceeds_the_price_of_a_threshold(law):
     assert max(climb(score, start_rungs(rng, 1), rng, steps=4) for _ in range(share(len(THRESHOLD_LAWS)))) <= 1
 
 
-@pytest.mark.chaos
-def test_the_renyi_prices_hold_in_the_mean():
-    """E over the outcome of (P / (exp(price) P'))^(a-1) is at most 1, at the declared order."""
-    weights, order = (0.6, 0.4), 3.0
-
-    def score(theta):
-        trial = Rungs(theta, 2, weights)
-        ladder = Ladder(law=geometric(6), rungs=trial.profiles, weights=weights)
-        prices = renyi_ladder(ladder, order, (0.4, 0.3, 0.3))
-        worst = 0.0
-        for here, there in ((trial.p, trial.q), (trial.q, trial.p)):
-            one, one_none = released(ladder.law, here, weights, FIRST)
-            other, other_none = released(ladder.law, there, weights, FIRST)
-            ends = zip([*one, np.array([one_none])], [*other, np.array([other_none])], prices, strict=True)
-            worst = max(worst, sum(float((p * (p / q / math.exp(e)) ** (order - 1)).sum()) for p, q, e in ends))
-        return worst
-
-    assert climbed(score, mechanisms=share(1)) <= 1
-
-
 def test_a_cap_is_not_free_for_the_curve_of_failure():
     """It makes failure likelier: a Gaussian trial that succeeds above some score exceeds the uncapped law's price."""
     capped, delta = Capped(geometric(27), 20), 1e-3
@@ -361,10 +320,7 @@ def test_a_coin_drawn_again_is_another_search():
         (lambda: Ladder(law=geometric(9), rungs=(gauss(1.0),), weights=(0.9,)), "weights="),
         (lambda: Ladder(law=geometric(9), rungs=(), weights=()), "at least one profile"),
         (lambda: price_ladder(GAUSSIANS, (1e-6,), 1e-6), "deltas="),
-        (lambda: renyi_ladder(GAUSSIANS, 8.0, (0.3,) * 5), "shares="),
-        (lambda: renyi_ladder(GAUSSIANS, 1.0, (0.2,) * 5), "order=1.0"),
         (lambda: price_threshold(geometric(9), gauss(1.0), 1e-5, 0.0), "failure_delta=0.0"),
-        (lambda: phased(()), "at least one phase"),
     ],
 )
 def test_bad_values_are_refused_by_name(make, words):

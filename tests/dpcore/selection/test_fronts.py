@@ -11,8 +11,8 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Gaussian, Repeated
 from dpcore.selection import price as penalties
 from dpcore.selection.counts import Capped, PoissonCount, geometric, logarithmic, with_mean
-from dpcore.selection.first import phased, price_threshold
-from dpcore.selection.front import price_front, price_separate
+from dpcore.selection.first import price_threshold
+from dpcore.selection.front import price_front
 from dpcore.selection.ladder import Ladder, price_ladder
 from dpcore.selection.profiles import EventProfile, WorstProfile, split_by_coin, split_in_public
 from tests.dpcore.selection.finite import FiniteProfile, climb, laws, ratio, share, start
@@ -28,7 +28,6 @@ def replaced(r):
 
 def test_every_price_says_its_adjacency():
     assert price_front(geometric(9), replaced, (1e-5,)).adjacency is Adjacency.REPLACE_ONE
-    assert price_separate(geometric(9), replaced, 2, 1e-5).adjacency is Adjacency.REPLACE_ONE
     assert price_threshold(geometric(9), replaced(1), 1e-5, 1e-5, points=8).adjacency is Adjacency.REPLACE_ONE
     ladder = Ladder(law=geometric(9), rungs=(replaced(1),), weights=(1.0,))
     assert price_ladder(ladder, (1e-5,), 1e-5, points=8).adjacency is Adjacency.REPLACE_ONE
@@ -40,12 +39,7 @@ def mixed_up(r):
 
 
 def test_prices_under_different_adjacencies_do_not_add():
-    phases = [price_threshold(geometric(9), mixed_up(r), 1e-5, 1e-5, points=8) for r in (1, 2)]
-    for price in (
-        lambda: price_front(geometric(9), mixed_up, (1e-5, 1e-5)),
-        lambda: price_separate(geometric(9), mixed_up, 2, 1e-5),
-        lambda: phased(tuple(phases)),
-    ):
+    for price in (lambda: price_front(geometric(9), mixed_up, (1e-5, 1e-5)),):
         with pytest.raises(InvalidValue, match="under one adjacency"):
             price()
 
@@ -55,7 +49,6 @@ def test_a_front_of_two():
     assert price_front(geometric(27), lambda r: gauss(2.0, r), (1e-5, 1e-5)).epsilon == pytest.approx(
         5.867310, abs=1e-6
     )
-    assert price_separate(geometric(27), lambda r: gauss(2.0, r), 2, 1e-5).epsilon == pytest.approx(5.156592, abs=1e-6)
 
 
 def together(p, q):
@@ -121,34 +114,6 @@ def test_a_front_priced_as_one_order_is_refuted():
     assert climbed(front_score(geometric(6), 1e-6, weaker=1.0), mechanisms=6) > 1.005
 
 
-def separate_score(fewer=0):
-    """Two searches; `fewer` of their shifts are left out."""
-    law = geometric(6)
-
-    def score(theta):
-        p, q = laws(theta)
-
-        def successes(one):
-            fail = one[0]
-            first = one[1:] / (1 - fail) * law.reach(1 - fail)
-            return np.outer(first, first).ravel()
-
-        price = price_separate(law, together(p, q), 2, 1e-6).epsilon
-        left_out = fewer * penalties.tight(law, FiniteProfile(p, q)).e1
-        return ratio(successes(p), successes(q), price - left_out, 1e-6)
-
-    return score
-
-
-@pytest.mark.chaos
-def test_no_two_searches_exceed_their_price():
-    assert climbed(separate_score(), mechanisms=share(1)) <= 1
-
-
-def test_two_searches_priced_with_one_shift_are_refuted():
-    assert climbed(separate_score(fewer=1), mechanisms=2) > 1.01
-
-
 # Holdouts: one record more or less. Tuning tells a result, and the final run depends on it.
 
 
@@ -204,8 +169,6 @@ def test_total_of_a_holdout():
     [
         (lambda: price_front(PoissonCount(3.0), lambda r: gauss(2.0, r), (1e-5,)), "a truncated negative binomial law"),
         (lambda: price_front(geometric(3), lambda r: gauss(2.0, r), ()), "deltas"),
-        (lambda: price_separate(with_mean(3, 9), lambda r: gauss(2.0, r), 2, 1e-5), "shape in"),
-        (lambda: price_separate(geometric(9), lambda r: gauss(2.0, r), 0, 1e-5), "searches=0"),
         (lambda: split_by_coin(1.0, gauss(1.0), gauss(2.0)), "share=1.0"),
     ],
 )
