@@ -28,8 +28,8 @@ from scipy.special import ndtr, ndtri
 from dpcore import checks
 from dpcore.events import Adjacency, ApproximateDP, Event, PureDP
 from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
-from dpcore.mechanisms.minimiser import EXACT_MINIMISER, SOFTMAX_LIPSCHITZ, UNIT_INPUTS
 from dpcore.mechanisms.noise_families import Array, Family, GaussianNoise, Normals, RadialNoise
+from dpcore.mechanisms.output_perturbation import EXACT_MINIMISER, SOFTMAX_LIPSCHITZ, UNIT_INPUTS
 from dpcore.mechanisms.protocol import mechanism, repeated
 from dpcore.papers.erm import LogisticRisk, minimise
 

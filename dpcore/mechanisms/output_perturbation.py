@@ -5,11 +5,18 @@ Source  Dwork & Roth (2014), appendix A; pure noise: Chaudhuri, Monteleoni & Sar
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Generic, NamedTuple
+
+from scipy.optimize import minimize_scalar
 
 from dpcore import checks
-from dpcore.events import Adjacency, Event, Gaussian, PureDP
-from dpcore.mechanisms.noise_families import Array, Noise, NoiseLaw, Normals
+from dpcore.accountants.composition import PURE_ACCOUNTANT, PURE_THEOREM, each_pure
+from dpcore.events import Adjacency, Event, Gaussian, PureDP, Repeated
+from dpcore.gdp import sigma_gaussian
+from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
+from dpcore.mechanisms.noise_families import Array, Family, GaussianNoise, Noise, NoiseLaw, Normals, RadialNoise
 from dpcore.mechanisms.protocol import mechanism, repeated
 
 
@@ -60,3 +67,248 @@ class OutputPerturbation:
     def release(self, vector: Array, draw: Normals) -> Array:
         """One step: the vector, or matrix, with noise of its shape."""
         return vector + self.noise.sample(vector.shape, draw)
+
+
+# How far one record moves the minimiser of a strongly convex empirical risk.
+#
+# J(theta) = (1/n) sum_i loss(theta; x_i, y_i) + (modulus/2) ||theta||_F^2, ||x_i|| <= 1, n public
+#
+# Replacing one record moves the gradient by at most 2K/n, adding or removing one (with the divisor n kept) by K/n,
+# where K is the loss's Lipschitz constant in the logits; strong convexity divides that by the modulus.
+#
+# Source Chaudhuri, Monteleoni & Sarwate (2011), Lemma 7 and Corollary 8; van der Maaten & Hannun (2020), Lemma 1.
+
+SOFTMAX_LIPSCHITZ = math.sqrt(2.0)
+"""Of softmax cross-entropy: ||p - e_y||_2 <= sqrt(2)."""
+
+EXACT_MINIMISER = "The released minimiser is exact."
+CERTIFIED_MINIMISER = (
+    "The released minimiser is as near to the exact one as its gradient certifies; the rest is charged."
+)
+UNIT_INPUTS = "Every record is scaled to norm at most 1 by itself, before training; n is a public constant."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinimiserSensitivity:
+    """L2 (Frobenius) sensitivity of the minimiser, certificate included.
+
+    n          the public divisor of the objective
+    modulus    of strong convexity, above 0 (the regularisation, for 0.5 ||theta||^2)
+    tau        public bound on the gradient norm at the released point: it lies within tau / modulus of the minimiser,
+               so 2 tau / modulus is added. None: exactness is assumed and the status says so.
+    lipschitz  K
+    """
+
+    n: int
+    modulus: float
+    adjacency: Adjacency
+    tau: float | None = None
+    lipschitz: float = SOFTMAX_LIPSCHITZ
+
+    def __post_init__(self) -> None:
+        checks.count(minimum=1, n=self.n)
+        checks.positive_finite(modulus=self.modulus, lipschitz=self.lipschitz)
+        if self.tau is not None:
+            checks.non_negative_finite(tau=self.tau)
+
+    @property
+    def exact(self) -> float:
+        """Of the exact minimiser: 2K/(modulus n) under replace-one, half of that under add-remove."""
+        records = 2 if self.adjacency is Adjacency.REPLACE_ONE else 1
+        return records * self.lipschitz / (self.modulus * self.n)
+
+    @property
+    def value(self) -> float:
+        """Of the released point."""
+        return self.exact + (0.0 if self.tau is None else 2 * self.tau / self.modulus)
+
+    @property
+    def status(self) -> Status:
+        """`proved` with a certificate."""
+        return Status.PROVED_UNDER_ASSUMPTIONS if self.tau is None else Status.PROVED
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What a claim on it rests on besides."""
+        if self.tau is None:
+            return (UNIT_INPUTS, EXACT_MINIMISER)
+        return (UNIT_INPUTS, CERTIFIED_MINIMISER)
+
+
+# Noise for some equal releases of one query, together with what they guarantee.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibrated(Generic[Family]):
+    """`releases` adaptive answers, each with fresh `noise` on a query of L2 `sensitivity`."""
+
+    noise: Family
+    sensitivity: float
+    releases: int
+    guarantee: Guarantee
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """What `sensitivity` refers to."""
+        return self.guarantee.adjacency
+
+    @property
+    def each(self) -> Event:
+        """What one answer releases."""
+        return self.noise.event(self.sensitivity, self.adjacency)
+
+    @property
+    def event(self) -> Event:
+        """What all of them release."""
+        return Repeated(event=self.each, count=self.releases)
+
+
+class _Claimed(NamedTuple):
+    """What all releases of a calibration together are claimed at, and by which argument."""
+
+    epsilon: float
+    delta: float
+    accountant: str
+    theorem: str
+    unit: str
+
+
+def _of_minimiser(
+    sensitivity: MinimiserSensitivity, noise: Family, releases: int, claimed: _Claimed
+) -> Calibrated[Family]:
+    """`Calibrated` whose status and assumptions are those of the minimiser's sensitivity."""
+    guarantee = Guarantee(
+        **claimed._asdict(),
+        adjacency=sensitivity.adjacency,
+        status=Status(sensitivity.status),
+        assumptions=(*sensitivity.assumptions, FLOATING_POINT),
+    )
+    return Calibrated(noise=noise, sensitivity=sensitivity.value, releases=releases, guarantee=guarantee)
+
+
+# Model sensitivity: noise on the minimiser itself, once; any number of queries afterwards.
+#
+# Source Chaudhuri, Monteleoni & Sarwate (2011), Algorithm 1; multi-class: van der Maaten & Hannun (2020), Theorems 1,
+# 2.
+
+
+def model_pure(epsilon: float, sensitivity: MinimiserSensitivity, unit: str = "record") -> Calibrated[RadialNoise]:
+    """(epsilon, 0): density exp(-beta ||N||_F) with beta = epsilon / sensitivity."""
+    checks.positive_finite(epsilon=epsilon)
+    claimed = _Claimed(epsilon, 0.0, "pure", "van der Maaten & Hannun 2020, Theorem 1", unit)
+    return _of_minimiser(sensitivity, RadialNoise(epsilon / sensitivity.value), 1, claimed)
+
+
+def model_gaussian(
+    epsilon: float, delta: float, sensitivity: MinimiserSensitivity, unit: str = "record"
+) -> Calibrated[GaussianNoise]:
+    """(epsilon, delta): the analytic Gaussian."""
+    claimed = _Claimed(
+        epsilon, delta, "gdp", "van der Maaten & Hannun 2020, Theorem 2; Balle & Wang 2018, Theorem 8", unit
+    )
+    return _of_minimiser(sensitivity, GaussianNoise(sigma_gaussian(epsilon, delta, sensitivity.value)), 1, claimed)
+
+
+# Prediction sensitivity: fresh noise on the logits theta^T x of each of B queries, ||x|| <= 1.
+#
+# Each answer has the L2 sensitivity of theta; what differs is how B of them are composed.
+#
+# Source van der Maaten & Hannun (2020), Theorems 5 (pure, standard) and 6 (Gaussian, standard and advanced). Exact
+# Gaussian composition, which the paper stops short of: Dong, Roth & Su (2022), Corollary 2.
+
+_STANDARD = "van der Maaten & Hannun 2020, Theorem 6 (standard composition); Balle & Wang 2018, Theorem 8"
+_ADVANCED = "van der Maaten & Hannun 2020, Theorem 6 (advanced composition); Dwork, Rothblum & Vadhan 2010"
+
+
+class AdvancedSplit(NamedTuple):
+    """How advanced composition divides a budget: `share` of delta is its slack."""
+
+    sigma: float
+    epsilon_each: float
+    delta_each: float
+    share: float
+
+
+def answers_pure(
+    epsilon: float, queries: int, sensitivity: MinimiserSensitivity, unit: str = "record"
+) -> Calibrated[RadialNoise]:
+    """(epsilon, 0) over all queries: beta = epsilon / (B sensitivity)."""
+    checks.positive_finite(epsilon=epsilon)
+    checks.count(minimum=1, queries=queries)
+    claimed = _Claimed(epsilon, 0.0, "naive", "van der Maaten & Hannun 2020, Theorem 5", unit)
+    return _of_minimiser(sensitivity, RadialNoise(epsilon / queries / sensitivity.value), queries, claimed)
+
+
+def answers_pure_joint(
+    epsilon: float, delta: float, queries: int, sensitivity: MinimiserSensitivity, unit: str = "record"
+) -> Calibrated[RadialNoise]:
+    """(epsilon, delta) over all queries with pure noise, by the optimal composition of pure DP."""
+    each = each_pure(epsilon, delta, queries)
+    claimed = _Claimed(epsilon, delta, PURE_ACCOUNTANT, PURE_THEOREM, unit)
+    return _of_minimiser(sensitivity, RadialNoise(each / sensitivity.value), queries, claimed)
+
+
+def answers_standard(
+    epsilon: float, delta: float, queries: int, sensitivity: MinimiserSensitivity, unit: str = "record"
+) -> Calibrated[GaussianNoise]:
+    """(epsilon, delta) over all queries, each at (epsilon / B, delta / B)."""
+    checks.count(minimum=1, queries=queries)
+    sigma = sigma_gaussian(epsilon / queries, delta / queries, sensitivity.value)
+    return _of_minimiser(sensitivity, GaussianNoise(sigma), queries, _Claimed(epsilon, delta, "naive", _STANDARD, unit))
+
+
+def answers_advanced(
+    epsilon: float, delta: float, queries: int, sensitivity: MinimiserSensitivity, unit: str = "record"
+) -> Calibrated[GaussianNoise]:
+    """(epsilon, delta) over all queries by advanced composition, its slack chosen for the least noise."""
+    sigma = advanced_split(epsilon, delta, queries).sigma * sensitivity.value
+    return _of_minimiser(
+        sensitivity, GaussianNoise(sigma), queries, _Claimed(epsilon, delta, "advanced", _ADVANCED, unit)
+    )
+
+
+def answers_published(
+    epsilon: float, delta: float, queries: int, sensitivity: MinimiserSensitivity, unit: str = "record"
+) -> Calibrated[GaussianNoise]:
+    """The paper's choice: the smaller noise of standard and advanced composition."""
+    one = answers_standard(epsilon, delta, queries, sensitivity, unit)
+    other = answers_advanced(epsilon, delta, queries, sensitivity, unit)
+    return min(one, other, key=lambda found: found.noise.sigma)
+
+
+def answers_joint(
+    epsilon: float, delta: float, queries: int, sensitivity: MinimiserSensitivity, unit: str = "record"
+) -> Calibrated[GaussianNoise]:
+    """(epsilon, delta) over all queries, exactly: mu adds up in squares, so sigma grows with sqrt(B)."""
+    checks.count(minimum=1, queries=queries)
+    sigma = math.sqrt(queries) * sigma_gaussian(epsilon, delta, sensitivity.value) * (1 + 1e-15)
+    theorem = "Dong, Roth & Su 2022, Corollary 2 (exact Gaussian composition)"
+    return _of_minimiser(sensitivity, GaussianNoise(sigma), queries, _Claimed(epsilon, delta, "gdp", theorem, unit))
+
+
+def advanced_split(epsilon: float, delta: float, queries: int) -> AdvancedSplit:
+    """The best division of (epsilon, delta) by advanced composition, for sensitivity 1.
+
+    With slack delta', epsilon = B e^2/2 + e sqrt(2 B ln(1/delta')) is solved for e, and each query gets
+    (e, (delta - delta')/B). Any delta' in (0, delta) that no record decides is valid; the best is found numerically.
+    """
+    checks.positive_finite(epsilon=epsilon)
+    checks.probability_open(delta=delta)
+    checks.count(minimum=1, queries=queries)
+
+    def split(log_odds: float) -> AdvancedSplit:
+        share = 1 / (1 + math.exp(-log_odds))
+        each = advanced_epsilon(epsilon, share * delta, queries)
+        remaining = delta * (1 - share) / queries * (1 - 1e-15)
+        return AdvancedSplit(sigma_gaussian(each, remaining), each, remaining, share)
+
+    best = minimize_scalar(
+        lambda log_odds: split(log_odds).sigma, bounds=(-15.0, 15.0), method="bounded", options={"xatol": 1e-6}
+    )
+    return split(float(best.x))
+
+
+def advanced_epsilon(epsilon: float, slack: float, queries: int) -> float:
+    """e with epsilon = B e^2/2 + e sqrt(2 B ln(1/slack)), without cancellation."""
+    tail = math.log(1 / slack)
+    return math.sqrt(2 / queries) * epsilon / (math.sqrt(tail + epsilon) + math.sqrt(tail)) * (1 - 1e-15)

@@ -22,7 +22,7 @@ from dpcore.accounting import headline
 from dpcore.events import Adjacency, Event, Gaussian, NonPrivate, Repeated
 from dpcore.gdp import eps_gdp, sigma_gaussian
 from dpcore.guarantee import Guarantee, Status
-from dpcore.mechanisms.prediction_sensitivity import advanced_epsilon
+from dpcore.mechanisms.output_perturbation import advanced_epsilon
 from dpcore.mechanisms.protocol import mechanism, repeated
 
 Array = NDArray[np.float64]

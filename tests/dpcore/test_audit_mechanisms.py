@@ -28,8 +28,8 @@ from dpcore.audit import (
 from dpcore.events import Adjacency, Gaussian, PoissonSampled, Repeated
 from dpcore.gdp import mu_gdp
 from dpcore.guarantee import Guarantee
-from dpcore.mechanisms import loss_perturbation, model_sensitivity, noisy_vote, prediction_sensitivity
-from dpcore.mechanisms.minimiser import MinimiserSensitivity
+from dpcore.mechanisms import loss_perturbation, noisy_vote, output_perturbation
+from dpcore.mechanisms.output_perturbation import MinimiserSensitivity
 from dpcore.mechanisms.query_budget import QueryBudget
 from dpcore.papers import convexified
 from dpcore.papers.erm import LogisticRisk, minimise, unit_inputs
@@ -91,7 +91,7 @@ def logit_scores(sigma: float, queries: int = QUERIES) -> Scores:
     return scores
 
 
-JOINT = prediction_sensitivity.gaussian_joint(1.0, DELTA, QUERIES, SENSITIVITY)
+JOINT = output_perturbation.answers_joint(1.0, DELTA, QUERIES, SENSITIVITY)
 JOINT_CURVE = gdp.gaussian_tradeoff(math.sqrt(QUERIES) * SENSITIVITY.value / JOINT.noise.sigma)
 
 
@@ -100,7 +100,7 @@ def test_noise_on_queried_logits():
 
 
 def test_noise_for_one_query_on_sixteen_is_refuted():
-    one = prediction_sensitivity.gaussian_joint(1.0, DELTA, 1, SENSITIVITY)
+    one = output_perturbation.answers_joint(1.0, DELTA, 1, SENSITIVITY)
     assert refutes(JOINT.guarantee, logit_scores(one.noise.sigma), curve=JOINT_CURVE)
 
 
@@ -272,7 +272,7 @@ def own_maximum(records: np.ndarray) -> np.ndarray:
 
 def minimiser_scores(scaling) -> tuple[Guarantee, Scores, gdp.TradeOff]:
     sensitivity = MinimiserSensitivity(n=RECORDS, modulus=0.1, adjacency=ADD_REMOVE, tau=1e-9)
-    release = model_sensitivity.gaussian(1.0, DELTA, sensitivity)
+    release = output_perturbation.model_gaussian(1.0, DELTA, sensitivity)
     ordinary = np.tile([[1.0, 0.0]], (RECORDS - 1, 1))
     labels = np.zeros(RECORDS, dtype=np.int64)
     thetas = []

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
-from dpcore.mechanisms.minimiser import MinimiserSensitivity
+from dpcore.mechanisms.output_perturbation import MinimiserSensitivity
 from dpcore.papers import erm
 from dpcore.papers.erm import LogisticRisk, minimise, steps_bound, unit_inputs
 

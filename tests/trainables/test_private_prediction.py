@@ -10,8 +10,8 @@ from scipy import stats
 
 from dpcore.checks import InvalidValue
 from dpcore.mechanisms.loss_perturbation import least_modulus
-from dpcore.mechanisms.minimiser import MinimiserSensitivity
 from dpcore.mechanisms.noise_families import GaussianNoise, RadialNoise
+from dpcore.mechanisms.output_perturbation import MinimiserSensitivity
 from dpcore.mechanisms.query_budget import QueriesSpent
 from dpcore.papers.erm import LogisticRisk, minimise, unit_inputs
 from tests.trainables.private_prediction_cases import (

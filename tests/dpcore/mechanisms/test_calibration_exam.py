@@ -18,10 +18,9 @@ from dpcore.accountants.registry import make
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.guarantee import FLOATING_POINT, Status
-from dpcore.mechanisms import model_sensitivity, noisy_vote, prediction_sensitivity
-from dpcore.mechanisms.calibrated import Calibrated
-from dpcore.mechanisms.minimiser import MinimiserSensitivity
+from dpcore.mechanisms import noisy_vote, output_perturbation
 from dpcore.mechanisms.noise_families import GaussianNoise
+from dpcore.mechanisms.output_perturbation import Calibrated, MinimiserSensitivity
 
 RESULTS = ("Calibrated", "CalibratedVote", "PerturbedLoss")
 ARGUMENTS = {"epsilon": 0.8, "delta": 1e-6, "queries": 7, "models": 5, "classes": 3, "n": 1000, "unit": "person"}
@@ -38,7 +37,7 @@ def calibrations():
                 yield pytest.param(function, id=f"{module.name}.{name}")
 
 
-FOUND = [one for one in calibrations() if one.id != "calibrated.of_minimiser"]
+FOUND = list(calibrations())
 EVERY = pytest.mark.parametrize("calibrate", FOUND)
 BOTH = pytest.mark.parametrize("adjacency", list(Adjacency))
 
@@ -140,12 +139,12 @@ def test_what_it_returns_is_a_value(calibrate):
 
 
 def half_the_noise(epsilon, delta, sensitivity, unit="record"):
-    right = model_sensitivity.gaussian(epsilon, delta, sensitivity, unit)
+    right = output_perturbation.model_gaussian(epsilon, delta, sensitivity, unit)
     return replace(right, noise=GaussianNoise(right.noise.sigma / 2))
 
 
 def one_query_for_all(epsilon, delta, queries, sensitivity, unit="record"):
-    right = prediction_sensitivity.gaussian_joint(epsilon, delta, 1, sensitivity, unit)
+    right = output_perturbation.answers_joint(epsilon, delta, 1, sensitivity, unit)
     return replace(right, releases=queries)
 
 
@@ -155,7 +154,7 @@ def refuted_sold_as_proved(epsilon, queries, models, classes, adjacency, unit="r
 
 
 def forgets_the_unit(epsilon, sensitivity, unit="record") -> Calibrated:
-    return model_sensitivity.pure(epsilon, sensitivity)
+    return output_perturbation.model_pure(epsilon, sensitivity)
 
 
 @pytest.mark.parametrize(

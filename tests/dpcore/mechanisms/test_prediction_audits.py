@@ -11,8 +11,8 @@ from scipy import stats
 from dpcore.audit import Audit, AuditOutcome, AuditVerdict, MultiRun, ThreatModel, choose_threshold, count_at
 from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee
-from dpcore.mechanisms import model_sensitivity, noisy_vote
-from dpcore.mechanisms.minimiser import MinimiserSensitivity
+from dpcore.mechanisms import noisy_vote, output_perturbation
+from dpcore.mechanisms.output_perturbation import MinimiserSensitivity
 
 LEVEL = 0.05
 REPLACE = Adjacency.REPLACE_ONE
@@ -71,9 +71,9 @@ def audit_noise(claim: Guarantee, draw, log_ratio, runs: int, audits: int, seed:
     return sum(refuted(one, claim) for one in evidence)
 
 
-PURE = model_sensitivity.pure(1.0, SENSITIVITY)
+PURE = output_perturbation.model_pure(1.0, SENSITIVITY)
 # At delta 0.1 few runs tell the claimed noise from half of it.
-GAUSSIAN = model_sensitivity.gaussian(1.0, 0.1, SENSITIVITY)
+GAUSSIAN = output_perturbation.model_gaussian(1.0, 0.1, SENSITIVITY)
 
 
 def laplace(rng: np.random.Generator) -> np.ndarray:

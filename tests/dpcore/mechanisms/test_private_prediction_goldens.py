@@ -12,8 +12,8 @@ from dpcore.accountants.composition import eps_pure
 from dpcore.events import Adjacency, Gaussian, PureDP
 from dpcore.gdp import delta_gdp, eps_gdp
 from dpcore.guarantee import Status
-from dpcore.mechanisms import loss_perturbation, model_sensitivity, noisy_vote, prediction_sensitivity
-from dpcore.mechanisms.minimiser import MinimiserSensitivity
+from dpcore.mechanisms import loss_perturbation, noisy_vote, output_perturbation
+from dpcore.mechanisms.output_perturbation import MinimiserSensitivity
 
 N, CLASSES, LAMBDA, DELTA = 60_000, 10, 1e-3, 1e-5
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
@@ -45,14 +45,14 @@ def test_certificate_inflates_and_proves():
 
 
 def test_model_sensitivity():
-    pure, gaussian = model_sensitivity.pure(1.0, EXACT), model_sensitivity.gaussian(1.0, DELTA, EXACT)
+    pure, gaussian = output_perturbation.model_pure(1.0, EXACT), output_perturbation.model_gaussian(1.0, DELTA, EXACT)
     assert pure.noise.beta == pytest.approx(21.213203, rel=1e-7)
     assert gaussian.noise.sigma == pytest.approx(0.175864, rel=5e-6)
     assert isinstance(pure.each, PureDP)
     assert pure.each.epsilon == pytest.approx(1.0)
     assert isinstance(gaussian.each, Gaussian)
     assert delta_gdp(1.0, 1 / gaussian.each.noise_multiplier) <= DELTA
-    assert model_sensitivity.gaussian(1.0, DELTA, CERTIFIED).guarantee.status is Status.PROVED
+    assert output_perturbation.model_gaussian(1.0, DELTA, CERTIFIED).guarantee.status is Status.PROVED
 
 
 def test_loss_perturbation():
@@ -94,12 +94,12 @@ def test_the_shipped_noise_spends_its_delta_exactly(classes):
 @pytest.mark.parametrize(("b", "standard", "advanced", "share", "joint", "beta", "_vote", "_two"), TABLE)
 def test_prediction_sensitivity(b, standard, advanced, share, joint, beta, _vote, _two):
     unit = EXACT.value
-    found = prediction_sensitivity
-    assert found.gaussian_standard(1, DELTA, b, EXACT).noise.sigma / unit == pytest.approx(standard, rel=2e-5)
-    assert found.gaussian_advanced(1, DELTA, b, EXACT).noise.sigma / unit == pytest.approx(advanced, rel=3e-5)
+    found = output_perturbation
+    assert found.answers_standard(1, DELTA, b, EXACT).noise.sigma / unit == pytest.approx(standard, rel=2e-5)
+    assert found.answers_advanced(1, DELTA, b, EXACT).noise.sigma / unit == pytest.approx(advanced, rel=3e-5)
     assert found.advanced_split(1, DELTA, b).share == pytest.approx(share, abs=5.1e-4)
-    assert found.gaussian_joint(1, DELTA, b, EXACT).noise.sigma / unit == pytest.approx(joint, rel=3e-5)
-    assert found.pure(1, b, EXACT).noise.beta == pytest.approx(beta, rel=3e-6)
+    assert found.answers_joint(1, DELTA, b, EXACT).noise.sigma / unit == pytest.approx(joint, rel=3e-5)
+    assert found.answers_pure(1, b, EXACT).noise.beta == pytest.approx(beta, rel=3e-6)
     published = found.gaussian_published(1, DELTA, b, EXACT).noise.sigma
     assert published / unit == pytest.approx(min(standard, advanced), rel=3e-5)
 
@@ -108,24 +108,24 @@ def test_prediction_sensitivity(b, standard, advanced, share, joint, beta, _vote
 def test_every_composition_meets_the_exact_one(b):
     """Whatever the paper's rule, the exact composition of its noise stays within the budget."""
     for calibrate in (
-        prediction_sensitivity.gaussian_standard,
-        prediction_sensitivity.gaussian_advanced,
-        prediction_sensitivity.gaussian_joint,
+        output_perturbation.answers_standard,
+        output_perturbation.answers_advanced,
+        output_perturbation.answers_joint,
     ):
         each = calibrate(1.0, DELTA, b, EXACT).each
         assert isinstance(each, Gaussian)
         exact = eps_gdp(math.sqrt(b) / each.noise_multiplier, DELTA)
         assert exact <= 1.0
-        if calibrate is prediction_sensitivity.gaussian_joint:
+        if calibrate is output_perturbation.answers_joint:
             assert exact == pytest.approx(1.0, rel=1e-9)
-    joint = prediction_sensitivity.pure_joint(1.0, DELTA, b, EXACT)
+    joint = output_perturbation.answers_pure_joint(1.0, DELTA, b, EXACT)
     assert isinstance(joint.each, PureDP)
     assert eps_pure(joint.each.epsilon, b, DELTA) == pytest.approx(1.0, rel=1e-6)
-    assert joint.noise.beta >= prediction_sensitivity.pure(1.0, b, EXACT).noise.beta
+    assert joint.noise.beta >= output_perturbation.answers_pure(1.0, b, EXACT).noise.beta
 
 
 def test_advanced_epsilon_solves_its_equation():
-    each = prediction_sensitivity.advanced_epsilon(1.0, 3e-6, 100)
+    each = output_perturbation.advanced_epsilon(1.0, 3e-6, 100)
     assert 100 * each**2 / 2 + each * math.sqrt(200 * math.log(1 / 3e-6)) == pytest.approx(1.0, rel=1e-12)
 
 

@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 from dpcore.accountants.composition import PURE_ACCOUNTANT, PURE_THEOREM, eps_pure
 from dpcore.events import Adjacency, PureDP
 from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
-from dpcore.mechanisms.minimiser import MinimiserSensitivity
+from dpcore.mechanisms.output_perturbation import MinimiserSensitivity
 from dpcore.mechanisms.protocol import Mechanism
 from dpcore.papers.erm import LogisticRisk, minimise
 from trainables.capabilities import Capabilities

@@ -9,7 +9,7 @@ from dpcore.events import Adjacency, PureDP
 from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 from dpcore.mechanisms import loss_perturbation
 from dpcore.mechanisms.loss_perturbation import PerturbationLaw, PerturbedMinimiser
-from dpcore.mechanisms.minimiser import SOFTMAX_LIPSCHITZ, UNIT_INPUTS
+from dpcore.mechanisms.output_perturbation import SOFTMAX_LIPSCHITZ, UNIT_INPUTS
 from trainables.knobs import read
 from trainables.measures.hooks import Neighbours
 from trainables.planner import ClaimTerms

@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from dpcore.checks import InvalidValue
 from dpcore.events import PureDP
 from dpcore.guarantee import Guarantee
-from dpcore.mechanisms import model_sensitivity, prediction_sensitivity
-from dpcore.mechanisms.calibrated import Calibrated
-from dpcore.mechanisms.minimiser import MinimiserSensitivity
+from dpcore.mechanisms import output_perturbation
 from dpcore.mechanisms.noise_families import GaussianNoise, NoiseLaw, RadialNoise
-from dpcore.mechanisms.output_perturbation import OutputPerturbation
+from dpcore.mechanisms.output_perturbation import Calibrated, MinimiserSensitivity, OutputPerturbation
 from trainables.knobs import read
 from trainables.measures.hooks import Neighbours
 from trainables.planner import ClaimTerms
@@ -109,8 +107,8 @@ class ModelSensitivity(LinearModel[ModelSensitivityKnobs, OutputPerturbation], N
     ) -> AnyNoise:
         """See `NoisedMinimiser.calibrated`."""
         if knobs.noise is NoiseLaw.GAUSSIAN:
-            return model_sensitivity.gaussian(target.epsilon, target.delta, sensitivity, target.unit)
-        return model_sensitivity.pure(target.epsilon, sensitivity, target.unit)
+            return output_perturbation.model_gaussian(target.epsilon, target.delta, sensitivity, target.unit)
+        return output_perturbation.model_pure(target.epsilon, sensitivity, target.unit)
 
     def describe(self, knobs: ModelSensitivityKnobs, released: OutputPerturbation, facts: PublicFacts) -> str:
         """See `PlannedSystem.describe`."""
@@ -165,14 +163,14 @@ class PredictionSensitivity(
         epsilon, delta, unit = target.epsilon, target.delta, target.unit
         if knobs.noise is NoiseLaw.GAUSSIAN:
             solve = {
-                Composition.JOINT: prediction_sensitivity.gaussian_joint,
-                Composition.ADVANCED: prediction_sensitivity.gaussian_published,
-                Composition.STANDARD: prediction_sensitivity.gaussian_standard,
+                Composition.JOINT: output_perturbation.answers_joint,
+                Composition.ADVANCED: output_perturbation.answers_published,
+                Composition.STANDARD: output_perturbation.answers_standard,
             }[how]
             return solve(epsilon, delta, queries, sensitivity, unit)
         if how is Composition.JOINT:
-            return prediction_sensitivity.pure_joint(epsilon, delta, queries, sensitivity, unit)
-        return prediction_sensitivity.pure(epsilon, queries, sensitivity, unit)
+            return output_perturbation.answers_pure_joint(epsilon, delta, queries, sensitivity, unit)
+        return output_perturbation.answers_pure(epsilon, queries, sensitivity, unit)
 
     def mechanism(self, knobs: PredictionSensitivityKnobs, facts: PublicFacts, terms: ClaimTerms) -> OutputPerturbation:
         """See `PlannedSystem.mechanism`: on the logits of each query."""
