@@ -100,7 +100,7 @@ def test_prediction_sensitivity(b, standard, advanced, share, joint, beta, _vote
     assert found.advanced_split(1, DELTA, b).share == pytest.approx(share, abs=5.1e-4)
     assert found.answers_joint(1, DELTA, b, EXACT).noise.sigma / unit == pytest.approx(joint, rel=3e-5)
     assert found.answers_pure(1, b, EXACT).noise.beta == pytest.approx(beta, rel=3e-6)
-    published = found.gaussian_published(1, DELTA, b, EXACT).noise.sigma
+    published = found.answers_published(1, DELTA, b, EXACT).noise.sigma
     assert published / unit == pytest.approx(min(standard, advanced), rel=3e-5)
 
 
