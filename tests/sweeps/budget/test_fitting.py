@@ -13,7 +13,7 @@ from dpcore.calibrate import Target
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
 from dpcore.guarantee import Status
-from dpcore.selection import EventProfile, best, covering_mu, geometric
+from dpcore.selection import EventProfile, covering_mu, geometric, heterogeneous_trials
 from sweeps.privacy.charge import trial_profile
 from sweeps.privacy.privacy_filter import NEAR, fitted
 from trainables.data.uniform import UNIFORM
@@ -42,7 +42,9 @@ def test_a_plan_meets_a_mu_from_below_wherever_the_search_begins(allowed: float,
 
 
 def test_two_points_are_met_with_the_noise_that_is_solved_directly() -> None:
-    rule = best(geometric(27), Target(epsilon=3.0, delta=1e-5), lambda s: EventProfile(Gaussian(noise_multiplier=s)))
+    rule = heterogeneous_trials(
+        geometric(27), Target(epsilon=3.0, delta=1e-5), lambda s: EventProfile(Gaussian(noise_multiplier=s))
+    )
     least = rule.noise(lambda s: EventProfile(Gaussian(noise_multiplier=s)))
     plan = fitted(lambda e: toy(e, steps=1), lambda one: rule.exceeds(trial_profile(one)), 1.0)
     assert isinstance(plan, PrivacyPlan)
