@@ -5,10 +5,7 @@ Ours  `sweep_front` on a SQLite store: reading, checking guarantees, front and h
 Peer  Optuna's own sort of the same points, already in memory (`optuna.study._multi_objective`), which needs neither
       a store nor guarantees.
 
-With --mlflow  the same front from an MLflow database of as many runs (`mlflow_front`, and the cold command), held
-      against the store's; and, with --server, from a server over that database, page by page.
-
-Run: python -m tests.benchmarks.front [--trials 30000] [--mlflow [--server]] [--json FILE]
+Run: python -m tests.benchmarks.front [--trials 30000] [--json FILE]
 """
 
 from __future__ import annotations
@@ -26,9 +23,7 @@ import numpy as np
 from sqlalchemy import create_engine, insert, select
 
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import was_published
 from sweeps.reporting.front import sweep_front
-from sweeps.reporting.tables import rows
 from sweeps.store import schema
 from sweeps.store.schema import dumps
 from sweeps.store.store import Store
@@ -120,44 +115,6 @@ def measure(trials: int, all_on_front: bool, repeats: int) -> dict[str, float | 
     }
 
 
-def measure_mlflow(trials: int, repeats: int, server: bool) -> dict[str, float | int | str]:
-    """Medians over `repeats` rounds, the server once. Raises AssertionError when a front is not the store's."""
-    from sweeps.mlflow.read import mlflow_front
-    from tests.benchmarks import mlflow_store
-
-    calls, commands, served = [], [], float("nan")
-    with tempfile.TemporaryDirectory() as folder:
-        store = fill(Path(folder), points(trials, all_on_front=False))
-        expected = list(rows(sweep_front(PublishedStore(store), "views")))
-        started = time.perf_counter()
-        uri = mlflow_store.fill(
-            Path(folder), store.sweep("views"), [was_published(one) for one in store.trials("views")]
-        )
-        print(f"{trials} MLflow runs written in {time.perf_counter() - started:.0f} s", flush=True)
-        for _ in range(repeats):
-            started = time.perf_counter()
-            frame = mlflow_front(uri, "views")
-            calls.append(time.perf_counter() - started)
-            assert frame.to_dict("records") == expected
-            started = time.perf_counter()
-            command = [sys.executable, "-m", "sweeps.cli", "pareto", "--mlflow", uri, "views"]
-            subprocess.run(command, check=True, capture_output=True)
-            commands.append(time.perf_counter() - started)
-        if server:
-            with mlflow_store.serving(uri) as address:
-                started = time.perf_counter()
-                assert mlflow_front(address, "views").to_dict("records") == expected
-                served = time.perf_counter() - started
-    return {
-        "points": "uniform, from MLflow",
-        "trials": trials,
-        "on_front": len(expected),
-        "call_seconds": statistics.median(calls),
-        "command_seconds": statistics.median(commands),
-        "server_seconds": served,
-    }
-
-
 def main() -> None:
     """Print the table; write it as JSON when asked."""
     import moocore
@@ -166,18 +123,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=30_000)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--mlflow", action="store_true")
-    parser.add_argument("--server", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    if options.mlflow:
-        one = measure_mlflow(options.trials, options.repeats, options.server)
-        call, command, served = one["call_seconds"], one["command_seconds"], one["server_seconds"]
-        print(f"{one['trials']} MLflow runs, {one['on_front']} on the front; nan: not tried")
-        print(f"call {call:.2f} s, cold command {command:.2f} s, through a server {served:.0f} s")
-        if options.json:
-            options.json.write_text(json.dumps(one, indent=2))
-        return
     results = [measure(options.trials, everything, options.repeats) for everything in (True, False)]
     versions = {"optuna": optuna.__version__, "moocore": moocore.__version__}
     print(f"{options.trials} trials, 3 objectives, median of {options.repeats}; {versions}")
