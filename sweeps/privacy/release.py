@@ -229,19 +229,6 @@ class Release:
         """A trial, of another sweep or of another time, with the metrics that may leave this one: none undeclared."""
         return Published(self._declared_alone(record))
 
-    def read(self, record: TrialRecord) -> TrialRecord:
-        """A trial as it is read from the store: as recorded, or as `seen` where metrics were not yet declared then."""
-        if self.stated:
-            return record
-        read = self._declared_alone(record)
-        if self.covered and self.empty_unit is None:
-            return read
-        plan = read.plan
-        if plan is not None:
-            beside = tuple(self._as_recorded(one) for one in plan.beside)
-            plan = replace(plan, guarantee=self._as_recorded(plan.guarantee), beside=beside)
-        return replace(read, guarantee=None if read.guarantee is None else self._as_recorded(read.guarantee), plan=plan)
-
     def _declared_alone(self, record: TrialRecord) -> TrialRecord:
         return replace(
             record,
@@ -260,10 +247,6 @@ class Release:
             for name, value in metrics.items()
             if name in known and known[name].depends_under(_decided(known[name], record)) not in self.withheld
         }
-
-    def _as_recorded(self, claim: Guarantee) -> Guarantee:
-        status = claim.status if self.covered else weakest(claim.status, Status.NOT_COVERED)
-        return replace(claim, status=status, unit=claim.unit if self.empty_unit is None else RECORD)
 
 
 def _raw_objectives(spec: RecordedSpec) -> tuple[str, ...]:

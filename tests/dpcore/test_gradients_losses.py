@@ -64,6 +64,6 @@ def test_a_loss_that_mixes_would_be_seen_here(monkeypatch):
     def centred(outputs, targets):
         return squared_error(outputs - outputs.mean(0), targets)
 
-    monkeypatch.setattr(losses_module, "PROVED", {centred: lambda *_: True})
+    monkeypatch.setattr(losses_module, "PROVED_LOSSES", {centred: lambda *_: True})
     with pytest.raises(AssertionError):
         test_a_row_depends_on_itself_alone(centred)

@@ -94,11 +94,7 @@ def test_it_is_the_default_and_is_resolved_from_the_plans_once():
     assert "It will be no guarantee, because the auto sampler chooses trials by the results" in plan.render()
 
 
-def test_a_file_that_names_no_sampler_means_the_one_that_its_sweep_began_with():
-    """It was `tpe` by default once."""
-    before, given = spec_with(search={"sampler": "tpe", "trials": 4}), spec_with(search={"trials": 4})
-    assert given.search.sampler == "auto"
-    assert begun(given, before, []).digest == before.digest
+def test_the_sampler_that_a_sweep_began_with_stays():
     for asked, began in (("auto", "tpe"), (None, "random")):
         search = {"trials": 4} if asked is None else {"sampler": asked, "trials": 4}
         with pytest.raises(

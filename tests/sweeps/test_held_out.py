@@ -248,7 +248,7 @@ def test_the_estimate_before_a_sweep_holds_the_reading_that_is_planned(tmp_path)
     [
         ({"data.test": {"records": "private", "path": "b.parquet", "n": 50}}, "public for a file"),
         ({"data.test": {"records": "public", "share": 0.2, "id": "x"}}, r"as in data\.validation\.id.*Write `id: id`"),
-        ({"data.test": {"records": "public", "share": 2, "id": "id"}}, "Write `share: 0.1`"),
+        ({"data.test": {"records": "public", "share": 2, "id": "id"}}, "expected a number below 1"),
         ({"data.test": {"records": "public", "share": 0.2, "id": "id", "key": "validation"}}, "another word"),
         ({"data.test": {"share": 0.2, "id": "id"}}, "public or private"),
         ({"data.test": {"records": "public", "share": 0.9999, "id": "id"}}, "leaves records.*Make it smaller"),

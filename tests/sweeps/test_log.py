@@ -28,7 +28,7 @@ from sweeps.util import log, waiting
 from sweeps.util.exits import ExitCode, Interruption
 from sweeps.util.log import LOG, Event, configured, kept_in, say
 from sweeps.util.workspace import Workspace
-from trainables.data import abalone, files, table
+from trainables.data import abalone, table, text_table
 from trainables.weights import Groups
 
 SMITH = "Smith, 47, positive"
@@ -95,8 +95,8 @@ def quoting(tmp_path):
     known = {"known": 0}
     yield lambda: table._positions("people", people, "who", ("a", "b"), "categories")
     yield lambda: table._group_codes("people", people, Groups(column="who", categories=("a", "b")))
-    yield lambda: files.codes(tmp_path, "known categories", known, [SMITH])
-    yield lambda: files.encoded(tmp_path, {"age": files.DeclaredRange(0, 1)}, [[SMITH]])
+    yield lambda: text_table.codes(tmp_path, "known categories", known, [SMITH])
+    yield lambda: text_table.encoded(tmp_path, {"age": text_table.DeclaredRange(0, 1)}, [[SMITH]])
     yield lambda: abalone._rings(tmp_path, [SMITH])
 
 

@@ -26,7 +26,6 @@ from tests.sweeps.published_sweeps import (
     holding,
     leaky,
     planted_in,
-    publish,
     swept,
 )
 from trainables.registry import SYSTEMS
@@ -228,50 +227,6 @@ def test_a_sweep_learns_nothing_raw_from_the_sweep_it_starts_from(declaring):
     assert "planted" not in Release.of(spec).seen(record).metrics
     public = load_spec({**raw, "data": {**raw["data"], "records_are_public": REASON}})
     assert Release.of(public).seen(record).metrics["planted"] == PLANTED
-
-
-# -- stores from before ------------------------------------------------------------------------------------------
-
-
-def as_before(workspace, objectives=None):
-    """Take from the recorded spec what an earlier release did not write."""
-    path = workspace.store_url.removeprefix("sqlite:///")
-    with sqlite3.connect(path) as connection:
-        ((text,),) = connection.execute("SELECT spec FROM sweeps").fetchall()
-        spec = json.loads(text)
-        del spec["privacy"]["allow_raw_measures"], spec["data"]["records_are_public"]
-        spec["objectives"] = objectives or spec["objectives"]
-        connection.execute("UPDATE sweeps SET spec = ?", (json.dumps(spec),))
-    connection.close()
-
-
-def test_an_old_store_shows_nothing_raw(tmp_path, sweeps, declaring, monkeypatch):
-    privacy = {"epsilon": 1.0, "delta": 1e-5, "allow_raw_measures": REASON}
-    workspace = swept(tmp_path, leaky(privacy=privacy))
-    assert any(name.endswith("report.html") for name in planted_in(tmp_path))
-    as_before(workspace)
-    publish(workspace)
-    assert not any(name.endswith("report.html") for name in planted_in(tmp_path))
-    for asked, answer in printed(sweeps, tmp_path).items():
-        assert "planted" not in answer, asked
-    (record, _) = open_store(workspace.store_url).trials(NAME)
-    assert set(record.metrics) == {"estimate", "expected_error", "epsilon", "seconds", "peak_memory_mb"}
-    with monkeypatch.context() as broken:
-        broken.setattr(Release, "read", lambda self, record: record)
-        assert "planted" in sweeps("pareto", NAME, "--format", "csv")
-
-
-def test_an_old_sweep_that_searched_by_a_raw_metric_is_covered_by_nothing(tmp_path, sweeps, declaring):
-    workspace = swept(tmp_path, leaky(), views=False)
-    as_before(workspace, objectives=[{"metric": "planted", "goal": "minimize"}])
-    publish(workspace)
-    for asked, answer in printed(sweeps, tmp_path).items():
-        assert "proved" not in answer, asked
-        assert "NOT COVERED: planted" in answer, asked
-    assert not holding(tmp_path / NAME, "proved")
-    refused = sweeps("resume", NAME, code=2)
-    for word in ("refused now", "objectives.0.metric", "planted"):
-        assert word in refused
 
 
 # -- headings ----------------------------------------------------------------------------------------------------

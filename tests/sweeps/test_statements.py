@@ -99,7 +99,7 @@ def test_errors_of_estimates_add_up() -> None:
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_the_file_of_a_paper_ships_and_can_be_read(name: str) -> None:
-    assert files("sweeps.reproductions").joinpath(f"{name}.yaml").is_file()
+    assert files("sweeps.papers").joinpath(f"{name}.yaml").is_file()
     paper = Paper.load(name)
     assert paper.title
     assert all(paper.statements.values())

@@ -91,7 +91,7 @@ MODELS: dict[str, ModelEntry] = by_name(
     ModelEntry(
         "cnn",
         "the two-convolution net of Abadi et al. 2016 (TensorFlow Privacy's; 26,010 weights on MNIST)",
-        "cnn:two_convolutions",
+        "images:two_convolutions",
         _image,
     ),
     ModelEntry(
@@ -100,24 +100,24 @@ MODELS: dict[str, ModelEntry] = by_name(
         "dense:two_hidden",
         _dense,
     ),
-    ModelEntry("resnet20", "ResNet-20 with GroupNorm (He et al. 2016, CIFAR-10)", "resnet:resnet20", _image),
-    ModelEntry("resnet18", "ResNet-18 with GroupNorm (He et al. 2016; Wu et al. 2020, IDC)", "resnet:resnet18", _image),
+    ModelEntry("resnet20", "ResNet-20 with GroupNorm (He et al. 2016, CIFAR-10)", "images:resnet20", _image),
+    ModelEntry("resnet18", "ResNet-18 with GroupNorm (He et al. 2016; Wu et al. 2020, IDC)", "images:resnet18", _image),
     ModelEntry(
         "embedding-pool",
         "16-unit embedding, average over all positions, `hidden` ReLU units (Bu et al. 2020, IMDb: 16)",
-        "text:embedding_pool",
+        "codes:embedding_pool",
         _text,
     ),
     ModelEntry(
         "two-branch",
         "product of 5 latent factors beside 10 + 10 more, one linear layer (Bu et al. 2020, MovieLens)",
-        "recommendation:two_branch",
+        "codes:two_branch",
         _pair,
     ),
     ModelEntry(
         "item-table",
         "one row of outputs per item and one for all: what a user whom nobody has met is told (MovieLens by user)",
-        "recommendation:item_table",
+        "codes:item_table",
         _item,
     ),
 )
