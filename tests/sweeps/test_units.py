@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from sweeps.execution.session import create, resume
 from sweeps.planning.plan import plan_proposal
-from sweeps.privacy.release import Release
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.search.space import Space
 from sweeps.spec import SpecErrors, load_spec, public_facts
-from sweeps.store.records import TrialRecord, TrialState
-from sweeps.util.fingerprint import Changed
-from sweeps.util.workspace import Workspace
-from tests.sweeps.view_sweeps import guarantee, plan
 from trainables.registry import SYSTEMS
 
 SPEC: dict[str, Any] = {
@@ -117,43 +109,3 @@ def test_planning_refuses_too() -> None:
     config = Space.of(by_hand).draw(np.random.default_rng(0))
     refusal = plan_proposal(by_hand, config, facts, {}, SYSTEMS)
     assert "privacy.unit='record'" in refusal.reason
-
-
-def test_an_old_sweep_under_an_empty_word_is_not_resumed(tmp_path) -> None:
-    """Sweeps that were started when any word would do stand in stores: they are shown, and do not go on."""
-    raw = changed("data/unit", ...)
-    raw["data"]["validation"] = {"share": 0.2, "id": "patient_id", "records": "public"}
-    raw["privacy"]["unit"] = "record"
-    spec = load_spec(raw)
-    old = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"unit": "banana"})})
-    workspace = Workspace.at(tmp_path)
-    name = create(old, workspace)
-    with pytest.raises(Changed, match=r"privacy\.unit='banana'"):
-        resume(name, workspace)
-
-
-def test_an_old_claim_under_an_empty_word_is_shown_per_record() -> None:
-    """Specs of the time when any word would do say nothing of raw measures either."""
-    raw = changed("data/unit", ...)
-    raw["privacy"]["unit"] = "banana"
-    claim = guarantee(1.0, unit="banana")
-    planned = plan({"system": "noisy-sgd"}, 1.0, unit="banana")
-    planned = replace(planned, beside=(claim,))
-    record = TrialRecord(
-        key="visits-0",
-        number=0,
-        state=TrialState.COMPLETE,
-        config={"system": "noisy-sgd"},
-        seed=0,
-        violations={},
-        guarantee=claim,
-        plan=planned,
-    )
-    release = Release.recorded(RecordedSpec(raw))
-    read = release.read(record)
-    assert read.guarantee == replace(claim, unit="record")
-    assert (read.plan.guarantee, read.plan.beside) == (read.guarantee, (read.guarantee,))
-    assert release.heading.startswith("CLAIMS ARE PER RECORD: the spec's unit 'banana'")
-    enforced = Release.recorded(RecordedSpec(SPEC))
-    assert enforced.read(record).guarantee == claim
-    assert not enforced.heading
