@@ -1,6 +1,7 @@
 """Private gradients: every unit's gradient kept apart and clipped, noise, and the public divisor.
 
 engine = PrivateGradients(model, loss_fn)
+engine.check(made_up_inputs, made_up_targets)
 clipped = engine.clipped_sum(inputs, targets, clip_norm=1.0)
 mean = noisy_mean_gradient(clipped, noise_multiplier=1.1, expected_batch_size=rate * n, noise=SecureNoise())
 
@@ -9,8 +10,8 @@ Models are judged with the records apart as well: isolated(model)(inputs).
 
 from dpcore.gradients.clipped import ClippedSum, noisy_mean_gradient
 from dpcore.gradients.engine import PrivateGradients, Route
-from dpcore.gradients.isolation import isolated, one_by_one, seeded_draws
-from dpcore.gradients.refusals import MixesExamples, NotComputed, Refused, nothing_beside, of_the_machine
+from dpcore.gradients.isolation import isolated, seeded_draws
+from dpcore.gradients.refusals import MixesExamples, NotComputed, Refused, of_the_machine
 
 __all__ = [
     "ClippedSum",
@@ -21,8 +22,6 @@ __all__ = [
     "Route",
     "isolated",
     "noisy_mean_gradient",
-    "nothing_beside",
     "of_the_machine",
-    "one_by_one",
     "seeded_draws",
 ]

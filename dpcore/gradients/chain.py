@@ -1,4 +1,9 @@
-"""A pass over layers that follow one another and keep records apart, so that nothing has to be mapped or tapped."""
+"""Models and losses that keep records apart by their structure alone, so that nothing has to be mapped or tapped.
+
+Exact PyTorch types only, each with a statement about the rank of its input: at that rank, and with these arguments,
+row b of the output depends on row b of the input and the weights, and nothing is written. What is not here is mapped
+over records; what is here wrongly would break every claim.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +54,6 @@ def uses_of(seen: Sequence[tuple[str, Tensor]], gradients: Sequence[Tensor | Non
             out.setdefault(name, []).append(Use(inputs.unsqueeze(1), gradient.unsqueeze(1)))
     return out
 
-
-# Models that treat records apart by their structure alone, so that their pass needs no mapping.
-#
-# Exact PyTorch types only, each with a statement about the rank of its input: at that rank, and with these arguments,
-# row b of the output depends on row b of the input and the weights, and nothing is written. What is not here is
-# mapped over records; what is here wrongly would break every claim.
 
 _RankOf = Callable[[Any, int], int | None]
 """From a layer and the rank of its input, axis 0 the records, to the rank of its output; None for no such proof."""
@@ -184,9 +183,6 @@ def _as_written(module: nn.Module) -> bool:
         if type(one) not in _PLAIN:
             return False
     return True
-
-
-# Losses whose row b depends on row b of outputs and targets alone, by their own code: their pass needs no mapping.
 
 
 def cross_entropy(outputs_BC: Tensor, targets_B: Tensor) -> Tensor:

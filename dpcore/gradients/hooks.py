@@ -36,7 +36,7 @@ class _Call:
     output_axis: int
 
 
-class Tape:
+class Hooks:
     """The uses of captured layers seen during one forward pass over N records.
 
     layers  captured, by name
@@ -118,8 +118,6 @@ class Tape:
         return out
 
 
-# Gradients of every record by itself, in one pass: what captured layers saw, and all other parameters mapped.
-
 Columns = tuple[Tensor, ...]
 LossFunction = Callable[[Any, Any], Tensor]
 
@@ -143,7 +141,7 @@ class Passes:
     """
 
     def __init__(self, model: nn.Module, loss_fn: LossFunction, kinds: Kinds, precision: Precision) -> None:
-        self._model, self._loss_fn, self.kinds, self.precision = model, loss_fn, kinds, precision
+        self.model, self.loss_fn, self.kinds, self.precision = model, loss_fn, kinds, precision
         self.slots = Slots(model)
         self.captured = dict(_capturable(model, kinds, {id(self.slots.parameters[name]) for name in self.slots.tied}))
         self._modules = dict(model.named_modules()) | _loss_modules(loss_fn)
@@ -169,26 +167,23 @@ class Passes:
     def chain(self, inputs: Columns) -> list[nn.Module] | None:
         """Layers through which records pass one after the other without being mapped, where structure proves isolation
         and rules serve all parameters."""
-        return chain_of(self._model, inputs) if self._all_at_ends else None
+        return chain_of(self.model, inputs) if self._all_at_ends else None
 
-    def recorded(self, inputs: Columns, targets: Columns, *, depth: int = 1) -> Recorded:
-        """One forward and one backward pass. inputs and targets are [N, ...], N at least 1. Raises Refused.
-
-        depth  how closely to look at what the model keeps (dpcore.gradients.refusals)
-        """
+    def recorded(self, inputs: Columns, targets: Columns) -> Recorded:
+        """One forward and one backward pass. inputs and targets are [N, ...], N at least 1. Raises Refused."""
         chain = self.chain(inputs)
         if chain is not None:
-            return self._along(chain, inputs[0], targets, depth)
+            return self._along(chain, inputs[0], targets)
         while True:
-            tape = Tape(self.captured, self._owned, self.kinds, self.slots)
+            hooks = Hooks(self.captured, self._owned, self.kinds, self.slots)
             mapped = self.per_record(len(targets[0]))
-            with tape.listening():
-                losses_N = self.losses(inputs, targets, tape=tape, mapped=mapped, depth=depth)
+            with hooks.listening():
+                losses_N = self._losses(hooks, mapped, inputs, targets)
             # Asked for by captured outputs and stand-ins alone, PyTorch skips every product for a shared weight's
             # gradient.
-            edges = tape.edges
+            edges = hooks.edges
             found = self._by(losses_N, [*edges, *mapped.values()])
-            uses = self._full(tape.uses(found[: len(edges)]))
+            uses = self._full(hooks.uses(found[: len(edges)]))
             gradients = {
                 name: self.precision.unscaled(one)
                 for name, one in zip(mapped, found[len(edges) :], strict=True)
@@ -202,70 +197,45 @@ class Passes:
                 del self.captured[layer]
             self._all_at_ends = False
 
-    def _along(self, chain: list[nn.Module], inputs: Tensor, targets: Columns, depth: int) -> Recorded:
-        inputs, targets = inputs.clone(), _copied(targets)
+    def _along(self, chain: list[nn.Module], inputs: Tensor, targets: Columns) -> Recorded:
+        inputs, targets = inputs.clone(), copied(targets)
         with torch.enable_grad():
             with self.precision.products(inputs.device):
                 outputs, seen, edges = passed(chain, self._names, inputs)
             outputs = self.precision.full(outputs)
-            if loss_proves_isolation(self._loss_fn, outputs, targets):
-                last: Tensor = self._loss_fn(outputs, targets[0])
+            if loss_proves_isolation(self.loss_fn, outputs, targets):
+                last: Tensor = self.loss_fn(outputs, targets[0])
                 by_last: Tensor | None = torch.full_like(last, self.precision.scale)
             else:
                 # A loss of the user's own may hold on to a parameter, which shows where the model is cut off from it.
                 last, cut = outputs, outputs.detach().requires_grad_()
-                (by_last,) = self._by(self._losses_of(mapping.apart(cut), targets, depth), [cut])
+                with isolating(_loss_modules(self.loss_fn)):
+                    losses_N = over_records(lambda *one: self._loss_of(*alone(one)), mapping.apart(cut), targets)
+                (by_last,) = self._by(losses_N, [cut])
         if by_last is None or not last.requires_grad:
             return Recorded({}, {})
         return Recorded(self._full(uses_of(seen, backward(last, edges, by_last))), {})
 
-    def losses(
-        self,
-        inputs: Columns,
-        targets: Columns,
-        *,
-        tape: Tape | None = None,
-        plain: bool = False,
-        mapped: Mapping[str, Tensor] | None = None,
-        shared: Mapping[str, Tensor] | None = None,
-        depth: int = 1,
-    ) -> Tensor:
-        """Each record's own loss, [N].
+    def _losses(self, hooks: Hooks, mapped: Mapping[str, Tensor], inputs: Columns, targets: Columns) -> Tensor:
+        """Each record's own loss, [N]; `mapped` are stand-ins for parameters, one for every record, [N, *shape]."""
 
-        mapped  stand-ins for parameters, one for every record, [N, *shape]
-        shared  stand-ins for parameters, the same for all records
-        """
-
-        def outputs_of(*one: Tensor) -> Any:
-            with self.precision.products(one[0].device):
-                return self.precision.full(self._model(*one))
-
-        def whole(stand_ins: Mapping[str, Tensor], inputs: Columns, targets: Columns) -> Tensor:
-            if tape is not None:
-                tape.level = mapping.level()
-            with self.slots.holding({**stand_ins, **(shared or {})}):
-                outputs = outputs_of(*alone(inputs))
+        def of_one(stand_ins: Mapping[str, Tensor], inputs: Columns, targets: Columns) -> Tensor:
+            hooks.level = mapping.level()
+            with self.slots.holding(stand_ins):
+                outputs = self.outputs(*alone(inputs))
             return self._loss_of(outputs, alone(targets))
 
-        inputs, targets = _copied(inputs), _copied(targets)
-        with torch.enable_grad():
-            if not plain:
-                with isolating(self._modules, depth=depth):
-                    return over_records(whole, mapped or {}, inputs, targets)
-            with self.slots.holding(shared or {}):
-                outputs = outputs_of(*inputs)
-            return self._losses_of(outputs, targets, depth)
+        with torch.enable_grad(), isolating(self._modules):
+            losses_N: Tensor = over_records(of_one, mapped, copied(inputs), copied(targets))
+        return losses_N
 
-    def _losses_of(self, outputs: Any, targets: Columns, depth: int) -> Tensor:
-        """Each record's own loss [N] from outputs and targets that were not mapped."""
-        if loss_proves_isolation(self._loss_fn, outputs, targets):
-            losses_N: Tensor = self._loss_fn(outputs, targets[0])
-            return losses_N
-        with isolating(_loss_modules(self._loss_fn), depth=depth):
-            return over_records(lambda *one: self._loss_of(*alone(one)), outputs, targets)
+    def outputs(self, *inputs: Tensor) -> Any:
+        """What the model says, as the loss needs it: [B, ...] each."""
+        with self.precision.products(inputs[0].device):
+            return self.precision.full(self.model(*inputs))
 
     def _loss_of(self, outputs: Any, targets: Columns) -> Tensor:
-        single = self._loss_fn(outputs, targets[0] if len(targets) == 1 else targets)
+        single = self.loss_fn(outputs, targets[0] if len(targets) == 1 else targets)
         if single.shape != (1,):
             raise checks.InvalidValue(
                 "loss_fn",
@@ -303,17 +273,15 @@ class Passes:
         return {name: [self.precision.use(one) for one in several] for name, several in uses.items()}
 
 
-def _copied(columns: Columns) -> Columns:
+def copied(columns: Columns) -> Columns:
     """What a pass may work on in place: another pass over the same records has to find them as they were."""
     return tuple(one.clone() for one in columns)
 
 
-def backward(
-    losses_N: Tensor, wanted: Any, weights_N: Tensor, *, retain_graph: bool = False
-) -> Sequence[Tensor | None]:
+def backward(losses_N: Tensor, wanted: Any, weights_N: Tensor) -> Sequence[Tensor | None]:
     """Gradients of the weighted sum of the losses; None where they do not depend. Raises Refused."""
     try:
-        return torch.autograd.grad(losses_N, wanted, weights_N, allow_unused=True, retain_graph=retain_graph)
+        return torch.autograd.grad(losses_N, wanted, weights_N, allow_unused=True)
     except RuntimeError as error:
         if of_the_machine(error):
             raise

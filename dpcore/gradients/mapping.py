@@ -50,8 +50,6 @@ def apart(tensor: Tensor) -> Tensor:
     return found
 
 
-# Where a model keeps its parameters, and how others stand in for them during a pass.
-
 Place = tuple[dict[str, Any], str]
 """A module's own table of parameters, and the key in it."""
 
@@ -99,9 +97,6 @@ class Slots:
         finally:
             for module in self._recurrent:
                 module._update_flat_weights()
-
-
-# Layers whose own forward pass PyTorch cannot map over records, or maps wrongly, and what runs instead.
 
 
 def padded_embedding(module: nn.Module, codes: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""From records to the units whose influence is bounded: which unit each record belongs to."""
+"""From records to the units whose influence is bounded: norms, clip factors and weighted sums."""
 
 from __future__ import annotations
 
@@ -32,13 +32,6 @@ class UnitRows:
             return cls(size, records)
         return cls(size, records, taken.flatten().nonzero()[:, 0])
 
-    def only(self, fine_N: Tensor) -> UnitRows:
-        """Those of the N records for which `fine_N` holds; no unit goes."""
-        rows = self.rows
-        if rows is None:
-            rows = torch.arange(self.size * self.records, device=fine_N.device)
-        return UnitRows(self.size, self.records, rows[fine_N])
-
     def present(self, column: Tensor) -> Tensor:
         """[U, k, ...] -> [N, ...]; what stands where no record was taken is never looked at."""
         if self.records > 1 or self.rows is not None:
@@ -65,13 +58,12 @@ class UnitRows:
         return tensor.unflatten(0, (self.size, self.records))
 
 
-# The gradients of units in parts, one per captured layer and one for all other parameters.
-
-
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """One part per captured layer, by layer, and the rest: parameters by their full names.
+class GhostNorms:
+    """Norms of units' gradients that were never formed, by captured layer, and the gradients of the other parameters.
 
+    by_layer       one part for each captured layer, by its name
+    rest           of all other parameters, by their full names
     squared_norms  of each unit's whole gradient, float64 of shape [U]; infinite where the unit does not count, because
                    its gradient is not finite or its squared norm overflows
     """
@@ -81,7 +73,7 @@ class Parts:
     squared_norms: Tensor
 
     @classmethod
-    def of(cls, recorded: Recorded, units: UnitRows, passes: Passes) -> Parts:
+    def of(cls, recorded: Recorded, units: UnitRows, passes: Passes) -> GhostNorms:
         """Uses are taken out of `recorded`: what a rule is done with is freed."""
         by_layer: dict[str, Contribution] = {}
         rest: Contribution | None = None
@@ -141,8 +133,6 @@ def _all_finite(squares_U: Tensor) -> bool:
 def _without(tensor: Tensor, bad_U: Tensor) -> Tensor:
     return tensor.masked_fill(bad_U.view(-1, *[1] * (tensor.ndim - 1)), 0)
 
-
-# Flat clipping: one factor per unit, over all parameters together.
 
 _LEAST = torch.finfo(torch.float32).tiny
 

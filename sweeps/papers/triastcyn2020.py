@@ -442,7 +442,7 @@ def gradients(
 ) -> Gradients:
     """Gradients of 2 * pairs records from either side at the trial's last weights."""
     # Brings torch, which the formulas do without.
-    from trainables.training.record_gradients import record_gradients
+    from trainables.training.released import record_gradients
 
     assert record.plan is not None
     state = Attempt.of(workspace.trials(record.key.rsplit("-", 1)[0]), record.key, record.attempts).load(record.step)

@@ -1,6 +1,7 @@
 """Small models whose records must not meet, and what is expected of their gradients."""
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from dpcore.gradients import Route
@@ -208,3 +209,23 @@ class Partly(nn.Module):
         with torch.no_grad():
             shift = self.idle(x)
         return self.used(x) + shift
+
+
+class InPlace(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(1, 2, 2), nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(F.relu_(self.conv(x)).flatten(1))
+
+
+class Masked(nn.Module):
+    """Draws at random by `mask`."""
+
+    def __init__(self, mask) -> None:
+        super().__init__()
+        self.layer, self.mask = nn.Linear(6, 4), mask
+
+    def forward(self, x):
+        return self.layer(x * self.mask(x))

@@ -19,9 +19,12 @@ import torch
 
 from tests.gpu.results import Figure, Lacking, Setting
 from trainables.data import SOURCES
-from trainables.parallel import GradientTask, LinkedSums, LocalSums, initial_model
+from trainables.parallel import GradientTask
 from trainables.parallel.link import Backend, owner_link, owner_store
+from trainables.parallel.sums import LinkedSums
 from trainables.system import Dataset
+from trainables.training.private_sgd import LocalSums
+from trainables.training.released import build_model
 
 HOST = "127.0.0.1"
 WORKERS = 2
@@ -62,8 +65,8 @@ def team(where: Where, setting: Setting) -> Iterator[Figure]:
     steps = 3 if setting.small else 50
     data, given = records(), task(setting.device, steps)
     cpu = torch.device("cpu")
-    alone = LocalSums(given, initial_model(given.model, given.hidden, given.model_seed, data.facts, cpu), data, cpu)
-    model = initial_model(given.model, given.hidden, given.model_seed, data.facts, cpu)
+    alone = LocalSums(given, build_model(given.model, given.hidden, given.model_seed, data.facts, cpu), data, cpu)
+    model = build_model(given.model, given.hidden, given.model_seed, data.facts, cpu)
     store = owner_store(HOST)
     with ExitStack() as children:
         workers = [

@@ -8,7 +8,7 @@ import pytest
 from tests.trainables.recording import MemoryRun, memory_run
 from tests.trainables.thread_team import ThreadTeam
 from trainables.data.records import dataset
-from trainables.parallel import serve
+from trainables.parallel.sums import serve
 from trainables.system import Dataset, Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Split, Task
 
 # Each statistical test fails by chance with probability at most ALARM; secrets are fixed besides.

@@ -15,8 +15,7 @@ from tests.trainables.parallel_cases import GIVEN, WORKERS, clouds, fitted, imag
 from tests.trainables.recording import MemoryRun, counted, memory_run
 from tests.trainables.thread_team import ThreadTeam
 from trainables.measures.hooks import WatchesGradients
-from trainables.parallel import serve, shards
-from trainables.parallel.flat import Layout
+from trainables.parallel.sums import Layout, serve, shards
 from trainables.system import Execution, PrivacyPlan
 from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD
 from trainables.systems.sgld import CLIPPED_SGLD

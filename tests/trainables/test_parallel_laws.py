@@ -15,9 +15,12 @@ from dpcore.randomness import Purpose
 from tests.trainables.parallel_cases import ALARM, WORKERS, basis, clouds, fitted, planned
 from tests.trainables.recording import memory_run
 from tests.trainables.thread_team import ThreadTeam
-from trainables.parallel import GradientTask, LocalSums, initial_model, serve, shards
+from trainables.parallel import GradientTask
+from trainables.parallel.sums import serve, shards
 from trainables.system import Dataset, Execution, Split
 from trainables.systems.noisy_sgd import NOISY_SGD
+from trainables.training.private_sgd import LocalSums
+from trainables.training.released import build_model
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +48,7 @@ def sums_of(
         sampling_seed=b"\x05" * 32,
         sampling=sampling,
     )
-    model = initial_model("linear", 1, 0, data.facts, torch.device("cpu"))
+    model = build_model("linear", 1, 0, data.facts, torch.device("cpu"))
     with ThreadTeam(data, workers, serve=how).sums(task, model) as sums:
         return [{name: one.clone() for name, one in sums.next().tensors.items()} for _ in range(steps)]
 
@@ -118,7 +121,7 @@ def noise_of_a_step(workers: int, how=serve) -> np.ndarray:
         steps=1,
         sampling_seed=run.streams.derived_seed(Purpose.SAMPLING, step=0),
     )
-    before = initial_model(task.model, task.hidden, task.model_seed, data.facts, torch.device("cpu"))
+    before = build_model(task.model, task.hidden, task.model_seed, data.facts, torch.device("cpu"))
     exact = LocalSums(task, before, data, torch.device("cpu")).next()
     assert member.to_step == 1
     parts = []

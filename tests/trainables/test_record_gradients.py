@@ -11,8 +11,8 @@ from tests.corpus.doors import blobs
 from tests.trainables.recording import memory_run
 from trainables.registry import SYSTEMS
 from trainables.system import Execution, PrivacyPlan, PrivacyTarget
-from trainables.training import record_gradients as module
-from trainables.training.record_gradients import record_gradients
+from trainables.training import released as module
+from trainables.training.released import record_gradients
 
 
 def test_a_linear_model_has_the_gradients_of_its_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:

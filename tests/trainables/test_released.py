@@ -72,7 +72,7 @@ def test_scores_are_those_of_the_released_model(name):
 def test_frozen_weights_drawn_anew_are_caught(monkeypatch):
     """Mutant: the model is built again without the seed of the one that was trained."""
     seeds = iter(range(100))
-    build = released.parallel.initial_model
+    build = released.build_model
 
     def anew(name, hidden, seed, facts, device):
         return build(name, hidden, next(seeds), facts, device)
@@ -80,7 +80,7 @@ def test_frozen_weights_drawn_anew_are_caught(monkeypatch):
     plan = planned("noisy-sgd")
     run = memory_run(plan, seed=5)
     SYSTEMS["noisy-sgd"].fit([run], DIGITS, Execution())
-    monkeypatch.setattr(released.parallel, "initial_model", anew)
+    monkeypatch.setattr(released, "build_model", anew)
     with pytest.raises(ValueError, match="they are others now"):
         released.released_model(plan, DIGITS.facts, run.final[1])
     monkeypatch.setattr(released, "_check_untrained", lambda *any_: None)

@@ -28,7 +28,8 @@ from trainables.measures import audits, membership
 from trainables.measures import canaries as gradient_canaries
 from trainables.measures.audits import AuditSetting, curve_of
 from trainables.measures.objectives import missing
-from trainables.parallel import GradientTask, LocalSums, initial_model, shards, sums
+from trainables.parallel import GradientTask
+from trainables.parallel.sums import shards
 from trainables.registry import SYSTEMS
 from trainables.system import (
     Dataset,
@@ -43,7 +44,10 @@ from trainables.system import (
 )
 from trainables.systems.private_prediction import voters
 from trainables.systems.private_prediction.knobs import MemberKnobs
+from trainables.training import private_sgd
 from trainables.training.losses import loss_function
+from trainables.training.private_sgd import LocalSums
+from trainables.training.released import build_model
 from trainables.units import Unit
 
 torch.set_num_threads(1)
@@ -132,7 +136,7 @@ def task(rate: float, clip_norm: float = CLIP, **options: object) -> GradientTas
 def summed(
     data: Dataset, rate: float = 1.0, clip_norm: float = CLIP, part: range | None = None, **options
 ) -> ClippedSum:
-    model = initial_model("linear", 1, 0, data.facts, torch.device("cpu"))
+    model = build_model("linear", 1, 0, data.facts, torch.device("cpu"))
     return LocalSums(task(rate, clip_norm, **options), model, data, torch.device("cpu"), part).next()
 
 
@@ -150,7 +154,7 @@ def test_a_step_adds_up_each_persons_clipped_sum(clip_norm: float, microbatch: i
     """Against one record at a time; persons with fewer rows than k among them."""
     data = uneven()
     assert data.units is not None
-    model = initial_model("linear", 1, 0, data.facts, torch.device("cpu"))
+    model = build_model("linear", 1, 0, data.facts, torch.device("cpu"))
     inputs, targets = torch.from_numpy(data.train.inputs["x"]), torch.from_numpy(data.train.targets)
     rows = gradient_oracle.rows(model, loss_function(data.facts), inputs, targets)
     each = torch.cat([one.flatten(1) for one in rows.values()], 1).double()
@@ -203,14 +207,14 @@ def draws_records(self: LocalSums, chosen: np.ndarray) -> tuple[torch.Tensor, to
 
 def test_a_person_moves_the_sum_by_one_clip_norm(monkeypatch: pytest.MonkeyPatch) -> None:
     assert influence() == pytest.approx(1.0, abs=1e-4)
-    monkeypatch.setattr(sums, "PrivateGradients", ClipsRecords)
+    monkeypatch.setattr(private_sgd, "PrivateGradients", ClipsRecords)
     assert influence() == pytest.approx(ROWS, abs=1e-2)
 
 
 def drawn_together(draws: int = 400) -> tuple[int, int]:
     """(batches that hold a part of some person's rows, persons in all batches), at rate 0.05."""
     data = uneven()
-    model = initial_model("linear", 1, 0, data.facts, torch.device("cpu"))
+    model = build_model("linear", 1, 0, data.facts, torch.device("cpu"))
     local = LocalSums(task(0.05), model, data, torch.device("cpu"))
     seen: list[tuple[torch.Tensor, torch.Tensor]] = []
     local._gradients = type(  # type: ignore[assignment]
@@ -367,7 +371,7 @@ def test_units_that_are_not_enforced_are_refuted(mutant: str, monkeypatch: pytes
     data = people()
     plan = planned("noisy-sgd", data.facts, **FEW_STEPS)
     if mutant == "clip":
-        monkeypatch.setattr(sums, "PrivateGradients", ClipsRecords)
+        monkeypatch.setattr(private_sgd, "PrivateGradients", ClipsRecords)
     else:
         monkeypatch.setattr(LocalSums, "_batch", draws_records)
     assert refuted(plan, data, canaries=1500)

@@ -22,11 +22,12 @@ from trainables.claims import check_weights
 from trainables.data import SOURCES, records
 from trainables.measures import retraining
 from trainables.measures.canaries import PIECES, Watched, draw_signs, planted
-from trainables.parallel.sums import LocalSums, initial_model
 from trainables.parallel.team import GradientTask
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, PrivacyPlan, PrivacyTarget
 from trainables.training.losses import loss_function
+from trainables.training.private_sgd import LocalSums
+from trainables.training.released import build_model
 from trainables.weights import Weights
 
 __all__ = ["people"]
@@ -50,14 +51,14 @@ def task(**changes: Any) -> GradientTask:
 
 def summed(data: Dataset, **changes: Any) -> Tensor:
     """The clipped sum over all records."""
-    model = initial_model("linear", 0, 3, data.facts, CPU)
+    model = build_model("linear", 0, 3, data.facts, CPU)
     parts = LocalSums(task(**changes), model, data, CPU).next().tensors
     return torch.cat([parts[name].flatten() for name, _ in model.named_parameters()])
 
 
 def by_hand(data: Dataset, weights: np.ndarray) -> Tensor:
     """One record at a time: the gradient of its weighted loss, clipped."""
-    model = initial_model("linear", 0, 3, data.facts, CPU)
+    model = build_model("linear", 0, 3, data.facts, CPU)
     total = torch.zeros(sum(one.numel() for one in model.parameters()))
     for row, weight in enumerate(weights):
         inputs = [torch.from_numpy(np.asarray(one[row : row + 1])) for one in data.train.inputs.values()]
@@ -110,7 +111,7 @@ def test_canaries_of_an_audit_are_longer_than_the_clip_however_light_records_are
         signs=draw_signs(8, rng),
         clip_norm=C,
     )
-    model, loss = twin.attach(initial_model("linear", 0, 3, data.facts, CPU), loss_function(data.facts))
+    model, loss = twin.attach(build_model("linear", 0, 3, data.facts, CPU), loss_function(data.facts))
     parts = LocalSums(task(), model, data, CPU, loss=loss).next().tensors
     pieces = torch.stack([parts[f"rows.{piece}.weight"][1:, 0] for piece in range(PIECES)], 1)
     assert torch.allclose(pieces.norm(dim=1), torch.full((8,), C), rtol=1e-4)

@@ -31,7 +31,6 @@ class GradientTask:
     sampling_seed   32 bytes of the attempt's sampling stream: secret towards the world, not among the trial's processes
     sampling        which generator draws batches from it (`trainables.training.noise.batches_of`)
     device          where workers compute: "auto" is a GPU if they were given one
-    untrained       sketch of the model's parts that are never trained (`trainables.models.sketch`); () of one without
     """
 
     model: str
@@ -46,7 +45,6 @@ class GradientTask:
     precision: Name = "float32"
     device: str = "auto"
     threads: int = 1
-    untrained: tuple[float, ...] = ()
 
 
 class Team(Protocol):

@@ -68,6 +68,8 @@ def examined(
         passes = (
             _Private(model, loss, facts, batches.clip_norm, execution) if batches.clip_norm else _Plain(model, loss)
         )
+        if isinstance(passes, _Private):
+            passes.check(few)
         passes(few)
         took = _seconds(passes, few, device)
         each = took / len(few)
@@ -182,6 +184,9 @@ class _Private:
     ) -> None:
         self._clip_norm, self._k, self._microbatch = clip_norm, facts.unit_records, execution.microbatch
         self._gradients = PrivateGradients(model, loss, unit_records=self._k, precision=execution.precision)
+
+    def check(self, few: _Batch) -> None:
+        self._gradients.check(*few.records())
 
     def __call__(self, batch: _Batch) -> None:
         self._gradients.clipped_sum(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dpcore.checks import InvalidValue
-from dpcore.gradients import isolated, of_the_machine, one_by_one
+from dpcore.gradients import isolated
 from dpcore.gradients.chain import cross_entropy, squared_error
 from trainables.measures.canaries import COLUMN
 from trainables.system import PublicFacts, Split, Task
@@ -29,44 +28,25 @@ def loss_function(facts: PublicFacts) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def answers(
-    model: nn.Module,
-    split: Split,
-    device: torch.device,
-    batch: int = EVALUATION_BATCH,
-    unanswered: int | None = None,
+    model: nn.Module, split: Split, device: torch.device, batch: int = EVALUATION_BATCH
 ) -> Iterator[tuple[slice, Tensor]]:
     """(rows, outputs [rows, ...]) over all of `split`, `batch` at a time, in evaluation mode and without gradients.
 
     No record sees another: what a model says of one does not depend on which others it is asked about beside it, so a
     record moves its own answer alone; with a `batch` of 1 not even in its rounding. Raises Refused for a model that
     cannot be asked so.
-
-    unanswered  with a `batch` of 1: of a record for whose values the model raises an error, so many outputs that are no
-                numbers, since that a report failed would tell of it; where it does for all of them, the error is raised
     """
     training = model.training
-    answered, failed = False, None
     model.eval()
     try:
-        # A batch of one is apart by itself: mapping it over one record would take a hundred times as long.
-        with one_by_one(model) if batch == 1 else nullcontext():
-            apart = model if batch == 1 else isolated(model)
-            for start in range(0, len(split), batch):
-                rows = slice(start, min(start + batch, len(split)))
-                # Copies: a model may work on its inputs in place.
-                inputs = [tensor(array[rows], device).clone() for array in split.inputs.values()]
-                try:
-                    with torch.no_grad():
-                        outputs = apart(*inputs)
-                    answered = True
-                except Exception as error:
-                    if unanswered is None or of_the_machine(error):
-                        raise
-                    failed = error
-                    outputs = torch.full((1, unanswered), torch.nan, device=device)
-                yield rows, outputs
-            if failed is not None and not answered:
-                raise failed
+        apart = isolated(model)
+        for start in range(0, len(split), batch):
+            rows = slice(start, min(start + batch, len(split)))
+            # Copies: a model may work on its inputs in place.
+            inputs = [tensor(array[rows], device).clone() for array in split.inputs.values()]
+            with torch.no_grad():
+                outputs = apart(*inputs)
+            yield rows, outputs
     finally:
         model.train(training)
 

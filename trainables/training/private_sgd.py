@@ -1,27 +1,41 @@
-"""Private gradient steps: sample, clip, add up, noise, show, update; by whatever optimiser."""
+"""Private SGD, readable from sampling to update: sample, clip, add up, noise, show, update; by whatever optimiser.
+
+Source      Abadi et al. 2016, Algorithm 1; the sampler and the public divisor as in Bu et al. 2020.
+Departures  Batches are Poisson samples. The noisy sum is divided by the expected size of a batch, which is public.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
+from dpcore.gradients import ClippedSum, PrivateGradients
+from dpcore.gradients.check import RECORDS
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian, Sequence, part_at
 from dpcore.noise import NoiseSource
-from trainables import parallel
+from dpcore.sampling import PoissonSampling
 from trainables.knobs import read
 from trainables.measures import hooks
-from trainables.parallel import BatchSums, clipped_sums, device_named, limited_threads, model_seed
-from trainables.system import Dataset, Execution, Run, State
+from trainables.parallel.process import device_named, limited_threads
+from trainables.parallel.team import BatchSums, GradientTask
+from trainables.system import Dataset, Execution, PublicFacts, Run, State
 from trainables.training.hyperparameters import ModelKnobs
 from trainables.training.loop import Pace, run_steps
-from trainables.training.losses import loss_function
-from trainables.training.noise import noise_source
+from trainables.training.losses import loss_function, record_weights, tensor, weighted
+from trainables.training.made_up import made_up
+from trainables.training.noise import batch_key, batches_of, noise_source
 from trainables.training.optimisers import Optimiser
-from trainables.training.released import Origin
+from trainables.training.released import build_model, model_seed, with_seed
 from trainables.validation.evaluate import report
+
+LossFunction = Callable[[Any, Any], Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,18 +51,18 @@ class PrivateSteps:
     sums: BatchSums
     noise: NoiseSource
     device: torch.device
-    origin: Origin
     stopped: bool = False
 
     def step(self, number: int) -> None:
-        """See `Training.step`."""
-        gradient = part_at(self.mechanism, number).noisy_mean(self.sums.next(), self.noise)
+        """One step of Algorithm 1: sample and clip (`LocalSums.next`), noise and the public divisor, update."""
+        clipped = self.sums.next()
+        gradient = part_at(self.mechanism, number).noisy_mean(clipped, self.noise)
         hooks.saw(self.run, number, gradient)
         self.optimiser.update(gradient, number)
 
     def state(self) -> State:
         """See `Training.state`."""
-        return self.origin.beside(self.optimiser.state())
+        return with_seed(self.optimiser.state(), self.run)
 
     def metrics(self, step: int) -> Mapping[str, float]:
         """See `Training.metrics`."""
@@ -67,7 +81,8 @@ def train(
     with limited_threads(execution.threads):
         device = device_of(execution)
         own = initial_model(run, data, device)
-        origin = Origin.of(run, own)
+        if not isinstance(run, hooks.WatchesGradients):
+            check_records_apart(own, data.facts, device, execution)
         model, loss = hooks.attach(run, own, loss_function(data.facts))
         updates = optimiser(model)
         if run.state is not None:
@@ -93,15 +108,132 @@ def train(
                 sums=sums,
                 noise=noise,
                 device=device,
-                origin=origin,
             )
             run_steps(run, steps, Pace(execution.checkpoint_seconds))
+
+
+def check_records_apart(model: nn.Module, facts: PublicFacts, device: torch.device, execution: Execution) -> None:
+    """Raises Refused, MixesExamples for a model that says something else of made-up records together than alone.
+
+    No private record is looked at, so that no refusal depends on one.
+    """
+    records = made_up(facts, RECORDS, 0).train
+    # Copies of their own: made-up records lie over each other in memory.
+    inputs = tuple(tensor(array[:RECORDS].copy(), device) for array in records.inputs.values())
+    gradients = PrivateGradients(model, loss_function(facts), precision=execution.precision)
+    gradients.check(inputs, tensor(records.targets[:RECORDS].copy(), device))
+
+
+class LocalSums:
+    """Sums over one shard of the units, formed in this process; a unit is a record where the data name no other.
+
+    shard  which units; all by default
+    loss   (outputs, targets) -> losses [B], here multiplied by the records' weights; the data's own by default
+    """
+
+    def __init__(
+        self,
+        task: GradientTask,
+        model: nn.Module,
+        data: Dataset,
+        device: torch.device,
+        shard: range | None = None,
+        loss: LossFunction | None = None,
+    ) -> None:
+        self._task, self._device, self._present = task, device, data.present
+        self._shard = () if shard is None else (shard,)
+        part = range(data.present) if shard is None else shard
+        self._units = None if data.units is None else data.units.shard(part)
+        first, last = (part.start, part.stop) if data.units is None else data.units.offsets[[part.start, part.stop]]
+        own = slice(first, last)
+        self._inputs = tuple(tensor(array[own], device) for array in data.train.inputs.values())
+        loss = loss or loss_function(data.facts)
+        self._answers: tuple[Tensor, ...] = (tensor(data.train.targets[own], device),)
+        weights = record_weights(data.facts, data.train)
+        if weights is not None:
+            loss, self._answers = weighted(loss), (*self._answers, tensor(weights[own], device))
+        self._sampling = PoissonSampling(rate=task.rate)
+        self._draws = batches_of(task.sampling_seed, task.sampling)
+        self._unit_records = data.facts.unit_records
+        self._gradients = PrivateGradients(model, loss, unit_records=self._unit_records, precision=task.precision)
+
+    def next(self) -> ClippedSum:
+        """See `BatchSums`."""
+        rows, taken = self._batch(self._sampling.indices(self._present, self._draws, *self._shard))
+        microbatch = self._task.microbatch
+        return self._gradients.clipped_sum(
+            tuple(_at(one, rows) for one in self._inputs),
+            tuple(_at(one, rows) for one in self._answers),
+            clip_norm=self._task.clip_norm,
+            taken=taken,
+            # Of a task in records, of an engine in units.
+            microbatch_size=None if microbatch is None else max(1, microbatch // self._unit_records),
+        )
+
+    def _batch(self, chosen: NDArray[np.int64]) -> tuple[Tensor, Tensor | None]:
+        """Positions of the records of the `chosen` units, [B] or [B, k], and which of them are there."""
+        if self._units is None:
+            return torch.from_numpy(chosen).to(self._device), None
+        rows, taken = self._units.rows(chosen, self._unit_records)
+        if self._unit_records == 1:
+            return torch.from_numpy(rows[:, 0]).to(self._device), None
+        return torch.from_numpy(rows).to(self._device), torch.from_numpy(taken).to(self._device)
+
+
+def _at(column: Tensor, rows: Tensor) -> Tensor:
+    """[*rows.shape, ...]"""
+    return column.index_select(0, rows.flatten()).view(*rows.shape, *column.shape[1:])
+
+
+@contextmanager
+def clipped_sums(
+    run: Run,
+    data: Dataset,
+    execution: Execution,
+    *,
+    rate: float,
+    clip_norm: float,
+    model: nn.Module,
+    loss: LossFunction,
+    device: torch.device,
+) -> Iterator[BatchSums]:
+    """The sums of `run` from its start to its `member.to_step`: by `execution.team`, or in this process without one.
+
+    Raises ValueError for a watched run with a team, whose workers would not see what is watched.
+    """
+    task = gradient_task(run, execution, rate=rate, clip_norm=clip_norm)
+    if execution.team is None:
+        yield LocalSums(task, model, data, device, loss=loss)
+        return
+    if isinstance(run, hooks.WatchesGradients):
+        raise ValueError(f"{run.member.key}: canaries in gradients are planted in one process; run it without workers")
+    with execution.team.sums(task, model) as sums:
+        yield sums
+
+
+def gradient_task(run: Run, execution: Execution, *, rate: float, clip_norm: float) -> GradientTask:
+    """What other processes have to know of `run`."""
+    knobs = read(ModelKnobs, run.member.plan.config)
+    return GradientTask(
+        model=knobs.model,
+        hidden=knobs.hidden,
+        model_seed=model_seed(run),
+        rate=rate,
+        clip_norm=clip_norm,
+        steps=run.member.to_step - run.start_step,
+        sampling_seed=batch_key(run),
+        sampling=execution.noise_source,
+        microbatch=execution.microbatch,
+        precision=execution.precision,
+        device=execution.device,
+        threads=execution.threads,
+    )
 
 
 def initial_model(run: Run, data: Dataset, device: torch.device) -> nn.Module:
     """The run's model with its starting weights, from the public seed. Raises InvalidValue (model)."""
     knobs = read(ModelKnobs, run.member.plan.config)
-    return parallel.initial_model(knobs.model, knobs.hidden, model_seed(run), data.facts, device)
+    return build_model(knobs.model, knobs.hidden, model_seed(run), data.facts, device)
 
 
 def device_of(execution: Execution) -> torch.device:

@@ -1,89 +1,60 @@
-"""The model that a final state releases: its trained weights, and those that it drew once and never trained.
+"""The model of a run: as it begins, and as its final state releases it.
 
 A checkpoint keeps what was trained. Everything else in a model (frozen random features, projections) follows from the
 model's public seed, which the state carries, or lies in files beside the user's own code, which it does not: whoever
-holds the state can make the whole model again where that code and its files are as they were. So the state carries a
-sketch of these parts too, and what would be put together from other ones is refused.
+holds the state can make the whole model again where that code and its files are as they were.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dpcore.checks import InvalidValue
-from trainables import parallel
+from dpcore.gradients import PrivateGradients, seeded_draws
+from dpcore.randomness import Purpose
+from trainables import models
 from trainables.knobs import read
-from trainables.models import sketch
-from trainables.system import PrivacyPlan, PublicFacts, Run, Split, State
+from trainables.system import Dataset, PrivacyPlan, PublicFacts, Run, Split, State
 from trainables.training.hyperparameters import ModelKnobs
-from trainables.training.losses import record_losses
+from trainables.training.losses import loss_function, record_losses, tensor
 
-PARAMETER, MODEL_SEED, UNTRAINED = "parameter.", "model.seed", "model.untrained"
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What a run's model was made from, beside what is trained: what a checkpoint of a model keeps of it.
-
-    seed       public: of what the model drew
-    untrained  sketch of the parts that are never trained; None where there are none
-    """
-
-    seed: int
-    untrained: sketch.Sketch | None
-
-    @classmethod
-    def of(cls, run: Run, model: nn.Module) -> Origin:
-        """That of a model as it was made for `run`. Raises InvalidValue where `run` goes on from one with other parts
-        that are never trained."""
-        found = cls(parallel.model_seed(run), _untrained(model))
-        if run.state is not None:
-            _check_untrained(read(ModelKnobs, run.member.plan.config).model, found.untrained, run.state)
-        return found
-
-    def beside(self, state: State) -> State:
-        """`state` with it."""
-        parts = {} if self.untrained is None else {UNTRAINED: self.untrained}
-        return {**state, MODEL_SEED: np.array(self.seed, dtype=np.uint64), **parts}
+PARAMETER, MODEL_SEED = "parameter.", "model.seed"
+BLOCK = 50
+"""Records whose gradients are in memory together."""
 
 
-def _untrained(model: nn.Module) -> sketch.Sketch | None:
-    parts = sketch.untrained(model)
-    return sketch.sketch(parts) if parts else None
+def model_seed(run: Run) -> int:
+    """What starting weights are drawn from; public."""
+    return int.from_bytes(run.streams.derived_seed(Purpose.INITIALISATION)[:8], "big")
 
 
-def _check_untrained(name: str, found: sketch.Sketch | None, state: State) -> None:
-    kept = state.get(UNTRAINED)
-    # Without one it had no such parts, or is of a release that kept none: then its code is another, accepted by name.
-    if kept is not None and (found is None or not sketch.alike(kept.astype(np.float64), found)):
-        raise InvalidValue(
-            "model",
-            name,
-            "the parts that are never trained as they were in training: they are others now",
-            "Restore the files that it loads, and draw what is random from torch's generator alone.",
-        )
+def build_model(name: str, hidden: int, seed: int, facts: PublicFacts, device: torch.device) -> nn.Module:
+    """A model with its starting weights, the same in every process. Raises InvalidValue (model)."""
+    # Layers draw their weights from torch's global generator, which is put back afterwards.
+    with seeded_draws(seed):
+        model = models.build(name, facts, hidden=hidden)
+    if any(isinstance(module, nn.Conv2d) for module in model.modules()):
+        # A third faster on a CPU for the two-convolution net.
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model.to(device)
+
+
+def with_seed(state: State, run: Run) -> State:
+    """What a checkpoint of a model keeps: its weights, and the seed that makes all else of it again."""
+    return {**state, MODEL_SEED: np.array(model_seed(run), dtype=np.uint64)}
 
 
 def released_model(plan: PrivacyPlan, facts: PublicFacts, state: State) -> nn.Module:
-    """The model of `state` on the CPU.
-
-    Raises ValueError where the state does not say which model it belongs to, and InvalidValue where the parts that are
-    never trained are not those that it was trained with.
-    """
+    """The model of `state` on the CPU. Raises ValueError for the state of another model."""
     if MODEL_SEED not in state:
-        raise ValueError(
-            f"the state has no {MODEL_SEED!r}, so the weights that are not trained cannot be rebuilt: it was written "
-            "by another version. Run the trial again."
-        )
+        raise ValueError(f"the state has no {MODEL_SEED!r}: it is no state of a trained model")
     knobs = read(ModelKnobs, plan.config)
-    model = parallel.initial_model(knobs.model, knobs.hidden, int(state[MODEL_SEED]), facts, torch.device("cpu"))
-    _check_untrained(knobs.model, _untrained(model), state)
+    model = build_model(knobs.model, knobs.hidden, int(state[MODEL_SEED]), facts, torch.device("cpu"))
     restore(PARAMETER, {name: one for name, one in model.named_parameters() if one.requires_grad}, state)
     return model
 
@@ -106,3 +77,24 @@ def restore(prefix: str, tensors: Mapping[str, Tensor], state: State) -> None:
         raise ValueError(f"checkpoint has {sorted(expected)}, the model has {sorted(tensors)}: another model")
     for name, one in tensors.items():
         one.copy_(torch.from_numpy(np.ascontiguousarray(state[f"{prefix}{name}"])))
+
+
+def record_gradients(
+    plan: PrivacyPlan, data: Dataset, split: Split, state: State, rows: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Unclipped gradients [len(rows), number of weights] of the records at `rows` of a split, at a run's last state.
+
+    They are raw records: never a release.
+    """
+    loss: Callable[[Any, Any], torch.Tensor] = loss_function(data.facts)
+    gradients = PrivateGradients(released_model(plan, data.facts, state), loss)
+    cpu = torch.device("cpu")
+    parts = [
+        gradients.record_gradients(
+            tuple(tensor(np.asarray(one)[rows[i : i + BLOCK]], cpu) for one in split.inputs.values()),
+            tensor(np.asarray(split.targets)[rows[i : i + BLOCK]], cpu),
+        )
+        for i in range(0, len(rows), BLOCK)
+    ]
+    joined: NDArray[np.float32] = torch.cat(parts).numpy()
+    return joined

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.noise import NoiseSource
-from trainables import models
 from trainables.system import Dataset, Execution, PublicFacts, Run, Split, Task
 from trainables.training.losses import EVALUATION_BATCH, answers, loss_function, tensor
 from trainables.training.noise import report_noise
@@ -29,10 +28,9 @@ def judgements(
     A rating is predicted as the expected class under the softmax, as Bu et al.'s released code does. With a `batch` of
     1 a record that the model has no answer to is one with outputs that are no numbers.
     """
-    unanswered = models.outputs(facts) if batch == 1 else None
     loss_fn = loss_function(facts)
     parts: list[Judgements] = []
-    for rows, outputs in answers(model, split, device, batch, unanswered):
+    for rows, outputs in answers(model, split, device, batch):
         parts.append(_judged(outputs, tensor(split.targets[rows], device), facts, loss_fn))
     if not parts:
         none, codes = np.zeros(0), np.zeros(0, dtype=np.int64)

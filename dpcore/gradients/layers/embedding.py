@@ -56,11 +56,6 @@ class TableRows:
         return {"weight": total.index_add_(0, self._codes_R, weighted_RD)}
 
 
-# nn.EmbeddingBag: all words of a bag share one gradient, so that its norm needs no row of the table.
-#
-# U units, T words of a unit, D width, R distinct (unit, word) pairs.
-
-
 def bag_forward(
     module: nn.Module,
     tap: Tap,

@@ -15,11 +15,11 @@ from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
 from tests.trainables.exam import QUESTIONS, Candidate, sit
 from tests.trainables.registry_cases import CANDIDATES, data_of
-from trainables.parallel.sums import LocalSums
 from trainables.system import Parameter, PrivacyPlan
 from trainables.systems import noisy_mean
 from trainables.systems.noisy_mean import NoisyMean
 from trainables.systems.noisy_sgd import NoisyOptimiser, NoisySGDKnobs
+from trainables.training.private_sgd import LocalSums
 
 TOY = CANDIDATES["noisy-mean"]
 

@@ -25,7 +25,7 @@ from trainables.training.losses import loss_function, tensor
 from trainables.training.noise import batches, noise_source
 from trainables.training.optimisers import Descent, steadily
 from trainables.training.private_sgd import device_of, initial_model
-from trainables.training.released import Origin
+from trainables.training.released import with_seed
 from trainables.validation.evaluate import judge
 
 
@@ -55,7 +55,6 @@ class _Watched:
         self._run, self._mechanism, self._data = run, mechanism, data
         self._device = device_of(execution)
         own = initial_model(run, data, self._device)
-        self._origin = Origin.of(run, own)
         self._model, loss = hooks.attach(run, own, loss_function(data.facts))
         self._descent = MaskedDescent(self._model, knobs.learning_rate, knobs.updated_share, run)
         pairs = isinstance(mechanism, AverageCase) and mechanism.fixed
@@ -94,7 +93,7 @@ class _Watched:
 
     def state(self) -> State:
         """See `Training.state`."""
-        return self._origin.beside(self._descent.state() | self._watch.state())
+        return with_seed(self._descent.state() | self._watch.state(), self._run)
 
     def metrics(self, step: int) -> Mapping[str, float]:
         """See `Training.metrics`."""

@@ -87,19 +87,18 @@ def _network(
     knobs: MemberKnobs, data: Dataset, part: NDArray[np.int64], number: int, device: torch.device
 ) -> Labels | Exception:
     """What SGD with momentum on shuffled batches comes to, or the error that the values of its records raised. All that
-    is drawn follows from the member's number, a public fact. Raises Refused for a model that shares something."""
-    from dpcore.gradients import NotComputed, Refused, nothing_beside, of_the_machine
+    is drawn follows from the member's number, a public fact. Raises Refused."""
+    from dpcore.gradients import NotComputed, Refused, of_the_machine
     from trainables import models
 
     with _drawing_from(number):
         model = models.build(knobs.model, data.facts, hidden=knobs.hidden).to(device)
-        with nothing_beside(model):
-            try:
-                return _learned(knobs, data, part, number, model)
-            except Exception as error:
-                if of_the_machine(error) or (isinstance(error, Refused) and not isinstance(error, NotComputed)):
-                    raise
-                return error
+        try:
+            return _learned(knobs, data, part, number, model)
+        except Exception as error:
+            if of_the_machine(error) or (isinstance(error, Refused) and not isinstance(error, NotComputed)):
+                raise
+            return error
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from trainables.training.loop import Pace, run_steps
 from trainables.training.losses import loss_function, tensor
 from trainables.training.noise import noise_source
 from trainables.training.private_sgd import device_of, initial_model
-from trainables.training.released import Origin
+from trainables.training.released import with_seed
 
 DRAWS = "draws.probabilities"
 
@@ -54,7 +54,6 @@ class _Unprotected:
     def __init__(self, run: Run, knobs: CommonKnobs, data: Dataset, execution: Execution, device: torch.device) -> None:
         self._run, self._knobs, self._data, self._device = run, knobs, data, device
         own = initial_model(run, data, device)
-        self._origin = Origin.of(run, own)
         model = with_dropout(own, knobs.dropout if isinstance(knobs, DropoutKnobs) else 0.0)
         self._model, self._loss = hooks.attach(run, model, loss_function(data.facts))
         self._optimiser = optimiser(knobs, self._model, data.facts.n, noise_source(run, execution, device))
@@ -85,7 +84,7 @@ class _Unprotected:
 
     def state(self) -> State:
         """See `Training.state`."""
-        return self._origin.beside({**self._optimiser.state(), DRAWS: self._kept})
+        return with_seed({**self._optimiser.state(), DRAWS: self._kept}, self._run)
 
     def metrics(self, step: int) -> Mapping[str, float]:
         """See `Training.metrics`."""
