@@ -22,7 +22,7 @@ from sweeps.store.records import HeldOutRead, HeldOutScore, Request, SweepRecord
 from trainables.data import SOURCES
 from trainables.data.files import written_out
 from trainables.data.source import HoldsOut
-from trainables.data.splits import HeldOut
+from trainables.data.splits import TestSplit
 from trainables.system import PublicFacts
 from trainables.training.noise import named_generators
 from trainables.validation.declaration import NOISE_SD, Bins
@@ -42,13 +42,15 @@ class DeclaredTest:
     counted    what there are `held.n` of: records, or units
     """
 
-    held: HeldOut
+    held: TestSplit
     counted: str
     histogram: NoisyHistogram | None = None
     bins: Bins = "loss"
 
     @classmethod
-    def of(cls, held: HeldOut, facts: PublicFacts, epsilon: float, delta: float, adjacency: Adjacency) -> DeclaredTest:
+    def of(
+        cls, held: TestSplit, facts: PublicFacts, epsilon: float, delta: float, adjacency: Adjacency
+    ) -> DeclaredTest:
         """epsilon  the smallest budget that the sweep began with"""
         if not held.private:
             return cls(held=held, counted=facts.counted)
@@ -109,7 +111,7 @@ def reading_event(spec: RecordedSpec) -> Gaussian | None:
     return NoisyHistogram(cells=1, noise_multiplier=noise, adjacency=Adjacency(privacy["adjacency"])).event()
 
 
-def held_out_of(spec: RecordedSpec) -> HeldOut | None:
+def held_out_of(spec: RecordedSpec) -> TestSplit | None:
     """The test records of a recorded spec, as it declares them; None where it does not, or cannot be asked any more."""
     try:
         return _held(spec)[0]
@@ -135,7 +137,7 @@ def place(spec: RecordedSpec) -> str | None:
     return " ".join([written_out(path), *([] if held.path else [repr(held.id), repr(held.key)])])
 
 
-def _held(spec: RecordedSpec) -> tuple[HeldOut | None, Mapping[str, object]]:
+def _held(spec: RecordedSpec) -> tuple[TestSplit | None, Mapping[str, object]]:
     """What the data of a recorded spec say of test records, and all their options. Raises InvalidValue, KeyError."""
     from sweeps.spec.sections import Data
 

@@ -24,14 +24,13 @@ from sweeps.util import fingerprint
 from sweeps.util.workspace import Workspace
 from tests.sweeps.private_people import people, spec_of  # noqa: F401  the fixture
 from tests.sweeps.stores import of_population, plan, record
-from trainables.data import SOURCES
-from trainables.data.splits import HeldOut
+from trainables.data import SOURCES, splits
 
 PEOPLE = Population.of("people", "linear", 3.0, 1e-2)
 SGD = {"model": "linear", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 100, "epochs": 2.0}
 PRIVATE = DeclaredTest(
     counted="records",
-    held=HeldOut(n=100, private=True, share=0.2, id="id", key="test"),
+    held=splits.TestSplit(n=100, private=True, share=0.2, id="id", key="test"),
     histogram=NoisyHistogram(cells=4, noise_multiplier=5.0, adjacency=Adjacency.ADD_REMOVE, unit_records=1),
 )
 

@@ -19,7 +19,7 @@ from sweeps.store.records import TrialRecord, TrialState
 from sweeps.util.workspace import Workspace
 from tests.sweeps.reproducing import claims_of
 from tests.sweeps.view_sweeps import guarantee
-from tests.trainables.test_data import DATA, needs_data
+from tests.trainables.test_published_sources import DATA, needs_data
 from trainables.data import idc
 
 QUICK = Effort(quick=True)

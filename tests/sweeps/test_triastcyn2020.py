@@ -29,7 +29,7 @@ from sweeps.util.workspace import Workspace
 from tests.sweeps import view_sweeps
 from tests.sweeps.reproducing import claims_of
 from tests.sweeps.view_sweeps import guarantee
-from tests.trainables.test_data import DATA, needs_data
+from tests.trainables.test_published_sources import DATA, needs_data
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyPlan

@@ -9,7 +9,7 @@ from torch import nn
 from dpcore.gradients import PrivateGradients, Route
 from tests.dpcore import gradient_oracle as oracle
 from tests.trainables.recording import memory_run
-from tests.trainables.test_data import DATA, needs_data
+from tests.trainables.test_published_sources import DATA, needs_data
 from trainables import models
 from trainables.data import SOURCES
 from trainables.models.images import with_dropout

@@ -18,7 +18,7 @@ from dpcore.guarantee import Status
 from dpcore.noise import PseudorandomNoise
 from dpcore.papers import membership
 from tests.trainables.recording import MemoryRun, memory_run
-from tests.trainables.test_data import DATA, needs_data
+from tests.trainables.test_published_sources import DATA, needs_data
 from trainables.data import SOURCES
 from trainables.knobs import read
 from trainables.measures.hooks import Scored

@@ -10,10 +10,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.trainables.test_data import refused
-from trainables.data import SOURCES
-from trainables.system import Feature, Task
+from dpcore.checks import InvalidValue
+from tests.trainables.test_published_sources import refused
+from trainables.data import SOURCES, table_file
+from trainables.data.files import overlap
+from trainables.system import Dataset, Feature, Task
 
 
 def people(n: int = 200) -> pd.DataFrame:
@@ -203,3 +207,146 @@ def test_texts_of_a_csv_file_are_no_lists_and_groups_are_as_they_are_written(tmp
         assert data.train.groups.tolist() == [0, 1] * 5
     scan = {"low": 0, "high": 9, "shape": [4]}
     refused(lambda: TABLE.load({**asked, "columns": {"scan": scan}}), "data.columns.scan", "lists of 4 numbers")
+
+
+# Ids of a CSV file are read as they are written: what one record has there moves no other one.
+
+COLUMNS = {"age": {"low": 0, "high": 1000}}
+
+
+def written(path: Path, people: list[str]) -> Path:
+    """One record of each; the age is its place, by which it is known again."""
+    lines = ["person,age,y", *(f"{one},{place},{'ab'[place % 2]}" for place, one in enumerate(people))]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def loaded(path: Path, n: int, **options: object) -> Dataset:
+    asked = {"path": str(path), "columns": COLUMNS, "label": "y", "classes": ["a", "b"], "n": n}
+    return TABLE.load({**asked, **options})
+
+
+def ages(split) -> set[int]:
+    return {round(1000 * float(one)) for one in np.ravel(next(iter(split.inputs.values())))}
+
+
+def parts(path: Path, people: list[str]) -> tuple[set[int], set[int]]:
+    validation = {"share": 0.5, "id": "person", "records": "private"}
+    data = loaded(written(path, people), len(people), validation=validation)
+    return ages(data.train), ages(data.validation)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32), word=st.sampled_from(["A1", "x", "seven", "7b"]))
+def test_a_word_among_numbers_moves_nobody(tmp_path_factory, seed, word):
+    numbers = np.random.default_rng(seed).choice(10_000, 60, replace=False)
+    people = [f"{n:0{1 + n % 6}d}" for n in numbers]
+    path = tmp_path_factory.mktemp("ids") / "people.csv"
+    before, after = parts(path, people), parts(path, [*people, word])
+    added = {len(people)}
+    assert tuple(one - added for one in after) == before
+
+
+def test_units_of_numbers_stay_apart_whoever_joins(tmp_path):
+    """7 and 007 are two persons, also where all are numbers."""
+    people = ["7", "007", "8", "9", *(str(n) for n in range(20, 40))]
+    unit = {"column": "person", "max_records": 3}
+    for joined in (people, [*people, "A1"]):
+        validation = {"share": 0.1, "id": "person", "records": "private"}
+        data = loaded(written(tmp_path / "p.csv", joined), len(joined), unit=unit, validation=validation)
+        assert len(data.units.offsets) - 1 == len(ages(data.train))
+
+
+@pytest.mark.parametrize("odd", ["3.5", "1e3", "true", "2024-01-01"])
+def test_an_id_that_is_an_input_too_is_a_whole_number_or_the_file_is_refused(tmp_path, odd):
+    """As an input it is read as a number: 7 would be 7.0 once somebody has 3.5, and all would be parted anew."""
+    columns = {"person": {"low": 0, "high": 100}}
+    asked = {"validation": {"share": 0.5, "id": "person", "records": "private"}, "columns": columns}
+    people = [str(one) for one in range(40)]
+    data = loaded(written(tmp_path / "p.csv", people), 40, **asked)
+    assert 0 < len(data.validation) < 40
+    with pytest.raises(InvalidValue, match=r"data\.columns\.person"):
+        loaded(written(tmp_path / "p.csv", [*people, odd]), 41, **asked)
+
+
+@pytest.mark.parametrize("kind", ["float64", "datetime64[us]", "bool"])
+def test_parquet_is_refused_for_such_ids_before_a_record_is_read(tmp_path, monkeypatch, kind):
+    frame = pd.DataFrame({"person": np.arange(20).astype(kind), "age": 1.0, "y": ["a", "b"] * 10})
+    frame.to_parquet(tmp_path / "p.parquet")
+    asked = {"path": str(tmp_path / "p.parquet"), "columns": COLUMNS, "label": "y", "classes": ["a", "b"], "n": 20}
+    asked["validation"] = {"share": 0.5, "id": "person", "records": "private"}
+    with pytest.raises(InvalidValue, match="whole numbers or texts"):
+        TABLE.load(asked)
+    monkeypatch.setattr(table_file, "read", None)
+    with pytest.raises(InvalidValue, match="whole numbers or texts"):
+        TABLE.inspect(asked)
+
+
+@pytest.mark.parametrize("odd", [".0", "e0"])
+def test_a_point_in_one_record_makes_no_two_categories_one(tmp_path, odd):
+    """Beyond 2^53 a column of numbers with a point has every other whole number alone."""
+    codes = [2**53, 2**53 + 1]
+    columns = {"person": {"categories": codes}}
+    people = [str(codes[place % 2]) for place in range(40)]
+    data = loaded(written(tmp_path / "p.csv", people), 40, columns=columns)
+    assert data.train.inputs["x"].argmax(axis=1).tolist() == [0, 1] * 20
+    with pytest.raises(InvalidValue, match="as texts"):
+        loaded(written(tmp_path / "p.csv", [*people, str(2**53) + odd]), 41, columns=columns)
+    with pytest.raises(InvalidValue, match="beyond 2"):
+        loaded(written(tmp_path / "p.csv", [str(2**64 + place % 2) for place in range(40)]), 40, columns=columns)
+
+
+# Two spellings of one place are one place, as pyarrow opens it: else public records could be the private ones.
+
+SPELLINGS = (
+    "{home}/a b.parquet",
+    "~/a b.parquet",
+    "file://{home}/a%20b.parquet",
+    "file://{home}/a%20b.parquet?x=1",
+    "file:{home}/a%20b.parquet",
+    "{home}/../{name}/./a b.parquet",
+    "{home}/linked.parquet",
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    frame = pd.DataFrame({"id": range(20), "x": 0.5, "y": [0, 1] * 10})
+    frame.to_parquet(tmp_path / "a b.parquet")
+    (tmp_path / "linked.parquet").symlink_to(tmp_path / "a b.parquet")
+    return tmp_path
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_whatever_opens_a_file_is_that_file(home: Path, spelling: str) -> None:
+    path = spelling.format(home=home, name=home.name)
+    assert len(table_file.read(path, "parquet", ("id",))) == 20
+    assert overlap(path, str(home / "a b.parquet"))
+    assert overlap(str(home), path)
+    assert not overlap(path, str(home / "other.parquet"))
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS[1:])
+@pytest.mark.parametrize("option", ["validation", "test"])
+def test_public_records_are_the_private_file_under_no_name(home: Path, spelling: str, option: str) -> None:
+    public = {"records": "public", "path": spelling.format(home=home, name=home.name), "n": 20}
+    declared = {"path": str(home / "a b.parquet"), "n": 20, "label": "y", "classes": 2}
+    with pytest.raises(InvalidValue, match=rf"data\.{option}"):
+        SOURCES["table"].facts({**declared, "columns": {"x": {"low": 0, "high": 1}}, option: public})
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("s3://b/x", "s3://b/x?region=eu-west-1&endpoint_override=localhost:9000", True),
+        ("s3://key:word@b/x", "s3://b//x/", True),
+        ("s3://b/x%20y/a.parquet", "s3://b/x y", True),
+        ("gs://b/x", "gcs://b/x", True),
+        ("s3://b/x", "s3://b/xy", False),
+        ("s3://b/x", "s3://c/x", False),
+        ("s3://b/x", "gs://b/x", False),
+    ],
+)
+def test_urls_are_told_apart_by_what_they_name(one: str, other: str, same: bool) -> None:
+    assert overlap(one, other) == overlap(other, one) == same

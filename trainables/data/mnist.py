@@ -25,10 +25,10 @@ from trainables.data.options import InFolder, Limit, Whole
 from trainables.data.source import HoldsOut, PartOption, PublishedSource
 from trainables.data.splits import (
     CONTENT,
-    HeldOut,
     PublishedTestOptions,
     RecordsPart,
     SharedValidationOptions,
+    TestSplit,
     ValidationSplit,
     check_beside,
     contents,
@@ -70,7 +70,7 @@ class MnistOptions(PartOption, Limit, InFolder):
         return TEST if self.classes == DIGITS else sum(TEST_OF[: self.classes])
 
     @property
-    def held_out(self) -> HeldOut | None:
+    def held_out(self) -> TestSplit | None:
         """The published test records, where they are declared for the test."""
         return None if self.test is None else self.test.split(self.tested, PUBLISHED_APART)
 
@@ -153,7 +153,7 @@ class Mnist(PublishedSource[MnistOptions], HoldsOut):
             expected = "public beside data.part: both sweeps may read the same test records, which nothing parts"
             raise InvalidValue("data.test.records", "private", expected, "Declare them public, or leave data.part out.")
 
-    def declared_test(self, options: Mapping[str, object]) -> HeldOut | None:
+    def declared_test(self, options: Mapping[str, object]) -> TestSplit | None:
         """See `HoldsOut.held_out`."""
         return self.read(options).held_out
 

@@ -19,9 +19,9 @@ from trainables.data.options import FeatureOptions, Option, Options, listed, rea
 from trainables.data.splits import (
     CONTENT,
     ByContent,
-    HeldOut,
     PartOptions,
     RecordsPart,
+    TestSplit,
     dataset_within,
     facts_within,
 )
@@ -133,7 +133,7 @@ class FeaturedSource(ABC):
 class HoldsOut(FeaturedSource):
     """One that can part off test records (`data.test`): `load` gives none of them."""
 
-    def held_out(self, options: Mapping[str, object]) -> HeldOut | None:
+    def held_out(self, options: Mapping[str, object]) -> TestSplit | None:
         """What `data.test` declares; None without it. Raises InvalidValue."""
         return self.declared_test(parted(options)[0])
 
@@ -144,7 +144,7 @@ class HoldsOut(FeaturedSource):
         return split if features is None else features.split(split, self.record_facts(own), kept_in)
 
     @abstractmethod
-    def declared_test(self, options: Mapping[str, object]) -> HeldOut | None:
+    def declared_test(self, options: Mapping[str, object]) -> TestSplit | None:
         """See `held_out`."""
 
     @abstractmethod

@@ -93,7 +93,7 @@ class ValidationSplit(HashSplit):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldOut(HashSplit):
+class TestSplit(HashSplit):
     """The test records of a data set, as declared.
 
     n        how many there are, or units: declared, or the share of those declared
@@ -268,12 +268,12 @@ class PublishedTestOptions(Options):
 
     records: Literal["public", "private"] = Field(description=_PUBLIC_OR_PRIVATE)
 
-    def split(self, n: int, apart: str) -> HeldOut:
+    def split(self, n: int, apart: str) -> TestSplit:
         """What it says of `n` records that are apart by `apart`, in words."""
-        return HeldOut(n=n, private=self.records == "private", apart=apart, key=TEST_KEY)
+        return TestSplit(n=n, private=self.records == "private", apart=apart, key=TEST_KEY)
 
 
-class HeldOutOptions(Options):
+class TestOptions(Options):
     """Of test records: a share of all, or a file of public ones."""
 
     records: Literal["public", "private"] = Field(description=_PUBLIC_OR_PRIVATE)
@@ -283,24 +283,24 @@ class HeldOutOptions(Options):
     id: Word | None = Field(None, description="the column with that id")
     key: Word | None = Field(None, description="of the hash")
 
-    def split(self, n: int, unit: Unit | None, validation: ValidationSplit) -> HeldOut:
+    def split(self, n: int, unit: Unit | None, validation: ValidationSplit) -> TestSplit:
         """What it says of `n` records or units. Raises InvalidValue."""
         private = self.records == "private"
         if self.path is not None:
             if private:
                 remedy = "Part them off by a hash of an id (share, id), or declare them public."
                 raise InvalidValue(f"{TEST}.records", "private", "public for a file of their own", remedy)
-            return HeldOut(n=_of_file(TEST, self), private=False, path=self.path, key=TEST_KEY)
+            return TestSplit(n=_of_file(TEST, self), private=False, path=self.path, key=TEST_KEY)
         id_, key = _id(TEST, self, unit), self.key or TEST_KEY
         assert self.share is not None
         if round(n * self.share) < 1:
             expected = f"a share that is a record or more of n={n}"
             raise InvalidValue(f"{TEST}.share", self.share, expected, "Write `share: 0.1` for a tenth of them, say.")
         check_beside(TEST, HashSplit(share=self.share, id=id_, key=key), VALIDATION, validation)
-        return HeldOut(n=round(n * self.share), private=private, share=self.share, id=id_, key=key)
+        return TestSplit(n=round(n * self.share), private=private, share=self.share, id=id_, key=key)
 
 
-def _of_file(where: str, given: ValidationOptions | HeldOutOptions) -> int:
+def _of_file(where: str, given: ValidationOptions | TestOptions) -> int:
     """How many records a file of their own holds. Raises InvalidValue."""
     for name in ("share", "id", "key"):
         if (value := getattr(given, name)) is not None:
@@ -310,7 +310,7 @@ def _of_file(where: str, given: ValidationOptions | HeldOutOptions) -> int:
     return given.n
 
 
-def _id(where: str, given: ValidationOptions | HeldOutOptions, unit: Unit | None) -> str:
+def _id(where: str, given: ValidationOptions | TestOptions, unit: Unit | None) -> str:
     """The column by whose hash records are parted. Raises InvalidValue."""
     forms = "{path: FILE, n: RECORDS}, or {share: in (0, 1), id: COLUMN} for a split by a hash of a stable id"
     id_ = given.id or (None if unit is None else unit.column)
@@ -433,7 +433,7 @@ def contents(split: Split) -> NDArray[np.generic]:
     return found
 
 
-def check_file(test: HeldOut | None, others: Mapping[str, str | None]) -> None:
+def check_file(test: TestSplit | None, others: Mapping[str, str | None]) -> None:
     """A test file holds nothing that is trained on or validated by.
 
     others  {option: the file or folder that it names, if it names one}

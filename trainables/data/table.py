@@ -20,7 +20,7 @@ from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.data import records, table_file
 from trainables.data.options import Option, listed, read
 from trainables.data.source import HoldsOut
-from trainables.data.splits import HeldOut, RecordsPart
+from trainables.data.splits import RecordsPart, TestSplit
 from trainables.data.table_declaration import JOINED, Column, Schema, TableOptions, schema
 from trainables.system import Dataset, PublicFacts, Split, Task
 from trainables.units import Unit
@@ -104,7 +104,7 @@ class Table(HoldsOut):
         """See `FeaturedSource.part`."""
         return schema(self.read(options)).part
 
-    def declared_test(self, options: Mapping[str, object]) -> HeldOut | None:
+    def declared_test(self, options: Mapping[str, object]) -> TestSplit | None:
         """See `HoldsOut.held_out`."""
         return schema(self.read(options)).test
 

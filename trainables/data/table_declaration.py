@@ -38,10 +38,10 @@ from trainables.data.splits import (
     PART,
     TEST,
     VALIDATION,
-    HeldOut,
-    HeldOutOptions,
     PartOptions,
     RecordsPart,
+    TestOptions,
+    TestSplit,
     ValidationOptions,
     ValidationSplit,
     check_beside,
@@ -190,7 +190,7 @@ class TableOptions(Options):
         description="{records: private or public, share, id: COLUMN}, or {records, path, n} of another file",
         examples=[{"records": "private", "share": 0.2, "id": "person_id"}],
     )
-    test: HeldOutOptions | None = Field(
+    test: TestOptions | None = Field(
         None,
         description="{records: public or private, share, id: COLUMN}, or {records: public, path, n}: read once, at the "
         "end",
@@ -244,7 +244,7 @@ class Schema:
     unit: Unit | None
     weights: Weights | None
     groups: Groups | None
-    test: HeldOut | None
+    test: TestSplit | None
     part: RecordsPart | None
     texts: tuple[str, ...] = ()
 

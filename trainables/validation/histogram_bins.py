@@ -31,7 +31,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,37 +82,6 @@ class Judgements:
         """Whether the predicted class is the record's; outputs that are no numbers predict nothing."""
         right: NDArray[np.bool_] = (self.predictions == self.labels) & np.isfinite(self.confidences)
         return right
-
-
-class Cells(Protocol):
-    """One layout."""
-
-    @property
-    def size(self) -> int:
-        """How many cells there are."""
-        ...
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """What its counts say."""
-        ...
-
-    @property
-    def right(self) -> Floats:
-        """1 for the cells of records that are predicted right, 0 for others [size]."""
-        ...
-
-    def of(self, judged: Judgements) -> Codes:
-        """The cell of each record [n], in 0..size-1."""
-        ...
-
-    def estimates(self, counts: Floats, deviation: float, between: tuple[float, float]) -> Mapping[str, Estimate]:
-        """Every one of `metrics` from noised counts [size].
-
-        deviation  of the noise on a count
-        between    public bounds of the number of records
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +219,12 @@ def _error_edges() -> Floats:
 FEWEST = 2.0
 
 
+Cells = ScoreCells | LossCells | ErrorCells
+"""Each has a `size`, the `metrics` that its counts say, and which cells are of records that are predicted `right`: 1
+for these, 0 for others [size]. `of` says in which cell each record is [n], `estimates` every metric from noised counts
+[size]: `deviation` is that of the noise on a count, `between` are public bounds of the number of records."""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupedCells:
     """group x the cells of `each`, these running fastest."""
@@ -280,7 +254,7 @@ class GroupedCells:
         return cells
 
     def estimates(self, counts: Floats, deviation: float, between: tuple[float, float]) -> Mapping[str, Estimate]:
-        """See `Cells.estimates`. The noise of the worst accuracy is that of the group which has it.
+        """The noise of the worst accuracy is that of the group which has it.
 
         Without a worst accuracy where every group is below its noise.
         """
@@ -294,14 +268,14 @@ class GroupedCells:
         return found | {"smallest_group": Estimate(float(np.min(totals)), noise)}
 
 
-def cells_for(facts: PublicFacts, bins: Bins) -> Cells:
+def cells_for(facts: PublicFacts, bins: Bins) -> Cells | GroupedCells:
     """The layout of a task, for each of the groups that the data declare where classes are predicted."""
     if facts.groups is not None and facts.task is Task.CLASSIFICATION:
         return GroupedCells(_cells_for(facts, bins), len(facts.groups.categories))
     return _cells_for(facts, bins)
 
 
-def _cells_for(facts: PublicFacts, bins: Bins) -> ScoreCells | LossCells | ErrorCells:
+def _cells_for(facts: PublicFacts, bins: Bins) -> Cells:
     if facts.task is Task.REGRESSION:
         return ErrorCells(facts.target_high - facts.target_low, sides=1)
     assert facts.classes is not None

@@ -1,0 +1,753 @@
+"""Data sources: published counts, formats, splits that no record decides, and every kind of bad input."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import lzma
+import os
+import pickle
+import tarfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.image import imsave
+
+from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
+from tests.trainables import source_cases
+from tests.trainables.source_cases import mnist_write
+from trainables.data import SOURCES, abalone, cifar10, digits, idc, imdb, mnist, movielens, records
+from trainables.data.derived import CONTRAST, PUBLIC_AXES, Projected, features
+from trainables.data.membership_tables import LOCATION, TEXAS_100
+from trainables.data.splits import CONTENT, HashSplit, contents
+from trainables.system import Dataset, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Split, Task
+from trainables.systems.noisy_sgd import NOISY_SGD
+from trainables.validation.planning import plan_with_reports
+
+DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
+needs_data = pytest.mark.skipif(
+    not DATA.is_dir(),
+    reason=f"PUBLISHED DATA NOT CHECKED: no folder {DATA}. Set SWEEPS_DATA to the folder with mnist/, a9a/, imdb/ ...",
+)
+
+
+# Published counts
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("source", "options", "train", "validation"),
+    [
+        # Label counts 0-9 as published with MNIST
+        (
+            "mnist",
+            {},
+            [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949],
+            [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009],
+        ),
+        # UCI Adult: 24,720 + 7,841 and 12,435 + 3,846, in both forms
+        ("adult", {"split": "test"}, [24720, 7841], [12435, 3846]),
+        ("adult", {"split": "test", "form": "raw"}, [24720, 7841], [12435, 3846]),
+        # Maas et al. 2011
+        ("imdb", {"vocabulary": "hashed"}, [12500, 12500], [12500, 12500]),
+    ],
+    ids=["mnist", "a9a", "adult raw", "imdb"],
+)
+def test_published_label_counts(source: str, options: dict, train: list[int], validation: list[int]) -> None:
+    data = SOURCES[source].load({"path": str(DATA), **options})
+    assert np.bincount(data.train.targets).tolist() == train
+    assert np.bincount(data.validation.targets).tolist() == validation
+    assert data.facts == SOURCES[source].facts({"path": str(DATA), **options})
+    assert (len(data.train), len(data.validation)) == (data.facts.n, data.facts.n_validation)
+    for name, feature in data.facts.features.items():
+        array = data.train.inputs[name]
+        assert array.dtype == (np.int64 if feature.cardinality is not None else np.float32)
+        assert float(array.min()) >= 0
+        assert float(array.max()) <= (1.0 if feature.cardinality is None else feature.cardinality - 1)
+
+
+@needs_data
+def test_published_ratings() -> None:
+    options = {"path": str(DATA)}
+    data = SOURCES["movielens_1m"].load(options)
+    stars = np.bincount(data.train.targets) + np.bincount(data.validation.targets)
+    assert stars.tolist() == [56053, 107457, 261090, 348873, 226282]
+    assert len(data.validation) == 199_951
+    assert len(set(data.train.inputs["user"]) | set(data.validation.inputs["user"])) == 6040
+    assert len(set(data.train.inputs["movie"]) | set(data.validation.inputs["movie"])) == 3484
+    data = SOURCES["movielens_100k"].load(options)
+    stars = np.bincount(data.train.targets) + np.bincount(data.validation.targets)
+    assert stars.tolist() == [6110, 11370, 27145, 34174, 21201]
+
+
+@needs_data
+def test_both_forms_of_adult_are_the_same_people() -> None:
+    binary, raw = (SOURCES["adult"].load({"path": str(DATA), "form": form}) for form in ("a9a", "raw"))
+    assert np.array_equal(binary.train.targets, raw.train.targets)
+    assert (len(binary.train), len(binary.validation)) == (29305, 3256)
+    # 451,592 non-zeros among all 32,561 rows of a9a
+    ones = binary.train.inputs["person"].sum() + binary.validation.inputs["person"].sum()
+    assert int(ones) == 451_592
+
+
+def test_digits_are_complete_and_split_by_position() -> None:
+    data = SOURCES["digits"].load({})
+    counts = np.bincount(data.train.targets) + np.bincount(data.validation.targets)
+    # UCI's optdigits test file
+    assert counts.tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    assert (len(data.train), len(data.validation)) == (1437, 360)
+    assert data.train.inputs["image"].max() == 1.0
+    limited = SOURCES["digits"].load({"limit": 100})
+    assert np.array_equal(limited.train.inputs["image"], data.train.inputs["image"][:100])
+    assert limited.fingerprint != data.fingerprint
+    assert SOURCES["digits"].load({}).fingerprint == data.fingerprint
+
+
+# Bad input that every source with files shares
+
+
+def refused(call: Callable[[], object], *words: str) -> InvalidValue:
+    with pytest.raises(InvalidValue) as caught:
+        call()
+    for word in words:
+        assert word in str(caught.value), f"{word!r} not in: {caught.value}"
+    return caught.value
+
+
+# IDX
+
+
+def idx(array: np.ndarray, magic: int | None = None) -> bytes:
+    head = (0x800 + array.ndim if magic is None else magic).to_bytes(4, "big")
+    return head + b"".join(size.to_bytes(4, "big") for size in array.shape) + array.astype(np.uint8).tobytes()
+
+
+@pytest.fixture
+def small_mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(mnist, "TRAIN", 6)
+    monkeypatch.setattr(mnist, "TEST", 4)
+    folder = tmp_path / "mnist"
+    folder.mkdir()
+    for part, count in (("train", 6), ("t10k", 4)):
+        images = np.full((count, 28, 28), 255)
+        (folder / f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(images)))
+        (folder / f"{part}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(np.arange(count))))
+    return folder
+
+
+def test_idx_is_read_from_either_folder_plain_or_compressed(small_mnist: Path) -> None:
+    for path in (small_mnist, small_mnist.parent):
+        data = SOURCES["mnist"].load({"path": str(path)})
+        assert data.train.targets.tolist() == [0, 1, 2, 3, 4, 5]
+        assert data.train.inputs["image"].shape == (6, 28, 28)
+        assert (data.train.inputs["image"] == 1.0).all()
+    file = small_mnist / "train-labels-idx1-ubyte"
+    file.write_bytes(idx(np.array([5, 4, 3, 2, 1, 0])))
+    assert SOURCES["mnist"].load({"path": str(small_mnist)}).train.targets.tolist() == [5, 4, 3, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("file", "content_", "words"),
+    [
+        ("train-images-idx3-ubyte.gz", gzip.compress(idx(np.zeros((6, 28, 28)), magic=2049)), ["2051", "2049"]),
+        ("train-images-idx3-ubyte.gz", gzip.compress(idx(np.zeros((6, 28, 28))))[:-20], ["cut short"]),
+        ("train-images-idx3-ubyte.gz", b"no gzip at all", ["cut short"]),
+        ("train-images-idx3-ubyte.gz", gzip.compress(idx(np.zeros((6, 28, 28)))[:-1]), ["4704", "4703"]),
+        ("train-images-idx3-ubyte.gz", gzip.compress(b""), ["magic"]),
+        ("train-images-idx3-ubyte.gz", b"", ["this one is empty"]),
+        ("train-labels-idx1-ubyte.gz", gzip.compress(idx(np.arange(5))), ["6 records", "found 5"]),
+        ("train-labels-idx1-ubyte.gz", gzip.compress(idx(np.full(6, 3))), ["two classes", "class 3"]),
+        ("train-labels-idx1-ubyte.gz", gzip.compress(idx(np.arange(6) + 7)), ["0..9", "7..12"]),
+        ("t10k-labels-idx1-ubyte.gz", None, ["t10k-labels-idx1-ubyte.gz", "--data DIR"]),
+    ],
+    ids=[
+        "magic",
+        "truncated",
+        "no gzip",
+        "short",
+        "no header",
+        "empty",
+        "count",
+        "one class",
+        "label range",
+        "missing",
+    ],
+)
+def test_bad_idx(small_mnist: Path, file: str, content_: bytes | None, words: list[str]) -> None:
+    if content_ is None:
+        (small_mnist / file).unlink()
+    else:
+        (small_mnist / file).write_bytes(content_)
+    refused(lambda: SOURCES["mnist"].load({"path": str(small_mnist)}), *words)
+
+
+# Text files
+
+
+@pytest.fixture
+def small_imdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(imdb, "RECORDS", 4)
+    for part, word in (("train", "secret"), ("test", "fine")):
+        rows = [f'{i},8,{i % 2},"A {word}, GOOD film<br />, good\ttoo it\'s"' for i in range(4)]
+        text = "\n".join(["id,rating,label,text", *rows]) + "\n"
+        (tmp_path / f"imdb_{part}.csv.xz").write_bytes(lzma.compress(text.encode()))
+    return tmp_path
+
+
+def test_words_of_training_reviews_do_not_enter_the_vocabulary(small_imdb: Path) -> None:
+    data = SOURCES["imdb"].load({"path": str(small_imdb)})
+    assert data.facts.assumptions
+    train, validation = (split.inputs["words"][0] for split in (data.train, data.validation))
+    # good (twice a review), then a, film, fine, it's, too in alphabetical order; "secret" has no code
+    assert validation[validation > 0].tolist() == [2, 4, 1, 3, 1, 6, 5]
+    assert train[train > 0].tolist() == [2, 1, 3, 1, 6, 5]
+    assert train[-1] == 5
+    hashed = SOURCES["imdb"].load({"path": str(small_imdb), "vocabulary": "hashed"})
+    assert not hashed.facts.assumptions
+    assert (hashed.train.inputs["words"][0] > 0).sum() == 7
+
+
+def test_bad_imdb(small_imdb: Path) -> None:
+    file = small_imdb / "imdb_train.csv.xz"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-30])
+    refused(lambda: SOURCES["imdb"].load({"path": str(small_imdb)}), "cut short")
+    file.write_bytes(lzma.compress(b"id,rating,text\n1,8,fine\n"))
+    refused(lambda: SOURCES["imdb"].load({"path": str(small_imdb)}), "columns label and text")
+    file.write_bytes(lzma.compress(b'id,rating,label,text\n1,8,,"x"\n1,8,0,"x"\n1,8,1,"x"\n1,8,1,"x"\n'))
+    refused(lambda: SOURCES["imdb"].load({"path": str(small_imdb)}), "a label 0 or 1")
+
+
+def test_movielens_files(tmp_path: Path) -> None:
+    source = movielens.MovieLens(
+        name="small",
+        doc="",
+        users=3,
+        movies=5,
+        ratings=(movielens.Ratings("ratings.dat", 5, "::"), movielens.Ratings("u.data", 4, "\t")),
+    )
+    (tmp_path / "u.data").write_text("1\t5\t3\t9\n2\t4\t1\t9\n3\t1\t5\t9\n3\t2\t4\t9\n")
+    options = {"path": str(tmp_path)}
+    assert source.facts(options).n == 3
+    data = source.load(options)
+    assert len(data.train) == 3
+    assert len(data.validation) == 1
+    (tmp_path / "ratings.dat").write_text("1::5::3::9\n2::4::1::9\n3::1::5::9\n3::2::4::9\n1::1::2::9\n")
+    assert source.facts(options).n == 4
+    assert len(source.load(options).train) == 4
+    for text, words in (
+        ("1::5::3::9\n", ["5 records", "found 1"]),
+        ("1::5::x::9\n", ["whole numbers"]),
+        ("1::5::3::9\n2::4::1::9\n9::1::5::9\n3::2::4::9\n1::1::2::9\n", ["user codes in 0..2"]),
+        ("1::5::3::9\n2::4::0::9\n3::1::5::9\n3::2::6::9\n1::1::2::9\n", ["labels in 0..4"]),
+    ):
+        (tmp_path / "ratings.dat").write_text(text)
+        refused(lambda: source.load(options), *words)
+
+
+# Checks of any loaded set
+
+
+def test_content_checks() -> None:
+    facts = PublicFacts(
+        dataset="made", task=Task.CLASSIFICATION, n=3, n_validation=0, features={"x": Feature(shape=(2,))}, classes=2
+    )
+    empty = Split(inputs={"x": np.zeros((0, 2))}, targets=np.zeros(0, dtype=np.int64))
+
+    def load(x: np.ndarray, y: np.ndarray) -> object:
+        return records.dataset(facts, Split(inputs={"x": x}, targets=y), empty)
+
+    good = np.zeros((3, 2))
+    assert load(good, np.array([0, 1, 1]))
+    refused(lambda: records.dataset(facts, empty, empty), "at least one record")
+    refused(lambda: load(good, np.array([0, 1])), "3 for 2 labels")
+    refused(lambda: load(good[:, :1], np.array([0, 1, 1])), "shape (2,)")
+    refused(lambda: load(good, np.array([0, 1, np.nan])), "missing ones")
+    refused(lambda: load(good, np.array([0, 1, 0.5])), "whole numbers")
+    refused(lambda: load(good, np.array([0, 1, -1])), "-1..1")
+    refused(lambda: load(good, np.array([[0, 1, 1]])), "one label per record")
+    refused(lambda: load(np.full((3, 2), np.inf), np.array([0, 1, 1])), "6 NaN or infinite")
+    refused(lambda: load(good.astype(str), np.array([0, 1, 1])), "numbers in x")
+
+
+# CIFAR-10, German Credit and IDC: published counts, forms that agree, and bad files.
+
+CIFAR10, GERMAN, IDC = SOURCES["cifar10"], SOURCES["german_credit"], SOURCES["idc"]
+
+
+# CIFAR-10
+
+
+@needs_data
+def test_the_cifar_subset_is_whole_and_turned_to_channels_first() -> None:
+    data = CIFAR10.load({"path": str(DATA)})
+    assert np.bincount(data.train.targets).tolist() == [396, 366, 420, 384, 422, 393, 414, 385, 407, 413]
+    assert np.bincount(data.validation.targets).tolist() == [103, 89, 100, 103, 90, 86, 112, 102, 106, 109]
+    images = data.train.inputs["image"]
+    assert images.shape == (4000, *data.facts.features["image"].shape) == (4000, 3, 32, 32)
+    assert 0 == images.min() < images.max() == 1
+    stored = np.load(DATA / "cifar10" / cifar10.SUBSET)["x_train"]
+    assert images[7, 2, 3, 5] == np.float32(stored[7, 3, 5, 2]) / np.float32(255)
+    assert CIFAR10.facts({"path": str(DATA), "limit": 100}).n == 100
+    assert CIFAR10.facts({}).n == 50_000
+
+
+@pytest.fixture
+def small_cifar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same 6 images (batches of 2, two for training) in both published forms."""
+    monkeypatch.setattr(cifar10, "BATCH", 2)
+    monkeypatch.setattr(cifar10, "TRAIN_BATCHES", 2)
+    forms = tuple(cifar10.Form(one.files, 4, 2, one.read) for one in cifar10.FORMS)
+    monkeypatch.setattr(cifar10, "FORMS", forms)
+    rng = np.random.default_rng(1)
+    for form in ("bin", "py"):
+        (tmp_path / form / f"cifar-10-batches-{form}").mkdir(parents=True)
+    for name in ("data_batch_1", "data_batch_2", "test_batch"):
+        pixels, labels = rng.integers(0, 256, (2, 3072), dtype=np.uint8), [3, 9]
+        table = np.concatenate([np.array(labels, dtype=np.uint8)[:, None], pixels], axis=1)
+        (tmp_path / "bin/cifar-10-batches-bin" / f"{name}.bin").write_bytes(table.tobytes())
+        # As Python 2 wrote them: texts are bytes.
+        batch = {b"data": pixels, b"labels": labels, b"filenames": [b"a.png", b"b.png"]}
+        (tmp_path / "py/cifar-10-batches-py" / name).write_bytes(pickle.dumps(batch, protocol=2))
+    return tmp_path
+
+
+def test_both_published_forms_of_cifar_agree(small_cifar: Path) -> None:
+    binary, python = (CIFAR10.load({"path": str(small_cifar / form)}) for form in ("bin", "py"))
+    assert binary.train.targets.tolist() == [3, 9, 3, 9]
+    assert binary.facts.n_validation == 2
+    assert binary.fingerprint == python.fingerprint
+    raw = (small_cifar / "bin/cifar-10-batches-bin/data_batch_1.bin").read_bytes()
+    # Byte 0 is the label, then 1024 red, 1024 green: the second pixel of the second row in green.
+    assert binary.train.inputs["image"][0, 1, 1, 1] == np.float32(raw[1 + 1024 + 33]) / np.float32(255)
+
+
+def test_a_pickle_that_would_run_code_is_refused(small_cifar: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> tuple:
+            return (Path.touch, (small_cifar / "ran",))
+
+    file = small_cifar / "py/cifar-10-batches-py/data_batch_2"
+    file.write_bytes(pickle.dumps({b"data": Evil(), b"labels": [1, 2]}, protocol=2))
+    refused(lambda: CIFAR10.load({"path": str(small_cifar / "py")}), "data_batch_2", "a pickle of arrays")
+    assert not (small_cifar / "ran").exists()
+
+
+# German Credit
+
+
+@needs_data
+def test_german_credit_has_its_published_counts_in_both_forms() -> None:
+    both = []
+    for form, width in (("raw", 63), ("numeric", 24)):
+        options = {"path": str(DATA), "form": form}
+        data, holdout = GERMAN.load(options), GERMAN.load({**options, "judge": "holdout"})
+        assert data.facts.features["applicant"].shape == (width,)
+        assert (data.facts.n, data.facts.n_validation) == (400, 300)
+        targets = np.concatenate([data.train.targets, data.validation.targets, holdout.validation.targets])
+        assert np.bincount(targets).tolist() == [300, 700]
+        people = data.train.inputs["applicant"]
+        assert 0 <= people.min() < people.max() <= 1
+        both.append(data)
+    assert both[0].train.targets.tolist() == both[1].train.targets.tolist()
+    # The same people in the same order: duration in months is column 2 of both.
+    months = [both[0].train.inputs["applicant"][:, 4] * 72, both[1].train.inputs["applicant"][:, 1] * 68 + 4]
+    assert months[0] == pytest.approx(months[1], abs=1e-3)
+    assert both[0].train.inputs["applicant"][:, :4].sum(axis=1) == pytest.approx(1)
+
+
+@needs_data
+def test_the_standard_scale_measures_no_record() -> None:
+    """A category of k becomes sqrt(k-1) or -1/sqrt(k-1), a number lies within sqrt(3) of 0."""
+    path = {"path": str(DATA)}
+    unit, standard = GERMAN.load(path), GERMAN.load({**path, "scale": "standard"})
+    before, after = (data.train.inputs["applicant"].astype(np.float64) for data in (unit, standard))
+    assert after[:, :4][before[:, :4] == 1] == pytest.approx(3**0.5)
+    assert after[:, :4][before[:, :4] == 0] == pytest.approx(-(3**-0.5))
+    assert after[:, 4] == pytest.approx((before[:, 4] - 0.5) * 12**0.5)
+    feature = standard.facts.features["applicant"]
+    assert (feature.low, feature.high) == pytest.approx((-(3**0.5), 10**0.5))
+    assert feature.low <= after.min() < after.max() <= feature.high + 1e-6
+    numeric = GERMAN.load({**path, "form": "numeric", "scale": "standard"}).train.inputs["applicant"]
+    assert numeric.shape == (400, 24)
+    assert numeric[:, 0] == pytest.approx((before[:, :4] @ np.arange(4) / 3 - 0.5) * 12**0.5, abs=1e-6)
+
+
+def test_bad_german_credit(tmp_path: Path) -> None:
+    row = "A11 6 A34 A43 1169 A65 A75 4 A93 A101 4 A121 67 A143 A152 2 A173 1 A192 A201"
+    for line, words in (
+        (f"{row}\n", ["21 columns", ":1"]),
+        (f"{row}\t1\n", ["1000 records", "found 1"]),
+        (f"{row} 3\n" * 1000, ["labels 1 (good) and 2 (bad)", "3"]),
+        (f"{row.replace('A201', 'A209')} 1\n" * 1000, ["foreign", "A209"]),
+        (f"{row.replace(' 6 ', ' six ')} 1\n" * 1000, ["numbers in column duration"]),
+        (f"{row} 1\n" * 1000, ["two classes"]),
+    ):
+        (tmp_path / "german.data").write_text(line)
+        refused(lambda: GERMAN.load({"path": str(tmp_path)}), *words)
+    refused(lambda: GERMAN.facts({"split": -1}), "data.split")
+    refused(lambda: GERMAN.facts({"form": "wide"}), "data.form")
+
+
+# IDC
+
+
+@pytest.fixture
+def small_idc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Six patches without and four with cancer, of two patients; the brightness of a patch says which it is."""
+    monkeypatch.setattr(idc, "PATCHES", (6, 4))
+    monkeypatch.setattr(idc, "TRAIN", (3, 2))
+    monkeypatch.setattr(idc, "TEST", (2, 1))
+    folder = tmp_path / idc.FOLDER
+    for number in range(10):
+        label = int(number >= 6)
+        place = folder / str(9000 + number % 2) / str(label)
+        place.mkdir(parents=True, exist_ok=True)
+        # The first was cut off by the border of its slide.
+        shape = (50, 40, 3) if number == 0 else (50, 50, 3)
+        imsave(place / f"p_idc5_x{number}_y1_class{label}.png", np.full(shape, (number + 1) / 10))
+    return tmp_path
+
+
+def test_idc_takes_both_classes_in_their_published_numbers(small_idc: Path) -> None:
+    data = IDC.load({"path": str(small_idc)})
+    assert (data.facts.n, data.facts.n_validation) == (5, 3)
+    assert np.bincount(data.train.targets).tolist() == [3, 2]
+    assert np.bincount(data.validation.targets).tolist() == [2, 1]
+    pixels = np.concatenate([data.train.inputs["patch"], data.validation.inputs["patch"]])
+    brightness = pixels[:, :, 0, 0]
+    assert (brightness == brightness[:, :1]).all()
+    tenths = np.rint(brightness[:, 0] * 10).astype(int).tolist()
+    assert len(set(tenths)) == 8
+    labels = np.concatenate([data.train.targets, data.validation.targets])
+    assert [int(one > 6) for one in tenths] == labels.tolist()
+    if 1 in tenths:
+        cut = pixels[tenths.index(1)]
+        assert (cut[:, :, 39] > 0).all()
+        assert not cut[:, :, 40:].any()
+    few = IDC.load({"path": str(small_idc / idc.FOLDER), "limit": 2, "validation": 1})
+    assert np.array_equal(few.train.inputs["patch"], data.train.inputs["patch"][:2])
+    assert len(few.validation) == 1
+    assert idc.present(small_idc)
+    assert not idc.present(small_idc / idc.FOLDER)
+
+
+# Location and its relatives, and pools: published counts, public draws, damaged files.
+
+SMALL = replace(LOCATION, count=6, width=3, classes=2, train=4)
+TEXAS = replace(TEXAS_100, count=6, width=3, classes=2, train=4)
+ROWS = ['"1",0,1,1', '"2",1,0,0', '"1",0,0,0', '"2",1,1,1', '"1",1,0,1', '"2",0,1,0']
+
+
+def archive(path, members):
+    with tarfile.open(path, "w:gz") as out:
+        for name, text in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(text)
+            out.addfile(info, io.BytesIO(text.encode()))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "location").mkdir()
+    archive(tmp_path / "location" / SMALL.archive, {"bangkok": "\n".join(ROWS) + "\n"})
+    return tmp_path
+
+
+@pytest.mark.skipif(
+    not (DATA / "location").is_dir(), reason=f"PUBLISHED DATA NOT CHECKED: no folder {DATA}/location. Set SWEEPS_DATA."
+)
+def test_location_as_published():
+    """5,010 rows, 446 features of density 0.120, 30 classes of 97 to 308 records."""
+    data = LOCATION.load({"path": str(DATA)})
+    labels = np.concatenate([data.train.targets, data.validation.targets])
+    features = np.concatenate([data.train.inputs["record"], data.validation.inputs["record"]])
+    assert (len(data.train), len(data.validation)) == (1200, 3810)
+    assert features.shape == (5010, 446)
+    assert features.mean() == pytest.approx(0.120, abs=5e-4)
+    counts = np.bincount(labels)
+    assert (len(counts), counts.min(), counts.max()) == (30, 97, 308)
+    assert (counts[4], counts[7]) == (97, 308)
+
+
+def test_classes_begin_at_zero_and_no_record_is_lost(folder):
+    data = SMALL.load({"path": str(folder)})
+    rows = [
+        f'"{label + 1}",' + ",".join(str(int(v)) for v in record)
+        for split in (data.train, data.validation)
+        for record, label in zip(split.inputs["record"], split.targets, strict=True)
+    ]
+    assert sorted(rows) == sorted(ROWS)
+    assert (len(data.train), len(data.validation)) == (4, 2)
+    assert data.facts == SMALL.facts({})
+
+
+def test_texas_keeps_its_classes_apart(tmp_path):
+    archive(tmp_path / "dataset_texas.tgz", {"texas/100/feats": "0,1,1\n" * 3 + "1,0,0\n" * 3,
+                                             "texas/100/labels": "1\n1\n1\n2\n2\n2\n"})  # fmt: skip
+    data = TEXAS.load({"path": str(tmp_path)})
+    assert np.array_equal(data.train.inputs["record"][:, 0], data.train.targets.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("\n".join(ROWS[:5]), "6 records"),
+        ("\n".join(row + ",1" for row in ROWS), "3 features, found 4"),
+        ("\n".join([*ROWS[:5], '"2",0,7,0']), "0 or 1"),
+        ("\n".join([*ROWS[:5], '"3",0,1,0']), r"labels in 0\.\.1"),
+        ("\n".join([*ROWS[:5], "no,numbers,here,!"]), "of numbers"),
+        ("", "with records"),
+    ],
+)
+def test_damaged_tables_are_named(tmp_path, text, match):
+    (tmp_path / "bangkok").write_text(text)
+    if not text:
+        (tmp_path / "bangkok").unlink()
+        (tmp_path / SMALL.archive).write_bytes(b"")
+    with pytest.raises(InvalidValue, match=match):
+        SMALL.load({"path": str(tmp_path)})
+
+
+# Pools
+
+
+def test_a_pool_holds_every_record_once():
+    inner = SOURCES["digits"].load({})
+    options = {"of": "digits", "train": 500, "seed": 4}
+    pooled = SOURCES["pooled"].load(options)
+    assert (len(pooled.train), len(pooled.validation)) == (500, 1297)
+    assert pooled.facts == SOURCES["pooled"].facts(options)
+    sums = [
+        np.sort(np.concatenate([one.inputs["image"].sum(axis=(1, 2)) for one in (data.train, data.validation)]))
+        for data in (inner, pooled)
+    ]
+    assert np.array_equal(*sums)
+    assert pooled.fingerprint != SOURCES["pooled"].load({**options, "seed": 5}).fingerprint
+
+
+# Abalone and frozen features: published counts, features that no other record decides, and bad files.
+
+ABALONE, FROZEN = SOURCES["abalone"], SOURCES["frozen"]
+
+
+@needs_data
+def test_abalone_is_whole_in_the_published_split() -> None:
+    """abalone.names: 1,528 M, 1,342 I, 1,307 F; the first 3,133 are trained on; two heights are 0."""
+    older, rings = (ABALONE.load({"path": str(DATA), "target": target}) for target in ("older", "rings"))
+    assert (len(older.train), len(older.validation)) == (3133, 1044)
+    shells = np.concatenate([older.train.inputs["shell"], older.validation.inputs["shell"]])
+    assert shells[:, :3].sum(0).tolist() == [1528, 1307, 1342]
+    assert (shells[:, 5] == 0).sum() == 2
+    assert 0 == shells.min() < shells.max() <= 1
+    ages = np.concatenate([rings.train.targets, rings.validation.targets])
+    assert (ages.min(), ages.max(), rings.facts.task) == (1, 29, Task.REGRESSION)
+    assert (older.train.targets == (ages[:3133] >= 10)).all()
+    first = [1, 0, 0, 0.455, 0.365, 0.19, 0.514 / 3, 0.2245 / 1.5, 0.101 / 0.8, 0.15 / 1.1]
+    assert older.train.inputs["shell"][0] == pytest.approx(first, rel=1e-6)
+
+
+@pytest.fixture
+def shells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(abalone, "TRAIN", 2)
+    monkeypatch.setattr(abalone, "TEST", 1)
+    file = tmp_path / "abalone.data"
+    file.write_text("M,0.4,0.3,0.1,0.5,0.2,0.1,0.1,9\nF,0.5,0.4,0.1,0.6,0.2,0.1,0.2,10\nI,2,0.4,0,0.6,0.2,0.1,0.2,29\n")
+    return file
+
+
+def test_sizes_are_cut_to_declared_bounds(shells: Path) -> None:
+    data = ABALONE.load({"path": str(shells.parent)})
+    assert data.train.targets.tolist() == [0, 1]
+    assert data.validation.inputs["shell"][0, 3] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("M,", "X,", "column sex"),
+        ("0.4,0.3", "0.4,many", "numbers"),
+        (",9\n", ",9.5\n", "rings"),
+        (",29\n", ",30\n", "1 to 29 rings"),
+        (",9\n", "\n", "columns"),
+        ("F,0.5,0.4,0.1,0.6,0.2,0.1,0.2,10\n", "", "3 records"),
+    ],
+)
+def test_a_damaged_file_is_refused(shells: Path, old: str, new: str, said: str) -> None:
+    text = shells.read_text()
+    assert old in text
+    shells.write_text(text.replace(old, new, 1))
+    refused(lambda: ABALONE.load({"path": str(shells.parent)}), "data.path", said)
+
+
+def test_frozen_features_are_the_published_recipe_by_hand() -> None:
+    """One image, one filter: patch by patch in NumPy."""
+    image = np.random.default_rng(3).random((1, 2, 5, 5)).astype(np.float32)
+    drawn = np.random.default_rng([2011, 7]).standard_normal((1, 18)).astype(np.float32)
+    direction = drawn[0] - drawn[0].mean()
+    direction /= np.linalg.norm(direction)
+    seen = np.zeros((3, 3))
+    for row in range(3):
+        for column in range(3):
+            patch = image[0, :, row : row + 3, column : column + 3].ravel()
+            seen[row, column] = direction @ (patch - patch.mean()) / (patch.std() + CONTRAST)
+    # Quadrants of a 3 x 3 map overlap in the middle, as adaptive pooling does it.
+    expected = [
+        np.maximum(sign * seen, 0)[rows, columns].mean()
+        for sign in (1, -1)
+        for rows in (slice(0, 2), slice(1, 3))
+        for columns in (slice(0, 2), slice(1, 3))
+    ]
+    centred = np.array(expected) - np.mean(expected)
+    assert features(image, 1, 3, 7)[0] == pytest.approx(centred / np.linalg.norm(centred), abs=1e-5)
+
+
+# MNIST's parts: a validation share of the training records by a hash of content, and test records read at the end.
+
+MNIST = SOURCES["mnist"]
+N, TESTED = 200, 10
+PARTS = {"validation": {"records": "private", "share": 0.3}, "test": {"records": "public"}}
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"TRAIN": N, "TEST": TESTED, "TRAIN_OF": (67, 67, 66), "TEST_OF": (4, 3, 3)}
+    for name, value in sizes.items():
+        monkeypatch.setattr(mnist, name, value)
+    monkeypatch.setattr(source_cases, "TRAINING", N)
+
+
+def written(folder: Path, numbers: range | list[int]) -> dict[str, object]:
+    folder.mkdir()
+    mnist_write(folder, [(one, one % 3) for one in [*numbers, *range(1000, 1000 + TESTED)]])
+    return {"path": str(folder), **PARTS}
+
+
+def images(split: Split) -> set[bytes]:
+    return {one.tobytes() for one in split.inputs["image"]}
+
+
+@pytest.mark.usefixtures("small")
+def test_each_record_finds_its_side_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = written(tmp_path / "all", range(N))
+    found, facts = MNIST.load(asked), MNIST.facts(asked)
+    train, validation, held = images(found.train), images(found.validation), images(MNIST.load_held_out(asked))
+    assert (facts.n, facts.n_validation, MNIST.held_out(asked).n) == (140, 60, TESTED)
+    assert len(train | validation | held) == N + TESTED
+    # Within five standard deviations of a fair share.
+    assert abs(len(validation) - 60) < 33
+    # Whoever comes or goes, and in whatever order: nobody else moves.
+    monkeypatch.setattr(source_cases, "TRAINING", N)
+    turned = MNIST.load(written(tmp_path / "turned", [*range(N - 1, 99, -1), *range(300, 400)]))
+    stay = train | validation
+    assert images(turned.train) & stay <= train
+    assert images(turned.validation) & stay <= validation
+    other = MNIST.load({**asked, "validation": {**PARTS["validation"], "key": "another"}})
+    assert images(other.validation) != validation
+
+
+@pytest.mark.usefixtures("small")
+def test_loading_reads_no_test_record(tmp_path: Path) -> None:
+    asked = written(tmp_path / "all", range(N))
+    for file in (tmp_path / "all" / "mnist").glob("t10k*"):
+        file.write_bytes(b"no record")
+    assert len(MNIST.load(asked).train) > 0
+    with pytest.raises(InvalidValue):
+        MNIST.load_held_out(asked)
+    alone = MNIST.load({**asked, "validation": None})
+    assert (len(alone.train), len(alone.validation)) == (N, 0)
+
+
+def test_reports_on_the_share_compose_in_parallel_with_training() -> None:
+    facts = MNIST.facts(PARTS)
+    assert (facts.n, facts.n_validation) == (42_000, 18_000)
+    config = {"model": "linear", "learning_rate": 1.0, "clip_norm": 1.0, "batch_size": 1000, "epochs": 2}
+    target = PrivacyTarget(epsilon=2.0, delta=1e-5)
+    alone = NOISY_SGD.plan(config, facts, target, {})
+    both = plan_with_reports(NOISY_SGD, config, facts, target, {}, lambda steps: (steps,))
+    assert isinstance(alone, PrivacyPlan)
+    assert isinstance(both, PrivacyPlan)
+    assert both.validation is not None
+    assert both.validation.parallel
+    assert both.mechanism == alone.mechanism
+    assert both.guarantee.epsilon == pytest.approx(alone.guarantee.epsilon, rel=1e-3)
+    assert any("hash of their pixels and labels" in line for line in both.guarantee.assumptions)
+    replaced = PrivacyTarget(epsilon=2.0, delta=1e-5, adjacency=Adjacency.REPLACE_ONE)
+    added = plan_with_reports(NOISY_SGD, config, facts, replaced, {}, lambda steps: (steps,))
+    assert isinstance(added, PrivacyPlan)
+    assert added.validation is not None
+    assert not added.validation.parallel
+
+
+def test_a_recorded_split_stays_as_it_is() -> None:
+    """What is hashed: SHA-256 over float32 pixels and one byte of label, little-endian, in hex."""
+    split = Split(
+        inputs={"image": np.random.default_rng(1).random((3, 28, 28), dtype=np.float32)}, targets=np.uint8([7, 0, 9])
+    )
+    expected = [
+        hashlib.sha256(image.astype("<f4").tobytes() + bytes([label])).hexdigest()
+        for image, label in zip(split.inputs["image"], split.targets, strict=True)
+    ]
+    assert contents(split).tolist() == expected
+
+
+def test_shares_are_fair() -> None:
+    """Of a thousand made-up records: within five standard deviations."""
+    rng = np.random.default_rng(0)
+    split = Split(inputs={"image": rng.random((1000, 28, 28), dtype=np.float32)}, targets=np.arange(1000) % 10)
+    taken = HashSplit(share=0.1, id=CONTENT, key="validation").taken(contents(split))
+    assert abs(taken.mean() - 0.1) < 5 * 0.0095
+
+
+# Public projections, and digits of a few classes: no private record decides how records are seen.
+
+
+class WithAnotherTrainingSet:
+    """The digits, with training records that somebody else wrote."""
+
+    name = "digits"
+    doc = ""
+
+    def facts(self, options):
+        return digits.DIGITS.facts(options)
+
+    def load_records(self, options):
+        data = digits.DIGITS.load(options)
+        train = Split(
+            inputs={name: array[::-1] ** 2 for name, array in data.train.inputs.items()}, targets=data.train.targets
+        )
+        return Dataset(facts=data.facts, train=train, validation=data.validation, fingerprint="")
+
+
+def test_axes_are_those_of_the_public_records():
+    data = SOURCES["projected"].load({"of": "digits", "dimension": 7})
+    assert data.train.inputs["axes"].shape == (len(data.train), 7)
+    assert PUBLIC_AXES in data.facts.assumptions
+    public = data.validation.inputs["axes"].astype(np.float64)
+    assert np.linalg.norm(public, axis=1).max() == pytest.approx(1)
+    covariance = np.cov(public.T)
+    assert np.allclose(covariance, np.diag(np.diag(covariance)), atol=1e-7)
+    assert (np.diff(np.diag(covariance)) < 0).all()
+
+
+def test_training_records_do_not_move_the_axes():
+    source = {"digits": WithAnotherTrainingSet()}
+    options = {"of": "digits", "dimension": 7}
+    other = Projected(source).load(options)  # type: ignore[arg-type]
+    same = SOURCES["projected"].load(options)
+    assert np.array_equal(other.validation.inputs["axes"], same.validation.inputs["axes"])
+    assert not np.array_equal(other.train.inputs["axes"], same.train.inputs["axes"])
+
+
+@pytest.mark.skipif(
+    not (DATA / "mnist").is_dir(), reason=f"PUBLISHED DATA NOT CHECKED: no folder {DATA}/mnist. Set SWEEPS_DATA to it."
+)
+def test_the_first_digits_are_as_many_as_published():
+    data = SOURCES["mnist"].load({"classes": 3, "path": str(DATA)})
+    assert (len(data.train), len(data.validation)) == (data.facts.n, data.facts.n_validation) == (18623, 3147)
+    assert set(data.train.targets.tolist()) == {0, 1, 2}
