@@ -37,7 +37,7 @@ from trainables.measures import audits
 from trainables.measures.hooks import Auditable
 from trainables.measures.membership import Attacked, check, likelihood_ratio_attack
 from trainables.registry import SYSTEMS
-from trainables.system import Dataset, Execution, PrivacyPlan, Split, System
+from trainables.system import Dataset, PrivacyPlan, RunSettings, Split, System
 from trainables.worker.files import Folder
 
 __all__ = ["AuditRecord", "audits_of", "begin", "keep", "share"]
@@ -364,10 +364,12 @@ def _data(
     return data
 
 
-def _execution(spec: SweepSpec) -> Execution:
+def _execution(spec: SweepSpec) -> RunSettings:
     """The sweep's settings of speed, in one process; pseudorandom noise from the twins' own secret."""
     knobs = spec.execution
-    return Execution(microbatch=knobs.microbatch, device=knobs.device, threads=knobs.threads, precision=knobs.precision)
+    return RunSettings(
+        microbatch=knobs.microbatch, device=knobs.device, threads=knobs.threads, precision=knobs.precision
+    )
 
 
 def _trainings(system: System, method: audits.Method, runs: int | None) -> int:

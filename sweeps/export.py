@@ -36,7 +36,7 @@ from trainables.measures.hooks import Answering
 from trainables.metrics import Dependence
 from trainables.publishing import declared
 from trainables.registry import SYSTEMS
-from trainables.system import PublicFacts
+from trainables.system import DatasetSpec
 from trainables.validation.declaration import NOISE_SD, share_error
 from trainables.worker.attempt import Attempt
 from trainables.worker.files import NotAFolder
@@ -73,7 +73,7 @@ class ModelCard:
     assumptions: Assumptions
     total: tuple[str, ...]
     charged: int
-    facts: PublicFacts
+    facts: DatasetSpec
     standard_error: Mapping[str, float]
     candidates: int | None
     noise_source: str
@@ -82,7 +82,7 @@ class ModelCard:
 
     @classmethod
     def of(
-        cls, store: PublishedStore, sweep: str, record: Published, facts: PublicFacts, spec: SweepSpec, *, refuted: bool
+        cls, store: PublishedStore, sweep: str, record: Published, facts: DatasetSpec, spec: SweepSpec, *, refuted: bool
     ) -> ModelCard:
         """The card of a finished trial."""
         assert record.guarantee is not None
@@ -258,7 +258,7 @@ class Released:
 
     record: Published
     spec: SweepSpec
-    facts: PublicFacts
+    facts: DatasetSpec
     module: Module
     refuted: bool
 
@@ -373,7 +373,7 @@ def _chosen(published: PublishedStore, sweep: str, trial: str, as_refuted: bool)
     return _Chosen(record, system)
 
 
-def _preprocessing(spec: SweepSpec, facts: PublicFacts) -> Preprocessing:
+def _preprocessing(spec: SweepSpec, facts: DatasetSpec) -> Preprocessing:
     from trainables.export.preprocessing import Preprocessing
 
     source = SOURCES[spec.data.source]

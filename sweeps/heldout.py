@@ -23,7 +23,7 @@ from trainables.data import SOURCES
 from trainables.data.files import written_out
 from trainables.data.source import HoldsOut
 from trainables.data.splits import TestSplit
-from trainables.system import PublicFacts
+from trainables.system import DatasetSpec
 from trainables.training.noise import named_generators
 from trainables.validation.declaration import NOISE_SD, Bins
 from trainables.validation.histogram_bins import cells_for
@@ -49,7 +49,7 @@ class DeclaredTest:
 
     @classmethod
     def of(
-        cls, held: TestSplit, facts: PublicFacts, epsilon: float, delta: float, adjacency: Adjacency
+        cls, held: TestSplit, facts: DatasetSpec, epsilon: float, delta: float, adjacency: Adjacency
     ) -> DeclaredTest:
         """epsilon  the smallest budget that the sweep began with"""
         if not held.private:

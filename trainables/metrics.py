@@ -38,7 +38,7 @@ class Task(StrEnum):
 
 
 class Worst(StrEnum):
-    """The natural worst value of a metric that depends on the data's public facts (`trainables.worst`)."""
+    """The natural worst value of a metric that depends on the data's public facts (`trainables.publishing`)."""
 
     GUESSED_LOSS = "the loss of guessing: log of the number of classes"
     TARGET_RANGE = "the public range of the target"

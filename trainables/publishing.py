@@ -8,13 +8,14 @@ withheld.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from functools import partial
 
 from dpcore.checks import InvalidValue
 from trainables.measures.objectives import measured
-from trainables.metrics import Config, Dependence, Metric
-from trainables.system import System
+from trainables.metrics import Config, Dependence, Metric, Worst
+from trainables.system import DatasetSpec, System, Task
 
 _planned = partial(Metric, goal="minimize", released="the plan: no record", depends=Dependence.PUBLIC)
 _of_machine = partial(
@@ -75,3 +76,24 @@ def published(
             "Add a Metric for each to its `metrics`, which says on what it depends, or report it no more.",
         )
     return {name: value for name, value in metrics.items() if known[name].depends_under(config) not in withheld}
+
+
+# The natural worst value of a metric: public, and the same for every sweep over the same kind of data.
+
+
+def natural_worst(metric: Metric, facts: DatasetSpec) -> tuple[float, str] | None:
+    """(value, where it comes from); None for a metric without one: unbounded, or only the records would say."""
+    match metric.worst:
+        case None:
+            return None
+        case Worst.GUESSED_LOSS:
+            if facts.classes is None:
+                return None
+            return math.log(facts.classes), f"the loss of guessing among {facts.classes} classes"
+        case Worst.TARGET_RANGE:
+            # Ratings are judged by the expected class: classes are one apart.
+            if facts.task is Task.RATING and facts.classes is not None:
+                return facts.classes - 1.0, Worst.TARGET_RANGE.value
+            return facts.target_high - facts.target_low, Worst.TARGET_RANGE.value
+        case worst:
+            return worst, f"the worst {metric.name} there is"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -21,18 +22,152 @@ from dpcore.mechanisms import protocol
 from dpcore.mechanisms.protocol import Scheduled
 from dpcore.randomness import Streams
 from trainables import plugins
-from trainables.capabilities import Capabilities
 from trainables.metrics import WITHHELD, Config, Dependence, Metric, Scalar, Task
 from trainables.units import RECORD, Unit, Units
 from trainables.validation.declaration import PrivateReports, PrivateValidation
-from trainables.weights import Groups, Weights
 
 if TYPE_CHECKING:
     from trainables.parallel.team import Team
 
 
+# What a system declares that it can do besides planning and training alone on public validation records.
+#
+# What comes with a method of its own (canaries, membership scores, queries, neighbours, a rehearsal) is declared by
+# the method: see `trainables.measures.hooks` and `trainables.rehearsal.setting`.
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class Traits:
+    """All false unless said.
+
+    units            it draws, bounds and counts whole units where `DatasetSpec.unit` names one; a system that does not
+                     is refused on such data (`trainables.planning.check_unit`)
+    workers          it trains by sums of clipped gradients, which several processes can form, at any precision
+    private_reports  every metric of its that depends on validation records comes from
+                     `trainables.validation.evaluate.report`, and it reads those records nowhere else: so they may be
+                     private
+    weights          it clips the gradient of each record, or unit, after its loss was multiplied by its weight: the
+                     clip norm bounds what one can move, whatever the weights
+    judged_as_released  the model of its `released_model` is the one that its own metrics are of, and depends on
+                     training records through the plan's release alone: `trainables.measures.quality` may be asked of it
+    curve            after each number of steps in `TrialRun.curve` it reports what a launch ending there would, and it
+                     trains no differently for that
+    """
+
+    units: bool = False
+    workers: bool = False
+    private_reports: bool = False
+    weights: bool = False
+    judged_as_released: bool = False
+    curve: bool = False
+
+
+NO_TRAITS = Traits()
+
+
+def traits_of(system: object) -> Traits:
+    """What `system` declares as `traits`. Silence means nothing: outside packages may know none of it."""
+    declared = getattr(system, "traits", NO_TRAITS)
+    return declared if isinstance(declared, Traits) else NO_TRAITS
+
+
+# How the knobs of a system act together: what a model of its results looks at in place of each knob alone.
+#
+# A step of private descent moves the weights by at most learning rate times clip norm: results lie along a ridge in
+# the two, which a model that sees each by itself has to discover from trials.
+
+Product = Mapping[str, float]
+"""{knob: power}: a product of powers of knobs, all of them positive numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchHints:
+    """What a system says of its knobs to a sampler that models results. It steers a search, and no claim.
+
+    products  {knob: product}: the logarithm of the product, which has the knob in it, stands for the knob
+    work      the planned work of a trial is proportional to this product; empty where no product says it
+
+    Raises ValueError for a product that lacks its own knob: the knob could not be told from it any more.
+    """
+
+    products: Mapping[str, Product] = field(default_factory=lambda: MappingProxyType({}))
+    work: Product = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        for knob, product in self.products.items():
+            if not product.get(knob):
+                raise ValueError(f"product {dict(product)} stands for {knob}, which is no factor of it")
+
+
+NO_HINTS = SearchHints()
+
+
+def search_hints_of(system: object) -> SearchHints:
+    """What `system` declares as `hints`. Silence means nothing: outside packages may know none of it."""
+    declared = getattr(system, "hints", NO_HINTS)
+    return declared if isinstance(declared, SearchHints) else NO_HINTS
+
+
+# Weights of records in what is minimised, and groups that a model is judged by: declared, never computed from
+# records.
+#
+# The loss of a record is multiplied by its weight, and the gradient of that product is clipped. So whatever a weight
+# is, one record (one unit, whose gradients are added up before the clip) moves a clipped sum by the clip norm at
+# most: events and claims are those without weights. That argument is about a clip which comes after the weight. A
+# proof that bounds the loss itself, its slope or its curvature has other constants under weights, and a distance that
+# is measured between gradients is another one: systems with such a proof take no weights here
+# (`trainables.planning.check_weights`).
+#
+# A weight that followed from records, such as one over the share of a class, would move with every one of them.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """The weight of a record: that of its class times the value of its column.
+
+    classes  one number for each class, at least 0 and one above 0; () weighs all classes alike
+    column   name of the column with the weight of each record; "" where there is none
+    high     largest value of that column: values are cut to 0..high
+
+    Raises InvalidValue.
+    """
+
+    classes: tuple[float, ...] = ()
+    column: str = ""
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        checks.positive_finite(high=self.high)
+        if self.classes:
+            for one in self.classes:
+                checks.non_negative_finite(class_weights=one)
+            checks.positive_finite(largest_class_weight=max(self.classes))
+
+    @property
+    def largest(self) -> float:
+        """That any record can have."""
+        return max(self.classes, default=1.0) * (self.high if self.column else 1.0)
+
+    def __str__(self) -> str:
+        classes = f"its class's of {', '.join(f'{one:g}' for one in self.classes)}" if self.classes else ""
+        column = f"its {self.column} in 0..{self.high:g}" if self.column else ""
+        return " times ".join(filter(None, (classes, column)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """Groups of records that a model's accuracy is told of.
+
+    column      whose value is a record's group
+    categories  all of them, as texts
+    """
+
+    column: str
+    categories: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hyperparameter:
     """One hyperparameter of a system: what may be searched or fixed, and in which range it means something.
 
     low, high  inclusive bounds of validity for "float" and "int" (not a recommended search range)
@@ -54,7 +189,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Feature:
+class InputSpec:
     """One input array, without its leading record axis.
 
     shape        of one record, e.g. (28, 28) or () for one number
@@ -69,7 +204,7 @@ class Feature:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublicFacts:
+class DatasetSpec:
     """What may be known about a data set without reading a record: declared, never measured.
 
     n             number of training records, of training units where `unit` is given (a public constant under both
@@ -90,7 +225,7 @@ class PublicFacts:
     task: Task
     n: int
     n_validation: int
-    features: Mapping[str, Feature]
+    features: Mapping[str, InputSpec]
     classes: int | None = None
     target_low: float = 0.0
     target_high: float = 1.0
@@ -123,8 +258,8 @@ class PublicFacts:
 class Split:
     """Records: `inputs[name]` has shape (n, *feature.shape), `targets` (n,).
 
-    weights  float32 (n,), the values of the column of `PublicFacts.weights`
-    groups   int64 (n,), positions in the categories of `PublicFacts.groups`
+    weights  float32 (n,), the values of the column of `DatasetSpec.weights`
+    groups   int64 (n,), positions in the categories of `DatasetSpec.groups`
     ids      (n,), whole numbers or texts: what decides the part of a record (`data.part`), each its own whoever else is
              there. Of a source that is asked for a part, until it is taken; no trial sees them
     """
@@ -149,7 +284,7 @@ class Dataset:
     Raises InvalidValue when facts, records and units disagree.
     """
 
-    facts: PublicFacts
+    facts: DatasetSpec
     train: Split
     validation: Split
     fingerprint: str
@@ -171,7 +306,7 @@ class Dataset:
 class PrivacyTarget:
     """The fixed budget that a plan has to meet, and what may be solved to meet it.
 
-    unit   the word for what neighbours differ in: "record", or that of `PublicFacts.unit`
+    unit   the word for what neighbours differ in: "record", or that of `DatasetSpec.unit`
     solve  "noise": the system's noise parameter is solved; "steps": the noise is given and the number
            of steps is solved; "none": everything is given, and a plan that exceeds epsilon is refused
     """
@@ -280,7 +415,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class TrialRun:
     """One planned trial inside a launch: run `plan` from `from_step` (or its checkpoint) up to `to_step`.
 
     key      <sweep>-<number>, the same in store, Ray, MLflow and folder name
@@ -301,7 +436,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Execution:
+class RunSettings:
     """Settings that change speed or the source of randomness, never what is claimed to be released.
 
     microbatch           largest number of examples in one backward pass; None: the whole batch
@@ -328,13 +463,13 @@ State = Mapping[str, NDArray[np.generic]]
 class Run(Protocol):
     """One member as its system sees it while training: where it starts, its randomness, its durable records.
 
-    A system calls `may_execute(b)` before it draws noise for any step below b, and `checkpoint(b, ...)` when
+    A system calls `reserve_until(b)` before it draws noise for any step below b, and `checkpoint(b, ...)` when
     step b is reached. The checkpoint at `member.to_step` ends the run. Metrics are visible outside only after
     the checkpoint that covers them is durable. A system that trains in steps calls `report(b, ...)` after each number
     of steps in `member.curve`, before the checkpoint that covers it.
     """
 
-    member: Member
+    member: TrialRun
     start_step: int
     """First step to execute: `member.from_step`."""
     state: State | None
@@ -342,7 +477,7 @@ class Run(Protocol):
     streams: Streams
     """This attempt's random streams: noise and sampling from a secret of the session, the rest from the public seed."""
 
-    def may_execute(self, until_step: int) -> None:
+    def reserve_until(self, until_step: int) -> None:
         """Durably note that steps below `until_step` may be executed from now on."""
         ...
 
@@ -369,7 +504,7 @@ class System(Protocol):
         ...
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         """Every hyperparameter."""
         ...
 
@@ -379,7 +514,7 @@ class System(Protocol):
         ...
 
     @property
-    def capabilities(self) -> Capabilities:
+    def traits(self) -> Traits:
         """What else it can do."""
         ...
 
@@ -392,7 +527,7 @@ class System(Protocol):
         ...
 
     def plan(
-        self, config: Config, facts: PublicFacts, target: PrivacyTarget, calibrations: MutableMapping[str, float]
+        self, config: Config, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
     ) -> PrivacyPlan | Refusal:
         """Plan one trial. `calibrations` caches solved values across calls and processes.
 
@@ -400,13 +535,13 @@ class System(Protocol):
         """
         ...
 
-    def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
+    def fit(self, runs: Sequence[Run], data: Dataset, execution: RunSettings) -> None:
         """Execute every run up to its `member.to_step`, through its checkpoints."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class TrialGroup:
+class Launch:
     """The unit that Ray launches: members that share system, data and `plan.group`.
 
     measures  names of `trainables.measures.objectives` that the spec of the sweep asks for
@@ -414,8 +549,8 @@ class TrialGroup:
     seconds   after which it is stopped at its next checkpoint; None: never
     """
 
-    members: tuple[Member, ...]
-    execution: Execution = field(default_factory=Execution)
+    members: tuple[TrialRun, ...]
+    execution: RunSettings = field(default_factory=RunSettings)
     measures: tuple[str, ...] = ()
     withheld: frozenset[Dependence] = WITHHELD
     seconds: float | None = None

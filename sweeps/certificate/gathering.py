@@ -31,7 +31,7 @@ from sweeps.store.records import DECIDED, LedgerEntry, SweepRecord, TrialState, 
 from trainables.data import SOURCES
 from trainables.data.source import parted
 from trainables.metrics import Dependence
-from trainables.system import PublicFacts
+from trainables.system import DatasetSpec
 from trainables.worker.redaction import redacted
 
 VERSIONS = ("private-sweeps", "torch", "numpy", "scipy", "optuna", "ray", "cryptography")
@@ -69,7 +69,7 @@ class KnownSweep:
     store: PublishedStore
     record: SweepRecord
     spec: SweepSpec
-    facts: PublicFacts
+    facts: DatasetSpec
     release: Release
     trials: Sequence[Published]
     chosen: Sequence[Published]

@@ -13,7 +13,7 @@ from sweeps.cli.output import print_json
 from sweeps.util.suggest import did_you_mean
 from trainables.measures.objectives import MEASURES, missing, wanted
 from trainables.registry import SYSTEMS
-from trainables.system import Parameter
+from trainables.system import Hyperparameter
 
 if TYPE_CHECKING:
     from trainables.data.options import Option
@@ -37,7 +37,7 @@ def described(name: str | None = None) -> list[dict[str, Any]]:
                     "unit": one.unit,
                     "doc": one.doc,
                 }
-                for one in system.parameters
+                for one in system.hyperparameters
             ],
             "metrics": [
                 {name: str(getattr(one, name)) for name in ("name", "goal", "doc", "released", "depends")}
@@ -49,7 +49,7 @@ def described(name: str | None = None) -> list[dict[str, Any]]:
     ]
 
 
-def _range(one: Parameter) -> str:
+def _range(one: Hyperparameter) -> str:
     """The values that `one` may take, in words; an end that is not bounded is not written as a number."""
     if one.kind == "choice":
         return ", ".join(map(str, one.choices)) or "text"

@@ -28,7 +28,7 @@ from sweeps.store.records import AttemptRecord, Proposal, Reservation, TrialReco
 from sweeps.store.store import Store
 from trainables.measures.objectives import measured
 from trainables.registry import SYSTEMS
-from trainables.system import Member, PrivacyPlan, PublicFacts, Refusal, Scalar, TrialGroup
+from trainables.system import DatasetSpec, Launch, PrivacyPlan, Refusal, Scalar, TrialRun
 from trainables.worker.attempt import Attempt
 from trainables.worker.files import Folder
 
@@ -52,7 +52,7 @@ class Done:
     over_budget: bool = False
 
 
-Decision = TrialGroup | Wait | Done
+Decision = Launch | Wait | Done
 
 
 # Proposals that are planned before their turn, in search of those that train together in one launch.
@@ -110,7 +110,7 @@ class Controller:
     lease: Lease
     sweep: str
     spec: SweepSpec
-    facts: PublicFacts
+    facts: DatasetSpec
     proposer: Proposer
     trials: Folder
     calibrations: MutableMapping[str, float]
@@ -179,7 +179,7 @@ class Controller:
             return launch
         return Wait() if self.table.running else Done(exhausted=self._exhausted, over_budget=bool(self.budget.over))
 
-    def _next(self) -> TrialGroup | None:
+    def _next(self) -> Launch | None:
         """The next launch; None where there is none, or where the budget does not hold it."""
         while self.table.waiting and self.budget.lets_go_on:
             if (again := self._again()) is not None:
@@ -204,7 +204,7 @@ class Controller:
                 if isinstance(plan := self._plans.of(proposal), PrivacyPlan):
                     self.budget.look_ahead(self.store, plan, first_stop(self.spec, plan.steps))
 
-    def _enqueued(self, request: int, config: Mapping[str, Scalar]) -> TrialGroup | None:
+    def _enqueued(self, request: int, config: Mapping[str, Scalar]) -> Launch | None:
         """The launch of a point that somebody enqueued; None where it is infeasible."""
         self.points.serve(request)
         proposal = self.proposer.enqueue(request, config)
@@ -213,7 +213,7 @@ class Controller:
             return None
         return self._launch_all([(proposal, plan)])
 
-    def _propose(self) -> TrialGroup | None:
+    def _propose(self) -> Launch | None:
         while not self._is_exhausted():
             proposal = self.proposer.propose()
             if proposal is None:
@@ -241,7 +241,7 @@ class Controller:
     def _is_exhausted(self) -> bool:
         return exhausted(self.spec, len(self.table.records), self._infeasible_in_a_row)
 
-    def _again(self) -> TrialGroup | None:
+    def _again(self) -> Launch | None:
         """The first trial that has to go on, and those that wait with it and train together with it.
 
         None when none of them can.
@@ -259,7 +259,7 @@ class Controller:
                 members.append(member)
         return self._launch(members) if members else None
 
-    def _relaunched(self, key: str, to_step: int) -> Member | None:
+    def _relaunched(self, key: str, to_step: int) -> TrialRun | None:
         """The trial's next attempt, its reservation durable; None, and the trial has failed, where it cannot go on.
 
         None too where the population's budget does not hold it: then the trial waits for another session.
@@ -296,16 +296,16 @@ class Controller:
         self.store.abandon(self.lease, record.key, reason)
         self.table.changed(replace(record, state=TrialState.FAILED, reason=reason))
 
-    def _launch_all(self, planned: Sequence[tuple[Proposal, PrivacyPlan]]) -> TrialGroup | None:
+    def _launch_all(self, planned: Sequence[tuple[Proposal, PrivacyPlan]]) -> Launch | None:
         """Those that the population's budget holds, in their order; None where that is none of them."""
-        members: list[Member] = []
+        members: list[TrialRun] = []
         for proposal, plan in planned:
             if (member := self._launched(proposal, plan)) is None:
                 break
             members.append(member)
         return self._launch(members) if members else None
 
-    def _launched(self, proposal: Proposal, plan: PrivacyPlan) -> Member | None:
+    def _launched(self, proposal: Proposal, plan: PrivacyPlan) -> TrialRun | None:
         to_step = first_stop(self.spec, plan.steps)
         reserved = self.budget.reserve(
             plan, 0, to_step, lambda charge: self.store.launch(self.lease, proposal, plan, to_step, charge)
@@ -319,13 +319,13 @@ class Controller:
         record = TrialRecord.of(self.sweep, proposal, TrialState.RUNNING, plan=plan, attempts=reserved.attempt)
         return self._reserved(record, reserved)
 
-    def _reserved(self, record: TrialRecord, reserved: Reservation, resume_attempt: int = 0) -> Member:
+    def _reserved(self, record: TrialRecord, reserved: Reservation, resume_attempt: int = 0) -> TrialRun:
         """What a worker is given: its reservation is durable by now."""
         self.table.changed(record)
         Attempt.of(self.trials, record.key, reserved.attempt).reserve()
         self.table.running.add(record.key)
         plan = self.table.plan_of(record.key)
-        return Member(
+        return TrialRun(
             key=record.key,
             attempt=reserved.attempt,
             seed=record.seed,
@@ -336,10 +336,10 @@ class Controller:
             curve=between(report_steps(self.spec, SYSTEMS[plan.system], plan.steps), reserved),
         )
 
-    def _launch(self, members: Sequence[Member]) -> TrialGroup:
+    def _launch(self, members: Sequence[TrialRun]) -> Launch:
         known = measured(self.spec.asked)
         measures = tuple(metric for metric in self.spec.asked if metric in known)
-        return TrialGroup(
+        return Launch(
             members=tuple(members),
             execution=self.spec.settings(),
             measures=measures,
@@ -347,6 +347,6 @@ class Controller:
             seconds=seconds_left(self.spec.limits.trial_minutes, (self._attempts(one) for one in members)),
         )
 
-    def _attempts(self, member: Member) -> list[AttemptRecord]:
+    def _attempts(self, member: TrialRun) -> list[AttemptRecord]:
         """The earlier ones of its trial."""
         return self.store.attempts_of(member.key)[:-1] if member.attempt > 1 else []

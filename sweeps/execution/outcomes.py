@@ -21,11 +21,9 @@ from sweeps.store.lease import Lease
 from sweeps.store.records import Settlement, TrialRecord, TrialState
 from sweeps.store.store import Store
 from trainables.publishing import Undeclared
-from trainables.system import PrivacyPlan, TrialGroup
-from trainables.worker.attempt import NODE_LEAVES, Attempt, RecordsUnwritable, Recovered
-from trainables.worker.files import Folder, NotAFolder
-from trainables.worker.results import Curve, Told, TrialResult
-from trainables.worker.sealed import Damaged
+from trainables.system import Launch, PrivacyPlan
+from trainables.worker.attempt import NODE_LEAVES, Attempt, Curve, Progress, RecordsUnwritable, Recovered, TrialResult
+from trainables.worker.files import Damaged, Folder, NotAFolder
 
 # What a result is settled as: what of it may leave, what the trial claims, and why nothing else can be kept of it.
 
@@ -135,12 +133,12 @@ class Outcomes:
     _losses: Counter[str] | None = None
     """Losses of each trial's worker, earlier controllers' included; None until the first one of this controller."""
 
-    def told(self, group: TrialGroup, content: Mapping[str, Any]) -> None:
+    def told(self, group: Launch, content: Mapping[str, Any]) -> None:
         """A member of a launch that goes on told of new points of its curve."""
         member = next(one for one in group.members if one.key == content["key"])
         # Whatever is wrong with it, the end of the launch says.
         with suppress(Damaged, Undeclared):
-            told = Told.from_dict(content, from_step=member.from_step, to_step=member.to_step)
+            told = Progress.from_dict(content, from_step=member.from_step, to_step=member.to_step)
             self.table.records[member.key] = self.add_to_curve(
                 self.table.records[member.key], member.attempt, told.curve
             )
@@ -154,7 +152,7 @@ class Outcomes:
         self.store.add_to_curve(self.lease, record.key, attempt, leaving, self.table.release.policy.at_once)
         return replace(record, guarantee=claim_of(plan))
 
-    def finished(self, group: TrialGroup, results: list[Mapping[str, Any]]) -> None:
+    def finished(self, group: Launch, results: list[Mapping[str, Any]]) -> None:
         """The launch came back with one result (or error) per member.
 
         Raises RecordsUnwritable, after settling, when a worker could not write its records: every other launch would
@@ -192,7 +190,7 @@ class Outcomes:
             f"`sweeps resume {self.sweep}`."
         )
 
-    def lost(self, group: TrialGroup, reason: str) -> None:
+    def lost(self, group: Launch, reason: str) -> None:
         """The launch's worker is gone: settle each member by its own records, and try again within limits.
 
         A member that had its result is done: nothing of it was lost.

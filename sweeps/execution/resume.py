@@ -45,10 +45,9 @@ from sweeps.store.records import (
 from sweeps.store.store import Store
 from sweeps.util import fingerprint
 from sweeps.util.log import say
-from trainables.system import PrivacyPlan, PublicFacts
-from trainables.worker.attempt import latest_checkpoint
+from trainables.system import DatasetSpec, PrivacyPlan
+from trainables.worker.attempt import Curve, latest_checkpoint
 from trainables.worker.files import Folder, NotAFolder
-from trainables.worker.results import Curve
 
 
 def effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Collection[str]) -> SweepSpec:
@@ -154,7 +153,7 @@ def launching(before: SweepSpec, given: SweepSpec) -> list[str]:
     return changed
 
 
-def _planned_from(spec: SweepSpec) -> PublicFacts:
+def _planned_from(spec: SweepSpec) -> DatasetSpec:
     """The public facts without where the data lie, which is in their name and in what parts them."""
     facts = public_facts(spec)
     records = facts.private_validation

@@ -26,7 +26,7 @@ from sweeps.util.workspace import Workspace
 from trainables.publishing import declared
 from trainables.registry import SYSTEMS
 from trainables.sealed.worker import SealedWork
-from trainables.system import Dataset, PublicFacts
+from trainables.system import Dataset, DatasetSpec
 
 if TYPE_CHECKING:
     from sweeps.ray.messages import Messages
@@ -201,7 +201,7 @@ class SelectionRunner:
         lease: Lease,
         recorded: SweepRecord,
         spec: SweepSpec,
-        facts: PublicFacts,
+        facts: DatasetSpec,
         context: RunContext,
     ) -> SelectionRunner:
         """Draw, plan and announce, once; or find what was. Raises InvalidValue, ClusterUnreachable, PopulationSpent."""

@@ -47,7 +47,7 @@ from sweeps.util.exits import Interruption
 from sweeps.util.log import CONSOLE, Event, say
 from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
-from trainables.system import Dataset, PublicFacts
+from trainables.system import Dataset, DatasetSpec
 from trainables.validation.planning import check_defined
 from trainables.worker.redaction import shown_url
 
@@ -296,7 +296,7 @@ class Session:
 
 def log_run_config(
     spec: SweepSpec,
-    facts: PublicFacts,
+    facts: DatasetSpec,
     workspace: Workspace,
     sweep: str,
     tracking: str,
@@ -325,7 +325,7 @@ def _told(given: str | None) -> str:
     return "as told" if given else "in the root"
 
 
-def _sampler(spec: SweepSpec, facts: PublicFacts, calibrations: MutableMapping[str, float]) -> str:
+def _sampler(spec: SweepSpec, facts: DatasetSpec, calibrations: MutableMapping[str, float]) -> str:
     method = spec.search.resolved
     asked = spec.model_copy(update={"search": spec.search.model_copy(update={"resolved": None})})
     found = resolution_of(asked, facts, calibrations)

@@ -41,7 +41,7 @@ from sweeps.store.records import SweepRecord
 from sweeps.util.waiting import wait_for
 from trainables.data.table_declaration import Column
 from trainables.export import served
-from trainables.system import Feature, Task
+from trainables.system import InputSpec, Task
 from trainables.worker.redaction import redacted, shown_url
 
 if TYPE_CHECKING:
@@ -97,11 +97,11 @@ def _ends(column: Column) -> list[Any]:
     return [[one] * size for one in ends] if column.shape else list(ends)
 
 
-def _dtype(feature: Feature) -> np.dtype[Any]:
+def _dtype(feature: InputSpec) -> np.dtype[Any]:
     return np.dtype(np.int64 if feature.cardinality is not None else np.float32)
 
 
-def _bounds(feature: Feature) -> tuple[float, float]:
+def _bounds(feature: InputSpec) -> tuple[float, float]:
     return (feature.low, feature.high) if feature.cardinality is None else (0, feature.cardinality - 1)
 
 

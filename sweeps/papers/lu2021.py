@@ -36,7 +36,7 @@ from sweeps.papers.pictures import Axes, Series
 from sweeps.papers.results import FULL, ResultTable, Values, reduced
 from sweeps.papers.run import Missing, Paper, Reproduction, section, spec_of
 from sweeps.papers.statements import untried
-from trainables.planner import NOISE_MAX, NOISE_MIN
+from trainables.planning import NOISE_MAX, NOISE_MIN
 from trainables.worker.attempt import Attempt
 
 if TYPE_CHECKING:
@@ -342,7 +342,7 @@ def _private(
 ) -> tuple[list[CurvePoint], list[tuple[str, float, float]]]:
     """DP-SGD's models, judged and attacked as Algorithm 1's answers are."""
     from trainables.data import SOURCES
-    from trainables.systems.convexified.shadowed import under_attack
+    from trainables.systems.lu2021.training import under_attack
 
     attacker = next((trial for trial in attackers if trial.config["draw"] == 0), None)
     if attacker is None:

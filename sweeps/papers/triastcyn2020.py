@@ -289,7 +289,7 @@ class GridPoint:
 
 def sweep_of(part: Part, data: Path, effort: Effort) -> dict[str, Any]:
     """The sweep behind a part."""
-    known = {parameter.name for parameter in SYSTEMS[part.system].parameters}
+    known = {parameter.name for parameter in SYSTEMS[part.system].hyperparameters}
     accounting = {name: one for name, one in _ACCOUNTING.items() if name in known}
     values = {**PAPER.sized(effort), **asdict(part), "effort": effort.name, "data": section(part.data, data)}
     return spec_of(PAPER.sweeps, {**values, "knobs": {**accounting, **part.at(effort)}})

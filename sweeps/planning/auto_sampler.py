@@ -11,7 +11,7 @@ from sweeps.planning.plan import plan_proposal
 from sweeps.search import samplers
 from sweeps.search.space import Space
 from sweeps.spec.sections import SweepSpec
-from trainables.system import PrivacyPlan, PublicFacts, System
+from trainables.system import DatasetSpec, PrivacyPlan, System
 
 if TYPE_CHECKING:
     from sweeps.search.automatic import Resolution
@@ -23,7 +23,7 @@ PLANS, DRAWS = 5, 20
 
 def resolved(
     spec: SweepSpec,
-    facts: PublicFacts,
+    facts: DatasetSpec,
     calibrations: MutableMapping[str, float] | None = None,
     systems: Mapping[str, System] | None = None,
 ) -> SweepSpec:
@@ -41,7 +41,7 @@ def resolved(
 
 def resolution_of(
     spec: SweepSpec,
-    facts: PublicFacts,
+    facts: DatasetSpec,
     calibrations: MutableMapping[str, float] | None = None,
     systems: Mapping[str, System] | None = None,
 ) -> Resolution | None:
@@ -57,7 +57,7 @@ def resolution_of(
 
 def median_work(
     spec: SweepSpec,
-    facts: PublicFacts,
+    facts: DatasetSpec,
     calibrations: MutableMapping[str, float],
     systems: Mapping[str, System] | None = None,
 ) -> float:

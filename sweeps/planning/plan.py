@@ -30,10 +30,9 @@ from sweeps.spec.domains import Domain
 from sweeps.spec.problems import Problems
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import SYSTEM, TARGET_EPSILON, TrialRecord, TrialState
-from trainables.attribution import of_their_metrics, resting_on_word
-from trainables.claims import check_unit, check_weights
 from trainables.measures.objectives import check_measurable
-from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Scalar, System
+from trainables.planning import check_unit, check_weights, of_their_metrics, resting_on_word
+from trainables.system import Config, DatasetSpec, PrivacyPlan, PrivacyTarget, Refusal, Scalar, System
 from trainables.training.noise import named
 from trainables.validation.planning import plan_with_reports
 
@@ -59,7 +58,7 @@ def infeasible_in_a_row(records: Iterable[TrialRecord]) -> int:
 def plan_proposal(
     spec: SweepSpec,
     config: Config,
-    facts: PublicFacts,
+    facts: DatasetSpec,
     calibrations: MutableMapping[str, float],
     systems: Mapping[str, System] | None = None,
     number: int = 0,
@@ -102,7 +101,7 @@ class _Planner:
     """Plans for one sweep."""
 
     spec: SweepSpec
-    facts: PublicFacts
+    facts: DatasetSpec
     calibrations: MutableMapping[str, float]
     systems: Mapping[str, System]
     space: Space
@@ -111,7 +110,7 @@ class _Planner:
     def planned(self, config: Config) -> PrivacyPlan | Refusal:
         """The system's own plan, if what the objectives ask can be measured of it. Raises _Senseless."""
         spec, system = self.spec, self.systems[str(config[SYSTEM])]
-        knobs = self.space.branch(config[SYSTEM]).complete(config, system.parameters)
+        knobs = self.space.branch(config[SYSTEM]).complete(config, system.hyperparameters)
         try:
             check_unit(system, self.facts, spec.privacy.unit)
             check_weights(system, self.facts)
@@ -227,7 +226,7 @@ def _within_limits(spec: SweepSpec, plan: PrivacyPlan, system: System) -> Privac
 
 def check_corners(
     spec: SweepSpec,
-    facts: PublicFacts,
+    facts: DatasetSpec,
     calibrations: MutableMapping[str, float],
     systems: Mapping[str, System] | None = None,
 ) -> None:

@@ -43,7 +43,7 @@ from sweeps.spec import public_facts
 from sweeps.spec.hyperparameters import spelled_out
 from sweeps.spec.rules import FINAL, raw_metrics
 from sweeps.spec.sections import SweepSpec
-from trainables.system import PrivacyPlan, PublicFacts, Refusal, System
+from trainables.system import DatasetSpec, PrivacyPlan, Refusal, System
 from trainables.units import RECORD
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 def notes_on(
-    spec: SweepSpec, facts: PublicFacts, plans: Sequence[PrivacyPlan], samples: int, grid_size: int | None
+    spec: SweepSpec, facts: DatasetSpec, plans: Sequence[PrivacyPlan], samples: int, grid_size: int | None
 ) -> list[str]:
     """One sentence each.
 
@@ -218,7 +218,7 @@ class Preview:
     """
 
     spec: SweepSpec
-    facts: PublicFacts
+    facts: DatasetSpec
     grid_size: int | None
     left_out: int
     samples: int
@@ -379,7 +379,7 @@ def _unit_text(unit: str, records: int, per_record: Spread | None) -> str:
 
 def preview(
     spec: SweepSpec,
-    facts: PublicFacts | None = None,
+    facts: DatasetSpec | None = None,
     calibrations: MutableMapping[str, float] | None = None,
     *,
     systems: Mapping[str, System] | None = None,
@@ -452,7 +452,7 @@ def preview(
     )
 
 
-def _per_record(spec: SweepSpec, plans: Sequence[PrivacyPlan], facts: PublicFacts) -> Spread | None:
+def _per_record(spec: SweepSpec, plans: Sequence[PrivacyPlan], facts: DatasetSpec) -> Spread | None:
     """Over the first of the draws, what their noise would leave to a unit whose records are sampled one by one."""
     if facts.unit is None:
         return None

@@ -27,7 +27,7 @@ from sweeps.spec.domains import Domain
 from sweeps.spec.sections import SweepSpec
 from sweeps.util.waiting import patience
 from trainables.rehearsal import Rehearsed, Step
-from trainables.system import Config, Execution, PrivacyPlan, PublicFacts, Refusal, Scalar, System
+from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, RunSettings, Scalar, System
 
 __all__ = ["Rehearsal", "Rehearsing", "WouldFail"]
 
@@ -67,7 +67,7 @@ def corners(spec: SweepSpec) -> Iterator[Corner]:
 
 
 def first_plan(
-    spec: SweepSpec, corner: Corner, facts: PublicFacts, calibrations: MutableMapping[str, float]
+    spec: SweepSpec, corner: Corner, facts: DatasetSpec, calibrations: MutableMapping[str, float]
 ) -> tuple[Config, PrivacyPlan] | None:
     """The first configuration that may be launched, with its plan; None where none may."""
     for config in corner.configs:
@@ -281,7 +281,7 @@ def _rehearse_all(send: Send, spec: SweepSpec) -> None:
                 continue
             config, plan = found
 
-            def replanned(few: PublicFacts, config: Config = config) -> PrivacyPlan | Refusal:
+            def replanned(few: DatasetSpec, config: Config = config) -> PrivacyPlan | Refusal:
                 return plan_proposal(spec, config, few, calibrations)
 
             def saying(doing: str, path: str = path) -> None:
@@ -316,7 +316,7 @@ def _try_sampler(send: Send, spec: SweepSpec) -> None:
         send(_Failed(_SAMPLER, shortened(one)))
 
 
-def _execution(spec: SweepSpec) -> Execution:
+def _execution(spec: SweepSpec) -> RunSettings:
     """As trials run; on a GPU only where trials have one."""
     settings = spec.settings()
     return settings if spec.resources.per_worker()[1] > 0 else replace(settings, device="cpu")
@@ -345,7 +345,7 @@ MENDED = "Mend the relation, or move the space."
 
 def check_feasible(
     spec: SweepSpec,
-    facts: PublicFacts,
+    facts: DatasetSpec,
     calibrations: MutableMapping[str, float] | None = None,
     systems: Mapping[str, System] | None = None,
 ) -> None:

@@ -10,12 +10,12 @@ from sweeps.search import samplers
 from sweeps.spec.sections import FUNCTION, Domain, SweepSpec
 from sweeps.util.fingerprint import code_digest
 from trainables import plugins
-from trainables.attribution import of_their_models, stranger
 from trainables.data import SOURCES
 from trainables.data.source import parted
 from trainables.features.declared import MAP
+from trainables.planning import of_their_models, stranger
 from trainables.registry import SYSTEMS
-from trainables.system import PublicFacts
+from trainables.system import DatasetSpec
 
 
 def code_of(spec: SweepSpec) -> str:
@@ -47,7 +47,7 @@ ACCEPTED_AS = {WEIGHTS: "code"}
 MODEL = "model"
 
 
-def weights_of(spec: SweepSpec, facts: PublicFacts) -> dict[str, str]:
+def weights_of(spec: SweepSpec, facts: DatasetSpec) -> dict[str, str]:
     """{WEIGHTS: JSON {name: sketch}}, or nothing.
 
     Builds each model and map of the user's own, as planning does, and reads no record.

@@ -183,6 +183,6 @@ def compared(record: TrialRecord, metric: str) -> float | None:
 def declared_number(n: int, counted: str) -> str:
     """How many records there are, or units: a public number that was declared, which no file was held to exactly.
 
-    counted  see `PublicFacts.counted`
+    counted  see `DatasetSpec.counted`
     """
     return f"{n:,} as declared" if counted == "records" else f"those of {n:,} {counted} as declared"

@@ -37,7 +37,7 @@ from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.search.space import Space
 from sweeps.spec.sections import FUNCTION, SweepSpec
 from sweeps.store.errors import StoreError, UnknownPopulation
-from trainables.system import PrivacyPlan, PublicFacts
+from trainables.system import DatasetSpec, PrivacyPlan
 
 # What the next sweep would cost its population, before it runs: an estimate from public facts; no record is read.
 
@@ -91,7 +91,7 @@ def next_sweep(
     population: Population,
     charges: Sequence[Charge] | None,
     spec: SweepSpec,
-    facts: PublicFacts,
+    facts: DatasetSpec,
     calibrations: MutableMapping[str, float] | None = None,
 ) -> NextSweep | None:
     """What a sweep of this spec would cost beside what was charged; None where no draw of its space may be launched.
@@ -130,7 +130,7 @@ def _held(population: Population, charges: Sequence[Charge], wanted: Sequence[Ch
 
 
 def _plans(
-    spec: SweepSpec, facts: PublicFacts, calibrations: MutableMapping[str, float] | None
+    spec: SweepSpec, facts: DatasetSpec, calibrations: MutableMapping[str, float] | None
 ) -> Iterator[Iterable[PrivacyPlan]]:
     """Of trials that there will be whatever is drawn, and of a few draws."""
     from sweeps.planning.plan import certain, draws, plan_proposal
@@ -383,7 +383,7 @@ OWN_SOURCE = "table"
 """The packaged source that reads the user's own data."""
 
 
-def before(spec: SweepSpec, facts: PublicFacts, store_url: str) -> tuple[str, ...]:
+def before(spec: SweepSpec, facts: DatasetSpec, store_url: str) -> tuple[str, ...]:
     """What a sweep of this spec would cost its population; nothing for published data that declare none.
 
     Raises InvalidValue for a spec that its population's ledger cannot count.

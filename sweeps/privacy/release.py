@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NewType, cast
 from dpcore.guarantee import Guarantee, Status, weakest
 from sweeps.store.records import TrialRecord, TrialState
 from trainables.metrics import WITHHELD, Config, Dependence, Metric
-from trainables.orders import PublicOrder
+from trainables.scalarisation import Scalarisation
 from trainables.system import PrivacyPlan
 from trainables.units import RECORD
 
@@ -46,7 +46,7 @@ class ReleasePolicy:
     def published(
         self,
         records: Iterable[TrialRecord],
-        orders: Sequence[PublicOrder] = (),
+        orders: Sequence[Scalarisation] = (),
         over: bool = False,
         deleted: bool = False,
     ) -> list[Published]:
@@ -88,7 +88,7 @@ def _sealed(record: TrialRecord) -> TrialRecord:
     return replace(record, state=TrialState.PLANNED, reason="", **nothing)  # type: ignore[arg-type]
 
 
-def best_by(order: PublicOrder, records: Iterable[TrialRecord]) -> str | None:
+def best_by(order: Scalarisation, records: Iterable[TrialRecord]) -> str | None:
     """The key of the complete trial that wins by an order; None where none can."""
     ranked = [
         (-worth, record.number, record.key)
@@ -98,7 +98,7 @@ def best_by(order: PublicOrder, records: Iterable[TrialRecord]) -> str | None:
     return min(ranked)[2] if ranked else None
 
 
-def _measured(record: TrialRecord, order: PublicOrder) -> dict[str, float]:
+def _measured(record: TrialRecord, order: Scalarisation) -> dict[str, float]:
     found = {name: record.metric(name) for name, _ in order.weights}
     return {name: value for name, value in found.items() if value is not None}
 

@@ -15,7 +15,7 @@ from sweeps.privacy.quoting import quote_of_claim, quote_of_total
 from sweeps.privacy.release import is_demonstration
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.store.records import TrialRecord, TrialState
-from trainables.system import PublicFacts
+from trainables.system import DatasetSpec
 
 TAKEN = "steps_taken"
 """Metric of systems that stop themselves."""
@@ -204,7 +204,7 @@ _PRIVATE = "private: each report is one noised histogram, whose cost every claim
 _IN_PARALLEL, _ADDED = f"{_PRIVATE} (in parallel with training)", f"{_PRIVATE} (added to training's)"
 
 
-def validation_text(facts: PublicFacts, adjacency: Adjacency) -> str | None:
+def validation_text(facts: DatasetSpec, adjacency: Adjacency) -> str | None:
     """The line for data with these facts; None where there are no validation records."""
     if not facts.n_validation:
         return None

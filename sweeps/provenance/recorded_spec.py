@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from trainables.orders import PublicOrder
+    from trainables.scalarisation import Scalarisation
 
 Value = TypeVar("Value")
 
@@ -118,7 +118,7 @@ class RecordedSpec:
         return tuple((one["metric"], one.get("goal", "")) for one in self.canonical.get("objectives", ()))
 
     @property
-    def orders(self) -> tuple[PublicOrder, ...]:
+    def orders(self) -> tuple[Scalarisation, ...]:
         """By which trials are best, where only the best may leave."""
         from sweeps.spec.sections import orders_of
 

@@ -31,8 +31,8 @@ from sweeps.spec import Resources
 from sweeps.util.exits import hangups_held
 from sweeps.util.waiting import patience, wait_for
 from trainables import plugins
-from trainables.worker.credentials import Credentials
 from trainables.worker.files import Folder
+from trainables.worker.ray_shared import Credentials
 from trainables.worker.redaction import redacted, shown_url
 
 # Why a cluster that answers cannot be used, found in a second: Ray's own connection retries for twenty.

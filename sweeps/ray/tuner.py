@@ -37,12 +37,11 @@ from sweeps.util import waiting
 from sweeps.util.log import Event, say
 from sweeps.util.waiting import CLOCK, ticking
 from trainables.sealed.worker import RemoteWork, SealedWork, serve_remotely
-from trainables.system import Dataset, TrialGroup
+from trainables.system import Dataset, Launch
 from trainables.worker.attempt import Attempt
-from trainables.worker.credentials import Credentials
 from trainables.worker.files import Folder
-from trainables.worker.ray_shared import Shared, SharedData, TeamLayout
-from trainables.worker.ray_trial import TOLD, group_to_json, ray_trial
+from trainables.worker.ray import TOLD, launch_to_json, ray_trial
+from trainables.worker.ray_shared import Credentials, Shared, SharedData, TeamLayout
 
 # Tune looks for its own result files when it ends and complains about each; ours are in the store.
 logging.getLogger(patches.ANALYSIS_LOGGER).setLevel(logging.CRITICAL)
@@ -69,7 +68,7 @@ class _Live:
     failure: BaseException | None = None
     cut: bool = False
     """Whether nothing that runs is waited for any more."""
-    groups: dict[str, TrialGroup] = field(default_factory=dict)
+    groups: dict[str, Launch] = field(default_factory=dict)
     """What was launched and has not come back, by Tune's id."""
     trials: Sequence[Any] = ()
     """Tune's own list of all its trials."""
@@ -106,7 +105,7 @@ class LaunchSearcher(Searcher):
             live.ended = _state_at_end(decision)
             return str(Searcher.FINISHED)
         live.groups[trial_id] = decision
-        return {"launch": _launch_name(decision), "group": group_to_json(decision)}
+        return {"launch": _launch_name(decision), "group": launch_to_json(decision)}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Hear what a launch tells on its way."""
@@ -169,7 +168,7 @@ def _any_began(live: _Live) -> bool:
         return False
 
 
-def _launch_name(group: TrialGroup) -> str:
+def _launch_name(group: Launch) -> str:
     first = group.members[0]
     others = f"+{len(group.members) - 1}" if len(group.members) > 1 else ""
     return f"{first.key}.{first.attempt}{others}"
@@ -258,7 +257,7 @@ def _explained(failure: BaseException) -> BaseException:
     return failure
 
 
-def _given(live: _Live) -> dict[str, tuple[Any, TrialGroup]]:
+def _given(live: _Live) -> dict[str, tuple[Any, Launch]]:
     """Launches that a process was given, by name, with its actor."""
     given = {}
     for trial in list(live.trials):
@@ -268,7 +267,7 @@ def _given(live: _Live) -> dict[str, tuple[Any, TrialGroup]]:
     return given
 
 
-def _sign(trials: Folder, actor: Any, group: TrialGroup) -> Sign:
+def _sign(trials: Folder, actor: Any, group: Launch) -> Sign:
     written = tuple(Attempt.of(trials, member.key, member.attempt).signs() for member in group.members)
     return Sign(process=repr(actor), written=written)
 

@@ -40,8 +40,7 @@ from sweeps.store.records import (
     tags,
 )
 from sweeps.util.workspace import Workspace
-from trainables.worker.attempt import CLAIM, Attempt
-from trainables.worker.checkpoints import steps_among
+from trainables.worker.attempt import CLAIM, Attempt, steps_among
 from trainables.worker.files import Folder, NotAFolder
 from trainables.worker.redaction import shown_url
 

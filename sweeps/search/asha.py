@@ -27,8 +27,7 @@ from sweeps.privacy.claims import compared
 from sweeps.privacy.release import Published
 from sweeps.spec.sections import EarlyStopping, ObjectiveOptions, SweepSpec
 from sweeps.store.records import DECIDED, Reservation, TrialState
-from trainables.capabilities import capabilities_of
-from trainables.system import System
+from trainables.system import System, traits_of
 
 # An order of points by several costs: non-dominated sorting, ties by what each adds to the hypervolume.
 #
@@ -194,7 +193,7 @@ def report_steps(spec: SweepSpec, system: System, steps: int) -> tuple[int, ...]
     Point k of n is after the share k / n of the steps, rounded up: a trial of few steps has fewer points. One of a
     system without a curve reports at the ends of its launches alone.
     """
-    count = spec.curve if spec.curve is not None and capabilities_of(system).curve else 1
+    count = spec.curve if spec.curve is not None and traits_of(system).curve else 1
     points = (-(-steps * k // count) for k in range(1, count + 1))
     return tuple(sorted({*points, *stops(spec, steps)}))
 

@@ -1,7 +1,7 @@
 """Configurations of one system as points for a model: numbers of about unit spread, in the system's own coordinates.
 
 A coordinate is a knob on its scale (the logarithm where its domain is logarithmic, or a choice of positive numbers), or
-the product that the system declares for it (`trainables.natural`). A choice of words, or of truth values, has one
+the product that the system declares for it (`trainables.system`). A choice of words, or of truth values, has one
 coordinate for each value. The budget is one more, as the logarithm of epsilon; so is how much of its steps a trial has
 done, where early stopping pauses trials.
 """
@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from sweeps.search.space import Branch
 from sweeps.spec.domains import Domain
 from sweeps.store.records import TARGET_EPSILON
-from trainables.natural import Natural, Product
-from trainables.system import Scalar
+from trainables.system import Product, Scalar, SearchHints
 
 Config = Mapping[str, Scalar]
 Points = NDArray[np.float64]
@@ -88,7 +87,7 @@ Coordinate = _Scaled | _Indicator | _Product
 class Coordinates:
     """The coordinates of one system's configurations in a sweep."""
 
-    def __init__(self, branch: Branch, epsilons: Sequence[float], natural: Natural) -> None:
+    def __init__(self, branch: Branch, epsilons: Sequence[float], natural: SearchHints) -> None:
         self._branch = branch
         self._coordinates: list[Coordinate] = []
         for knob, domain in branch.searched.items():

@@ -20,7 +20,7 @@ from sweeps.spec.problems import Absent, Problems
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import SYSTEM, TARGET_EPSILON
 from sweeps.util.suggest import closest, did_you_mean
-from trainables.system import Parameter, Scalar
+from trainables.system import Hyperparameter, Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Branch:
         taken = {name: config[other] for name, other in self.follows.items() if other in config}
         return {**config, **taken}
 
-    def complete(self, config: Mapping[str, Scalar], parameters: Iterable[Parameter]) -> dict[str, Scalar]:
+    def complete(self, config: Mapping[str, Scalar], parameters: Iterable[Hyperparameter]) -> dict[str, Scalar]:
         """The knobs of `config` as the system is given them: where one is not there, its declared default."""
         knobs = self.followed({name: value for name, value in config.items() if name not in (SYSTEM, TARGET_EPSILON)})
         conditional = self.searched.keys() | self.follows.keys()

@@ -25,9 +25,8 @@ from sweeps.search.turns import ORDER, POINT, sequence
 from sweeps.spec.domains import Domain
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import TARGET_EPSILON
-from trainables.natural import natural_of
 from trainables.publishing import declared
-from trainables.system import Scalar, System
+from trainables.system import Scalar, System, search_hints_of
 
 WINDOW = 300
 """Trials that it looks at, besides the best of the earlier ones: its cost grows with their cube."""
@@ -54,7 +53,7 @@ class Surrogate:
 
         self._spec, self._space = spec, Space.of(spec)
         (self._branch,) = self._space.branches
-        natural = natural_of(SYSTEMS.known(self._branch.system))
+        natural = search_hints_of(SYSTEMS.known(self._branch.system))
         self._coordinates = Coordinates(self._branch, self._space.epsilons, natural)
         self._share = _share_that_decides(spec, SYSTEMS.known(self._branch.system))
         self._warm, self.warm_start = warm_start.fitting(spec, self._space, warm)

@@ -28,7 +28,7 @@ from sweeps.selection.modes import (
 from sweeps.selection.workers import workers_of
 from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.spec.sections import SweepSpec
-from trainables.system import PublicFacts
+from trainables.system import DatasetSpec
 
 # The comparison of modes for a spec: from public facts and plans alone, no record is read.
 
@@ -42,7 +42,7 @@ _CANNOT = (
 
 def compared(
     spec: SweepSpec,
-    facts: PublicFacts | None = None,
+    facts: DatasetSpec | None = None,
     rehearsal: Rehearsal | None = None,
     calibrations: MutableMapping[str, float] | None = None,
 ) -> Comparison:

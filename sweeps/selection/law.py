@@ -17,7 +17,7 @@ from dpcore.selection import (
     with_mean,
 )
 from dpcore.selection.best import TIGHT
-from trainables.orders import PublicOrder
+from trainables.scalarisation import Scalarisation
 
 if TYPE_CHECKING:
     from sweeps.spec.sections import Selection
@@ -129,7 +129,7 @@ def of_best(law: str) -> str:
     return f"The best of a secret number of trials ({law}): {_BEST}"
 
 
-def of_front(law: str, orders: Sequence[PublicOrder]) -> str:
+def of_front(law: str, orders: Sequence[Scalarisation]) -> str:
     """Of the best trials by several orders.  law  in words"""
     by = "; ".join(map(str, orders))
     return f"The best of a secret number of trials ({law}) by each of {len(orders)} orders ({by}): {_FRONT}"

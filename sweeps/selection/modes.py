@@ -49,7 +49,7 @@ from sweeps.search.asha import rung_ends, stops
 from sweeps.spec.sections import EarlyStopping, SweepSpec
 from sweeps.store.records import TARGET_EPSILON
 from trainables.registry import SYSTEMS
-from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, Scalar
+from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, Scalar
 
 
 class BudgetFor(StrEnum):
@@ -215,13 +215,13 @@ class ReferenceConfig:
     """
 
     spec: SweepSpec
-    facts: PublicFacts
+    facts: DatasetSpec
     config: Config
     epsilon: float
     calibrations: MutableMapping[str, float]
 
     @classmethod
-    def of(cls, spec: SweepSpec, facts: PublicFacts, calibrations: MutableMapping[str, float]) -> ReferenceConfig:
+    def of(cls, spec: SweepSpec, facts: DatasetSpec, calibrations: MutableMapping[str, float]) -> ReferenceConfig:
         """That of the first system that has one, in the order of the alphabet. Raises InvalidValue where none has."""
         # Modes are asked of a trial by itself, whatever the spec's own mode is.
         alone = spec.privacy.model_copy(update={"scope": "trial", "release": "all"})

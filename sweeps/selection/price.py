@@ -37,8 +37,8 @@ from sweeps.search.space import Space
 from sweeps.selection.law import law_of, law_text, of_best, of_first, of_front, rests_on
 from sweeps.spec.sections import Selection, SweepSpec
 from sweeps.store.records import TARGET_EPSILON
-from trainables.attribution import of_their_models
-from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, System
+from trainables.planning import of_their_models
+from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, System
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class SealedPrior:
     """
 
     spec: SweepSpec
-    facts: PublicFacts
+    facts: DatasetSpec
     calibrations: MutableMapping[str, float] = field(default_factory=dict)
     systems: Mapping[str, System] | None = None
     space: Space = field(init=False)

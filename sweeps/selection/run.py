@@ -39,12 +39,10 @@ from trainables.measures.objectives import measured
 from trainables.sealed.draw import COINS, BestScores, Coins, FirstSuccess, Ranking, Schedule, SealedDraw, Slot
 from trainables.sealed.standing import KEY_BYTES, Box, Candidate, Standing
 from trainables.sealed.worker import DRAW, SealedWork
-from trainables.system import Config, PrivacyPlan, PublicFacts, Refusal, TrialGroup
-from trainables.worker.attempt import Attempt
-from trainables.worker.files import Folder
+from trainables.system import Config, DatasetSpec, Launch, PrivacyPlan, Refusal
+from trainables.worker.attempt import Attempt, TrialResult
+from trainables.worker.files import Damaged, Folder
 from trainables.worker.redaction import shown_url
-from trainables.worker.results import TrialResult
-from trainables.worker.sealed import Damaged
 
 SEALED = "sealed"
 KEY = "sealed.key"
@@ -163,7 +161,7 @@ def check_here(sweep: SweepRecord, workspace: Workspace) -> None:
 def opened(
     sweep: SweepRecord,
     spec: SweepSpec,
-    facts: PublicFacts,
+    facts: DatasetSpec,
     workspace: Workspace,
     calibrations: MutableMapping[str, float],
     address: str | None = None,
@@ -247,7 +245,7 @@ def _work(sweep: str, spec: SweepSpec, places: SealedPlaces, announced: Announce
         workers=announced.workers,
         room=int(spec.selection.megabytes * _MEGABYTE),
         winner=trial_key(sweep, 0),
-        group=TrialGroup(
+        group=Launch(
             members=(),
             execution=spec.settings(),
             measures=tuple(metric for metric in spec.asked if metric in known),
@@ -324,7 +322,7 @@ def _commit(
     # What an earlier release was killed over.
     attempt.folder.clear()
     attempt.claim(0)
-    attempt.may_execute(plan.steps)
+    attempt.reserve_until(plan.steps)
     attempt.save(plan.steps, found.state, result.to_dict())
     came = Settlement(
         executed_to=plan.steps,

@@ -13,7 +13,7 @@ from sweeps.spec.domains import KINDS, Domain, When, as_number, is_one_of, meant
 from sweeps.spec.problems import Problems
 from sweeps.util.suggest import closest, did_you_mean
 from trainables import plugins
-from trainables.system import Parameter, PublicFacts, Scalar, System
+from trainables.system import DatasetSpec, Hyperparameter, Scalar, System
 
 # Knobs that take the value of another one: `clip_norm: {same_as: noisy-sgd.clip_norm}`.
 #
@@ -62,7 +62,7 @@ def check_same_as(
     systems: Mapping[str, Knobs],
     known: Mapping[str, System],
     conditions: Mapping[str, Mapping[str, object]],
-    fits: Callable[[str, object, Parameter], bool],
+    fits: Callable[[str, object, Hyperparameter], bool],
     problems: Problems,
 ) -> None:
     """Takes out of `systems`, after noting why, each knob that cannot take the other's value.
@@ -73,7 +73,7 @@ def check_same_as(
     bad = []
     for system, name, same in _found(systems):
         path = f"systems.{system}.{name}"
-        parameter = next(one for one in known[system].parameters if one.name == name)
+        parameter = next(one for one in known[system].hyperparameters if one.name == name)
         before = len(problems.errors)
         other = _other(f"{path}.{SAME_AS}", (system, name), same, systems, known, problems)
         if same.knob in conditions.get(same.system, {}) and (same.system != system or parameter.default is None):
@@ -112,7 +112,7 @@ def _other(
         return None
     other = systems[same.system].get(same.knob)
     if other is None:
-        parameters = {one.name for one in known[same.system].parameters}
+        parameters = {one.name for one in known[same.system].hyperparameters}
         if same.knob not in parameters:
             remedy = did_you_mean(same.knob, systems[same.system])
             problems.add(path, written, f"a knob of {same.system}", remedy)
@@ -179,7 +179,7 @@ def with_conditions(
     resolved  the knobs with the values of those of other systems (`sweeps.spec.hyperparameters.alone`)
     """
     path, own = f"systems.{system.name}", dict(knobs)
-    needed = {one.name for one in system.parameters if one.default is None}
+    needed = {one.name for one in system.hyperparameters if one.default is None}
     for name, raw in written.items():
         domain = own.get(name)
         if not isinstance(domain, Domain):
@@ -226,7 +226,7 @@ def _read(path: str, raw: Mapping[object, object], knobs: Knobs, system: System,
 
 
 def _note_unknown(path: str, other: str, written: object, knobs: Knobs, system: System, problems: Problems) -> None:
-    if other not in {one.name for one in system.parameters}:
+    if other not in {one.name for one in system.hyperparameters}:
         problems.add(path, written, f"a knob of {system.name}", did_you_mean(other, knobs))
     elif other in system.solves.values():
         problems.add(path, written, f"a knob with a value before it is planned: {other} is solved")
@@ -317,7 +317,7 @@ def translated(path: str, raw: Mapping[Any, Any], problems: Problems) -> Mapping
 
 
 def read_systems(
-    raw: object, systems: Mapping[str, System], solve: str | None, facts: PublicFacts | None, problems: Problems
+    raw: object, systems: Mapping[str, System], solve: str | None, facts: DatasetSpec | None, problems: Problems
 ) -> dict[str, Knobs]:
     """Canonical knobs of every system: defaults filled in, numbers typed as the parameter says.
 
@@ -361,12 +361,12 @@ def _joined(
     read: dict[str, Knobs],
     conditions: Mapping[str, Mapping[str, object]],
     systems: Mapping[str, System],
-    facts: PublicFacts | None,
+    facts: DatasetSpec | None,
     problems: Problems,
 ) -> dict[str, Knobs]:
     """With what knobs have to do with each other: conditions, and values that they share."""
 
-    def fits(path: str, written: object, parameter: Parameter) -> bool:
+    def fits(path: str, written: object, parameter: Hyperparameter) -> bool:
         return read_knob(path, written, parameter, facts, problems) is not None
 
     check_same_as(read, systems, conditions, fits, problems)
@@ -397,10 +397,10 @@ def _read_knobs(
     raw: dict[Any, object],
     system: System,
     solve: str | None,
-    facts: PublicFacts | None,
+    facts: DatasetSpec | None,
     problems: Problems,
 ) -> Knobs:
-    parameters = {parameter.name: parameter for parameter in system.parameters}
+    parameters = {parameter.name: parameter for parameter in system.hyperparameters}
     solved = _solved(path, system, solve, problems)
     out: Knobs = {}
     for name, value in raw.items():
@@ -432,7 +432,7 @@ def _read_knobs(
     return {name: out[name] for name in sorted(out)}
 
 
-def _is_absent(parameter: Parameter, knob: Scalar | Domain | SameAs) -> bool:
+def _is_absent(parameter: Hyperparameter, knob: Scalar | Domain | SameAs) -> bool:
     """Whether a canonical spec leaves it out, as specs did before the system had this hyperparameter."""
     return parameter.absent_unless_given and knob == parameter.default
 
@@ -451,7 +451,7 @@ def _solved(path: str, system: System, solve: str | None, problems: Problems) ->
 
 
 def read_knob(
-    path: str, raw: object, parameter: Parameter, facts: PublicFacts | None, problems: Problems
+    path: str, raw: object, parameter: Hyperparameter, facts: DatasetSpec | None, problems: Problems
 ) -> Scalar | Domain | None:
     """One knob, canonical, or None after noting what is wrong with it."""
     high = _upper_bound(parameter, facts)
@@ -478,7 +478,7 @@ def read_knob(
 
 
 def _read_choice(
-    path: str, raw: Mapping[Any, Any], parameter: Parameter, high: float | None, problems: Problems
+    path: str, raw: Mapping[Any, Any], parameter: Hyperparameter, high: float | None, problems: Problems
 ) -> Domain | None:
     here, values = f"{path}.choice", raw["choice"]
     for key in ("points", "step"):
@@ -498,7 +498,7 @@ def _read_choice(
 
 
 def _read_range(
-    path: str, kind: str, raw: Mapping[Any, Any], parameter: Parameter, high: float | None, problems: Problems
+    path: str, kind: str, raw: Mapping[Any, Any], parameter: Hyperparameter, high: float | None, problems: Problems
 ) -> Domain | None:
     here, ends = f"{path}.{kind}", raw[kind]
     if not isinstance(ends, list | tuple) or len(ends) != 2:
@@ -545,7 +545,9 @@ def _step(path: str, kind: str, raw: Mapping[Any, Any], bottom: float, top: floa
     return step
 
 
-def _read_scalar(path: str, raw: object, parameter: Parameter, high: float | None, problems: Problems) -> Scalar | None:
+def _read_scalar(
+    path: str, raw: object, parameter: Hyperparameter, high: float | None, problems: Problems
+) -> Scalar | None:
     if parameter.kind == "choice":
         return _read_word(path, raw, parameter, problems)
     number = as_number(raw)
@@ -564,7 +566,7 @@ def _read_scalar(path: str, raw: object, parameter: Parameter, high: float | Non
     return int(number) if parameter.kind == "int" else number
 
 
-def _read_word(path: str, raw: object, parameter: Parameter, problems: Problems) -> Scalar | None:
+def _read_word(path: str, raw: object, parameter: Hyperparameter, problems: Problems) -> Scalar | None:
     if not parameter.choices:
         if isinstance(raw, str) and raw:
             return raw
@@ -583,7 +585,7 @@ def _read_word(path: str, raw: object, parameter: Parameter, problems: Problems)
     return None
 
 
-def _upper_bound(parameter: Parameter, facts: PublicFacts | None) -> float | None:
+def _upper_bound(parameter: Hyperparameter, facts: DatasetSpec | None) -> float | None:
     # A parameter counted in records cannot exceed the records that there are.
     if parameter.unit == "records" and facts is not None:
         return facts.n if parameter.high is None else min(parameter.high, facts.n)
@@ -591,7 +593,7 @@ def _upper_bound(parameter: Parameter, facts: PublicFacts | None) -> float | Non
 
 
 def _check_bounds(
-    path: str, raw: object, bottom: float, top: float, parameter: Parameter, high: float | None, problems: Problems
+    path: str, raw: object, bottom: float, top: float, parameter: Hyperparameter, high: float | None, problems: Problems
 ) -> None:
     if parameter.low is not None and bottom < parameter.low:
         problems.add(path, raw, f"{parameter.name} of at least {parameter.low:g}", _sentence(parameter.doc))

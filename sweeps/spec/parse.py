@@ -43,9 +43,9 @@ from sweeps.util.suggest import closest, did_you_mean
 from trainables.data.options import InvalidOptions
 from trainables.data.source import FeaturedSource
 from trainables.data.splits import RecordsPart
-from trainables.named import OrImported
+from trainables.plugins import OrImported
 from trainables.registry import SYSTEMS
-from trainables.system import PublicFacts, System
+from trainables.system import DatasetSpec, System
 
 if TYPE_CHECKING:
     from trainables.data.source import DataSource
@@ -213,7 +213,7 @@ def sections_of(document: Any) -> dict[str, Any]:
     )
 
 
-def public_facts(spec: SweepSpec) -> PublicFacts:
+def public_facts(spec: SweepSpec) -> DatasetSpec:
     """The public facts of the spec's data; reads no record."""
     from trainables.data import SOURCES
 
@@ -288,7 +288,7 @@ def _section_keys(annotation: Any) -> list[str]:
     return [key for part in get_args(annotation) for key in _section_keys(part)]
 
 
-def _facts(data: Data, sources: Mapping[str, DataSource], problems: Problems) -> PublicFacts | None:
+def _facts(data: Data, sources: Mapping[str, DataSource], problems: Problems) -> DatasetSpec | None:
     own = isinstance(sources, OrImported) and FUNCTION.fullmatch(data.source)
     if data.source not in sources and not own:
         problems.add("data.source", data.source, "the name of a data source", did_you_mean(data.source, sources))

@@ -42,8 +42,6 @@ from sweeps.spec.sections import (
 from sweeps.store.records import TARGET_EPSILON
 from sweeps.util.files import check_tracking_uri
 from sweeps.util.suggest import did_you_mean
-from trainables.capabilities import capabilities_of
-from trainables.claims import check_unit, check_weights
 from trainables.data import SOURCES
 from trainables.data.source import HoldsOut
 from trainables.data.splits import PART, PartUse, RecordsPart
@@ -51,12 +49,12 @@ from trainables.data.table import TABLE
 from trainables.export.protocol import ReleasesModel
 from trainables.measures.objectives import MEASURES, measured, missing
 from trainables.measures.quality import GROUPED, QUALITY, check_had, own_metrics
-from trainables.publishing import OWN_METRICS, declared
-from trainables.system import Dependence, Metric, PublicFacts, Scalar, System
+from trainables.planning import check_unit, check_weights
+from trainables.publishing import OWN_METRICS, declared, natural_worst
+from trainables.system import DatasetSpec, Dependence, Metric, Scalar, System, traits_of
 from trainables.validation.declaration import NOISE_SD
 from trainables.validation.histogram_bins import reported
 from trainables.validation.planning import check_private
-from trainables.worst import natural_worst
 
 # A spec as far as it could be read, which is what the checks across its sections look at.
 
@@ -88,7 +86,7 @@ class Draft:
     constraints: Sequence[str] | None
     systems: Mapping[str, Knobs]
     chosen: Sequence[System]
-    facts: PublicFacts | None
+    facts: DatasetSpec | None
     part: RecordsPart | None
     written_privacy: Mapping[str, Any]
 
@@ -420,7 +418,7 @@ def check_budgets(draft: Draft, problems: Problems) -> None:
 def check_processes(draft: Draft, problems: Problems) -> None:
     """Several workers and half precision are for systems that train by sums of clipped gradients."""
     resources, execution = draft.resources, draft.execution
-    others = ", ".join(system.name for system in draft.chosen if not capabilities_of(system).workers)
+    others = ", ".join(system.name for system in draft.chosen if not traits_of(system).workers)
     if resources is not None:
         if resources.workers > 1 and others:
             problems.add(
@@ -446,7 +444,7 @@ def check_processes(draft: Draft, problems: Problems) -> None:
 
 def check_curve(draft: Draft, problems: Problems) -> None:
     """A curve needs a system that trains in steps and reports between them."""
-    if draft.curve is not None and draft.chosen and not any(capabilities_of(one).curve for one in draft.chosen):
+    if draft.curve is not None and draft.chosen and not any(traits_of(one).curve for one in draft.chosen):
         others = ", ".join(system.name for system in draft.chosen)
         problems.add(
             "curve",
@@ -900,7 +898,7 @@ def _check_uncounted(draft: Draft, problems: Problems) -> None:
 
 def may_be_raw(metric: Metric, system: System, knobs: Mapping[str, Scalar | Domain]) -> bool:
     """Whether `metric` reads raw records in some trial of a system with these knobs (`spelled_out`)."""
-    defaults = {one.name: one.default for one in system.parameters}
+    defaults = {one.name: one.default for one in system.hyperparameters}
 
     def may_be(name: str, value: Scalar) -> bool:
         knob = knobs.get(name, value)
@@ -990,7 +988,7 @@ def check_population(draft: Draft, problems: Problems) -> None:
     _check_own_parts(data, draft.facts, problems)
 
 
-def _check_own_parts(data: Data, facts: PublicFacts | None, problems: Problems) -> None:
+def _check_own_parts(data: Data, facts: DatasetSpec | None, problems: Problems) -> None:
     """Scores on public records leave as they are, and the ledger shows nothing for them: not of its own records."""
     options = data.options()
     expected = f"private beside data.population: {data.population}, whose ledger would show nothing for exact scores"
@@ -1028,7 +1026,7 @@ def check_reported(draft: Draft, problems: Problems) -> None:
                 problems.add(path, name, f"{expected}, for {system.name}", remedy)
 
 
-def _lacking(metric: Metric, facts: PublicFacts) -> tuple[str, str] | None:
+def _lacking(metric: Metric, facts: DatasetSpec) -> tuple[str, str] | None:
     """What would have to be, and what to do; None where nothing is missing."""
     if metric.depends is Dependence.VALIDATION and not facts.n_validation:
         return (
@@ -1059,7 +1057,7 @@ def references(
     privacy: Privacy,
     limits: Limits,
     chosen: Sequence[System],
-    facts: PublicFacts | None,
+    facts: DatasetSpec | None,
     asked: Collection[str],
 ) -> FrontOptions:
     """With every reference that follows from budgets, limits and the metrics of the systems; given ones go before.

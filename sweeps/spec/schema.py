@@ -15,7 +15,7 @@ from sweeps.spec.hyperparameters import NAMES, SAME_AS, WHEN
 from sweeps.spec.sections import FUNCTION, SweepSpec
 from trainables.data.derived import Derived
 from trainables.data.source import FEATURE_OPTIONS, DataSource
-from trainables.system import Parameter, System
+from trainables.system import Hyperparameter, System
 
 # JSON schemas of single values, as wide as what a spec is read by: a number may be written as a text, for example.
 
@@ -62,7 +62,7 @@ def widened(schema: Any) -> Any:
     return outer | {"anyOf": [{k: v for k, v in schema.items() if k not in _OUTER}, NUMERIC_TEXT]}
 
 
-def knob(parameter: Parameter) -> JsonSchema:
+def knob(parameter: Hyperparameter) -> JsonSchema:
     """A fixed value of a hyperparameter, or a domain to search."""
     outer: JsonSchema = {"description": parameter.doc}
     if parameter.default is not None:
@@ -77,7 +77,7 @@ def knob(parameter: Parameter) -> JsonSchema:
     return outer | {"anyOf": forms}
 
 
-def _value(parameter: Parameter) -> JsonSchema:
+def _value(parameter: Hyperparameter) -> JsonSchema:
     if parameter.kind == "choice":
         return {"enum": list(parameter.choices)} if parameter.choices else {"type": "string", "minLength": 1}
     number: JsonSchema = {"type": "integer" if parameter.kind == "int" else "number"}
@@ -148,11 +148,13 @@ def _systems(systems: Mapping[str, System]) -> JsonSchema:
 
 def _system(system: System) -> JsonSchema:
     # What a calibration may solve for is given only where it does not.
-    needed = [one.name for one in system.parameters if one.default is None and one.name not in system.solves.values()]
+    needed = [
+        one.name for one in system.hyperparameters if one.default is None and one.name not in system.solves.values()
+    ]
     return {
         "description": system.source,
         "type": "object" if needed else ["object", "null"],
-        "properties": {one.name: knob(one) for one in system.parameters},
+        "properties": {one.name: knob(one) for one in system.hyperparameters},
         "required": needed,
         "additionalProperties": False,
     }

@@ -12,9 +12,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 from dpcore.events import Adjacency
 from sweeps.spec.domains import Domain
 from sweeps.spec.hyperparameters import SameAs
-from trainables.orders import PublicOrder
 from trainables.plugins import OBJECT
-from trainables.system import Execution, PrivacyTarget, Scalar
+from trainables.scalarisation import Scalarisation
+from trainables.system import PrivacyTarget, RunSettings, Scalar
 from trainables.units import RECORD
 
 
@@ -296,7 +296,7 @@ class Resources(Section):
 
 
 class ExecutionOptions(Section):
-    """Settings of speed and patience; see trainables.system.Execution."""
+    """Settings of speed and patience; see trainables.system.RunSettings."""
 
     microbatch: PositiveCount | None = None
     checkpoint_seconds: Positive = 10.0
@@ -371,20 +371,20 @@ MOST = 4
 
 def orders_of(
     objectives: Sequence[tuple[str, str]], release: str, written: Sequence[Mapping[str, Any]]
-) -> tuple[PublicOrder, ...]:
+) -> tuple[Scalarisation, ...]:
     """The first objective or, with `release: front`, those that are `written`; each objective unless any is.
 
     objectives  (metric, goal) each
     written     {metric: weight} each
     """
     if release != "front":
-        return tuple(PublicOrder.by(metric, goal) for metric, goal in objectives[:1])
+        return tuple(Scalarisation.by(metric, goal) for metric, goal in objectives[:1])
     if not written:
-        return tuple(PublicOrder.by(metric, goal) for metric, goal in objectives)
+        return tuple(Scalarisation.by(metric, goal) for metric, goal in objectives)
     signs = {metric: -1.0 if goal == "minimize" else 1.0 for metric, goal in objectives}
     # In the order of the objectives: a mapping has none.
     return tuple(
-        PublicOrder(tuple((metric, signs[metric] * float(one[metric])) for metric in signs if metric in one))
+        Scalarisation(tuple((metric, signs[metric] * float(one[metric])) for metric in signs if metric in one))
         for one in written
     )
 
@@ -459,7 +459,7 @@ class SweepSpec(Section):
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     @property
-    def orders(self) -> tuple[PublicOrder, ...]:
+    def orders(self) -> tuple[Scalarisation, ...]:
         """By which trials are best, of which some leave: the first objective, or with `release: front` several."""
         objectives = [(one.metric, str(one.goal)) for one in self.objectives]
         return orders_of(objectives, self.privacy.release, () if self.selection is None else self.selection.orders)
@@ -469,9 +469,9 @@ class SweepSpec(Section):
         """Metrics that a trial has to report: those of the objectives, and those besides."""
         return (*(one.metric for one in self.objectives), *self.report)
 
-    def settings(self) -> Execution:
+    def settings(self) -> RunSettings:
         """How each trial executes."""
-        return Execution(noise_source=self.privacy.noise_source, **self.execution.model_dump(exclude={"retries"}))
+        return RunSettings(noise_source=self.privacy.noise_source, **self.execution.model_dump(exclude={"retries"}))
 
     def texts(self) -> tuple[str, ...]:
         """Every text that a knob may take."""

@@ -20,7 +20,7 @@ from dpcore.accounting import group_epsilon_lower
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
-from trainables.system import Dataset, Execution, PrivacyPlan, PrivacyTarget, Scalar
+from trainables.system import Dataset, PrivacyPlan, PrivacyTarget, RunSettings, Scalar
 
 DELTA = 1e-5
 BATCH_SHARE, EPOCHS, RATE, CLIP = 0.2, 20, 0.02, 1.0
@@ -41,7 +41,7 @@ def trained(data: Dataset, epsilon: float, seed: int) -> tuple[PrivacyPlan, dict
     plan = system.plan(config, data.facts, PrivacyTarget(epsilon=epsilon, delta=DELTA, unit=word), {})
     assert isinstance(plan, PrivacyPlan), plan
     run = memory_run(plan, seed=seed)
-    system.fit([run], data, Execution())
+    system.fit([run], data, RunSettings())
     return plan, dict(run.final[2]), time.perf_counter() - began
 
 

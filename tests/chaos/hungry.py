@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trainables.system import Dataset, Execution, Run
+from trainables.system import Dataset, Run, RunSettings
 from trainables.systems.noisy_mean import NoisyMean
 
 CHUNK = 128 * 2**20
@@ -25,8 +25,8 @@ class _Run:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._run, name)
 
-    def may_execute(self, until_step: int) -> None:
-        self._run.may_execute(until_step)
+    def reserve_until(self, until_step: int) -> None:
+        self._run.reserve_until(until_step)
         member = self._run.member
         number = int(member.key.rpartition("-")[2])
         if number == 2 or (number == 1 and member.attempt == 1):
@@ -43,7 +43,7 @@ class HungryMean(NoisyMean):
 
     name = "hungry-mean"
 
-    def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
+    def fit(self, runs: Sequence[Run], data: Dataset, execution: RunSettings) -> None:
         """As the toy, hungry."""
         super().fit([_Run(run) for run in runs], data, execution)  # type: ignore[misc]
 

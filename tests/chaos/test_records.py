@@ -18,7 +18,7 @@ from sweeps.store.records import TrialRecord, TrialState
 from tests.chaos import witness
 from tests.chaos.harness import HANG_SECONDS, LONG, Tortured
 from tests.chaos.test_vanished_store import under_charged
-from trainables.worker.sealed import seal
+from trainables.worker.files import with_checksum
 
 SLOW = LONG.replace("step_seconds: 0.1", "step_seconds: 0.4").replace("trials: 14", "trials: 10")
 LOOK = "{:<52} {:>8} {:>6} {:>8}  {}"
@@ -31,7 +31,7 @@ def newest_checkpoint(folder: Path) -> Path:
 def states_one(folder: Path) -> None:
     for name in ("horizon.json", "horizon.copy.json"):
         place = f"{folder.parent.name}/{folder.name}/{name}"
-        (folder / name).write_bytes(seal(place, b'{"until_step": 1}'))
+        (folder / name).write_bytes(with_checksum(place, b'{"until_step": 1}'))
 
 
 def both_deleted(folder: Path) -> None:

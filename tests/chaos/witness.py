@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.mechanisms.noise_families import Normals
-from trainables.system import Dataset, Execution, Run
+from trainables.system import Dataset, Run, RunSettings
 from trainables.systems import noisy_mean
 from trainables.systems.noisy_mean import NoisyMean
 
@@ -35,11 +35,11 @@ class WitnessedMean(NoisyMean):
 
     name = "witnessed-mean"
 
-    def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
+    def fit(self, runs: Sequence[Run], data: Dataset, execution: RunSettings) -> None:
         """As the toy, watched."""
         door = noisy_mean.normals
 
-        def witnessed(run: Run, execution: Execution) -> Normals:
+        def witnessed(run: Run, execution: RunSettings) -> Normals:
             name = f"{run.member.key}.{run.member.attempt}"
             # A second worker under the same key and attempt would be a second draw of the same noise: refused here.
             file = os.open(Path(os.environ[FOLDER]) / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL)

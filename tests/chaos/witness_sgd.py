@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.witness import FOLDER
-from trainables.system import Dataset, Execution, Run
+from trainables.system import Dataset, Run, RunSettings
 from trainables.systems.noisy_sgd import NoisyOptimiser, NoisySGDKnobs
 
 STEP_SECONDS = 0.05
@@ -30,7 +30,7 @@ class _Witnessed:
 class WitnessedSGD(NoisyOptimiser[NoisySGDKnobs]):
     """Its steps take a while, so that strikes fall into them."""
 
-    def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
+    def fit(self, runs: Sequence[Run], data: Dataset, execution: RunSettings) -> None:
         """As NoisySGD, watched."""
         from trainables.training import private_sgd
 

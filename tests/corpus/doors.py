@@ -33,11 +33,21 @@ from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.metrics import Dependence
 from trainables.registry import SYSTEMS
-from trainables.system import Dataset, Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Split, Task
+from trainables.system import (
+    Dataset,
+    DatasetSpec,
+    InputSpec,
+    PrivacyPlan,
+    PrivacyTarget,
+    Refusal,
+    RunSettings,
+    Split,
+    Task,
+)
 
 __all__ = ["PAPERS", "SOURCES", "SYSTEMS", "PrivacyPlan"]
 
-MOVED = {"trainables.systems.convexified.model": "trainables.convexified.model"}
+MOVED = {"trainables.systems.lu2021.network": "trainables.convexified.model"}
 """Modules that a packaged spec names: where they are now, and where they were when it was frozen."""
 
 EXAMPLES = Path(__file__).parents[2] / "sweeps" / "examples"
@@ -73,12 +83,12 @@ def plan_document(plan: PrivacyPlan) -> dict[str, Any]:
 
 def complete(system: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration with the system's own defaults."""
-    defaults = {one.name: one.default for one in SYSTEMS[system].parameters if one.default is not None}
+    defaults = {one.name: one.default for one in SYSTEMS[system].hyperparameters if one.default is not None}
     return defaults | dict(config)
 
 
 def planned(
-    system: str, config: Mapping[str, Any], facts: PublicFacts, *, epsilon: float, delta: float, adjacency: str,
+    system: str, config: Mapping[str, Any], facts: DatasetSpec, *, epsilon: float, delta: float, adjacency: str,
     solve: str,
 ) -> PrivacyPlan | Refusal | InvalidValue:  # fmt: skip
     """What a system says to a configuration."""
@@ -116,12 +126,12 @@ def blobs(n: int, n_validation: int) -> Dataset:
         points = np.eye(4)[labels] + 0.1 * rng.standard_normal((count, 4))
         return Split(inputs={"x": points.astype(np.float32)}, targets=labels)
 
-    facts = PublicFacts(
+    facts = DatasetSpec(
         dataset="blobs",
         task=Task.CLASSIFICATION,
         n=n,
         n_validation=n_validation,
-        features={"x": Feature(shape=(4,))},
+        features={"x": InputSpec(shape=(4,))},
         classes=2,
     )
     return Dataset(facts=facts, train=split(n), validation=split(n_validation), fingerprint="blobs")
@@ -169,7 +179,7 @@ def fitted(
         secret=b"the secret of the frozen corpus",
     )  # fmt: skip
     run.released = lambda shown: None  # type: ignore[attr-defined]
-    system.fit([run], data, Execution(threads=1))
+    system.fit([run], data, RunSettings(threads=1))
     step, last, metrics = run.final
     machine = {one.name for one in system.metrics if one.depends is Dependence.SIDE_CHANNEL}
     return {

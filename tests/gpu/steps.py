@@ -13,19 +13,19 @@ from tests.benchmarks.private_step import OPACUS, Step, step_of
 from tests.benchmarks.step_models import CLASSES, TIMED, Timed
 from tests.gpu.results import Figure, Setting
 from trainables import models
-from trainables.system import Feature, PublicFacts, Task
+from trainables.system import DatasetSpec, InputSpec, Task
 
 SIDE = 32
 ENGINES = ("plain SGD", *OPACUS, "one pass", "one pass, secure noise")
 
 
 def _resnet20(opacus: bool) -> nn.Module:
-    facts = PublicFacts(
+    facts = DatasetSpec(
         dataset="images",
         task=Task.CLASSIFICATION,
         n=1,
         n_validation=0,
-        features={"image": Feature(shape=(3, SIDE, SIDE))},
+        features={"image": InputSpec(shape=(3, SIDE, SIDE))},
         classes=CLASSES,
     )
     return models.build("resnet20", facts, hidden=1)

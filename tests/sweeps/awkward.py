@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trainables.knobs import knob, knobs
-from trainables.system import Dataset, Execution, Run
+from trainables.hyperparameters import knob, knobs
+from trainables.system import Dataset, Run, RunSettings
 from trainables.systems.noisy_mean import NoisyMean, NoisyMeanKnobs
 
 MOODS = ("fine", "nan", "raise", "die", "silent", "hang", "stop")
@@ -32,17 +32,17 @@ class AwkwardMean(NoisyMean):
     name = "awkward-mean"
     knobs = AwkwardKnobs
 
-    def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
+    def fit(self, runs: Sequence[Run], data: Dataset, execution: RunSettings) -> None:
         """As the toy, up to the mood."""
         for run in runs:
             mood = run.member.plan.config["mood"]
             if mood == "raise":
                 raise ArithmeticError("the mood is bad")
             if mood == "die":
-                run.may_execute(1)
+                run.reserve_until(1)
                 os.kill(os.getpid(), signal.SIGKILL)
             if mood in ("hang", "stop"):
-                run.may_execute(1)
+                run.reserve_until(1)
                 if mood == "stop":
                     os.kill(os.getpid(), signal.SIGSTOP)
                 threading.Event().wait()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trainables.worker.sealed import seal
+from trainables.worker.files import with_checksum
 
 DEEP = b"[" * 100_000
 LIES: tuple[object, ...] = (-1, 0, 1, 10**30, float("nan"), float("inf"), True, None, "3", [], {}, 2.5)
@@ -91,7 +91,7 @@ def forged(path: Path, numbers: random.Random, older: Older) -> None:
         if body == b'{"until_step": 1}' or body == b'{"until_step": 0}':
             # These a worker may have written: an older copy.
             return brought_back(path, numbers, older)
-    path.write_bytes(seal("/".join(path.parts[-3:]), body))
+    path.write_bytes(with_checksum("/".join(path.parts[-3:]), body))
 
 
 DAMAGES: tuple[Callable[[Path, random.Random, Older], None], ...] = (

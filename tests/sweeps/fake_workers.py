@@ -29,10 +29,9 @@ from sweeps.store.store import open_store
 from tests.sweeps.under_charging import never_under_charged
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
-from trainables.system import TrialGroup
-from trainables.worker.attempt import Attempt, Fenced
+from trainables.system import Launch
+from trainables.worker.attempt import Attempt, Cancelled, Progress
 from trainables.worker.files import Folder
-from trainables.worker.results import Told
 
 NAME = "fake"
 SPEC: dict[str, Any] = {
@@ -66,7 +65,7 @@ class Killed(BaseException):
 class Worker:
     """One launch. `reserved` is where the horizon allows it to go, `step` where it is."""
 
-    group: TrialGroup
+    group: Launch
     trials: Folder
     executed: Counter[tuple[str, int]]
     step: int = 0
@@ -91,20 +90,20 @@ class Worker:
                     return
                 until = min(self.member.to_step, self.step + length)
                 # The horizon is durable even when the fence is seen: it counts from here on.
-                self.may_execute(until)
+                self.reserve_until(until)
                 self.reserved = until
                 self._draw((until - self.step + 1) // 2)
                 if not (stop_inside and number == intervals - 1):
                     self._finish_interval()
-        except Fenced:
+        except Cancelled:
             return
 
-    def may_execute(self, until: int) -> None:
+    def reserve_until(self, until: int) -> None:
         """As `RecordedRun`: claimed first."""
         if not self.claimed:
             self.attempt.claim(self.member.from_step)
             self.claimed = True
-        self.attempt.may_execute(until)
+        self.attempt.reserve_until(until)
 
     def _finish_interval(self) -> None:
         if self.step < self.reserved:
@@ -140,7 +139,7 @@ class Worker:
 
     def told(self) -> dict[str, Any]:
         """The same as a worker sends it."""
-        return Told(key=self.member.key, attempt=self.member.attempt, curve=self.curve()).to_dict()
+        return Progress(key=self.member.key, attempt=self.member.attempt, curve=self.curve()).to_dict()
 
     def finish(self) -> None:
         """Run to the end."""
@@ -151,7 +150,7 @@ class Worker:
 
     def finish_with(self, value: float) -> None:
         """Run to the end and report this error."""
-        self.may_execute(self.member.to_step)
+        self.reserve_until(self.member.to_step)
         self._draw(self.member.to_step - self.step)
         self.reserved = self.step
         self._save(value)
@@ -242,7 +241,7 @@ class FakeSweep:
 
     def decide(self) -> None:
         decision = self.controller.decide()
-        if isinstance(decision, TrialGroup):
+        if isinstance(decision, Launch):
             self.workers.append(Worker(decision, self.trials, self.executed))
 
     def deliver(self, worker: Worker) -> None:
@@ -321,7 +320,7 @@ class FakeSweep:
 def launched(sweep: FakeSweep) -> Worker:
     """The worker of the sweep's next launch."""
     group = sweep.controller.decide()
-    assert isinstance(group, TrialGroup)
+    assert isinstance(group, Launch)
     worker = Worker(group, sweep.trials, sweep.executed)
     sweep.workers.append(worker)
     return worker

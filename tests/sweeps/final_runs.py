@@ -18,9 +18,9 @@ from sweeps.spec import load_spec
 from sweeps.store.store import open_store
 from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
-from trainables.system import TrialGroup
-from trainables.worker.ray_trial import group_from_json, group_to_json
-from trainables.worker.trial import run_group
+from trainables.system import Launch
+from trainables.worker.ray import launch_from_json, launch_to_json
+from trainables.worker.trial import run_launch
 
 WHY = "made up for the exam, of nobody"
 KNOBS = {"learning_rate": {"log_uniform": [0.01, 1.0]}, "model": "linear", "clip_norm": 1.0, "batch_size": 20}
@@ -84,13 +84,13 @@ def ran(raw: dict[str, Any], root: Path, state: str = "finished", lost: int = 0)
         budget=SharedBudget(ledger_of(store, recorded) if recorded.privacy.scope != "sweep" else None),
     )
     controller.recover()
-    while isinstance(decision := controller.decide(), TrialGroup):
+    while isinstance(decision := controller.decide(), Launch):
         if lost:
             controller.outcomes.lost(decision, "killed")
             lost -= 1
             continue
-        group = group_from_json(group_to_json(decision))
-        controller.outcomes.finished(group, run_group(group, data, controller.trials, bytes(32)))
+        group = launch_from_json(launch_to_json(decision))
+        controller.outcomes.finished(group, run_launch(group, data, controller.trials, bytes(32)))
     store.set_state(lease, state)
     lease.release()
     store.close()

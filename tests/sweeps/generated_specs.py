@@ -10,7 +10,7 @@ from sweeps.search import samplers
 from sweeps.spec import SpecErrors, SweepSpec, load_spec
 from tests.trainables.source_cases import CANDIDATES
 from trainables.registry import SYSTEMS
-from trainables.system import Parameter, System
+from trainables.system import Hyperparameter, System
 
 TRIES = 20
 """Drawn for each that is wanted: sections that do not fit each other are drawn again."""
@@ -82,7 +82,7 @@ def _related(rng: random.Random, raw: dict[str, Any]) -> dict[str, Any]:
     systems, constraints = deepcopy(raw["systems"]), []
     for system, some in systems.items():
         knobs = some or {}
-        defaults = {one.name for one in SYSTEMS[system].parameters if one.default is not None}
+        defaults = {one.name for one in SYSTEMS[system].hyperparameters if one.default is not None}
         deciding = {name: _decided(knob) for name, knob in knobs.items() if _decided(knob)}
         searched = [name for name, knob in knobs.items() if isinstance(knob, dict) and name in defaults]
         if rng.random() < 0.5 and deciding and searched:
@@ -118,13 +118,13 @@ def _knobs(rng: random.Random, system: System, solve: str) -> dict[str, Any] | N
     solved = system.solves.get(solve) if solve != "none" else None
     knobs = {
         one.name: _knob(rng, one)
-        for one in system.parameters
+        for one in system.hyperparameters
         if one.name != solved and (one.default is None or rng.random() < 0.5)
     }
     return knobs or rng.choice([None, {}])
 
 
-def _knob(rng: random.Random, one: Parameter) -> Any:
+def _knob(rng: random.Random, one: Hyperparameter) -> Any:
     if one.kind == "choice":
         values = list(one.choices) or ["mlp", "linear", "mine.nets:small"]
         return rng.choice([rng.choice(values), {"choice": values}, {"categorical": values[:1]}])

@@ -22,10 +22,10 @@ from sweeps.store.store import open_store
 from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.metrics import Dependence, Metric
-from trainables.system import Dataset, Execution, Run, State, TrialGroup
+from trainables.system import Dataset, Launch, Run, RunSettings, State
 from trainables.systems.noisy_mean import NoisyMean
-from trainables.worker.ray_trial import group_from_json, group_to_json
-from trainables.worker.trial import run_group
+from trainables.worker.ray import launch_from_json, launch_to_json
+from trainables.worker.trial import run_launch
 
 NAME = "published"
 REASON = "a reason that is long enough"
@@ -52,7 +52,7 @@ class LeakyMean(NoisyMean):
 
     name = "leaky-mean"
 
-    def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
+    def fit(self, runs: Sequence[Run], data: Dataset, execution: RunSettings) -> None:
         """As the toy."""
         super().fit([_Telling(run) for run in runs], data, execution)  # type: ignore[misc]
 
@@ -120,10 +120,10 @@ def swept(
     )
     controller.table.on_change = ([] if told is None else told).append
     controller.recover()
-    while isinstance(decision := controller.decide(), TrialGroup):
+    while isinstance(decision := controller.decide(), Launch):
         # As Ray carries it.
-        group = group_from_json(group_to_json(decision))
-        controller.outcomes.finished(group, run_group(group, data, controller.trials, bytes(32)))
+        group = launch_from_json(launch_to_json(decision))
+        controller.outcomes.finished(group, run_launch(group, data, controller.trials, bytes(32)))
     store.set_state(lease, "finished")
     lease.release()
     store.close()

@@ -37,7 +37,7 @@ from trainables.sealed import worker
 from trainables.sealed.draw import Coins
 from trainables.sealed.standing import KEY_BYTES, Box
 from trainables.sealed.worker import serve
-from trainables.worker.sealed import Damaged
+from trainables.worker.files import Damaged
 
 SECONDS = 4.0
 KILLED_AT = 0.22

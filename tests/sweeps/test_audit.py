@@ -32,8 +32,7 @@ from sweeps.util.exits import ExitCode
 from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.system import PrivacyPlan
-from trainables.systems.private_prediction.knobs import MinimiserKnobs
-from trainables.systems.private_prediction.minimisers import sensitivity_of
+from trainables.systems.vandermaaten2020.minimiser import MinimiserKnobs, sensitivity_of
 
 torch.set_num_threads(1)
 DIGITS = SOURCES["digits"].load({})

@@ -25,9 +25,9 @@ from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
 from sweeps.store.records import Extension
 from tests.sweeps.test_search import MIXED, ONE, TWO, exam
 from tests.sweeps.toys import finished, running, spec_with
-from trainables.natural import Natural, natural_of
 from trainables.publishing import declared
 from trainables.registry import SYSTEMS
+from trainables.system import SearchHints, search_hints_of
 
 FIXED = {"model": "linear", "clip_norm": 1.0, "batch_size": 64, "epochs": 4}
 HILL = {"systems": {"hill": MIXED["hill"]}}
@@ -208,7 +208,7 @@ def test_a_step_of_private_descent_is_learning_rate_times_clip_norm():
     }  # fmt: skip
     space = Space.of(load_spec(raw))
     (branch,) = space.branches
-    natural = natural_of(SYSTEMS["noisy-sgd"])
+    natural = search_hints_of(SYSTEMS["noisy-sgd"])
     found = Coordinates(branch, space.epsilons, natural)
 
     def config(**knobs: Any) -> dict[str, Any]:
@@ -225,10 +225,10 @@ def test_a_step_of_private_descent_is_learning_rate_times_clip_norm():
     assert len(found) == 5
     assert np.flatnonzero(~np.isclose(one, same_step)).tolist() == [1]
     assert np.flatnonzero(~np.isclose(one, twice)).tolist() == [2]
-    assert natural_of(SYSTEMS["noisy-adam"]).products == {}
-    assert natural_of(object()) == Natural()
+    assert search_hints_of(SYSTEMS["noisy-adam"]).products == {}
+    assert search_hints_of(object()) == SearchHints()
     with pytest.raises(ValueError, match="no factor of it"):
-        Natural(products={"rate": {"clip": 1}})
+        SearchHints(products={"rate": {"clip": 1}})
 
 
 def test_the_process_knows_least_where_nothing_was_tried_and_believes_in_what_runs():

@@ -3,7 +3,7 @@
 import pytest
 
 from sweeps.cli.catalogue import _range, described
-from trainables.system import Parameter
+from trainables.system import Hyperparameter
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from trainables.system import Parameter
     ],
 )
 def test_range_names_only_ends_that_there_are(kind, limits, said):
-    assert _range(Parameter(name="one", kind=kind, doc="one", **limits)) == said
+    assert _range(Hyperparameter(name="one", kind=kind, doc="one", **limits)) == said
 
 
 def test_no_range_of_a_system_is_none():

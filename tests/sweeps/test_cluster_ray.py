@@ -28,9 +28,9 @@ from tests.sweeps.sealed_searches import SPEC as SEALED
 from tests.sweeps.sealed_searches import Search
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
-from trainables.system import Execution, PrivacyPlan, PrivacyTarget
+from trainables.system import PrivacyPlan, PrivacyTarget, RunSettings
 from trainables.systems.noisy_sgd import NOISY_SGD
-from trainables.worker.ray_private import draining_nodes
+from trainables.worker.ray import draining_nodes
 from trainables.worker.ray_shared import SharedData, TeamLayout
 
 LAYOUT = TeamLayout(workers=2, cpus=0.5, gpus=0.0)
@@ -101,7 +101,7 @@ def owner(data: SharedData, plans: list[PrivacyPlan], kill_last: bool = False) -
             ray.kill(team._actors[1])
         run = memory_run(plan)
         try:
-            NOISY_SGD.fit([run], data.get(), Execution(team=team))
+            NOISY_SGD.fit([run], data.get(), RunSettings(team=team))
         except Exception as error:
             out.append((type(error), str(error), id(team), 0.0))
         else:
@@ -119,7 +119,7 @@ def test_a_team_of_processes_trains_the_model_of_one_fails_as_one_and_is_reused(
     task = ray.remote(num_cpus=0)(owner).options(scheduling_strategy=here)
     first, second, broken, killed = ray.get(task.remote(SharedData.put(digits), [good, good, bad, good], True))
     alone = memory_run(good)
-    NOISY_SGD.fit([alone], digits, Execution())
+    NOISY_SGD.fit([alone], digits, RunSettings())
     for found in (first, second):
         assert isinstance(found[0], dict), found
         # Two processes that have torch loaded.

@@ -28,8 +28,8 @@ from sweeps.spec import load_spec, public_facts
 from sweeps.store.records import DECIDED, TrialRecord, TrialState
 from tests.sweeps import toys, view_sweeps
 from tests.sweeps.test_pareto import brute_force
-from trainables import attribution
-from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal
+from trainables import planning
+from trainables.system import Config, DatasetSpec, PrivacyPlan, PrivacyTarget, Refusal
 
 ACCURACY, EPSILON = FrontAxis("accuracy", "maximize"), FrontAxis("epsilon", "minimize")
 TARGET = FrontAxis("target_epsilon", "minimize")
@@ -260,7 +260,7 @@ class TestWhichBudget:
     def test_only_where_the_noise_was_solved(self, privacy, knobs, aimed_at, monkeypatch):
         # Of a stranger's system the epsilon is its own word, and no budget that was reached.
         assert plan_of(toys.Hill(), privacy, knobs).guarantee.aimed_at is None
-        monkeypatch.setattr(attribution, "OURS", attribution.OURS | {"tests"})
+        monkeypatch.setattr(planning, "OURS", planning.OURS | {"tests"})
         plan = plan_of(toys.Hill(), privacy, knobs)
         assert plan.guarantee.aimed_at == aimed_at
 
@@ -276,7 +276,7 @@ class TestWhichBudget:
     )
     def test_only_where_the_claim_is_of_the_budgets_kind_and_stands(self, other):
         class Another(toys.Hill):
-            def plan(self, config: Config, facts: PublicFacts, target: PrivacyTarget, calibrations: Any):
+            def plan(self, config: Config, facts: DatasetSpec, target: PrivacyTarget, calibrations: Any):
                 plan = super().plan(config, facts, target, calibrations)
                 assert not isinstance(plan, Refusal)
                 return replace(plan, guarantee=replace(plan.guarantee, **other))

@@ -21,7 +21,7 @@ from tests.sweeps.fake_workers import (
     memory_folder,
     simulate,
 )
-from trainables.worker.attempt import UNWRITABLE, Fenced, RecordsUnwritable
+from trainables.worker.attempt import UNWRITABLE, Cancelled, RecordsUnwritable
 from trainables.worker.files import Folder
 
 
@@ -100,8 +100,8 @@ def test_an_attempt_that_never_started_is_charged_nothing_and_can_never_start(sw
     entry = sweep.store.ledger_of(worker.member.key)[-1]
     assert (entry.from_step, entry.executed_to, entry.steps_spent) == (0, 0, 0)
     # The worker comes late, with everything it was given.
-    with pytest.raises(Fenced):
-        worker.may_execute(worker.member.to_step)
+    with pytest.raises(Cancelled):
+        worker.reserve_until(worker.member.to_step)
     worker.execute(3, 2, stop_inside=False)
     assert not sweep.executed
     sweep.finish()

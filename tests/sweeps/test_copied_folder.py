@@ -21,7 +21,7 @@ from sweeps.ray import cluster, patches, tuner
 from tests.sweeps.test_private_validation import NoViews
 from trainables.data import SOURCES
 from trainables.system import Dataset
-from trainables.worker.trial import run_group
+from trainables.worker.trial import run_launch
 
 SPEC = {
     "name": "copied",
@@ -37,7 +37,7 @@ SPEC = {
 def here(controller: Controller, loaded: list[Dataset], secret: bytes, *_: object, **__: object) -> str:
     """Every launch in this process, with the secret that the session was given."""
     while not isinstance(decision := controller.decide(), Done):
-        controller.outcomes.finished(decision, run_group(decision, loaded[0], controller.trials, secret))
+        controller.outcomes.finished(decision, run_launch(decision, loaded[0], controller.trials, secret))
     return "finished"
 
 

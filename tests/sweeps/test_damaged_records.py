@@ -13,9 +13,9 @@ from sweeps.store.errors import StoreOlder
 from sweeps.store.records import TrialState
 from tests.sweeps import damage
 from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, Worker, memory_folder
-from trainables.system import TrialGroup
-from trainables.worker.evidence import Traces, charge
-from trainables.worker.sealed import Damaged, seal
+from trainables.system import Launch
+from trainables.worker.attempt import Traces, charge
+from trainables.worker.files import Damaged, with_checksum
 
 FIXED = {"systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1]}, "steps": 12}}}
 
@@ -33,7 +33,7 @@ def sweep(tmp_path):
 
 def launch(sweep) -> Worker:
     group = sweep.controller.decide()
-    assert isinstance(group, TrialGroup)
+    assert isinstance(group, Launch)
     worker = Worker(group, sweep.trials, sweep.executed)
     sweep.workers.append(worker)
     return worker
@@ -83,7 +83,7 @@ def a_horizon_below_its_checkpoint(sweep) -> Worker:
     worker = launch(sweep)
     worker.execute(1, 10, stop_inside=False)
     for name in ("horizon.json", "horizon.copy.json"):
-        record_of(worker, name).write_bytes(seal(f"{worker.member.key}/1/{name}", b'{"until_step": 1}'))
+        record_of(worker, name).write_bytes(with_checksum(f"{worker.member.key}/1/{name}", b'{"until_step": 1}'))
     return worker
 
 
@@ -283,7 +283,7 @@ def test_no_damage_to_one_record_under_charges_or_stops_the_sweep(seed, early_st
 @settings(max_examples=10)
 @given(seed=st.integers(0, 2**32), damages=st.integers(2, 6))
 def test_nor_does_damage_to_several_that_leaves_no_older_moment(seed, damages):
-    """Several records all brought back to one older moment contradict nothing: see `trainables.worker.evidence`."""
+    """Several records all brought back to one older moment contradict nothing: see `trainables.worker.attempt`."""
     kinds = [one for one in damage.DAMAGES if one not in (damage.brought_back, damage.forged)]
     tormented(seed, damages, kinds)
 

@@ -84,7 +84,7 @@ def ended(root: Path, ends: list[str]) -> Workspace:
                 results.append({**fields, "error": "ValueError (a.py, line 3, in fit)"})
                 continue
             attempt.claim(member.from_step)
-            attempt.may_execute(member.to_step)
+            attempt.reserve_until(member.to_step)
             metrics = {"expected_error": 0.1} if end == GOOD else {}
             results.append(
                 {**fields, "step": member.to_step, "metrics": metrics, "seconds": 1.0, "peak_memory_mb": 1.0}

@@ -23,7 +23,7 @@ from trainables.export.model import ReleasedModel
 from trainables.export.preprocessing import Preprocessing
 from trainables.export.program import NotExportable, program
 from trainables.models.registry import MODELS, build
-from trainables.system import Feature, PublicFacts, Task
+from trainables.system import DatasetSpec, InputSpec, Task
 
 NETWORK = {
     "model": "mlp",
@@ -187,7 +187,7 @@ class Awkward(torch.nn.Module):
 
 
 def test_a_model_that_is_no_program_is_refused_and_nothing_is_left(tmp_path):
-    asked = Preprocessing(task=Task.CLASSIFICATION, features={"x": Feature(shape=(2,))}, classes=(0, 1))
+    asked = Preprocessing(task=Task.CLASSIFICATION, features={"x": InputSpec(shape=(2,))}, classes=(0, 1))
     with pytest.raises(NotExportable):
         ReleasedModel(Awkward(), asked, {}).save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
@@ -203,17 +203,17 @@ def test_other_weights_beside_the_program_are_seen(own, tmp_path):
         ReleasedModel.load(place)
 
 
-IMAGE = PublicFacts(
+IMAGE = DatasetSpec(
     dataset="made-up",
     task=Task.CLASSIFICATION,
     n=100,
     n_validation=10,
-    features={"image": Feature(shape=(3, 32, 32))},
+    features={"image": InputSpec(shape=(3, 32, 32))},
     classes=4,
 )
-CODES = replace(IMAGE, features={"text": Feature(shape=(12,), cardinality=50)})
-PAIR = replace(IMAGE, features={"user": Feature(shape=(), cardinality=9), "item": Feature(shape=(), cardinality=7)})
-ITEM = replace(IMAGE, features={"item": Feature(shape=(), cardinality=7)})
+CODES = replace(IMAGE, features={"text": InputSpec(shape=(12,), cardinality=50)})
+PAIR = replace(IMAGE, features={"user": InputSpec(shape=(), cardinality=9), "item": InputSpec(shape=(), cardinality=7)})
+ITEM = replace(IMAGE, features={"item": InputSpec(shape=(), cardinality=7)})
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -19,7 +19,7 @@ from trainables.data import SOURCES
 from trainables.export.model import ReleasedModel
 from trainables.export.program import program
 from trainables.registry import SYSTEMS
-from trainables.system import Feature, PublicFacts, Split, Task
+from trainables.system import DatasetSpec, InputSpec, Split, Task
 from trainables.systems.linear import rows, width_of
 from trainables.systems.linear_module import UnitNormRows
 
@@ -116,7 +116,7 @@ def trained(name, root):
         data = {"source": "uniform", "n": 100}
     unprotected = {"allow_unprotected": "baselines, in a test"} if REFUSED.get(name) == NO_NOISE else {}
     # As many records are looked at as the system itself would: a few are all clipped alike.
-    known = {knob.name for knob in SYSTEMS[name].parameters} - {"distance_records", "bayesian_delta"}
+    known = {knob.name for knob in SYSTEMS[name].hyperparameters} - {"distance_records", "bayesian_delta"}
     config = {key: one for key, one in case.config.items() if key in known}
     raw = {
         "name": NAME,
@@ -163,16 +163,16 @@ def test_it_answers_as_its_trial_reported_in_a_process_without_us_or_is_refused(
     assert f"{sweep.trial(0).guarantee.status} (" in again.page
 
 
-FACTS = PublicFacts(
+FACTS = DatasetSpec(
     dataset="made-up",
     task=Task.CLASSIFICATION,
     n=100,
     n_validation=10,
     features={
-        "image": Feature(shape=(2, 3)),
-        "one": Feature(shape=()),
-        "sort": Feature(shape=(), cardinality=4),
-        "codes": Feature(shape=(2,), cardinality=3),
+        "image": InputSpec(shape=(2, 3)),
+        "one": InputSpec(shape=()),
+        "sort": InputSpec(shape=(), cardinality=4),
+        "codes": InputSpec(shape=(2,), cardinality=3),
     },
     classes=2,
 )
@@ -206,6 +206,6 @@ def test_the_state_of_another_model_is_refused(name):
     state = {"theta": np.zeros((width, facts.classes))}
     state |= {one: np.zeros(width + 1, dtype=np.float32) for one in ("mean", "log_sd", "squares")}
     assert SYSTEMS[name].released_model(plan, facts, state)
-    wider = replace(facts, features={**facts.features, "more": Feature(shape=())})
+    wider = replace(facts, features={**facts.features, "more": InputSpec(shape=())})
     with pytest.raises(ValueError, match="another model"):
         SYSTEMS[name].released_model(plan, wider, state)

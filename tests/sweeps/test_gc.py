@@ -46,7 +46,7 @@ def swept(tmp_path):
     for number in range(14):
         worker = attempt(trials, f"views-{number}")
         worker.claim(0)
-        worker.may_execute(10)
+        worker.reserve_until(10)
         worker.save(5, {"total": np.full(100, float(number))})
         worker.save(10, {"total": np.full(100, float(number))})
     store.set_state(lease, "finished")

@@ -16,11 +16,11 @@ from sweeps.spec import load_spec
 from sweeps.store.records import SweepRecord, TrialState
 from sweeps.store.store import open_store
 from trainables.data import SOURCES
-from trainables.system import PrivacyPlan, TrialGroup
+from trainables.system import Launch, PrivacyPlan
 from trainables.worker.attempt import NODE_LEAVES, Attempt, NodeLeaves
 from trainables.worker.files import Folder
-from trainables.worker.ray_trial import group_from_json, group_to_json
-from trainables.worker.trial import run_group
+from trainables.worker.ray import launch_from_json, launch_to_json
+from trainables.worker.trial import run_launch
 
 SPEC: dict[str, Any] = {
     "name": "shared",
@@ -67,9 +67,9 @@ def start(root: Path, spec: Any, name: str = "shared") -> Controller:
     return controller
 
 
-def launches(controller: Controller) -> list[TrialGroup]:
+def launches(controller: Controller) -> list[Launch]:
     groups = []
-    while isinstance(decision := controller.decide(), TrialGroup):
+    while isinstance(decision := controller.decide(), Launch):
         groups.append(decision)
     return groups
 
@@ -88,7 +88,7 @@ def test_one_launch_for_each_training(controller: Controller) -> None:
 def test_members_are_charged_and_settled_one_by_one(controller: Controller) -> None:
     data = SOURCES["digits"].load({})
     for group in launches(controller):
-        controller.outcomes.finished(group, run_group(group, data, controller.trials, b"secret" * 6))
+        controller.outcomes.finished(group, run_launch(group, data, controller.trials, b"secret" * 6))
     assert isinstance(controller.decide(), Done)
     records = controller.store.trials("shared")
     assert [record.state for record in records] == [TrialState.COMPLETE] * 10
@@ -100,11 +100,11 @@ def test_members_are_charged_and_settled_one_by_one(controller: Controller) -> N
 def test_a_lost_launch_goes_on_together_and_keeps_what_was_finished(controller: Controller) -> None:
     data = SOURCES["digits"].load({})
     first = next(group for group in launches(controller) if len(group.members) == 4)
-    done = TrialGroup(members=first.members[:1], execution=first.execution)
-    run_group(done, data, controller.trials, b"secret" * 6)
+    done = Launch(members=first.members[:1], execution=first.execution)
+    run_launch(done, data, controller.trials, b"secret" * 6)
     controller.outcomes.lost(first, "its node went away")
     again = controller.decide()
-    assert isinstance(again, TrialGroup)
+    assert isinstance(again, Launch)
     assert [member.key for member in again.members] == [member.key for member in first.members[1:]]
     assert {member.attempt for member in again.members} == {2}
     assert controller.table.records[first.members[0].key].state is TrialState.COMPLETE
@@ -117,10 +117,10 @@ def test_a_launch_on_a_node_that_is_to_go_moves_without_cost(controller: Control
     group = next(group for group in launches(controller) if len(group.members) == 4)
     notices = iter([False] * intervals)
     with pytest.raises(NodeLeaves):
-        run_group(group, data, controller.trials, b"secret" * 6, lambda: next(notices, True))
+        run_launch(group, data, controller.trials, b"secret" * 6, lambda: next(notices, True))
     controller.outcomes.lost(group, "its worker process ended")
     again = controller.decide()
-    assert isinstance(again, TrialGroup)
+    assert isinstance(again, Launch)
     moved = {member.key for member in again.members}
     attempts = [one for one in controller.store.attempts("shared") if one.attempt == 1 and one.key in moved]
     assert {one.reason for one in attempts} == {NODE_LEAVES}
@@ -169,7 +169,7 @@ def test_a_launch_writes_its_plans_once(controller: Controller, monkeypatch: pyt
     written = []
     monkeypatch.setattr(PrivacyPlan, "to_dict", lambda plan: written.append(id(plan)) or TO_DICT(plan))
     group = controller.decide()
-    assert isinstance(group, TrialGroup)
-    text = group_to_json(group)
+    assert isinstance(group, Launch)
+    text = launch_to_json(group)
     assert len(written) == len(set(written)) == len(group.members) == 4
-    assert group_from_json(text) == group
+    assert launch_from_json(text) == group

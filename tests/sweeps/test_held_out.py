@@ -30,7 +30,7 @@ from sweeps.util.workspace import Workspace
 from tests.sweeps.published_sweeps import NAME, swept
 from trainables.data import SOURCES
 from trainables.export.program import program
-from trainables.system import Feature
+from trainables.system import InputSpec
 from trainables.units import share_of
 
 N, DELTA = 500, 1e-4
@@ -349,7 +349,7 @@ class _Same(torch.nn.Module):
 def test_what_a_reading_costs_stays_where_the_data_can_be_asked_no_more(tmp_path, monkeypatch):
     """A file of features that is gone, and a declaration that a later version refuses."""
     people().to_parquet(tmp_path / "people.parquet")
-    map_ = program(_Same(), {"x": Feature(shape=(1,))})
+    map_ = program(_Same(), {"x": InputSpec(shape=(1,))})
     torch.export.save(map_, tmp_path / "map.pt2")
     spec = raw(tmp_path / "people.parquet", "private")
     spec["data"] |= {"features": str(tmp_path / "map.pt2"), "features_from": "nobody at all", "features_bounds": [0, 1]}

@@ -66,7 +66,7 @@ def test_every_system_source_and_nearly_every_knob_is_met():
     assert systems == set(SYSTEMS)
     assert {raw["data"]["source"] for raw, _ in generated()} == set(SOURCES)
     knobs = {(name, knob) for raw, _ in generated() for name, some in raw["systems"].items() for knob in some or ()}
-    every = {(name, one.name) for name, system in SYSTEMS.items() for one in system.parameters}
+    every = {(name, one.name) for name, system in SYSTEMS.items() for one in system.hyperparameters}
     assert len(knobs) > 0.9 * len(every)
 
 

@@ -29,7 +29,7 @@ from sweeps.util.exits import ExitCode, Interruption
 from sweeps.util.log import LOG, Event, configured, kept_in, say
 from sweeps.util.workspace import Workspace
 from trainables.data import abalone, table, text_table
-from trainables.weights import Groups
+from trainables.system import Groups
 
 SMITH = "Smith, 47, positive"
 """Of a record."""

@@ -37,7 +37,7 @@ from sweeps.store.records import TrialRecord, TrialState
 from sweeps.util.workspace import Workspace
 from tests.sweeps.reproducing import claims_of
 from trainables.data import SOURCES
-from trainables.planner import NOISE_MAX
+from trainables.planning import NOISE_MAX
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyPlan
 

@@ -11,9 +11,9 @@ from sweeps.execution import gc
 from sweeps.util.workspace import Workspace
 from tests.sweeps import stores
 from tests.sweeps.object_stores import BUCKET, EVERYTHING, READING, object_store
-from trainables.system import Member
+from trainables.system import TrialRun
 from trainables.worker import files
-from trainables.worker.attempt import AlreadyExecuted, Attempt, Fenced, RecordsUnwritable, Recovered
+from trainables.worker.attempt import AlreadyExecuted, Attempt, Cancelled, RecordsUnwritable, Recovered
 from trainables.worker.files import Folder
 from trainables.worker.trial import open_run
 
@@ -70,13 +70,13 @@ def test_an_attempt_lives_on_an_object_store_as_on_a_disk(folder):
     attempt = Attempt.of(folder, "s-0", 1)
     assert attempt.checkpoints.steps() == []
     attempt.claim(0)
-    attempt.may_execute(3)
+    attempt.reserve_until(3)
     attempt.save(3, {"w": np.arange(3.0)})
     assert (attempt.checkpoints.steps(), attempt.load(3)["w"].tolist()) == ([3], [0.0, 1.0, 2.0])
-    attempt.may_execute(6)
+    attempt.reserve_until(6)
     assert attempt.recover(0, 12) == Recovered(6)
-    with pytest.raises(Fenced):
-        attempt.may_execute(9)
+    with pytest.raises(Cancelled):
+        attempt.reserve_until(9)
     # It was written before the fence was seen, so it is charged.
     assert attempt.recover(0, 12).executed_to == 9
 
@@ -88,8 +88,8 @@ def test_a_claim_without_a_horizon_shows_that_nothing_was_executed(folder):
     claimed.claim(2)
     assert unclaimed.recover(2, 9).executed_to == 9
     assert claimed.recover(2, 9) == Recovered(2)
-    with pytest.raises(Fenced):
-        claimed.may_execute(1)
+    with pytest.raises(Cancelled):
+        claimed.reserve_until(1)
 
 
 def test_a_horizon_that_lands_late_lowers_nothing(folder):
@@ -97,7 +97,7 @@ def test_a_horizon_that_lands_late_lowers_nothing(folder):
     attempt = Attempt.of(folder, "s-0", 1)
     attempt.claim(0)
     for until in (3, 12, 6):
-        attempt.may_execute(until)
+        attempt.reserve_until(until)
     assert attempt.recover(0, 20).executed_to == 12
 
 
@@ -141,12 +141,12 @@ def test_a_store_that_turned_read_only_keeps_the_old_content_and_says_so(store, 
     assert folder.read("f") == b"old"
     assert folder.read("large") == b"o" * 6_000_000
     plan = stores.plan(steps=4)
-    member = Member(key="s-0", attempt=1, seed=1, plan=plan, from_step=0, to_step=4)
+    member = TrialRun(key="s-0", attempt=1, seed=1, plan=plan, from_step=0, to_step=4)
     with pytest.raises(RecordsUnwritable, match="ACCESS_DENIED"):
         open_run(member, folder, b"s" * 32)
     store.allow(EVERYTHING)
     run = open_run(replace(member, attempt=2), folder, b"s" * 32)
-    run.may_execute(4)
+    run.reserve_until(4)
 
 
 def test_wrong_credentials_are_named_and_not_shown(folder, environment):

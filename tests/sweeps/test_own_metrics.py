@@ -20,9 +20,9 @@ from tests.trainables.test_measures import member
 from trainables import plugins
 from trainables.publishing import Undeclared, declared
 from trainables.registry import SYSTEMS
-from trainables.system import PrivacyPlan, TrialGroup
+from trainables.system import Launch, PrivacyPlan
 from trainables.worker.files import Folder
-from trainables.worker.trial import run_group
+from trainables.worker.trial import run_launch
 
 __all__ = ["people"]
 LAB = """
@@ -90,8 +90,8 @@ def test_an_operator_may_refuse_it_before_it_is_imported(people, monkeypatch) ->
 
 
 def result_of(tmp_path, *measures: str) -> dict[str, Any]:
-    group = TrialGroup(members=(member(CANDIDATES["noisy-sgd"].plan),), measures=measures)
-    [result] = run_group(group, data_of("noisy-sgd"), Folder(str(tmp_path)), bytes(32))
+    group = Launch(members=(member(CANDIDATES["noisy-sgd"].plan),), measures=measures)
+    [result] = run_launch(group, data_of("noisy-sgd"), Folder(str(tmp_path)), bytes(32))
     return result
 
 

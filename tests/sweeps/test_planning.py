@@ -23,7 +23,7 @@ from sweeps.search.space import Space
 from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
 from sweeps.store.records import LedgerEntry
 from tests.sweeps.toys import SOURCES, SYSTEMS, Hill, spec_with
-from trainables.system import Config, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal
+from trainables.system import Config, DatasetSpec, PrivacyPlan, PrivacyTarget, Refusal
 
 FACTS = SOURCES["points"].facts({})
 
@@ -86,7 +86,7 @@ class Overspends(Hill):
     """A system with the known bug: its calibration ends above the target."""
 
     def plan(
-        self, config: Config, facts: PublicFacts, target: PrivacyTarget, calibrations: MutableMapping[str, float]
+        self, config: Config, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
     ) -> PrivacyPlan | Refusal:
         """A claim one per mille above the target."""
         plan = super().plan(config, facts, target, calibrations)
@@ -98,7 +98,7 @@ class TooLoose(Hill):
     """A system that claims at a larger delta than asked."""
 
     def plan(
-        self, config: Config, facts: PublicFacts, target: PrivacyTarget, calibrations: MutableMapping[str, float]
+        self, config: Config, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
     ) -> PrivacyPlan | Refusal:
         """The target's epsilon at twice its delta."""
         plan = super().plan(config, facts, target, calibrations)
@@ -117,7 +117,7 @@ class Fussy(Hill):
     """A system that finds some ends of its own range senseless."""
 
     def plan(
-        self, config: Config, facts: PublicFacts, target: PrivacyTarget, calibrations: MutableMapping[str, float]
+        self, config: Config, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
     ) -> PrivacyPlan | Refusal:
         """Refuses a rate above 5 and a model that it does not know."""
         if float(config["rate"]) > 5:
@@ -147,7 +147,7 @@ class Paired(Hill):
     """A system that finds some combinations senseless, though each value has its uses."""
 
     def plan(
-        self, config: Config, facts: PublicFacts, target: PrivacyTarget, calibrations: MutableMapping[str, float]
+        self, config: Config, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
     ) -> PrivacyPlan | Refusal:
         """Knows oak above 1 only, and mlp below."""
         if (config["model"] == "oak") != (float(config["rate"]) > 1):
@@ -241,7 +241,7 @@ class Bare(Hill):
     event: Event = NonPrivate()
 
     def plan(
-        self, config: Config, facts: PublicFacts, target: PrivacyTarget, calibrations: MutableMapping[str, float]
+        self, config: Config, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
     ) -> PrivacyPlan | Refusal:
         """Nothing is claimed."""
         plan = super().plan({**config, "noise_multiplier": 1.0}, facts, replace(target, solve="none"), calibrations)

@@ -15,7 +15,7 @@ from trainables.data.table_declaration import Column
 from trainables.export.files import files_of
 from trainables.export.model import ReleasedModel
 from trainables.export.preprocessing import Preprocessing
-from trainables.system import Feature, Task
+from trainables.system import InputSpec, Task
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def place(tmp_path_factory):
     root = tmp_path_factory.mktemp("predicting")
     asked = Preprocessing(
         task=Task.CLASSIFICATION,
-        features={"x": Feature(shape=(1,))},
+        features={"x": InputSpec(shape=(1,))},
         columns=(Column("x", 0, 10),),
         classes=("low", "high"),
     )

@@ -35,12 +35,12 @@ from tests.sweeps.private_people import DELTA, N, people, spec_of
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
-from trainables.system import Dataset, Execution, PrivacyPlan, TrialGroup
+from trainables.system import Dataset, Launch, PrivacyPlan, RunSettings
 from trainables.training import private_sgd
 from trainables.validation import evaluate
 from trainables.validation.evaluate import UncountedReport
-from trainables.worker.results import Told
-from trainables.worker.trial import run_group
+from trainables.worker.attempt import Progress
+from trainables.worker.trial import run_launch
 
 __all__ = ["people"]
 
@@ -65,10 +65,10 @@ def in_process(runner: TuneRunner, context: RunContext, data: list[Dataset], *_:
     secret = fresh_secret()
     while not isinstance(decision := controller.decide(), Done):
 
-        def tell(told: Told, group: TrialGroup = decision) -> None:
+        def tell(told: Progress, group: Launch = decision) -> None:
             controller.outcomes.told(group, told.to_dict())
 
-        controller.outcomes.finished(decision, run_group(decision, data[0], controller.trials, secret, tell=tell))
+        controller.outcomes.finished(decision, run_launch(decision, data[0], controller.trials, secret, tell=tell))
     return SweepState.FINISHED
 
 
@@ -204,7 +204,7 @@ def member(people: Path, batch_size: int = 40, **changes: Any):
 def test_another_attempt_draws_a_report_with_noise_of_its_own(people, source):
     """On the same state: the same attempt repeats its pseudorandom noise bit by bit, and is never executed twice."""
     plan, data = member(people, curve=2)
-    execution = Execution(noise_source=source)
+    execution = RunSettings(noise_source=source)
     model = torch.nn.Linear(3, 2)
 
     class Model(torch.nn.Module):
@@ -225,7 +225,7 @@ def test_a_report_that_the_plan_did_not_count_is_not_drawn(people):
     plan, data = member(people)
     run = memory_run(plan, to_step=plan.steps - 1)
     with pytest.raises(UncountedReport):
-        SYSTEMS["noisy-sgd"].fit([run], data, Execution())
+        SYSTEMS["noisy-sgd"].fit([run], data, RunSettings())
 
 
 class Mixing(torch.nn.Module):
@@ -248,7 +248,7 @@ def test_one_record_moves_one_count_even_of_a_model_that_mixes(people, monkeypat
     shorter = type(part)({name: array[1:] for name, array in part.inputs.items()}, part.targets[1:])
     for split in (part, shorter):
         changed = Dataset(facts=data.facts, train=data.train, validation=split, fingerprint="")
-        evaluate.report(memory_run(plan), Mixing(), changed, torch.device("cpu"), Execution(), plan.steps)
+        evaluate.report(memory_run(plan), Mixing(), changed, torch.device("cpu"), RunSettings(), plan.steps)
     whole, less = released
     assert np.array_equal(whole[1:], less)
     # Asked in one batch, its answers do move: that is what one at a time is for.
@@ -270,7 +270,7 @@ def test_a_model_that_remembers_a_record_reports_nothing(people, monkeypatch):
     plan, data = member(people)
     monkeypatch.setattr(NoisyHistogram, "release", lambda *_: pytest.fail("released"))
     with pytest.raises(Refused, match="last"):
-        evaluate.report(memory_run(plan), Remembering(3, 2), data, torch.device("cpu"), Execution(), plan.steps)
+        evaluate.report(memory_run(plan), Remembering(3, 2), data, torch.device("cpu"), RunSettings(), plan.steps)
 
 
 def test_one_person_more_or_less_moves_counts_by_at_most_the_sensitivity(tmp_path):

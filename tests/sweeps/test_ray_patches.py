@@ -49,15 +49,15 @@ from sweeps.ray.patches import (
     send_token,
     server_version,
 )
-from trainables.worker.credentials import NAMES
+from trainables.worker.ray_shared import NAMES
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("sweeps/ray/patches.py", "trainables/worker/ray_private.py")
+ROOMS = ("sweeps/ray/patches.py", "trainables/worker/ray.py")
 
 
 def test_the_installed_ray_is_the_one_that_was_read():
     assert ray.__version__.startswith(f"{SEEN_ON}."), (
-        "read sweeps/ray/ray_private and trainables/worker/ray_private.py against this Ray, then raise SEEN_ON"
+        "read sweeps/ray/ray_private and trainables/worker/ray.py against this Ray, then raise SEEN_ON"
     )
 
 

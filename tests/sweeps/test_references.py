@@ -20,19 +20,18 @@ from tests.sweeps import toys, view_sweeps
 from tests.sweeps.front_records import record
 from tests.sweeps.toys import spec_with
 from trainables.metrics import Worst
-from trainables.publishing import declared
+from trainables.publishing import declared, natural_worst
 from trainables.registry import SYSTEMS
-from trainables.system import Feature, Metric, PublicFacts, Task
-from trainables.worst import natural_worst
+from trainables.system import DatasetSpec, InputSpec, Metric, Task
 
 ACCURACY, EPSILON = FrontAxis("accuracy", "maximize"), FrontAxis("epsilon", "minimize")
 LOSS = FrontAxis("loss", "minimize")
 
 
-def facts(task: Task, classes: int | None = None) -> PublicFacts:
-    features = {"x": Feature(shape=(2,))}
+def facts(task: Task, classes: int | None = None) -> DatasetSpec:
+    features = {"x": InputSpec(shape=(2,))}
     bounds = {"target_low": -1.0, "target_high": 4.0}
-    return PublicFacts(dataset="d", task=task, n=9, n_validation=3, features=features, classes=classes, **bounds)
+    return DatasetSpec(dataset="d", task=task, n=9, n_validation=3, features=features, classes=classes, **bounds)
 
 
 def ends(spec: Any) -> dict[str, tuple[float, str]]:
@@ -92,7 +91,7 @@ def test_every_example_has_a_reference_for_each_objective(name: str):
         (None, facts(Task.CLASSIFICATION, 10), None),
     ],
 )
-def test_the_natural_worst_is_a_public_value(worst: Any, known: PublicFacts, value: float | None):
+def test_the_natural_worst_is_a_public_value(worst: Any, known: DatasetSpec, value: float | None):
     metric = next(iter(declared(SYSTEMS["noisy-sgd"]).values()))
     found = natural_worst(replace(metric, worst=worst), known)
     assert (None if found is None else found[0]) == value

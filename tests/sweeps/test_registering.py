@@ -24,7 +24,7 @@ from tests.sweeps.published_sweeps import NAME, REASON, publish, swept
 from tests.sweeps.test_export_systems import table
 from trainables.data.table_declaration import Column
 from trainables.export.preprocessing import Preprocessing
-from trainables.system import Feature, Task
+from trainables.system import InputSpec, Task
 
 CONFIG = {"model": "linear", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 50, "epochs": 2}
 LOADED = """
@@ -170,7 +170,7 @@ def test_the_command_registers_and_says_where(own, version, monkeypatch, capsys)
 def test_signature_and_example_are_those_of_the_declaration():
     asked = Preprocessing(
         task=Task.CLASSIFICATION,
-        features={"table": Feature(shape=(4,)), "codes": Feature(shape=(2,), cardinality=7)},
+        features={"table": InputSpec(shape=(4,)), "codes": InputSpec(shape=(2,), cardinality=7)},
         columns=(
             Column("age", 0, 100),
             Column("sort", categories=("a", "b")),
@@ -182,7 +182,7 @@ def test_signature_and_example_are_those_of_the_declaration():
     said = {one.name: str(one.type) for one in signature(asked).inputs}
     assert [one.split(".")[-1] for one in map(said.get, ("age", "sort", "year"))] == ["double", "string", "long"]
     assert example(asked)["codes"].tolist() == [[0, 0], [6, 6]]
-    arrays = Preprocessing(task=Task.REGRESSION, features={"codes": Feature(shape=(2,), cardinality=7)})
+    arrays = Preprocessing(task=Task.REGRESSION, features={"codes": InputSpec(shape=(2,), cardinality=7)})
     assert signature(arrays).inputs.inputs[0].shape == (-1, 2)
     assert signature(arrays).outputs.input_names() == ["prediction"]
     assert example(arrays)["codes"].dtype == np.int64

@@ -24,7 +24,7 @@ from sweeps.store.store import open_store
 from sweeps.util.workspace import Workspace
 from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, Worker, memory_folder
 from tests.sweeps.stores import SWEEP, record
-from trainables.system import TrialGroup
+from trainables.system import Launch
 
 PROMISED_SECONDS = 5.0
 
@@ -226,7 +226,7 @@ def enqueue(sweep, **changes):
 def launched(sweep, count):
     """Up to so many launches, each run to its end."""
     out = []
-    while len(out) < count and isinstance(group := sweep.controller.decide(), TrialGroup):
+    while len(out) < count and isinstance(group := sweep.controller.decide(), Launch):
         worker = Worker(group, sweep.trials, sweep.executed)
         worker.finish()
         sweep.controller.outcomes.finished(group, [worker.result])

@@ -23,7 +23,7 @@ from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.spec.sections import orders_of
 from sweeps.store.records import Refutation, SweepState, TrialState, sweep_of, this_person
 from tests.sweeps.sealed_searches import SECONDS, SPEC, Search
-from trainables.orders import PublicOrder
+from trainables.scalarisation import Scalarisation
 from trainables.sealed.draw import BestScores
 from trainables.sealed.worker import run_slot
 
@@ -150,10 +150,10 @@ def test_every_configuration_is_covered_by_one_gaussian():
 
 def test_orders_are_those_of_the_spec_in_words_and_signs():
     spec = load_spec({**SPEC, **FRONT})
-    assert spec.orders == (PublicOrder((("estimate", 1.0),)), PublicOrder((("expected_error", -1.0),)))
+    assert spec.orders == (Scalarisation((("estimate", 1.0),)), Scalarisation((("expected_error", -1.0),)))
     weighed = [{"expected_error": 0.5, "estimate": 2}, {"estimate": 1}]
     written = load_spec({**SPEC, **FRONT, "selection": {**FRONT["selection"], "orders": weighed}})
-    assert written.orders[0] == PublicOrder((("estimate", 2.0), ("expected_error", -0.5)))
+    assert written.orders[0] == Scalarisation((("estimate", 2.0), ("expected_error", -0.5)))
     assert str(written.orders[0]) == "2 estimate - 0.5 expected_error"
     assert load_spec(written.canonical()) == written
     assert written.digest != spec.digest
@@ -164,7 +164,7 @@ def test_orders_are_those_of_the_spec_in_words_and_signs():
 
 
 def test_a_trial_without_a_finite_value_wins_by_no_order():
-    ranking = BestScores((PublicOrder.by("a", "maximize"), PublicOrder((("a", 1.0), ("b", -2.0)))))
+    ranking = BestScores((Scalarisation.by("a", "maximize"), Scalarisation((("a", 1.0), ("b", -2.0)))))
     assert ranking.count == 2
     assert ranking.ranks(None, {"a": 1.0, "b": 0.25}) == (-1.0, -0.5)
     for metrics in (
@@ -209,8 +209,8 @@ def test_with_one_system_the_claims_of_all_winners_fall(tmp_path):
 
 def test_a_sum_beyond_double_precision_wins_by_no_order_and_ends_no_worker():
     """A worker that ended would stop writing at the announced times, which tells of its trials."""
-    huge = PublicOrder((("a", 1e308), ("b", -1e308)))
-    ranking = BestScores((PublicOrder.by("a", "maximize"), huge))
+    huge = Scalarisation((("a", 1e308), ("b", -1e308)))
+    ranking = BestScores((Scalarisation.by("a", "maximize"), huge))
     for metrics in ({"a": 10.0, "b": 10.0}, {"a": 10.0, "b": 0.0}, {"a": 1.5, "b": -1.5}):
         assert huge.worth(metrics) is None
         assert ranking.ranks(None, metrics) is None

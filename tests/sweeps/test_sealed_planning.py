@@ -22,7 +22,7 @@ from sweeps.spec import load_spec, public_facts
 from sweeps.spec.sections import Selection
 from sweeps.store.records import TARGET_EPSILON
 from tests.sweeps.small_table import small_table
-from trainables.attribution import of_their_models
+from trainables.planning import of_their_models
 from trainables.system import PrivacyPlan, Refusal
 
 SPEC = {

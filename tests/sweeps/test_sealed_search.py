@@ -30,7 +30,7 @@ from trainables.sealed.draw import Schedule
 from trainables.sealed.standing import Box, TooLarge
 from trainables.sealed.worker import SealedWork, run_slot, serve
 from trainables.worker.attempt import Attempt
-from trainables.worker.sealed import Damaged
+from trainables.worker.files import Damaged
 
 
 def test_the_draw_leaves_no_solved_value_behind_whose_order_would_tell_slots(tmp_path):

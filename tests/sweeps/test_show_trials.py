@@ -241,7 +241,7 @@ def running_sweep(tmp_path):
     key = launch(store, lease, 9)
     attempt = Attempt.of(Workspace.at(tmp_path).trials("views"), key, 1)
     attempt.claim(0)
-    attempt.may_execute(4)
+    attempt.reserve_until(4)
     attempt.save(4, {"weights": np.zeros(2)})
     return store, lease
 

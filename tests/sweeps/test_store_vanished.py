@@ -11,7 +11,7 @@ from sweeps.store.database import Place
 from sweeps.store.errors import StoreVanished
 from sweeps.store.store import open_store
 from tests.sweeps.fake_workers import NAME, FakeSweep, Worker, memory_folder
-from trainables.worker.attempt import Fenced
+from trainables.worker.attempt import Cancelled
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ def test_nothing_is_launched_into_a_store_that_is_gone_and_what_it_held_is_kept(
     with pytest.raises(StoreVanished):
         sweep.lease.renew()
     sweep.controller.outcomes.fence_running()
-    with pytest.raises(Fenced):
-        running.may_execute(1)
+    with pytest.raises(Cancelled):
+        running.reserve_until(1)
     assert not sweep.executed
     sweep.store.close()
     # As the message says.

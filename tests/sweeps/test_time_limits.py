@@ -29,8 +29,8 @@ from tests.sweeps.stores import record
 from tests.sweeps.test_extensions import SPEC, NoViews, trials_of
 from tests.sweeps.toys import spec_with
 from tests.sweeps.view_sweeps import new_sweep
-from trainables.worker.ray_trial import group_from_json, group_to_json
-from trainables.worker.trial import run_group
+from trainables.worker.ray import launch_from_json, launch_to_json
+from trainables.worker.trial import run_launch
 
 
 @pytest.fixture(autouse=True)
@@ -88,9 +88,9 @@ def limited(tmp_path):
 def test_a_worker_stops_between_two_intervals_and_says_so(limited):
     group = limited.controller.decide()
     assert group.seconds == 60
-    assert group_from_json(group_to_json(group)) == group
-    late = group_from_json(group_to_json(group).replace('"seconds": 60.0', '"seconds": 0.0'))
-    (answer,) = run_group(late, session.SOURCES["uniform"].load({"n": 100}), limited.trials, b"s" * 32)
+    assert launch_from_json(launch_to_json(group)) == group
+    late = launch_from_json(launch_to_json(group).replace('"seconds": 60.0', '"seconds": 0.0'))
+    (answer,) = run_launch(late, session.SOURCES["uniform"].load({"n": 100}), limited.trials, b"s" * 32)
     assert answer == {"key": f"{NAME}-0", "attempt": 1, "overran": ""}
 
 

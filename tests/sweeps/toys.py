@@ -13,22 +13,22 @@ from dpcore.mechanisms.protocol import Scheduled
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.store.records import Proposal, TrialRecord, TrialState
 from tests.sweeps.view_sweeps import guarantee, plan
-from trainables.capabilities import Capabilities
 from trainables.data.options import Option
 from trainables.system import (
     Config,
     Dataset,
+    DatasetSpec,
     Dependence,
-    Execution,
+    Hyperparameter,
     Metric,
-    Parameter,
     PrivacyPlan,
     PrivacyTarget,
-    PublicFacts,
     Refusal,
     Run,
+    RunSettings,
     System,
     Task,
+    Traits,
 )
 
 
@@ -37,14 +37,16 @@ class Hill:
 
     name = "hill"
     source = "made up"
-    parameters: tuple[Parameter, ...] = (
-        Parameter(name="rate", kind="float", low=0.0, high=1e3, doc="step size"),
-        Parameter(name="clip", kind="float", low=0.0, high=1e3, default=1.0, doc="clip norm"),
-        Parameter(name="batch_size", kind="int", low=1, unit="records", default=10, doc="expected batch size"),
-        Parameter(name="steps", kind="int", low=1, high=10_000, default=27, doc="number of steps"),
-        Parameter(name="model", kind="choice", default="mlp", doc="name of the model or module:function"),
-        Parameter(name="mode", kind="choice", choices=("plain", "adaptive"), default="plain", doc="kind of update"),
-        Parameter(name="noise_multiplier", kind="float", low=1e-3, high=1e6, doc="noise per clip"),
+    hyperparameters: tuple[Hyperparameter, ...] = (
+        Hyperparameter(name="rate", kind="float", low=0.0, high=1e3, doc="step size"),
+        Hyperparameter(name="clip", kind="float", low=0.0, high=1e3, default=1.0, doc="clip norm"),
+        Hyperparameter(name="batch_size", kind="int", low=1, unit="records", default=10, doc="expected batch size"),
+        Hyperparameter(name="steps", kind="int", low=1, high=10_000, default=27, doc="number of steps"),
+        Hyperparameter(name="model", kind="choice", default="mlp", doc="name of the model or module:function"),
+        Hyperparameter(
+            name="mode", kind="choice", choices=("plain", "adaptive"), default="plain", doc="kind of update"
+        ),
+        Hyperparameter(name="noise_multiplier", kind="float", low=1e-3, high=1e6, doc="noise per clip"),
     )
     metrics: tuple[Metric, ...] = (
         Metric(
@@ -57,11 +59,11 @@ class Hill:
         Metric(name="loss", goal="minimize", doc="one minus accuracy", released="nothing", depends=Dependence.PUBLIC),
     )
     solves: Mapping[str, str] = {"noise": "noise_multiplier", "steps": "steps"}
-    capabilities = Capabilities()
+    traits = Traits()
     largest_noise = 1e6
 
     def plan(
-        self, config: Config, facts: PublicFacts, target: PrivacyTarget, calibrations: MutableMapping[str, float]
+        self, config: Config, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
     ) -> PrivacyPlan | Refusal:
         """One Gaussian per step; epsilon is sqrt(steps)/noise by decree."""
         full = dict(config)
@@ -91,7 +93,7 @@ class Hill:
             work=float(steps * int(full["batch_size"])),
         )
 
-    def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
+    def fit(self, runs: Sequence[Run], data: Dataset, execution: RunSettings) -> None:
         """The search never trains."""
         raise NotImplementedError
 
@@ -100,12 +102,12 @@ class Valley(Hill):
     """A second system with knobs of its own."""
 
     name = "valley"
-    parameters = (
-        Parameter(name="rate", kind="float", low=0.0, high=1e3, doc="step size"),
-        Parameter(name="depth", kind="int", low=1, high=100, default=3, doc="layers"),
-        Parameter(name="batch_size", kind="int", low=1, unit="records", default=10, doc="expected batch size"),
-        Parameter(name="steps", kind="int", low=1, high=10_000, default=27, doc="number of steps"),
-        Parameter(name="noise_multiplier", kind="float", low=1e-3, high=1e6, doc="noise per clip"),
+    hyperparameters = (
+        Hyperparameter(name="rate", kind="float", low=0.0, high=1e3, doc="step size"),
+        Hyperparameter(name="depth", kind="int", low=1, high=100, default=3, doc="layers"),
+        Hyperparameter(name="batch_size", kind="int", low=1, unit="records", default=10, doc="expected batch size"),
+        Hyperparameter(name="steps", kind="int", low=1, high=10_000, default=27, doc="number of steps"),
+        Hyperparameter(name="noise_multiplier", kind="float", low=1e-3, high=1e6, doc="noise per clip"),
     )
     metrics = (
         Metric(
@@ -126,12 +128,12 @@ class Points:
     doc = "declared, never drawn"
     options = (Option(name="n", doc="how many there are", default=1000),)
 
-    def facts(self, options: Mapping[str, object]) -> PublicFacts:
+    def facts(self, options: Mapping[str, object]) -> DatasetSpec:
         """`n` is the only option."""
         n = options.get("n", 1000)
         if not isinstance(n, int) or n < 1:
             raise InvalidValue("n", n, "a whole number of at least 1")
-        return PublicFacts(dataset="points", task=Task.CLASSIFICATION, n=n, n_validation=10, features={}, classes=2)
+        return DatasetSpec(dataset="points", task=Task.CLASSIFICATION, n=n, n_validation=10, features={}, classes=2)
 
     def inspect(self, options: Mapping[str, object]) -> None:
         """There is no file."""

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from tests.trainables.recording import MemoryRun, memory_run
-from trainables.system import Dataset, Execution, PrivacyPlan, PrivacyTarget, System
-from trainables.systems.bayesian_dp import BAYESIAN_VARIATIONAL
+from trainables.system import Dataset, PrivacyPlan, PrivacyTarget, RunSettings, System
+from trainables.systems.triastcyn2020.systems import BAYESIAN_VARIATIONAL
 
 TARGET = PrivacyTarget(epsilon=1e6, delta=1e-5, solve="none")
 AVERAGE = PrivacyTarget(epsilon=3.0, delta=1e-10, solve="none")
@@ -25,7 +25,7 @@ def planned(system: System, data: Dataset, target: PrivacyTarget = TARGET, **cha
 
 def fitted(system: System, plan: PrivacyPlan, data: Dataset, **run: object) -> MemoryRun:
     one = memory_run(plan, **run)  # type: ignore[arg-type]
-    system.fit([one], data, Execution())
+    system.fit([one], data, RunSettings())
     return one
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from trainables.system import PublicFacts
+from trainables.system import DatasetSpec
 
 
-def sizes(facts: PublicFacts) -> tuple[int, int]:
+def sizes(facts: DatasetSpec) -> tuple[int, int]:
     (image,) = facts.features.values()
     return image.shape  # type: ignore[return-value]
 
@@ -16,7 +16,7 @@ def sizes(facts: PublicFacts) -> tuple[int, int]:
 class Rows(nn.Module):
     """Three weighted means of each row and of each column: [B, 3, height + width]."""
 
-    def __init__(self, facts: PublicFacts) -> None:
+    def __init__(self, facts: DatasetSpec) -> None:
         super().__init__()
         height, width = sizes(facts)
         generator = torch.Generator().manual_seed(7)
@@ -109,60 +109,60 @@ class Logarithm(nn.Module):
         return torch.log(image - 10)
 
 
-def rows(facts: PublicFacts) -> nn.Module:
+def rows(facts: DatasetSpec) -> nn.Module:
     return Rows(facts)
 
 
-def side(facts: PublicFacts) -> nn.Module:
+def side(facts: DatasetSpec) -> nn.Module:
     return Side()
 
 
-def centred(facts: PublicFacts) -> nn.Module:
+def centred(facts: DatasetSpec) -> nn.Module:
     return Centred()
 
 
-def over_the_batch(facts: PublicFacts) -> nn.Module:
+def over_the_batch(facts: DatasetSpec) -> nn.Module:
     """In evaluation mode, and without statistics: those of the batch."""
     return nn.Sequential(nn.Unflatten(1, (1, -1)), nn.BatchNorm2d(1, track_running_stats=False))
 
 
-def noisy(facts: PublicFacts) -> nn.Module:
+def noisy(facts: DatasetSpec) -> nn.Module:
     return Noisy()
 
 
-def remembering(facts: PublicFacts) -> nn.Module:
+def remembering(facts: DatasetSpec) -> nn.Module:
     return Remembering()
 
 
-def widening(facts: PublicFacts) -> nn.Module:
+def widening(facts: DatasetSpec) -> nn.Module:
     return Widening("buffer")
 
 
-def widening_a_parameter(facts: PublicFacts) -> nn.Module:
+def widening_a_parameter(facts: DatasetSpec) -> nn.Module:
     return Widening("parameter")
 
 
-def widening_in_a_block(facts: PublicFacts) -> nn.Module:
+def widening_in_a_block(facts: DatasetSpec) -> nn.Module:
     return Widening("block")
 
 
-def clamping(facts: PublicFacts) -> nn.Module:
+def clamping(facts: DatasetSpec) -> nn.Module:
     return Clamping()
 
 
-def branching(facts: PublicFacts) -> nn.Module:
+def branching(facts: DatasetSpec) -> nn.Module:
     return Branching()
 
 
-def logarithm(facts: PublicFacts) -> nn.Module:
+def logarithm(facts: DatasetSpec) -> nn.Module:
     return Logarithm()
 
 
-def no_module(facts: PublicFacts) -> object:
+def no_module(facts: DatasetSpec) -> object:
     return lambda image: image
 
 
-def public_statistics(facts: PublicFacts) -> nn.Module:
+def public_statistics(facts: DatasetSpec) -> nn.Module:
     """A normalisation by statistics that it came with is a fixed map."""
     module = nn.Sequential(nn.Unflatten(1, (1, -1)), nn.BatchNorm2d(1))
     module[1].running_mean.fill_(0.3)  # type: ignore[union-attr,operator]

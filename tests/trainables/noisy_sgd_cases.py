@@ -9,16 +9,7 @@ import pytest
 
 from tests.trainables.recording import MemoryRun, memory_run
 from trainables.data.records import dataset
-from trainables.system import (
-    Dataset,
-    Execution,
-    Feature,
-    PrivacyPlan,
-    PrivacyTarget,
-    PublicFacts,
-    Split,
-    Task,
-)
+from trainables.system import Dataset, DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Split, Task
 from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD, NoisyOptimiser
 
 TARGET = PrivacyTarget(epsilon=4.0, delta=1e-4)
@@ -31,21 +22,21 @@ def config(**changes: object) -> dict:
 
 
 def planned(
-    system: NoisyOptimiser, facts: PublicFacts, target: PrivacyTarget = TARGET, **changes: object
+    system: NoisyOptimiser, facts: DatasetSpec, target: PrivacyTarget = TARGET, **changes: object
 ) -> PrivacyPlan:
     plan = system.plan(config(**changes), facts, target, {})
     assert isinstance(plan, PrivacyPlan), plan
     return plan
 
 
-def given_noise(system: NoisyOptimiser, facts: PublicFacts, noise: float, **changes: object) -> PrivacyPlan:
+def given_noise(system: NoisyOptimiser, facts: DatasetSpec, noise: float, **changes: object) -> PrivacyPlan:
     target = PrivacyTarget(epsilon=1e6, delta=1e-4, solve="none")
     return planned(system, facts, target, noise_multiplier=noise, **changes)
 
 
 def fitted(system: NoisyOptimiser, plan: PrivacyPlan, data: Dataset, **run: object) -> MemoryRun:
     one = memory_run(plan, **run)  # type: ignore[arg-type]
-    system.fit([one], data, Execution())
+    system.fit([one], data, RunSettings())
     return one
 
 
@@ -54,12 +45,12 @@ def tiny(n: int = 200, nan: bool = False) -> Dataset:
     rng = np.random.default_rng(7)
     labels = np.arange(n) % 2
     points = np.clip(0.3 + 0.4 * labels[:, None] + 0.1 * rng.standard_normal((n, 3)), 0, 1).astype(np.float32)
-    facts = PublicFacts(
+    facts = DatasetSpec(
         dataset="tiny",
         task=Task.CLASSIFICATION,
         n=n,
         n_validation=n,
-        features={"x": Feature(shape=(3,))},
+        features={"x": InputSpec(shape=(3,))},
         classes=2,
     )
     whole = Split(inputs={"x": points}, targets=labels)

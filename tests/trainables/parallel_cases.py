@@ -9,7 +9,7 @@ from tests.trainables.recording import MemoryRun, memory_run
 from tests.trainables.thread_team import ThreadTeam
 from trainables.data.records import dataset
 from trainables.parallel.sums import serve
-from trainables.system import Dataset, Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Split, Task
 
 # Each statistical test fails by chance with probability at most ALARM; secrets are fixed besides.
 ALARM = 1e-6
@@ -24,12 +24,12 @@ def clouds(n: int = 300, classes: int = 3) -> Dataset:
     rng = np.random.default_rng(7)
     labels = np.arange(n) % classes
     points = np.clip(0.2 + 0.25 * labels[:, None] + 0.1 * rng.standard_normal((n, 4)), 0, 1).astype(np.float32)
-    facts = PublicFacts(
+    facts = DatasetSpec(
         dataset="clouds",
         task=Task.CLASSIFICATION,
         n=n,
         n_validation=n,
-        features={"x": Feature(shape=(4,))},
+        features={"x": InputSpec(shape=(4,))},
         classes=classes,
     )
     whole = Split(inputs={"x": points}, targets=labels)
@@ -38,12 +38,12 @@ def clouds(n: int = 300, classes: int = 3) -> Dataset:
 
 def images(n: int = 60) -> Dataset:
     rng = np.random.default_rng(3)
-    facts = PublicFacts(
+    facts = DatasetSpec(
         dataset="images",
         task=Task.CLASSIFICATION,
         n=n,
         n_validation=n,
-        features={"image": Feature(shape=(28, 28))},
+        features={"image": InputSpec(shape=(28, 28))},
         classes=10,
     )
     whole = Split(inputs={"image": rng.random((n, 28, 28), dtype=np.float32)}, targets=np.arange(n) % 10)
@@ -52,12 +52,12 @@ def images(n: int = 60) -> Dataset:
 
 def basis(n: int) -> Dataset:
     """Record i is the i-th unit vector: under a linear model it moves column i of the weights and no other."""
-    facts = PublicFacts(
+    facts = DatasetSpec(
         dataset="basis",
         task=Task.CLASSIFICATION,
         n=n,
         n_validation=1,
-        features={"x": Feature(shape=(n,))},
+        features={"x": InputSpec(shape=(n,))},
         classes=2,
     )
     train = Split(inputs={"x": np.eye(n, dtype=np.float32)}, targets=np.arange(n) % 2)
@@ -77,5 +77,5 @@ def fitted(system, plan: PrivacyPlan, data: Dataset, workers: int = 0, bridged: 
     settings, how = run.pop("settings", {}), run.pop("how", serve)
     one = memory_run(plan, **run)
     team = ThreadTeam(data, workers, bridged, how) if workers else None
-    system.fit([one], data, Execution(team=team, **settings))
+    system.fit([one], data, RunSettings(team=team, **settings))
     return one

@@ -4,21 +4,10 @@ import numpy as np
 
 from dpcore.events import Adjacency
 from trainables.data.digits import DIGITS
-from trainables.system import (
-    Dataset,
-    Feature,
-    PrivacyPlan,
-    PrivacyTarget,
-    PublicFacts,
-    Split,
-    Task,
-)
-from trainables.systems.private_prediction import (
-    LOSS_PERTURBATION,
-    MODEL_SENSITIVITY,
-    PREDICTION_SENSITIVITY,
-    SUBSAMPLE_AND_AGGREGATE,
-)
+from trainables.system import Dataset, DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, Split, Task
+from trainables.systems.vandermaaten2020.loss_perturbation import LOSS_PERTURBATION
+from trainables.systems.vandermaaten2020.sensitivity import MODEL_SENSITIVITY, PREDICTION_SENSITIVITY
+from trainables.systems.vandermaaten2020.subsample_and_aggregate import SUBSAMPLE_AND_AGGREGATE
 
 DELTA = 1e-4
 NETWORK = {"hidden": 8, "epochs": 60, "learning_rate": 0.3, "batch_size": 8}
@@ -67,12 +56,12 @@ def small(n=40, n_validation=30, classes=3, seed=0, spread=0.1):
         points = centres[labels] + spread * rng.standard_normal((count, 4))
         return Split(inputs={"x": points.astype(np.float32)}, targets=labels)
 
-    facts = PublicFacts(
+    facts = DatasetSpec(
         dataset="blobs",
         task=Task.CLASSIFICATION,
         n=n,
         n_validation=n_validation,
-        features={"x": Feature(shape=(4,))},
+        features={"x": InputSpec(shape=(4,))},
         classes=classes,
     )
     return Dataset(facts=facts, train=split(n), validation=split(n_validation), fingerprint="blobs")

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from dpcore.events import Event, blocks, to_dict
 from dpcore.randomness import Streams
-from trainables.system import Member, PrivacyPlan, State
+from trainables.system import PrivacyPlan, State, TrialRun
 
 
 @dataclass
 class MemoryRun:
     """The `Run` protocol over lists."""
 
-    member: Member
+    member: TrialRun
     start_step: int
     state: State | None
     streams: Streams
@@ -22,7 +22,7 @@ class MemoryRun:
     checkpoints: list[tuple[int, State, Mapping[str, float]]] = field(default_factory=list)
     curve: dict[int, Mapping[str, float]] = field(default_factory=dict)
 
-    def may_execute(self, until_step: int) -> None:
+    def reserve_until(self, until_step: int) -> None:
         self.horizons.append(until_step)
 
     def report(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
@@ -52,7 +52,7 @@ def memory_run(
     curve: tuple[int, ...] = (),
 ) -> MemoryRun:
     stop = plan.steps if to_step is None else to_step
-    member = Member(key=key, attempt=attempt, seed=seed, plan=plan, from_step=from_step, to_step=stop, curve=curve)
+    member = TrialRun(key=key, attempt=attempt, seed=seed, plan=plan, from_step=from_step, to_step=stop, curve=curve)
     streams = Streams(secret=secret, seed=seed, key=key, attempt=attempt)
     return MemoryRun(member=member, start_step=from_step, state=state, streams=streams)
 

@@ -13,12 +13,10 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from tests.sweeps import stores
-from trainables.system import Member, TrialGroup
-from trainables.worker.attempt import Attempt, Fenced, Recovered
-from trainables.worker.files import Folder
-from trainables.worker.ray_trial import _unseen
-from trainables.worker.results import TrialResult
-from trainables.worker.sealed import Damaged, seal
+from trainables.system import Launch, TrialRun
+from trainables.worker.attempt import Attempt, Cancelled, Recovered, TrialResult
+from trainables.worker.files import Damaged, Folder, with_checksum
+from trainables.worker.ray import _unseen
 
 
 @pytest.fixture
@@ -41,15 +39,15 @@ def test_a_folder_that_is_whole_shows_that_nothing_was_executed_and_nothing_will
     assert attempt.recover(3, 9) == Recovered(3)
     if sign is Attempt.reserve:
         claim(attempt)
-    with pytest.raises(Fenced):
-        attempt.may_execute(5)
+    with pytest.raises(Cancelled):
+        attempt.reserve_until(5)
     assert attempt.recover(3, 9) == Recovered(5)
 
 
 def test_a_machine_that_does_not_see_the_mark_runs_nothing(tmp_path):
     """The same path, another disk: its records would lie where nobody looks, and the mark would say that none began."""
     plan = stores.plan(steps=4)
-    group = TrialGroup(members=(Member(key="s-0", attempt=1, seed=1, plan=plan, from_step=0, to_step=4),))
+    group = Launch(members=(TrialRun(key="s-0", attempt=1, seed=1, plan=plan, from_step=0, to_step=4),))
     here, elsewhere = Folder(str(tmp_path / "here")), Folder(str(tmp_path / "elsewhere"))
     Attempt.of(here, "s-0", 1).reserve()
     assert _unseen(group, here) == []
@@ -63,7 +61,7 @@ def test_a_machine_that_does_not_see_the_mark_runs_nothing(tmp_path):
 def test_an_emptied_folder_shows_nothing(attempt, tmp_path):
     attempt.reserve()
     attempt.claim(0)
-    attempt.may_execute(3)
+    attempt.reserve_until(3)
     shutil.rmtree(tmp_path / "s-0")
     assert attempt.recover(0, 9).executed_to == 9
 
@@ -99,7 +97,7 @@ def reported(step):
 
 def test_result_and_state_are_one_file(attempt):
     attempt.claim(0)
-    attempt.may_execute(5)
+    attempt.reserve_until(5)
     attempt.save(5, {"w": np.zeros(2)}, reported(5).to_dict())
     assert attempt.recover(0, 5) == Recovered(5, result=reported(5))
 
@@ -108,7 +106,7 @@ def test_result_and_state_are_one_file(attempt):
 def test_a_result_that_is_not_of_the_end_of_the_reservation_is_none(attempt, step):
     """It would be charged to its own step."""
     attempt.claim(0)
-    attempt.may_execute(5)
+    attempt.reserve_until(5)
     attempt.save(4, {"w": np.zeros(2)}, reported(step).to_dict())
     left = attempt.recover(0, 5)
     assert (left.executed_to, left.result) == (5, None)
@@ -116,10 +114,10 @@ def test_a_result_that_is_not_of_the_end_of_the_reservation_is_none(attempt, ste
 
 def test_a_fenced_worker_starts_no_interval_but_its_horizon_is_charged(attempt):
     attempt.claim(0)
-    attempt.may_execute(3)
+    attempt.reserve_until(3)
     assert attempt.recover(0, 9).executed_to == 3
-    with pytest.raises(Fenced):
-        attempt.may_execute(6)
+    with pytest.raises(Cancelled):
+        attempt.reserve_until(6)
     # The horizon was written before the fence was seen: a later reader still charges it.
     assert attempt.recover(0, 9).executed_to == 6
 
@@ -138,10 +136,10 @@ def another_s(attempt):
 def test_a_worker_whose_folder_is_another_one_now_draws_nothing_and_leaves_nothing(attempt, change):
     """A disk that was unmounted, a folder that was moved or removed: a fence that was up went with it."""
     claim(attempt)
-    attempt.may_execute(5)
+    attempt.reserve_until(5)
     change(attempt)
     before = attempt.folder.times()
-    for write in (lambda: attempt.may_execute(9), lambda: attempt.save(5, {"w": np.zeros(1)})):
+    for write in (lambda: attempt.reserve_until(9), lambda: attempt.save(5, {"w": np.zeros(1)})):
         with pytest.raises(OSError, match="no longer the folder that this worker claimed"):
             write()
     assert attempt.folder.times() == before
@@ -156,7 +154,7 @@ def test_a_worker_that_got_no_further_than_its_claim_is_charged_nothing(attempt)
 
 def test_a_record_that_the_disk_does_not_give_back_is_a_damaged_one(attempt, monkeypatch):
     claim(attempt)
-    attempt.may_execute(5)
+    attempt.reserve_until(5)
     assert attempt.recover(3, 9).executed_to == 5
     opened = os.open
 
@@ -185,7 +183,7 @@ def test_a_checkpoint_has_one_predecessor(attempt):
 def test_a_pickle_in_a_checkpoint_is_refused(attempt):
     buffer = io.BytesIO()
     np.savez(buffer, head=np.frombuffer(b'{"step": 1, "result": null}', dtype=np.uint8), **{"state.w": np.array([{}])})
-    attempt.folder.write("checkpoint.1.npz", seal("s-0/1/checkpoint.1.npz", buffer.getvalue()))
+    attempt.folder.write("checkpoint.1.npz", with_checksum("s-0/1/checkpoint.1.npz", buffer.getvalue()))
     with pytest.raises(Damaged, match="no archive of arrays"):
         attempt.load(1)
 
@@ -240,7 +238,7 @@ def test_a_sign_of_life_is_what_its_worker_writes_and_nothing_else(attempt):
     attempt.claim(0)
     seen.append(attempt.signs())
     for step in (1, 2):
-        attempt.may_execute(step)
+        attempt.reserve_until(step)
         seen.append(attempt.signs())
         attempt.save(step, {"w": np.zeros(1)})
         seen.append(attempt.signs())

@@ -24,8 +24,8 @@ from sweeps.reporting.html import guarantee_line
 from sweeps.store.records import EPSILON as EPSILON_METRIC
 from tests.sweeps.front_records import ACCURACY, EPSILON, claiming
 from tests.trainables.registry_cases import CANDIDATES, CASES, data_of
-from trainables import attribution
-from trainables.attribution import attributed_plan, of_their_models
+from trainables import planning
+from trainables.planning import attributed_plan, of_their_models
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyTarget, Refusal
 from trainables.systems.noisy_mean import NoisyMean
@@ -99,7 +99,7 @@ def planned(system):
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_our_own_stand_as_they_are_proved(name):
-    assert attribution.stranger(SYSTEMS[name]) is None
+    assert planning.stranger(SYSTEMS[name]) is None
 
 
 def test_the_plan_of_our_own_is_left_alone():
@@ -127,14 +127,14 @@ def test_whatever_else_claims_is_asserted_by_its_module(system):
 @pytest.mark.parametrize("system", [OwnTraining, *ASSERTED])
 def test_it_is_the_module_that_decides(system, monkeypatch):
     """The mutant: with this module taken for ours, the same wishes are proved."""
-    monkeypatch.setattr(attribution, "OURS", {*attribution.OURS, HERE.partition(".")[0]})
+    monkeypatch.setattr(planning, "OURS", {*planning.OURS, HERE.partition(".")[0]})
     assert planned(system()).guarantee.status is Status.PROVED
 
 
 def test_a_method_that_hangs_on_the_object_is_no_method_of_ours():
     wishing = NoisyMean()
     wishing.claim = OwnClaim().claim
-    assert attribution.stranger(wishing) is None, "an object of our own class, bent by hand, is not looked for"
+    assert planning.stranger(wishing) is None, "an object of our own class, bent by hand, is not looked for"
     wishing = OwnTraining()
     wishing.claim = OwnClaim().claim
     assert planned(wishing).guarantee.status is Status.ASSERTED
@@ -155,7 +155,7 @@ def test_what_data_rest_on_is_not_left_out():
 def test_what_is_weaker_than_asserted_stays_so():
     refuted = replace(planned(SYSTEMS[NAME]).guarantee, status=Status.REFUTED)
     assert resting_on(refuted, [planned(OwnFit()).guarantee]).status is Status.REFUTED
-    assert attribution._asserted(refuted, HERE).standing == "refuted"
+    assert planning._asserted(refuted, HERE).standing == "refuted"
 
 
 def test_no_claim_is_asserted_by_nobody():
@@ -227,4 +227,4 @@ def test_what_a_model_of_ones_own_begins_with_is_named_in_every_claim(monkeypatc
 
 
 def test_functions_of_this_package_are_no_strangers():
-    assert of_their_models(["trainables.systems.convexified.model:tanh_128", "mlp", "a text: with a colon"]) == ()
+    assert of_their_models(["trainables.systems.lu2021.network:tanh_128", "mlp", "a text: with a colon"]) == ()

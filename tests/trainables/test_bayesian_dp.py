@@ -20,12 +20,12 @@ from sweeps.store.records import LedgerEntry, TrialRecord, TrialState
 from tests.trainables.bayesian_cases import AVERAGE, CPU, SMALL, TARGET, fitted, parameters, planned
 from tests.trainables.noisy_sgd_cases import tiny
 from tests.trainables.recording import MemoryRun, memory_run, recorded_before
-from trainables.knobs import read
-from trainables.system import Dataset, Execution, PrivacyPlan, PrivacyTarget, Split, System
-from trainables.systems.bayesian_dp import AVERAGE_CASE_SGD, BAYESIAN_SGD
-from trainables.systems.bayesian_dp.bayesian_knobs import EstimateKnobs
-from trainables.systems.bayesian_dp.sampled import Draws, GradientDistances
+from trainables.hyperparameters import read
+from trainables.system import Dataset, PrivacyPlan, PrivacyTarget, RunSettings, Split, System
 from trainables.systems.noisy_sgd import NOISY_SGD
+from trainables.systems.triastcyn2020.accountant import EstimateKnobs
+from trainables.systems.triastcyn2020.systems import AVERAGE_CASE_SGD, BAYESIAN_SGD
+from trainables.systems.triastcyn2020.training import Draws, GradientDistances
 from trainables.training.losses import loss_function
 from trainables.training.private_sgd import initial_model
 
@@ -163,7 +163,7 @@ def test_a_step_updates_a_random_share_of_the_weights() -> None:
     for secret in (b"one secret of tests, 32 bytes ok", b"two secret of tests, 32 bytes ok"):
         run = memory_run(plan, to_step=1, secret=secret)
         model = initial_model(run, data, CPU)
-        BAYESIAN_SGD.fit([run], data, Execution())
+        BAYESIAN_SGD.fit([run], data, RunSettings())
         moved.append(
             np.concatenate(
                 [
@@ -220,7 +220,7 @@ def test_the_figure_is_that_of_the_accountant_over_the_observed_distances() -> N
     rows = Draws.of(run, estimates(run), data.validation, pairs=False).rows()
     norms = np.minimum(1.0, np.linalg.norm(gradients_by_hand(data, weight, bias, rows), axis=1))
     expected = BayesianAccountant(steps=20, orders=(2, 8)).observe(norms, 40 / 200, 2.0, 1.0)
-    BAYESIAN_SGD.fit([run], data, Execution())
+    BAYESIAN_SGD.fit([run], data, RunSettings())
     metrics = run.final[2]
     assert metrics["bayesian_epsilon"] == pytest.approx(expected.epsilon(1e-10), rel=1e-5)
     assert metrics["bayesian_epsilon_p99"] == pytest.approx(expected.epsilon(0.01 * 1e-5), rel=1e-5)

@@ -17,10 +17,10 @@ from dpcore.noise import SecureNoise
 from tests.trainables.bayesian_cases import AVERAGE, CPU, SMALL, TARGET, fitted, parameters, planned
 from tests.trainables.noisy_sgd_cases import tiny
 from tests.trainables.recording import memory_run
-from trainables.knobs import read
-from trainables.system import Execution, Refusal, Split
-from trainables.systems.bayesian_dp import AVERAGE_CASE_SGD, BAYESIAN_SGD
-from trainables.systems.bayesian_dp.watch import Watch, filter_for
+from trainables.hyperparameters import read
+from trainables.system import Refusal, RunSettings, Split
+from trainables.systems.triastcyn2020.accountant import Watch, filter_for
+from trainables.systems.triastcyn2020.systems import AVERAGE_CASE_SGD, BAYESIAN_SGD
 from trainables.training.private_sgd import initial_model
 
 torch.set_num_threads(1)
@@ -99,7 +99,7 @@ def test_unclipped_sums_are_plain_sums_with_the_stated_noise() -> None:
     )
     run = memory_run(plan)
     model = initial_model(run, data, CPU)
-    AVERAGE_CASE_SGD.fit([run], data, Execution())
+    AVERAGE_CASE_SGD.fit([run], data, RunSettings())
     x, y = torch.from_numpy(data.train.inputs["x"]), torch.from_numpy(data.train.targets)
     torch.nn.functional.cross_entropy(model(x), y).backward()
     noise = np.concatenate(
@@ -132,7 +132,7 @@ def test_an_outlier_is_exposed_while_the_average_case_holds() -> None:
     for one in (data, with_it):
         run = memory_run(plan)
         start = initial_model(run, one, CPU).get_parameter("body.weight").detach().numpy()
-        AVERAGE_CASE_SGD.fit([run], one, Execution())
+        AVERAGE_CASE_SGD.fit([run], one, RunSettings())
         assert run.final[2]["bayesian_epsilon"] <= 3.0
         assert run.final[2]["steps_taken"] == 1
         moved.append(np.linalg.norm(run.final[1]["parameter.body.weight"] - start))

@@ -16,13 +16,13 @@ from dpcore.guarantee import Notion, Status
 from tests.trainables.bayesian_cases import AVERAGE, CPU, fitted, planned
 from tests.trainables.noisy_sgd_cases import tiny
 from tests.trainables.recording import memory_run
-from trainables.knobs import read
-from trainables.system import Execution, PrivacyPlan, Split
-from trainables.systems.bayesian_dp import BAYESIAN_VARIATIONAL, VARIATIONAL_DRAWS
-from trainables.systems.bayesian_dp import variational as dpvi
-from trainables.systems.bayesian_dp.bayesian_knobs import EstimateKnobs, VariationalDrawsKnobs, VariationalKnobs
-from trainables.systems.bayesian_dp.draws_training import Drawn
-from trainables.systems.bayesian_dp.sampled import Draws
+from trainables.hyperparameters import read
+from trainables.system import PrivacyPlan, RunSettings, Split
+from trainables.systems.triastcyn2020 import variational as dpvi
+from trainables.systems.triastcyn2020.accountant import EstimateKnobs, VariationalDrawsKnobs, VariationalKnobs
+from trainables.systems.triastcyn2020.systems import BAYESIAN_VARIATIONAL, VARIATIONAL_DRAWS
+from trainables.systems.triastcyn2020.training import Draws
+from trainables.systems.triastcyn2020.variational import Drawn
 
 torch.set_num_threads(1)
 
@@ -116,7 +116,7 @@ def test_the_counted_distance_of_a_draw_is_what_a_record_adds_to_its_mean() -> N
         dpvi.Posterior.start(read(VariationalKnobs, plan.config), 4, CPU),
         torch.tensor([0.3, -1.0, 0.5, 2.0]),
     )
-    found = Drawn(run, read(VariationalDrawsKnobs, plan.config), data, Execution(), CPU).distances(posterior, z)
+    found = Drawn(run, read(VariationalDrawsKnobs, plan.config), data, RunSettings(), CPU).distances(posterior, z)
     x, y = dpvi.design(data.facts, data.validation, CPU)
     own = dpvi.record_gradients(x, y, posterior, z)
     # All 200 training records, which are the validation records, are in the batch.

@@ -21,7 +21,7 @@ from trainables.models import sketch
 from trainables.models.brought import brought, kept, moved
 from trainables.parallel import sums
 from trainables.registry import SYSTEMS
-from trainables.system import Execution, PrivacyTarget
+from trainables.system import PrivacyTarget, RunSettings
 from trainables.training import released
 
 SYSTEM = SYSTEMS["noisy-sgd"]
@@ -73,7 +73,7 @@ def plan(model="lab_net:loaded"):
 
 def trained(to_step=None):
     run = memory_run(plan(), to_step=to_step)
-    SYSTEM.fit([run], DIGITS, Execution())
+    SYSTEM.fit([run], DIGITS, RunSettings())
     return run
 
 
@@ -99,16 +99,16 @@ def test_a_model_that_is_put_together_from_other_weights_is_refused(lab, monkeyp
 def test_training_does_not_go_on_beside_other_weights(lab):
     step, state, _ = trained(to_step=2).final
     again = memory_run(plan(), from_step=step, state=state, attempt=2)
-    SYSTEM.fit([again], DIGITS, Execution())
+    SYSTEM.fit([again], DIGITS, RunSettings())
     another(lab)
     with pytest.raises(InvalidValue, match="never trained as they were in training"):
-        SYSTEM.fit([memory_run(plan(), from_step=step, state=state, attempt=3)], DIGITS, Execution())
+        SYSTEM.fit([memory_run(plan(), from_step=step, state=state, attempt=3)], DIGITS, RunSettings())
 
 
 def test_a_worker_with_other_weights_adds_nothing(lab):
     run = memory_run(plan())
     owner = sums.initial_model("lab_net:loaded", 1, 0, DIGITS.facts, torch.device("cpu"))
-    task = sums.gradient_task(run, Execution(), rate=0.1, clip_norm=1.0)
+    task = sums.gradient_task(run, RunSettings(), rate=0.1, clip_norm=1.0)
     task = replace(task, steps=0, untrained=sums._untrained(owner))
     # Of no steps, so that nothing is asked of the link.
     sums.serve(task, DIGITS, 0, 1, Mock(), torch.device("cpu"))

@@ -17,13 +17,13 @@ from sweeps.spec import load_spec
 from sweeps.util.workspace import Workspace
 from tests.trainables.recording import counted, memory_run
 from trainables.data import SOURCES
-from trainables.system import Execution, Member, PrivacyPlan, PrivacyTarget, Refusal, TrialGroup
+from trainables.system import Launch, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, TrialRun
 from trainables.systems.noisy_mean import NOISY_MEAN
 from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD
 from trainables.worker.attempt import AlreadyExecuted, Attempt
 from trainables.worker.files import Folder
-from trainables.worker.ray_trial import group_from_json, group_to_json
-from trainables.worker.trial import open_run, run_group
+from trainables.worker.ray import launch_from_json, launch_to_json
+from trainables.worker.trial import open_run, run_launch
 
 CONFIG = {"model": "linear", "learning_rate": 0.5, "clip_norm": 0.7, "batch_size": 3, "epochs": 0.05}
 TARGET = PrivacyTarget(epsilon=2.0, delta=1e-4)
@@ -66,7 +66,7 @@ class Spy:
 
     def fit(self, system, plan, data, **where):
         self.run = memory_run(plan, **where)
-        system.fit([self.run], data, Execution(checkpoint_seconds=0.001))
+        system.fit([self.run], data, RunSettings(checkpoint_seconds=0.001))
         return self.run
 
 
@@ -122,8 +122,8 @@ def test_the_noise_of_one_attempt_is_never_drawn_twice(tmp_path):
         plan = NOISY_MEAN.plan({"clip": 1.0, "steps": 3, "prior": prior, "shrinkage": 0.5, "step_seconds": 0.0},
                                data.facts, TARGET, {})  # fmt: skip
         assert isinstance(plan, PrivacyPlan)
-        member = Member(key="s-0", attempt=1, seed=0, plan=plan, from_step=0, to_step=plan.steps)
-        results.append(run_group(TrialGroup(members=(member,)), data, trials, secret)[0])
+        member = TrialRun(key="s-0", attempt=1, seed=0, plan=plan, from_step=0, to_step=plan.steps)
+        results.append(run_launch(Launch(members=(member,)), data, trials, secret)[0])
         before = Attempt.of(trials, "s-0", 1).folder.read("checkpoint.3.npz")
     assert "metrics" in results[0]
     assert "drawn before" in results[1]["error"]
@@ -197,9 +197,9 @@ def test_the_claim_names_what_it_rests_on(system, digits):
 def test_launches_and_plans_survive_strict_json(digits):
     plan = NOISY_ADAM.plan(CONFIG | {"learning_rate": 0.1 + 0.2}, digits.facts, TARGET, {})
     assert PrivacyPlan.from_dict(json.loads(json.dumps(plan.to_dict(), allow_nan=False))) == plan
-    member = Member(key="s-0", attempt=3, seed=2**63, plan=plan, from_step=1, to_step=2, resume_attempt=2)
-    group = TrialGroup(members=(member,), execution=Execution(noise_source="secure"))
-    assert group_from_json(group_to_json(group)) == group
+    member = TrialRun(key="s-0", attempt=3, seed=2**63, plan=plan, from_step=1, to_step=2, resume_attempt=2)
+    group = Launch(members=(member,), execution=RunSettings(noise_source="secure"))
+    assert launch_from_json(launch_to_json(group)) == group
 
 
 def test_shown_claims_are_never_below_the_claim():

@@ -19,18 +19,24 @@ from sweeps.privacy.totals import procedure_guarantee
 from sweeps.store.records import LedgerEntry
 from tests.trainables.recording import counted, memory_run
 from trainables.data.digits import DIGITS
-from trainables.knobs import read
+from trainables.hyperparameters import read
 from trainables.measures.hooks import Answering, Auditable
 from trainables.registry import SYSTEMS
-from trainables.system import Execution, Feature, PrivacyPlan, PrivacyTarget, Refusal, Split, Task
-from trainables.systems.convexified import CONVEXIFIED_HEAD, CONVEXIFIED_LOSS, repaired_fit
-from trainables.systems.convexified.draws import FromNormals
-from trainables.systems.convexified.knobs import ConvexifiedHeadKnobs, ConvexifiedLossKnobs
-from trainables.systems.convexified.model import logits_of
-from trainables.systems.convexified.network import Recipe, train
-from trainables.systems.convexified.published_fit import asked, attack_of, flat_inputs, question_order, train_group
-from trainables.systems.convexified.scales import head_of, sensitivities
-from trainables.systems.convexified.shadowed import under_attack
+from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Split, Task
+from trainables.systems.lu2021 import head as repaired_fit
+from trainables.systems.lu2021.convexified_head import CONVEXIFIED_HEAD
+from trainables.systems.lu2021.convexified_loss import CONVEXIFIED_LOSS
+from trainables.systems.lu2021.hyperparameters import ConvexifiedHeadKnobs, ConvexifiedLossKnobs, head_of, sensitivities
+from trainables.systems.lu2021.network import Recipe, logits_of, train
+from trainables.systems.lu2021.training import (
+    FromNormals,
+    asked,
+    attack_of,
+    flat_inputs,
+    question_order,
+    train_group,
+    under_attack,
+)
 
 DELTA = 1e-4
 SECRET = b"a secret of tests, never of a sweep"
@@ -152,7 +158,7 @@ def test_absurd_noise_is_refused_with_the_way_out():
 
 def test_the_sensitivities_are_those_of_table_vi():
     """Lu et al. (2021), Table VI: MNIST, 10,000 records of 784 pixels."""
-    facts = replace(FACTS, n=10_000, features={"image": Feature(shape=(28, 28))})
+    facts = replace(FACTS, n=10_000, features={"image": InputSpec(shape=(28, 28))})
     bounds = sensitivities(read(ConvexifiedLossKnobs, {"noise_multiplier": 1.0}), facts)
     assert bounds.lipschitz == pytest.approx(2.2274, abs=5e-5)
     assert bounds.weight == pytest.approx(0.0028, abs=5e-5)
@@ -242,7 +248,7 @@ def test_one_adam_step_follows_the_risk_averse_gradient(alpha):
 def test_runs_end_with_their_metrics_and_keep_no_model(data):
     plan = planned(CONVEXIFIED_LOSS, {"queries": 90, "reference": True, "epochs": 20}, epsilon=1e6)
     run = memory_run(plan)
-    CONVEXIFIED_LOSS.fit([run], data, Execution())
+    CONVEXIFIED_LOSS.fit([run], data, RunSettings())
     step, state, metrics = run.final
     assert (step, run.horizons) == (90, [90])
     assert set(state) == {"answered", "correct", "members_called", "others_called"}
@@ -250,7 +256,7 @@ def test_runs_end_with_their_metrics_and_keep_no_model(data):
     assert metrics["accuracy_loss"] == 0
     assert set(metrics) <= {one.name for one in CONVEXIFIED_LOSS.metrics}
     plain = memory_run(planned(CONVEXIFIED_LOSS, {"queries": 90}, epsilon=1e6))
-    CONVEXIFIED_LOSS.fit([plain], data, Execution())
+    CONVEXIFIED_LOSS.fit([plain], data, RunSettings())
     assert set(plain.final[2]) == {"accuracy", "stability"}
 
 
@@ -261,13 +267,13 @@ def test_a_tiny_budget_leaves_half_of_the_answers_right(data):
     """
     plan = planned(CONVEXIFIED_LOSS, {"queries": 360, "reference": True, "epochs": 20}, epsilon=1e-3)
     run = memory_run(plan)
-    CONVEXIFIED_LOSS.fit([run], data, Execution())
+    CONVEXIFIED_LOSS.fit([run], data, RunSettings())
     assert run.final[2]["accuracy_loss"] == pytest.approx(0.5, abs=4 * 0.5 / math.sqrt(300))
 
 
 def test_a_group_trains_once_and_its_runs_differ_in_noise_alone(data, monkeypatch):
     from trainables.systems import answering
-    from trainables.systems.convexified import published_fit
+    from trainables.systems.lu2021 import training
 
     trainings = []
     # Trainings of earlier tests are kept.
@@ -277,13 +283,13 @@ def test_a_group_trains_once_and_its_runs_differ_in_noise_alone(data, monkeypatc
         trainings.append(knobs)
         return train_group(knobs, data, device)
 
-    monkeypatch.setattr(published_fit, "train_group", counted)
+    monkeypatch.setattr(training, "train_group", counted)
     plans = [
         planned(CONVEXIFIED_LOSS, {"noise": noise, "queries": 50}, epsilon=e) for noise in NeuronNoise for e in (1, 9)
     ]
     assert len({plan.group for plan in plans}) == 1
     runs = [memory_run(plan, key=f"t-{k}") for k, plan in enumerate(plans)]
-    CONVEXIFIED_LOSS.fit(runs, data, Execution())
+    CONVEXIFIED_LOSS.fit(runs, data, RunSettings())
     assert len(trainings) == 1
     assert planned(CONVEXIFIED_LOSS, {"draw": 1}).group != plans[0].group
 
@@ -293,14 +299,14 @@ def test_a_restart_goes_on_where_the_count_stands(system, data):
     knobs = {"queries": 60} | ({"shadows": 2, "attack_epochs": 2} if system is CONVEXIFIED_LOSS else {})
     plan = planned(system, knobs, epsilon=50.0)
     first = memory_run(plan, to_step=25)
-    system.fit([first], data, Execution())
+    system.fit([first], data, RunSettings())
     second = memory_run(plan, from_step=25, attempt=2, state=first.final[1])
-    system.fit([second], data, Execution())
+    system.fit([second], data, RunSettings())
     assert int(second.final[1]["answered"]) == 60
     assert int(second.final[1]["correct"]) >= int(first.final[1]["correct"])
     again = memory_run(plan, from_step=60, to_step=61, state=second.final[1], attempt=3)
     with pytest.raises(QueriesSpent, match="60 of 60"):
-        system.fit([again], data, Execution())
+        system.fit([again], data, RunSettings())
 
 
 def test_under_an_attack_members_and_others_take_turns(data):
@@ -319,7 +325,7 @@ def test_under_an_attack_members_and_others_take_turns(data):
 def test_the_attack_rides_in_the_state(data):
     plan = planned(CONVEXIFIED_LOSS, {"queries": 40, "shadows": 2, "attack_epochs": 2})
     run = memory_run(plan)
-    CONVEXIFIED_LOSS.fit([run], data, Execution())
+    CONVEXIFIED_LOSS.fit([run], data, RunSettings())
     assert -1 <= run.final[2]["shadow_leak"] <= 1
     probabilities = softmax(np.random.default_rng(0).normal(size=(8, 10)), axis=1)
     scores = attack_of(run.final[1]).scores(probabilities, np.arange(8) % 10)
@@ -344,7 +350,7 @@ def test_head_answers_carry_the_planned_noise_on_every_logit(data):
     seen = []
     run = memory_run(plan)
     run.released = seen.append
-    CONVEXIFIED_HEAD.fit([run], data, Execution())
+    CONVEXIFIED_HEAD.fit([run], data, RunSettings())
     knobs = read(ConvexifiedHeadKnobs, plan.config)
     weights = repaired_fit.train(knobs, data)
     queries = repaired_fit.features_of(knobs, data.facts, data.validation)[seen[0]["asked"]]
@@ -372,7 +378,7 @@ def test_head_features_are_frozen_and_short(data):
 def test_a_head_refuses_another_number_of_records(data):
     fewer = replace(data, train=Split(inputs={"image": data.train.inputs["image"][1:]}, targets=data.train.targets[1:]))
     with pytest.raises(InvalidValue, match="replace-one"):
-        CONVEXIFIED_HEAD.fit([memory_run(planned(CONVEXIFIED_HEAD, {}))], fewer, Execution())
+        CONVEXIFIED_HEAD.fit([memory_run(planned(CONVEXIFIED_HEAD, {}))], fewer, RunSettings())
 
 
 def test_draws_from_normals_have_their_laws():
@@ -389,6 +395,6 @@ def test_secure_noise_cannot_be_repeated(system, data):
     for _ in range(2):
         run = memory_run(planned(system, {"queries": 30}, epsilon=5.0))
         run.released = lambda arrays: seen.append(arrays)
-        system.fit([run], data, Execution(noise_source="secure"))
+        system.fit([run], data, RunSettings(noise_source="secure"))
     name = "logits" if system is CONVEXIFIED_HEAD else "log_probabilities"
     assert not np.allclose(seen[0][name], seen[1][name])

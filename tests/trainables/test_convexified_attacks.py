@@ -6,7 +6,7 @@ from scipy.special import softmax
 
 from dpcore.audit.attacks import attack_examples, disjoint_splits
 from dpcore.checks import InvalidValue
-from trainables.attacks import AttackModel, train_attack, train_shadows
+from trainables.systems.lu2021.shadow import AttackModel, train_attack, train_shadows
 
 CLASSES = 4
 

@@ -11,12 +11,12 @@ from dpcore.papers import convexified as mathematics
 from tests.trainables.test_convexified import ADD, DELTA, REPLACE, SECRET, planned, target
 from tests.trainables.worst_case_records import TINY, tiny_plan, worst_case_scores
 from trainables.data.digits import DIGITS
-from trainables.knobs import read
+from trainables.hyperparameters import read
 from trainables.measures import audits
-from trainables.system import Feature, PrivacyPlan
-from trainables.systems.convexified import CONVEXIFIED_HEAD, CONVEXIFIED_LOSS
-from trainables.systems.convexified.knobs import ConvexifiedHeadKnobs
-from trainables.systems.convexified.scales import head_of
+from trainables.system import InputSpec, PrivacyPlan
+from trainables.systems.lu2021.convexified_head import CONVEXIFIED_HEAD
+from trainables.systems.lu2021.convexified_loss import CONVEXIFIED_LOSS
+from trainables.systems.lu2021.hyperparameters import ConvexifiedHeadKnobs, head_of
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_the_audit_of_any_trial_finds_it_by_itself(system, outcome, data):
 
 def test_two_classes_fall_where_the_sensitivity_is_none():
     """One mislabelled record among 10,000 outweighs its share: claimed epsilon 1, refuted by one answer."""
-    facts = replace(TINY, n=10_000, classes=2, features={"x": Feature(shape=(1,))})
+    facts = replace(TINY, n=10_000, classes=2, features={"x": InputSpec(shape=(1,))})
     knobs = {"alpha": 5.0, "regularisation": 0.01, "batch_size": 10_000, "epochs": 150, "hidden": 4}
     plan = tiny_plan(epsilon=1.0, facts=facts, **knobs)
     inside, outside = worst_case_scores(plan, facts, runs=150, secret=SECRET)
@@ -73,7 +73,7 @@ def test_two_classes_fall_where_the_sensitivity_is_none():
 
 def test_two_classes_hide_behind_noise_that_suffices():
     """The same attack, where nearly the mean is trained: the record weighs 1/n and the claim stands."""
-    facts = replace(TINY, n=1000, classes=2, features={"x": Feature(shape=(1,))})
+    facts = replace(TINY, n=1000, classes=2, features={"x": InputSpec(shape=(1,))})
     knobs = {"alpha": 1e-6, "batch_size": 1000, "epochs": 50, "hidden": 4}
     plan = tiny_plan(epsilon=1.0, facts=facts, **knobs)
     inside, outside = worst_case_scores(plan, facts, runs=150, secret=SECRET)

@@ -16,14 +16,14 @@ from dpcore.gradients import clipped as releases
 from dpcore.guarantee import Status
 from tests.trainables.recording import memory_run, recorded_before
 from tests.trainables.test_sgld import parameters, tiny
-from trainables.system import Dataset, Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Scalar
-from trainables.systems.dp_sgld import DP_SGLD
+from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Scalar
+from trainables.systems.langevin import DP_SGLD
 
 TARGET = PrivacyTarget(epsilon=1.0, delta=1e-3)
 GERMAN: dict[str, Scalar] = {"step_size": 1e-3, "halve_every": 5, "batch_size": 32, "epochs": 30, "model": "mlp"}
 
 
-def planned(facts: PublicFacts, target: PrivacyTarget = TARGET, **changes: Scalar) -> PrivacyPlan:
+def planned(facts: DatasetSpec, target: PrivacyTarget = TARGET, **changes: Scalar) -> PrivacyPlan:
     plan = DP_SGLD.plan({**GERMAN, **changes}, facts, target, {})
     assert isinstance(plan, PrivacyPlan), plan
     return plan
@@ -87,7 +87,7 @@ def test_the_noise_of_a_step_has_the_published_variance(
 
 def first_step(plan: PrivacyPlan, data: Dataset, attempt: int) -> object:
     run = memory_run(plan, to_step=1, attempt=attempt)
-    DP_SGLD.fit([run], data, Execution())
+    DP_SGLD.fit([run], data, RunSettings())
     return run.final[1]
 
 
@@ -98,10 +98,10 @@ def test_what_runs_is_what_was_counted() -> None:
     other = planned(data.facts, replace(TARGET, epsilon=0.5), batch_size=20, epochs=2, halve_every=1)
     run = memory_run(recorded_before(plan, blocks(other.event())))
     with pytest.raises(InvalidValue, match="of another version"):
-        DP_SGLD.fit([run], data, Execution())
+        DP_SGLD.fit([run], data, RunSettings())
     assert not run.horizons
     whole = memory_run(plan)
-    DP_SGLD.fit([whole], data, Execution())
+    DP_SGLD.fit([whole], data, RunSettings())
     assert whole.final[0] == plan.steps == 20
 
 

@@ -10,9 +10,9 @@ import pytest
 
 import trainables
 from dpcore.checks import InvalidValue
-from trainables.knobs import complete, knob, knobs, parameters, read
+from trainables.hyperparameters import complete, knob, knobs, parameters, read
 from trainables.registry import SYSTEMS
-from trainables.system import Parameter
+from trainables.system import Hyperparameter
 
 
 @knobs
@@ -30,10 +30,10 @@ class Mine(Base):
 
 def test_parameters_say_what_the_fields_say() -> None:
     assert parameters(Mine) == (
-        Parameter(name="rate", kind="float", low=0.0, high=1.0, doc="how far"),
-        Parameter(name="size", kind="int", low=1, default=3, unit="records", doc="how many"),
-        Parameter(name="kind", kind="choice", choices=("a", "b"), default="a", doc="which"),
-        Parameter(name="loud", kind="choice", choices=(False, True), default=False, doc="whether"),
+        Hyperparameter(name="rate", kind="float", low=0.0, high=1.0, doc="how far"),
+        Hyperparameter(name="size", kind="int", low=1, default=3, unit="records", doc="how many"),
+        Hyperparameter(name="kind", kind="choice", choices=("a", "b"), default="a", doc="which"),
+        Hyperparameter(name="loud", kind="choice", choices=(False, True), default=False, doc="whether"),
     )
 
 
@@ -64,7 +64,7 @@ def test_what_is_no_number_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("name", sorted(name for name, system in SYSTEMS.items() if hasattr(system, "knobs")))
 def test_every_default_reads_as_its_parameter_says(name: str) -> None:
-    for one in SYSTEMS[name].parameters:
+    for one in SYSTEMS[name].hyperparameters:
         if one.default is not None and one.choices:
             assert one.default in one.choices
         if isinstance(one.default, float | int) and one.low is not None and one.high is not None:

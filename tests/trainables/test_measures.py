@@ -13,9 +13,9 @@ from trainables.measures.objectives import MEASURES, measure, missing
 from trainables.measures.quality import GROUPED, QUALITY
 from trainables.measures.retraining import Twin, streams
 from trainables.registry import SYSTEMS
-from trainables.system import Execution, Member, PrivacyPlan, PrivacyTarget, Scalar, TrialGroup
+from trainables.system import Launch, PrivacyPlan, PrivacyTarget, RunSettings, Scalar, TrialRun
 from trainables.worker.files import Folder
-from trainables.worker.trial import run_group
+from trainables.worker.trial import run_launch
 
 torch.set_num_threads(1)
 DIGITS = SOURCES["digits"].load({})
@@ -36,13 +36,13 @@ def planned(name: str, epsilon: float = 1.0, **knobs) -> PrivacyPlan:
     return plan
 
 
-def member(plan: PrivacyPlan) -> Member:
-    return Member(key="measured-0", attempt=1, seed=3, plan=plan, from_step=0, to_step=plan.steps)
+def member(plan: PrivacyPlan) -> TrialRun:
+    return TrialRun(key="measured-0", attempt=1, seed=3, plan=plan, from_step=0, to_step=plan.steps)
 
 
 def run(plan: PrivacyPlan, tmp_path, measures: tuple[str, ...]) -> dict[str, float]:
-    group = TrialGroup(members=(member(plan),), measures=measures, withheld=frozenset())
-    [result] = run_group(group, DIGITS, Folder(str(tmp_path)), bytes(32))
+    group = Launch(members=(member(plan),), measures=measures, withheld=frozenset())
+    [result] = run_launch(group, DIGITS, Folder(str(tmp_path)), bytes(32))
     metrics: dict[str, float] = result["metrics"]
     return metrics
 
@@ -80,13 +80,13 @@ def test_a_model_that_memorises_shows_it():
     )
     loud = drawn_at(plan, 1e-9)
     one = Twin(member(loud), streams(1, bytes(32)))
-    system.fit([one], few, Execution())
-    found = measure(("membership_auc", "priv_leak"), system, member(loud), one.outcome(), few, Execution())
+    system.fit([one], few, RunSettings())
+    found = measure(("membership_auc", "priv_leak"), system, member(loud), one.outcome(), few, RunSettings())
     assert found["membership_auc"] > 0.75
     assert found["priv_leak"] > 0.2
     assert found["membership_accuracy"] == pytest.approx(0.5 + found["priv_leak"] / 2)
     quiet = measure(
-        ("membership_auc",), system, member(plan), {"theta": np.zeros_like(one.outcome()["theta"])}, few, Execution()
+        ("membership_auc",), system, member(plan), {"theta": np.zeros_like(one.outcome()["theta"])}, few, RunSettings()
     )
     assert quiet["membership_auc"] == 0.5
 

@@ -23,9 +23,9 @@ from dpcore.sampling import PoissonSampling
 from trainables.data import SOURCES
 from trainables.measures.audits import AuditSetting, Method, curve_of, gather, methods
 from trainables.registry import SYSTEMS
-from trainables.system import Dataset, PrivacyPlan, PrivacyTarget, PublicFacts, Scalar
-from trainables.systems.bayesian_dp import training as bayesian_training
+from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, Scalar
 from trainables.systems.linear import RowKnobs
+from trainables.systems.triastcyn2020 import training as bayesian_training
 from trainables.training import private_sgd
 
 torch.set_num_threads(1)
@@ -73,7 +73,7 @@ def plan_of(
     name: str,
     epsilon: float | None = None,
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
-    facts: PublicFacts | None = None,
+    facts: DatasetSpec | None = None,
     **knobs: Scalar,
 ) -> PrivacyPlan:
     if facts is None:

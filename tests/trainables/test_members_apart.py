@@ -13,9 +13,9 @@ from dpcore.checks import InvalidValue
 from dpcore.gradients import Refused
 from tests.trainables.private_prediction_cases import NETWORK, small
 from trainables import models
-from trainables.system import Execution
-from trainables.systems.private_prediction import voters
-from trainables.systems.private_prediction.knobs import MemberKnobs
+from trainables.system import RunSettings
+from trainables.systems.vandermaaten2020 import voters
+from trainables.systems.vandermaaten2020.minimiser import MemberKnobs
 
 DATA = small()
 CPU = torch.device("cpu")
@@ -151,13 +151,13 @@ def test_a_member_that_its_records_made_fail_knows_nothing():
     knobs = MemberKnobs(
         regularisation=0.01, clip_norm=1.0, bias=False, models=4, model="members_lab:failing", **NETWORK
     )
-    before = voters.winners(knobs, DATA, Execution())
+    before = voters.winners(knobs, DATA, RunSettings())
     values = DATA.train.inputs["x"].copy()
     values[voters.parts_of(40, 4, seed=0)[2][0], 0] = 7
     changed = replace(DATA, train=replace(DATA.train, inputs={"x": values}))
-    after = voters.winners(knobs, changed, Execution())
+    after = voters.winners(knobs, changed, RunSettings())
     assert not after[2].any()
     assert np.array_equal(np.delete(after, 2, 0), np.delete(before, 2, 0))
     values[:, 0] = 7
     with pytest.raises(ValueError, match="seven"):
-        voters.winners(knobs, changed, Execution())
+        voters.winners(knobs, changed, RunSettings())

@@ -12,12 +12,12 @@ from dpcore.checks import InvalidValue
 from tests.trainables.recording import memory_run
 from trainables import models
 from trainables.data import SOURCES
-from trainables.system import Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Task
+from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Task
 from trainables.systems.noisy_sgd import NOISY_SGD
 
 
-def facts(features: dict[str, Feature], classes: int = 10, task: Task = Task.CLASSIFICATION) -> PublicFacts:
-    return PublicFacts(
+def facts(features: dict[str, InputSpec], classes: int = 10, task: Task = Task.CLASSIFICATION) -> DatasetSpec:
+    return DatasetSpec(
         dataset="public",
         task=task,
         n=100,
@@ -28,13 +28,13 @@ def facts(features: dict[str, Feature], classes: int = 10, task: Task = Task.CLA
 
 
 DIGITS = SOURCES["digits"].facts({})
-IMAGE = facts({"image": Feature(shape=(28, 28))})
-TEXT = facts({"words": Feature(shape=(256,), cardinality=10_000)}, classes=2)
+IMAGE = facts({"image": InputSpec(shape=(28, 28))})
+TEXT = facts({"words": InputSpec(shape=(256,), cardinality=10_000)}, classes=2)
 PAIR = facts(
-    {"user": Feature(shape=(), cardinality=6040), "movie": Feature(shape=(), cardinality=3952)}, 5, Task.RATING
+    {"user": InputSpec(shape=(), cardinality=6040), "movie": InputSpec(shape=(), cardinality=3952)}, 5, Task.RATING
 )
-ITEM = facts({"movie": Feature(shape=(), cardinality=3952)}, 5, Task.RATING)
-PERSON = facts({"person": Feature(shape=(123,))}, classes=2)
+ITEM = facts({"movie": InputSpec(shape=(), cardinality=3952)}, 5, Task.RATING)
+PERSON = facts({"person": InputSpec(shape=(123,))}, classes=2)
 
 
 @pytest.mark.parametrize(
@@ -48,10 +48,10 @@ PERSON = facts({"person": Feature(shape=(123,))}, classes=2)
         ("two-branch", PAIR, 1, (6040 + 3952) * 15 + 25 * 5 + 5),
         ("item-table", ITEM, 1, 3952 * 5 + 5),
         ("linear", IMAGE, 1, 7850),
-        ("mlp", facts({"x": Feature(shape=(3,))}, task=Task.REGRESSION), 4, 3 * 4 + 4 + 4 + 1),
+        ("mlp", facts({"x": InputSpec(shape=(3,))}, task=Task.REGRESSION), 4, 3 * 4 + 4 + 4 + 1),
     ],
 )
-def test_sizes_are_the_published_ones(model: str, data: PublicFacts, hidden: int, weights: int) -> None:
+def test_sizes_are_the_published_ones(model: str, data: DatasetSpec, hidden: int, weights: int) -> None:
     module = models.build(model, data, hidden=hidden)
     assert sum(parameter.numel() for parameter in module.parameters()) == weights
     inputs = [
@@ -90,7 +90,7 @@ def test_initial_weights_have_the_scale_of_keras() -> None:
         ("tests.trainables.user_models:batch_normalised", DIGITS, "GroupNorm"),
     ],
 )
-def test_what_cannot_serve_is_refused_before_a_record_is_read(model: str, data: PublicFacts, reason: str) -> None:
+def test_what_cannot_serve_is_refused_before_a_record_is_read(model: str, data: DatasetSpec, reason: str) -> None:
     with pytest.raises(InvalidValue, match=reason) as caught:
         models.check(model, data)
     assert caught.value.name == "model"
@@ -108,7 +108,7 @@ def test_a_user_model_trains() -> None:
     plan = NOISY_SGD.plan(knobs, data.facts, PrivacyTarget(epsilon=8.0, delta=1e-4), {})
     assert isinstance(plan, PrivacyPlan)
     run = memory_run(plan)
-    NOISY_SGD.fit([run], data, Execution())
+    NOISY_SGD.fit([run], data, RunSettings())
     assert run.final[2]["accuracy"] > 0.5
 
 

@@ -10,12 +10,11 @@ import pytest
 from dpcore.checks import InvalidValue
 from dpcore.gdp import eps_gdp
 from trainables.data.uniform import UNIFORM
-from trainables.knobs import read
-from trainables.system import Execution, Feature, Member, PrivacyPlan, PrivacyTarget, Refusal, Task
+from trainables.hyperparameters import read
+from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Task, TrialRun
 from trainables.systems import noisy_mean
 from trainables.systems.noisy_mean import NOISY_MEAN, NoisyMeanKnobs, expected_error
-from trainables.worker.files import Folder
-from trainables.worker.sealed import unseal
+from trainables.worker.files import Folder, verify
 from trainables.worker.trial import open_run
 
 SECRET = b"0123456789abcdef0123456789abcdef"
@@ -28,7 +27,7 @@ def planned(epsilon=1.0, delta=1e-5, solve="noise", **config):
 
 
 def run(tmp_path, plan, key="t-0", attempt=1, from_step=0, to_step=None, resume=0):
-    member = Member(
+    member = TrialRun(
         key=key,
         attempt=attempt,
         seed=1,
@@ -38,7 +37,7 @@ def run(tmp_path, plan, key="t-0", attempt=1, from_step=0, to_step=None, resume=
         resume_attempt=resume,
     )
     recorded = open_run(member, Folder(str(tmp_path)), SECRET)
-    NOISY_MEAN.fit([recorded], UNIFORM.load({"n": 300}), Execution())
+    NOISY_MEAN.fit([recorded], UNIFORM.load({"n": 300}), RunSettings())
     return recorded
 
 
@@ -75,12 +74,12 @@ def test_images_are_no_values_to_average():
 @pytest.mark.parametrize(
     "features",
     [
-        {"value": Feature(shape=(), low=-100.0, high=1.0)},
-        {"value": Feature(shape=(), low=0.0, high=2.0)},
-        {"value": Feature(shape=(2,))},
-        {"value": Feature(shape=(), cardinality=3)},
-        {"income": Feature(shape=())},
-        {"value": Feature(shape=()), "income": Feature(shape=())},
+        {"value": InputSpec(shape=(), low=-100.0, high=1.0)},
+        {"value": InputSpec(shape=(), low=0.0, high=2.0)},
+        {"value": InputSpec(shape=(2,))},
+        {"value": InputSpec(shape=(), cardinality=3)},
+        {"income": InputSpec(shape=())},
+        {"value": InputSpec(shape=()), "income": InputSpec(shape=())},
     ],
 )
 def test_anything_but_one_value_from_0_to_1_is_refused(features):
@@ -133,7 +132,7 @@ def test_no_noise_is_drawn_before_its_horizon_is_durable(tmp_path, monkeypatch):
     written = tmp_path / "t-0" / "1" / "horizon.json"
 
     def watched(shape):
-        horizon = json.loads(unseal("t-0/1/horizon.json", written.read_bytes()))["until_step"]
+        horizon = json.loads(verify("t-0/1/horizon.json", written.read_bytes()))["until_step"]
         covered.append(len(covered) < horizon)
         return np.zeros(shape)
 

@@ -19,16 +19,11 @@ from dpcore.sampling import PoissonSampling
 from tests.trainables.noisy_sgd_cases import BOTH, TARGET, config, fitted, given_noise, parameters, planned, tiny
 from tests.trainables.recording import memory_run, recorded_before
 from trainables.data import SOURCES
-from trainables.knobs import read
-from trainables.system import (
-    Dataset,
-    Execution,
-    PrivacyPlan,
-    Split,
-)
+from trainables.hyperparameters import read
+from trainables.system import Dataset, PrivacyPlan, RunSettings, Split
 from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD, NoisyAdamKnobs, NoisyOptimiser
 from trainables.training import private_sgd
-from trainables.training.released import Origin
+from trainables.training.released import with_seed
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +139,7 @@ def test_a_plan_of_an_earlier_version_runs_what_it_counted() -> None:
     ):
         run = memory_run(wrong)
         with pytest.raises(InvalidValue, match="of another version"):
-            NOISY_SGD.fit([run], data, Execution())
+            NOISY_SGD.fit([run], data, RunSettings())
         assert not run.horizons
 
 
@@ -197,7 +192,7 @@ def test_every_state_array_is_restored(system: NoisyOptimiser) -> None:
     rebuilt = private_sgd.initial_model(run, data, torch.device("cpu"))
     optimiser = system.optimiser(read(system.knobs, plan.config))(rebuilt)
     optimiser.restore(state)
-    again = Origin.of(run, rebuilt).beside(optimiser.state())
+    again = with_seed(optimiser.state(), run)
     assert again.keys() == state.keys()
     assert all(np.array_equal(again[name], state[name]) for name in state)
     prefixes = {name.split(".")[0] for name in state}
@@ -250,7 +245,7 @@ def test_horizons_lead_and_checkpoints_follow_the_clock() -> None:
     data = tiny()
     plan = given_noise(NOISY_SGD, data.facts, 1.0, batch_size=20, epochs=30)
     run = memory_run(plan)
-    NOISY_SGD.fit([run], data, Execution(checkpoint_seconds=0.01))
+    NOISY_SGD.fit([run], data, RunSettings(checkpoint_seconds=0.01))
     steps = [step for step, _, _ in run.checkpoints]
     assert steps == run.horizons
     assert steps[-1] == plan.steps
@@ -267,7 +262,7 @@ def test_microbatches_change_nothing(size: int) -> None:
     ends = []
     for microbatch in (None, size):
         run = memory_run(plan)
-        NOISY_SGD.fit([run], data, Execution(microbatch=microbatch))
+        NOISY_SGD.fit([run], data, RunSettings(microbatch=microbatch))
         ends.append(parameters(run.final[1]))
     # The same sums in another order: float32 round-off over ten steps.
     np.testing.assert_allclose(*ends, rtol=1e-4, atol=1e-5)
@@ -279,7 +274,7 @@ def test_the_secure_source_trains_and_differs_each_time() -> None:
     ends = []
     for _ in range(2):
         run = memory_run(plan)
-        NOISY_SGD.fit([run], data, Execution(noise_source="secure"))
+        NOISY_SGD.fit([run], data, RunSettings(noise_source="secure"))
         ends.append(parameters(run.final[1]))
     assert not np.array_equal(*ends)
 

@@ -14,12 +14,8 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Gaussian, PoissonSampled, Repeated
 from tests.trainables.noisy_sgd_cases import BOTH, TARGET, config, planned
 from trainables.data import SOURCES
-from trainables.planner import NOISE_MAX, NOISE_MIN
-from trainables.system import (
-    Dataset,
-    PrivacyPlan,
-    Refusal,
-)
+from trainables.planning import NOISE_MAX, NOISE_MIN
+from trainables.system import Dataset, PrivacyPlan, Refusal
 from trainables.systems.noisy_sgd import NOISY_SGD, NoisyOptimiser
 from trainables.training.hyperparameters import epochs_of, steps_of
 

@@ -16,9 +16,9 @@ from tests.trainables.recording import MemoryRun, counted, memory_run
 from tests.trainables.thread_team import ThreadTeam
 from trainables.measures.hooks import WatchesGradients
 from trainables.parallel.sums import Layout, serve, shards
-from trainables.system import Execution, PrivacyPlan
+from trainables.system import PrivacyPlan, RunSettings
+from trainables.systems.langevin import CLIPPED_SGLD
 from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD
-from trainables.systems.sgld import CLIPPED_SGLD
 from trainables.training.hyperparameters import epochs_of
 from trainables.training.released import MODEL_SEED
 
@@ -168,7 +168,7 @@ def test_an_error_in_a_worker_ends_the_run():
     team = ThreadTeam(data, 2, serve=broken)
     run = memory_run(planned(NOISY_SGD, data))
     with pytest.raises(ZeroDivisionError):
-        NOISY_SGD.fit([run], data, Execution(team=team))
+        NOISY_SGD.fit([run], data, RunSettings(team=team))
     assert not run.checkpoints
 
 
@@ -186,4 +186,4 @@ def test_a_watched_run_is_refused_a_team():
     run = Watched(member=plain.member, start_step=0, state=None, streams=plain.streams)
     assert isinstance(run, WatchesGradients)
     with pytest.raises(ValueError, match="without workers"):
-        NOISY_SGD.fit([run], data, Execution(team=ThreadTeam(data, 2)))
+        NOISY_SGD.fit([run], data, RunSettings(team=ThreadTeam(data, 2)))

@@ -17,7 +17,7 @@ from tests.trainables.recording import memory_run
 from tests.trainables.thread_team import ThreadTeam
 from trainables.parallel import GradientTask
 from trainables.parallel.sums import serve, shards
-from trainables.system import Dataset, Execution, Split
+from trainables.system import Dataset, RunSettings, Split
 from trainables.systems.noisy_sgd import NOISY_SGD
 from trainables.training.private_sgd import LocalSums
 from trainables.training.released import build_model
@@ -174,7 +174,7 @@ def test_workers_hold_nothing_that_noise_follows_from():
     secret = bytes(range(100, 132))
     run = memory_run(planned(NOISY_SGD, data, epochs=0.2), secret=secret)
     team = ThreadTeam(data, 2)
-    NOISY_SGD.fit([run], data, Execution(team=team))
+    NOISY_SGD.fit([run], data, RunSettings(team=team))
     (task,) = team.tasks
     shipped = pickle.dumps(task)
     assert secret not in shipped

@@ -30,24 +30,13 @@ from tests.trainables.recording import memory_run
 from trainables import models
 from trainables.data.digits import DIGITS
 from trainables.registry import SYSTEMS
-from trainables.system import (
-    Execution,
-    Feature,
-    PrivacyPlan,
-    PrivacyTarget,
-    Split,
-)
+from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Split
 from trainables.systems.linear import rows, width_of
-from trainables.systems.private_prediction import (
-    LOSS_PERTURBATION,
-    MODEL_SENSITIVITY,
-    PREDICTION_SENSITIVITY,
-    SUBSAMPLE_AND_AGGREGATE,
-    minimisers,
-    voters,
-)
-from trainables.systems.private_prediction.knobs import MemberKnobs
-from trainables.systems.private_prediction.minimisers import certificate
+from trainables.systems.vandermaaten2020 import minimiser, voters
+from trainables.systems.vandermaaten2020.loss_perturbation import LOSS_PERTURBATION
+from trainables.systems.vandermaaten2020.minimiser import MemberKnobs, certificate
+from trainables.systems.vandermaaten2020.sensitivity import MODEL_SENSITIVITY, PREDICTION_SENSITIVITY
+from trainables.systems.vandermaaten2020.subsample_and_aggregate import SUBSAMPLE_AND_AGGREGATE
 from trainables.training import private_sgd
 
 
@@ -60,7 +49,7 @@ def data():
 def test_runs_end_with_an_accuracy_and_keep_no_model_beside_the_answers(system, knobs, data):
     plan = planned(system, knobs, epsilon=50.0)
     run = memory_run(plan)
-    system.fit([run], data, Execution())
+    system.fit([run], data, RunSettings())
     step, state, metrics = run.final
     assert step == plan.steps
     assert run.horizons == [plan.steps]
@@ -81,7 +70,7 @@ def noise_only(data, plan, count):
     )
     exact = minimise(risk, 1e-12).theta
     runs = [memory_run(plan, key=f"t-{k}") for k in range(count)]
-    SYSTEMS[plan.system].fit(runs, data, Execution())
+    SYSTEMS[plan.system].fit(runs, data, RunSettings())
     return np.stack([run.final[1]["theta"] for run in runs]) - exact
 
 
@@ -119,7 +108,7 @@ def test_every_query_gets_noise_of_its_own_at_the_planned_scale(monkeypatch):
         return seen[-1]
 
     monkeypatch.setattr(RadialNoise, "sample", sample)
-    PREDICTION_SENSITIVITY.fit([memory_run(plan)], data, Execution())
+    PREDICTION_SENSITIVITY.fit([memory_run(plan)], data, RunSettings())
     assert len(seen) == 300
     assert all(one.shape == (3,) for one in seen)
     sensitivity = MinimiserSensitivity(n=40, modulus=0.5, adjacency=REPLACE, tau=certificate(40)).value
@@ -142,7 +131,7 @@ def test_perturbed_minimisers_solve_the_perturbed_objective(monkeypatch):
 
     monkeypatch.setattr(RadialNoise, "sample", sample)
     run = memory_run(plan)
-    LOSS_PERTURBATION.fit([run], data, Execution())
+    LOSS_PERTURBATION.fit([run], data, RunSettings())
     (beta, linear), (_, output) = drawn
     objective = 2.0 * 0.99
     modulus = least_modulus(objective, 40, 3, "trace")
@@ -175,7 +164,7 @@ def test_gaussian_noise_of_the_objective_is_drawn_at_the_planned_scale(monkeypat
     monkeypatch.setattr(
         GaussianNoise, "sample", lambda self, *rest: (scales.append(self.sigma), true_sample(self, *rest))[1]
     )
-    LOSS_PERTURBATION.fit([memory_run(plan)], data, Execution())
+    LOSS_PERTURBATION.fit([memory_run(plan)], data, RunSettings())
     assert scales == [pytest.approx(plan.config["noise_multiplier"] * 2 * math.sqrt(2), rel=1e-9)]
     assert scales[0] >= plan.config["noise_multiplier"] * 2 * math.sqrt(2)
 
@@ -194,7 +183,7 @@ def test_one_record_changes_one_vote(model):
     targets = data.train.targets.copy()
     targets[11] = (targets[11] + 1) % 3
     changed = replace(data, train=replace(data.train, targets=targets))
-    before, after = (voters.winners(knobs, one, Execution()) for one in (data, changed))
+    before, after = (voters.winners(knobs, one, RunSettings()) for one in (data, changed))
     assert before.shape == (8, len(data.validation))
     assert sum(not np.array_equal(a, b) for a, b in zip(before, after, strict=True)) == 1
 
@@ -207,7 +196,7 @@ def test_networks_vote_as_well_as_linear_models_on_separated_classes():
     assert isinstance(plan, PrivacyPlan)
     assert "mlp" in plan.group
     run = memory_run(plan)
-    SUBSAMPLE_AND_AGGREGATE.fit([run], data, Execution())
+    SUBSAMPLE_AND_AGGREGATE.fit([run], data, RunSettings())
     assert run.final[2]["accuracy"] > 0.9
 
 
@@ -236,7 +225,7 @@ def test_networks_train_where_and_as_wide_as_the_execution_says(monkeypatch):
     knobs = {"models": 2, "queries": 5, "model": "mlp", **NETWORK, "epochs": 1}
     plan = SUBSAMPLE_AND_AGGREGATE.plan(knobs, data.facts, target(50.0), {})
     assert isinstance(plan, PrivacyPlan)
-    SUBSAMPLE_AND_AGGREGATE.fit([memory_run(plan)], data, Execution(device="cuda", threads=2))
+    SUBSAMPLE_AND_AGGREGATE.fit([memory_run(plan)], data, RunSettings(device="cuda", threads=2))
     assert (devices, threads) == (["cuda"], [2, 2])
 
 
@@ -253,9 +242,9 @@ def test_a_restart_goes_on_where_the_count_stands_with_fresh_noise(system, data)
     knobs = {"queries": 90} | ({"models": 10} if system is SUBSAMPLE_AND_AGGREGATE else {})
     plan = planned(system, knobs, epsilon=5.0)
     first = memory_run(plan, to_step=30)
-    system.fit([first], data, Execution())
+    system.fit([first], data, RunSettings())
     second = memory_run(plan, from_step=30, attempt=2, state=first.final[1])
-    system.fit([second], data, Execution())
+    system.fit([second], data, RunSettings())
     assert int(second.final[1]["answered"]) == 90
     assert second.horizons == [90]
     assert int(second.final[1]["correct"]) >= int(first.final[1]["correct"])
@@ -264,10 +253,10 @@ def test_a_restart_goes_on_where_the_count_stands_with_fresh_noise(system, data)
 def test_query_b_plus_one_is_refused_before_its_noise(data):
     plan = planned(PREDICTION_SENSITIVITY, {"queries": 20}, epsilon=5.0)
     run = memory_run(plan)
-    PREDICTION_SENSITIVITY.fit([run], data, Execution())
+    PREDICTION_SENSITIVITY.fit([run], data, RunSettings())
     again = memory_run(plan, from_step=20, to_step=21, state=run.final[1], attempt=2)
     with pytest.raises(QueriesSpent, match="20 of 20"):
-        PREDICTION_SENSITIVITY.fit([again], data, Execution())
+        PREDICTION_SENSITIVITY.fit([again], data, RunSettings())
     assert again.horizons == []
     assert again.checkpoints == []
 
@@ -276,7 +265,7 @@ def test_a_count_that_disagrees_with_the_ledger_is_refused(data):
     plan = planned(PREDICTION_SENSITIVITY, {"queries": 20}, epsilon=5.0)
     state = {"answered": np.asarray(3), "correct": np.asarray(1)}
     with pytest.raises(ValueError, match="3 queries answered in its records, expected 5"):
-        PREDICTION_SENSITIVITY.fit([memory_run(plan, from_step=5, state=state)], data, Execution())
+        PREDICTION_SENSITIVITY.fit([memory_run(plan, from_step=5, state=state)], data, RunSettings())
 
 
 def test_no_validation_record_is_asked_twice(data):
@@ -286,7 +275,7 @@ def test_no_validation_record_is_asked_twice(data):
     def watched(**span):
         run = memory_run(plan, **span)
         run.released = lambda shown: asked.extend(shown["asked"].tolist())
-        PREDICTION_SENSITIVITY.fit([run], data, Execution())
+        PREDICTION_SENSITIVITY.fit([run], data, RunSettings())
         return run
 
     first = watched(to_step=40)
@@ -299,14 +288,14 @@ def test_no_validation_record_is_asked_twice(data):
 
 def test_one_training_serves_every_epsilon_of_a_group(monkeypatch):
     data, trainings = small(), []
-    monkeypatch.setattr(minimisers, "minimise", lambda *args: trainings.append(args) or minimise(*args))
+    monkeypatch.setattr(minimiser, "minimise", lambda *args: trainings.append(args) or minimise(*args))
     plans = [
         MODEL_SENSITIVITY.plan({"regularisation": 0.1, "noise": noise}, data.facts, target(epsilon=epsilon), {})
         for noise in ("gaussian", "pure")
         for epsilon in (0.5, 1.0, 2.0)
     ]
     assert len({plan.group for plan in plans}) == 1
-    MODEL_SENSITIVITY.fit([memory_run(plan, key=f"t-{k}") for k, plan in enumerate(plans)], data, Execution())
+    MODEL_SENSITIVITY.fit([memory_run(plan, key=f"t-{k}") for k, plan in enumerate(plans)], data, RunSettings())
     assert len(trainings) == 1
 
 
@@ -317,7 +306,7 @@ def test_cryptographic_noise_serves_too_and_never_repeats(system, knobs):
                        target(epsilon=1.0), {})  # fmt: skip
     assert isinstance(plan, PrivacyPlan)
     runs = [memory_run(plan), memory_run(plan)]
-    system.fit(runs, data, Execution(noise_source="secure"))
+    system.fit(runs, data, RunSettings(noise_source="secure"))
     if system is MODEL_SENSITIVITY:
         assert not np.array_equal(runs[0].final[1]["theta"], runs[1].final[1]["theta"])
     else:
@@ -330,11 +319,13 @@ def test_replace_one_refuses_another_number_of_records():
     assert isinstance(plan, PrivacyPlan)
     shorter = replace(data, train=Split({"x": data.train.inputs["x"][1:]}, data.train.targets[1:]))
     with pytest.raises(InvalidValue, match="under replace-one"):
-        MODEL_SENSITIVITY.fit([memory_run(plan)], shorter, Execution())
+        MODEL_SENSITIVITY.fit([memory_run(plan)], shorter, RunSettings())
 
 
 def test_categories_become_columns():
-    facts = replace(FACTS, features={"real": Feature(shape=(2,)), "code": Feature(shape=(), cardinality=3)}, classes=2)
+    facts = replace(
+        FACTS, features={"real": InputSpec(shape=(2,)), "code": InputSpec(shape=(), cardinality=3)}, classes=2
+    )
     split = Split(inputs={"real": np.array([[0.1, 0.2], [0.0, 0.0]]), "code": np.array([2, 0])}, targets=np.zeros(2))
     found = rows(facts, split, 2.0, bias=True)
     assert width_of(facts, bias=True) == found.shape[1] == 6
@@ -350,7 +341,7 @@ def best_advantage(plan, worlds, count):
     released = []
     for name, data in worlds.items():
         runs = [memory_run(plan, key=f"{name}-{k}") for k in range(count)]
-        SYSTEMS[plan.system].fit(runs, data, Execution())
+        SYSTEMS[plan.system].fit(runs, data, RunSettings())
         released.append(np.stack([run.final[1]["theta"].ravel() for run in runs]))
     # The direction comes from one half, the threshold test from the other: nothing is tested on what chose it.
     direction = released[1][::2].mean(axis=0) - released[0][::2].mean(axis=0)

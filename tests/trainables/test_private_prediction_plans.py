@@ -23,19 +23,11 @@ from tests.trainables.private_prediction_cases import (
 )
 from tests.trainables.recording import counted
 from trainables.registry import SYSTEMS
-from trainables.system import (
-    Feature,
-    PrivacyPlan,
-    Refusal,
-    Task,
-)
-from trainables.systems.private_prediction import (
-    LOSS_PERTURBATION,
-    MODEL_SENSITIVITY,
-    PREDICTION_SENSITIVITY,
-    SUBSAMPLE_AND_AGGREGATE,
-)
-from trainables.systems.private_prediction.minimisers import certificate
+from trainables.system import InputSpec, PrivacyPlan, Refusal, Task
+from trainables.systems.vandermaaten2020.loss_perturbation import LOSS_PERTURBATION
+from trainables.systems.vandermaaten2020.minimiser import certificate
+from trainables.systems.vandermaaten2020.sensitivity import MODEL_SENSITIVITY, PREDICTION_SENSITIVITY
+from trainables.systems.vandermaaten2020.subsample_and_aggregate import SUBSAMPLE_AND_AGGREGATE
 
 
 def test_all_four_are_registered():
@@ -143,7 +135,7 @@ def test_absurd_noise_is_refused_with_the_way_out():
         (SUBSAMPLE_AND_AGGREGATE, {}, {"adjacency": ADD}, FACTS, "privacy.adjacency"),
         (SUBSAMPLE_AND_AGGREGATE, {"models": FACTS.n + 1}, {}, FACTS, "models"),
         (MODEL_SENSITIVITY, {}, {}, replace(FACTS, task=Task.REGRESSION), "data"),
-        (MODEL_SENSITIVITY, {}, {}, replace(FACTS, features={"x": Feature(shape=(30_000,))}), "data"),
+        (MODEL_SENSITIVITY, {}, {}, replace(FACTS, features={"x": InputSpec(shape=(30_000,))}), "data"),
         (MODEL_SENSITIVITY, {}, {"solve": "steps"}, FACTS, "privacy.solve"),
         (PREDICTION_SENSITIVITY, {"noise": "pure", "composition": "advanced"}, {}, FACTS, "composition"),
     ],

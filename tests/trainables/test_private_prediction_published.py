@@ -19,7 +19,7 @@ from tests.trainables.recording import counted, memory_run
 from trainables.data import SOURCES
 from trainables.measures.audits import AuditSetting, curve_of, gather
 from trainables.registry import SYSTEMS
-from trainables.system import Dataset, Execution, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Scalar
+from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Scalar
 
 torch.set_num_threads(1)
 DELTA = 1e-5
@@ -40,7 +40,7 @@ def planned(
     epsilon: float = 1.0,
     adjacency: Adjacency = REPLACE,
     solve: str = "noise",
-    facts: PublicFacts = DIGITS.facts,
+    facts: DatasetSpec = DIGITS.facts,
     **knobs: Scalar,
 ) -> PrivacyPlan:
     plan = SYSTEMS[name].plan({**KNOBS[name], **knobs}, facts, target(epsilon, adjacency, solve), {})
@@ -70,7 +70,7 @@ def test_votes_run_at_the_largest_budget_and_the_lowest_temperature():
     cold = planned("subsample-and-aggregate", epsilon=1e4, solve="none", temperature=0.001)
     for plan in (planned("subsample-and-aggregate", epsilon=1000.0), cold):
         run = memory_run(plan)
-        SYSTEMS[plan.system].fit([run], DIGITS, Execution())
+        SYSTEMS[plan.system].fit([run], DIGITS, RunSettings())
         assert run.final[0] == 1
     assert counted(cold)[0][0].epsilon == pytest.approx(2000)
 
@@ -120,7 +120,7 @@ def test_published_votes_are_answered_at_their_temperature(monkeypatch):
     monkeypatch.setattr(noisy_vote, "sample", lambda beta, *rest: (seen.append(beta), right(beta, *rest))[1])
     plan = planned("subsample-and-aggregate", epsilon=2.0, composition="published", queries=4)
     run = memory_run(plan)
-    SYSTEMS[plan.system].fit([run], DIGITS, Execution())
+    SYSTEMS[plan.system].fit([run], DIGITS, RunSettings())
     assert run.final[0] == 4
     assert seen == [pytest.approx(0.5, rel=1e-8)] * 4
 
@@ -180,7 +180,7 @@ def test_the_printed_perturbation_runs_at_its_own_scale_and_modulus(monkeypatch)
     monkeypatch.setattr(loss_perturbation, "minimise", lambda risk, tau: (risks.append(risk), minimise(risk, tau))[1])
     plan = planned("loss-perturbation", 1.0, ADD, noise="gaussian-published", jacobian="rank", regularisation=1e-6)
     run = memory_run(plan)
-    SYSTEMS[plan.system].fit([run], DIGITS, Execution())
+    SYSTEMS[plan.system].fit([run], DIGITS, RunSettings())
     assert run.final[0] == 1
     assert scales == [pytest.approx(plan.config["noise_multiplier"] * np.sqrt(2), rel=1e-9)]
     # (c - 1)/(n epsilon) at the printed epsilon of the objective.

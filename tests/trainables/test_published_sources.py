@@ -25,7 +25,7 @@ from trainables.data import SOURCES, abalone, cifar10, digits, idc, imdb, mnist,
 from trainables.data.derived import CONTRAST, PUBLIC_AXES, Projected, features
 from trainables.data.membership_tables import LOCATION, TEXAS_100
 from trainables.data.splits import CONTENT, HashSplit, contents
-from trainables.system import Dataset, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, Split, Task
 from trainables.systems.noisy_sgd import NOISY_SGD
 from trainables.validation.planning import plan_with_reports
 
@@ -254,8 +254,8 @@ def test_movielens_files(tmp_path: Path) -> None:
 
 
 def test_content_checks() -> None:
-    facts = PublicFacts(
-        dataset="made", task=Task.CLASSIFICATION, n=3, n_validation=0, features={"x": Feature(shape=(2,))}, classes=2
+    facts = DatasetSpec(
+        dataset="made", task=Task.CLASSIFICATION, n=3, n_validation=0, features={"x": InputSpec(shape=(2,))}, classes=2
     )
     empty = Split(inputs={"x": np.zeros((0, 2))}, targets=np.zeros(0, dtype=np.int64))
 

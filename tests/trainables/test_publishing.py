@@ -12,7 +12,7 @@ from trainables.system import Dependence, Metric
 
 @pytest.mark.parametrize("system", SYSTEMS.values(), ids=SYSTEMS)
 def test_every_metric_of_every_system_declares_on_what_it_depends(system):
-    knobs = {parameter.name: parameter for parameter in system.parameters}
+    knobs = {parameter.name: parameter for parameter in system.hyperparameters}
     for metric in declared(system).values():
         assert isinstance(metric.depends, Dependence), metric.name
         for name, value in metric.raw_under.items():

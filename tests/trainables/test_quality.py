@@ -15,11 +15,11 @@ from trainables.measures.objectives import measure, missing
 from trainables.measures.quality import COMPUTED, QUALITY, value_of
 from trainables.metrics import Task
 from trainables.registry import SYSTEMS
-from trainables.system import Execution, TrialGroup
+from trainables.system import Launch, RunSettings
 from trainables.validation.declaration import PrivateValidation
 from trainables.validation.evaluate import UncountedReport
 from trainables.worker.files import Folder
-from trainables.worker.trial import run_group
+from trainables.worker.trial import run_launch
 
 CLASSES = sorted(name for name, one in QUALITY.items() if one.tasks == {Task.CLASSIFICATION})
 LABELS = np.array([0, 0, 1, 1])
@@ -91,8 +91,8 @@ def test_what_is_asked_is_of_the_model_that_reported_the_accuracy(name: str, tmp
     monkeypatch.setitem(COMPUTED, "f1", lambda labels, shares: float((shares.argmax(1) == labels).mean()))
     candidate, data = CANDIDATES[name], data_of(name)
     plan = candidate.plan
-    group = TrialGroup(members=(member(plan),), measures=tuple(CLASSES))
-    [result] = run_group(group, data, Folder(str(tmp_path)), bytes(32))
+    group = Launch(members=(member(plan),), measures=tuple(CLASSES))
+    [result] = run_launch(group, data, Folder(str(tmp_path)), bytes(32))
     metrics = result["metrics"]
     assert set(CLASSES) <= set(metrics)
     assert metrics["f1"] == metrics["accuracy"]
@@ -107,8 +107,8 @@ def test_what_the_records_leave_undefined_is_left_out_and_a_broken_model_is_not(
     held = replace(data, validation=replace(data.validation, targets=np.zeros_like(data.validation.targets)))
     if broken:
         monkeypatch.setattr(quality, "predicted", lambda *any_: np.full((len(data.validation), 2), np.nan))
-    group = TrialGroup(members=(member(CANDIDATES["noisy-sgd"].plan),), measures=("average_precision", "log_loss"))
-    [result] = run_group(group, held, Folder(str(tmp_path)), bytes(32))
+    group = Launch(members=(member(CANDIDATES["noisy-sgd"].plan),), measures=("average_precision", "log_loss"))
+    [result] = run_launch(group, held, Folder(str(tmp_path)), bytes(32))
     told = result["metrics"]
     assert {"loss", "accuracy"} <= told.keys()
     assert ("average_precision" in told) == broken
@@ -121,4 +121,4 @@ def test_private_records_are_not_looked_at(name: str) -> None:
     private = PrivateValidation(parts="", assumption="")
     hidden = replace(data, facts=replace(data.facts, private_validation=private))
     with pytest.raises(UncountedReport, match=name):
-        measure([name], SYSTEMS["noisy-sgd"], member(planned("noisy-sgd")), {}, hidden, Execution())
+        measure([name], SYSTEMS["noisy-sgd"], member(planned("noisy-sgd")), {}, hidden, RunSettings())

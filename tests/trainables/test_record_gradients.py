@@ -10,7 +10,7 @@ from dpcore.events import Adjacency
 from tests.corpus.doors import blobs
 from tests.trainables.recording import memory_run
 from trainables.registry import SYSTEMS
-from trainables.system import Execution, PrivacyPlan, PrivacyTarget
+from trainables.system import PrivacyPlan, PrivacyTarget, RunSettings
 from trainables.training import released as module
 from trainables.training.released import record_gradients
 
@@ -23,7 +23,7 @@ def test_a_linear_model_has_the_gradients_of_its_closed_form(monkeypatch: pytest
     plan = system.plan(knobs, data.facts, target, {})
     assert isinstance(plan, PrivacyPlan), plan
     run = memory_run(plan)
-    system.fit([run], data, Execution())
+    system.fit([run], data, RunSettings())
     _, state, _ = run.final
     # Blocks end within the rows.
     monkeypatch.setattr(module, "BLOCK", 3)

@@ -15,7 +15,7 @@ from trainables.data import SOURCES
 from trainables.metrics import Dependence
 from trainables.registry import SYSTEMS
 from trainables.rehearsal import CannotRun, Rehearsed, rehearse
-from trainables.system import Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Task
+from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Task
 from trainables.systems import noisy_mean
 from trainables.training import private_sgd
 from trainables.training.made_up import made_up
@@ -36,7 +36,7 @@ def rehearsed(name, facts=None, *, system=None, objectives=("epsilon",), executi
         unit="record" if facts.unit is None else "person",
     )
 
-    def planned(few: PublicFacts) -> PrivacyPlan | Refusal:
+    def planned(few: DatasetSpec) -> PrivacyPlan | Refusal:
         return SYSTEMS[name].plan({**case.config, **config}, few, target, {})
 
     plan = planned(facts)
@@ -47,7 +47,7 @@ def rehearsed(name, facts=None, *, system=None, objectives=("epsilon",), executi
         facts,
         objectives=objectives,
         replanned=planned,
-        execution=execution or Execution(),
+        execution=execution or RunSettings(),
     )
 
 
@@ -69,7 +69,7 @@ def test_every_system_is_rehearsed_on_its_own_facts(name):
 
 
 def test_systems_that_train_a_network_are_looked_at_closely():
-    trained = {name for name in SYSTEMS if "model" in {one.name for one in SYSTEMS[name].parameters}}
+    trained = {name for name in SYSTEMS if "model" in {one.name for one in SYSTEMS[name].hyperparameters}}
     assert trained - {name for name in trained if rehearsed(name).step is not None} == {"subsample-and-aggregate"}
 
 
@@ -122,7 +122,7 @@ def test_private_reports_are_rehearsed_as_noised_histograms():
 
     plan = planned(facts)
     found = rehearse(
-        system, plan, facts, objectives=["accuracy"], replanned=planned, execution=Execution(noise_source="secure")
+        system, plan, facts, objectives=["accuracy"], replanned=planned, execution=RunSettings(noise_source="secure")
     )
     assert "accuracy_noise_sd" in found.reported
 
@@ -210,7 +210,7 @@ def idle(runs, data, execution):
 
 def half_way(runs, data, execution):
     for run in runs:
-        run.may_execute(1)
+        run.reserve_until(1)
         run.checkpoint(1, {}, {})
 
 
@@ -268,15 +268,15 @@ def test_a_system_may_say_how_it_is_rehearsed():
 # Made-up records
 
 
-FACTS = PublicFacts(
+FACTS = DatasetSpec(
     dataset="made up",
     task=Task.CLASSIFICATION,
     n=1000,
     n_validation=100,
     features={
-        "image": Feature(shape=(3, 4), low=-2.0, high=5.0),
-        "word": Feature(shape=(6,), cardinality=7),
-        "code": Feature(shape=(), cardinality=3),
+        "image": InputSpec(shape=(3, 4), low=-2.0, high=5.0),
+        "word": InputSpec(shape=(6,), cardinality=7),
+        "code": InputSpec(shape=(), cardinality=3),
     },
     classes=5,
 )

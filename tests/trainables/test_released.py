@@ -9,7 +9,7 @@ from trainables.data import SOURCES
 from trainables.measures.hooks import Scored
 from trainables.parallel import device_named
 from trainables.registry import SYSTEMS
-from trainables.system import Execution, PrivacyPlan, PrivacyTarget, Scalar
+from trainables.system import PrivacyPlan, PrivacyTarget, RunSettings, Scalar
 from trainables.training import released
 
 torch.set_num_threads(1)
@@ -46,7 +46,7 @@ def test_every_system_that_releases_a_model_is_asked():
     takes_models = {
         name
         for name, system in SYSTEMS.items()
-        if isinstance(system, Scored) and any(one.name == "model" for one in system.parameters)
+        if isinstance(system, Scored) and any(one.name == "model" for one in system.hyperparameters)
     }
     assert takes_models == set(KNOBS)
 
@@ -55,7 +55,7 @@ def loss_of_scores(name: str) -> tuple[float, float]:
     """The mean loss of the validation records: as the trial reported it, and as its scores have it."""
     plan, system = planned(name), SYSTEMS[name]
     run = memory_run(plan, seed=5)
-    system.fit([run], DIGITS, Execution())
+    system.fit([run], DIGITS, RunSettings())
     _, state, metrics = run.final
     assert isinstance(system, Scored)
     torch.manual_seed(99)
@@ -79,7 +79,7 @@ def test_frozen_weights_drawn_anew_are_caught(monkeypatch):
 
     plan = planned("noisy-sgd")
     run = memory_run(plan, seed=5)
-    SYSTEMS["noisy-sgd"].fit([run], DIGITS, Execution())
+    SYSTEMS["noisy-sgd"].fit([run], DIGITS, RunSettings())
     monkeypatch.setattr(released, "build_model", anew)
     with pytest.raises(ValueError, match="they are others now"):
         released.released_model(plan, DIGITS.facts, run.final[1])
@@ -91,7 +91,7 @@ def test_frozen_weights_drawn_anew_are_caught(monkeypatch):
 def test_a_state_without_its_origin_is_refused():
     plan = planned("noisy-sgd")
     run = memory_run(plan)
-    SYSTEMS["noisy-sgd"].fit([run], DIGITS, Execution())
+    SYSTEMS["noisy-sgd"].fit([run], DIGITS, RunSettings())
     state = {name: one for name, one in run.final[1].items() if name != released.MODEL_SEED}
     with pytest.raises(ValueError, match="cannot be rebuilt"):
         released.released_model(plan, DIGITS.facts, state)
@@ -100,7 +100,7 @@ def test_a_state_without_its_origin_is_refused():
 def test_the_rebuilt_model_has_every_tensor_of_the_trained_one():
     plan = planned("noisy-sgd")
     run = memory_run(plan, seed=8)
-    SYSTEMS["noisy-sgd"].fit([run], DIGITS, Execution())
+    SYSTEMS["noisy-sgd"].fit([run], DIGITS, RunSettings())
     model = released.released_model(plan, DIGITS.facts, run.final[1])
     from trainables.training.private_sgd import initial_model
 

@@ -13,19 +13,19 @@ from tests.trainables.test_published_sources import DATA, needs_data
 from trainables import models
 from trainables.data import SOURCES
 from trainables.models.images import with_dropout
-from trainables.system import Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Scalar, Task
+from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Scalar, Task
 from trainables.systems.noisy_sgd import NOISY_SGD
 
 torch.set_num_threads(1)
 
 
-def images(side: int, classes: int = 10, channels: int = 3) -> PublicFacts:
-    return PublicFacts(
+def images(side: int, classes: int = 10, channels: int = 3) -> DatasetSpec:
+    return DatasetSpec(
         dataset="public",
         task=Task.CLASSIFICATION,
         n=100,
         n_validation=0,
-        features={"image": Feature(shape=(channels, side, side) if channels > 1 else (side, side))},
+        features={"image": InputSpec(shape=(channels, side, side) if channels > 1 else (side, side))},
         classes=classes,
     )
 
@@ -40,7 +40,7 @@ def images(side: int, classes: int = 10, channels: int = 3) -> PublicFacts:
         ("resnet18", images(28, classes=2, channels=1), 11_181_642 - 2 * 64 * 49 - 8 * 513),
     ],
 )
-def test_sizes_are_the_published_ones(model: str, facts: PublicFacts, weights: int) -> None:
+def test_sizes_are_the_published_ones(model: str, facts: DatasetSpec, weights: int) -> None:
     module = models.build(model, facts, hidden=1)
     assert sum(one.numel() for one in module.parameters()) == weights
     assert module(torch.rand(2, *facts.features["image"].shape)).shape == (2, facts.classes)
@@ -93,7 +93,7 @@ def test_a_private_resnet_takes_steps_on_cifar() -> None:
     plan = NOISY_SGD.plan(knobs, data.facts, PrivacyTarget(epsilon=8.0, delta=1e-3), {})
     assert isinstance(plan, PrivacyPlan)
     run = memory_run(plan)
-    NOISY_SGD.fit([run], data, Execution(microbatch=16))
+    NOISY_SGD.fit([run], data, RunSettings(microbatch=16))
     step, state, metrics = run.final
     assert step == plan.steps == 3
     assert 0 <= metrics["accuracy"] <= 1

@@ -19,19 +19,19 @@ from dpcore.papers.sgld import Phase, step_size_of
 from tests.trainables.recording import MemoryRun, memory_run, recorded_before
 from trainables.data import SOURCES
 from trainables.data.records import dataset
-from trainables.knobs import read
+from trainables.hyperparameters import read
 from trainables.system import (
     Dataset,
-    Execution,
-    Feature,
+    DatasetSpec,
+    InputSpec,
     PrivacyPlan,
     PrivacyTarget,
-    PublicFacts,
     Refusal,
+    RunSettings,
     Split,
     Task,
 )
-from trainables.systems.sgld import CLIPPED_SGLD, LangevinKnobs
+from trainables.systems.langevin import CLIPPED_SGLD, LangevinKnobs
 from trainables.training.optimisers import LangevinMean, steadily
 
 TARGET = PrivacyTarget(epsilon=4.0, delta=1e-4)
@@ -50,7 +50,7 @@ def langevin(config: dict) -> LangevinKnobs:
     return read(LangevinKnobs, config)
 
 
-def planned(facts: PublicFacts, target: PrivacyTarget = TARGET, **changes: object) -> PrivacyPlan:
+def planned(facts: DatasetSpec, target: PrivacyTarget = TARGET, **changes: object) -> PrivacyPlan:
     plan = CLIPPED_SGLD.plan(config(**changes), facts, target, {})
     assert isinstance(plan, PrivacyPlan), plan
     return plan
@@ -70,14 +70,14 @@ def test_steps_of_the_published_schedules(n: int, published: dict, steps: int, b
     assert list(langevin(published).phases(n)) == expected
 
 
-def given_noise(facts: PublicFacts, noise: float, **changes: object) -> PrivacyPlan:
+def given_noise(facts: DatasetSpec, noise: float, **changes: object) -> PrivacyPlan:
     target = PrivacyTarget(epsilon=1e6, delta=1e-4, solve="none")
     return planned(facts, target, noise_multiplier=noise, **changes)
 
 
 def fitted(plan: PrivacyPlan, data: Dataset, **run: object) -> MemoryRun:
     one = memory_run(plan, **run)  # type: ignore[arg-type]
-    CLIPPED_SGLD.fit([one], data, Execution())
+    CLIPPED_SGLD.fit([one], data, RunSettings())
     return one
 
 
@@ -90,12 +90,12 @@ def tiny(n: int = 200) -> Dataset:
     rng = np.random.default_rng(7)
     labels = np.arange(n) % 2
     points = np.clip(0.3 + 0.4 * labels[:, None] + 0.1 * rng.standard_normal((n, 3)), 0, 1).astype(np.float32)
-    facts = PublicFacts(
+    facts = DatasetSpec(
         dataset="tiny",
         task=Task.CLASSIFICATION,
         n=n,
         n_validation=n,
-        features={"x": Feature(shape=(3,))},
+        features={"x": InputSpec(shape=(3,))},
         classes=2,
     )
     whole = Split(inputs={"x": points}, targets=labels)
@@ -228,7 +228,7 @@ def test_what_runs_is_what_was_counted() -> None:
     ):
         run = memory_run(wrong)
         with pytest.raises(InvalidValue, match="of another version"):
-            CLIPPED_SGLD.fit([run], data, Execution())
+            CLIPPED_SGLD.fit([run], data, RunSettings())
         assert not run.horizons
 
 

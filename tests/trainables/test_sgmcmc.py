@@ -20,13 +20,22 @@ from dpcore.papers import membership
 from tests.trainables.recording import MemoryRun, memory_run
 from tests.trainables.test_published_sources import DATA, needs_data
 from trainables.data import SOURCES
-from trainables.knobs import read
+from trainables.hyperparameters import read
 from trainables.measures.hooks import Scored
 from trainables.registry import SYSTEMS
-from trainables.system import Dataset, Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Scalar, Split, Task
-from trainables.systems.sgmcmc import leakage
-from trainables.systems.sgmcmc.judging import judged, losses, table_metrics
-from trainables.systems.sgmcmc.training import optimiser
+from trainables.system import (
+    Dataset,
+    DatasetSpec,
+    InputSpec,
+    PrivacyPlan,
+    PrivacyTarget,
+    RunSettings,
+    Scalar,
+    Split,
+    Task,
+)
+from trainables.systems.wu2020 import training
+from trainables.systems.wu2020.training import judged, losses, optimiser, table_metrics
 from trainables.training.optimisers import SGHMC, SGLD, NoisyPosterior, Optimiser, steadily
 
 TARGET = PrivacyTarget(epsilon=1.0, delta=1e-3)
@@ -46,7 +55,7 @@ def digits() -> Dataset:
     return SOURCES["digits"].load({})
 
 
-def planned(name: str, facts: PublicFacts, **changes: Scalar) -> PrivacyPlan:
+def planned(name: str, facts: DatasetSpec, **changes: Scalar) -> PrivacyPlan:
     config: dict[str, Scalar] = {"batch_size": 128, "epochs": 2, "halve_every": 1, "hidden": 16}
     plan = SYSTEMS[name].plan({**config, **RATES[name], **changes}, facts, TARGET, {})
     assert isinstance(plan, PrivacyPlan)
@@ -55,7 +64,7 @@ def planned(name: str, facts: PublicFacts, **changes: Scalar) -> PrivacyPlan:
 
 def fitted(plan: PrivacyPlan, data: Dataset, **run: object) -> MemoryRun:
     one = memory_run(plan, **run)  # type: ignore[arg-type]
-    SYSTEMS[plan.system].fit([one], data, Execution())
+    SYSTEMS[plan.system].fit([one], data, RunSettings())
     return one
 
 
@@ -88,7 +97,7 @@ def test_senseless_configurations(digits: Dataset) -> None:
             planned(name, digits.facts, **changes)  # type: ignore[arg-type]
     with pytest.raises(InvalidValue, match="classes to predict"):
         planned("sgd", SOURCES["uniform"].facts({}))
-    blind = PublicFacts(
+    blind = DatasetSpec(
         dataset="blind", task=Task.CLASSIFICATION, n=500, n_validation=0, features=digits.facts.features, classes=10
     )
     with pytest.raises(InvalidValue, match="non-members"):
@@ -208,8 +217,8 @@ def test_leave_one_out_scores_are_those_of_the_tilted_posterior() -> None:
     loss_KN = rng.exponential(1.0, (7, 5))
     for n in range(5):
         tilt = np.exp(loss_KN[:, n]) / np.exp(loss_KN[:, n]).sum()
-        assert leakage.leave_one_out_thresholds(loss_KN)[n] == pytest.approx(-math.log(tilt @ np.exp(-loss_KN[:, n])))
-        assert leakage.leave_one_out_means(loss_KN)[n] == pytest.approx(tilt @ loss_KN[:, n])
+        assert training.leave_one_out_thresholds(loss_KN)[n] == pytest.approx(-math.log(tilt @ np.exp(-loss_KN[:, n])))
+        assert training.leave_one_out_means(loss_KN)[n] == pytest.approx(tilt @ loss_KN[:, n])
 
 
 @given(
@@ -218,19 +227,19 @@ def test_leave_one_out_scores_are_those_of_the_tilted_posterior() -> None:
 )
 def test_leakage_is_below_its_bounds(draws: list[list[float]], averaged: list[float]) -> None:
     loss_KN = np.array(draws)
-    found = leakage.leakage_metrics(loss_KN, loss_KN[-1], np.array(averaged))
+    found = training.leakage_metrics(loss_KN, loss_KN[-1], np.array(averaged))
     assert 0 <= found["mpl"] <= found["mpl_bound"] + 1e-12
     assert found["mpl"] <= membership.trivial_bound(20.0) + 1e-12
     # Jensen: the threshold lies below the mean (equation 8).
-    assert (leakage.leave_one_out_thresholds(loss_KN) <= leakage.leave_one_out_means(loss_KN) + 1e-9).all()
+    assert (training.leave_one_out_thresholds(loss_KN) <= training.leave_one_out_means(loss_KN) + 1e-9).all()
     assert found["mpl"] == pytest.approx(
-        np.mean([membership.leakage(s) for s in leakage.leave_one_out_thresholds(loss_KN) - loss_KN[-1]]), abs=1e-12
+        np.mean([membership.leakage(s) for s in training.leave_one_out_thresholds(loss_KN) - loss_KN[-1]]), abs=1e-12
     )
 
 
 def test_one_draw_leaks_nothing_that_could_be_seen() -> None:
     one = np.array([[0.1, 3.0]])
-    assert leakage.leakage_metrics(one, one[0], one[0])["mpl"] == 0
+    assert training.leakage_metrics(one, one[0], one[0])["mpl"] == 0
 
 
 # The table's metrics
@@ -321,9 +330,9 @@ def test_digits_are_learned(digits: Dataset) -> None:
 @pytest.mark.parametrize("name", ["dropout", "psgld"])
 def test_a_residual_net_takes_steps_on_images(name: str) -> None:
     rng = np.random.default_rng(8)
-    facts = PublicFacts(
+    facts = DatasetSpec(
         dataset="tiny images", task=Task.CLASSIFICATION, n=24, n_validation=12, classes=2,
-        features={"image": Feature(shape=(3, 16, 16))},
+        features={"image": InputSpec(shape=(3, 16, 16))},
     )  # fmt: skip
     parts = [
         Split(inputs={"image": rng.random((count, 3, 16, 16), dtype=np.float32)}, targets=np.arange(count) % 2)

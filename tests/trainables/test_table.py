@@ -17,7 +17,7 @@ from dpcore.checks import InvalidValue
 from tests.trainables.test_published_sources import refused
 from trainables.data import SOURCES, table_file
 from trainables.data.files import overlap
-from trainables.system import Dataset, Feature, Task
+from trainables.system import Dataset, InputSpec, Task
 
 
 def people(n: int = 200) -> pd.DataFrame:
@@ -77,7 +77,7 @@ def test_codes_lists_and_regression(parquet: Path) -> None:
             "columns": {"film": {"codes": 7}, "scan": {"low": 0, "high": 10, "shape": [2, 2]}},
         }
     )
-    assert data.facts.features == {"film": Feature(shape=(), cardinality=7), "scan": Feature(shape=(2, 2))}
+    assert data.facts.features == {"film": InputSpec(shape=(), cardinality=7), "scan": InputSpec(shape=(2, 2))}
     assert data.facts.task is Task.REGRESSION
     assert data.train.inputs["scan"].shape == (200, 2, 2)
     assert data.train.inputs["scan"][3, 1, 0] == pytest.approx(people()["scan"][3][2] / 10)

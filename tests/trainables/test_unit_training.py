@@ -23,7 +23,7 @@ from tests.dpcore import gradient_oracle
 from tests.trainables.recording import counted, memory_run
 from tests.trainables.thread_team import ThreadTeam
 from trainables.data import records
-from trainables.knobs import read
+from trainables.hyperparameters import read
 from trainables.measures import audits, membership
 from trainables.measures import canaries as gradient_canaries
 from trainables.measures.audits import AuditSetting, curve_of
@@ -33,17 +33,17 @@ from trainables.parallel.sums import shards
 from trainables.registry import SYSTEMS
 from trainables.system import (
     Dataset,
-    Execution,
-    Feature,
+    DatasetSpec,
+    InputSpec,
     PrivacyPlan,
     PrivacyTarget,
-    PublicFacts,
+    RunSettings,
     Scalar,
     Split,
     Task,
 )
-from trainables.systems.private_prediction import voters
-from trainables.systems.private_prediction.knobs import MemberKnobs
+from trainables.systems.vandermaaten2020 import voters
+from trainables.systems.vandermaaten2020.minimiser import MemberKnobs
 from trainables.training import private_sgd
 from trainables.training.losses import loss_function
 from trainables.training.private_sgd import LocalSums
@@ -74,12 +74,12 @@ def people(rows: Callable[[int], int] = lambda person: ROWS, k: int = ROWS) -> D
     owner = np.repeat(np.arange(PERSONS), [rows(person) for person in range(PERSONS)])
     labels = owner % 2
     points = np.clip(0.3 + 0.4 * labels[:, None] + 0.1 * rng.standard_normal((len(owner), 3)), 0, 1).astype(np.float32)
-    facts = PublicFacts(
+    facts = DatasetSpec(
         dataset="people",
         task=Task.CLASSIFICATION,
         n=PERSONS,
         n_validation=PERSONS,
-        features={"x": Feature(shape=(3,))},
+        features={"x": InputSpec(shape=(3,))},
         classes=2,
         unit=Unit(column="person", max_records=k),
     )
@@ -93,7 +93,7 @@ def by_record(data: Dataset) -> Dataset:
     return replace(data, facts=replace(data.facts, unit=None, n=len(data.train)), units=None)
 
 
-def planned(name: str, facts: PublicFacts, epsilon: float = 1.0, word: str = "person", **knobs: Scalar) -> PrivacyPlan:
+def planned(name: str, facts: DatasetSpec, epsilon: float = 1.0, word: str = "person", **knobs: Scalar) -> PrivacyPlan:
     target = PrivacyTarget(epsilon=epsilon, delta=1e-5, unit=word)
     plan = SYSTEMS[name].plan({**KNOBS.get(name, VOTES), **knobs}, facts, target, {})
     assert isinstance(plan, PrivacyPlan), plan
@@ -264,7 +264,7 @@ def test_workers_look_after_whole_persons(workers: int) -> None:
 def test_systems_train_on_persons(name: str) -> None:
     data = people()
     run = memory_run(planned(name, data.facts, epsilon=100.0, epochs=20))
-    SYSTEMS[name].fit([run], data, Execution())
+    SYSTEMS[name].fit([run], data, RunSettings())
     step, _, metrics = run.final
     assert step == run.member.plan.steps
     assert metrics["accuracy"] > (0.8 if name.startswith("noisy") else 0.0)
@@ -285,12 +285,12 @@ def changed_votes() -> list[int]:
     assert data.units is not None
     plan = planned("subsample-and-aggregate", data.facts, epsilon=50.0, models=40)
     knobs = read(MemberKnobs, plan.config)
-    before = voters.winners(knobs, data, Execution())
+    before = voters.winners(knobs, data, RunSettings())
     changed = []
     for gone in range(10):
         rows, units = data.units.picked(np.delete(np.arange(data.present), gone))
         less = replace(data, train=records.select(data.train.inputs, data.train.targets, rows), units=units)
-        after = voters.winners(knobs, less, Execution())
+        after = voters.winners(knobs, less, RunSettings())
         changed.append(int((before != after).any(axis=1).sum()))
     return changed
 
@@ -311,7 +311,7 @@ def test_votes_are_cast_by_parts_of_persons() -> None:
     plan = planned("subsample-and-aggregate", data.facts, epsilon=50.0)
     assert plan.guarantee.unit == "person"
     run = memory_run(plan)
-    SYSTEMS[plan.system].fit([run], data, Execution())
+    SYSTEMS[plan.system].fit([run], data, RunSettings())
     # 100 answers, most of them right: by chance 80 are with probability 6e-10.
     assert run.final[2]["accuracy"] > 0.8
     target = PrivacyTarget(epsilon=1.0, delta=1e-5, unit="person", adjacency=Adjacency.REPLACE_ONE)
@@ -326,7 +326,7 @@ def test_workers_and_one_process_draw_the_same_persons() -> None:
     found = []
     for team in (None, ThreadTeam(data, 3)):
         run = memory_run(plan)
-        SYSTEMS["noisy-sgd"].fit([run], data, Execution(team=team))
+        SYSTEMS["noisy-sgd"].fit([run], data, RunSettings(team=team))
         found.append(np.concatenate([np.ravel(one) for name, one in run.final[1].items() if name.startswith("param")]))
     assert np.allclose(*found, rtol=1e-4, atol=1e-5)
 

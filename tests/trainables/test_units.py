@@ -18,12 +18,11 @@ from hypothesis import strategies as st
 
 from dpcore.checks import InvalidValue
 from trainables import units
-from trainables.capabilities import capabilities_of
-from trainables.claims import check_unit
 from trainables.data import SOURCES
+from trainables.planning import check_unit
 from trainables.registry import SYSTEMS
-from trainables.system import Dataset
-from trainables.systems.private_prediction import voters
+from trainables.system import Dataset, traits_of
+from trainables.systems.vandermaaten2020 import voters
 from trainables.units import Unit, Units, arranged
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -268,7 +267,7 @@ def test_a_system_declares_whether_it_enforces_units_and_is_refused_if_not(name:
     check_unit(system, alone, "record")
     refused(lambda: check_unit(system, alone, "person"), "privacy.unit='person'", "data.unit")
     refused(lambda: check_unit(system, facts, "record"), "privacy.unit='record'", "another word")
-    if capabilities_of(system).units:
+    if traits_of(system).units:
         check_unit(system, facts, "person")
     else:
         refused(lambda: check_unit(system, facts, "person"), "privacy.unit='person'", name)

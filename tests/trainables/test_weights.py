@@ -17,18 +17,16 @@ from dpcore.gradients.chain import cross_entropy
 from tests.sweeps.private_people import people
 from tests.sweeps.test_asked_metrics import of
 from tests.trainables.registry_cases import CANDIDATES, data_of
-from trainables.capabilities import capabilities_of
-from trainables.claims import check_weights
 from trainables.data import SOURCES, records
 from trainables.measures import retraining
 from trainables.measures.canaries import PIECES, Watched, draw_signs, planted
 from trainables.parallel.team import GradientTask
+from trainables.planning import check_weights
 from trainables.registry import SYSTEMS
-from trainables.system import Dataset, PrivacyPlan, PrivacyTarget
+from trainables.system import Dataset, PrivacyPlan, PrivacyTarget, Weights, traits_of
 from trainables.training.losses import loss_function
 from trainables.training.private_sgd import LocalSums
 from trainables.training.released import build_model
-from trainables.weights import Weights
 
 __all__ = ["people"]
 
@@ -125,7 +123,7 @@ def test_records_without_their_weights_train_nothing() -> None:
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_system_takes_weights_by_name_or_refuses_them(name: str) -> None:
     system, facts = SYSTEMS[name], replace(data_of("noisy-sgd").facts, weights=Weights(classes=(1.0, 5.0)))
-    assert capabilities_of(system).weights == (name in TAKING)
+    assert traits_of(system).weights == (name in TAKING)
     if name in TAKING:
         check_weights(system, facts)
     else:

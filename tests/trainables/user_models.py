@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from trainables.system import PublicFacts
+from trainables.system import DatasetSpec
 
 
-def grouped(facts: PublicFacts) -> nn.Module:
+def grouped(facts: DatasetSpec) -> nn.Module:
     """A net with GroupNorm on flat inputs."""
     assert facts.classes is not None
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.GroupNorm(4, 16), nn.ReLU(), nn.Linear(16, facts.classes))
 
 
-def batch_normalised(facts: PublicFacts) -> nn.Module:
+def batch_normalised(facts: DatasetSpec) -> nn.Module:
     """A net that no clipping can protect."""
     assert facts.classes is not None
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.BatchNorm1d(16), nn.Linear(16, facts.classes))
 
 
-def no_module(facts: PublicFacts) -> str:
+def no_module(facts: DatasetSpec) -> str:
     return "not a module"
 
 
 not_callable = 3
 
 
-def random_features(facts: PublicFacts) -> nn.Module:
+def random_features(facts: DatasetSpec) -> nn.Module:
     """A linear head over frozen random features: what is released is both."""
     assert facts.classes is not None
     features = nn.Linear(64, 32)
@@ -45,7 +45,7 @@ class _Centred(nn.Module):
         return found
 
 
-def centred(facts: PublicFacts) -> nn.Module:
+def centred(facts: DatasetSpec) -> nn.Module:
     """A net that takes the mean of its batch away: of one record in a batch of its own it takes half."""
     (feature,) = facts.features.values()
     assert facts.classes is not None

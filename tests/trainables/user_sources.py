@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from trainables.system import Dataset, Feature, PublicFacts, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 
 
 class Beyond:
@@ -14,13 +14,13 @@ class Beyond:
 
     name, doc, options = "beyond", "numbers beyond their bounds", ()
 
-    def facts(self, options: Mapping[str, object]) -> PublicFacts:
-        return PublicFacts(
+    def facts(self, options: Mapping[str, object]) -> DatasetSpec:
+        return DatasetSpec(
             dataset="beyond",
             task=Task.CLASSIFICATION,
             n=400,
             n_validation=300,
-            features={"x": Feature(shape=(2,), low=-1.0, high=1.0)},
+            features={"x": InputSpec(shape=(2,), low=-1.0, high=1.0)},
             classes=2,
         )
 

@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 
 from dpcore.randomness import fresh_secret
 from trainables.measures.retraining import outcomes
-from trainables.system import Config, Execution, Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Task
-from trainables.systems.convexified.published import CONVEXIFIED_LOSS
-from trainables.systems.convexified.repaired import CONVEXIFIED_HEAD
+from trainables.system import Config, DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Task
+from trainables.systems.lu2021.convexified_head import CONVEXIFIED_HEAD
+from trainables.systems.lu2021.convexified_loss import CONVEXIFIED_LOSS
 
 Array = NDArray[np.float64]
 
 _SYSTEMS = {one.name: one for one in (CONVEXIFIED_LOSS, CONVEXIFIED_HEAD)}
 
-TINY = PublicFacts(
+TINY = DatasetSpec(
     dataset="tiny-counterexample",
     task=Task.CLASSIFICATION,
     n=60,
     n_validation=4,
-    features={"x": Feature(shape=(5,))},
+    features={"x": InputSpec(shape=(5,))},
     classes=3,
 )
 """Facts of a data set on which one answer refutes the published claim; training takes milliseconds."""
@@ -32,7 +32,7 @@ TINY = PublicFacts(
 TINY_KNOBS: Config = {"hidden": 8, "batch_size": 60, "epochs": 20, "learning_rate": 0.05, "queries": 1}
 
 
-def tiny_plan(epsilon: float = 0.01, noise: str = "laplace", facts: PublicFacts = TINY, **knobs: float) -> PrivacyPlan:
+def tiny_plan(epsilon: float = 0.01, noise: str = "laplace", facts: DatasetSpec = TINY, **knobs: float) -> PrivacyPlan:
     """A plan of `convexified-loss` for one answer on `facts`, calibrated to the claimed epsilon at delta 1e-5."""
     target = PrivacyTarget(epsilon=epsilon, delta=1e-5)
     planned = CONVEXIFIED_LOSS.plan({**TINY_KNOBS, "noise": noise, **knobs}, facts, target, {})
@@ -41,7 +41,7 @@ def tiny_plan(epsilon: float = 0.01, noise: str = "laplace", facts: PublicFacts 
 
 
 def worst_case_scores(
-    plan: PrivacyPlan, facts: PublicFacts, runs: int, secret: bytes | None = None
+    plan: PrivacyPlan, facts: DatasetSpec, runs: int, secret: bytes | None = None
 ) -> tuple[Array, Array]:
     """The attack's scores of `runs` independent releases with the record and as many without it; shapes [runs].
 
@@ -50,7 +50,7 @@ def worst_case_scores(
     """
     system = _SYSTEMS[plan.system]
     pair = system.neighbours(plan, facts)
-    secret, execution = fresh_secret() if secret is None else secret, Execution()
+    secret, execution = fresh_secret() if secret is None else secret, RunSettings()
     scores = [
         outcomes(system, plan, data, runs, pair.score, secret=secret, first=first, execution=execution)
         for data, first in ((pair.with_it, 1), (pair.without_it, runs + 1))

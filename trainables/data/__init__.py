@@ -19,7 +19,7 @@ from trainables.data import (
 )
 from trainables.data.own import OwnSource
 from trainables.data.source import FeaturedSource
-from trainables.named import OrImported, by_name
+from trainables.plugins import OrImported, by_name
 
 _KIND = "data source"
 _PUBLISHED: dict[str, FeaturedSource] = by_name(

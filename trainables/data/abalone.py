@@ -22,7 +22,7 @@ from trainables.data.files import existing, find_folder, wrong_file
 from trainables.data.options import InFolder, Limit
 from trainables.data.source import PartOption, PublishedSource
 from trainables.data.text_table import DeclaredRange, Rule
-from trainables.system import Dataset, Feature, PublicFacts, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Task
 
 TRAIN, TEST = 3_133, 1_044
 COLUMNS: dict[str, Rule] = {
@@ -51,15 +51,15 @@ class Abalone(PublishedSource[AbaloneOptions]):
     doc = "sizes and weights of shells, 2 classes by age or the number of rings, 3,133 + 1,044 records; option path"
     asks = AbaloneOptions
 
-    def declared(self, asked: AbaloneOptions) -> PublicFacts:
+    def declared(self, asked: AbaloneOptions) -> DatasetSpec:
         """The facts."""
         older = asked.target == "older"
-        return PublicFacts(
+        return DatasetSpec(
             dataset=self.name,
             task=Task.CLASSIFICATION if older else Task.REGRESSION,
             n=asked.used(TRAIN),
             n_validation=TEST,
-            features={"shell": Feature(shape=(text_table.width(COLUMNS),))},
+            features={"shell": InputSpec(shape=(text_table.width(COLUMNS),))},
             classes=2 if older else None,
             target_low=0.0 if older else LEAST_RINGS,
             target_high=1.0 if older else MOST_RINGS,
@@ -69,7 +69,7 @@ class Abalone(PublishedSource[AbaloneOptions]):
         """abalone.data. Raises InvalidValue."""
         return [existing(self.name, find_folder(self.name, asked.path, "abalone") / "abalone.data")]
 
-    def records(self, asked: AbaloneOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
+    def records(self, asked: AbaloneOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records. Raises InvalidValue (columns, sexes, numbers, rings, count)."""
         table = text_table.rows(files[0], len(COLUMNS) + 1, ",")
         records.check_count(facts, str(files[0]), len(table), TRAIN + TEST)

@@ -21,7 +21,7 @@ from trainables.data.files import existing, find_folder, wrong_file
 from trainables.data.options import InFolder, Limit
 from trainables.data.source import PartOption, PublishedSource
 from trainables.data.text_table import DeclaredRange, Rule
-from trainables.system import Dataset, Feature, PublicFacts, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 
 TRAIN_FILE, TEST_FILE, HELD_OUT = 32_561, 16_281, 3_256
 A9A_WIDTH = 123
@@ -83,16 +83,16 @@ class Adult(PublishedSource[AdultOptions]):
     doc = "census income, 2 classes, 32,561 + 16,281 records; a9a or UCI files in option path"
     asks = AdultOptions
 
-    def declared(self, asked: AdultOptions) -> PublicFacts:
+    def declared(self, asked: AdultOptions) -> DatasetSpec:
         """The facts."""
         held_out = asked.split == "holdout"
         width = A9A_WIDTH if asked.form == "a9a" else text_table.width(COLUMNS)
-        return PublicFacts(
+        return DatasetSpec(
             dataset=self.name,
             task=Task.CLASSIFICATION,
             n=asked.used(TRAIN_FILE - HELD_OUT if held_out else TRAIN_FILE),
             n_validation=HELD_OUT if held_out else TEST_FILE,
-            features={"person": Feature(shape=(width,))},
+            features={"person": InputSpec(shape=(width,))},
             classes=2,
         )
 
@@ -102,7 +102,7 @@ class Adult(PublishedSource[AdultOptions]):
         names = ("a9a", "a9a.t") if asked.form == "a9a" else ("adult.data", "adult.test")
         return [existing(self.name, folder / name) for name in names[: 1 if asked.split == "holdout" else 2]]
 
-    def records(self, asked: AdultOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
+    def records(self, asked: AdultOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records; class 1 earns more than $50,000. Raises InvalidValue."""
         read = _read_a9a if asked.form == "a9a" else _read_raw
         parts = [read(file) for file in files]

@@ -26,7 +26,7 @@ from trainables.data import records
 from trainables.data.files import existing, find_folder, wrong_file
 from trainables.data.options import InFolder, Limit
 from trainables.data.source import PartOption, PublishedSource
-from trainables.system import Dataset, Feature, PublicFacts, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 
 BATCH, TRAIN_BATCHES, SUBSET_TRAIN, SUBSET_TEST = 10_000, 5, 4_000, 1_000
 SHAPE, CLASSES = (3, 32, 32), 10
@@ -61,15 +61,15 @@ class Cifar10(PublishedSource[CifarOptions]):
     doc = "colour images, 3x32x32 pixels, 10 classes, 50,000 + 10,000 records or 4,000 + 1,000; files in option path"
     asks = CifarOptions
 
-    def declared(self, asked: CifarOptions) -> PublicFacts:
+    def declared(self, asked: CifarOptions) -> DatasetSpec:
         """The facts; looks which files are there, reads none. Raises InvalidValue."""
         form = self._form(asked)
-        return PublicFacts(
+        return DatasetSpec(
             dataset=self.name,
             task=Task.CLASSIFICATION,
             n=asked.used(form.train),
             n_validation=form.test,
-            features={"image": Feature(shape=SHAPE)},
+            features={"image": InputSpec(shape=SHAPE)},
             classes=CLASSES,
         )
 
@@ -78,7 +78,7 @@ class Cifar10(PublishedSource[CifarOptions]):
         folder = find_folder(self.name, asked.path, "cifar10")
         return [existing(self.name, folder / name) for name in self._form(asked).files()]
 
-    def records(self, asked: CifarOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
+    def records(self, asked: CifarOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records. Raises InvalidValue (size, count, labels, a pickle with anything but arrays)."""
         form = self._form(asked)
         folder, parts = files[0].parent, form.read(files)

@@ -23,7 +23,7 @@ from trainables.data import records
 from trainables.data.options import Option, Options, Seed, Whole, listed, no_unit, read
 from trainables.data.source import FeaturedSource, PartOption
 from trainables.data.splits import RecordsPart, dataset_within, facts_within
-from trainables.system import Dataset, Feature, PublicFacts, Split
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split
 from trainables.validation import declaration
 
 
@@ -50,7 +50,7 @@ class Derived(FeaturedSource, Generic[Asked]):
         """Its own options, beside those of the other source."""
         return listed(self.asks)
 
-    def record_facts(self, options: Mapping[str, object]) -> PublicFacts:
+    def record_facts(self, options: Mapping[str, object]) -> DatasetSpec:
         """Facts of what is made of the records. Raises InvalidValue (source, own options, the other source's)."""
         asked, source, others = self._read(options)
         return self.declared(asked, source.facts(others))
@@ -77,11 +77,11 @@ class Derived(FeaturedSource, Generic[Asked]):
         return None
 
     @abstractmethod
-    def declared(self, asked: Asked, facts: PublicFacts) -> PublicFacts:
+    def declared(self, asked: Asked, facts: DatasetSpec) -> DatasetSpec:
         """The facts, from those of the other source; reads no record. Raises InvalidValue."""
 
     @abstractmethod
-    def records(self, asked: Asked, facts: PublicFacts, found: Dataset) -> Dataset:
+    def records(self, asked: Asked, facts: DatasetSpec, found: Dataset) -> Dataset:
         """The records, from those of the other source. Raises InvalidValue."""
 
     def fingerprint(self, asked: Asked, found: Dataset) -> str:
@@ -133,16 +133,16 @@ class Frozen(Derived[FrozenOptions]):
     doc = "the images of another source (option of) as features of a fixed random convolution; options filters, patch"
     asks = FrozenOptions
 
-    def declared(self, asked: FrozenOptions, facts: PublicFacts) -> PublicFacts:
+    def declared(self, asked: FrozenOptions, facts: DatasetSpec) -> DatasetSpec:
         """Facts of the features. Raises InvalidValue (images)."""
         shapes, patch = [feature.shape for feature in facts.features.values()], asked.patch
         if len(shapes) != 1 or len(shapes[0]) not in (2, 3) or min(shapes[0][-2:]) < patch + 1:
             expected = f"one image larger than {patch} x {patch} pixels per record"
             raise InvalidValue("data.of", asked.of, expected, "Name a source of larger images, or lower data.patch.")
-        feature = Feature(shape=(PER_FILTER * asked.filters,), low=-1.0, high=1.0)
+        feature = InputSpec(shape=(PER_FILTER * asked.filters,), low=-1.0, high=1.0)
         return replace(facts, dataset=f"{facts.dataset}-frozen", features={"features": feature})
 
-    def records(self, asked: FrozenOptions, facts: PublicFacts, found: Dataset) -> Dataset:
+    def records(self, asked: FrozenOptions, facts: DatasetSpec, found: Dataset) -> Dataset:
         """The features of every image, float32 in [-1, 1]."""
         (name,) = found.facts.features
 
@@ -216,11 +216,11 @@ class Pooled(Derived[PoolOptions]):
         """Of its own training records: see `FeaturedSource.part`."""
         return self._part(self._read(options)[0])
 
-    def declared(self, asked: PoolOptions, facts: PublicFacts) -> PublicFacts:
+    def declared(self, asked: PoolOptions, facts: DatasetSpec) -> DatasetSpec:
         """Facts of the new split. Raises InvalidValue (sizes, part)."""
         return facts_within(self._part(asked), self._whole(asked, facts))
 
-    def records(self, asked: PoolOptions, facts: PublicFacts, found: Dataset) -> Dataset:
+    def records(self, asked: PoolOptions, facts: DatasetSpec, found: Dataset) -> Dataset:
         """The records of the pool that the draw takes."""
         whole = self._whole(asked, found.facts)
         order = records.drawn(len(found.train) + len(found.validation), asked.seed)
@@ -231,7 +231,7 @@ class Pooled(Derived[PoolOptions]):
     def _part(self, asked: PoolOptions) -> RecordsPart | None:
         return None if asked.part is None else asked.part.part(asked.train, self.sources[asked.of].parted_by)
 
-    def _whole(self, asked: PoolOptions, facts: PublicFacts) -> PublicFacts:
+    def _whole(self, asked: PoolOptions, facts: DatasetSpec) -> DatasetSpec:
         held = facts.n + facts.n_validation
         kept = max(1, held - asked.train) if asked.validation is None else asked.validation
         if asked.train + kept > held:
@@ -267,7 +267,7 @@ class Projected(Derived[ProjectionOptions]):
     doc = "the records of another source (option of) on the leading principal axes of its validation records"
     asks = ProjectionOptions
 
-    def declared(self, asked: ProjectionOptions, facts: PublicFacts) -> PublicFacts:
+    def declared(self, asked: ProjectionOptions, facts: DatasetSpec) -> DatasetSpec:
         """Facts of the projected records. Raises InvalidValue (private validation, categories, dimension)."""
         declaration.check_public(facts.private_validation, self.name, "its axes are fitted to the validation records")
         for name, feature in facts.features.items():
@@ -282,11 +282,11 @@ class Projected(Derived[ProjectionOptions]):
             facts,
             dataset=f"{facts.dataset}-{asked.dimension}d",
             # Private rows may lie further out than public ones: they are cut to the bound.
-            features={"axes": Feature(shape=(asked.dimension,), low=-1.0, high=1.0)},
+            features={"axes": InputSpec(shape=(asked.dimension,), low=-1.0, high=1.0)},
             assumptions=(*facts.assumptions, PUBLIC_AXES),
         )
 
-    def records(self, asked: ProjectionOptions, facts: PublicFacts, found: Dataset) -> Dataset:
+    def records(self, asked: ProjectionOptions, facts: DatasetSpec, found: Dataset) -> Dataset:
         """The records on their axes."""
         public = _rows(found.validation)
         mean = public.mean(axis=0)

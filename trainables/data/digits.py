@@ -14,7 +14,7 @@ import numpy as np
 from trainables.data import records
 from trainables.data.options import Limit
 from trainables.data.source import PartOption, PublishedSource
-from trainables.system import Dataset, Feature, PublicFacts, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Task
 
 RECORDS, EVERY, INK = 1797, 5, 16.0
 VALIDATION = -(-RECORDS // EVERY)
@@ -31,18 +31,18 @@ class Digits(PublishedSource[DigitsOptions]):
     doc = "handwritten digits, 8x8 pixels, 10 classes, 1,437 + 360 records; packaged with scikit-learn"
     asks = DigitsOptions
 
-    def declared(self, asked: DigitsOptions) -> PublicFacts:
+    def declared(self, asked: DigitsOptions) -> DatasetSpec:
         """The facts."""
-        return PublicFacts(
+        return DatasetSpec(
             dataset=self.name,
             task=Task.CLASSIFICATION,
             n=asked.used(RECORDS - VALIDATION),
             n_validation=VALIDATION,
-            features={"image": Feature(shape=(8, 8))},
+            features={"image": InputSpec(shape=(8, 8))},
             classes=10,
         )
 
-    def records(self, asked: DigitsOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
+    def records(self, asked: DigitsOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records; ink 0..16 becomes 0..1. Raises InvalidValue when the package's file is another one."""
         from sklearn.datasets import load_digits
 

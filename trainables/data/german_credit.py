@@ -25,7 +25,7 @@ from trainables.data.files import existing, find_folder
 from trainables.data.options import InFolder, Limit, Seed
 from trainables.data.source import PartOption, PublishedSource
 from trainables.data.text_table import DeclaredRange, Rule
-from trainables.system import Dataset, Feature, PublicFacts, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Task
 
 RECORDS, TRAIN, HELD_OUT = 1000, 400, 300
 CLASSES = {"2": 0, "1": 1}
@@ -105,16 +105,16 @@ class GermanCredit(PublishedSource[GermanCreditOptions]):
     doc = "credit applications, 2 classes, 400 + 300 of 1,000 records; UCI files in option path"
     asks = GermanCreditOptions
 
-    def declared(self, asked: GermanCreditOptions) -> PublicFacts:
+    def declared(self, asked: GermanCreditOptions) -> DatasetSpec:
         """The facts."""
         mean, deviation = asked.moments()
         low, high = float((-mean / deviation).min()), float(((1 - mean) / deviation).max())
-        return PublicFacts(
+        return DatasetSpec(
             dataset=self.name,
             task=Task.CLASSIFICATION,
             n=asked.used(TRAIN),
             n_validation=HELD_OUT,
-            features={"applicant": Feature(shape=mean.shape, low=low, high=high)},
+            features={"applicant": InputSpec(shape=mean.shape, low=low, high=high)},
             classes=2,
         )
 
@@ -123,7 +123,7 @@ class GermanCredit(PublishedSource[GermanCreditOptions]):
         folder = find_folder(self.name, asked.path, "german_credit")
         return [existing(self.name, folder / ("german.data" if asked.form == "raw" else "german.data-numeric"))]
 
-    def records(self, asked: GermanCreditOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
+    def records(self, asked: GermanCreditOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records; class 1 is good credit. Raises InvalidValue."""
         [file] = files
         table = text_table.rows(file, len(asked.columns) + 1)

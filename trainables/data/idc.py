@@ -23,7 +23,7 @@ from trainables.data import records
 from trainables.data.files import find_folder
 from trainables.data.options import InFolder, Limit, Whole
 from trainables.data.source import PartOption, PublishedSource
-from trainables.system import Dataset, Feature, PublicFacts, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 
 PATCHES, TRAIN, TEST = (198_738, 78_786), (29_164, 10_788), (31_825, 11_595)
 """Without cancer, with cancer."""
@@ -48,18 +48,18 @@ class Idc(PublishedSource[IdcOptions]):
     doc = "tissue patches, 3x50x50 pixels, 2 classes, 39,952 + 43,420 records; published PNG folders in option path"
     asks = IdcOptions
 
-    def declared(self, asked: IdcOptions) -> PublicFacts:
+    def declared(self, asked: IdcOptions) -> DatasetSpec:
         """The facts."""
-        return PublicFacts(
+        return DatasetSpec(
             dataset=self.name,
             task=Task.CLASSIFICATION,
             n=asked.used(sum(TRAIN)),
             n_validation=min(asked.validation, sum(TEST)),
-            features={"patch": Feature(shape=(3, SIDE, SIDE))},
+            features={"patch": InputSpec(shape=(3, SIDE, SIDE))},
             classes=2,
         )
 
-    def records(self, asked: IdcOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
+    def records(self, asked: IdcOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records; class 1 is cancer. Only the patches in use are read. Raises InvalidValue."""
         train, test = _cut(facts, files[0])
         parts = [_read(some) for some in (train[: facts.n], test[: facts.n_validation])]
@@ -83,7 +83,7 @@ def present(path: Path) -> bool:
     return any((path / name).is_dir() for name in (FOLDER, f"idc/{FOLDER}", "idc"))
 
 
-def _cut(facts: PublicFacts, folder: Path) -> tuple[Labelled, Labelled]:
+def _cut(facts: DatasetSpec, folder: Path) -> tuple[Labelled, Labelled]:
     rng = np.random.default_rng(SPLIT_SEED)
     train: list[tuple[Path, int]] = []
     test: list[tuple[Path, int]] = []

@@ -28,7 +28,7 @@ from trainables.data import records
 from trainables.data.files import existing, find_folder, unpacked
 from trainables.data.options import InFolder, Limit
 from trainables.data.source import PartOption, PublishedSource
-from trainables.system import Dataset, Feature, PublicFacts, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 
 RECORDS, CODES, LENGTH = 25_000, 10_000, 256
 ORDER_SEED = 2011
@@ -52,14 +52,14 @@ class Imdb(PublishedSource[ImdbOptions]):
     doc = "film reviews, 2 classes, 25,000 + 25,000 records of 256 words; csv.xz files in option path"
     asks = ImdbOptions
 
-    def declared(self, asked: ImdbOptions) -> PublicFacts:
+    def declared(self, asked: ImdbOptions) -> DatasetSpec:
         """The facts."""
-        return PublicFacts(
+        return DatasetSpec(
             dataset=self.name,
             task=Task.CLASSIFICATION,
             n=asked.used(RECORDS),
             n_validation=RECORDS,
-            features={"words": Feature(shape=(LENGTH,), cardinality=CODES)},
+            features={"words": InputSpec(shape=(LENGTH,), cardinality=CODES)},
             classes=2,
             assumptions=(VALIDATION_VOCABULARY,) if asked.vocabulary == "validation" else (),
         )
@@ -69,7 +69,7 @@ class Imdb(PublishedSource[ImdbOptions]):
         folder = find_folder(self.name, asked.path, "imdb")
         return [existing(self.name, folder / f"imdb_{part}.csv.xz") for part in ("train", "test")]
 
-    def records(self, asked: ImdbOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
+    def records(self, asked: ImdbOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records; class 1 is positive. Raises InvalidValue."""
         (train_texts, train_labels), (texts, labels) = (_read(facts, file) for file in files)
         # The files hold all negatives first. Which positions a limit keeps is public: an order that no record decides.
@@ -88,7 +88,7 @@ class Imdb(PublishedSource[ImdbOptions]):
         )
 
 
-def _read(facts: PublicFacts, file: Path) -> tuple[list[str], NDArray[np.int64]]:
+def _read(facts: DatasetSpec, file: Path) -> tuple[list[str], NDArray[np.int64]]:
     import pandas as pd
 
     try:

@@ -27,7 +27,7 @@ from trainables.data import records
 from trainables.data.files import existing, find_folder, wrong_file
 from trainables.data.options import InFolder, Seed, Whole
 from trainables.data.source import PartOption, PublishedSource
-from trainables.system import Dataset, Feature, PublicFacts, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Task
 
 
 class MembershipOptions(PartOption, InFolder):
@@ -58,18 +58,18 @@ class MembershipTable(PublishedSource[MembershipOptions]):
     train: int
     asks = MembershipOptions
 
-    def declared(self, asked: MembershipOptions) -> PublicFacts:
+    def declared(self, asked: MembershipOptions) -> DatasetSpec:
         """The facts. Raises InvalidValue (train)."""
         train = self.train if asked.train is None else asked.train
         if train >= self.count:
             remedy = "The others are the validation."
             raise InvalidValue("data.train", train, f"fewer than the {self.count} records of {self.name}", remedy)
-        return PublicFacts(
+        return DatasetSpec(
             dataset=self.name,
             task=Task.CLASSIFICATION,
             n=train,
             n_validation=self.count - train,
-            features={"record": Feature(shape=(self.width,))},
+            features={"record": InputSpec(shape=(self.width,))},
             classes=self.classes,
         )
 
@@ -79,7 +79,7 @@ class MembershipTable(PublishedSource[MembershipOptions]):
         plain = [folder / Path(member).name for member in self.members]
         return [one if one.is_file() else existing(self.name, folder / self.archive) for one in plain]
 
-    def records(self, asked: MembershipOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
+    def records(self, asked: MembershipOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records; class k of the file is k - 1. Raises InvalidValue (archive, shape, values, classes)."""
         tables = [_table(self, file, member) for file, member in zip(files, self.members, strict=True)]
         folder = files[0].parent

@@ -33,7 +33,7 @@ from trainables.data.splits import (
     check_beside,
     contents,
 )
-from trainables.system import Dataset, Feature, PublicFacts, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 
 TRAIN, TEST, SIDE, INK = 60_000, 10_000, 28, 255.0
 DIGITS = 10
@@ -96,7 +96,7 @@ class Mnist(PublishedSource[MnistOptions], HoldsOut):
     doc = "handwritten digits, 28x28 pixels, 10 classes, 60,000 + 10,000 records; IDX files in option path"
     asks = MnistOptions
 
-    def declared(self, asked: MnistOptions) -> PublicFacts:
+    def declared(self, asked: MnistOptions) -> DatasetSpec:
         """The facts. Raises InvalidValue (classes)."""
         classes = asked.classes
         if not 2 <= classes <= DIGITS or (classes < DIGITS and asked.limit is not None):
@@ -109,12 +109,12 @@ class Mnist(PublishedSource[MnistOptions], HoldsOut):
             if not 0 < held < n:
                 expected = f"a share that is a record or more of {n}, and leaves some to train on"
                 raise InvalidValue("data.validation.share", validation.share, expected, "Write `share: 0.1`, say.")
-        return PublicFacts(
+        return DatasetSpec(
             dataset=self.name,
             task=Task.CLASSIFICATION,
             n=n if validation is None else n - held,
             n_validation=held,
-            features={"image": Feature(shape=(SIDE, SIDE))},
+            features={"image": InputSpec(shape=(SIDE, SIDE))},
             classes=classes,
             private_validation=None if validation is None else validation.private,
         )
@@ -126,7 +126,7 @@ class Mnist(PublishedSource[MnistOptions], HoldsOut):
         plain = [folder / name for name in names]
         return [one if one.is_file() else existing(self.name, one.with_name(f"{one.name}.gz")) for one in plain]
 
-    def records(self, asked: MnistOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
+    def records(self, asked: MnistOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records; ink 0..255 becomes 0..1. Raises InvalidValue (magic number, size, count, labels)."""
         validation = asked.parted
         whole = facts.n if validation is None else facts.n + facts.n_validation
@@ -167,7 +167,7 @@ class Mnist(PublishedSource[MnistOptions], HoldsOut):
         return records.checked(facts, "test", _part(facts, self.files(asked)[2:], TEST, asked.tested))
 
 
-def _part(facts: PublicFacts, files: list[Path], expected: int, used: int) -> Split:
+def _part(facts: DatasetSpec, files: list[Path], expected: int, used: int) -> Split:
     """The first `used` records of the first digits; of all records, right or wrong, when every digit is kept."""
     images, labels = _idx(files[0], IMAGES), _idx(files[1], LABELS)
     for file, found in zip(files, (images, labels), strict=True):

@@ -26,7 +26,7 @@ from trainables.data import records
 from trainables.data.files import existing, find_folder, unpacked, wrong_file
 from trainables.data.options import InFolder, Limit
 from trainables.data.source import PartOption, PublishedSource
-from trainables.system import Dataset, Feature, PublicFacts, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 from trainables.units import Unit, share_of
 
 SPLIT_SEED, VALIDATION_SHARE, STARS = 100, 0.2, 5
@@ -65,20 +65,20 @@ class MovieLens(PublishedSource[MovieLensOptions]):
     asks = MovieLensOptions
     parted_by = USER
 
-    def declared(self, asked: MovieLensOptions) -> PublicFacts:
+    def declared(self, asked: MovieLensOptions) -> DatasetSpec:
         """The facts; looks which file is there, reads none. Raises InvalidValue."""
         if asked.unit is not None and asked.unit.column != USER:
             raise InvalidValue("data.unit.column", asked.unit.column, f"{USER}, whose a rating is", f"Write `{USER}`.")
-        movie = {"movie": Feature(shape=(), cardinality=self.movies)}
+        movie = {"movie": InputSpec(shape=(), cardinality=self.movies)}
         if asked.unit is None:
             records = self._ratings(asked).records
             validation = round(records * VALIDATION_SHARE)
             n = records - validation
-            features = {USER: Feature(shape=(), cardinality=self.users)} | movie
+            features = {USER: InputSpec(shape=(), cardinality=self.users)} | movie
         else:
             trained, judged = self._users()
             n, validation, features = len(trained), len(judged), movie
-        return PublicFacts(
+        return DatasetSpec(
             dataset=self.name,
             task=Task.RATING,
             n=asked.used(n),
@@ -93,7 +93,7 @@ class MovieLens(PublishedSource[MovieLensOptions]):
         folder = find_folder(self.name, asked.path, self.name)
         return [existing(self.name, folder / self._ratings(asked).file)]
 
-    def records(self, asked: MovieLensOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
+    def records(self, asked: MovieLensOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records; class k is k + 1 stars. Raises InvalidValue."""
         ratings = self._ratings(asked)
         table = _read(files[0], ratings)

@@ -44,7 +44,7 @@ from trainables.data.splits import (
     facts_within,
 )
 from trainables.data.table import COUNT_TOLERANCE
-from trainables.system import Dataset, Feature, PublicFacts, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 from trainables.units import Unit
 
 _SOURCE = "data.source"
@@ -83,7 +83,7 @@ class OwnSource(FeaturedSource):
         mine = OwnOptions.model_fields
         return (*listed(OwnOptions), *(one for one in own if isinstance(one, Option) and one.name not in mine))
 
-    def record_facts(self, options: Mapping[str, object]) -> PublicFacts:
+    def record_facts(self, options: Mapping[str, object]) -> DatasetSpec:
         """The module's, checked, and with what every claim on them rests on. Raises InvalidValue."""
         return facts_within(self.record_part(options), self._whole(options))
 
@@ -143,7 +143,7 @@ class OwnSource(FeaturedSource):
     def _asked(self, options: Mapping[str, object]) -> OwnOptions:
         return read(OwnOptions, self.name, {name: options[name] for name in OwnOptions.model_fields if name in options})
 
-    def _whole(self, options: Mapping[str, object]) -> PublicFacts:
+    def _whole(self, options: Mapping[str, object]) -> DatasetSpec:
         """Facts of all records, whichever part is read. Raises InvalidValue."""
         said, validation = self._said(options), self._asked(options).validation
         if said.n_validation and validation is None:
@@ -157,15 +157,15 @@ class OwnSource(FeaturedSource):
             asserted_by=self._module,
         )
 
-    def _said(self, options: Mapping[str, object]) -> PublicFacts:
+    def _said(self, options: Mapping[str, object]) -> DatasetSpec:
         try:
             said = self._source.facts(_handed(options))
         except InvalidValue:
             raise
         except Exception as error:
             raise self._wrong(f"a source that says its facts ({type(error).__name__}: {error})") from error
-        if not isinstance(said, PublicFacts):
-            raise self._wrong(f"facts as PublicFacts, not {type(said).__name__}")
+        if not isinstance(said, DatasetSpec):
+            raise self._wrong(f"facts as DatasetSpec, not {type(said).__name__}")
         if said.private_validation is not None or said.asserted_by:
             raise self._wrong("facts without private_validation and asserted_by: the spec says whose they are")
         for problem in _problems(said):
@@ -220,7 +220,7 @@ class OwnSource(FeaturedSource):
             expected = f"{name} within {COUNT_TOLERANCE:.0%} of what {self.name} loads{of}"
             raise InvalidValue(f"data.{name}", declared, expected, "Declare another.")
 
-    def _ordered(self, facts: PublicFacts, split: Split) -> Split:
+    def _ordered(self, facts: DatasetSpec, split: Split) -> Split:
         inputs = {name: np.asarray(array) for name, array in split.inputs.items()}
         if inputs.keys() != facts.features.keys():
             raise self._wrong(
@@ -245,7 +245,7 @@ def _imported(place: str) -> DataSource:
     return cast(DataSource, source)
 
 
-def _problems(said: PublicFacts) -> list[str]:
+def _problems(said: DatasetSpec) -> list[str]:
     """What cannot be true of any data, in words of what was expected."""
     found = []
     if not said.features or not all(_is_bounded(one) for one in said.features.values()):
@@ -258,13 +258,13 @@ def _problems(said: PublicFacts) -> list[str]:
     return found
 
 
-def _is_bounded(feature: Feature) -> bool:
+def _is_bounded(feature: InputSpec) -> bool:
     if feature.cardinality is not None:
         return type(feature.cardinality) is int and feature.cardinality >= 1
     return -math.inf < feature.low < feature.high < math.inf
 
 
-def _cut(facts: PublicFacts, split: Split) -> Split:
+def _cut(facts: DatasetSpec, split: Split) -> Split:
     """Numbers beyond the declared bounds, at the nearer one."""
 
     def cut(name: str, array: NDArray[np.generic]) -> NDArray[np.generic]:

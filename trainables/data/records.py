@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue, QuotesRecords
-from trainables.system import Dataset, Feature, PublicFacts, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 from trainables.units import Unit, Units, arranged
 
 Array = NDArray[np.generic]
 
 
 def dataset(
-    facts: PublicFacts, train: Split, validation: Split, *, units: Units | None = None, digest: str | None = None
+    facts: DatasetSpec, train: Split, validation: Split, *, units: Units | None = None, digest: str | None = None
 ) -> Dataset:
     """The checked data set, as float32 and int64 arrays. Raises InvalidValue (NaN, labels, shapes, one class).
 
@@ -59,7 +59,7 @@ def by_unit(split: Split, ids: Iterable[object], unit: Unit) -> tuple[Split, Uni
     return taken(split, kept), units
 
 
-def check_count(facts: PublicFacts, where: str, found: int, expected: int) -> None:
+def check_count(facts: DatasetSpec, where: str, found: int, expected: int) -> None:
     """The number of records of a published file is known. Raises InvalidValue."""
     if found != expected:
         raise InvalidValue(
@@ -68,7 +68,7 @@ def check_count(facts: PublicFacts, where: str, found: int, expected: int) -> No
 
 
 def parted(
-    facts: PublicFacts,
+    facts: DatasetSpec,
     inputs: Mapping[str, Array],
     targets: Array,
     train: Array | slice,
@@ -83,7 +83,7 @@ def parted(
     return dataset(facts, taken(whole, train), taken(whole, validation))
 
 
-def checked(facts: PublicFacts, name: str, split: Split) -> Split:
+def checked(facts: DatasetSpec, name: str, split: Split) -> Split:
     """The records as float32 and int64 arrays. Raises InvalidValue (NaN, labels, shapes), naming them `name`."""
     label = f"{facts.dataset} ({name})"
     if name == "train" and not len(split):
@@ -102,7 +102,7 @@ def checked(facts: PublicFacts, name: str, split: Split) -> Split:
     )
 
 
-def _weights(facts: PublicFacts, label: str, weights: Array | None, n: int) -> NDArray[np.float32] | None:
+def _weights(facts: DatasetSpec, label: str, weights: Array | None, n: int) -> NDArray[np.float32] | None:
     declared = facts.weights
     if declared is None or not declared.column:
         return None
@@ -114,7 +114,7 @@ def _weights(facts: PublicFacts, label: str, weights: Array | None, n: int) -> N
     return np.clip(values, 0.0, np.float32(declared.high))
 
 
-def _groups(facts: PublicFacts, label: str, groups: Array | None, n: int) -> NDArray[np.int64] | None:
+def _groups(facts: DatasetSpec, label: str, groups: Array | None, n: int) -> NDArray[np.int64] | None:
     declared = facts.groups
     if declared is None:
         return None
@@ -126,7 +126,7 @@ def _groups(facts: PublicFacts, label: str, groups: Array | None, n: int) -> NDA
     return codes
 
 
-def as_input(label: str, name: str, feature: Feature, array: Array) -> Array:
+def as_input(label: str, name: str, feature: InputSpec, array: Array) -> Array:
     """The values [n, *shape] of one input as models take them: codes as int64, numbers as float32.
 
     label  whose they are, in errors
@@ -157,7 +157,7 @@ def as_input(label: str, name: str, feature: Feature, array: Array) -> Array:
     return values
 
 
-def _targets(facts: PublicFacts, label: str, targets: Array) -> Array:
+def _targets(facts: DatasetSpec, label: str, targets: Array) -> Array:
     if targets.ndim != 1:
         raise InvalidValue("data", label, f"one label per record, found shape {targets.shape}")
     if facts.task in (Task.CLASSIFICATION, Task.RATING):
@@ -189,7 +189,7 @@ def _integers(label: str, name: str, array: Array) -> NDArray[np.int64]:
         return array.astype(np.int64, copy=False)
 
 
-def check_several_classes(facts: PublicFacts, train: Split) -> None:
+def check_several_classes(facts: DatasetSpec, train: Split) -> None:
     """Raises InvalidValue for classified training records of one class alone."""
     if facts.task not in (Task.CLASSIFICATION, Task.RATING):
         return

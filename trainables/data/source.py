@@ -26,7 +26,7 @@ from trainables.data.splits import (
     facts_within,
 )
 from trainables.features.declared import Features
-from trainables.system import Dataset, PublicFacts, Split
+from trainables.system import Dataset, DatasetSpec, Split
 
 FEATURE_OPTIONS = listed(FeatureOptions)
 """What every source takes besides its own options."""
@@ -43,7 +43,7 @@ class DataSource(Protocol):
         """Every option that a spec may name."""
         ...
 
-    def facts(self, options: Mapping[str, object]) -> PublicFacts:
+    def facts(self, options: Mapping[str, object]) -> DatasetSpec:
         """Public facts under a spec's `data` options. Raises InvalidValue."""
         ...
 
@@ -81,7 +81,7 @@ class FeaturedSource(ABC):
     def options(self) -> tuple[Option, ...]:
         """Every option of its own that a spec may name; those of features are every source's."""
 
-    def facts(self, options: Mapping[str, object]) -> PublicFacts:
+    def facts(self, options: Mapping[str, object]) -> DatasetSpec:
         """Public facts under a spec's `data` options: of the features, where there are any. Raises InvalidValue."""
         own, features = parted(options)
         facts = self.record_facts(own)
@@ -114,7 +114,7 @@ class FeaturedSource(ABC):
         return self.record_part(parted(options)[0])
 
     @abstractmethod
-    def record_facts(self, options: Mapping[str, object]) -> PublicFacts:
+    def record_facts(self, options: Mapping[str, object]) -> DatasetSpec:
         """See `facts`."""
 
     @abstractmethod
@@ -186,7 +186,7 @@ class PublishedSource(FeaturedSource, Generic[Asked]):
         """See `FeaturedSource.part`."""
         return self._of(self.read(options))[0]
 
-    def record_facts(self, options: Mapping[str, object]) -> PublicFacts:
+    def record_facts(self, options: Mapping[str, object]) -> DatasetSpec:
         """See `FeaturedSource.facts`."""
         asked = self.read(options)
         part, facts = self._of(asked)
@@ -214,11 +214,11 @@ class PublishedSource(FeaturedSource, Generic[Asked]):
         return []
 
     @abstractmethod
-    def declared(self, asked: Asked) -> PublicFacts:
+    def declared(self, asked: Asked) -> DatasetSpec:
         """The facts; reads no record. Raises InvalidValue."""
 
     @abstractmethod
-    def records(self, asked: Asked, facts: PublicFacts, files: list[Path]) -> Dataset:
+    def records(self, asked: Asked, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records in `files`. Raises InvalidValue."""
 
     def validates_within(self, asked: Asked) -> bool:
@@ -229,7 +229,7 @@ class PublishedSource(FeaturedSource, Generic[Asked]):
         """Raises InvalidValue where something else is asked that does not go with a part."""
         return None
 
-    def _of(self, asked: Asked) -> tuple[RecordsPart | None, PublicFacts]:
+    def _of(self, asked: Asked) -> tuple[RecordsPart | None, DatasetSpec]:
         """The part, and the facts of all records. Raises InvalidValue."""
         facts = self.declared(asked)
         if asked.part is None:

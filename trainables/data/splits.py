@@ -32,7 +32,7 @@ from dpcore.checks import InvalidValue
 from trainables.data import records
 from trainables.data.files import overlap
 from trainables.data.options import Options, Share, Whole, Word
-from trainables.system import Dataset, PublicFacts, Split
+from trainables.system import Dataset, DatasetSpec, Split
 from trainables.units import Unit, share_of
 from trainables.validation.declaration import Bins, PrivateValidation
 
@@ -365,7 +365,7 @@ def check_beside(where: str, split: HashSplit, other_at: str, other: HashSplit) 
         raise InvalidValue(f"{where}.key", split.key, expected, "The same hash would take records of one part alone.")
 
 
-def facts_within(part: RecordsPart | None, facts: PublicFacts, *, validation: bool = False) -> PublicFacts:
+def facts_within(part: RecordsPart | None, facts: DatasetSpec, *, validation: bool = False) -> DatasetSpec:
     """Facts of one part of the training records, from those of all: numbers as declared, never counted.
 
     validation  whether validation records are some of those that are parted, too; else both parts have all of them

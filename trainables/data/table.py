@@ -22,9 +22,8 @@ from trainables.data.options import Option, listed, read
 from trainables.data.source import HoldsOut
 from trainables.data.splits import RecordsPart, TestSplit
 from trainables.data.table_declaration import JOINED, Column, Schema, TableOptions, schema
-from trainables.system import Dataset, PublicFacts, Split, Task
+from trainables.system import Dataset, DatasetSpec, Groups, Split, Task
 from trainables.units import Unit
-from trainables.weights import Groups
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +56,7 @@ class Table(HoldsOut):
         """The options, checked each by itself. Raises InvalidOptions."""
         return read(TableOptions, self.name, options)
 
-    def record_facts(self, options: Mapping[str, object]) -> PublicFacts:
+    def record_facts(self, options: Mapping[str, object]) -> DatasetSpec:
         """The facts; touches no file. Raises InvalidValue."""
         return schema(self.read(options)).facts()
 

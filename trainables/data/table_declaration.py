@@ -47,9 +47,8 @@ from trainables.data.splits import (
     check_beside,
     check_file,
 )
-from trainables.system import Feature, PublicFacts, Task
+from trainables.system import DatasetSpec, Groups, InputSpec, Task, Weights
 from trainables.units import Unit
-from trainables.weights import Groups, Weights
 
 JOINED = "x"
 """Feature in which plain numbers and one-hot categories stand side by side, in declared order."""
@@ -262,20 +261,20 @@ class Schema:
         own = (column.name for column in self.columns)
         return tuple(dict.fromkeys([*own, self.label, *(one for one in others if one)]))
 
-    def facts(self) -> PublicFacts:
+    def facts(self) -> DatasetSpec:
         """The public facts."""
-        features: dict[str, Feature] = {}
+        features: dict[str, InputSpec] = {}
         joined = sum(column.width for column in self.columns if not column.own_feature)
         if joined:
-            features[JOINED] = Feature(shape=(joined,))
+            features[JOINED] = InputSpec(shape=(joined,))
         for column in self.columns:
             if column.own_feature:
-                features[column.name] = Feature(shape=column.shape, cardinality=column.codes)
+                features[column.name] = InputSpec(shape=column.shape, cardinality=column.codes)
         # Test records go first, and the validation part is one of what is left.
         own = self.n if self.part is None else self.part.size(self.n)
         left = own - (self.test.n if self.test is not None and self.test.path is None else 0)
         held_out = round(left * self.validation.share)
-        return PublicFacts(
+        return DatasetSpec(
             dataset="table",
             task=self.task,
             n=left - held_out,

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from trainables.data.options import Whole
 from trainables.data.source import PartOption, PublishedSource
-from trainables.system import Dataset, Feature, PublicFacts, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 
 
 class UniformOptions(PartOption):
@@ -26,17 +26,17 @@ class Uniform(PublishedSource[UniformOptions]):
     doc = "n values uniform on [0, 1] from a fixed seed; option n (default 1000)"
     asks = UniformOptions
 
-    def declared(self, asked: UniformOptions) -> PublicFacts:
+    def declared(self, asked: UniformOptions) -> DatasetSpec:
         """Facts of n values."""
-        return PublicFacts(
+        return DatasetSpec(
             dataset=self.name,
             task=Task.MEAN,
             n=asked.n,
             n_validation=0,
-            features={"value": Feature(shape=(), low=0.0, high=1.0)},
+            features={"value": InputSpec(shape=(), low=0.0, high=1.0)},
         )
 
-    def records(self, asked: UniformOptions, facts: PublicFacts, files: list[Path]) -> Dataset:
+    def records(self, asked: UniformOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The values; the same for the same n."""
         values = np.random.default_rng(20260101).random(facts.n)
         empty = np.zeros(0)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from dpcore.gradients.chain import proves_isolation
 from trainables.export.program import NotExportable, program
-from trainables.system import Feature
+from trainables.system import InputSpec
 
 ROUNDING = 1e-4
 """Of the largest number: what several records at once may differ by from each alone."""
@@ -40,7 +40,7 @@ class Mapped(nn.Module):
         return found
 
 
-def apart(model: nn.Module, features: Mapping[str, Feature]) -> nn.Module:
+def apart(model: nn.Module, features: Mapping[str, InputSpec]) -> nn.Module:
     """`model`, in evaluation mode, as what may be asked about many records at once and written down as a program.
 
     Raises NotExportable for one that mixes records and cannot be mapped over them.
@@ -89,14 +89,14 @@ def _is_close(said: Tensor | None, alone: Tensor) -> bool:
     return torch.allclose(said, alone, rtol=0.0, atol=slack, equal_nan=True)
 
 
-def _made_up(features: Mapping[str, Feature]) -> tuple[Tensor, ...]:
+def _made_up(features: Mapping[str, InputSpec]) -> tuple[Tensor, ...]:
     """Records of nobody's within the declared bounds: drawn, at either bound, and at the lower one from the middle on,
     as padded texts are. [records, *shape] each."""
     draw = torch.Generator().manual_seed(0)
     return tuple(torch.stack(list(_values(one, draw))) for one in features.values())
 
 
-def _values(feature: Feature, draw: torch.Generator) -> Iterator[Tensor]:
+def _values(feature: InputSpec, draw: torch.Generator) -> Iterator[Tensor]:
     codes, shape = feature.cardinality, feature.shape
     low, high = (feature.low, feature.high) if codes is None else (0, codes - 1)
     for record in range(_RECORDS):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpcore.checks import InvalidValue
 from trainables.data.records import as_input
 from trainables.data.table_declaration import Column
-from trainables.system import Feature, PublicFacts, Task
+from trainables.system import DatasetSpec, InputSpec, Task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,13 +37,13 @@ class Preprocessing:
     """
 
     task: Task
-    features: Mapping[str, Feature]
+    features: Mapping[str, InputSpec]
     columns: tuple[Column, ...] = ()
     classes: tuple[Any, ...] = ()
     cuts: bool = False
 
     @classmethod
-    def of(cls, facts: PublicFacts, columns: tuple[Column, ...] = (), classes: tuple[Any, ...] = ()) -> Preprocessing:
+    def of(cls, facts: DatasetSpec, columns: tuple[Column, ...] = (), classes: tuple[Any, ...] = ()) -> Preprocessing:
         """That of a data set: `columns` and `classes` as a table declares them."""
         labels = classes or tuple(range(facts.classes or 0))
         cuts = bool(facts.asserted_by)
@@ -78,7 +78,7 @@ class Preprocessing:
         inputs = [dict(one) for one in plain["inputs"]]
         return cls(
             task=Task(plain["task"]),
-            features={one.pop("name"): Feature(**{**one, "shape": tuple(one["shape"])}) for one in inputs},
+            features={one.pop("name"): InputSpec(**{**one, "shape": tuple(one["shape"])}) for one in inputs},
             columns=tuple(
                 Column(**{**one, "categories": tuple(one["categories"]), "shape": tuple(one["shape"])})
                 for one in plain["columns"]
@@ -135,7 +135,7 @@ class Preprocessing:
             raise InvalidValue(where, sorted(map(str, held)), f"{' and '.join(missing)} too")
 
 
-def _values(where: str, name: str, feature: Feature, rows: Mapping[str, Any] | pa.Table) -> NDArray[np.generic]:
+def _values(where: str, name: str, feature: InputSpec, rows: Mapping[str, Any] | pa.Table) -> NDArray[np.generic]:
     """[n, *shape]"""
     given = rows[name] if isinstance(rows, Mapping) else rows.column(name).to_pylist()
     try:

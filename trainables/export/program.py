@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import fx, nn
 
-from trainables.system import Feature
+from trainables.system import InputSpec
 
 _TRACES = ("stack_trace", "from_node", "custom")
 """What `torch.export.save` writes of an operation besides what it computes."""
@@ -36,7 +36,7 @@ class NotExportable(ValueError):
     """A model that `torch.export` cannot write down as a program."""
 
 
-def program(module: nn.Module, features: Mapping[str, Feature]) -> torch.export.ExportedProgram:
+def program(module: nn.Module, features: Mapping[str, InputSpec]) -> torch.export.ExportedProgram:
     """`module` in evaluation mode as a program over any number of records. Raises NotExportable, with the reason."""
     examples = tuple(
         torch.zeros((3, *one.shape), dtype=torch.int64 if one.cardinality is not None else torch.float32)

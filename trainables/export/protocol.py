@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
-from trainables.system import PrivacyPlan, PublicFacts, State
+from trainables.system import DatasetSpec, PrivacyPlan, State
 
 if TYPE_CHECKING:
     from torch import nn
@@ -20,6 +20,6 @@ class ReleasesModel(Protocol):
     One that answers queries has none: its claim covers its answers, and not the model behind them.
     """
 
-    def released_model(self, plan: PrivacyPlan, facts: PublicFacts, state: State) -> nn.Module:
+    def released_model(self, plan: PrivacyPlan, facts: DatasetSpec, state: State) -> nn.Module:
         """The model of a final state, on the CPU. Raises ValueError for the state of another model."""
         ...

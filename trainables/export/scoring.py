@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
-from trainables.system import PublicFacts, Split, Task
+from trainables.system import DatasetSpec, Split, Task
 from trainables.training.noise import unseeded_noise
 from trainables.validation.declaration import Bins, share_error
 from trainables.validation.evaluate import judgements, metrics_of, noised
@@ -33,7 +33,7 @@ class Score:
     standard_error: Mapping[str, float]
 
 
-def score(model: nn.Module, split: Split, facts: PublicFacts) -> Score:
+def score(model: nn.Module, split: Split, facts: DatasetSpec) -> Score:
     """The metrics of validation, of public test records as they are."""
     judged = judgements(model, split, facts, _CPU)
     metrics = dict(metrics_of(judged, facts))
@@ -41,7 +41,7 @@ def score(model: nn.Module, split: Split, facts: PublicFacts) -> Score:
 
 
 def noised_score(
-    model: nn.Module, split: Split, facts: PublicFacts, units: int, histogram: NoisyHistogram, bins: Bins
+    model: nn.Module, split: Split, facts: DatasetSpec, units: int, histogram: NoisyHistogram, bins: Bins
 ) -> Score:
     """The same of private ones, by one release of `histogram`, whose noise nobody can seed.
 
@@ -53,7 +53,7 @@ def noised_score(
     return Score(metrics=metrics, standard_error=dict(share_error(metrics, 0 if facts.unit else units)))
 
 
-def _spread(judged: Judgements, metrics: Mapping[str, float], facts: PublicFacts) -> dict[str, float]:
+def _spread(judged: Judgements, metrics: Mapping[str, float], facts: DatasetSpec) -> dict[str, float]:
     """Of means over records, that of their values; of a root of one, by the delta method. Of one record, or of records
     that are all alike, nobody knows how much others differ: nothing is said.
     """

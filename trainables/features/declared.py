@@ -31,7 +31,7 @@ from dpcore.checks import InvalidValue
 from trainables import plugins
 from trainables.features.kept import Numbers, kept
 from trainables.features.named import NAMED
-from trainables.system import Dataset, Feature, PublicFacts, Split
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split
 
 if TYPE_CHECKING:
     from torch import nn
@@ -110,7 +110,7 @@ class Features:
             raise InvalidValue(f"data.{BOUNDS}", bounds, expected, "What the map says is cut to them.")
         return cls(name=name, origin=(origin or "").strip(), groups=groups, bounds=bounds)
 
-    def facts(self, facts: PublicFacts) -> PublicFacts:
+    def facts(self, facts: DatasetSpec) -> DatasetSpec:
         """Those of the features, from the records'. Reads no record; of a map of one's own, its code or file.
 
         Raises InvalidValue for inputs that the map does not take, and for groups that its channels do not fall into.
@@ -127,7 +127,7 @@ class Features:
             treatment=(*facts.treatment, *self._treatment()),
         )
 
-    def origin_of(self, facts: PublicFacts) -> MapOrigin:
+    def origin_of(self, facts: DatasetSpec) -> MapOrigin:
         """Where the map is from, over the inputs of `facts`. Raises InvalidValue."""
         if self.name in NAMED:
             source, digest_ = NAMED[self.name].source, _code_of(self.name)
@@ -137,25 +137,25 @@ class Features:
             source, digest_ = self.origin, digest(self._program(facts))
         return MapOrigin(name=self.name, source=source, digest=digest_, declared=self.name not in NAMED)
 
-    def brought(self, facts: PublicFacts) -> list[float]:
+    def brought(self, facts: DatasetSpec) -> list[float]:
         """A sketch of the map's tensors, over the inputs of `facts`: what its code loads. Raises InvalidValue."""
         from trainables.models.sketch import sketch, to_list
 
         map_ = self._program(facts)
         return to_list(sketch({**map_.state_dict, **map_.constants}))
 
-    def check(self, facts: PublicFacts) -> None:
+    def check(self, facts: DatasetSpec) -> None:
         """Raises InvalidValue for a map that does not keep made-up records apart, or cannot leave with a model."""
         self._program(facts)
 
-    def map(self, facts: PublicFacts) -> nn.Module:
+    def map(self, facts: DatasetSpec) -> nn.Module:
         """The whole map over the inputs of `facts`, as it leaves with a model. Raises InvalidValue."""
         from trainables.features.programs import FeatureProgram
 
         mapped = self.facts(facts).features[FEATURES]
         return FeatureProgram(self._program(facts), self.groups, (mapped.low, mapped.high))
 
-    def first(self, model: nn.Module, facts: PublicFacts) -> nn.Module:
+    def first(self, model: nn.Module, facts: DatasetSpec) -> nn.Module:
         """`model` behind the map: what takes records as `facts` declare them. Raises InvalidValue."""
         from trainables.features.programs import FeaturesFirst
 
@@ -170,7 +170,7 @@ class Features:
         train, validation = (self.split(one, found.facts, kept_in) for one in (found.train, found.validation))
         return replace(found, facts=facts, train=train, validation=validation)
 
-    def split(self, split: Split, facts: PublicFacts, kept_in: Path | None) -> Split:
+    def split(self, split: Split, facts: DatasetSpec, kept_in: Path | None) -> Split:
         """The same of records that are no data set. Raises InvalidValue, OSError."""
         from trainables.features.programs import digest
 
@@ -184,7 +184,7 @@ class Features:
 
         return replace(split, inputs={FEATURES: kept(kept_in, key, (len(split), *feature.shape), fill)})
 
-    def _fill(self, numbers: Numbers, split: Split, facts: PublicFacts) -> None:
+    def _fill(self, numbers: Numbers, split: Split, facts: DatasetSpec) -> None:
         """Each record alone: its features are a function of it, to the last digit, whoever else is there."""
         import torch
 
@@ -205,13 +205,13 @@ class Features:
             if not np.isfinite(numbers[start : start + _BLOCK]).all():
                 raise InvalidValue(f"data.{MAP}", self.name, "finite features of every record", "Mend the map.")
 
-    def _feature(self, facts: PublicFacts) -> Feature:
+    def _feature(self, facts: DatasetSpec) -> InputSpec:
         if self.name in NAMED:
             return NAMED[self.name].declares(facts)
         low, high = self.bounds or (-math.inf, math.inf)
-        return Feature(shape=_shape(self._program(facts), facts), low=low, high=high)
+        return InputSpec(shape=_shape(self._program(facts), facts), low=low, high=high)
 
-    def _normalised(self, feature: Feature) -> Feature:
+    def _normalised(self, feature: InputSpec) -> InputSpec:
         channels, numbers = feature.shape[0], math.prod(feature.shape)
         assert self.groups is not None
         if channels % self.groups or numbers <= self.groups:
@@ -226,7 +226,7 @@ class Features:
             return ()
         return (f"Features that {self.name} gives beyond {self.bounds[0]:g} and {self.bounds[1]:g} are cut to these.",)
 
-    def _program(self, facts: PublicFacts) -> ExportedProgram:
+    def _program(self, facts: DatasetSpec) -> ExportedProgram:
         stamp = None
         if self.name not in NAMED and not plugins.OBJECT.fullmatch(self.name):
             place = Path(self.name).expanduser()
@@ -237,7 +237,7 @@ class Features:
 class _Known:
     """Facts compared by content; the mapping inside them keeps them from being hashed directly."""
 
-    def __init__(self, facts: PublicFacts) -> None:
+    def __init__(self, facts: DatasetSpec) -> None:
         self.facts, self._text = facts, repr(facts)
 
     def __hash__(self) -> int:
@@ -255,7 +255,7 @@ def _made(name: str, known: _Known, stamp: object) -> ExportedProgram:
     return program_of(name, known.facts)
 
 
-def _shape(map_: ExportedProgram, facts: PublicFacts) -> tuple[int, ...]:
+def _shape(map_: ExportedProgram, facts: DatasetSpec) -> tuple[int, ...]:
     import torch
 
     from trainables.features.programs import made_up_inputs

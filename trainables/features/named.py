@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
-from trainables.named import by_name
-from trainables.system import Feature, PublicFacts
+from trainables.plugins import by_name
+from trainables.system import DatasetSpec, InputSpec
 
 if TYPE_CHECKING:
     from torch import nn
@@ -25,11 +25,11 @@ class NamedMap:
 
     name: str
     source: str
-    declares: Callable[[PublicFacts], Feature]
-    build: Callable[[PublicFacts], nn.Module]
+    declares: Callable[[DatasetSpec], InputSpec]
+    build: Callable[[DatasetSpec], nn.Module]
 
 
-def _image(facts: PublicFacts) -> tuple[int, ...]:
+def _image(facts: DatasetSpec) -> tuple[int, ...]:
     """(channels, height, width) of the image that a record is, or (height, width)."""
     features = list(facts.features.values())
     shape = features[0].shape if len(features) == 1 and features[0].cardinality is None else ()
@@ -39,20 +39,20 @@ def _image(facts: PublicFacts) -> tuple[int, ...]:
     return shape
 
 
-def _shapes(facts: PublicFacts) -> str:
+def _shapes(facts: DatasetSpec) -> str:
     return ", ".join(f"{name} {one.shape}" for name, one in facts.features.items())
 
 
-def _scattered(facts: PublicFacts) -> Feature:
+def _scattered(facts: DatasetSpec) -> InputSpec:
     *channels, height, width = _image(facts)
     (image,) = facts.features.values()
     # A wavelet's values sum up to less than 1, signs left out: no modulus exceeds the image's largest number.
     high = max(abs(image.low), abs(image.high))
     low = min(0.0, image.low)
-    return Feature(shape=(81 * (channels[0] if channels else 1), height // 4, width // 4), low=low, high=high)
+    return InputSpec(shape=(81 * (channels[0] if channels else 1), height // 4, width // 4), low=low, high=high)
 
 
-def _scattering(facts: PublicFacts) -> nn.Module:
+def _scattering(facts: DatasetSpec) -> nn.Module:
     from trainables.features.scattering import Scattering
 
     height, width = _image(facts)[-2:]

@@ -25,7 +25,7 @@ from dpcore.checks import InvalidValue
 from trainables import plugins
 from trainables.export.program import NotExportable, NotReadable, program, quiet_copies, read
 from trainables.features.named import NAMED
-from trainables.system import PublicFacts
+from trainables.system import DatasetSpec
 from trainables.training.made_up import made_up
 
 RECORDS = 6
@@ -33,13 +33,13 @@ ROUNDING = 1e-4
 """Of the largest number: what several records at once may differ by from each alone."""
 
 
-def made_up_inputs(facts: PublicFacts, records: int = RECORDS) -> tuple[Tensor, ...]:
+def made_up_inputs(facts: DatasetSpec, records: int = RECORDS) -> tuple[Tensor, ...]:
     """Tensors [records, ...] of nobody's, in the order of the features."""
     split = made_up(facts, records, 0).train.inputs
     return tuple(torch.from_numpy(one[:records].copy()) for one in split.values())
 
 
-def check_apart(name: str, map_: ExportedProgram, facts: PublicFacts) -> None:
+def check_apart(name: str, map_: ExportedProgram, facts: DatasetSpec) -> None:
     """Raises InvalidValue for a map that mixes records, draws at random, keeps something, or gives no finite numbers.
 
     Also for one that takes other inputs than `facts` declare, or a fixed number of records.
@@ -140,7 +140,7 @@ class FeaturesFirst(nn.Module):
         return answer
 
 
-def program_of(name: str, facts: PublicFacts) -> ExportedProgram:
+def program_of(name: str, facts: DatasetSpec) -> ExportedProgram:
     """The map that `data.features` calls `name`, over the inputs of `facts`. Raises InvalidValue."""
     if name in NAMED:
         found = _written_down(name, NAMED[name].build(facts), facts)
@@ -188,7 +188,7 @@ def _check_keeps_nothing(name: str, map_: ExportedProgram) -> None:
         raise InvalidValue(HERE, name, expected, remedy)
 
 
-def _own(name: str, facts: PublicFacts) -> nn.Module:
+def _own(name: str, facts: DatasetSpec) -> nn.Module:
     function = plugins.brought(HERE, name, f"It is {_CALLED}.", "a function")
     made = function(facts) if callable(function) else function
     if not isinstance(made, nn.Module):
@@ -196,7 +196,7 @@ def _own(name: str, facts: PublicFacts) -> nn.Module:
     return made.requires_grad_(False)
 
 
-def _written_down(name: str, module: nn.Module, facts: PublicFacts) -> ExportedProgram:
+def _written_down(name: str, module: nn.Module, facts: DatasetSpec) -> ExportedProgram:
     try:
         return program(module, facts.features)
     except NotExportable as error:

@@ -31,7 +31,7 @@ from dpcore.guarantee import Guarantee, Notion, Status
 from dpcore.randomness import fresh_secret
 from trainables.measures import retraining
 from trainables.measures.hooks import Answering, Auditable, CanaryTrained, Scored
-from trainables.system import Dataset, Execution, PrivacyPlan, Split, State, System
+from trainables.system import Dataset, PrivacyPlan, RunSettings, Split, State, System
 from trainables.units import RECORD
 
 Method = Literal["one-run", "f-dp", "multi-run"]
@@ -65,7 +65,7 @@ class AuditSetting:
     data: Dataset
     rng: np.random.Generator
     to_step: int | None = None
-    execution: Execution = field(default_factory=Execution)
+    execution: RunSettings = field(default_factory=RunSettings)
     secret: bytes = field(default_factory=fresh_secret, repr=False)
     level: float = 1 - CONFIDENCE
 

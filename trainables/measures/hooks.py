@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from trainables.system import Dataset, PrivacyPlan, PublicFacts, Run, Split, State
+from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, Split, State
 
 
 @runtime_checkable
@@ -23,7 +23,7 @@ class Scored(Protocol):
     """A system whose final state is released, so that anybody can ask it about a record."""
 
     def membership_scores(
-        self, plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split
+        self, plan: PrivacyPlan, facts: DatasetSpec, state: State, split: Split
     ) -> NDArray[np.float64]:
         """[len(split)], higher for records that the released model was more likely trained on: -loss, for instance."""
         ...
@@ -58,7 +58,7 @@ class CanaryTrained(Protocol):
     mean gradient.
     """
 
-    def canary_scale(self, plan: PrivacyPlan, facts: PublicFacts) -> tuple[float, float]:
+    def canary_scale(self, plan: PrivacyPlan, facts: DatasetSpec) -> tuple[float, float]:
         """(clip norm C, what the noisy sum is divided by): a record at the clip norm adds C / divisor to the mean."""
         ...
 
@@ -85,7 +85,7 @@ class Neighbours:
 class Auditable(Protocol):
     """A system that knows neighbours which its releases tell apart best."""
 
-    def neighbours(self, plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
+    def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
         """For the audit over many runs. Reads no record."""
         ...
 

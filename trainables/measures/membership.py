@@ -26,7 +26,7 @@ from trainables.data import records as content
 from trainables.measures import retraining
 from trainables.measures.audits import AuditSetting, answer_scores
 from trainables.measures.hooks import Answering, AttacksItself, CanaryTrained, Scored
-from trainables.system import Dataset, Execution, Member, Split, State, System
+from trainables.system import Dataset, RunSettings, Split, State, System, TrialRun
 from trainables.units import RECORD
 
 AUC, ACCURACY, F1, PRIV_LEAK = "membership_auc", "membership_accuracy", "membership_f1", "priv_leak"
@@ -34,7 +34,7 @@ Scores = NDArray[np.float64]
 
 
 def threshold_attack(
-    system: System, member: Member, state: State, data: Dataset, execution: Execution
+    system: System, member: TrialRun, state: State, data: Dataset, execution: RunSettings
 ) -> Mapping[str, float]:
     """All four metrics of a finished run, on equally many members and non-members.
 
@@ -55,7 +55,7 @@ def threshold_attack(
     }
 
 
-def _of_model(system: Scored, member: Member, state: State, data: Dataset) -> tuple[Scores, Scores, float]:
+def _of_model(system: Scored, member: TrialRun, state: State, data: Dataset) -> tuple[Scores, Scores, float]:
     plan, facts = member.plan, data.facts
     scores = system.membership_scores(plan, facts, state, data.train)
     others = system.membership_scores(plan, facts, state, data.validation)
@@ -64,7 +64,9 @@ def _of_model(system: Scored, member: Member, state: State, data: Dataset) -> tu
     return rng.permutation(scores)[:count], rng.permutation(others)[:count], threshold
 
 
-def _of_answers(system: System, member: Member, data: Dataset, execution: Execution) -> tuple[Scores, Scores, float]:
+def _of_answers(
+    system: System, member: TrialRun, data: Dataset, execution: RunSettings
+) -> tuple[Scores, Scores, float]:
     count = min(member.to_step // 2, len(data.train), len(data.validation))
     if not isinstance(system, Answering) or count < 1:
         raise checks.InvalidValue("queries", member.to_step, "at least 2, for one member and one other record")

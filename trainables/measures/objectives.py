@@ -16,7 +16,7 @@ from dpcore.guarantee import Guarantee, Notion
 from trainables.measures.hooks import Answering, Auditable, CanaryTrained, Scored
 from trainables.measures.quality import GROUPED, QUALITY, own_metrics, why_not
 from trainables.metrics import Dependence, Metric
-from trainables.system import Dataset, Execution, Member, PrivacyPlan, PublicFacts, State, System
+from trainables.system import Dataset, DatasetSpec, PrivacyPlan, RunSettings, State, System, TrialRun
 
 _MEMBERS = (
     "the training records, without noise: it is outside every claim, and for the eyes of those who may see the records"
@@ -79,7 +79,7 @@ def wanted(names: Sequence[str], system: System) -> tuple[str, ...]:
     return tuple(name for name in names if name in known and name not in own)
 
 
-def missing(name: str, system: System, facts: PublicFacts | None = None) -> str:
+def missing(name: str, system: System, facts: DatasetSpec | None = None) -> str:
     """Why `name` cannot be measured of `system` on such data; empty if it can."""
     if name in QUALITY or name in GROUPED or own_metrics([name]):
         return why_not(system)
@@ -116,7 +116,7 @@ def check_measurable(names: Sequence[str], system: System, plan: PrivacyPlan) ->
 
 
 def measure(
-    names: Sequence[str], system: System, member: Member, state: State, data: Dataset, execution: Execution
+    names: Sequence[str], system: System, member: TrialRun, state: State, data: Dataset, execution: RunSettings
 ) -> dict[str, float]:
     """The named measures of a run that has reached `member.to_step` with `state`.
 
@@ -141,7 +141,7 @@ def measure(
     return found
 
 
-def told_of_groups(facts: PublicFacts) -> frozenset[str]:
+def told_of_groups(facts: DatasetSpec) -> frozenset[str]:
     """Metrics of groups that a noised histogram tells of private validation records, so that nobody else measures."""
     private = facts.private_validation
     if facts.groups is None or private is None:
@@ -151,7 +151,7 @@ def told_of_groups(facts: PublicFacts) -> frozenset[str]:
     return reported(facts, private.bins) & GROUPED.keys()
 
 
-def _audited(system: System, member: Member, data: Dataset, execution: Execution) -> float:
+def _audited(system: System, member: TrialRun, data: Dataset, execution: RunSettings) -> float:
     from trainables.measures import audits
 
     claim = _audited_claim(member.plan)

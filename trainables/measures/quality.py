@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from trainables import plugins
-from trainables.capabilities import capabilities_of
 from trainables.metrics import Dependence, Metric, Task, Worst
-from trainables.system import Dataset, Member, PublicFacts, Split, State, System
+from trainables.system import Dataset, DatasetSpec, Split, State, System, TrialRun, traits_of
 from trainables.validation.declaration import NOISE_SD
 
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ GROUPED: Mapping[str, Metric] = {
 
 def why_not(system: object) -> str:
     """Why the quality of what `system` releases cannot be measured; empty if it can."""
-    if capabilities_of(system).judged_as_released:
+    if traits_of(system).judged_as_released:
         return ""
     return "it declares no released model that may be judged by more than its own metrics"
 
@@ -193,7 +192,7 @@ Floats = NDArray[np.float64]
 Targets = NDArray[np.generic]
 
 
-def quality(names: Sequence[str], system: System, member: Member, state: State, data: Dataset) -> dict[str, float]:
+def quality(names: Sequence[str], system: System, member: TrialRun, state: State, data: Dataset) -> dict[str, float]:
     """The named ones of the model that `state` releases; without those that these records leave undefined.
 
     Raises UncountedReport where the validation records are private: no plan counts such a look at them; InvalidValue
@@ -216,7 +215,7 @@ def quality(names: Sequence[str], system: System, member: Member, state: State, 
     return {name: value for name, value in found.items() if not math.isnan(value)}
 
 
-def predicted(model: nn.Module, split: Split, facts: PublicFacts) -> Floats:
+def predicted(model: nn.Module, split: Split, facts: DatasetSpec) -> Floats:
     """Probabilities [n, C] of classes; of ratings the expected class [n], of a regression the predicted value [n]."""
     import torch
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpcore import checks
 from dpcore.randomness import Streams
-from trainables.system import Dataset, Execution, Member, PrivacyPlan, State, System
+from trainables.system import Dataset, PrivacyPlan, RunSettings, State, System, TrialRun
 
 KEY = "twin"
 
@@ -23,14 +23,14 @@ KEY = "twin"
 class Twin:
     """The `Run` protocol in memory. `outcome()` is what left the system; see `trainables.measures.hooks`."""
 
-    member: Member
+    member: TrialRun
     streams: Streams
     start_step: int = 0
     state: State | None = None
     _final: State | None = None
     _released: dict[str, list[NDArray[np.generic]]] = field(default_factory=dict)
 
-    def may_execute(self, until_step: int) -> None:
+    def reserve_until(self, until_step: int) -> None:
         """Nobody keeps count of a twin."""
 
     def report(self, step: int, state: State, metrics: object) -> None:
@@ -54,12 +54,12 @@ class Twin:
         return self._final
 
 
-def member(plan: PrivacyPlan, number: int, to_step: int | None = None) -> Member:
+def member(plan: PrivacyPlan, number: int, to_step: int | None = None) -> TrialRun:
     """The launch of twin `number`, from scratch up to `to_step` (all steps by default)."""
     stop = plan.steps if to_step is None else to_step
     if not 1 <= stop <= plan.steps:
         raise checks.InvalidValue("to_step", stop, f"from 1 to {plan.steps}")
-    return Member(key=KEY, attempt=number, seed=0, plan=plan, from_step=0, to_step=stop)
+    return TrialRun(key=KEY, attempt=number, seed=0, plan=plan, from_step=0, to_step=stop)
 
 
 def streams(number: int, secret: bytes) -> Streams:
@@ -77,7 +77,7 @@ def outcomes(
     secret: bytes,
     first: int = 1,
     to_step: int | None = None,
-    execution: Execution,
+    execution: RunSettings,
 ) -> NDArray[np.float64]:
     """`read` of what each of `runs` independent twins on `data` released; shape [runs].
 

@@ -10,12 +10,12 @@ import json
 from collections.abc import Iterable
 
 from trainables.models.registry import build
-from trainables.system import PublicFacts
+from trainables.system import DatasetSpec
 
 SEEDS = (0, 1)
 
 
-def brought(models: Iterable[str], facts: PublicFacts) -> dict[str, list[float]]:
+def brought(models: Iterable[str], facts: DatasetSpec) -> dict[str, list[float]]:
     """{model: sketch} of tensors that are the same under two seeds of torch's generator. Reads no record.
 
     Raises InvalidValue as `build` does, or the user's own error.

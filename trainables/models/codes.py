@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from trainables.models.dense import keras
 from trainables.models.registry import outputs
-from trainables.system import PublicFacts
+from trainables.system import DatasetSpec
 
 EMBEDDING_UNITS = 16
 
@@ -28,7 +28,7 @@ class EmbeddingPool(nn.Module):
         return result
 
 
-def embedding_pool(facts: PublicFacts, hidden: int) -> nn.Module:
+def embedding_pool(facts: DatasetSpec, hidden: int) -> nn.Module:
     """See EmbeddingPool."""
     (feature,) = facts.features.values()
     assert feature.cardinality is not None
@@ -75,14 +75,14 @@ class ItemTable(nn.Module):
         return result
 
 
-def item_table(facts: PublicFacts, hidden: int) -> nn.Module:
+def item_table(facts: DatasetSpec, hidden: int) -> nn.Module:
     """See ItemTable; `hidden` has no use here."""
     (feature,) = facts.features.values()
     assert feature.cardinality is not None
     return ItemTable(feature.cardinality, outputs(facts))
 
 
-def two_branch(facts: PublicFacts, hidden: int) -> nn.Module:
+def two_branch(facts: DatasetSpec, hidden: int) -> nn.Module:
     """See TwoBranch; `hidden` has no use here."""
     users, items = (feature.cardinality for feature in facts.features.values())
     assert users is not None

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.models.registry import outputs, width
-from trainables.system import PublicFacts
+from trainables.system import DatasetSpec
 
 # Starting weights as Keras draws them, which is what the published experiments ran with.
 
@@ -38,19 +38,19 @@ class Flattened(nn.Module):
         return result
 
 
-def linear(facts: PublicFacts, hidden: int) -> nn.Module:
+def linear(facts: DatasetSpec, hidden: int) -> nn.Module:
     """One linear layer; `hidden` has no use here."""
     return keras(Flattened(nn.Linear(width(facts), outputs(facts))))
 
 
-def mlp(facts: PublicFacts, hidden: int) -> nn.Module:
+def mlp(facts: DatasetSpec, hidden: int) -> nn.Module:
     """width -> hidden ReLU units -> outputs."""
     return keras(
         Flattened(nn.Sequential(nn.Linear(width(facts), hidden), nn.ReLU(), nn.Linear(hidden, outputs(facts))))
     )
 
 
-def two_hidden(facts: PublicFacts, hidden: int) -> nn.Module:
+def two_hidden(facts: DatasetSpec, hidden: int) -> nn.Module:
     """width -> hidden ReLU units -> hidden ReLU units -> outputs: the three-layer net of Wu et al. 2020."""
     return keras(
         Flattened(

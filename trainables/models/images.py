@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from trainables.models.dense import keras
 from trainables.models.registry import outputs
-from trainables.system import PublicFacts
+from trainables.system import DatasetSpec
 
 DENSE_UNITS = 32
 
@@ -28,7 +28,7 @@ class WithChannels(nn.Module):
         return result
 
 
-def two_convolutions(facts: PublicFacts, hidden: int) -> nn.Module:
+def two_convolutions(facts: DatasetSpec, hidden: int) -> nn.Module:
     """16 filters 8x8 stride 2, pool 2 stride 1, 32 filters 4x4 stride 2, pool 2 stride 1, 32 ReLU units."""
     (feature,) = facts.features.values()
     channels = feature.shape[0] if len(feature.shape) == 3 else 1
@@ -110,20 +110,20 @@ class Stem(nn.Module):
         return result
 
 
-def resnet20(facts: PublicFacts, hidden: int) -> nn.Module:
+def resnet20(facts: DatasetSpec, hidden: int) -> nn.Module:
     """Stages of 3 blocks with 16, 32 and 64 channels; `hidden` has no use here."""
     stem = Stem(nn.Conv2d(_channels(facts), 16, 3, padding=1, bias=False), nn.Identity())
     return _net(stem, [(16, 3, 1), (32, 3, 2), (64, 3, 2)], facts, projected=False)
 
 
-def resnet18(facts: PublicFacts, hidden: int) -> nn.Module:
+def resnet18(facts: DatasetSpec, hidden: int) -> nn.Module:
     """Stages of 2 blocks with 64, 128, 256 and 512 channels; `hidden` has no use here."""
     first = nn.Conv2d(_channels(facts), 64, 7, stride=2, padding=3, bias=False)
     stem = Stem(first, nn.MaxPool2d(3, stride=2, padding=1))
     return _net(stem, [(64, 2, 1), (128, 2, 2), (256, 2, 2), (512, 2, 2)], facts, projected=True)
 
 
-def _net(stem: Stem, stages: list[tuple[int, int, int]], facts: PublicFacts, *, projected: bool) -> nn.Module:
+def _net(stem: Stem, stages: list[tuple[int, int, int]], facts: DatasetSpec, *, projected: bool) -> nn.Module:
     layers: list[nn.Module] = [stem]
     before = stem.convolution.out_channels
     for channels, blocks, stride in stages:
@@ -134,7 +134,7 @@ def _net(stem: Stem, stages: list[tuple[int, int, int]], facts: PublicFacts, *, 
     return _initial(WithChannels(nn.Sequential(*layers)))
 
 
-def _channels(facts: PublicFacts) -> int:
+def _channels(facts: DatasetSpec) -> int:
     (feature,) = facts.features.values()
     return feature.shape[0] if len(feature.shape) == 3 else 1
 

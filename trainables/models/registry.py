@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
 from trainables import plugins
-from trainables.named import by_name
-from trainables.system import PublicFacts, Task
+from trainables.plugins import by_name
+from trainables.system import DatasetSpec, Task
 
 if TYPE_CHECKING:
     from torch import nn
@@ -31,10 +31,10 @@ class ModelEntry:
     name: str
     doc: str
     builder: str
-    refuses: Callable[[PublicFacts], str]
+    refuses: Callable[[DatasetSpec], str]
 
 
-def outputs(facts: PublicFacts) -> int:
+def outputs(facts: DatasetSpec) -> int:
     """Columns of a model's output: one per class, one for a regression. Raises InvalidValue for other tasks."""
     if facts.task in (Task.CLASSIFICATION, Task.RATING):
         assert facts.classes is not None
@@ -44,17 +44,17 @@ def outputs(facts: PublicFacts) -> int:
     raise InvalidValue("data", facts.dataset, "classes, ratings or a number to predict", "Choose another data source.")
 
 
-def width(facts: PublicFacts) -> int:
+def width(facts: DatasetSpec) -> int:
     """Numbers per record when all inputs are flattened and put side by side."""
     return sum(math.prod(feature.shape) for feature in facts.features.values())
 
 
-def _dense(facts: PublicFacts) -> str:
+def _dense(facts: DatasetSpec) -> str:
     coded = [name for name, feature in facts.features.items() if feature.cardinality is not None]
     return f"input {coded[0]} holds category codes, not numbers" if coded else ""
 
 
-def _image(facts: PublicFacts) -> str:
+def _image(facts: DatasetSpec) -> str:
     shapes = [feature.shape for feature in facts.features.values() if feature.cardinality is None]
     if len(facts.features) != 1 or len(shapes) != 1 or len(shapes[0]) not in (2, 3):
         return "it needs one image of shape (height, width) or (channels, height, width)"
@@ -63,21 +63,21 @@ def _image(facts: PublicFacts) -> str:
     return ""
 
 
-def _text(facts: PublicFacts) -> str:
+def _text(facts: DatasetSpec) -> str:
     features = list(facts.features.values())
     if len(features) != 1 or features[0].cardinality is None or len(features[0].shape) != 1:
         return "it needs one sequence of token codes"
     return ""
 
 
-def _pair(facts: PublicFacts) -> str:
+def _pair(facts: DatasetSpec) -> str:
     features = list(facts.features.values())
     if len(features) != 2 or any(feature.cardinality is None or feature.shape for feature in features):
         return "it needs two inputs of one code each (user and item)"
     return ""
 
 
-def _item(facts: PublicFacts) -> str:
+def _item(facts: DatasetSpec) -> str:
     features = list(facts.features.values())
     if len(features) != 1 or features[0].cardinality is None or features[0].shape:
         return "it needs one input of one code (item)"
@@ -123,7 +123,7 @@ MODELS: dict[str, ModelEntry] = by_name(
 )
 
 
-def check(model: str, facts: PublicFacts) -> None:
+def check(model: str, facts: DatasetSpec) -> None:
     """Raises InvalidValue when `model` is unknown or cannot serve these facts. Reads no record, draws no weight.
 
     A named model is judged without torch. The user's own `module:function` is built once, which imports it.
@@ -143,7 +143,7 @@ def check(model: str, facts: PublicFacts) -> None:
 class _FactsKey:
     """Facts compared by content; the mapping inside them keeps them from being hashed directly."""
 
-    def __init__(self, facts: PublicFacts) -> None:
+    def __init__(self, facts: DatasetSpec) -> None:
         self.facts = facts
         self._text = repr(facts)
 
@@ -191,7 +191,7 @@ def _shared(one: nn.Module, other: nn.Module) -> str:
     return next(found, "")
 
 
-def build(model: str, facts: PublicFacts, *, hidden: int) -> nn.Module:
+def build(model: str, facts: DatasetSpec, *, hidden: int) -> nn.Module:
     """A module with fresh weights from torch's current generator. Raises InvalidValue, or the user's own error.
 
     A model that mixes the examples of a batch (BatchNorm) is refused: clipping would bound nobody's influence.
@@ -215,7 +215,7 @@ def build(model: str, facts: PublicFacts, *, hidden: int) -> nn.Module:
     return module
 
 
-MOVED = {"trainables.convexified.model:tanh_128": "trainables.systems.convexified.model:tanh_128"}
+MOVED = {"trainables.convexified.model:tanh_128": "trainables.systems.lu2021.network:tanh_128"}
 """Functions of this package that recorded specs call by an earlier name."""
 
 

@@ -242,8 +242,8 @@ _TEAM: RayTeam | None = None
 def team_of(layout: TeamLayout, data: SharedData, device: str = "auto") -> RayTeam:
     """The workers of this trial's placement group, started unless they are there from the run before.
 
-    device  where they compute, as in `Execution`; workers with a whole GPU each meet over NCCL, which does not let two
-            share one, and all others over Gloo
+    device  where they compute, as in `RunSettings`; workers with a whole GPU each meet over NCCL, which lets no
+            two share one, and all others over Gloo
 
     Raises WorkerLost.
     """

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcore.randomness import Streams
-from trainables.knobs import read
+from trainables.hyperparameters import read
 from trainables.measures.hooks import CanaryTrained
 from trainables.measures.objectives import measure, wanted
 from trainables.publishing import OWN_METRICS, published
 from trainables.rehearsal.findings import CannotRun, Rehearsed, Step
 from trainables.rehearsal.setting import Replanned, Setting, sampling_rates, setting_of
-from trainables.system import Execution, Member, PrivacyPlan, PublicFacts, State, System
+from trainables.system import DatasetSpec, PrivacyPlan, RunSettings, State, System, TrialRun
 from trainables.training.hyperparameters import BatchKnobs
 from trainables.training.made_up import SEED, made_up
 
@@ -36,7 +36,7 @@ _TOO_LONG = frozenset({"audited_epsilon"})
 class RehearsedRun:
     """A `Run` that keeps what it is given in memory, and looks at the model before it is trained."""
 
-    member: Member
+    member: TrialRun
     start_step: int
     state: State | None
     streams: Streams
@@ -56,7 +56,7 @@ class RehearsedRun:
         if broken:
             raise CannotRun(f"the noised gradient of {', '.join(broken)} is infinite or no number at step {step}")
 
-    def may_execute(self, until_step: int) -> None:
+    def reserve_until(self, until_step: int) -> None:
         """Nothing is reserved."""
 
     def report(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
@@ -71,11 +71,11 @@ class RehearsedRun:
 def rehearse(
     system: System,
     plan: PrivacyPlan,
-    facts: PublicFacts,
+    facts: DatasetSpec,
     *,
     objectives: Sequence[str],
     replanned: Replanned,
-    execution: Execution,
+    execution: RunSettings,
     saying: Callable[[str], None] = lambda text: None,
 ) -> Rehearsed:
     """Run `plan` in small, and see that it reports what `objectives` ask.
@@ -120,9 +120,9 @@ def rehearse(
 def _run(
     system: System,
     plan: PrivacyPlan,
-    facts: PublicFacts,
+    facts: DatasetSpec,
     setting: Setting,
-    execution: Execution,
+    execution: RunSettings,
     saying: Callable[[str], None],
 ) -> RehearsedRun:
     def examine(model: nn.Module, loss: Loss) -> Step:
@@ -132,7 +132,7 @@ def _run(
         batches = Batches(planned=_planned_batch(plan, facts), clip_norm=_clip_norm(system, plan, facts))
         return examined(model, loss, facts, batches, execution, saying)
 
-    member = Member(key="rehearsal", attempt=1, seed=SEED, plan=setting.plan, from_step=0, to_step=setting.steps)
+    member = TrialRun(key="rehearsal", attempt=1, seed=SEED, plan=setting.plan, from_step=0, to_step=setting.steps)
     return RehearsedRun(
         member=member,
         start_step=0,
@@ -142,7 +142,7 @@ def _run(
     )
 
 
-def _planned_batch(plan: PrivacyPlan, facts: PublicFacts) -> int:
+def _planned_batch(plan: PrivacyPlan, facts: DatasetSpec) -> int:
     """Expected records, or units, of a batch."""
     rates = sampling_rates(plan)
     if rates:
@@ -150,7 +150,7 @@ def _planned_batch(plan: PrivacyPlan, facts: PublicFacts) -> int:
     return read(BatchKnobs, {"batch_size": facts.n, **plan.config}).batch_size
 
 
-def _clip_norm(system: System, plan: PrivacyPlan, facts: PublicFacts) -> float | None:
+def _clip_norm(system: System, plan: PrivacyPlan, facts: DatasetSpec) -> float | None:
     return system.canary_scale(plan, facts)[0] if isinstance(system, CanaryTrained) else None
 
 

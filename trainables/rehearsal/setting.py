@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 from dpcore.checks import InvalidValue
 from dpcore.events import PoissonSampled, blocks
-from trainables.system import PrivacyPlan, PublicFacts, Refusal, System
+from trainables.system import DatasetSpec, PrivacyPlan, Refusal, System
 
 EACH_BATCH = 8
 """Expected records of a batch in the steps that are rehearsed."""
@@ -22,7 +22,7 @@ SAMPLED_STEPS, WHOLE_STEPS = 2, 20
 SMALLEST, GROWTH = 64, 4
 VALIDATION = 64
 
-Replanned = Callable[[PublicFacts], PrivacyPlan | Refusal]
+Replanned = Callable[[DatasetSpec], PrivacyPlan | Refusal]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Setting:
     """
 
     plan: PrivacyPlan
-    facts: PublicFacts
+    facts: DatasetSpec
     records: int
     validation: int
     steps: int
@@ -52,7 +52,7 @@ class SetsItsRehearsal(Protocol):
         ...
 
 
-def setting_of(system: System, plan: PrivacyPlan, facts: PublicFacts, replanned: Replanned) -> Setting:
+def setting_of(system: System, plan: PrivacyPlan, facts: DatasetSpec, replanned: Replanned) -> Setting:
     """The small trial that stands for `plan`; `replanned` plans the same configuration from other facts.
 
     Raises InvalidValue where the configuration cannot be planned again.
@@ -68,7 +68,7 @@ def sampling_rates(plan: PrivacyPlan) -> tuple[float, ...]:
     return rates if len(rates) == len(steps) else ()
 
 
-def _sampled(plan: PrivacyPlan, facts: PublicFacts) -> Setting | None:
+def _sampled(plan: PrivacyPlan, facts: DatasetSpec) -> Setting | None:
     rates = sampling_rates(plan)
     if not rates:
         return None
@@ -84,7 +84,7 @@ def _sampled(plan: PrivacyPlan, facts: PublicFacts) -> Setting | None:
     )
 
 
-def _whole(plan: PrivacyPlan, facts: PublicFacts, replanned: Replanned) -> Setting:
+def _whole(plan: PrivacyPlan, facts: DatasetSpec, replanned: Replanned) -> Setting:
     for few in _smaller(facts):
         try:
             small = replanned(few)
@@ -96,12 +96,12 @@ def _whole(plan: PrivacyPlan, facts: PublicFacts, replanned: Replanned) -> Setti
     return _all_of(plan, facts)
 
 
-def _all_of(plan: PrivacyPlan, facts: PublicFacts) -> Setting:
+def _all_of(plan: PrivacyPlan, facts: DatasetSpec) -> Setting:
     steps = min(plan.steps, WHOLE_STEPS)
     return Setting(plan=plan, facts=facts, records=facts.n, validation=facts.n_validation, steps=steps)
 
 
-def _smaller(facts: PublicFacts) -> Iterator[PublicFacts]:
+def _smaller(facts: DatasetSpec) -> Iterator[DatasetSpec]:
     size = SMALLEST
     while size < facts.n:
         yield replace(facts, n=size, n_validation=min(facts.n_validation, size))

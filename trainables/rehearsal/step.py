@@ -17,7 +17,7 @@ from dpcore.gradients.refusals import refuse
 from trainables.models.registry import outputs
 from trainables.parallel import device_named
 from trainables.rehearsal.findings import CannotRun, Step
-from trainables.system import Dataset, Execution, PublicFacts, Task
+from trainables.system import Dataset, DatasetSpec, RunSettings, Task
 from trainables.training.losses import loss_function, tensor
 from trainables.training.made_up import made_up
 from trainables.worker import memory
@@ -47,7 +47,7 @@ class Batches:
 
 
 def examined(
-    model: nn.Module, loss: Loss, facts: PublicFacts, batches: Batches, execution: Execution, saying: Saying
+    model: nn.Module, loss: Loss, facts: DatasetSpec, batches: Batches, execution: RunSettings, saying: Saying
 ) -> Step:
     """What a step of `model` is like. Changes nothing of it. Raises CannotRun, Refused.
 
@@ -103,7 +103,7 @@ class _Batch:
     taken: Tensor | None
 
     @classmethod
-    def of(cls, facts: PublicFacts, count: int, device: torch.device) -> _Batch:
+    def of(cls, facts: DatasetSpec, count: int, device: torch.device) -> _Batch:
         data = made_up(facts, count, 0)
         if facts.unit_records == 1:
             return cls(*_columns(data, device), None)
@@ -129,7 +129,7 @@ def _columns(data: Dataset, device: torch.device) -> tuple[tuple[Tensor, ...], T
     return inputs, tensor(data.train.targets, device).clone()
 
 
-def _one_record(model: nn.Module, loss: Loss, facts: PublicFacts, few: _Batch) -> None:
+def _one_record(model: nn.Module, loss: Loss, facts: DatasetSpec, few: _Batch) -> None:
     """Shapes that do not fit show best where nothing is mapped yet. Raises CannotRun."""
     inputs = tuple(one[:1] for one in few.records()[0])
     given = ", ".join(f"{name} {tuple(one.shape)}" for name, one in zip(facts.features, inputs, strict=True))
@@ -180,7 +180,7 @@ class _Private:
     """Clipped gradients of each record, as the training forms them."""
 
     def __init__(
-        self, model: nn.Module, loss: Loss, facts: PublicFacts, clip_norm: float, execution: Execution
+        self, model: nn.Module, loss: Loss, facts: DatasetSpec, clip_norm: float, execution: RunSettings
     ) -> None:
         self._clip_norm, self._k, self._microbatch = clip_norm, facts.unit_records, execution.microbatch
         self._gradients = PrivateGradients(model, loss, unit_records=self._k, precision=execution.precision)

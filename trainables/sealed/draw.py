@@ -18,9 +18,9 @@ from typing import Protocol
 import numpy as np
 
 from dpcore.randomness import numpy_generator
-from trainables.knobs import knobs, read
-from trainables.orders import PublicOrder
-from trainables.system import Config, Member, PrivacyPlan
+from trainables.hyperparameters import knobs, read
+from trainables.scalarisation import Scalarisation
+from trainables.system import Config, PrivacyPlan, TrialRun
 
 COINS = 32
 """Bytes of the secret that all randomness of the slots follows from."""
@@ -57,9 +57,9 @@ class Slot:
     seed: int
     plan: PrivacyPlan
 
-    def member(self, key: str) -> Member:
+    def member(self, key: str) -> TrialRun:
         """The launch of it, whole; `key` is the winner's, and the same for all."""
-        return Member(key=key, attempt=1, seed=self.seed, plan=self.plan, from_step=0, to_step=self.plan.steps)
+        return TrialRun(key=key, attempt=1, seed=self.seed, plan=self.plan, from_step=0, to_step=self.plan.steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ class BestScores:
     Equal ones are parted by their slots, which are exchangeable: as by a coin that no record decides.
     """
 
-    orders: tuple[PublicOrder, ...]
+    orders: tuple[Scalarisation, ...]
 
     @property
     def count(self) -> int:

@@ -18,7 +18,7 @@ from safetensors.numpy import load, save
 from dpcore.checks import InvalidValue
 from trainables.sealed.draw import Ranks
 from trainables.system import State
-from trainables.worker.sealed import Damaged
+from trainables.worker.files import Damaged
 
 HEAD_BYTES = 65536
 """Of what is kept besides each model, at most."""

@@ -19,12 +19,10 @@ from typing import Any
 from dpcore.randomness import Streams
 from trainables.sealed.draw import Ranking, Schedule, SealedDraw
 from trainables.sealed.standing import HEAD_BYTES, Box, Candidate, Standing, best_of
-from trainables.system import Dataset, State, TrialGroup
-from trainables.worker.credentials import Credentials
-from trainables.worker.files import Folder, NotAFolder, NotARecord
-from trainables.worker.ray_shared import SharedData
-from trainables.worker.results import Curve
-from trainables.worker.sealed import Damaged
+from trainables.system import Dataset, Launch, State
+from trainables.worker.attempt import Curve
+from trainables.worker.files import Damaged, Folder, NotAFolder, NotARecord
+from trainables.worker.ray_shared import Credentials, SharedData
 from trainables.worker.trial import RecordedRun, train
 
 NOT_KEPT = "what failed in a sealed trial is kept nowhere"
@@ -37,7 +35,7 @@ class MemoryRecords:
     state: State | None = None
     where: str = field(default=NOT_KEPT)
 
-    def may_execute(self, until_step: int) -> None:
+    def reserve_until(self, until_step: int) -> None:
         """A slot that is lost is run again from its start, with the same noise: no horizon is noted."""
 
     def save(
@@ -60,7 +58,7 @@ class OutOfTime(Exception):
 
 
 def run_slot(
-    drawn: SealedDraw, number: int, key: str, group: TrialGroup, data: Dataset, ranking: Ranking
+    drawn: SealedDraw, number: int, key: str, group: Launch, data: Dataset, ranking: Ranking
 ) -> Candidate | None:
     """Train slot `number`; None where it may never leave: it failed, or has no finite score.
 
@@ -110,7 +108,7 @@ class SealedWork:
     workers: int
     room: int
     winner: str
-    group: TrialGroup
+    group: Launch
     ranking: Ranking
 
     def keep_drawn(self, drawn: SealedDraw) -> None:

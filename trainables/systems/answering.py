@@ -21,20 +21,20 @@ from dpcore.mechanisms.query_budget import QueryBudget
 from dpcore.randomness import Purpose
 from dpcore.rounding import epsilon_text
 from trainables.data.records import fingerprint
-from trainables.knobs import knob, knobs, read
+from trainables.hyperparameters import knob, knobs, read
 from trainables.measures import hooks
-from trainables.planner import PlannedSystem, terms_of
+from trainables.planning import PlannedSystem, terms_of
 from trainables.system import (
     Config,
     Dataset,
+    DatasetSpec,
     Dependence,
-    Execution,
     Metric,
     PrivacyPlan,
     PrivacyTarget,
-    PublicFacts,
     Refusal,
     Run,
+    RunSettings,
     Scalar,
 )
 from trainables.systems.linear import classes_of
@@ -81,7 +81,7 @@ class SolvedSystem(PlannedSystem[Solved, Released], Generic[Solved, Released]):
     noise_range: ClassVar[tuple[float, float]]
     solves = MappingProxyType({"noise": "noise_multiplier"})
 
-    def check_target(self, facts: PublicFacts, target: PrivacyTarget) -> None:
+    def check_target(self, facts: DatasetSpec, target: PrivacyTarget) -> None:
         """See `PlannedSystem.check_target`. Raises InvalidValue (task, adjacency, solve)."""
         classes_of(facts)
         super().check_target(facts, target)
@@ -89,18 +89,18 @@ class SolvedSystem(PlannedSystem[Solved, Released], Generic[Solved, Released]):
             raise InvalidValue("privacy.solve", target.solve, f"one of {', '.join(self.solves)}, none for {self.name}")
 
     @abstractmethod
-    def noise(self, knobs: Solved, facts: PublicFacts, target: PrivacyTarget) -> float:
+    def noise(self, knobs: Solved, facts: DatasetSpec, target: PrivacyTarget) -> float:
         """The noise parameter that meets the target, but for round-off."""
 
     def solve(
-        self, knobs: Solved, facts: PublicFacts, target: PrivacyTarget, calibrations: MutableMapping[str, float]
+        self, knobs: Solved, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
     ) -> dict[str, Scalar]:
         """See `PlannedSystem.solve`: the noise."""
         if target.solve != "noise":
             return {}
         return {self.solves["noise"]: max(self.noise(knobs, facts, target) * _UP, self.noise_range[0])}
 
-    def check_solved(self, knobs: Solved, facts: PublicFacts, target: PrivacyTarget) -> Refusal | None:
+    def check_solved(self, knobs: Solved, facts: DatasetSpec, target: PrivacyTarget) -> Refusal | None:
         """See `PlannedSystem.check_solved`."""
         name, largest = self.solves["noise"], self.noise_range[1]
         noise = getattr(knobs, name)
@@ -133,7 +133,7 @@ class TrainedOnce(SolvedSystem[Solved, Released], Generic[Solved, Released, Trai
         """See `PlannedSystem.group`: runs that differ in noise alone."""
         return group_of(knobs, *self.deciding)
 
-    def fit(self, runs: Sequence[Run], data: Dataset, execution: Execution) -> None:
+    def fit(self, runs: Sequence[Run], data: Dataset, execution: RunSettings) -> None:
         """See `System.fit`; runs that differ in noise alone share their training, launch after launch.
 
         Raises InvalidValue where n is not the facts' n under replace-one.
@@ -150,17 +150,17 @@ class TrainedOnce(SolvedSystem[Solved, Released], Generic[Solved, Released, Trai
             )
             self.answer(run, knobs, self.mechanism_of(plan, data.facts), trained, data, execution)
 
-    def train(self, run: Run, knobs: Solved, released: Released, data: Dataset, execution: Execution) -> None:
+    def train(self, run: Run, knobs: Solved, released: Released, data: Dataset, execution: RunSettings) -> None:
         """See `PlannedSystem.train`: a run that shares its training with nobody."""
         self.answer(run, knobs, released, self.trained(knobs, data, execution), data, execution)
 
     @abstractmethod
-    def trained(self, knobs: Solved, data: Dataset, execution: Execution) -> Trained:
+    def trained(self, knobs: Solved, data: Dataset, execution: RunSettings) -> Trained:
         """What is trained before any noise: a function of `group(knobs)` and the data alone."""
 
     @abstractmethod
     def answer(
-        self, run: Run, knobs: Solved, released: Released, trained: Trained, data: Dataset, execution: Execution
+        self, run: Run, knobs: Solved, released: Released, trained: Trained, data: Dataset, execution: RunSettings
     ) -> None:
         """What the run releases, up to its `member.to_step`."""
 
@@ -170,26 +170,26 @@ class AnsweringSystem(TrainedOnce[Asked, Released, Trained]):
 
     solves = MappingProxyType({"noise": "noise_multiplier", "steps": "queries"})
 
-    def check(self, knobs: Asked, facts: PublicFacts, target: PrivacyTarget, given: Config) -> Refusal | None:
+    def check(self, knobs: Asked, facts: DatasetSpec, target: PrivacyTarget, given: Config) -> Refusal | None:
         """See `PlannedSystem.check`. Raises InvalidValue (more queries than there are to ask)."""
         if knobs.queries > self.askable(knobs, facts):
             has = f"{facts.dataset} has {facts.n_validation} validation records that serve as queries"
             raise InvalidValue("queries", knobs.queries, f"at most {self.askable(knobs, facts)}, since {has}")
         return None
 
-    def askable(self, knobs: Asked, facts: PublicFacts) -> int:
+    def askable(self, knobs: Asked, facts: DatasetSpec) -> int:
         """How many records may be asked about."""
         return facts.n_validation
 
     def solve(
-        self, knobs: Asked, facts: PublicFacts, target: PrivacyTarget, calibrations: MutableMapping[str, float]
+        self, knobs: Asked, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
     ) -> dict[str, Scalar]:
         """See `PlannedSystem.solve`: the noise, or the queries."""
         if target.solve == "steps":
             return {"queries": max(1, self._most(knobs, facts, target))}
         return super().solve(knobs, facts, target, calibrations)
 
-    def _most(self, knobs: Asked, facts: PublicFacts, target: PrivacyTarget) -> int:
+    def _most(self, knobs: Asked, facts: DatasetSpec, target: PrivacyTarget) -> int:
         """The largest number of queries within the target, at most all there are to ask; 0 if not even one."""
 
         def fits(queries: int) -> bool:
@@ -248,7 +248,7 @@ def next_answers(run: Run, limit: int, answered: int) -> range:
     if answered != run.start_step:
         raise ValueError(f"{run.member.key}: {answered} queries answered in its records, expected {run.start_step}")
     until = QueryBudget(limit=limit, answered=answered).take(run.member.to_step - answered).answered
-    run.may_execute(until)
+    run.reserve_until(until)
     return range(answered, until)
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from dpcore.checks import InvalidValue
 from dpcore.papers.erm import unit_inputs
 from trainables.data.records import select
-from trainables.knobs import knob, knobs
-from trainables.system import PublicFacts, Split, Task
+from trainables.hyperparameters import knob, knobs
+from trainables.system import DatasetSpec, Split, Task
 
 LARGEST_WIDTH = 20_000
 """Columns; beyond it a dense matrix of records no longer fits in memory."""
@@ -38,12 +38,12 @@ class RowKnobs:
         doc="adds a constant column; inputs are then divided by sqrt(2) to keep their norm",
     )
 
-    def rows(self, facts: PublicFacts, split: Split) -> NDArray[np.float64]:
+    def rows(self, facts: DatasetSpec, split: Split) -> NDArray[np.float64]:
         """The records of `split` as the system sees them: see `rows`."""
         return rows(facts, split, self.clip_norm, self.bias)
 
 
-def classes_of(facts: PublicFacts) -> int:
+def classes_of(facts: DatasetSpec) -> int:
     """The number of classes. Raises InvalidValue for another task, or for too wide records."""
     if facts.task is not Task.CLASSIFICATION or facts.classes is None:
         raise InvalidValue("data", facts.dataset, "classes to predict", "Use a data source of a classification.")
@@ -55,7 +55,7 @@ def classes_of(facts: PublicFacts) -> int:
     return facts.classes
 
 
-def width_of(facts: PublicFacts, bias: bool = False) -> int:
+def width_of(facts: DatasetSpec, bias: bool = False) -> int:
     """Columns of `rows`."""
     return sum(math.prod(one.shape) * (one.cardinality or 1) for one in facts.features.values()) + int(bias)
 
@@ -70,7 +70,7 @@ def at(split: Split, positions: NDArray[np.int64]) -> Split:
     return select(split.inputs, split.targets, positions)
 
 
-def columns(facts: PublicFacts, split: Split, dtype: type[np.floating]) -> NDArray[np.floating]:
+def columns(facts: DatasetSpec, split: Split, dtype: type[np.floating]) -> NDArray[np.floating]:
     """All inputs of every record side by side, categories as one column per value; shape (n, width_of(facts))."""
     blocks = []
     for name, feature in facts.features.items():
@@ -81,6 +81,6 @@ def columns(facts: PublicFacts, split: Split, dtype: type[np.floating]) -> NDArr
     return np.hstack(blocks)
 
 
-def rows(facts: PublicFacts, split: Split, clip_norm: float, bias: bool) -> NDArray[np.float64]:
+def rows(facts: DatasetSpec, split: Split, clip_norm: float, bias: bool) -> NDArray[np.float64]:
     """The records of `split`, shape (n, width_of(facts, bias)), each of norm at most 1."""
     return unit_inputs(columns(facts, split, np.float64), clip_norm, bias)

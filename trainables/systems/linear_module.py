@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trainables.system import Feature, PublicFacts
+from trainables.system import DatasetSpec, InputSpec
 
 _SMALLEST = 1e-300
 
@@ -21,7 +21,7 @@ class UnitNormRows(nn.Module):
     The same numbers as `trainables.systems.linear.rows`, whose arguments these are.
     """
 
-    def __init__(self, features: Mapping[str, Feature], clip_norm: float, bias: bool) -> None:
+    def __init__(self, features: Mapping[str, InputSpec], clip_norm: float, bias: bool) -> None:
         super().__init__()
         self._codes = tuple(one.cardinality for one in features.values())
         self._clip_norm, self._bias = clip_norm, bias
@@ -42,7 +42,7 @@ class UnitNormRows(nn.Module):
 class LinearClassifier(nn.Module):
     """Logits [n, classes], float64: rows of norm at most 1 times the released weights, shape (width, classes)."""
 
-    def __init__(self, theta: NDArray[np.generic], facts: PublicFacts, clip_norm: float, bias: bool) -> None:
+    def __init__(self, theta: NDArray[np.generic], facts: DatasetSpec, clip_norm: float, bias: bool) -> None:
         super().__init__()
         self.rows = UnitNormRows(facts.features, clip_norm, bias)
         self.theta = nn.Parameter(torch.tensor(np.asarray(theta, dtype=np.float64)), requires_grad=False)

@@ -30,27 +30,27 @@ from dpcore.events import Adjacency
 from dpcore.gdp import mu_gdp
 from dpcore.mechanisms.noise_families import Normals
 from dpcore.mechanisms.noisy_sum import NoisySum
-from trainables.capabilities import Capabilities
-from trainables.knobs import knob, knobs
+from trainables.hyperparameters import knob, knobs
 from trainables.measures.hooks import Neighbours
 from trainables.metrics import Worst
-from trainables.planner import ClaimTerms, PlannedSystem
+from trainables.planning import ClaimTerms, PlannedSystem
 from trainables.rehearsal.setting import Setting
 from trainables.system import (
     Dataset,
+    DatasetSpec,
     Dependence,
-    Execution,
-    Feature,
+    InputSpec,
     Metric,
     PrivacyPlan,
     PrivacyTarget,
-    PublicFacts,
     Refusal,
     Run,
+    RunSettings,
     Scalar,
     Split,
     State,
     Task,
+    Traits,
 )
 from trainables.training.loop import Steady, run_steps
 from trainables.training.noise import normals
@@ -84,7 +84,7 @@ class NoisyMeanKnobs:
 VALUE = "value"
 
 
-def _from_0_to_1(value: Feature) -> bool:
+def _from_0_to_1(value: InputSpec) -> bool:
     return 0.0 <= value.low < value.high <= 1.0
 
 
@@ -104,7 +104,7 @@ class NoisyMean(PlannedSystem[NoisyMeanKnobs, NoisySum]):
     name = "noisy-mean"
     source = "Dwork & Roth 2014; Dong, Roth & Su 2022"
     knobs = NoisyMeanKnobs
-    capabilities = Capabilities(curve=True)
+    traits = Traits(curve=True)
     metrics = (
         Metric(
             name="expected_error",
@@ -125,7 +125,7 @@ class NoisyMean(PlannedSystem[NoisyMeanKnobs, NoisySum]):
     solves = MappingProxyType({"noise": "noise_multiplier", "steps": "steps"})
     adjacencies = (Adjacency.ADD_REMOVE,)
 
-    def check_target(self, facts: PublicFacts, target: PrivacyTarget) -> None:
+    def check_target(self, facts: DatasetSpec, target: PrivacyTarget) -> None:
         """See `PlannedSystem.check_target`. Raises InvalidValue (task, adjacency)."""
         if facts.task is not Task.MEAN:
             raise InvalidValue("data", facts.dataset, "values to average", "Use `data: {source: uniform}`.")
@@ -135,12 +135,12 @@ class NoisyMean(PlannedSystem[NoisyMeanKnobs, NoisySum]):
             raise InvalidValue("data", facts.dataset, expected, "Scale it in the source, by public bounds.")
         super().check_target(facts, target)
 
-    def rests_on(self, knobs: NoisyMeanKnobs, facts: PublicFacts) -> tuple[str, ...]:
+    def rests_on(self, knobs: NoisyMeanKnobs, facts: DatasetSpec) -> tuple[str, ...]:
         """See `PlannedSystem.rests_on`: nothing besides; there are no validation records."""
         return ()
 
     def solve(
-        self, knobs: NoisyMeanKnobs, facts: PublicFacts, target: PrivacyTarget, calibrations: MutableMapping[str, float]
+        self, knobs: NoisyMeanKnobs, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
     ) -> dict[str, Scalar]:
         """Exact: mu = sqrt(steps) / noise_multiplier must not exceed mu(epsilon, delta).
 
@@ -153,7 +153,7 @@ class NoisyMean(PlannedSystem[NoisyMeanKnobs, NoisySum]):
             return {"steps": math.floor((knobs.noise_multiplier * largest_mu) ** 2 * (1 - 1e-9))}
         return {}
 
-    def check_solved(self, knobs: NoisyMeanKnobs, facts: PublicFacts, target: PrivacyTarget) -> Refusal | None:
+    def check_solved(self, knobs: NoisyMeanKnobs, facts: DatasetSpec, target: PrivacyTarget) -> Refusal | None:
         """See `PlannedSystem.check_solved`."""
         noise, steps = knobs.noise_multiplier, max(knobs.steps, 1)
         needed = math.sqrt(steps) / mu_gdp(target.epsilon, target.delta)
@@ -170,19 +170,19 @@ class NoisyMean(PlannedSystem[NoisyMeanKnobs, NoisySum]):
             )
         return None
 
-    def mechanism(self, knobs: NoisyMeanKnobs, facts: PublicFacts, terms: ClaimTerms) -> NoisySum:
+    def mechanism(self, knobs: NoisyMeanKnobs, facts: DatasetSpec, terms: ClaimTerms) -> NoisySum:
         """See `PlannedSystem.mechanism`."""
         return NoisySum(clip=knobs.clip, noise_multiplier=knobs.noise_multiplier, steps=knobs.steps)
 
-    def describe(self, knobs: NoisyMeanKnobs, released: NoisySum, facts: PublicFacts) -> str:
+    def describe(self, knobs: NoisyMeanKnobs, released: NoisySum, facts: DatasetSpec) -> str:
         """See `PlannedSystem.describe`."""
         return f"{released.steps} Gaussian release(s) of a sum of values cut to [0, {released.clip:.4g}]"
 
-    def work(self, knobs: NoisyMeanKnobs, released: NoisySum, facts: PublicFacts) -> float:
+    def work(self, knobs: NoisyMeanKnobs, released: NoisySum, facts: DatasetSpec) -> float:
         """See `PlannedSystem.work`."""
         return float(released.steps) * facts.n
 
-    def train(self, run: Run, knobs: NoisyMeanKnobs, released: NoisySum, data: Dataset, execution: Execution) -> None:
+    def train(self, run: Run, knobs: NoisyMeanKnobs, released: NoisySum, data: Dataset, execution: RunSettings) -> None:
         """See `PlannedSystem.train`: release sum after sum."""
         values = np.asarray(data.train.inputs[VALUE], dtype=np.float64)
         pause = knobs.step_seconds
@@ -190,7 +190,7 @@ class NoisyMean(PlannedSystem[NoisyMeanKnobs, NoisySum]):
         draw = normals(run, execution)
         run_steps(run, _Releases(run, knobs, released, values, data.facts.n, draw), Steady(interval))
 
-    def neighbours(self, plan: PrivacyPlan, facts: PublicFacts) -> Neighbours:
+    def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
         """See `trainables.measures.hooks.Auditable`: the largest value among zeros, and the sum of the releases."""
 
         def data(values: np.ndarray) -> Dataset:

@@ -32,19 +32,19 @@ from dpcore.guarantee import Guarantee
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian
 from dpcore.sampling import PoissonSampling
 from trainables import models
-from trainables.capabilities import Capabilities
-from trainables.knobs import knob, knobs
-from trainables.natural import Natural
-from trainables.planner import NOISE_MAX, STEPS_MAX, ClaimTerms, PlannedSystem, check_batch, goal_of, too_large
+from trainables.hyperparameters import knob, knobs
+from trainables.planning import NOISE_MAX, STEPS_MAX, ClaimTerms, PlannedSystem, check_batch, goal_of, too_large
 from trainables.system import (
     Config,
     Dataset,
-    Execution,
+    DatasetSpec,
     PrivacyTarget,
-    PublicFacts,
     Refusal,
     Run,
+    RunSettings,
     Scalar,
+    SearchHints,
+    Traits,
 )
 from trainables.training.hyperparameters import ClipKnobs, ModelKnobs, NoiseKnobs, PassKnobs, RateKnobs, epochs_of
 from trainables.training.trained_model import REPORTED, TrainedByNoisedGradients
@@ -99,20 +99,20 @@ class NoisedDescent(PlannedSystem[Steps, SampledGaussian]):
     """How every system with a sampled Gaussian for each step is planned: one rate, one clip, one noise."""
 
     solves = MappingProxyType({"noise": "noise_multiplier", "steps": "epochs"})
-    natural = Natural(
+    hints = SearchHints(
         # Clipped, a step goes as far as learning rate times clip norm.
         products={"learning_rate": {"learning_rate": 1, "clip_norm": 1}},
         # Expected passes over the data: so many gradients of each record.
         work={"epochs": 1},
     )
 
-    def check(self, knobs: Steps, facts: PublicFacts, target: PrivacyTarget, given: Config) -> Refusal | None:
+    def check(self, knobs: Steps, facts: DatasetSpec, target: PrivacyTarget, given: Config) -> Refusal | None:
         """See `PlannedSystem.check`."""
         check_batch(knobs.batch_size, facts)
         return None
 
     def solve(
-        self, knobs: Steps, facts: PublicFacts, target: PrivacyTarget, calibrations: MutableMapping[str, float]
+        self, knobs: Steps, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
     ) -> dict[str, Scalar]:
         """See `PlannedSystem.solve`: the noise, or the epochs."""
         if target.solve != "steps":
@@ -121,7 +121,7 @@ class NoisedDescent(PlannedSystem[Steps, SampledGaussian]):
         steps = calibrate.steps(goal_of(target), rate=rate, noise_multiplier=noise, cache=calibrations)
         return {"epochs": epochs_of(steps, knobs.batch_size, facts.n)}
 
-    def check_solved(self, knobs: Steps, facts: PublicFacts, target: PrivacyTarget) -> Refusal | None:
+    def check_solved(self, knobs: Steps, facts: DatasetSpec, target: PrivacyTarget) -> Refusal | None:
         """See `PlannedSystem.check_solved`."""
         remedy, needed = (
             "Change epsilon, or take fewer epochs or smaller batches.",
@@ -131,7 +131,7 @@ class NoisedDescent(PlannedSystem[Steps, SampledGaussian]):
             "steps", knobs.steps(facts.n), STEPS_MAX, remedy, needed
         )
 
-    def mechanism(self, knobs: Steps, facts: PublicFacts, terms: ClaimTerms) -> SampledGaussian:
+    def mechanism(self, knobs: Steps, facts: DatasetSpec, terms: ClaimTerms) -> SampledGaussian:
         """See `PlannedSystem.mechanism`."""
         sampling = PoissonSampling(rate=knobs.batch_size / facts.n)
         return SampledGaussian(
@@ -143,7 +143,7 @@ class NoisedDescent(PlannedSystem[Steps, SampledGaussian]):
             expected_batch_size=sampling.rate * facts.n,
         )
 
-    def describe(self, knobs: Steps, released: SampledGaussian, facts: PublicFacts) -> str:
+    def describe(self, knobs: Steps, released: SampledGaussian, facts: DatasetSpec) -> str:
         """See `PlannedSystem.describe`."""
         return (
             f"{released.steps} gradient steps on Poisson batches of {facts.counted} (rate {knobs.batch_size}/{facts.n})"
@@ -152,7 +152,7 @@ class NoisedDescent(PlannedSystem[Steps, SampledGaussian]):
         )
 
     def beside(
-        self, knobs: Steps, released: SampledGaussian, claim: Guarantee, facts: PublicFacts, target: PrivacyTarget
+        self, knobs: Steps, released: SampledGaussian, claim: Guarantee, facts: DatasetSpec, target: PrivacyTarget
     ) -> tuple[Guarantee, ...]:
         """The paper's own number, where its theorem reaches. Other notions cost a hundred times a plan: reports count
         them from the event."""
@@ -160,7 +160,7 @@ class NoisedDescent(PlannedSystem[Steps, SampledGaussian]):
             return ()
         return (guarantee("gdp-clt", released.event(), target.delta, target.adjacency, unit=target.unit),)
 
-    def work(self, knobs: Steps, released: SampledGaussian, facts: PublicFacts) -> float:
+    def work(self, knobs: Steps, released: SampledGaussian, facts: DatasetSpec) -> float:
         """See `PlannedSystem.work`."""
         return float(released.steps) * knobs.batch_size * facts.unit_records
 
@@ -173,22 +173,20 @@ class NoisyOptimiser(NoisedDescent[Model], TrainedByNoisedGradients[Model, Sampl
 
     source = "Bu, Dong, Long & Su 2020"
     metrics = REPORTED
-    capabilities = Capabilities(
-        units=True, workers=True, private_reports=True, weights=True, judged_as_released=True, curve=True
-    )
+    traits = Traits(units=True, workers=True, private_reports=True, weights=True, judged_as_released=True, curve=True)
 
     def __init__(self, name: str, knobs: type[Model]) -> None:
         self.name, self.knobs = name, knobs
         if issubclass(knobs, NoisyAdamKnobs):
             # Its steps are as long as the learning rate says, whatever the gradient's length.
-            self.natural = Natural(work=self.natural.work)
+            self.hints = SearchHints(work=self.hints.work)
 
-    def check(self, knobs: Model, facts: PublicFacts, target: PrivacyTarget, given: Config) -> Refusal | None:
+    def check(self, knobs: Model, facts: DatasetSpec, target: PrivacyTarget, given: Config) -> Refusal | None:
         """See `PlannedSystem.check`. Raises InvalidValue (model, batch above n)."""
         models.check(knobs.model, facts)
         return super().check(knobs, facts, target, given)
 
-    def train(self, run: Run, knobs: Model, released: SampledGaussian, data: Dataset, execution: Execution) -> None:
+    def train(self, run: Run, knobs: Model, released: SampledGaussian, data: Dataset, execution: RunSettings) -> None:
         """See `PlannedSystem.train`."""
         from trainables.training.private_sgd import train
 

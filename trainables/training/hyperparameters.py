@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from trainables.knobs import knob, knobs
-from trainables.planner import NOISE_MAX, NOISE_MIN
+from trainables.hyperparameters import knob, knobs
+from trainables.planning import NOISE_MAX, NOISE_MIN
 
 # How many steps a number of passes over the data means.
 

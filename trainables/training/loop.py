@@ -80,7 +80,7 @@ def run_steps(run: Run, training: Training, interval: Interval) -> None:
     curve = frozenset(run.member.curve)
     while step < stop:
         until = stop if training.stopped else min(stop, step + interval.steps)
-        run.may_execute(until)
+        run.reserve_until(until)
         for number in range(step, until):
             if not training.stopped:
                 training.step(number)

@@ -15,12 +15,12 @@ from dpcore.checks import InvalidValue
 from dpcore.gradients import isolated
 from dpcore.gradients.chain import cross_entropy, squared_error
 from trainables.measures.canaries import COLUMN
-from trainables.system import PublicFacts, Split, Task
+from trainables.system import DatasetSpec, Split, Task
 
 EVALUATION_BATCH = 1024
 
 
-def loss_function(facts: PublicFacts) -> Callable[[Tensor, Tensor], Tensor]:
+def loss_function(facts: DatasetSpec) -> Callable[[Tensor, Tensor], Tensor]:
     """(outputs, targets) -> losses [B]: cross-entropy for classes and ratings, squared error for a regression."""
     if facts.task in (Task.CLASSIFICATION, Task.RATING):
         return cross_entropy
@@ -51,7 +51,7 @@ def answers(
         model.train(training)
 
 
-def record_losses(model: nn.Module, split: Split, facts: PublicFacts) -> NDArray[np.float64]:
+def record_losses(model: nn.Module, split: Split, facts: DatasetSpec) -> NDArray[np.float64]:
     """The loss of every record, in float64, shape [len(split)]; +inf where it is not a number."""
     loss_fn, device = loss_function(facts), next(model.parameters()).device
     parts = [np.zeros(0)]
@@ -73,7 +73,7 @@ def tensor(array: NDArray[np.generic], device: torch.device) -> Tensor:
 LossFunction = Callable[[Any, Any], Tensor]
 
 
-def record_weights(facts: PublicFacts, split: Split) -> NDArray[np.float32] | None:
+def record_weights(facts: DatasetSpec, split: Split) -> NDArray[np.float32] | None:
     """[n] of the records of `split`; None where nothing is weighted. An audit's canaries have the largest weight that a
     record can have, 1 at least: a light one would be no longer than the clip, and the audit blind.
 

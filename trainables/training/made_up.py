@@ -13,13 +13,13 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from trainables.system import Dataset, Feature, PublicFacts, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 from trainables.units import Units
 
 SEED = 20_260_101
 
 
-def made_up(facts: PublicFacts, train: int, validation: int) -> Dataset:
+def made_up(facts: DatasetSpec, train: int, validation: int) -> Dataset:
     """`train` training records and `validation` others; where the facts name a unit, as many units.
 
     Units have 1, 2, ... up to their largest number of records, in turn. Every class occurs, if there is room.
@@ -41,7 +41,7 @@ def _units(count: int, largest: int) -> Units:
     return Units(np.cumsum([0, *sizes], dtype=np.int64), np.arange(count, dtype=np.uint64))
 
 
-def _split(facts: PublicFacts, records: int, rng: np.random.Generator) -> Split:
+def _split(facts: DatasetSpec, records: int, rng: np.random.Generator) -> Split:
     inputs = {name: _values(feature, records, rng) for name, feature in facts.features.items()}
     split, weights, groups = Split(inputs=inputs, targets=_targets(facts, records, rng)), facts.weights, facts.groups
     if weights is not None and weights.column:
@@ -51,7 +51,7 @@ def _split(facts: PublicFacts, records: int, rng: np.random.Generator) -> Split:
     return split
 
 
-def _values(feature: Feature, records: int, rng: np.random.Generator) -> NDArray[np.generic]:
+def _values(feature: InputSpec, records: int, rng: np.random.Generator) -> NDArray[np.generic]:
     """[records, *shape], read-only."""
     size = math.prod(feature.shape)
     length = max(records + size - 1, size)
@@ -65,7 +65,7 @@ def _values(feature: Feature, records: int, rng: np.random.Generator) -> NDArray
     return sliding_window_view(row, size)[:records].reshape(records, *feature.shape)
 
 
-def _targets(facts: PublicFacts, records: int, rng: np.random.Generator) -> NDArray[np.generic]:
+def _targets(facts: DatasetSpec, records: int, rng: np.random.Generator) -> NDArray[np.generic]:
     """[records]"""
     if facts.task in (Task.CLASSIFICATION, Task.RATING):
         return rng.permutation(np.arange(records, dtype=np.int64)[::-1] % (facts.classes or 1))

@@ -20,7 +20,7 @@ from dpcore.mechanisms.noise_families import Normals
 from dpcore.noise import Keystream, NoiseSource, PseudorandomNoise, SecureNoise
 from dpcore.randomness import Purpose, Streams, numpy_generator
 from dpcore.sampling import Uniforms
-from trainables.system import Execution, PrivacyPlan, Run
+from trainables.system import PrivacyPlan, Run, RunSettings
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +31,7 @@ _FLOATING_POINT = "floating-point"
 """How the line of a claim begins that says what the numbers and their generator leave open."""
 
 
-def noise_source(run: Run, execution: Execution, device: torch.device | None = None) -> NoiseSource:
+def noise_source(run: Run, execution: RunSettings, device: torch.device | None = None) -> NoiseSource:
     """Noise for tensors: of this attempt, from its first step on."""
     if execution.noise_source == "secure":
         return SecureNoise()
@@ -39,7 +39,7 @@ def noise_source(run: Run, execution: Execution, device: torch.device | None = N
     return PseudorandomNoise(run.streams.torch(Purpose.NOISE, step=run.start_step, device=where))
 
 
-def report_noise(run: Run, execution: Execution, step: int) -> NoiseSource:
+def report_noise(run: Run, execution: RunSettings, step: int) -> NoiseSource:
     """Noise for the report on private validation records after `step` steps: a stream of its own.
 
     Two reports of one attempt with the same noise would tell their exact difference.
@@ -54,7 +54,7 @@ def unseeded_noise() -> NoiseSource:
     return SecureNoise()
 
 
-def normals(run: Run, execution: Execution, stream: str = "") -> Normals:
+def normals(run: Run, execution: RunSettings, stream: str = "") -> Normals:
     """Noise for arrays: of this attempt, from its first step on.
 
     stream  names a second stream of the same run, independent of the first
@@ -65,7 +65,7 @@ def normals(run: Run, execution: Execution, stream: str = "") -> Normals:
     return streams.numpy(Purpose.NOISE, step=run.start_step).standard_normal
 
 
-def batches(run: Run, execution: Execution) -> Uniforms:
+def batches(run: Run, execution: RunSettings) -> Uniforms:
     """Coins for this attempt's batches, from its first step on."""
     return batches_of(batch_key(run), execution.noise_source)
 

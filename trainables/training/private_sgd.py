@@ -21,11 +21,11 @@ from dpcore.gradients.check import RECORDS
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian, Sequence, part_at
 from dpcore.noise import NoiseSource
 from dpcore.sampling import PoissonSampling
-from trainables.knobs import read
+from trainables.hyperparameters import read
 from trainables.measures import hooks
 from trainables.parallel.process import device_named, limited_threads
 from trainables.parallel.team import BatchSums, GradientTask
-from trainables.system import Dataset, Execution, PublicFacts, Run, State
+from trainables.system import Dataset, DatasetSpec, Run, RunSettings, State
 from trainables.training.hyperparameters import ModelKnobs
 from trainables.training.loop import Pace, run_steps
 from trainables.training.losses import loss_function, record_weights, tensor, weighted
@@ -44,7 +44,7 @@ class PrivateSteps:
 
     run: Run
     data: Dataset
-    execution: Execution
+    execution: RunSettings
     mechanism: SampledGaussian | Sequence
     model: nn.Module
     optimiser: Optimiser
@@ -72,7 +72,7 @@ class PrivateSteps:
 def train(
     run: Run,
     data: Dataset,
-    execution: Execution,
+    execution: RunSettings,
     *,
     mechanism: SampledGaussian | Sequence,
     optimiser: Callable[[nn.Module], Optimiser],
@@ -112,7 +112,7 @@ def train(
             run_steps(run, steps, Pace(execution.checkpoint_seconds))
 
 
-def check_records_apart(model: nn.Module, facts: PublicFacts, device: torch.device, execution: Execution) -> None:
+def check_records_apart(model: nn.Module, facts: DatasetSpec, device: torch.device, execution: RunSettings) -> None:
     """Raises Refused, MixesExamples for a model that says something else of made-up records together than alone.
 
     No private record is looked at, so that no refusal depends on one.
@@ -189,7 +189,7 @@ def _at(column: Tensor, rows: Tensor) -> Tensor:
 def clipped_sums(
     run: Run,
     data: Dataset,
-    execution: Execution,
+    execution: RunSettings,
     *,
     rate: float,
     clip_norm: float,
@@ -211,7 +211,7 @@ def clipped_sums(
         yield sums
 
 
-def gradient_task(run: Run, execution: Execution, *, rate: float, clip_norm: float) -> GradientTask:
+def gradient_task(run: Run, execution: RunSettings, *, rate: float, clip_norm: float) -> GradientTask:
     """What other processes have to know of `run`."""
     knobs = read(ModelKnobs, run.member.plan.config)
     return GradientTask(
@@ -236,6 +236,6 @@ def initial_model(run: Run, data: Dataset, device: torch.device) -> nn.Module:
     return build_model(knobs.model, knobs.hidden, model_seed(run), data.facts, device)
 
 
-def device_of(execution: Execution) -> torch.device:
+def device_of(execution: RunSettings) -> torch.device:
     """Where this process keeps the model: with a team on the CPU, since the GPUs are its workers'."""
     return device_named("cpu" if execution.team is not None else execution.device)

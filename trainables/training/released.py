@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from dpcore.gradients import PrivateGradients, seeded_draws
 from dpcore.randomness import Purpose
 from trainables import models
-from trainables.knobs import read
-from trainables.system import Dataset, PrivacyPlan, PublicFacts, Run, Split, State
+from trainables.hyperparameters import read
+from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, Split, State
 from trainables.training.hyperparameters import ModelKnobs
 from trainables.training.losses import loss_function, record_losses, tensor
 
@@ -33,7 +33,7 @@ def model_seed(run: Run) -> int:
     return int.from_bytes(run.streams.derived_seed(Purpose.INITIALISATION)[:8], "big")
 
 
-def build_model(name: str, hidden: int, seed: int, facts: PublicFacts, device: torch.device) -> nn.Module:
+def build_model(name: str, hidden: int, seed: int, facts: DatasetSpec, device: torch.device) -> nn.Module:
     """A model with its starting weights, the same in every process. Raises InvalidValue (model)."""
     # Layers draw their weights from torch's global generator, which is put back afterwards.
     with seeded_draws(seed):
@@ -49,7 +49,7 @@ def with_seed(state: State, run: Run) -> State:
     return {**state, MODEL_SEED: np.array(model_seed(run), dtype=np.uint64)}
 
 
-def released_model(plan: PrivacyPlan, facts: PublicFacts, state: State) -> nn.Module:
+def released_model(plan: PrivacyPlan, facts: DatasetSpec, state: State) -> nn.Module:
     """The model of `state` on the CPU. Raises ValueError for the state of another model."""
     if MODEL_SEED not in state:
         raise ValueError(f"the state has no {MODEL_SEED!r}: it is no state of a trained model")
@@ -59,7 +59,7 @@ def released_model(plan: PrivacyPlan, facts: PublicFacts, state: State) -> nn.Mo
     return model
 
 
-def negative_losses(plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split) -> NDArray[np.float64]:
+def negative_losses(plan: PrivacyPlan, facts: DatasetSpec, state: State, split: Split) -> NDArray[np.float64]:
     """Minus the loss of every record of `split` under the model of a final state; shape [len(split)]."""
     return -record_losses(released_model(plan, facts, state), split, facts)
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian, Sequence
 from trainables.metrics import Dependence, Metric, Task, Worst
-from trainables.planner import PlannedSystem
-from trainables.system import PrivacyPlan, PublicFacts, Split, State
+from trainables.planning import PlannedSystem
+from trainables.system import DatasetSpec, PrivacyPlan, Split, State
 from trainables.training.hyperparameters import ModelKnobs
 from trainables.validation.declaration import NOISE_SD
 
@@ -24,14 +24,14 @@ class ScoredByLoss:
     """A system that releases a model of `trainables.models`."""
 
     def membership_scores(
-        self, plan: PrivacyPlan, facts: PublicFacts, state: State, split: Split
+        self, plan: PrivacyPlan, facts: DatasetSpec, state: State, split: Split
     ) -> NDArray[np.float64]:
         """See `trainables.measures.hooks.Scored`: minus each record's loss."""
         from trainables.training.released import negative_losses
 
         return negative_losses(plan, facts, state, split)
 
-    def released_model(self, plan: PrivacyPlan, facts: PublicFacts, state: State) -> nn.Module:
+    def released_model(self, plan: PrivacyPlan, facts: DatasetSpec, state: State) -> nn.Module:
         """See `trainables.export.protocol.ReleasesModel`. Raises ValueError for the state of another model."""
         from trainables.training.released import released_model
 
@@ -45,7 +45,7 @@ Noised = TypeVar("Noised", SampledGaussian, Sequence)
 class TrainedByNoisedGradients(ScoredByLoss, PlannedSystem[Trained, Noised]):
     """A system that trains it by noisy sums of clipped per-record gradients."""
 
-    def canary_scale(self, plan: PrivacyPlan, facts: PublicFacts) -> tuple[float, float]:
+    def canary_scale(self, plan: PrivacyPlan, facts: DatasetSpec) -> tuple[float, float]:
         """See `trainables.measures.hooks.CanaryTrained`: clip norm and divisor of the noisy sum."""
         released = self.mechanism_of(plan, facts)
         return released.clip_norm, released.expected_batch_size

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.noise import NoiseSource
-from trainables.system import Dataset, Execution, PublicFacts, Run, Split, Task
+from trainables.system import Dataset, DatasetSpec, Run, RunSettings, Split, Task
 from trainables.training.losses import EVALUATION_BATCH, answers, loss_function, tensor
 from trainables.training.noise import report_noise
 from trainables.validation.declaration import NOISE_SD, Bins
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 def judgements(
-    model: nn.Module, split: Split, facts: PublicFacts, device: torch.device, batch: int = EVALUATION_BATCH
+    model: nn.Module, split: Split, facts: DatasetSpec, device: torch.device, batch: int = EVALUATION_BATCH
 ) -> Judgements:
     """Judge every record of `split`, `batch` at a time, without gradients and in evaluation mode.
 
@@ -41,7 +41,7 @@ def judgements(
 
 
 def _judged(
-    outputs: Tensor, targets_B: Tensor, facts: PublicFacts, loss_fn: Callable[[Tensor, Tensor], Tensor]
+    outputs: Tensor, targets_B: Tensor, facts: DatasetSpec, loss_fn: Callable[[Tensor, Tensor], Tensor]
 ) -> Judgements:
     losses_B = loss_fn(outputs, targets_B)
     zeros = np.zeros(len(targets_B))
@@ -77,7 +77,7 @@ class UncountedReport(RuntimeError):
 
 
 def report(
-    run: Run, model: nn.Module, data: Dataset, device: torch.device, execution: Execution, step: int
+    run: Run, model: nn.Module, data: Dataset, device: torch.device, execution: RunSettings, step: int
 ) -> Mapping[str, float]:
     """What a run tells of its validation records once, after `step` steps; {} without such records.
 
@@ -95,7 +95,7 @@ def report(
 
 
 def noised(
-    judged: Judgements, facts: PublicFacts, units: int, histogram: NoisyHistogram, bins: Bins, noise: NoiseSource
+    judged: Judgements, facts: DatasetSpec, units: int, histogram: NoisyHistogram, bins: Bins, noise: NoiseSource
 ) -> Mapping[str, float]:
     """What one release of `histogram` says of judged records, each judged by itself; with the noise of each number.
 
@@ -109,7 +109,7 @@ def noised(
     return values | {name + NOISE_SD: one.standard_error for name, one in found.items()}
 
 
-def judge(model: nn.Module, split: Split, facts: PublicFacts, device: torch.device) -> Mapping[str, float]:
+def judge(model: nn.Module, split: Split, facts: DatasetSpec, device: torch.device) -> Mapping[str, float]:
     """Metrics on `split` as it is: the loss; of classes accuracy and auc, of ratings accuracy and rmse, else rmse.
 
     {} without records. The auc is that of `trainables.validation.histogram_bins`, without bins; it is left out where
@@ -120,7 +120,7 @@ def judge(model: nn.Module, split: Split, facts: PublicFacts, device: torch.devi
     return metrics_of(judgements(model, split, facts, device), facts)
 
 
-def metrics_of(judged: Judgements, facts: PublicFacts) -> Mapping[str, float]:
+def metrics_of(judged: Judgements, facts: DatasetSpec) -> Mapping[str, float]:
     """The metrics of `judge`, of one record or more that were judged."""
     metrics = {"loss": float(judged.losses.mean())}
     if facts.task is not Task.REGRESSION:

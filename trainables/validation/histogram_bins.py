@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.mechanisms.noisy_histogram import Estimate, area_under_curve, mean
-from trainables.system import PublicFacts, Task
+from trainables.system import DatasetSpec, Task
 from trainables.validation.declaration import NOISE_SD, Bins
 
 Floats = NDArray[np.float64]
@@ -268,14 +268,14 @@ class GroupedCells:
         return found | {"smallest_group": Estimate(float(np.min(totals)), noise)}
 
 
-def cells_for(facts: PublicFacts, bins: Bins) -> Cells | GroupedCells:
+def cells_for(facts: DatasetSpec, bins: Bins) -> Cells | GroupedCells:
     """The layout of a task, for each of the groups that the data declare where classes are predicted."""
     if facts.groups is not None and facts.task is Task.CLASSIFICATION:
         return GroupedCells(_cells_for(facts, bins), len(facts.groups.categories))
     return _cells_for(facts, bins)
 
 
-def _cells_for(facts: PublicFacts, bins: Bins) -> Cells:
+def _cells_for(facts: DatasetSpec, bins: Bins) -> Cells:
     if facts.task is Task.REGRESSION:
         return ErrorCells(facts.target_high - facts.target_low, sides=1)
     assert facts.classes is not None
@@ -284,7 +284,7 @@ def _cells_for(facts: PublicFacts, bins: Bins) -> Cells:
     return ScoreCells(facts.classes) if facts.classes == 2 or bins == "score" else LossCells()
 
 
-def reported(facts: PublicFacts, bins: Bins) -> frozenset[str]:
+def reported(facts: DatasetSpec, bins: Bins) -> frozenset[str]:
     """Names of all that a report on private validation records tells."""
     names = cells_for(facts, bins).metrics
     return frozenset(names) | {name + NOISE_SD for name in names}

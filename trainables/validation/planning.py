@@ -26,9 +26,8 @@ from dpcore.gdp import eps_gdp, mu_gdp
 from dpcore.guarantee import resting_on
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram, noise_for
 from dpcore.rounding import epsilon_text
-from trainables.attribution import attributed_plan
-from trainables.capabilities import capabilities_of
-from trainables.system import Config, Dataset, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, System
+from trainables.planning import attributed_plan
+from trainables.system import Config, Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, Refusal, System, traits_of
 from trainables.validation.declaration import PUBLIC_VALIDATION, PrivateReports
 from trainables.validation.histogram_bins import cells_for
 
@@ -46,7 +45,7 @@ Reports = Callable[[int], tuple[int, ...]]
 def plan_with_reports(
     system: System,
     config: Config,
-    facts: PublicFacts,
+    facts: DatasetSpec,
     target: PrivacyTarget,
     calibrations: MutableMapping[str, float],
     reported: Reports,
@@ -86,12 +85,12 @@ def plan_with_reports(
         return Refusal(violations={"accounting": 1.0}, reason=f"epsilon cannot be bounded closely enough: {error}")
 
 
-def check_private(system: System, facts: PublicFacts) -> None:
+def check_private(system: System, facts: DatasetSpec) -> None:
     """Raises InvalidValue for a system that cannot report on the private validation records that `facts` name.
 
-    One that can, says so: `Capabilities.private_reports`.
+    One that can, says so: `Traits.private_reports`.
     """
-    if facts.private_validation is not None and not capabilities_of(system).private_reports:
+    if facts.private_validation is not None and not traits_of(system).private_reports:
         raise InvalidValue(
             "data.validation.records",
             "private",
@@ -103,7 +102,7 @@ def check_private(system: System, facts: PublicFacts) -> None:
 def _adding(
     system: System,
     config: Config,
-    facts: PublicFacts,
+    facts: DatasetSpec,
     target: PrivacyTarget,
     calibrations: MutableMapping[str, float],
     reported: Reports,
@@ -138,7 +137,7 @@ def _adding(
 
 
 def _with(
-    plan: PrivacyPlan, facts: PublicFacts, target: PrivacyTarget, reported: Reports, epsilon: float, share: float
+    plan: PrivacyPlan, facts: DatasetSpec, target: PrivacyTarget, reported: Reports, epsilon: float, share: float
 ) -> PrivacyPlan:
     """The plan with reports that spend `share` of (epsilon, delta), claiming what both claim together."""
     private = facts.private_validation

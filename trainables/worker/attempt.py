@@ -6,7 +6,7 @@ One folder per attempt, `trials/<key>/<attempt>/`, written by its worker alone:
     horizon.json        steps below `until_step` may have been executed; written before their noise is drawn
                         (on an object store horizon.<until_step>.json, one for each)
     horizon.copy.json   the same, written next: should one of the two be lost or damaged, the other shows it
-    checkpoint.*.npz    see `trainables.worker.checkpoints`
+    checkpoint.*.npz    see `trainables.worker.attempt`
     moved               its worker stopped between two intervals, because its node had notice that it is to go
 
 and two files of the controller:
@@ -19,29 +19,318 @@ Writing the horizon first and looking for the fence second (worker), fencing fir
 horizon second (controller), means that no step escapes: a worker that did not see the fence had its
 horizon written before the controller read it. So a fenced attempt without a horizon has drawn no noise and never
 will: a worker that comes late notes its horizon, meets the fence and stops. That is believed only of a folder that
-shows it, by the mark or by a claim and an untouched copy; what others are charged, `trainables.worker.evidence` says.
+shows it, by the mark or by a claim and an untouched copy; what others are charged, `trainables.worker.attempt` says.
 """
 
 from __future__ import annotations
 
 import errno
+import io
 import json
 import platform
 import re
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from trainables.system import State
-from trainables.worker.checkpoints import Checkpoint, Checkpoints, steps_among
-from trainables.worker.evidence import Traces, charge
-from trainables.worker.files import Folder, NotAFolder, NotARecord
+from trainables.worker.files import (
+    Damaged,
+    Folder,
+    NotAFolder,
+    NotARecord,
+    number,
+    parsed,
+    verify,
+    whole_number,
+    with_checksum,
+)
 from trainables.worker.redaction import redacted
-from trainables.worker.results import Curve, TrialResult
-from trainables.worker.sealed import Damaged, parsed, seal, unseal, whole_number
+
+# What an attempt reports, as it travels: inside its checkpoints, and back through Ray.
+
+_STEP = re.compile(r"[1-9]\d{0,17}", re.ASCII)
+
+Curve = Mapping[int, Mapping[str, float]]
+"""{number of steps: metrics of the model after them}, of one attempt, between the ends of its reservation."""
+
+
+def curve_to_json(curve: Curve) -> dict[str, dict[str, float]]:
+    """Plain JSON values."""
+    return {str(step): dict(metrics) for step, metrics in curve.items()}
+
+
+def curve_from_json(data: object, place: str, above: int, below: int) -> Curve:
+    """The inverse, for steps in (above, below), in order. Raises Damaged."""
+    if not isinstance(data, Mapping):
+        raise Damaged(f"{place}: its curve is no object")
+    found = {}
+    for text, metrics in data.items():
+        written = int(text) if isinstance(text, str) and _STEP.fullmatch(text) else text
+        step = whole_number(place, "a step of its curve", written, 1, max(below - 1, 1))
+        if (
+            not above < step < below
+            or not isinstance(metrics, Mapping)
+            or not all(isinstance(name, str) for name in metrics)
+        ):
+            raise Damaged(f"{place}: its curve says what no worker can have meant")
+        found[step] = {name: number(place, name, value) for name, value in metrics.items()}
+    return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """New points of the curve of an attempt that goes on: a durable checkpoint covers their steps."""
+
+    key: str
+    attempt: int
+    curve: Curve
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"key": self.key, "attempt": self.attempt, "curve": curve_to_json(self.curve)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, from_step: int, to_step: int) -> Progress:
+        """The inverse of `to_dict`, for this reservation. Raises Damaged."""
+        place = f"curve of {data['key']}, attempt {data['attempt']}"
+        curve = curve_from_json(data["curve"], place, from_step, to_step)
+        return cls(key=data["key"], attempt=data["attempt"], curve=curve)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialResult:
+    """The report of one attempt that reached the end of its reservation.
+
+    step            that end: the steps behind `metrics`
+    seconds         of training
+    peak_memory_mb  largest memory of the trial's processes, in MiB
+    curve           what it told before that
+    """
+
+    key: str
+    attempt: int
+    step: int
+    metrics: Mapping[str, float]
+    seconds: float
+    peak_memory_mb: float
+    curve: Curve = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        own = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {**own, "metrics": dict(self.metrics), "curve": curve_to_json(self.curve)}
+
+    @classmethod
+    def from_dict(cls, data: object, *, key: str, attempt: int, step: int) -> TrialResult:
+        """The inverse of `to_dict`, for this attempt and this end of its reservation and no other. Raises Damaged."""
+        place = f"result of {key}, attempt {attempt}"
+        if not isinstance(data, Mapping):
+            raise Damaged(f"{place}: {type(data).__name__}, expected an object")
+        for name, expected in (("key", key), ("attempt", attempt), ("step", step)):
+            if data.get(name) != expected or isinstance(data.get(name), bool):
+                raise Damaged(f"{place}: {name} is not {expected!r}")
+        metrics = data.get("metrics")
+        if not isinstance(metrics, Mapping) or not all(isinstance(name, str) for name in metrics):
+            raise Damaged(f"{place}: its metrics are no object")
+        return cls(
+            key=key,
+            attempt=attempt,
+            step=step,
+            metrics={name: number(place, name, value) for name, value in metrics.items()},
+            seconds=number(place, "seconds", data.get("seconds")),
+            peak_memory_mb=number(place, "peak_memory_mb", data.get("peak_memory_mb")),
+            # Whose reservation began where is the ledger's to say.
+            curve=curve_from_json(data.get("curve", {}), place, 0, step),
+        )
+
+
+# Checkpoints of one attempt: `checkpoint.<step>.npz`, the newest and its predecessor.
+#
+# Each is one atomic, sealed file: arrays, the step that they stand for, at the end of the reservation the result, and
+# the points of the attempt's curve up to there, so that metrics never exist without the state that covers them. A
+# step's file is written once and never replaced; a damaged one leaves its predecessor to go on from.
+
+KEPT = 2
+"""The newest, and one to go on from should that be damaged."""
+
+_NAME = re.compile(r"checkpoint\.(0|[1-9]\d{0,17})\.npz", re.ASCII)
+_HEAD, _STATE = "head", "state."
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """State after `step` steps.
+
+    result  what the worker reported with it, as it was read; None inside
+    curve   what it told of the steps before
+    """
+
+    step: int
+    state: State
+    result: object
+    curve: Curve = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """Those in `folder`; `place` names the attempt in their seals."""
+
+    folder: Folder
+    place: str
+
+    def save(
+        self, step: int, state: State, result: Mapping[str, Any] | None = None, curve: Curve | None = None
+    ) -> None:
+        """Keep `state` durably as the state after `step` steps, with the result if this ends the reservation."""
+        buffer = io.BytesIO()
+        said = {"step": step, "result": None if result is None else dict(result), "curve": curve_to_json(curve or {})}
+        head = json.dumps(said).encode()
+        arrays = {f"{_STATE}{name}": value for name, value in state.items()}
+        np.savez(buffer, **{_HEAD: np.frombuffer(head, dtype=np.uint8)}, **arrays)  # type: ignore[arg-type]
+        self.folder.write(_name(step), with_checksum(f"{self.place}/{_name(step)}", buffer.getvalue()))
+        self._delete(self.steps()[KEPT:])
+
+    def steps(self) -> list[int]:
+        """Steps of the checkpoints that are there, readable or not, newest first."""
+        return steps_among(self.folder.names())
+
+    def read(self, step: int) -> Checkpoint:
+        """The checkpoint at `step`. Raises FileNotFoundError, Damaged."""
+        place = f"{self.place}/{_name(step)}"
+        try:
+            content = self.folder.read(_name(step))
+        except NotARecord as refused:
+            raise Damaged(str(refused)) from refused
+        if content is None:
+            raise FileNotFoundError(place)
+        body = verify(place, content)
+        try:
+            with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
+                read = {name: arrays[name] for name in arrays.files}
+        except Exception as error:
+            # zipfile, zlib, numpy and struct each have errors of their own for bytes that are no archive of arrays.
+            raise Damaged(f"{place}: no archive of arrays ({type(error).__name__})") from None
+        if _HEAD not in read:
+            raise Damaged(f"{place}: no head")
+        head = parsed(place, read[_HEAD].tobytes())
+        whole_number(place, "its step", head.get("step"), step, step)
+        state = {name.removeprefix(_STATE): array for name, array in read.items() if name.startswith(_STATE)}
+        # At the step of a checkpoint the curve has a point too, where one is planned there.
+        return Checkpoint(step, state, head.get("result"), curve_from_json(head.get("curve", {}), place, 0, step + 1))
+
+    def readable(self, at_least: int, below: int) -> Checkpoint | None:
+        """The newest undamaged one at a step in [at_least, below), None without one."""
+        for step in self.steps():
+            if at_least <= step < below:
+                with suppress(Damaged, FileNotFoundError):
+                    return self.read(step)
+        return None
+
+    def size(self) -> int:
+        """Bytes that they take together."""
+        sizes = self.folder.sizes()
+        return sum(sizes[_name(step)] for step in steps_among(sizes))
+
+    def discard(self, but: int | None = None) -> None:
+        """Free the space of all but the checkpoint at step `but`."""
+        self._delete([step for step in self.steps() if step != but])
+
+    def _delete(self, steps: list[int]) -> None:
+        # What cannot be deleted only takes space; the next write says why.
+        with suppress(OSError):
+            for step in steps:
+                self.folder.delete(_name(step))
+
+
+def steps_among(names: Iterable[str]) -> list[int]:
+    """Steps of the checkpoints among the names of files, newest first."""
+    return sorted((int(match[1]) for name in names if (match := _NAME.fullmatch(name))), reverse=True)
+
+
+def _name(step: int) -> str:
+    return f"checkpoint.{step}.npz"
+
+
+# What is charged for an attempt that is over: the one rule over everything that its worker left.
+#
+# A worker writes down how far it may go in two records before it draws any noise (`Attempt.reserve_until`), and how far
+# it came in its checkpoints. What it left is evidence, never a word to be taken: the largest step that any record
+# proves is charged. A record that cannot be read, or that contradicts another, counts as missing, and where one is
+# missing the whole reservation is charged. So one record that is deleted, cut short, overwritten, replaced by an
+# older copy of itself or by another trial's is never enough for a step to escape; nor are several, unless they are
+# all brought back to one and the same older moment. (A copy of the whole folder is: nothing in it is wrong.)
+
+Reading = int | Damaged | None
+"""The step that one record states; what is wrong with it; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traces:
+    """What was found in the folder of an attempt after its fence was up.
+
+    unclaimed    the controller's mark is there, which a worker takes away before it begins
+    claimed      a worker has begun
+    horizon      step up to which noise may be drawn, by the first record of it
+    mirror       the same by the second, which starts at the first step of the reservation
+    checkpoints  step of each checkpoint
+    """
+
+    unclaimed: bool = False
+    claimed: bool = False
+    horizon: Reading = None
+    mirror: Reading = None
+    checkpoints: tuple[int | Damaged, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """The steps of a reservation that are charged: those below `executed_to`. `doubt` says why all, where it is so."""
+
+    executed_to: int
+    doubt: str = ""
+
+
+def charge(traces: Traces, from_step: int, to_step: int) -> Charge:
+    """What is charged for the reservation [from_step, to_step) of which these traces are left."""
+    doubt = _doubt(traces, from_step, to_step)
+    if doubt:
+        return Charge(to_step, doubt)
+    return Charge(traces.horizon if isinstance(traces.horizon, int) else from_step)
+
+
+def _doubt(traces: Traces, from_step: int, to_step: int) -> str:
+    horizon, mirror = traces.horizon, traces.mirror
+    for one in (horizon, mirror, *traces.checkpoints):
+        if isinstance(one, Damaged):
+            return str(one)
+        if one is not None and not from_step <= one <= to_step:
+            return f"a record states step {one} of a reservation from {from_step} to {to_step}"
+    left = horizon is not None or mirror is not None or bool(traces.checkpoints)
+    if traces.unclaimed and not left:
+        # A worker takes the mark away after it has claimed the folder and noted where it begins: none came so far.
+        return ""
+    if not traces.claimed:
+        return "its claim is missing" if left else "nothing is left in its folder"
+    assert not isinstance(mirror, Damaged)
+    if mirror is None:
+        return "one of its two records of how far it may go is missing"
+    assert not isinstance(horizon, Damaged)
+    if horizon is None:
+        if mirror > from_step or traces.checkpoints:
+            return "one of its two records of how far it may go is missing"
+        return ""
+    # The first is written before the second, so that it may be ahead; never behind.
+    furthest = max([mirror, *(step for step in traces.checkpoints if isinstance(step, int))])
+    if furthest > horizon:
+        return f"its horizon states step {horizon}, another record proves step {furthest}"
+    return ""
+
 
 CLAIM, HORIZON, MIRROR, FENCE = "claim", "horizon.json", "horizon.copy.json", "fence"
 RESERVED = "reserved"
@@ -68,7 +357,7 @@ class AlreadyExecuted(RuntimeError):
     """Noise of this attempt may have been drawn before: drawing the same stream again would reveal a difference."""
 
 
-class Fenced(RuntimeError):
+class Cancelled(RuntimeError):
     """The controller has given this attempt up; its worker must stop without drawing more noise."""
 
 
@@ -162,7 +451,7 @@ class Attempt:
         if self.folder.is_local:
             self.folder.delete(RESERVED)
 
-    def may_execute(self, until_step: int) -> None:
+    def reserve_until(self, until_step: int) -> None:
         """Note the horizon durably. Raises Fenced if the attempt was given up, OSError where this is not its folder."""
         if self.folder.is_local:
             # Before the note, which would make the folder anew, or hide another worker's.
@@ -175,7 +464,7 @@ class Attempt:
         # On an object store one listing answers both questions.
         names = None if self.folder.is_local else self.folder.names()
         if self.folder.exists(FENCE) if names is None else FENCE in names:
-            raise Fenced(f"{self.folder.url}: given up by the controller")
+            raise Cancelled(f"{self.folder.url}: given up by the controller")
         self._check_claim(names)
 
     def save(
@@ -259,7 +548,7 @@ class Attempt:
 
     def _note(self, name: str, until_step: int, *, durable: bool = True) -> None:
         text = json.dumps({"until_step": until_step, "node": platform.node()[:LONGEST_NAME]}).encode()
-        self.folder.write(name, seal(f"{self._place}/{name}", text), durable=durable)
+        self.folder.write(name, with_checksum(f"{self._place}/{name}", text), durable=durable)
 
     def _noted(self, name: str) -> int | Damaged | None:
         place = f"{self._place}/{name}"
@@ -267,7 +556,7 @@ class Attempt:
             content = self.folder.read(name, limit=SMALL)
             if content is None:
                 return None
-            return whole_number(place, "its step", parsed(place, unseal(place, content)).get("until_step"), 0, LARGEST)
+            return whole_number(place, "its step", parsed(place, verify(place, content)).get("until_step"), 0, LARGEST)
         except NotARecord as refused:
             return Damaged(str(refused))
         except Damaged as damaged:
@@ -279,7 +568,7 @@ class Attempt:
         with suppress(OSError, NotARecord, Damaged):
             if (content := self.folder.read(MIRROR, limit=SMALL)) is not None:
                 place = f"{self._place}/{MIRROR}"
-                return str(parsed(place, unseal(place, content)).get("node", ""))[:LONGEST_NAME]
+                return str(parsed(place, verify(place, content)).get("node", ""))[:LONGEST_NAME]
         return ""
 
     def _horizon(self, names: Collection[str]) -> int | Damaged | None:

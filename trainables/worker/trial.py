@@ -16,21 +16,22 @@ from trainables.measures.quality import QUALITY, NoFiniteNumber, own_metrics
 from trainables.metrics import WITHHELD, Dependence
 from trainables.publishing import Undeclared, published
 from trainables.registry import SYSTEMS
-from trainables.system import Dataset, Member, State, System, TrialGroup
+from trainables.system import Dataset, Launch, State, System, TrialRun
 from trainables.worker import memory
 from trainables.worker.attempt import (
     NODE_LEAVES,
     UNWRITABLE,
     AlreadyExecuted,
     Attempt,
-    Fenced,
+    Cancelled,
+    Curve,
     NodeLeaves,
     Overran,
+    Progress,
     RecordsUnwritable,
+    TrialResult,
 )
-from trainables.worker.files import Folder, NotAFolder
-from trainables.worker.results import Curve, Told, TrialResult
-from trainables.worker.sealed import Damaged
+from trainables.worker.files import Damaged, Folder, NotAFolder
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ class Clock:
 class Records(Protocol):
     """Where a run keeps what is to last: the folder of an attempt, or memory."""
 
-    def may_execute(self, until_step: int) -> None: ...
+    def reserve_until(self, until_step: int) -> None: ...
 
     def save(
         self, step: int, state: State, result: Mapping[str, Any] | None = None, curve: Curve | None = None
@@ -81,7 +82,7 @@ class RecordedRun:
     tell      told what new points of the curve a checkpoint covers
     """
 
-    member: Member
+    member: TrialRun
     start_step: int
     state: State | None
     streams: Streams
@@ -93,14 +94,14 @@ class RecordedRun:
     leaving: Callable[[], bool] = lambda: False
     memory_elsewhere: Callable[[], float] = lambda: 0.0
     clock: Clock = field(default_factory=Clock)
-    tell: Callable[[Told], None] = lambda told: None
+    tell: Callable[[Progress], None] = lambda told: None
     result: Mapping[str, Any] | None = None
     _began: float | None = None
     _curve: dict[int, Mapping[str, float]] = field(default_factory=dict)
     _told: int = 0
     """Points of the curve that a checkpoint covers."""
 
-    def may_execute(self, until_step: int) -> None:
+    def reserve_until(self, until_step: int) -> None:
         """Durably note the horizon. Raises ValueError beyond the reservation, Fenced, NodeLeaves, Overran."""
         if until_step > self.member.to_step:
             raise ValueError(
@@ -114,7 +115,7 @@ class RecordedRun:
         if self._began is None:
             self._began = self.clock.first_step()
         with _records():
-            self.attempt.may_execute(until_step)
+            self.attempt.reserve_until(until_step)
 
     def report(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
         """Remember a point of the curve until the next checkpoint. Raises Undeclared as `checkpoint` does."""
@@ -137,7 +138,7 @@ class RecordedRun:
                 self.attempt.save(step, state, curve=self._curve)
             if fresh := dict(list(self._curve.items())[self._told :]):
                 self._told = len(self._curve)
-                self.tell(Told(key=self.member.key, attempt=self.member.attempt, curve=fresh))
+                self.tell(Progress(key=self.member.key, attempt=self.member.attempt, curve=fresh))
             return
         # What measuring takes is none of the trial's.
         seconds = time.monotonic() - (self.clock.opened if self._began is None else self._began)
@@ -164,7 +165,7 @@ def _records() -> Iterator[None]:
         raise RecordsUnwritable(f"{UNWRITABLE}: {error}") from error
 
 
-def open_run(member: Member, trials: Folder, secret: bytes) -> RecordedRun:
+def open_run(member: TrialRun, trials: Folder, secret: bytes) -> RecordedRun:
     """The run of `member`, started from scratch or from the checkpoint that the controller chose.
 
     Raises FileNotFoundError or Damaged when that checkpoint is no longer what it was, AlreadyExecuted when this
@@ -186,13 +187,13 @@ def open_run(member: Member, trials: Folder, secret: bytes) -> RecordedRun:
     )
 
 
-def run_group(
-    group: TrialGroup,
+def run_launch(
+    group: Launch,
     data: Dataset,
     trials: Folder,
     secret: bytes,
     leaving: Callable[[], bool] = lambda: False,
-    tell: Callable[[Told], None] = lambda told: None,
+    tell: Callable[[Progress], None] = lambda told: None,
 ) -> list[dict[str, Any]]:
     """Train every member; one dictionary each, in order: its result, or {"key", "attempt"} and why there is none.
 
@@ -235,9 +236,9 @@ def run_group(
 
 
 def train(
-    group: TrialGroup, runs: list[RecordedRun], data: Dataset, leaving: Callable[[], bool] = lambda: False
+    group: Launch, runs: list[RecordedRun], data: Dataset, leaving: Callable[[], bool] = lambda: False
 ) -> dict[str, tuple[str, str]]:
-    """Train these runs; {key: (kind, why)} for those that end without a result, as `run_group` says it.
+    """Train these runs; {key: (kind, why)} for those that end without a result, as `run_launch` says it.
 
     group  how they execute, what is measured, what is withheld, how long: its members are not looked at
 
@@ -259,7 +260,7 @@ def train(
             run.judged = partial(_measured, group, cheap, system, run.member, data)
     try:
         system.fit(runs, data, group.execution)
-    except Fenced:
+    except Cancelled:
         why = dict.fromkeys(why, "given up by the controller")
     except (Undeclared, NoFiniteNumber) as said:
         # Names, and no value of a private record: it may be told.
@@ -286,7 +287,7 @@ def train(
 
 
 def _measured(
-    group: TrialGroup, asked: tuple[str, ...], system: System, member: Member, data: Dataset, state: State
+    group: Launch, asked: tuple[str, ...], system: System, member: TrialRun, data: Dataset, state: State
 ) -> Mapping[str, float]:
     from trainables.measures.objectives import measure, measured, wanted
 

@@ -22,7 +22,7 @@ from sweeps.certificate.fields import Chance, FrozenPart, NotNegative, Sentence
 from sweeps.certificate.modes.plans import PlannedTrial
 from sweeps.certificate.modes.sealed_search import SealedSearch, profile_of
 from sweeps.selection.law import of_front
-from trainables.orders import PublicOrder
+from trainables.scalarisation import Scalarisation
 
 
 class WeighedMetric(FrozenPart):
@@ -92,8 +92,8 @@ class PricedFront(SealedSearch):
         )
 
     @property
-    def _orders(self) -> tuple[PublicOrder, ...]:
-        return tuple(PublicOrder(tuple((term.metric, float(term.weight)) for term in order)) for order in self.orders)
+    def _orders(self) -> tuple[Scalarisation, ...]:
+        return tuple(Scalarisation(tuple((term.metric, float(term.weight)) for term in order)) for order in self.orders)
 
     def checks(self, claim: Claimed, rows: Sequence[LedgerRow]) -> Iterator[Check]:
         """The price of the front, and that the events of every winner are covered."""

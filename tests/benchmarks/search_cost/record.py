@@ -26,7 +26,7 @@ from trainables.data import SOURCES
 from trainables.data.source import parted
 from trainables.export.scoring import score
 from trainables.registry import SYSTEMS
-from trainables.system import Dataset, Execution, PrivacyPlan, Split
+from trainables.system import Dataset, PrivacyPlan, RunSettings, Split
 
 ROUND, DRAWS = 8, 1000
 POOL: Mapping[str, Mapping[str, int]] = {
@@ -58,7 +58,7 @@ def trial(spec: SweepSpec, number: int, data: Dataset, test: Split) -> dict[str,
     start = time.process_time()
     run = memory_run(plan, seed=number, key=f"{spec.name}-{number}")
     system: Any = SYSTEMS[plan.system]
-    system.fit([run], data, Execution())
+    system.fit([run], data, RunSettings())
     _, state, metrics = run.final
     model = system.released_model(plan, data.facts, state)
     return {

@@ -28,7 +28,7 @@ from tests.benchmarks.surfaces.surface import TABLE, rows
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
-from trainables.system import Dataset, Execution, PrivacyPlan
+from trainables.system import Dataset, PrivacyPlan, RunSettings
 
 ROUND = 50
 """Trials of a data set before the next one's turn."""
@@ -66,7 +66,7 @@ def trials(spec: SweepSpec, data: Dataset, wanted: Iterator[int]) -> Iterator[di
                 seed=seed_of_trial(spec.search.seed, number),
                 key=f"{spec.name}-{number}",
             )
-            SYSTEMS[plan.system].fit([run], data, Execution())
+            SYSTEMS[plan.system].fit([run], data, RunSettings())
             step, state, metrics = run.final
             accuracy[end] = metrics["accuracy"]
         yield {

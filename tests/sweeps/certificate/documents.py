@@ -52,7 +52,7 @@ from sweeps.certificate.signing import key_text, signed
 from sweeps.certificate.titles import attested, covered, title_of, uncovered
 from sweeps.privacy.totals import IN_TIME
 from sweeps.selection.law import OF_EVERY_SEARCH, PRIOR, TARGET, of_best, of_first, of_front
-from trainables.orders import PublicOrder
+from trainables.scalarisation import Scalarisation
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 ADD_REMOVE = Adjacency.ADD_REMOVE
@@ -301,7 +301,7 @@ def front() -> Body:
     claim = Claimed(
         covers=covered(mode, SWEPT, AT), notion=Notion.DP, epsilon=3.0, delta=DELTA, adjacency=ADD_REMOVE,
         unit="record", contributions=1, accountant="private-selection", version="0.1.0", epsilon_lower=None,
-        theorem=of_front(mode.named, [PublicOrder(one) for one in orders]), status=Status.PROVED_UNDER_ASSUMPTIONS,
+        theorem=of_front(mode.named, [Scalarisation(one) for one in orders]), status=Status.PROVED_UNDER_ASSUMPTIONS,
         assumptions=(FLOATING, *OF_EVERY_SEARCH, PRIOR),
     )  # fmt: skip
     return body(mode, claim, (sealed(3.0, DELTA),))

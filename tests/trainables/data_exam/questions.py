@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from dpcore.checks import InvalidValue
 from tests.trainables.data_exam.candidate import Candidate, same
 from tests.trainables.data_exam.parts import parts_hold_each_record_once
-from trainables.system import Dataset, Feature, PublicFacts, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 
 ROUNDING = 1e-6
 """Of float32 at a bound."""
@@ -51,7 +51,7 @@ def facts_read_no_record(one: Candidate, folder: Path) -> list[str]:
         return faults
 
 
-def described(facts: PublicFacts, folder: Path) -> str:
+def described(facts: DatasetSpec, folder: Path) -> str:
     """Facts as a text that names no folder of the exam."""
     return repr(facts).replace(str(folder / "one"), "").replace(str(folder / "other"), "")
 
@@ -112,7 +112,7 @@ def _unlike(one: Candidate, data: Dataset) -> Iterator[str]:
         yield "nothing to train on, or validation records that were not declared"
 
 
-def _bad_feature(feature: Feature, array: np.ndarray, count: int) -> Iterator[str]:
+def _bad_feature(feature: InputSpec, array: np.ndarray, count: int) -> Iterator[str]:
     if array.shape != (count, *feature.shape):
         yield f"shape {array.shape} where {(count, *feature.shape)} is declared"
     if feature.cardinality is not None:
@@ -131,7 +131,7 @@ def _within(array: np.ndarray, low: float, high: float) -> bool:
     return bool(low - slack <= array.min() and array.max() <= high + slack)
 
 
-def _bad_targets(facts: PublicFacts, split: Split) -> Iterator[str]:
+def _bad_targets(facts: DatasetSpec, split: Split) -> Iterator[str]:
     targets = split.targets
     if targets.shape != (len(split),):
         yield f"shape {targets.shape}"

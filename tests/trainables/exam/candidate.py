@@ -12,7 +12,7 @@ import numpy as np
 
 from dpcore.events import Adjacency
 from tests.trainables.recording import MemoryRun, memory_run
-from trainables.system import Config, Dataset, Execution, PrivacyPlan, PrivacyTarget, Scalar, System
+from trainables.system import Config, Dataset, PrivacyPlan, PrivacyTarget, RunSettings, Scalar, System
 from trainables.validation.declaration import PrivateValidation
 
 
@@ -55,7 +55,7 @@ class Candidate:
 
     def asked(self, changes: Config = MappingProxyType({})) -> dict[str, Scalar]:
         """Its configuration with defaults, as a spec completes it, and these changes."""
-        defaults = {one.name: one.default for one in self.system.parameters if one.default is not None}
+        defaults = {one.name: one.default for one in self.system.hyperparameters if one.default is not None}
         return {**defaults, **self.config, **changes}
 
     def planned(self, changes: Config = MappingProxyType({})) -> PrivacyPlan:
@@ -74,10 +74,10 @@ class Candidate:
         return self.fit(memory_run(plan, **run), source)
 
     def fit(self, run: Any, source: str, **execution: Any) -> Any:
-        """The run, trained; what it shows stands in its `shown`. `execution`: what `Execution` takes besides."""
+        """The run, trained; what it shows stands in its `shown`. `execution`: what `RunSettings` takes besides."""
         run.shown = []
         run.released = run.shown.append
-        self.system.fit([run], self.records, Execution(noise_source=source, **execution))  # type: ignore[arg-type]
+        self.system.fit([run], self.records, RunSettings(noise_source=source, **execution))  # type: ignore[arg-type]
         return run
 
     def privately(self) -> Candidate:

@@ -22,9 +22,8 @@ from tests.trainables.exam.candidate import Candidate, same
 from tests.trainables.exam.door import AroundTheDoor, watched, without_chance
 from tests.trainables.recording import MemoryRun, memory_run
 from tests.trainables.thread_team import ThreadTeam
-from trainables.capabilities import capabilities_of
 from trainables.metrics import Scalar
-from trainables.system import Parameter, PrivacyPlan, Refusal
+from trainables.system import Hyperparameter, PrivacyPlan, Refusal, traits_of
 from trainables.training import noise
 from trainables.validation.planning import plan_with_reports
 
@@ -49,7 +48,7 @@ def plans_are_pure(one: Candidate) -> list[str]:
     faults = [] if all(plan == one.plan for plan in found) else ["planned again, it is another plan"]
     if asked != one.asked():
         faults.append("planning changed the configuration")
-    named = {knob.name for knob in one.system.parameters} & asked.keys()
+    named = {knob.name for knob in one.system.hyperparameters} & asked.keys()
     if isinstance(found[0], PrivacyPlan) and not named <= found[0].config.keys():
         faults.append(f"the plan leaves out {sorted(named - found[0].config.keys())}")
     return faults
@@ -106,10 +105,10 @@ class _Watched(MemoryRun):
         if count and (not self.horizons or self.horizons[-1] <= self.start_step):
             self.early.append("noise was drawn before any step was announced")
 
-    def may_execute(self, until_step: int) -> None:
+    def reserve_until(self, until_step: int) -> None:
         if self.horizons and until_step < self.horizons[-1]:
             self.early.append("a horizon was taken back")
-        super().may_execute(until_step)
+        super().reserve_until(until_step)
 
 
 def what_runs_is_what_was_planned(one: Candidate) -> list[str]:
@@ -180,7 +179,7 @@ def broken_runs_go_on(one: Candidate) -> list[str]:
 def curves_are_of_the_same_run(one: Candidate) -> list[str]:
     """Of a system that says so: at each point it reports what a launch that ends there does, and it ends where it would
     without a curve."""
-    if not capabilities_of(one.system).curve:
+    if not traits_of(one.system).curve:
         return []
     cuts = tuple(_cuts(one.plan))
     with without_chance():
@@ -260,7 +259,7 @@ def _generators(claim: Guarantee) -> list[str]:
 
 def workers_agree(one: Candidate) -> list[str]:
     """Of a system that says so: several workers add up the sums of its batches, and it ends where one process does."""
-    if not capabilities_of(one.system).workers:
+    if not traits_of(one.system).workers:
         return []
     alone, team = one.run(one.plan).final, ThreadTeam(one.records, workers=2)
     step, state, _ = one.fit(memory_run(one.plan), "pseudorandom", team=team).final
@@ -288,7 +287,7 @@ def metrics_are_as_declared(one: Candidate) -> list[str]:
 
 def _reported_privately(one: Candidate) -> Mapping[str, float]:
     """What it tells of private validation records, where it says that it can."""
-    if not capabilities_of(one.system).private_reports:
+    if not traits_of(one.system).private_reports:
         return {}
     private = one.privately()
     facts = private.records.facts
@@ -304,7 +303,7 @@ def _fits(tasks, task) -> bool:
 def every_knob_changes_something(one: Candidate) -> list[str]:
     """Another value of a knob gives another plan (beyond its own line in it), a refusal, or another release."""
     faults, releases = [], {}
-    for knob in one.system.parameters:
+    for knob in one.system.hyperparameters:
         if knob.name in one.silent or knob.name in one.plan.solved:
             continue
         beside = one.beside.get(knob.name, {})
@@ -334,7 +333,7 @@ def _without(knob: str, plan: PrivacyPlan) -> dict:
     return {**{name: written[name] for name in numbers}, "config": config, "event": phases(plan.event())}
 
 
-def _another(one: Candidate, knob: Parameter, plan: PrivacyPlan) -> Scalar:
+def _another(one: Candidate, knob: Hyperparameter, plan: PrivacyPlan) -> Scalar:
     """A value of a knob that is not the plan's."""
     if knob.name in one.others:
         return one.others[knob.name]

@@ -15,7 +15,7 @@ from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
 from tests.trainables.exam import QUESTIONS, Candidate, sit
 from tests.trainables.registry_cases import CANDIDATES, data_of
-from trainables.system import Parameter, PrivacyPlan
+from trainables.system import Hyperparameter, PrivacyPlan
 from trainables.systems import noisy_mean
 from trainables.systems.noisy_mean import NoisyMean
 from trainables.systems.noisy_sgd import NoisyOptimiser, NoisySGDKnobs
@@ -130,8 +130,8 @@ class Deaf(Outside):
 
     @property
     def parameters(self):
-        idle = Parameter(name="idle", kind="float", low=0.0, high=1.0, default=0.5, doc="nothing depends on it")
-        return (*super().parameters, idle)
+        idle = Hyperparameter(name="idle", kind="float", low=0.0, high=1.0, default=0.5, doc="nothing depends on it")
+        return (*super().hyperparameters, idle)
 
     def plan(self, config, *arguments):
         plan = super().plan({name: value for name, value in config.items() if name != "idle"}, *arguments)

@@ -13,9 +13,9 @@ from trainables.data import SOURCES
 from trainables.export.apart import Mapped, apart
 from trainables.export.model import ReleasedModel
 from trainables.export.program import NotExportable, program
-from trainables.system import Feature
+from trainables.system import InputSpec
 
-NUMBERS, WORDS = {"x": Feature(shape=(6,))}, {"x": Feature(shape=(12,), cardinality=50)}
+NUMBERS, WORDS = {"x": InputSpec(shape=(6,))}, {"x": InputSpec(shape=(12,), cardinality=50)}
 
 
 class Centred(nn.Module):

@@ -7,10 +7,15 @@ import pytest
 from torch import nn
 
 from trainables.export.scoring import score
-from trainables.system import Feature, PublicFacts, Split, Task
+from trainables.system import DatasetSpec, InputSpec, Split, Task
 
-FACTS = PublicFacts(
-    dataset="made-up", task=Task.REGRESSION, n=100, n_validation=0, features={"x": Feature(shape=(1,))}, target_high=9.0
+FACTS = DatasetSpec(
+    dataset="made-up",
+    task=Task.REGRESSION,
+    n=100,
+    n_validation=0,
+    features={"x": InputSpec(shape=(1,))},
+    target_high=9.0,
 )
 
 

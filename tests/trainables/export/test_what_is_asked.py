@@ -18,11 +18,11 @@ from trainables.data.table_declaration import Column
 from trainables.export import files, program
 from trainables.export.model import ReleasedModel
 from trainables.export.preprocessing import Preprocessing
-from trainables.system import Feature, Task
+from trainables.system import InputSpec, Task
 
 FILM = Preprocessing(
     task=Task.CLASSIFICATION,
-    features={"x": Feature(shape=(3,)), "film": Feature(shape=(), cardinality=7)},
+    features={"x": InputSpec(shape=(3,)), "film": InputSpec(shape=(), cardinality=7)},
     columns=(Column("age", 0, 10), Column("zone", categories=("1", "2")), Column("film", codes=7)),
     classes=("no", "yes"),
 )
@@ -168,7 +168,7 @@ def test_a_pickle_in_a_program_is_never_read(model, tmp_path, monkeypatch, insid
 )
 def test_a_rating_is_predicted_as_it_was_declared(classes, worths):
     """Of stars from 1 to 5 the positions were told, from 0 to 4: one star too few."""
-    feature = Feature(shape=(len(classes),), high=50.0)
+    feature = InputSpec(shape=(len(classes),), high=50.0)
     asked = Preprocessing(task=Task.RATING, features={"x": feature}, classes=classes)
     model = ReleasedModel(nn.Identity(), asked, {})
     certain = model.predict({"x": 50 * np.eye(len(classes))})

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dpcore.gradients import Refused
-from trainables.system import Feature, PublicFacts, Split, Task
+from trainables.system import DatasetSpec, InputSpec, Split, Task
 from trainables.training.losses import answers, record_losses
 from trainables.validation.declaration import share_error
 from trainables.validation.evaluate import judge, judgements
@@ -25,12 +25,12 @@ class Fixed(nn.Module):
 
 
 def judged(task: Task, outputs: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-    facts = PublicFacts(
+    facts = DatasetSpec(
         dataset="made",
         task=task,
         n=1,
         n_validation=len(targets),
-        features={"x": Feature(shape=outputs.shape[1:])},
+        features={"x": InputSpec(shape=outputs.shape[1:])},
         classes=None if task is Task.REGRESSION else outputs.shape[1],
     )
     split = Split(inputs={"x": outputs.astype(np.float32)}, targets=targets)
@@ -99,8 +99,8 @@ def some(size: int) -> Split:
     return Split(inputs={"x": x}, targets=generator.integers(0, 3, size))
 
 
-FACTS = PublicFacts(
-    dataset="made", task=Task.CLASSIFICATION, n=1, n_validation=9, features={"x": Feature(shape=(3,))}, classes=3
+FACTS = DatasetSpec(
+    dataset="made", task=Task.CLASSIFICATION, n=1, n_validation=9, features={"x": InputSpec(shape=(3,))}, classes=3
 )
 CPU = torch.device("cpu")
 

@@ -21,7 +21,7 @@ from tests.sweeps.test_asked_metrics import of
 from tests.trainables.test_measures import member
 from trainables.data import SOURCES
 from trainables.measures.quality import of_groups
-from trainables.system import Feature, PrivacyPlan, PublicFacts, Task, TrialGroup
+from trainables.system import DatasetSpec, Groups, InputSpec, Launch, PrivacyPlan, Task
 from trainables.validation.evaluate import area_under_curve
 from trainables.validation.histogram_bins import (
     ErrorCells,
@@ -32,9 +32,8 @@ from trainables.validation.histogram_bins import (
     cells_for,
     reported,
 )
-from trainables.weights import Groups
 from trainables.worker.files import Folder
-from trainables.worker.trial import run_group
+from trainables.worker.trial import run_launch
 
 __all__ = ["people"]
 
@@ -43,10 +42,10 @@ N = 4000
 WIDE = (1.0, 1e9)
 
 
-def facts(task: Task, **changes: Any) -> PublicFacts:
+def facts(task: Task, **changes: Any) -> DatasetSpec:
     classes = {"classes": None if task is Task.REGRESSION else 3}
-    features = {"x": Feature(shape=(2,))}
-    return PublicFacts(dataset="made", task=task, n=9, n_validation=N, features=features, **(classes | changes))
+    features = {"x": InputSpec(shape=(2,))}
+    return DatasetSpec(dataset="made", task=task, n=9, n_validation=N, features=features, **(classes | changes))
 
 
 def judged(classes: int, seed: int = 0, sharpness: float = 2.0) -> Judgements:
@@ -238,8 +237,8 @@ def test_a_trial_reports_it_and_private_records_pay_for_it_once(people, public: 
         # The same budget whatever the cells: one release of one histogram.
         assert plan.validation.histogram.sensitivity == 1.0
         assert reported(facts_, "loss") >= {"worst_group_accuracy_noise_sd", "smallest_group_noise_sd"}
-    group = TrialGroup(members=(member(plan),), measures=spec.asked)
-    [result] = run_group(group, data, Folder(str(people.parent / f"trials-{public}")), bytes(32))
+    group = Launch(members=(member(plan),), measures=spec.asked)
+    [result] = run_launch(group, data, Folder(str(people.parent / f"trials-{public}")), bytes(32))
     metrics = result["metrics"]
     assert {"worst_group_accuracy", "smallest_group"} <= metrics.keys()
     assert ("worst_group_accuracy_noise_sd" in metrics) is not public

@@ -13,7 +13,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Composed
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
-from trainables.system import Feature, PrivacyPlan, PrivacyTarget, PublicFacts, Refusal, Task
+from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, Refusal, Task
 from trainables.units import Unit
 from trainables.validation.declaration import PUBLIC_VALIDATION, PrivateValidation
 from trainables.validation.planning import plan_with_reports
@@ -32,13 +32,13 @@ SGLD: dict[str, Any] = {"model": "linear", "step_size": 1e-4, "halve_every": 1, 
 CONFIGS = {"noisy-sgd": SGD, "noisy-adam": SGD, "clipped-sgld": SGLD, "dp-sgld": SGLD}
 
 
-def facts(private: PrivateValidation | None, n_validation: int = 200) -> PublicFacts:
-    return PublicFacts(
+def facts(private: PrivateValidation | None, n_validation: int = 200) -> DatasetSpec:
+    return DatasetSpec(
         dataset="made",
         task=Task.CLASSIFICATION,
         n=800,
         n_validation=n_validation,
-        features={"x": Feature(shape=(4,))},
+        features={"x": InputSpec(shape=(4,))},
         classes=2,
         private_validation=private,
     )
@@ -167,7 +167,7 @@ BY_HASH: dict[str, Any] = {"share": 0.25, "id": "id"}
 FILE: dict[str, Any] = {"path": "more.parquet", "n": 50}
 
 
-def table_facts(validation: dict[str, Any] | None, **changes: Any) -> PublicFacts:
+def table_facts(validation: dict[str, Any] | None, **changes: Any) -> DatasetSpec:
     options = {
         "path": "all.parquet",
         "n": 200,

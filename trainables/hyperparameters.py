@@ -1,0 +1,111 @@
+"""Hyperparameters as one typed record per system: `read` is the only place that casts a configuration.
+
+    @knobs
+    class Mine:
+        noise_multiplier: float = knob(low=0.2, high=1000.0, doc="noise over clip norm; solved by default")
+        model: str = knob(default="mlp", doc="name of a model")
+
+A field of type int or float is a number, any other a choice. A subclass adds knobs behind those of its base; one that
+it declares anew keeps its place. A field without `knob` is what a plan records besides: no hyperparameter, but read
+from a plan's configuration like one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from functools import cache
+from typing import Any, TypeVar, dataclass_transform, get_type_hints
+
+from dpcore.checks import InvalidValue
+from trainables.metrics import Config, Scalar
+from trainables.system import Hyperparameter
+
+Record = TypeVar("Record")
+_ABOUT = "knob"
+
+
+def knob(
+    *,
+    doc: str,
+    unit: str = "1",
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[Scalar, ...] = (),
+    default: Scalar | None = None,
+    absent_unless_given: bool = False,
+) -> Any:
+    """One hyperparameter; arguments as in `trainables.system.Hyperparameter`."""
+    about = {"doc": doc, "unit": unit, "low": low, "high": high, "choices": choices, "default": default}
+    return field(metadata={_ABOUT: about | {"absent_unless_given": absent_unless_given}})
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(knob,))
+def knobs(made: type[Record]) -> type[Record]:
+    """The decorator of such a record: a frozen dataclass with fields by keyword."""
+    return dataclass(frozen=True, kw_only=True)(made)
+
+
+@cache
+def parameters(record: Hashable) -> tuple[Hyperparameter, ...]:
+    """Every hyperparameter of a record, in order."""
+    types = _types(record)
+    kinds = {float: "float", int: "int"}
+    return tuple(
+        Hyperparameter(name=one.name, kind=kinds.get(types[one.name], "choice"), **one.metadata[_ABOUT])  # type: ignore[arg-type]
+        for one in fields(record)  # type: ignore[arg-type]
+        if _ABOUT in one.metadata
+    )
+
+
+def complete(record: type, config: Config, solved: str | None = None) -> dict[str, Scalar]:
+    """Every hyperparameter of `config`, defaults included but for those that are absent unless given, as it was given.
+
+    solved  may be missing: it is what the calibration solves for
+    Raises InvalidValue, naming the first that is missing.
+    """
+    full: dict[str, Scalar] = {}
+    for one in parameters(record):
+        value = config.get(one.name, None if one.absent_unless_given else one.default)
+        if value is not None:
+            full[one.name] = value
+        elif one.name != solved and not one.absent_unless_given:
+            raise InvalidValue(one.name, None, f"a value ({one.doc})")
+    return full
+
+
+def read(record: type[Record], config: Config, solved: str | None = None) -> Record:
+    """`config` as a record of that type; of what it holds besides nothing is read.
+
+    solved  where it is missing it reads as a number that every mechanism refuses, until its solution replaces it
+    Raises InvalidValue for what is missing, and for what is no value of its type.
+    """
+    types, values = _types(record), dict[str, Any]()  # type: ignore[arg-type]
+    for one in fields(record):  # type: ignore[arg-type]
+        value = config.get(one.name, _default(one))
+        if value is not None:
+            values[one.name] = _cast(one.name, value, types[one.name])
+        elif one.name == solved:
+            values[one.name] = math.nan if types[one.name] is float else 0
+        else:
+            about = one.metadata.get(_ABOUT, {})
+            raise InvalidValue(one.name, None, f"a value ({about.get('doc', 'as plans record it')})")
+    return record(**values)
+
+
+@cache
+def _types(record: Hashable) -> Mapping[str, type]:
+    return get_type_hints(record)
+
+
+def _default(one: Field[Any]) -> Scalar | None:
+    about: Mapping[str, Any] = one.metadata.get(_ABOUT, {})
+    return about.get("default")
+
+
+def _cast(name: str, value: Scalar, kind: type) -> Scalar:
+    try:
+        return kind(value)  # type: ignore[no-any-return]
+    except (TypeError, ValueError):
+        raise InvalidValue(name, value, f"a value of type {kind.__name__}") from None

@@ -1,0 +1,224 @@
+"""Training without protection: shuffled batches, one step each, the last iterates' predictions kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit, logsumexp, softmax
+from torch import nn
+
+from dpcore.audit.attacks import auc, decide, mean_training_loss_threshold, negative_loss
+from dpcore.noise import NoiseSource
+from dpcore.papers.sgld import step_size_of
+from dpcore.randomness import Purpose
+from trainables.measures import hooks
+from trainables.models.images import with_dropout
+from trainables.parallel import limited_threads
+from trainables.system import Dataset, Run, RunSettings, State
+from trainables.systems.wu2020.hyperparameters import (
+    LAST,
+    CommonKnobs,
+    DropoutKnobs,
+    PosteriorKnobs,
+    PSGLDKnobs,
+    RMSpropKnobs,
+    SGHMCKnobs,
+)
+from trainables.training import optimisers
+from trainables.training.loop import Pace, run_steps
+from trainables.training.losses import answers, loss_function, tensor
+from trainables.training.noise import noise_source
+from trainables.training.private_sgd import device_of, initial_model
+from trainables.training.released import with_seed
+
+# The leakage Mpl of a converged sampler, from its own iterates. K draws, N records.
+#
+# The attacker of Wu et al. (2020), Theorem 1, knows every record but one: S is D without z. Its posterior is the
+# sampler's own, tilted, p_S = p_D exp(l(z, .)) / E_{p_D} exp(l(z, .)), so draws from p_D serve for every z:
+#
+# t_{p_S}(z) = -ln E_{p_S} exp(-l) = ln E_{p_D} exp(l) (lemma 1) E_{p_S} l = E_{p_D}[l exp(l)] / E_{p_D} exp(l)
+# (equation 10)
+#
+# The draws are few and dependent, and whether the sampler has converged is not known: an estimate, `membership-only`.
+# Iterates that lie close together, as the last ones of a falling step size do, understate it.
+
+Array = NDArray[np.float64]
+
+
+def leave_one_out_thresholds(losses_KN: Array) -> Array:
+    """t_{p_S}(z) of every record [N], in nats, from losses under K draws of p_D."""
+    thresholds: Array = logsumexp(losses_KN, axis=0) - np.log(len(losses_KN))
+    return thresholds
+
+
+def leave_one_out_means(losses_KN: Array) -> Array:
+    """E_{p_S} l of every record [N], in nats."""
+    means: Array = (softmax(losses_KN, axis=0) * losses_KN).sum(axis=0)
+    return means
+
+
+def leakage_metrics(draws_KN: Array, last_N: Array, averaged_N: Array) -> dict[str, float]:
+    """Mean leakage and bounds over the members, at prior 1/2.
+
+    draws_KN    members' losses under the draws
+    last_N      under the released last iterate
+    averaged_N  under the averaged prediction
+    """
+    score = leave_one_out_thresholds(draws_KN) - last_N
+    ensemble_score = leave_one_out_means(draws_KN) - averaged_N
+    return {
+        "mpl": float(np.maximum(expit(score) - 0.5, 0.0).mean()),
+        "mpl_bound": float(np.maximum(score / 4, 0.0).mean()),
+        "ensemble_mpl_bound": float(np.maximum(ensemble_score / 4, 0.0).mean()),
+    }
+
+
+# What the published table holds about a predictor: accuracy on both sides, the gap, and the threshold attack.
+
+Probabilities = NDArray[np.float32]
+
+
+def predicted(model: nn.Module, data: Dataset, device: torch.device) -> Probabilities:
+    """Softmax of the model in evaluation mode: training records, then validation records, [n + n_validation, C]."""
+    parts = [
+        outputs.softmax(1).cpu().numpy()
+        for split in (data.train, data.validation)
+        for _, outputs in answers(model, split, device)
+    ]
+    return np.concatenate(parts)
+
+
+def losses(probabilities: Probabilities, targets: NDArray[np.generic]) -> NDArray[np.float64]:
+    """-ln of the true class's probability, [..., N]; a probability of 0 counts as the smallest positive one."""
+    true = probabilities[..., np.arange(len(targets)), targets].astype(np.float64)
+    return -np.log(np.maximum(true, np.finfo(np.float32).tiny))
+
+
+def table_metrics(probabilities: Probabilities, data: Dataset) -> dict[str, float]:
+    """The metrics of one predictor, from its probabilities [n + n_validation, C]."""
+    members, outsiders = np.split(probabilities, [len(data.train)])
+    inside, outside = losses(members, data.train.targets), losses(outsiders, data.validation.targets)
+    attack = decide(negative_loss(inside), negative_loss(outside), mean_training_loss_threshold(inside))
+    train_accuracy = float((members.argmax(1) == data.train.targets).mean())
+    accuracy = float((outsiders.argmax(1) == data.validation.targets).mean())
+    return {
+        "accuracy": accuracy,
+        "loss": float(outside.mean()),
+        "train_accuracy": train_accuracy,
+        "gap": train_accuracy - accuracy,
+        "attack_auc": auc(negative_loss(inside), negative_loss(outside)),
+        "attack_f1": attack.f1,
+        "attack_accuracy": attack.accuracy,
+        "loss_bound": float(max(inside.max(), outside.max())),
+    }
+
+
+def judged(draws: Probabilities, data: Dataset, *, average: int, samples: bool) -> Mapping[str, float]:
+    """Every metric of a finished run, from the probabilities of its last iterates [K, n + n_validation, C]."""
+    averaged = draws[-average:].mean(axis=0)
+    metrics = table_metrics(averaged, data)
+    metrics |= {f"{LAST}{name}": value for name, value in table_metrics(draws[-1], data).items()}
+    if samples:
+        members = slice(0, len(data.train))
+        under_draws = losses(draws[:, members], data.train.targets)
+        metrics |= leakage_metrics(under_draws, under_draws[-1], losses(averaged[members], data.train.targets))
+    return metrics
+
+
+DRAWS = "draws.probabilities"
+
+
+def train(run: Run, knobs: CommonKnobs, data: Dataset, execution: RunSettings) -> None:
+    """Execute one run up to its `member.to_step`. Raises InvalidValue (model, no validation records)."""
+    device = device_of(execution)
+    devices = [torch.cuda.current_device()] if device.type == "cuda" else []
+    with limited_threads(execution.threads), torch.random.fork_rng(devices=devices):
+        # Dropout draws its masks from the global generator, which is put back afterwards.
+        seed = run.streams.derived_seed(Purpose.SAMPLING, step=run.start_step)
+        torch.manual_seed(int.from_bytes(seed[:8], "big") >> 1)
+        run_steps(run, _Unprotected(run, knobs, data, execution, device), Pace(execution.checkpoint_seconds))
+
+
+class _Unprotected:
+    """One run, as `run_steps` executes it."""
+
+    stopped = False
+
+    def __init__(
+        self, run: Run, knobs: CommonKnobs, data: Dataset, execution: RunSettings, device: torch.device
+    ) -> None:
+        self._run, self._knobs, self._data, self._device = run, knobs, data, device
+        own = initial_model(run, data, device)
+        model = with_dropout(own, knobs.dropout if isinstance(knobs, DropoutKnobs) else 0.0)
+        self._model, self._loss = hooks.attach(run, model, loss_function(data.facts))
+        self._optimiser = optimiser(knobs, self._model, data.facts.n, noise_source(run, execution, device))
+        self._draws: list[Probabilities] = []
+        if run.state is not None:
+            self._optimiser.restore(run.state)
+            self._draws = list(run.state[DRAWS])
+        self._inputs = tuple(tensor(array, device) for array in data.train.inputs.values())
+        self._targets = tensor(data.train.targets, device)
+        per_epoch = sum(phase.steps for phase in knobs.phases(data.facts.n)) // knobs.epochs
+        self._batches = _Batches(run, len(data.train), knobs.batch_size, per_epoch)
+
+    def step(self, number: int) -> None:
+        """See `Training.step`."""
+        rows = torch.from_numpy(self._batches.rows(number)).to(self._device)
+        outputs = self._model(*(one.index_select(0, rows) for one in self._inputs))
+        mean_loss = self._loss(outputs, self._targets.index_select(0, rows)).mean()
+        parameters = self._optimiser.parameters
+        found = torch.autograd.grad(mean_loss, list(parameters.values()))
+        self._optimiser.update(dict(zip(parameters, found, strict=True)), number)
+        if number >= self._run.member.to_step - self._knobs.window:
+            self._draws.append(predicted(self._model, self._data, self._device))
+
+    @property
+    def _kept(self) -> Probabilities:
+        last = self._draws[-self._knobs.window :]
+        return np.stack(last) if last else np.zeros((0, 0, 0), dtype=np.float32)
+
+    def state(self) -> State:
+        """See `Training.state`."""
+        return with_seed({**self._optimiser.state(), DRAWS: self._kept}, self._run)
+
+    def metrics(self, step: int) -> Mapping[str, float]:
+        """See `Training.metrics`."""
+        samples = isinstance(self._knobs, PosteriorKnobs)
+        return judged(self._kept, self._data, average=self._knobs.average, samples=samples)
+
+
+def optimiser(knobs: CommonKnobs, model: nn.Module, n: int, noise: NoiseSource) -> optimisers.Optimiser:
+    """The update of a method, with its rate halving over the trial."""
+    rate_of = partial(step_size_of, knobs.phases(n))
+    match knobs:
+        case RMSpropKnobs():
+            return optimisers.RMSprop(model, rate_of, knobs)
+        case PSGLDKnobs():
+            return optimisers.PSGLD(model, rate_of, optimisers.NoisyPosterior(n, knobs.prior_variance, noise), knobs)
+        case SGHMCKnobs():
+            posterior = optimisers.NoisyPosterior(n, knobs.prior_variance, noise)
+            return optimisers.SGHMC(model, rate_of, posterior, knobs.friction)
+        case PosteriorKnobs():
+            return optimisers.SGLD(model, rate_of, optimisers.NoisyPosterior(n, knobs.prior_variance, noise))
+        case _:
+            return optimisers.Descent(model, rate_of)
+
+
+class _Batches:
+    """A fresh permutation each epoch, cut into batches; a resumed epoch goes on with another permutation."""
+
+    def __init__(self, run: Run, n: int, batch_size: int, per_epoch: int) -> None:
+        self._generator = run.streams.numpy(Purpose.SAMPLING, step=run.start_step)
+        self._n, self._batch_size, self._per_epoch = n, batch_size, per_epoch
+        self._order = self._generator.permutation(n)
+
+    def rows(self, step: int) -> np.ndarray:
+        """The records of step number `step`; called for each step in order."""
+        position = step % self._per_epoch
+        if position == 0:
+            self._order = self._generator.permutation(self._n)
+        return self._order[position * self._batch_size : (position + 1) * self._batch_size]

@@ -1,0 +1,141 @@
+"""The function that Ray Tune runs: one launch, any number of members.
+
+It reports {"results": [...]} at the end, and before that {"told": ...} for each new part of a member's curve.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray._private import state
+from ray.exceptions import RayError
+from ray.util import get_current_placement_group, placement_group_table
+
+from trainables.metrics import Dependence
+from trainables.system import Launch, PrivacyPlan, RunSettings, TrialRun
+from trainables.worker.attempt import Progress
+from trainables.worker.files import Folder, NotAFolder
+
+if TYPE_CHECKING:
+    from trainables.worker.ray_shared import Shared
+
+
+TOLD = "told"
+
+
+def launch_to_json(group: Launch) -> str:
+    """The launch as one string: Tune keeps configurations as flat values."""
+    members = [
+        {**{f.name: getattr(member, f.name) for f in dataclasses.fields(member)}, "plan": member.plan.to_json()}
+        for member in group.members
+    ]
+    execution = dataclasses.asdict(group.execution)
+    withheld = sorted(group.withheld)
+    own = {"measures": group.measures, "withheld": withheld, "seconds": group.seconds}
+    return json.dumps({"members": members, "execution": execution, **own})
+
+
+def launch_from_json(text: str) -> Launch:
+    """The inverse of `launch_to_json`."""
+    data = json.loads(text)
+    return Launch(
+        members=tuple(
+            TrialRun(
+                **{
+                    **member,
+                    "plan": PrivacyPlan.from_dict(json.loads(member["plan"])),
+                    "curve": tuple(member["curve"]),
+                }
+            )
+            for member in data["members"]
+        ),
+        execution=RunSettings(**data["execution"]),
+        measures=tuple(data["measures"]),
+        withheld=frozenset(map(Dependence, data["withheld"])),
+        seconds=data["seconds"],
+    )
+
+
+def ray_trial(config: Mapping[str, Any], *, shared: Shared) -> None:
+    """Run `config["group"]` and report its results as one list."""
+    from ray import tune
+
+    from trainables.worker.trial import run_launch
+
+    shared.credentials.take()
+    group = launch_from_json(config["group"])
+    if blind := _unseen(group, shared.trials):
+        return tune.report({"results": blind})
+    if shared.layout is not None:
+        from trainables.parallel.ray_team import team_of
+
+        team = team_of(shared.layout, shared.data, group.execution.device)
+        group = dataclasses.replace(group, execution=dataclasses.replace(group.execution, team=team))
+    leaving = notice(with_workers=shared.layout is not None)
+
+    def tell(told: Progress) -> None:
+        # In a list: Tune takes mappings apart.
+        tune.report({TOLD: [told.to_dict()]})
+
+    return tune.report({"results": run_launch(group, shared.data.get(), shared.trials, shared.secret, leaving, tell)})
+
+
+def _unseen(group: Launch, trials: Folder) -> list[dict[str, Any]]:
+    """One answer for each member when this machine does not see the folders that the controller has marked."""
+    from trainables.worker.attempt import UNWRITABLE, Attempt
+
+    try:
+        if all(Attempt.of(trials, member.key, member.attempt).is_seen() for member in group.members):
+            return []
+    except NotAFolder:
+        # `run_launch` says whose.
+        return []
+    why = f"{UNWRITABLE}: the node {platform.node()} does not see the controller's {trials.url}"
+    return [{"key": member.key, "attempt": member.attempt, "unwritable": why} for member in group.members]
+
+
+# What workers enter of Ray's private parts: the nodes that are to go. Seen on Ray 2.60.
+#
+# Ray Train reads them in the same way for its own warning of a preemption. `sweeps/ray/patches.py` has the driver's.
+
+
+def draining_nodes() -> frozenset[str]:
+    """Hexadecimal ids of the connected cluster's nodes that are drained. Raises RayError, RuntimeError or OSError."""
+    return frozenset(state.state.get_draining_nodes())
+
+
+# Notice that a node is to go: drained by an operator or an autoscaler, or taken back by a cloud.
+
+ASKED_EVERY_SECONDS = 1.0
+
+_asked, _leaving = -ASKED_EVERY_SECONDS, frozenset[str]()
+
+
+def notice(with_workers: bool) -> Callable[[], bool]:
+    """Asks whether this process's node, or one of its trial's workers' nodes, is to go.
+
+    The cluster is asked once a second at most (0.6 ms each time); one that does not answer gives no notice.
+    """
+    nodes = {str(ray.get_runtime_context().get_node_id())}
+    if with_workers:
+        group: Any = get_current_placement_group()
+        nodes |= set(placement_group_table(group)["bundles_to_node_id"].values())
+    return lambda: not nodes.isdisjoint(_nodes_to_go())
+
+
+def _nodes_to_go() -> frozenset[str]:
+    global _asked, _leaving
+    now = time.monotonic()
+    if now - _asked >= ASKED_EVERY_SECONDS:
+        try:
+            _leaving = draining_nodes()
+        except (RayError, RuntimeError, OSError):
+            _leaving = frozenset()
+        _asked = time.monotonic()
+    return _leaving
