@@ -169,7 +169,7 @@ def forked(x):
     [
         (lambda x: torch.rand(x.shape, generator=torch.Generator().manual_seed(0)), "a generator of its own"),
         (forked, "draws from a generator of its own"),
-        (lambda x: torch.rand_like(x) if torch.manual_seed(0) else x, "sets the seed"),
+        (lambda x: torch.rand_like(x) if torch.manual_seed(0) else x, "a generator of its own"),
     ],
 )
 def test_draws_from_a_seed_are_refused(mask, words):

@@ -41,23 +41,3 @@ def test_a_global_backward_hook_is_refused():
             PrivateGradients(Partly(), oracle.squared_loss)
     finally:
         handle.remove()
-
-
-def test_a_hook_that_comes_later_is_refused_too():
-    model = nn.Linear(3, 2)
-    engine = PrivateGradients(model, oracle.squared_loss)
-    engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
-    model.register_full_backward_hook(lambda *_: None)
-    with pytest.raises(Refused, match="backward hook"):
-        engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
-
-
-def test_a_global_hook_that_comes_later_is_refused_too():
-    engine = PrivateGradients(nn.Sequential(nn.Linear(3, 2)), oracle.squared_loss)
-    engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
-    handle = register_module_full_backward_hook(lambda *_: None)
-    try:
-        with pytest.raises(Refused, match="global backward hook"):
-            engine.clipped_sum(torch.randn(B, 3), torch.randn(B), clip_norm=1.0)
-    finally:
-        handle.remove()

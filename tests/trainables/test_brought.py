@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,10 +17,8 @@ from trainables import models
 from trainables.data import SOURCES
 from trainables.models import sketch
 from trainables.models.brought import brought, kept, moved
-from trainables.parallel import sums
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyTarget, RunSettings
-from trainables.training import released
 
 SYSTEM = SYSTEMS["noisy-sgd"]
 DIGITS = SOURCES["digits"].load({"limit": 100})
@@ -81,40 +77,6 @@ def another(weights, share=1e-3):
     rng, held = np.random.default_rng(1), np.load(weights)
     change = rng.standard_normal(held.shape).astype("f4")
     np.save(weights, held + share * change * np.linalg.norm(held) / np.linalg.norm(change))
-
-
-def test_a_model_that_is_put_together_from_other_weights_is_refused(lab, monkeypatch):
-    """The card of such a model said what another had scored."""
-    run = trained()
-    model = released.released_model(run.member.plan, DIGITS.facts, run.final[1])
-    assert np.array_equal(model.weights.numpy(), np.load(lab))
-    another(lab)
-    with pytest.raises(InvalidValue, match="never trained as they were in training"):
-        released.released_model(run.member.plan, DIGITS.facts, run.final[1])
-    # The mutant: nobody looks.
-    monkeypatch.setattr(released, "_check_untrained", lambda *any_: None)
-    assert released.released_model(run.member.plan, DIGITS.facts, run.final[1]) is not None
-
-
-def test_training_does_not_go_on_beside_other_weights(lab):
-    step, state, _ = trained(to_step=2).final
-    again = memory_run(plan(), from_step=step, state=state, attempt=2)
-    SYSTEM.fit([again], DIGITS, RunSettings())
-    another(lab)
-    with pytest.raises(InvalidValue, match="never trained as they were in training"):
-        SYSTEM.fit([memory_run(plan(), from_step=step, state=state, attempt=3)], DIGITS, RunSettings())
-
-
-def test_a_worker_with_other_weights_adds_nothing(lab):
-    run = memory_run(plan())
-    owner = sums.initial_model("lab_net:loaded", 1, 0, DIGITS.facts, torch.device("cpu"))
-    task = sums.gradient_task(run, RunSettings(), rate=0.1, clip_norm=1.0)
-    task = replace(task, steps=0, untrained=sums._untrained(owner))
-    # Of no steps, so that nothing is asked of the link.
-    sums.serve(task, DIGITS, 0, 1, Mock(), torch.device("cpu"))
-    another(lab)
-    with pytest.raises(InvalidValue, match="on every node: here they are others"):
-        sums.serve(task, DIGITS, 0, 1, Mock(), torch.device("cpu"))
 
 
 def test_parts_that_no_seed_makes_again_are_refused_before_anything_runs(lab):

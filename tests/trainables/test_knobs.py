@@ -74,9 +74,9 @@ def test_every_default_reads_as_its_parameter_says(name: str) -> None:
 # A configuration is read in one place.
 
 ELSEWHERE = {
-    "knobs.py": "the one reader",
+    "hyperparameters.py": "the one reader",
     "metrics.py": "compares knobs with the values under which a metric depends on raw records",
-    "worker/ray_trial.py": "Ray's own word for what a function is called with",
+    "worker/ray.py": "Ray's own word for what a function is called with",
 }
 
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from dpcore.checks import InvalidValue
-from dpcore.gradients import Refused
 from tests.trainables.private_prediction_cases import NETWORK, small
 from trainables import models
 from trainables.system import RunSettings
@@ -135,11 +134,6 @@ def test_outside_of_members_nothing_is_drawn():
     random.setstate(states[2])
     member("dropping", 1)
     assert coins() == after
-
-
-def test_a_member_that_leaves_something_for_the_next_is_refused():
-    with pytest.raises(Refused, match=r"changes 'Remembering\.seen'"):
-        member("sharing", 0)
 
 
 def test_a_member_may_remember_its_own_records():

@@ -55,7 +55,7 @@ def test_several_workers_train_the_model_of_one(system, workers):
 @WORKERS
 def test_langevin_walks_are_the_same_too(workers):
     data = clouds()
-    config = {name.name: name.default for name in CLIPPED_SGLD.parameters if name.default is not None}
+    config = {name.name: name.default for name in CLIPPED_SGLD.hyperparameters if name.default is not None}
     config |= {"model": "mlp", "hidden": 4, "batch_size": 30, "epochs": 1.0, "step_size": 1e-4, "halve_every": 5}
     config["noise_multiplier"] = 1.0
     plan = CLIPPED_SGLD.plan(config, data.facts, GIVEN, {})

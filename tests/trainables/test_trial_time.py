@@ -36,7 +36,7 @@ def test_a_shared_training_is_every_members_and_the_rest_is_ones_own(tmp_path, m
         for number in range(4)
     )
     group = Launch(members=members, measures=("queries",))
-    found = trial.run_group(group, None, Folder(str(tmp_path)), bytes(32))
+    found = trial.run_launch(group, None, Folder(str(tmp_path)), bytes(32))
     for result in found:
         assert SHARED + OWN <= result["seconds"] < SHARED + OWN + SLACK
 
@@ -55,6 +55,6 @@ def test_memory_is_that_of_the_launch_and_of_its_team(tmp_path, monkeypatch):
     ):
         member = TrialRun(key=f"held-{number}", attempt=1, seed=0, plan=plan, from_step=0, to_step=1)
         group = Launch(members=(member,), execution=execution)
-        peaks.append(trial.run_group(group, megabytes, Folder(str(tmp_path)), bytes(32))[0]["peak_memory_mb"])
+        peaks.append(trial.run_launch(group, megabytes, Folder(str(tmp_path)), bytes(32))[0]["peak_memory_mb"])
     assert peaks[0] > peaks[1] + 300
     assert 5000 < peaks[2] < 5000 + peaks[0]

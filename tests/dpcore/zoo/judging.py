@@ -64,6 +64,8 @@ def _judge(case: Case, build: Build) -> Verdict:
     before = _state(model)
     try:
         engine = build(model, case.loss_of(model))
+        if isinstance(engine, PrivateGradients):
+            engine.check(*case.batch(SIZES[-1], seed=len(SIZES)))
     except Exception as error:
         return _refused(case, error)
     worst = 0.0

@@ -129,7 +129,7 @@ class Deaf(Outside):
     """A knob of its does nothing."""
 
     @property
-    def parameters(self):
+    def hyperparameters(self):
         idle = Hyperparameter(name="idle", kind="float", low=0.0, high=1.0, default=0.5, doc="nothing depends on it")
         return (*super().hyperparameters, idle)
 

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from tests.sweeps.test_export import NETWORK, spec, trained
-from tests.trainables.user_models import centred
 from trainables.data import SOURCES
 from trainables.export.apart import Mapped, apart
 from trainables.export.model import ReleasedModel
@@ -128,10 +127,9 @@ def test_what_is_proved_apart_stays_as_it_is():
 
 
 def test_what_is_exported_says_what_was_validated_to_the_last_record(tmp_path):
-    """Of a source of one's own, whose numbers are cut to their bounds in training, and of a model that mixes."""
+    """Of a source of one's own, whose numbers are cut to their bounds in training."""
     source, public = "tests.trainables.user_sources:Beyond", {"records": "public"}
-    knobs = {**NETWORK, "model": f"{centred.__module__}:centred", "epochs": 1}
-    del knobs["hidden"]
+    knobs = {**NETWORK, "epochs": 1}
     data = {"source": source, "validation": public}
     sweep = trained(tmp_path, spec(data=data, systems={"noisy-sgd": knobs}))
     made = sweep.model(0)

@@ -13,8 +13,7 @@ from dpcore.gradients import Refused
 from trainables.system import DatasetSpec, InputSpec, Split, Task
 from trainables.training.losses import answers, record_losses
 from trainables.validation.declaration import share_error
-from trainables.validation.evaluate import judge, judgements
-from trainables.validation.histogram_bins import cells_for
+from trainables.validation.evaluate import judge
 
 
 class Fixed(nn.Module):
@@ -134,45 +133,6 @@ def test_answers_come_without_gradients_and_leave_the_mode() -> None:
     assert [rows for rows, _ in found] == [slice(0, 1024), slice(1024, 2048), slice(2048, 2100)]
     assert not any(outputs.requires_grad for _, outputs in found)
     assert model.training
-
-
-class WritingUnseen(Fixed):
-    """Writes where a tensor does not count it as a change."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("seen", torch.zeros(3))
-        self.register_parameter("unused", nn.Parameter(torch.zeros(())))
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.seen.data += x.mean(0)
-        return x - self.seen
-
-
-def test_what_is_written_to_the_data_of_a_tensor_is_seen() -> None:
-    """Private validation records pass one at a time, by plain calls: each would reach those behind it."""
-    with pytest.raises(Refused, match="writes to 'seen'"):
-        judgements(WritingUnseen(), some(9), FACTS, CPU, batch=1)
-
-
-class Failing(Fixed):
-    def forward(self, x: Tensor) -> Tensor:
-        if (x.abs() > 20).any():
-            raise ValueError("an outlier")
-        return x
-
-
-def test_a_record_that_the_model_has_no_answer_to_is_wrong_and_fails_no_report() -> None:
-    model, split = Failing(), some(9)
-    found = judgements(model, split, FACTS, CPU, batch=1)
-    rest = judgements(model, Split({"x": split.inputs["x"][:-1]}, split.targets[:-1]), FACTS, CPU, batch=1)
-    assert np.array_equal(found.predictions[:-1], rest.predictions)
-    assert not found.right[-1]
-    for bins in ("loss", "score"):
-        cells = cells_for(FACTS, bins)
-        assert cells.right[cells.of(found)[-1]] == 0
-    with pytest.raises(ValueError, match="an outlier"):
-        judgements(model, Split({"x": split.inputs["x"][-1:]}, split.targets[-1:]), FACTS, CPU, batch=1)
 
 
 # The standard error of a share: by hand, where all are right, and by drawing records.
