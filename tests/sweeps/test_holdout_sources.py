@@ -246,14 +246,14 @@ LAB = """
 import numpy as np
 from dataclasses import replace
 from trainables.data import records
-from trainables.system import Dataset, Feature, DatasetSpec, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 from trainables.units import Unit
 
 class Plain:
     name, doc, options = "lab", "made up", ()
     def facts(self, options):
         return DatasetSpec(dataset="lab", task=Task.CLASSIFICATION, n=200, n_validation=20,
-                           features={"x": Feature(shape=(2,), low=-1.0, high=1.0)}, classes=2)
+                           features={"x": InputSpec(shape=(2,), low=-1.0, high=1.0)}, classes=2)
     def inspect(self, options):
         self.facts(options)
     def splits(self):

@@ -26,7 +26,7 @@ from trainables.units import Unit, Units
 LAB = """
 import numpy as np
 from trainables.data import records
-from trainables.system import Dataset, Feature, DatasetSpec, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 
 class People:
     name = "lab-people"
@@ -34,7 +34,7 @@ class People:
     options = ()
     def facts(self, options):
         return DatasetSpec(dataset="people", task=Task.CLASSIFICATION, n=int(options.get("n", 80)), n_validation=20,
-                           features={"x": Feature(shape=(2,), low=-1.0, high=1.0)}, classes=2)
+                           features={"x": InputSpec(shape=(2,), low=-1.0, high=1.0)}, classes=2)
     def inspect(self, options):
         self.facts(options)
     def load(self, options):

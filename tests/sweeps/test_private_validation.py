@@ -16,8 +16,6 @@ import torch
 
 from dpcore.accounting import headline, headline_of_parts
 from dpcore.events import Adjacency, Composed, Repeated
-from dpcore.gradients import Refused
-from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.randomness import fresh_secret
 from sweeps.execution import runners, session
 from sweeps.execution.controller import Done
@@ -254,23 +252,6 @@ def test_one_record_moves_one_count_even_of_a_model_that_mixes(people, monkeypat
     # Asked in one batch, its answers do move: that is what one at a time is for.
     together = [Mixing()(torch.from_numpy(split.inputs["x"])) for split in (part, shorter)]
     assert not torch.equal(together[0][1:], together[1])
-
-
-class Remembering(torch.nn.Linear):
-    """Adds the last record's answer to the next one's."""
-
-    last: torch.Tensor | float = 0.0
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.last = super().forward(x) + self.last
-        return self.last
-
-
-def test_a_model_that_remembers_a_record_reports_nothing(people, monkeypatch):
-    plan, data = member(people)
-    monkeypatch.setattr(NoisyHistogram, "release", lambda *_: pytest.fail("released"))
-    with pytest.raises(Refused, match="last"):
-        evaluate.report(memory_run(plan), Remembering(3, 2), data, torch.device("cpu"), RunSettings(), plan.steps)
 
 
 def test_one_person_more_or_less_moves_counts_by_at_most_the_sensitivity(tmp_path):
