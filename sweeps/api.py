@@ -407,7 +407,7 @@ def _no_client(address: str | None) -> None:
 def _started_from(spec: SweepSpec, workspace: Workspace) -> dict[str, Any]:
     if spec.search.warm_start is None and spec.search.chosen_from is None:
         return {}
-    from sweeps.privacy.joint_totals import earlier_totals
+    from sweeps.privacy.totals import earlier_totals
     from sweeps.provenance.recorded_spec import RecordedSpec
 
     opened = PublishedStore.open(workspace.store_url)

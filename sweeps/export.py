@@ -14,11 +14,11 @@ from dpcore.guarantee import Guarantee
 from sweeps.heldout import DeclaredTest, HeldOutReading, declared_test, of_its_records, readings
 from sweeps.planning.spec_code import code_of
 from sweeps.privacy.claims import Assumptions, claim_text, count_text, declared_number
-from sweeps.privacy.joint_totals import own_total
 from sweeps.privacy.population_ledger import charge_reading
 from sweeps.privacy.published_store import OVER, PublishedStore
 from sweeps.privacy.quoting import Quote, dependence, is_refuted, quote_of_claim, quote_of_metric
 from sweeps.privacy.release import Published, Release
+from sweeps.privacy.totals import own_total
 from sweeps.privacy.wording import total_lines
 from sweeps.reporting.front import LABELS, spec_objectives, sweep_front
 from sweeps.spec import SweepSpec, load_spec

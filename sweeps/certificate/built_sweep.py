@@ -14,8 +14,8 @@ from sweeps.certificate.gathering import KnownSweep
 from sweeps.certificate.judging import CannotCertify
 from sweeps.certificate.titles import attested, covered, title_of
 from sweeps.privacy.claims import Assumptions
-from sweeps.privacy.joint_totals import earlier_lines, earlier_totals, sentences
 from sweeps.privacy.release import Published
+from sweeps.privacy.totals import earlier_lines, earlier_totals, sentences
 
 
 def built(known: KnownSweep, trial: Published | None) -> Built:

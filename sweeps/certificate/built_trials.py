@@ -14,9 +14,8 @@ from sweeps.certificate.modes.one_trial import headline_of
 from sweeps.certificate.modes.profile import Profile
 from sweeps.certificate.modes.statement import STATED
 from sweeps.heldout import charged
-from sweeps.privacy.joint_totals import total_of
 from sweeps.privacy.release import Published
-from sweeps.privacy.totals import charged_as, choices_of, cut_short, summary, sweep_total
+from sweeps.privacy.totals import charged_as, choices_of, cut_short, summary, sweep_total, total_of
 from trainables.system import PrivacyPlan
 
 

@@ -22,8 +22,8 @@ from sweeps.certificate.document import Body, CertifiedSweep, HoldoutBody, Recor
 from sweeps.certificate.modes import ComposedTrials
 from sweeps.certificate.modes.one_trial import headline_of
 from sweeps.certificate.modes.plans import composes_in_parallel
+from sweeps.privacy.charge import ReleasedParts
 from sweeps.privacy.holdout_guarantee import Tuned, both, chosen_line
-from sweeps.privacy.totals import ReleasedParts
 from sweeps.spec.sections import Chosen
 from trainables.data.splits import CONTENT, PartUse, RecordsPart
 

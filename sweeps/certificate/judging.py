@@ -6,9 +6,9 @@ import math
 
 from dpcore.guarantee import STANDING
 from sweeps.certificate.modes.statement import STATED
-from sweeps.privacy.joint_totals import Total
 from sweeps.privacy.quoting import Verdict, quote_of_claim, quote_of_total
 from sweeps.privacy.release import Published
+from sweeps.privacy.totals import Total
 from sweeps.store.records import SweepRecord, SweepState, TrialState
 
 

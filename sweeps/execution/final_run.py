@@ -14,11 +14,11 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import STANDING, Guarantee, Notion
 from sweeps.planning.plan import plan_proposal
-from sweeps.privacy.joint_totals import own_total
 from sweeps.privacy.population import PARTS
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import quote_of_total
 from sweeps.privacy.release import Published
+from sweeps.privacy.totals import own_total
 from sweeps.search.space import Space, read_point
 from sweeps.spec import SweepSpec, public_facts
 from sweeps.spec.problems import Problems

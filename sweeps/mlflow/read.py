@@ -375,7 +375,7 @@ def read_front(
         records = [was_published(_as_written(run, experiment)) for run in runs]
         if HEADING not in found.tags:
             # Written before metrics said on what they depend.
-            records = [Release(stated=False).seen(record) for record in records]
+            records = [Release().seen(record) for record in records]
         heading = str(found.tags.get(HEADING, NO_HEADING))
         records.sort(key=lambda record: record.number)
         shown = front(records, chosen, mix=mix, reference=ends, sweep=experiment, as_refuted=as_refuted)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from sweeps.mlflow.page import keep_page
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Published, Release
+from sweeps.privacy.release import Published
 from sweeps.store.errors import StoreError
 from sweeps.store.records import CurveReport, Note, SweepRecord, Tag, TrialState, by_trial
 from sweeps.util.files import path_of
@@ -184,9 +184,8 @@ def rebuild(store: PublishedStore, sweep: str, uri: str, folder: Path | None = N
     folder  the sweep's own one here, for the lock; default: where its controller was
 
     Runs that are missing are made, existing ones brought up to date, second runs of one trial deleted. What others
-    logged to a run or tagged it with is taken out (`Experiment.mend`). Runs of a sweep from before metrics said on what
-    they depend, which may hold some that are withheld now, are deleted and made anew. Raises UnknownSweep, DrainRunning
-    (another process is telling MLflow about this sweep), and MLflow's own errors.
+    logged to a run or tagged it with is taken out (`Experiment.mend`). Raises UnknownSweep, DrainRunning (another
+    process is telling MLflow about this sweep), and MLflow's own errors.
     """
     from sweeps.mlflow.runs import Experiment
 
@@ -198,8 +197,6 @@ def rebuild(store: PublishedStore, sweep: str, uri: str, folder: Path | None = N
         with wait_for(where):
             experiment = Experiment(uri, record)
         trials, curves = store.trials(sweep), by_trial(store.curves(sweep))
-        if not Release.recorded(record.spec).stated:
-            experiment.forget(trials)
         with wait_for(where):
             mended = experiment.mend(trials, curves)
         for trial in trials:

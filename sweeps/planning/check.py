@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from dpcore.checks import InvalidValue
 from sweeps.planning.preview import Preview, preview
 from sweeps.planning.rehearsal import Rehearsal, Rehearsing, check_feasible
-from sweeps.privacy.joint_totals import Total
 from sweeps.privacy.release import Published
+from sweeps.privacy.totals import Total
 from sweeps.search import samplers
 from sweeps.selection import compare
 from sweeps.selection.compare import compared

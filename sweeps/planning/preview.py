@@ -26,10 +26,10 @@ from sweeps.planning.plan import (
     plan_proposal,
 )
 from sweeps.privacy.claims import HEADING, Assumptions
-from sweeps.privacy.joint_totals import Total as EarlierTotal
-from sweeps.privacy.joint_totals import earlier_lines
 from sweeps.privacy.release import Published, Release
 from sweeps.privacy.sweep_budget import SweepBudget, budget_of
+from sweeps.privacy.totals import Total as EarlierTotal
+from sweeps.privacy.totals import earlier_lines
 from sweeps.privacy.wording import validation_text
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.search import samplers

@@ -1,55 +1,256 @@
-"""The least Gaussian that covers an event up to a public tau: what adds up in the filter of a sweep or a population."""
+"""What a release costs: `charge(event, rule)`, by which filters, budgets, populations and totals all count.
+
+A launch of a trial releases training steps and reports on private validation records. Where a function of each record
+alone parts the two, a record is in one of them, whoever else is there: then they compose in parallel, and cost the
+larger of the two under add-remove (`dpcore.accounting`). Else both add. `ReleasedParts` is the one place that knows.
+
+rule          adds up                             for
+LinearRule    epsilon and delta                   populations by rule linear
+GaussianRule  mu^2, and the chance tau beside it  filters of one sweep, populations by rule gdp
+RenyiRule     the divergence at one order         filters of one sweep
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import MutableMapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
+from typing import Self
 
 from dpcore.accountants import registry
 from dpcore.accountants.gdp import GDPAccountant
 from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant, ToleranceNotReached
-from dpcore.accounting import headline_of_many
+from dpcore.accounting import headline_of_many, larger_of_parts
 from dpcore.checks import InvalidValue
-from dpcore.events import Adjacency, Composed, Event, Gaussian, UnsupportedEvent, phases, to_dict
-from dpcore.guarantee import STANDING, Guarantee, Notion
+from dpcore.events import (
+    Adjacency,
+    Composed,
+    Event,
+    Gaussian,
+    PoissonSampled,
+    Repeated,
+    UnsupportedEvent,
+    phases,
+    to_dict,
+)
+from dpcore.guarantee import STANDING, Guarantee, Notion, resting_on
 from dpcore.selection import EventProfile, TrialProfile, WorstProfile, covering_mu, is_covered
 from dpcore.selection.filters import DPCharge, GDPCharge, RenyiCharge
 from sweeps.privacy.population import AddingRule, Charge, Population, to_charge
 from sweeps.privacy.sweep_budget import SweepBudget
 from trainables.system import PrivacyPlan
 
+MAX_PHASES = 128
+"""More distinct (rate, noise multiplier) than this are rounded to the safe side onto a coarser grid before counting."""
+FINEST_ROUNDING, COARSEST_ROUNDING = 0.001, 0.512
+"""Relative grid steps that are tried, doubling, until the phases are few enough."""
 TOLERANCE = 2e-3
 """Of a mu that covers, relative and from above."""
 ROUGH = 1e-2
 """Of the deltas that it covers: those that decide are told far more closely, and of the others a few are dear."""
 ROUND_UP = 1 + 1e-12
+UNCOUNTED = (UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid)
+"""What accountants raise for events that they do not bound."""
+
+_NOTHING = Composed()
 
 
-def dominating_gaussian(event: Event, adjacency: Adjacency, tau: float, known: MutableMapping[str, float]) -> GDPCharge:
-    """The mu of an event, and the tau that stands beside it where it is not Gaussian itself; mu may be infinite.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasedParts:
+    """What was released of training, validation and test records.
 
-    known  {question: answer}, which is asked first, and told; an answer counts where it is shown to cover
+    training, reports, tests  of each part, all together
+    parallel  whether training and reports compose in parallel, where the adjacency lets them
+    apart     whether the test records do so with both
+    """
+
+    training: Event
+    reports: Event = _NOTHING
+    tests: Event = _NOTHING
+    parallel: bool = False
+    apart: bool = False
+
+    @classmethod
+    def of(cls, plan: PrivacyPlan, from_step: int = 0, to_step: int | None = None) -> Self:
+        """Steps [from_step, to_step) of a plan, and the reports that follow them; the whole trial by default."""
+        training, reports = plan.event(from_step, to_step), plan.validation
+        if reports is None:
+            return cls(training=training)
+        return cls(training=training, reports=reports.event(from_step, to_step), parallel=reports.parallel)
+
+    def is_parted(self, adjacency: Adjacency) -> bool:
+        """Whether training and reports cost the larger of the two."""
+        return self.parallel and adjacency is Adjacency.ADD_REMOVE
+
+    def in_parallel(self, adjacency: Adjacency) -> tuple[Event, ...]:
+        """Releases that compose in parallel: what all of them cost is the largest cost among them."""
+        added = self.training if self.reports == _NOTHING else Composed(events=(self.training, self.reports))
+        parts = (self.training, self.reports) if self.is_parted(adjacency) else (added,)
+        if not phases(self.tests):
+            return parts
+        apart = self.apart and adjacency is Adjacency.ADD_REMOVE
+        return (*parts, self.tests) if apart else (Composed(events=(added, self.tests)),)
+
+    def together(self, adjacency: Adjacency) -> tuple[Event, ...]:
+        """Those of `in_parallel` that are not empty, each rounded to the safe side."""
+        return tuple(event for event, _ in self._rounded(adjacency))
+
+    def claim(self, delta: float, adjacency: Adjacency, unit: str) -> tuple[Guarantee, float]:
+        """The headline of all, and the largest ratio by which `coarsened` moved a number to its safe side.
+
+        delta  on top of what approximate releases have fixed as their own deltas: the guarantee carries the sum
+        Raises as `dpcore.accounting.headline_of_many` does.
+        """
+        rounded = self._rounded(adjacency) or ((_NOTHING, 1.0),)
+        claims = (headline_of_many(event, delta, adjacency, unit) for event, _ in rounded)
+        counted, ratio = reduce(larger_of_parts, claims), max(ratio for _, ratio in rounded)
+        # The lower bound belongs to the rounded event, which spends more than the true one.
+        return (replace(counted, epsilon_lower=None) if ratio > 1 else counted), ratio
+
+    def _rounded(self, adjacency: Adjacency) -> tuple[tuple[Event, float], ...]:
+        parts = (one for one in self.in_parallel(adjacency) if phases(one))
+        return tuple(coarsened(collapsed(one, adjacency), MAX_PHASES) for one in parts)
+
+
+def rounding_line(ratio: float) -> tuple[str, ...]:
+    """What a claim rests on whose event was rounded by `ratio`; nothing for one that was not."""
+    if ratio <= 1:
+        return ()
+    return (
+        f"Counted with noise multipliers rounded down and sampling rates up by at most {(ratio - 1):.2%}, which "
+        "only raises epsilon.",
+    )
+
+
+def collapsed(event: Event, adjacency: Adjacency) -> Event:
+    """The same release with all unsampled Gaussians as one.
+
+    Gaussian noise of multipliers s_i composes to one Gaussian of multiplier 1/sqrt(sum 1/s_i^2) exactly (Dong, Roth
+    & Su 2022, corollary 2). Its float is moved down by 1e-12 of itself, which outweighs the rounding of the sum.
+    """
+    rest: list[Event] = []
+    precision: dict[Adjacency, list[float]] = {}
+    number = 0
+    for part, count in phases(event).items():
+        if isinstance(part, Gaussian):
+            precision.setdefault(part.adjacency, []).append(count / part.noise_multiplier**2)
+            number += 1
+        else:
+            rest.append(Repeated(event=part, count=count))
+    if number <= 1:
+        return event
+    gaussians = [
+        Gaussian(noise_multiplier=(1 - 1e-12) / math.sqrt(math.fsum(parts)), adjacency=stated)
+        for stated, parts in precision.items()
+    ]
+    return Composed(events=(*gaussians, *rest))
+
+
+def coarsened(event: Event, max_phases: int) -> tuple[Event, float]:
+    """An event that spends at least as much, with at most `max_phases` phases where rounding can reach that.
+
+    Returns it with the largest ratio by which a noise multiplier was lowered or a rate raised (1.0: unchanged).
+    A smaller noise multiplier is dominated by adding the missing noise; rate q by keeping each draw at a larger
+    rate q' with probability q/q'. Values move to powers of the ratio, so the largest noise and rates do too.
+    """
+    counts = phases(event)
+    if len(counts) <= max_phases:
+        return event, 1.0
+    ratio, excess = 1.0, FINEST_ROUNDING
+    rounded = Counter(counts)
+    while len(rounded) > max_phases and excess <= COARSEST_ROUNDING:
+        ratio, excess = 1 + excess, 2 * excess
+        rounded = Counter()
+        for part, count in counts.items():
+            rounded[_rounded(part, ratio)] += count
+    return Composed(events=tuple(Repeated(event=part, count=count) for part, count in rounded.items())), ratio
+
+
+def _rounded(part: Event, ratio: float) -> Event:
+    match part:
+        case Gaussian():
+            return replace(part, noise_multiplier=_down(part.noise_multiplier, ratio))
+        case PoissonSampled(rate=rate, event=Gaussian() as inner):
+            return PoissonSampled(rate=min(1.0, 1 / _down(1 / rate, ratio)), event=_rounded(inner, ratio))
+        case _:
+            return part
+
+
+def _down(value: float, ratio: float) -> float:
+    """The largest power of `ratio` at most `value`."""
+    power = ratio ** math.floor(math.log(value) / math.log(ratio))
+    return power if power <= value else power / ratio
+
+
+@dataclass(frozen=True, slots=True)
+class LinearRule:
+    """Epsilons and deltas add; an event is counted at `delta`."""
+
+    adjacency: Adjacency
+    delta: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianRule:
+    """Squares of mu add, and the chances `tau` up to which a Gaussian dominates an event that is none itself."""
+
+    adjacency: Adjacency
+    tau: float
+
+
+@dataclass(frozen=True, slots=True)
+class RenyiRule:
+    """Divergences at one `order` add, which is declared beforehand."""
+
+    adjacency: Adjacency
+    order: float
+
+
+Rule = LinearRule | GaussianRule | RenyiRule
+FilterCharge = GDPCharge | RenyiCharge
+
+
+def charge(
+    event: Event, rule: Rule, known: MutableMapping[str, float] | None = None
+) -> DPCharge | GDPCharge | RenyiCharge:
+    """What an event adds to a ledger that adds by `rule`. By a Gaussian one mu may be infinite.
+
+    known  {question: answer} of events that were dominated before: asked first, and told
 
     Raises UnsupportedEvent for what no accountant counts as a curve, and as the accountants do.
     """
+    match rule:
+        case LinearRule():
+            claim = headline_of_many(event, rule.delta, rule.adjacency, rule.unit)
+            return DPCharge(claim.epsilon, claim.delta)
+        case GaussianRule():
+            return dominating_gaussian(event, rule, {} if known is None else known)
+        case RenyiRule():
+            return RenyiCharge(float(EventProfile(event, rule.adjacency).renyi((rule.order,))[0]))
+
+
+def dominating_gaussian(event: Event, rule: GaussianRule, known: MutableMapping[str, float]) -> GDPCharge:
+    """The least mu that covers an event, up to the chance tau where the event is not Gaussian itself."""
     parts = phases(event)
     if not parts:
         return GDPCharge(0.0)
     if all(isinstance(part, Gaussian) for part in parts):
         # Exact, and nothing stands beside it (Dong, Roth & Su 2022, corollary 2).
-        return GDPCharge(GDPAccountant(adjacency).compose(event).mu * ROUND_UP)
-    question = _question(event, adjacency, tau)
+        return GDPCharge(GDPAccountant(rule.adjacency).compose(event).mu * ROUND_UP)
+    counted = sorted(json.dumps([to_dict(part), count], sort_keys=True) for part, count in parts.items())
+    asked = json.dumps(["covering-mu/1", counted, str(rule.adjacency), rule.tau, TOLERANCE, ROUGH])
+    question = f"covering-mu:{hashlib.sha256(asked.encode()).hexdigest()}"
     mu = known.get(question)
-    # What somebody kept is no proof: the next launch rests on it, and with it the total of the sweep.
-    if mu is None or not shown_to_cover(event, mu, tau, adjacency):
-        mu = covering_mu(EventProfile(event, adjacency, tolerance=ROUGH), tau, TOLERANCE)
+    if mu is None:
+        mu = covering_mu(EventProfile(event, rule.adjacency, tolerance=ROUGH), rule.tau, TOLERANCE)
         if math.isfinite(mu):
             known[question] = mu
-    return GDPCharge(mu, tau)
+    return GDPCharge(mu, rule.tau)
 
 
 @lru_cache(maxsize=4096)
@@ -65,27 +266,18 @@ def shown_to_cover(event: Event, mu: float, tau: float, adjacency: Adjacency) ->
     return 0 < start < math.inf and is_covered(EventProfile(event, adjacency).delta, 1.01 * start, mu, tau)
 
 
-def _question(event: Event, adjacency: Adjacency, tau: float) -> str:
-    counted = sorted(json.dumps([to_dict(part), count], sort_keys=True) for part, count in phases(event).items())
-    asked = json.dumps(["covering-mu/1", counted, str(adjacency), tau, TOLERANCE, ROUGH])
-    return f"covering-mu:{hashlib.sha256(asked.encode()).hexdigest()}"
-
-
-# What one launch is charged in the filter of its sweep: all steps that it may run, and the reports among them.
-#
-# Training and reports on private validation records have a ledger each where a record is in one of the two parts
-# alone (add-remove, parted by a rule of the records' own): then what one part spends is nothing to a record of the
-# other. Else one ledger holds both.
-
-FilterCharge = GDPCharge | RenyiCharge
-
-
 @dataclass(frozen=True, slots=True)
 class LaunchCharge:
-    """What a launch adds to the ledger of training, and to that of validation; None: it has none of its own."""
+    """What a launch adds to the two ledgers of its sweep: all steps that it may run, and the reports among them.
+
+    training    what adds to the ledger of training, and of all else where nothing composes in parallel
+    validation  of reports on private validation records that are parted from training; None where they are not
+    parts       the rule that parts them
+    """
 
     training: FilterCharge
-    validation: FilterCharge | None
+    validation: FilterCharge | None = None
+    parts: str = ""
 
     @property
     def amounts(self) -> tuple[float, float]:
@@ -93,53 +285,45 @@ class LaunchCharge:
         return _amount(self.training), 0.0 if self.validation is None else _amount(self.validation)
 
 
-def charge_of(
-    budget: SweepBudget, plan: PrivacyPlan, from_step: int, to_step: int, known: MutableMapping[str, float]
-) -> LaunchCharge:
-    """Of steps [from_step, to_step) of a plan.
-
-    known  {question: answer}, which is asked first and told
-
-    Raises UnsupportedEvent for what no accountant counts as a curve.
-    """
-    training, reports = plan.event(from_step, to_step), plan.validation
-    if reports is None:
-        return LaunchCharge(_charge(budget, training, known), None)
-    reported = reports.event(from_step, to_step)
-    if reports.parallel and budget.adjacency is Adjacency.ADD_REMOVE:
-        return LaunchCharge(_charge(budget, training, known), _charge(budget, reported, known))
-    return LaunchCharge(_charge(budget, Composed(events=(training, reported)), known), None)
-
-
-def nothing(budget: SweepBudget) -> FilterCharge:
-    """The charge of what reads no record."""
-    return GDPCharge(0.0) if budget.order is None else RenyiCharge(0.0)
-
-
 def _amount(charge: FilterCharge) -> float:
     return charge.mu**2 * ROUND_UP if isinstance(charge, GDPCharge) else charge.divergence
 
 
-def _charge(budget: SweepBudget, event: Event, known: MutableMapping[str, float]) -> FilterCharge:
-    if budget.order is not None:
-        return RenyiCharge(float(EventProfile(event, budget.adjacency).renyi((budget.order,))[0]))
-    return dominating_gaussian(event, budget.adjacency, budget.tau, known)
+def charge_of(
+    budget: SweepBudget, plan: PrivacyPlan, from_step: int, to_step: int, known: MutableMapping[str, float]
+) -> LaunchCharge:
+    """What steps [from_step, to_step) of a plan add to the filter of a sweep. Raises as `charge`."""
+    released = ReleasedParts.of(plan, from_step, to_step)
+    training, *reports = (filter_charge(budget, one, known) for one in released.in_parallel(budget.adjacency))
+    if not reports or plan.validation is None:
+        return LaunchCharge(training)
+    return LaunchCharge(training, validation=reports[0], parts=plan.validation.parts)
 
 
-# The profile of a whole trial: training and its reports on private validation records together.
+def filter_charge(
+    budget: SweepBudget, event: Event = _NOTHING, known: MutableMapping[str, float] | None = None
+) -> FilterCharge:
+    """What an event adds to one ledger of a sweep's filter; by default that of what reads no record."""
+    rule = (
+        GaussianRule(budget.adjacency, budget.tau)
+        if budget.order is None
+        else RenyiRule(budget.adjacency, budget.order)
+    )
+    found = charge(event, rule, known)
+    assert not isinstance(found, DPCharge)
+    return found
 
 
 def trial_profile(
     plan: PrivacyPlan, from_step: int = 0, to_step: int | None = None, tolerance: float = registry.TOLERANCE
 ) -> TrialProfile:
-    """Upper bounds, in both directions, on what steps from_step..to_step-1 of `plan` reveal, with the reports that
-    follow them (the whole trial by default).
+    """Upper bounds, in both directions, on what steps [from_step, to_step) of a plan reveal, with the reports that
+    follow them (the whole trial by default). Where they compose in parallel, the larger at every point.
 
     tolerance  relative, of the accountant's bounds: they are upper ones whatever it is
 
-    Where train and validation compose in parallel a record is in one of them: the larger at every point. Else both are
-    composed. What a price of a search is made of has to be proved: raises InvalidValue for a plan whose claim does not
-    stand, and UnsupportedEvent for one that no accountant counts as a curve.
+    What a price of a search is made of has to be proved: raises InvalidValue for a plan whose claim does not stand, and
+    UnsupportedEvent for one that no accountant counts as a curve.
     """
     claim = plan.guarantee
     if claim.status not in STANDING:
@@ -149,34 +333,16 @@ def trial_profile(
             f"{' or '.join(STANDING)}",
             "A budget for the whole sweep covers trials whose claims stand. Use privacy.scope: trial.",
         )
-    training, reports = plan.event(from_step, to_step), plan.validation
-    if reports is None:
-        return EventProfile(training, claim.adjacency, tolerance=tolerance)
-    judging = reports.event(from_step, to_step)
-    if reports.parallel and claim.adjacency is Adjacency.ADD_REMOVE:
-        return WorstProfile(
-            (
-                EventProfile(training, claim.adjacency, tolerance=tolerance),
-                EventProfile(judging, claim.adjacency, tolerance=tolerance),
-            )
-        )
-    return EventProfile(Composed(events=(training, judging)), claim.adjacency, tolerance=tolerance)
+    parts = ReleasedParts.of(plan, from_step, to_step).in_parallel(claim.adjacency)
+    profiles = tuple(EventProfile(one, claim.adjacency, tolerance=tolerance) for one in parts)
+    return profiles[0] if len(profiles) == 1 else WorstProfile(profiles)
 
 
 # What an attempt of a trial, a twin of an audit, or a reading of test records costs a population, by its rule.
 #
-# A row covers all that its release reads of the population, whichever part: where its own plan parts records that
-# train from records that validate by a function of each record alone, the larger of the two (`dpcore.accounting`), else
-# both together. So it holds whatever other sweeps part the records by, and rows add.
-#
-# linear the epsilon of these steps at the plan's delta. Of a whole plan its claim gdp the mu of Gaussian events, or
-# the least that covers others up to the ledger's public tau: no limit theorem. Events that no accountant bounds, and
-# claims known as (epsilon, delta) alone, enter by `GDPCharge.of_dp`
-#
-# Where a plan's first claim is of another notion, its events may be that notion's: then the claim beside it is
-# charged.
-
-_UNCOUNTED = (UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid)
+# A row covers all that its release reads of the population, whichever part. So it holds whatever other sweeps part the
+# records by, and rows add. By rule linear steps cost their epsilon at the plan's delta, and a whole plan its claim. By
+# rule gdp what no accountant bounds, and claims known as (epsilon, delta) alone, are charged by `GDPCharge.of_dp`.
 
 
 def charge_of_steps(population: Population, plan: PrivacyPlan, from_step: int, to_step: int) -> Charge:
@@ -187,30 +353,43 @@ def charge_of_steps(population: Population, plan: PrivacyPlan, from_step: int, t
     """
     claim = standing_claim(plan)
     check_terms(population, claim.adjacency, claim.unit)
-    if claim is not plan.guarantee:
-        # Beside a first claim of another notion, whose events the plan has.
-        return _of_claim(population, claim)
-    whole = (from_step, to_step) == (0, plan.steps)
-    if population.rule is AddingRule.LINEAR:
-        return _of_claim(population, claim if whole else _slice_claim(plan, claim, from_step, to_step))
-    parts = [plan.event(from_step, to_step)]
-    if plan.validation is not None:
-        parts.append(plan.validation.event(from_step, to_step))
-        if not (plan.validation.parallel and claim.adjacency is Adjacency.ADD_REMOVE):
-            parts = [Composed(events=tuple(parts))]
-    covers = [_cover(one, claim.adjacency, population.tau) for one in parts]
-    if all(math.isfinite(one.mu) for one in covers):
-        return GDPCharge(max(one.mu for one in covers), max(one.tau for one in covers))
-    return _of_claim(population, claim if whole else _slice_claim(plan, claim, from_step, to_step))
+    if claim is plan.guarantee:
+        # The events of a plan are those of its first claim: beside one of another notion they say nothing of it.
+        released = ReleasedParts.of(plan, from_step, to_step)
+        if population.rule is AddingRule.GDP:
+            covers = [_covered(one, population) for one in released.in_parallel(claim.adjacency)]
+            if all(math.isfinite(one.mu) for one in covers):
+                return GDPCharge(max(one.mu for one in covers), max(one.tau for one in covers))
+        if (from_step, to_step) != (0, plan.steps):
+            claim = _claim_of_steps(released, claim)
+    return to_charge(population, claim.epsilon, claim.delta)
+
+
+def _claim_of_steps(released: ReleasedParts, claim: Guarantee) -> Guarantee:
+    """Of some steps at the claim's delta; where no accountant counts them, the claim of all, which holds of them."""
+    try:
+        counted = resting_on(released.claim(claim.delta, claim.adjacency, claim.unit)[0], [claim])
+    except (InvalidValue, *UNCOUNTED):
+        return claim
+    return counted if counted.status in STANDING and counted.delta <= claim.delta else claim
 
 
 def charge_of_event(population: Population, event: Event, delta: float) -> Charge:
     """What a release costs whose event is counted at `delta`. Raises as the accountants do."""
-    if population.rule is AddingRule.GDP:
-        dominating_gaussian = _cover(event, population.adjacency, population.tau)
-        if math.isfinite(dominating_gaussian.mu):
-            return dominating_gaussian
-    return _of_claim(population, headline_of_many(event, delta, population.adjacency, population.unit))
+    if population.rule is AddingRule.GDP and math.isfinite((covered := _covered(event, population)).mu):
+        return covered
+    counted = charge(event, LinearRule(population.adjacency, delta, population.unit))
+    assert isinstance(counted, DPCharge)
+    return to_charge(population, counted.epsilon, counted.delta)
+
+
+@lru_cache(maxsize=4096)
+def _covered(event: Event, population: Population) -> GDPCharge:
+    """The least Gaussian that covers an event; infinite where nothing bounds it at so small a chance."""
+    try:
+        return dominating_gaussian(event, GaussianRule(population.adjacency, population.tau), {})
+    except UNCOUNTED:
+        return GDPCharge(math.inf, population.tau)
 
 
 def repeated(charge: Charge, times: int) -> Charge:
@@ -222,9 +401,9 @@ def repeated(charge: Charge, times: int) -> Charge:
 
 def standing_claim(plan: PrivacyPlan) -> Guarantee:
     """A plan's claim of differential privacy that stands: its own, or one beside it. Raises InvalidValue."""
-    for one in (plan.guarantee, *plan.beside):
-        if one.notion is Notion.DP and one.status in STANDING and math.isfinite(one.epsilon):
-            return one
+    for claim in (plan.guarantee, *plan.beside):
+        if claim.notion is Notion.DP and claim.status in STANDING and math.isfinite(claim.epsilon):
+            return claim
     raise InvalidValue(
         "data.population",
         plan.system,
@@ -243,29 +422,3 @@ def check_terms(population: Population, adjacency: Adjacency, unit: str) -> None
             f"{adjacency}",
             "Numbers under other neighbours never add up.",
         )
-
-
-def _slice_claim(plan: PrivacyPlan, claim: Guarantee, from_step: int, to_step: int) -> Guarantee:
-    """Of some steps at the claim's delta; where no accountant counts them, the claim of all, which holds of them."""
-    from sweeps.privacy.totals import procedure_guarantee
-    from sweeps.store.records import LedgerEntry
-
-    entry = LedgerEntry(key=plan.system, attempt=1, from_step=from_step, to_step=to_step)
-    try:
-        counted = procedure_guarantee({plan.system: plan}, [entry], claim.delta, adaptive=False)
-    except (InvalidValue, *_UNCOUNTED):
-        return claim
-    return counted if counted.status in STANDING and counted.delta <= claim.delta else claim
-
-
-def _of_claim(population: Population, claim: Guarantee) -> Charge:
-    return to_charge(population, claim.epsilon, claim.delta)
-
-
-@lru_cache(maxsize=4096)
-def _cover(event: Event, adjacency: Adjacency, tau: float) -> GDPCharge:
-    """The least Gaussian that covers an event; infinite where nothing bounds it at so small a chance."""
-    try:
-        return dominating_gaussian(event, adjacency, tau, {})
-    except _UNCOUNTED:
-        return GDPCharge(math.inf, tau)

@@ -17,12 +17,6 @@ ONE_TRIAL = (
 )
 """What the claim of one trial of a sweep rests on, whatever its system; a total of all trials does not."""
 
-OF_ONE_TRIAL = (
-    ONE_TRIAL,
-    "Choosing hyperparameters from the results of several trials costs more than one trial's claim.",
-)
-"""That sentence, now and as earlier releases worded it."""
-
 PRIVATE_SELECTION = "private-selection"
 """The accountant of a claim on everything that a sealed search releases: few of a secret number of trials."""
 

@@ -1,8 +1,14 @@
-"""The plan that spends as much as a rule of the whole sweep allows, whatever its system.
+"""One budget for a whole sweep: the plan that spends most of its part, and whether a launch still fits.
 
 A system plans for a target epsilon of one trial. A rule of a sweep asks something else of the plan (a mu, two points of
 its profile), which rises with that epsilon as noise falls. So the epsilon is moved until the rule is met as nearly as
 planning allows, from the safe side. Whether it is met is asked of the very plan that is given.
+
+How far the budget is used up is a pure function of plans and ledger entries. Every entry is one charge, of all steps
+that it reserved: settled or not, published or not. When an attempt stops may depend on what it saw, so that stopping
+early gives nothing back; a lost attempt may have drawn all of its noise; the attempt after it draws its own, and is an
+entry of its own. A rung that is not launched has no entry. The controller asks before it writes a reservation: launches
+in parallel are counted by then (Haney et al. 2023).
 """
 
 from __future__ import annotations
@@ -15,7 +21,7 @@ from typing import Any, Self
 from dpcore.checks import InvalidValue
 from dpcore.events import UnsupportedEvent
 from dpcore.selection import BudgetExceeded, PrivacyFilter
-from sweeps.privacy.charge import LaunchCharge, charge_of, nothing, trial_profile
+from sweeps.privacy.charge import LaunchCharge, charge_of, filter_charge, trial_profile
 from sweeps.privacy.sweep_budget import SweepBudget
 from sweeps.store.records import Reservation
 from trainables.system import PrivacyPlan, Refusal
@@ -110,9 +116,6 @@ def _too_dear(excess: float) -> Refusal:
     )
 
 
-# The plan of one trial of a sweep that has one budget: fitted to the part that its number gets.
-
-
 def fitted_to_part(
     plan_at: Callable[[float], PrivacyPlan | Refusal],
     stops: Callable[[int], Sequence[int]],
@@ -150,87 +153,24 @@ def fitted_to_part(
     return fitted(plan_at, exceeds, budget.alone(number))
 
 
-# How far the budget of a whole sweep is used up: a pure function of its plans and its ledger entries.
-#
-# Every entry is one charge, of all steps that it reserved: settled or not, published or not. When an attempt stops
-# may depend on what it saw, so that stopping early gives nothing back; a lost attempt may have drawn all of its
-# noise; the attempt after it draws its own, and is an entry of its own. A rung that is not launched has no entry.
-#
-# The controller asks before it writes a reservation: launches in parallel are counted by then (Haney et al. 2023).
-
 _ONE_RULE = "validation records that one rule parts from training in all trials"
-
-
-@dataclass(frozen=True, slots=True)
-class NamedCharge:
-    """The charge of one launch.
-
-    name   of its trial and attempt
-    parts  the rule that parts its validation records from training; empty where they are not
-    """
-
-    name: str
-    charge: LaunchCharge
-    parts: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filled:
-    """What launches took of a budget.
-
-    training    the ledger of training, and of all else where nothing composes in parallel
-    validation  of reports on private validation records that are parted from training
-    parts       the rule that parts them; empty before the first such report
-    """
-
-    training: PrivacyFilter[Any]
-    validation: PrivacyFilter[Any]
-    parts: str = ""
-
-    @classmethod
-    def of(cls, budget: SweepBudget, launches: Sequence[NamedCharge] = ()) -> Self:
-        """After these launches. Raises BudgetExceeded where they are more than the budget."""
-        empty: PrivacyFilter[Any] = budget.filter
-        training = replace(empty, settled=tuple((one.name, one.charge.training) for one in launches))
-        own = tuple((one.name, one.charge.validation) for one in launches if one.charge.validation is not None)
-        parts = {one.parts for one in launches if one.charge.validation is not None}
-        if len(parts) > 1:
-            raise InvalidValue("data.validation", sorted(parts), _ONE_RULE)
-        filled = cls(training=training, validation=replace(empty, settled=own), parts="".join(parts))
-        if not (filled.training.admits(nothing(budget)) and filled.validation.admits(nothing(budget))):
-            raise BudgetExceeded(
-                f"the ledger has {len(launches)} launches: expected some that epsilon={budget.epsilon!r} at "
-                f"delta={budget.delta!r} holds. Nothing further is launched."
-            )
-        return filled
-
-    def holds(self, charge: LaunchCharge) -> bool:
-        """Whether both ledgers have room for a launch beside everything that is charged."""
-        own = charge.validation
-        return self.training.admits(charge.training) and (own is None or self.validation.admits(own))
-
-    def with_launch(self, launch: NamedCharge) -> Self:
-        """With one more launch. Raises BudgetExceeded, InvalidValue for records that another rule parts."""
-        training = self.training.reserve(launch.name, launch.charge.training)
-        own = launch.charge.validation
-        if own is None:
-            return replace(self, training=training)
-        if self.parts not in ("", launch.parts):
-            raise InvalidValue("data.validation", launch.parts, _ONE_RULE)
-        validation = self.validation.reserve(launch.name, own)
-        return replace(self, training=training, validation=validation, parts=launch.parts)
 
 
 @dataclass(slots=True)
 class SweepFilter:
     """The filter of one sweep while it runs. Used from one thread.
 
-    known  {question: answer} of charges that were calculated before
+    known       {question: answer} of charges that were calculated before
+    training    the ledger of training, and of all else where nothing composes in parallel
+    validation  of reports on private validation records that are parted from training
+    parts       the rule that parts them; empty before the first such report
     """
 
     budget: SweepBudget
     known: MutableMapping[str, float]
-    filled: Filled
+    training: PrivacyFilter[Any]
+    validation: PrivacyFilter[Any]
+    parts: str = ""
 
     @classmethod
     def begun(
@@ -240,23 +180,55 @@ class SweepFilter:
         entries: Iterable[Reservation],
         known: MutableMapping[str, float],
     ) -> Self:
-        """As its ledger says. Raises BudgetExceeded for one that is beyond the budget."""
-        launches = [_named(budget, one, plans[one.key], known) for one in entries]
-        return cls(budget, known, Filled.of(budget, launches))
+        """As its ledger says. Raises BudgetExceeded for one that is beyond the budget, and as `add`."""
+        charges = {_named(one): charge_of(budget, plans[one.key], one.from_step, one.to_step, known) for one in entries}
+        return cls.of(budget, charges, known)
+
+    @classmethod
+    def of(cls, budget: SweepBudget, charges: Mapping[str, LaunchCharge], known: MutableMapping[str, float]) -> Self:
+        """After launches with these charges. Raises BudgetExceeded, and InvalidValue as `add`."""
+        empty: PrivacyFilter[Any] = budget.filter
+        parts = {one.parts for one in charges.values() if one.validation is not None}
+        if len(parts) > 1:
+            raise InvalidValue("data.validation", sorted(parts), _ONE_RULE)
+        validation = tuple((name, one.validation) for name, one in charges.items() if one.validation is not None)
+        found = cls(
+            budget,
+            known,
+            training=replace(empty, settled=tuple((name, one.training) for name, one in charges.items())),
+            validation=replace(empty, settled=validation),
+            parts="".join(parts),
+        )
+        nothing = filter_charge(budget)
+        if not found.holds(LaunchCharge(nothing, nothing)):
+            raise BudgetExceeded(
+                f"the ledger has {len(charges)} launches: expected some that epsilon={budget.epsilon!r} at "
+                f"delta={budget.delta!r} holds. Nothing further is launched."
+            )
+        return found
+
+    def holds(self, charge: LaunchCharge) -> bool:
+        """Whether both ledgers have room for a launch beside everything that is charged."""
+        own = charge.validation
+        return self.training.admits(charge.training) and (own is None or self.validation.admits(own))
 
     def admits(self, plan: PrivacyPlan, from_step: int, to_step: int) -> bool:
         """Whether steps [from_step, to_step) of a plan may be launched beside all that was launched."""
-        return self.filled.holds(charge_of(self.budget, plan, from_step, to_step, self.known))
+        return self.holds(charge_of(self.budget, plan, from_step, to_step, self.known))
 
     def charge(self, launch: Reservation, plan: PrivacyPlan) -> None:
-        """Count a launch. Raises BudgetExceeded."""
-        self.filled = self.filled.with_launch(_named(self.budget, launch, plan, self.known))
+        """Count a launch. Raises as `add`."""
+        self.add(_named(launch), charge_of(self.budget, plan, launch.from_step, launch.to_step, self.known))
+
+    def add(self, name: str, charge: LaunchCharge) -> None:
+        """Count a charge. Raises BudgetExceeded, and InvalidValue for records that another rule parts."""
+        training, validation = self.training.reserve(name, charge.training), self.validation
+        if charge.validation is not None:
+            if self.parts not in ("", charge.parts):
+                raise InvalidValue("data.validation", charge.parts, _ONE_RULE)
+            validation = validation.reserve(name, charge.validation)
+        self.training, self.validation, self.parts = training, validation, charge.parts or self.parts
 
 
-def _named(
-    budget: SweepBudget, launch: Reservation, plan: PrivacyPlan, known: MutableMapping[str, float]
-) -> NamedCharge:
-    charge = charge_of(budget, plan, launch.from_step, launch.to_step, known)
-    return NamedCharge(
-        f"{launch.key}.{launch.attempt}", charge, "" if plan.validation is None else plan.validation.parts
-    )
+def _named(launch: Reservation) -> str:
+    return f"{launch.key}.{launch.attempt}"

@@ -108,6 +108,13 @@ def _marked(trial: Published, by: Refutation) -> Published:
     return Published(replace(trial, guarantee=None if claim is None else left(claim), plan=plan))
 
 
+def _of_the_model(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Without the numbers of every trial, whatever its system: those are no curve."""
+    from trainables.publishing import OWN_METRICS
+
+    return {name: value for name, value in metrics.items() if name not in OWN_METRICS}
+
+
 OVER = (SweepState.FINISHED, SweepState.EXHAUSTED)
 
 
@@ -182,11 +189,11 @@ class PublishedStore:
         UnknownTrial.
         """
         record = self._store.sweep(sweep)
-        release = Release.recorded(record.spec)
+        at_once = Release.recorded(record.spec).policy.at_once
         trials = self.trials(sweep) if keys is None else self.trials_of(sweep, keys)
-        seen = {one.key: one for one in trials if release.policy.at_once or one.state is TrialState.COMPLETE}
-        told = [one for one in self._store.curves(record.name, keys) if one.key in seen]
-        leaving = [replace(one, metrics=release.curve(one.metrics, seen[one.key])) for one in told]
+        seen = {one.key for one in trials if at_once or one.state is TrialState.COMPLETE}
+        reported = [one for one in self._store.curves(record.name, keys) if one.key in seen]
+        leaving = [replace(one, metrics=_of_the_model(one.metrics)) for one in reported]
         return [one for one in leaving if one.metrics]
 
     def held_back(self, sweep: str) -> list[Published]:

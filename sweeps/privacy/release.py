@@ -1,21 +1,22 @@
 """Which results of a sweep leave its store, and when: one decision for the world and for what steers the search.
 
-Views, sampler and early stopping are given `Published` records, which this package alone makes. Nothing here says what
-a result costs: a policy decides what leaves, the ledger counts what ran.
+Sampler, screen, store, MLflow, fronts and reports hear of a trial through a `Release` alone, as a `Published` record,
+which this package alone makes. Workers record nothing that a release withholds (`trainables.publishing`), and the
+controller passes their results through it before it writes or tells them. Nothing here says what a result costs: a
+policy decides what leaves, the ledger counts what ran.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NewType, cast
+from typing import TYPE_CHECKING, NewType, cast
 
 from dpcore.guarantee import Guarantee, Status, weakest
 from sweeps.store.records import TrialRecord, TrialState
 from trainables.metrics import WITHHELD, Config, Dependence, Metric
 from trainables.scalarisation import Scalarisation
 from trainables.system import PrivacyPlan
-from trainables.units import RECORD
 
 if TYPE_CHECKING:
     from sweeps.provenance.recorded_spec import RecordedSpec
@@ -103,13 +104,6 @@ def _measured(record: TrialRecord, order: Scalarisation) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-# The publisher: what of a sweep may leave its trials, and what stands above its claims wherever they are shown.
-#
-# Sampler, screen, store, MLflow, fronts and reports hear of a trial through a `Release` alone. Workers record nothing
-# that it withholds (`trainables.publishing`), the controller passes their results through it before it writes or
-# tells them, and a sweep that was recorded before metrics said on what they depend passes it as it is read from the
-# store.
-
 _EVERYTHING: frozenset[Dependence] = frozenset()
 _PUBLIC = "The records are public"
 
@@ -125,18 +119,12 @@ class Release:
 
     public_because  why the records are public: everything may leave, and claims are demonstrations
     raw_because     why metrics that read training records outside of every event leave: nothing is then covered
-    stated          whether the spec is of a time when metrics said on what they depend
-    steered_by      raw metrics that an unstated spec has among its objectives: they were published and searched by
-    empty_unit      the word of an unstated spec for a unit that nothing enforced: its claims are per record
     policy          which trials' results leave, and when
     asked           metrics that the spec names: of functions of the user's own no others are known
     """
 
     public_because: str | None = None
     raw_because: str | None = None
-    stated: bool = True
-    steered_by: tuple[str, ...] = ()
-    empty_unit: str | None = None
     policy: ReleasePolicy = OPEN
     asked: tuple[str, ...] = field(default=(), compare=False)
 
@@ -152,14 +140,10 @@ class Release:
 
     @classmethod
     def recorded(cls, spec: RecordedSpec) -> Release:
-        """The release that a recorded spec asks for, whenever it was recorded."""
-        enforced = spec.unit in (None, RECORD) or spec.enforces_units
+        """The release that a recorded spec asks for."""
         return cls(
             public_because=spec.public_because,
             raw_because=spec.raw_because,
-            stated=spec.is_stated,
-            steered_by=() if spec.is_stated else _raw_objectives(spec),
-            empty_unit=None if enforced else spec.unit,
             policy=ReleasePolicy.called(spec.release),
             asked=spec.asked,
         )
@@ -172,7 +156,7 @@ class Release:
     @property
     def covered(self) -> bool:
         """Whether claims say anything about all that leaves."""
-        return self.raw_because is None and not self.steered_by
+        return self.raw_because is None
 
     @property
     def heading(self) -> str:
@@ -181,13 +165,6 @@ class Release:
             return f"DEMONSTRATION ON PUBLIC RECORDS: {self.public_because}"
         if self.raw_because is not None:
             return f"NOT COVERED: metrics that read training records outside of every claim leave: {self.raw_because}"
-        if self.steered_by:
-            return (
-                f"NOT COVERED: {', '.join(self.steered_by)} read training records outside of every claim, and the "
-                "search was led by them. Their values are withheld here"
-            )
-        if self.empty_unit is not None:
-            return f"CLAIMS ARE PER RECORD: the spec's unit {self.empty_unit!r} was a word that nothing enforced"
         return ""
 
     @property
@@ -218,23 +195,11 @@ class Release:
 
         return published(metrics, SYSTEMS[system], config, self.withheld, self.asked)
 
-    def curve(self, metrics: Mapping[str, float], trial: TrialRecord) -> dict[str, float]:
-        """What a trial told of its model after some of its steps: no number of every trial, whatever its system."""
-        from trainables.publishing import OWN_METRICS
-
-        leaving = metrics if self.stated else self._declared(metrics, trial)
-        return {name: value for name, value in leaving.items() if name not in OWN_METRICS}
-
     def seen(self, record: Published) -> Published:
-        """A trial, of another sweep or of another time, with the metrics that may leave this one: none undeclared."""
-        return Published(self._declared_alone(record))
-
-    def _declared_alone(self, record: TrialRecord) -> TrialRecord:
-        return replace(
-            record,
-            metrics=self._declared(record.metrics, record),
-            reports={step: self._declared(metrics, record) for step, metrics in record.reports.items()},
-        )
+        """A trial of another sweep, or that a view kept, with the metrics that may leave this one: none undeclared."""
+        metrics = self._declared(record.metrics, record)
+        reports = {step: self._declared(reported, record) for step, reported in record.reports.items()}
+        return Published(replace(record, metrics=metrics, reports=reports))
 
     def _declared(self, metrics: Mapping[str, float], record: TrialRecord) -> dict[str, float]:
         from trainables.publishing import OWN_METRICS, declared
@@ -249,50 +214,8 @@ class Release:
         }
 
 
-def _raw_objectives(spec: RecordedSpec) -> tuple[str, ...]:
-    """Objectives that read raw records in some trial; a knob that is searched counts as every value of it."""
-    from trainables.publishing import declared
-    from trainables.registry import SYSTEMS
-
-    found = []
-    for name, _ in spec.objectives:
-        for system, knobs in spec.systems.items():
-            metric = declared(SYSTEMS[system]).get(name) if system in SYSTEMS else None
-            fixed = {knob: value for knob, value in _followed(spec, knobs) if not isinstance(value, Mapping)}
-            if metric is not None and metric.depends_under(fixed) is Dependence.RAW and name not in found:
-                found.append(name)
-    return tuple(found)
-
-
 def _decided(metric: Metric, record: TrialRecord) -> Config:
     """The configuration that says on what `metric` depends: the plan's where the proposal leaves that open."""
     if record.plan is None or metric.raw_under.keys() <= record.config.keys():
         return record.config
     return record.plan.config
-
-
-def _followed(spec: RecordedSpec, knobs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Recorded knobs, those that take the value of another one with what that is."""
-    from sweeps.spec.hyperparameters import SAME_AS
-
-    for name, value in knobs.items():
-        if isinstance(value, Mapping) and SAME_AS in value:
-            system, _, other = value[SAME_AS].rpartition(".")
-            yield name, spec.systems[system][other]
-        else:
-            yield name, value
-
-
-# What audits refuted, and what that makes of the claims of a sweep: the same for every view, since the publisher
-# asks.
-#
-# A verdict is about code. Where an audit refutes the claim of one trial, the claims of all trials of that system in
-# that sweep fall with it: each is `refuted` from then on, and says by which audit and of which trial. The claim of a
-# winner of a sealed search covers the whole search: with one system all winners fall.
-
-
-# The publisher: what stands between the store and every view of it.
-#
-# Views open a store by this alone, and read it by the store's own names. A trial comes out as its sweep's release
-# policy lets it be seen (`sweeps.privacy.release`), its claim refuted where an audit refuted that of its code
-# (`sweeps.privacy.release`); ledger entries and counts say what was spent, whatever is seen.

@@ -1,26 +1,39 @@
-"""The arithmetic of a total: what was released of the parts of the records, as one claim. Numbers alone, no records.
+"""What all trials of a sweep released together: pure functions over ledger entries and plans, and totals of sweeps.
 
-Whoever has the events counts the same: the ledger of a sweep (`sweeps.privacy.totals`), and whoever verifies a
-certificate, from the document alone (`sweeps.certificate`).
+Two numbers, never confused. A claim is what one released trial promises: its plan's guarantee, however early it was
+stopped; lost attempts are not on its path. The ledger is every step of every trial that was, or may have been,
+executed: open reservations whole, re-executed steps again. If everything that the sweep computed is released, this is
+what was released.
+
+Reports on private validation records need no entry of their own: an attempt whose horizon reached the step that a
+report follows may have drawn it, and is charged for it, published or not. Another attempt draws it with noise of its
+own, and is charged again. The claim of a trial holds one report for each rung and point of its curve: metrics become
+visible with a durable checkpoint alone, and then every further attempt goes on from a state behind them.
+
+A sweep with one budget launches nothing that its filter does not hold (`sweeps.privacy.privacy_filter`): whatever
+sampler, early stopping, people or lost workers made of it, all of it together is within the budget, and that is its
+total. Where everything was fixed beforehand, the composition of what ran is a smaller number and true as well.
+
+A final run has its hyperparameters from an earlier sweep, and a sweep with `search.warm_start` chooses its first trials
+by what an earlier one released, on the same records unless the data changed. Their own totals leave that out, so every
+view that states the one states the other.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
-from dpcore.accounting import headline_of_many, headline_of_parts, larger_of_parts
 from dpcore.checks import InvalidValue
-from dpcore.events import Adjacency, Composed, Event, Gaussian, PoissonSampled, Repeated, UnsupportedEvent, phases
+from dpcore.events import Composed, Event, Repeated, phases
 from dpcore.guarantee import FLOATING_POINT, Guarantee, Status, resting_on, weakest
 from dpcore.rounding import budget_text
-from sweeps.heldout import Charged
-from sweeps.privacy.claims import OF_ONE_TRIAL, claim_of_search, covers_search
-from sweeps.privacy.holdout_guarantee import Tuned, tuned_of, with_tuning
+from sweeps.heldout import Charged, charged
+from sweeps.privacy.charge import UNCOUNTED, ReleasedParts, rounding_line
+from sweeps.privacy.claims import HOLDOUT, ONE_TRIAL, Assumptions, claim_of_search, covers_search
+from sweeps.privacy.holdout_guarantee import Tuned, tuned_by_now, tuned_of, with_tuning
 from sweeps.privacy.ledger import (
     BY_SUMS,
     SPENT_UNSEEN,
@@ -32,150 +45,29 @@ from sweeps.privacy.ledger import (
     sealed_and_begun,
     total,
 )
-from sweeps.privacy.wording import TOTAL_SHOWN_UP_TO, too_many
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import Published
+from sweeps.privacy.wording import TOTAL_SHOWN_UP_TO, too_many, total_lines
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.search import samplers
+from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import LedgerEntry, SweepRecord, SweepState, TrialRecord, TrialState, sweep_of
 from trainables.system import PrivacyPlan
 from trainables.training.noise import named_generators
-
-MAX_PHASES = 128
-"""More distinct (rate, noise multiplier) than this are rounded to the safe side onto a coarser grid before counting."""
-
-FINEST_ROUNDING, COARSEST_ROUNDING = 0.001, 0.512
-"""Relative grid steps that are tried, doubling, until the phases are few enough."""
-
-_NOTHING = Composed()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleasedParts:
-    """What was released of training, validation and test records.
-
-    training, reports, tests  of each part, all together
-    parallel  whether training and reports compose in parallel, where the adjacency lets them
-    apart     whether the test records do so with both
-    """
-
-    training: Event
-    reports: Event = _NOTHING
-    tests: Event = _NOTHING
-    parallel: bool = False
-    apart: bool = False
-
-    def together(self, adjacency: Adjacency) -> tuple[Event, ...]:
-        """Releases that compose in parallel, each rounded to the safe side: the largest of their claims is all's."""
-        in_turn, added = adjacency is Adjacency.ADD_REMOVE, (self.training, self.reports)
-        parts = added if self.parallel and in_turn else (Composed(events=added),)
-        if phases(self.tests):
-            parts = (*parts, self.tests) if self.apart and in_turn else (Composed(events=(*added, self.tests)),)
-        return tuple(coarsened(collapsed(one, adjacency), MAX_PHASES)[0] for one in parts if phases(one))
-
-    def claim(self, delta: float, adjacency: Adjacency, unit: str) -> tuple[Guarantee, float]:
-        """The headline of all, and the largest ratio by which `coarsened` moved a number to its safe side.
-
-        delta  on top of what approximate releases have fixed as their own deltas: the guarantee carries the sum
-        Raises as `dpcore.accounting.headline_of_many` does.
-        """
-        training, reports, parallel = self.training, self.reports, self.parallel
-        if not parallel:
-            training, reports = Composed(events=(training, reports)), Composed()
-        tested = bool(phases(self.tests))
-        apart = self.apart and adjacency is Adjacency.ADD_REMOVE
-        if tested and not apart:
-            training, reports, parallel = Composed(events=(training, reports, self.tests)), Composed(), False
-        event, ratio = coarsened(collapsed(training, adjacency), MAX_PHASES)
-        counted = headline_of_parts(
-            event, collapsed(reports, adjacency), parallel=parallel, delta=delta, adjacency=adjacency, unit=unit
-        )
-        if tested and apart:
-            of_tests = headline_of_many(collapsed(self.tests, adjacency), delta, adjacency, unit)
-            counted = larger_of_parts(counted, of_tests)
-        # The lower bound belongs to the rounded event, which spends more than the true one.
-        return (replace(counted, epsilon_lower=None) if ratio > 1 else counted), ratio
-
-
-def rounding_line(ratio: float) -> tuple[str, ...]:
-    """What a claim rests on whose event was rounded by `ratio`; nothing for one that was not."""
-    if ratio <= 1:
-        return ()
-    return (
-        f"Counted with noise multipliers rounded down and sampling rates up by at most {(ratio - 1):.2%}, which "
-        "only raises epsilon.",
-    )
-
-
-def collapsed(event: Event, adjacency: Adjacency) -> Event:
-    """The same release with all unsampled Gaussians as one.
-
-    Gaussian noise of multipliers s_i composes to one Gaussian of multiplier 1/sqrt(sum 1/s_i^2) exactly (Dong, Roth
-    & Su 2022, corollary 2). Its float is moved down by 1e-12 of itself, which outweighs the rounding of the sum.
-    """
-    rest: list[Event] = []
-    precision: dict[Adjacency, list[float]] = {}
-    number = 0
-    for part, count in phases(event).items():
-        if isinstance(part, Gaussian):
-            precision.setdefault(part.adjacency, []).append(count / part.noise_multiplier**2)
-            number += 1
-        else:
-            rest.append(Repeated(event=part, count=count))
-    if number <= 1:
-        return event
-    gaussians = [
-        Gaussian(noise_multiplier=(1 - 1e-12) / math.sqrt(math.fsum(parts)), adjacency=stated)
-        for stated, parts in precision.items()
-    ]
-    return Composed(events=(*gaussians, *rest))
-
-
-def coarsened(event: Event, max_phases: int) -> tuple[Event, float]:
-    """An event that spends at least as much, with at most `max_phases` phases where rounding can reach that.
-
-    Returns it with the largest ratio by which a noise multiplier was lowered or a rate raised (1.0: unchanged).
-    A smaller noise multiplier is dominated by adding the missing noise; rate q by keeping each draw at a larger
-    rate q' with probability q/q'. Values move to powers of the ratio, so the largest noise and rates do too.
-    """
-    counts = phases(event)
-    if len(counts) <= max_phases:
-        return event, 1.0
-    ratio, excess = 1.0, FINEST_ROUNDING
-    rounded = Counter(counts)
-    while len(rounded) > max_phases and excess <= COARSEST_ROUNDING:
-        ratio, excess = 1 + excess, 2 * excess
-        rounded = Counter()
-        for part, count in counts.items():
-            rounded[_rounded(part, ratio)] += count
-    return Composed(events=tuple(Repeated(event=part, count=count) for part, count in rounded.items())), ratio
-
-
-def _rounded(part: Event, ratio: float) -> Event:
-    match part:
-        case Gaussian():
-            return replace(part, noise_multiplier=_down(part.noise_multiplier, ratio))
-        case PoissonSampled(rate=rate, event=Gaussian() as inner):
-            return PoissonSampled(rate=min(1.0, 1 / _down(1 / rate, ratio)), event=_rounded(inner, ratio))
-        case _:
-            return part
-
-
-def _down(value: float, ratio: float) -> float:
-    """The largest power of `ratio` at most `value`."""
-    power = ratio ** math.floor(math.log(value) / math.log(ratio))
-    return power if power <= value else power / ratio
-
-
-# The total of a sweep with one budget: what its filter let through, which is never more than that budget.
-#
-# The controller of such a sweep launches nothing that its filter does not hold (`sweeps.privacy.privacy_filter`). So
-# whatever sampler, early stopping, people or lost workers made of it, all of it together is within the budget, and
-# that is its total. Where everything was fixed beforehand, the composition of what ran is a smaller number and true
-# as well.
 
 IN_TIME = (
     "When results came, and which launches were lost, depended on records through nothing but the results themselves."
 )
 """What a total by a filter rests on besides: running times and failures steer a search too."""
+ACROSS = (
+    "By the clocks of their machines, each of these sweeps and each of their extensions was recorded before any other "
+    "of them launched a trial, so that no result of one chose the budgets of another."
+)
+"""What a total over several sweeps rests on besides; where the records say otherwise it is no guarantee."""
+NOT_COVERED = "not covered: metrics that read training records outside of every claim left with it"
+"""Why the total of a sweep that releases raw measures is no number."""
+LISTED = 3
+"""Enqueued trials that are named."""
 
 _CONCURRENT = "launches in parallel: Haney et al. (2023), concurrent composition of filters"
 THEOREMS = {
@@ -183,6 +75,15 @@ THEOREMS = {
     f"(2023); each launch covered by a Gaussian up to a chance that delta holds; {_CONCURRENT}",
     "renyi": f"Renyi filter at one order fixed beforehand: Feldman & Zrnic (2021); {_CONCURRENT}",
 }
+_CUT_SHORT = (
+    SweepState.CREATED,
+    SweepState.RUNNING,
+    SweepState.STOPPED,
+    SweepState.OUT_OF_HOURS,
+    SweepState.OUT_OF_BUDGET,
+    SweepState.DELETED,
+)
+_DONE = (TrialState.COMPLETE, TrialState.FAILED)
 
 
 def sweep_total(spec: RecordedSpec) -> SweepTotal | None:
@@ -196,7 +97,7 @@ def sweep_total(spec: RecordedSpec) -> SweepTotal | None:
 def filtered_guarantee(total: SweepTotal, plans: Iterable[PrivacyPlan]) -> Guarantee:
     """The budget as a claim on all trials with these plans together, one of which there is at least."""
     claims = [plan.guarantee for plan in plans]
-    own = (line for claim in claims for line in claim.assumptions if line not in OF_ONE_TRIAL)
+    own = (line for claim in claims for line in claim.assumptions if line != ONE_TRIAL)
     named = named_generators((FLOATING_POINT,), claims)
     found = Guarantee(
         epsilon=total.epsilon,
@@ -211,56 +112,29 @@ def filtered_guarantee(total: SweepTotal, plans: Iterable[PrivacyPlan]) -> Guara
     return resting_on(found, claims)
 
 
-# What a sweep has spent: pure functions over ledger entries and plans.
-#
-# Two numbers, never confused:
-#
-# claim what one released trial promises: its plan's guarantee, however early it was stopped. Lost attempts are not on
-# its path. ledger every step of every trial that was, or may have been, executed: open reservations whole, re-
-# executed steps again. If everything that the sweep computed is released, this is what was released.
-#
-# Reports on private validation records need no entry of their own: an attempt whose horizon reached the step that a
-# report follows may have drawn it, and is charged for it, published or not. Another attempt draws it with noise of
-# its own, and is charged again. The claim of a trial holds one report for each rung and point of its curve: metrics
-# become visible with a durable checkpoint alone, and then every further attempt goes on from a state behind them.
-
-_CUT_SHORT = (
-    SweepState.CREATED,
-    SweepState.RUNNING,
-    SweepState.STOPPED,
-    SweepState.OUT_OF_HOURS,
-    SweepState.OUT_OF_BUDGET,
-    SweepState.DELETED,
-)
-
-LISTED = 3
-"""Enqueued trials that are named."""
-
-NOT_COVERED = "not covered: metrics that read training records outside of every claim left with it"
-"""Why the total of a sweep that releases raw measures is no number."""
-
-
 def procedure_event(plans: Mapping[str, PrivacyPlan], entries: Iterable[LedgerEntry]) -> Event:
     """All that was, or may have been, released of training records: a slice of a plan per entry, overlaps again.
 
     Raises InvalidValue for an entry without a plan, or beyond its plan's steps.
     """
+    return _composed(plans, entries, lambda parts: parts.training)
+
+
+def reported_event(plans: Mapping[str, PrivacyPlan], entries: Iterable[LedgerEntry]) -> Event:
+    """All reports on private validation records that were, or may have been, drawn; one drawn again counts again."""
+    return _composed(plans, entries, lambda parts: parts.reports)
+
+
+def _composed(
+    plans: Mapping[str, PrivacyPlan], entries: Iterable[LedgerEntry], part: Callable[[ReleasedParts], Event]
+) -> Event:
     counts: Counter[Event] = Counter()
     for entry in entries:
         if entry.key not in plans:
             raise InvalidValue("plans", entry.key, "a plan for every ledger entry")
         if entry.steps_spent:
-            counts.update(phases(plans[entry.key].event(entry.from_step, entry.from_step + entry.steps_spent)))
-    return Composed(events=tuple(Repeated(event=event, count=count) for event, count in counts.items()))
-
-
-def reported_event(plans: Mapping[str, PrivacyPlan], entries: Iterable[LedgerEntry]) -> Event:
-    """All reports on private validation records that were, or may have been, drawn; one drawn again counts again."""
-    counts: Counter[Event] = Counter()
-    for entry in entries:
-        reports = plans[entry.key].validation
-        if reports is not None and entry.steps_spent:
-            counts.update(phases(reports.event(entry.from_step, entry.from_step + entry.steps_spent)))
+            released = ReleasedParts.of(plans[entry.key], entry.from_step, entry.from_step + entry.steps_spent)
+            counts.update(phases(part(released)))
     return Composed(events=tuple(Repeated(event=event, count=count) for event, count in counts.items()))
 
 
@@ -287,9 +161,9 @@ def procedure_guarantee(
     tests     readings of private test records, of each sweep that has any: in parallel with all else where they are
               apart from it, else added
 
-    It rests on what its plans rest on, but for `OF_ONE_TRIAL`: choosing among the trials is covered here.
+    It rests on what its plans rest on, but for `ONE_TRIAL`: choosing among the trials is covered here.
 
-    More than `composing.MAX_PHASES` distinct phases are first rounded to the safe side, and the guarantee says so.
+    More than `charge.MAX_PHASES` distinct phases are first rounded to the safe side, and the guarantee says so.
     Seconds of work for many phases: call it for display, not on the way of a launch. Raises InvalidValue when the plans
     differ in adjacency or unit.
     """
@@ -308,7 +182,7 @@ def procedure_guarantee(
     )
     counted, ratio = together.claim(delta, adjacency, unit)
     named = named_generators(counted.assumptions, (plan.guarantee for plan in plans.values()))
-    own = (line for plan in plans.values() for line in plan.guarantee.assumptions if line not in OF_ONE_TRIAL)
+    own = (line for plan in plans.values() for line in plan.guarantee.assumptions if line != ONE_TRIAL)
     assumptions = tuple(dict.fromkeys((*named, *own, *(one.assumption for one in tests))))
     assumptions += rounding_line(ratio)
     found = replace(resting_on(counted, [plan.guarantee for plan in plans.values()]), assumptions=assumptions)
@@ -345,14 +219,8 @@ def choices_of(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[Choic
     and then decides how many more there are is a rule that chooses by results, as any sampler is. Counted for whichever
     number came out, delta would be spent once at every look. What was asked for before the first launch is none.
     """
-    own, began = choices_by_results(sweep.spec), sweep.spec.trials
+    own = choices_by_results(sweep.spec) + _enqueued(trials)
     asked = [one.trials for one in sweep.extensions if one.trials is not None and one.launched]
-    mine = [one for one in trials if one.state is not TrialState.INFEASIBLE and one.request is None]
-    launched, wanted = len(mine), max([began or 0, *(one.trials or 0 for one in sweep.extensions)])
-    own += _enqueued(trials)
-    if began is not None and launched > wanted:
-        # Of a time when a changed spec could extend a sweep without a word.
-        asked.append(launched)
     if asked:
         what = f"it was extended to {' and then '.join(map(str, asked))} trials when results could be seen"
         own += (Choice(what=what, will=what, instead="set `search.trials` to the last number before the first trial"),)
@@ -361,11 +229,18 @@ def choices_of(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[Choic
         said = " and then ".join(", ".join(map(budget_text, budgets)) for budgets in added)
         what = f"it was given the budgets epsilon {said} when results could be seen"
         own += (Choice(what=what, will=what, instead="list every budget in `privacy.epsilon` before the first trial"),)
-    left = wanted - sum(one.state in (TrialState.COMPLETE, TrialState.FAILED) for one in mine)
+    wanted, ended = _wanted_and_ended(sweep, trials)
+    left = wanted - ended
     if left > 0 and any(one.hours is not None and one.launched for one in sweep.extensions):
         what = f"it was given more hours when results could be seen, and {left} of its trials have not ended"
         own += (Choice(what=what, will=what, instead="let all of its trials run"),)
     return own
+
+
+def _wanted_and_ended(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[int, int]:
+    """How many trials were asked for in all, and how many of them have ended; enqueued ones are beside them."""
+    wanted = max([sweep.spec.trials or 0, *(one.trials or 0 for one in sweep.extensions)])
+    return wanted, sum(one.state in _DONE for one in trials if one.request is None)
 
 
 def cut_short(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
@@ -393,11 +268,8 @@ def _left(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
     nobody knows why a sweep was stopped. Nor how far the clock let it come without records: how long a trial takes may
     depend on them (Poisson batches, a solver's steps). What the space ended was ended by public facts.
     """
-    if sweep.spec.trials is None or sweep.state not in _CUT_SHORT:
-        return ()
-    wanted = max([sweep.spec.trials, *(one.trials or 0 for one in sweep.extensions)])
-    ended = sum(one.state in (TrialState.COMPLETE, TrialState.FAILED) for one in trials if one.request is None)
-    if ended >= wanted:
+    wanted, ended = _wanted_and_ended(sweep, trials)
+    if sweep.state not in _CUT_SHORT or ended >= wanted:
         return ()
     if sweep.state is SweepState.OUT_OF_HOURS:
         return (f"That only {ended} of its {wanted} trials ended within limits.hours was not decided by records.",)
@@ -440,20 +312,19 @@ def summary(
         return _of_searches(found, trials, list(plans.values()), tests)
     delta = min(plan.guarantee.delta for plan in plans.values())
     choices = (*choices, *(choice for one in tests for choice in one.choices))
-    if budget is not None and choices:
-        return replace(found, **_filtered(budget, plans, entries))
+    filtered = None if budget is None else _filtered(found, budget, plans, entries)
+    if filtered is not None and choices:
+        return filtered
     charged = charged_as(trials, entries, choices)
     keys = {one.key for one, asked in zip(entries, charged, strict=True) if one != asked}
     cut = [one.state for one in trials if one.key in keys]
     try:
         counted = procedure_guarantee(plans, charged, delta, adaptive=bool(choices), tests=tests)
-    except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
-        if budget is not None:
-            return replace(found, **_filtered(budget, plans, entries))
-        return replace(found, uncounted=str(error))
-    if budget is not None and counted.epsilon > budget.epsilon:
+    except (InvalidValue, *UNCOUNTED) as error:
+        return filtered or replace(found, uncounted=str(error))
+    if filtered is not None and budget is not None and counted.epsilon > budget.epsilon:
         # Of two bounds that hold the smaller.
-        return replace(found, **_filtered(budget, plans, entries))
+        return filtered
     counted = replace(counted, assumptions=(*counted.assumptions, *rests_on))
     return replace(
         found,
@@ -462,7 +333,7 @@ def summary(
             trials=len(plans),
             choices=tuple(choices),
             rests_on=tuple(rests_on),
-            refuted=tuple(sorted({plan.system for plan in plans.values() if plan.guarantee.status is Status.REFUTED})),
+            refuted=_refuted(plans.values()),
             standing=weakest(*(plan.guarantee.status for plan in plans.values())),
             whole=sum(state is TrialState.FAILED for state in cut),
             unfinished=sum(state is not TrialState.FAILED for state in cut),
@@ -480,21 +351,24 @@ def charged_as(
     return [whole.get((one.key, one.attempt), one) for one in entries]
 
 
-def _filtered(budget: SweepTotal, plans: Mapping[str, PrivacyPlan], entries: Sequence[LedgerEntry]) -> dict[str, Any]:
-    """What a summary says of trials that a filter let through."""
-    guarantee = filtered_guarantee(budget, plans.values())
-    return {
-        "procedure": Procedure(
-            guarantee=guarantee,
-            trials=len(plans),
-            rests_on=(IN_TIME,),
-            refuted=tuple(sorted({one.system for one in plans.values() if one.guarantee.status is Status.REFUTED})),
-            standing=weakest(*(one.guarantee.status for one in plans.values())),
-            budget=budget,
-            filtered=True,
-        ),
-        "reports_charged": sum(phases(reported_event(plans, entries)).values()),
-    }
+def _filtered(
+    found: Summary, budget: SweepTotal, plans: Mapping[str, PrivacyPlan], entries: Sequence[LedgerEntry]
+) -> Summary:
+    """With the budget for the total of trials that a filter let through."""
+    procedure = Procedure(
+        guarantee=filtered_guarantee(budget, plans.values()),
+        trials=len(plans),
+        rests_on=(IN_TIME,),
+        refuted=_refuted(plans.values()),
+        standing=weakest(*(one.guarantee.status for one in plans.values())),
+        budget=budget,
+        filtered=True,
+    )
+    return replace(found, procedure=procedure, reports_charged=sum(phases(reported_event(plans, entries)).values()))
+
+
+def _refuted(plans: Iterable[PrivacyPlan]) -> tuple[str, ...]:
+    return tuple(sorted({plan.system for plan in plans if plan.guarantee.status is Status.REFUTED}))
 
 
 def _of_searches(
@@ -507,10 +381,14 @@ def _of_searches(
     claim = claim_of_search([one.guarantee for one in plans])
     if len({sweep_of(one.key) for one in trials}) > 1 or claim is None or tests:
         return replace(found, uncounted=BY_SUMS)
-    afterwards = plans[0].beside[0] if plans[0].beside else None
-    refuted = tuple(sorted({one.system for one in plans if one.guarantee.status is Status.REFUTED}))
-    one = Procedure(guarantee=claim, trials=len(plans), standing=claim.status, refuted=refuted, afterwards=afterwards)
-    return replace(found, procedure=one)
+    procedure = Procedure(
+        guarantee=claim,
+        trials=len(plans),
+        standing=claim.status,
+        refuted=_refuted(plans),
+        afterwards=plans[0].beside[0] if plans[0].beside else None,
+    )
+    return replace(found, procedure=procedure)
 
 
 def _cut_on_the_way(
@@ -521,7 +399,7 @@ def _cut_on_the_way(
 
     A total adds up budgets that were fixed beforehand. A trial that fails by a loss of nan, by an error or for want of
     memory stops where its results or its records made it stop: the steps up to there are no budget that anybody fixed.
-    They are post-processing of the whole plan, which was; so that is counted. (`control.stopped_trials` has the same
+    They are post-processing of the whole plan, which was; so that is counted. (`sweeps.execution.end` has the same
     argument for the trial's own claim.) Why a worker died nobody can tell: every failure counts alike. So does a trial
     that a stop or `limits.hours` left on its way: how far it had come by then is a matter of time, which may depend on
     records, or of somebody who saw its results.
@@ -559,7 +437,7 @@ def summary_of(
 ) -> Summary:
     """`summary` of one sweep, with the total of all that it released, and of the tuning that it followed.
 
-    tuned  `sweeps.privacy.joint_totals.tuned_by_now`: of the final run of a holdout there is no total without it
+    tuned  `sweeps.privacy.totals.tuned_by_now`: of the final run of a holdout there is no total without it
     """
     assert tuned is not None or tuned_of(sweep.spec) is None
     if not entries and sealed_and_begun(sweep):
@@ -567,3 +445,182 @@ def summary_of(
     rests_on, budget = cut_short(sweep, trials), sweep_total(sweep.spec)
     found = summary(trials, entries, choices_of(sweep, trials), rests_on, tests, budget)
     return with_tuning(found, tuned)
+
+
+# The totals that belong together: of a sweep, and of every sweep whose results its search started from.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """What all trials of one sweep released together.
+
+    procedure  None where it is not counted
+    uncounted  why not; empty where nothing was launched
+    in_this_store  whether this store has the sweep
+    tuned  whether a final run has its hyperparameters from it; else a search started from it, or it is the sweep itself
+    part   whether it read the other part of the same records, then
+    """
+
+    sweep: str
+    procedure: Procedure | None = None
+    uncounted: str = ""
+    in_this_store: bool = True
+    tuned: bool = False
+    part: bool = False
+
+    def claims(self) -> list[Guarantee]:
+        """The total, where it has a status to be shown."""
+        return [self.procedure.guarantee] if self.procedure is not None and self.procedure.is_claim else []
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        counted = {} if self.procedure is None else {"procedure": self.procedure.to_dict()}
+        reason = {"uncounted": self.uncounted} if self.uncounted else {}
+        tuned = {"tuned": True} if self.tuned else {}
+        return {"sweep": self.sweep, "in_this_store": self.in_this_store, **tuned, **counted, **reason}
+
+
+def own_total(store: PublishedStore, sweep: str, trials: Sequence[Published]) -> Total:
+    """Of one sweep, all of whose `trials` are given. Raises UnknownSweep."""
+    attempts = sum(trial.attempts for trial in trials)
+    if attempts > TOTAL_SHOWN_UP_TO and store.sweep(sweep).spec.scope != "sweep":
+        return Total(sweep=sweep, uncounted=too_many(sweep, attempts))
+    record = store.sweep(sweep)
+    return total_of(
+        sweep,
+        summary_in_passing(
+            record, trials, store.ledger(sweep), charged(store, record), tuned_by_now(store, record.spec)
+        ),
+    )
+
+
+def total_of(sweep: str, ledger: Summary) -> Total:
+    """The total among what a view says of a ledger."""
+    return Total(sweep=sweep, procedure=ledger.procedure, uncounted=ledger.uncounted)
+
+
+def totals(store: PublishedStore, sweep: str, trials: Sequence[Published]) -> tuple[Total, ...]:
+    """A sweep's own total, then `earlier_totals`. Raises UnknownSweep."""
+    return own_total(store, sweep, trials), *earlier_totals(store, store.sweep(sweep).spec)
+
+
+def earlier_totals(store: PublishedStore, spec: RecordedSpec) -> tuple[Total, ...]:
+    """Of the sweep that a spec names in `search.warm_start`, of the one that this one started from, ...; or of the one
+    in `search.chosen_from`, which started from no other."""
+    if spec.chosen_from is not None:
+        found_by = _earlier(store, spec.chosen_from, _sweep(store, spec.chosen_from))
+        return (replace(found_by, tuned=True, part=spec.scope == HOLDOUT),)
+    found: list[Total] = []
+    name = spec.warm_start
+    while name is not None and name not in [one.sweep for one in found]:
+        record = _sweep(store, name)
+        found.append(_earlier(store, name, record))
+        name = None if record is None else record.spec.warm_start
+    return tuple(found)
+
+
+def _earlier(store: PublishedStore, name: str, record: SweepRecord | None) -> Total:
+    if record is None:
+        return Total(sweep=name, in_this_store=False)
+    return own_total(store, record.name, store.trials(record.name))
+
+
+def joint_totals(store: PublishedStore, sweeps: Mapping[str, Sequence[Published]]) -> tuple[Total, ...]:
+    """What all trials of several sweeps on the same records released together, then the `earlier_totals` of others.
+
+    sweeps  {name: all of its trials}
+
+    Adaptive composition: the epsilons of one ledger that holds the steps of all. No guarantee where results chose
+    budgets in any of the sweeps, or could have: where one was asked for when another one had launched trials. (A person
+    who sees results and then decides what else runs chooses by results, as for `choices_of`.)
+    """
+    names = ", ".join(sweeps)
+    records = {name: store.sweep(name) for name in sweeps}
+    started_from = [one for record in records.values() for one in earlier_totals(store, record.spec)]
+    earlier = tuple({one.sweep: one for one in started_from if one.sweep not in sweeps}.values())
+    listed = [trial for trials in sweeps.values() for trial in trials]
+    if parts := [name for name, record in records.items() if tuned_of(record.spec) is not None and len(sweeps) > 1]:
+        reason = f"{' and '.join(parts)} trained finally on one part of the records, after tuning on the other"
+        return Total(sweep=names, uncounted=reason), *earlier
+    attempts = sum(trial.attempts for trial in listed)
+    if any(map(sealed_and_begun, records.values())):
+        # Of one that released nothing there is no trial that would tell of its price.
+        return Total(sweep=names, uncounted=BY_SUMS), *earlier
+    if attempts > TOTAL_SHOWN_UP_TO:
+        reason = f"{attempts} attempts: over several sweeps at most {TOTAL_SHOWN_UP_TO} are counted"
+        return Total(sweep=names, uncounted=reason), *earlier
+    choices = [
+        replace(choice, what=f"in {name} {choice.what}")
+        for name, record in records.items()
+        for choice in (*choices_of(record, sweeps[name]), *_after_others(record, sweeps))
+    ]
+    rests_on = [f"Of {name}: {line}" for name, one in records.items() for line in cut_short(one, sweeps[name])]
+    entries = [entry for name in sweeps for entry in store.ledger(name)]
+    tests = [test for one in records.values() for test in charged(store, one)]
+    if len(tests) < len(records) or len({one.parts for one in tests}) > 1:
+        # What one sweep tests on may be what another one trained on.
+        tests = [replace(one, apart=False) for one in tests]
+    counted = summary(listed, entries, choices, rests_on, tests)
+    if counted.procedure is None:
+        return Total(sweep=names, uncounted=counted.uncounted), *earlier
+    claim = counted.procedure.guarantee
+    claim = replace(
+        claim,
+        status=weakest(claim.status, Status.PROVED_UNDER_ASSUMPTIONS),
+        assumptions=(*claim.assumptions, ACROSS),
+    )
+    procedure = replace(counted.procedure, guarantee=claim, sweeps=tuple(sweeps))
+    return Total(sweep=names, procedure=procedure), *earlier
+
+
+def _after_others(record: SweepRecord, sweeps: Mapping[str, Sequence[Published]]) -> Iterator[Choice]:
+    """What of a sweep was decided when results of the others could be seen, or by them."""
+    if (warm := record.spec.warm_start) is not None:
+        what = f"the search started from the results of {warm}"
+        yield Choice(what=what, will=what, instead="leave `search.warm_start` out")
+    decided = max([record.created_at, *(one.at for one in record.extensions if one.trials is not None or one.epsilon)])
+    before = [
+        name
+        for name, trials in sweeps.items()
+        if name != record.name and any(trial.attempts and trial.proposed_at <= decided for trial in trials)
+    ]
+    if before:
+        what = f"trials were asked for when results of {' and '.join(before)} could be seen"
+        yield Choice(
+            what=what, will=what, instead="ask for all trials in one sweep, or start all before the first runs"
+        )
+
+
+def lines(found: Sequence[Total], assumptions: Assumptions) -> Iterator[str]:
+    """Those of `totals` in words, one line each."""
+    if found:
+        own, *earlier = found
+        yield from total_lines(own.procedure, own.uncounted, assumptions)
+        yield from earlier_lines(earlier, assumptions)
+
+
+def earlier_lines(earlier: Sequence[Total], assumptions: Assumptions) -> Iterator[str]:
+    """One line for each of `earlier_totals`; nothing for a sweep that started from no other."""
+    for before in earlier:
+        counted = "its total is not known here (it is not in this store)"
+        if before.in_this_store:
+            counted = "; ".join(total_lines(before.procedure, before.uncounted, assumptions)) or "nothing was launched"
+        if before.tuned:
+            on = "whose records are declared public, so that it adds nothing to the claims on these; its own total"
+            if before.part:
+                on = "which read the other part of these records; what all of it cost them by now"
+            yield f"the hyperparameters are the best of sweep {before.sweep!r}, {on}: {counted}"
+            continue
+        yield f"the search started from the results of sweep {before.sweep!r}, which adds its own total: {counted}"
+
+
+def sentences(listed: Iterable[str]) -> str:
+    """Lines as running text."""
+    return " ".join(f"{line[0].upper()}{line[1:]}{'' if line.endswith(('.', '.)')) else '.'}" for line in listed)
+
+
+def _sweep(store: PublishedStore, name: str) -> SweepRecord | None:
+    try:
+        return store.sweep(name)
+    except UnknownSweep:
+        return None

@@ -15,11 +15,11 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import STANDING, Guarantee, Status
 from dpcore.rounding import delta_text
 from sweeps.privacy.claims import Assumptions, compared_epsilon
-from sweeps.privacy.joint_totals import Total, joint_totals, lines, sentences, totals
 from sweeps.privacy.ledger import Procedure
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Quote, legend, metric_quotes, quote_of_claim
 from sweeps.privacy.release import Published, Release
+from sweeps.privacy.totals import Total, joint_totals, lines, sentences, totals
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.store.records import EPSILON, SweepRecord, TrialState, sweep_of
 
@@ -299,13 +299,8 @@ def with_totals(found: Front, counted: tuple[Total, ...]) -> Front:
 
 
 def spec_objectives(spec: RecordedSpec) -> list[FrontAxis]:
-    """The objectives of a recorded spec that may be seen, or epsilon alone where none may.
-
-    Raises InvalidValue for one whose direction was never settled.
-    """
-    unseen = Release.recorded(spec).steered_by
-    seen = [FrontAxis(metric, goal) for metric, goal in spec.objectives if metric not in unseen]  # type: ignore[arg-type]
-    return seen or [FrontAxis(EPSILON, "minimize")]
+    """The objectives of a recorded spec."""
+    return [FrontAxis(metric, goal) for metric, goal in spec.objectives]  # type: ignore[arg-type]
 
 
 def rankable(records: Iterable[Published], objectives: Sequence[FrontAxis]) -> int:

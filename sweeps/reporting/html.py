@@ -21,10 +21,10 @@ from sweeps.audit import AuditRecord
 from sweeps.execution.stopped_trials import ex_post
 from sweeps.privacy import wording
 from sweeps.privacy.claims import HEADING, Assumptions, covers_search, spans
-from sweeps.privacy.joint_totals import earlier_lines, sentences
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import REFUTED, judged, metric_quotes, quote_of_claim
 from sweeps.privacy.release import Published, Release, best_by
+from sweeps.privacy.totals import earlier_lines, sentences
 from sweeps.privacy.wording import executed_text, recorded_text, total_text, was_stopped
 from sweeps.reporting import figures
 from sweeps.reporting.front import REFUTED_STATUS, Front

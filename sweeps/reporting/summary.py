@@ -16,13 +16,12 @@ from sweeps.heldout import HeldOutReading, charged, declared_test, readings
 from sweeps.privacy import totals as ledger
 from sweeps.privacy.claims import HEADING, Assumptions
 from sweeps.privacy.holdout_guarantee import tuned_by_now
-from sweeps.privacy.joint_totals import Total, earlier_lines, earlier_totals, total_of
 from sweeps.privacy.ledger import Summary
 from sweeps.privacy.population_account import now
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import quote_of_claim
 from sweeps.privacy.release import Published, Release
-from sweeps.privacy.totals import summary_in_passing
+from sweeps.privacy.totals import Total, earlier_lines, earlier_totals, summary_in_passing, total_of
 from sweeps.privacy.wording import claim_lines, executed_text, recorded_text, stopped_lines, total_lines
 from sweeps.reporting.front import LABELS, Front, FrontAxis, axis_ends, front, label_of, spec_objectives
 from sweeps.reporting.importance import Importance, importances

@@ -31,7 +31,7 @@ from dpcore.selection import (
 )
 from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.charge import trial_profile
-from sweeps.privacy.claims import OF_ONE_TRIAL, PRIVATE_SELECTION
+from sweeps.privacy.claims import ONE_TRIAL, PRIVATE_SELECTION
 from sweeps.privacy.privacy_filter import fitted
 from sweeps.search.space import Space
 from sweeps.selection.law import law_of, law_text, of_best, of_first, of_front, rests_on
@@ -209,7 +209,7 @@ class SealedPlanner:
         own, rule, selection = plan.guarantee, self.pricing.rule, self.prior.selection
         law = law_text(selection, self.pricing.law.cap)
         lines = dict.fromkeys((*own.assumptions, *self._of_the_space))
-        assumptions = [line for line in lines if line not in OF_ONE_TRIAL]
+        assumptions = [line for line in lines if line != ONE_TRIAL]
         return Guarantee(
             epsilon=rule.epsilon,
             delta=rule.delta,

@@ -271,7 +271,7 @@ def test_views_that_forget_the_earlier_sweep_are_found_out(
     workspace, store, monkeypatch, capsys, tmp_path: Path
 ) -> None:
     """Known bug: only `check` spoke of the sweep whose results chose configurations here."""
-    for module in ("sweeps.privacy.joint_totals", "sweeps.reporting.summary", "sweeps.reporting.summary"):
+    for module in ("sweeps.privacy.totals", "sweeps.reporting.summary", "sweeps.reporting.summary"):
         monkeypatch.setattr(f"{module}.earlier_totals", lambda store, spec: ())
     with pytest.raises(AssertionError):
         test_a_sweep_that_started_from_another_states_both_totals_in_every_view(
@@ -280,7 +280,7 @@ def test_views_that_forget_the_earlier_sweep_are_found_out(
 
 
 def test_an_earlier_sweep_that_is_gone_is_said(store: Store) -> None:
-    from sweeps.privacy.joint_totals import earlier_lines, earlier_totals
+    from sweeps.privacy.totals import earlier_lines, earlier_totals
 
     totals = earlier_totals(store, RecordedSpec({"search": {"warm_start": "deleted"}}))
     assert [total.to_dict() for total in totals] == [{"sweep": "deleted", "in_this_store": False}]

@@ -10,7 +10,7 @@ import pytest
 
 from dpcore.rounding import epsilon_text
 from sweeps.cli import main as cli
-from sweeps.privacy import joint_totals
+from sweeps.privacy import totals as joint_totals
 from sweeps.privacy import totals as ledger
 from sweeps.privacy.ledger import Procedure
 from sweeps.reporting.front import sweep_front

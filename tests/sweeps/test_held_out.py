@@ -20,8 +20,8 @@ from sweeps.execution import session
 from sweeps.heldout import DeclaredTest, charged, of_its_records
 from sweeps.planning.preview import preview
 from sweeps.privacy.claims import declared_number
-from sweeps.privacy.joint_totals import joint_totals
 from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.totals import joint_totals
 from sweeps.privacy.wording import recorded_text
 from sweeps.spec import SpecErrors, load_spec
 from sweeps.store.records import Accepted, HeldOutRead

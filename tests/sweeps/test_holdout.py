@@ -20,13 +20,13 @@ from dpcore.guarantee import Status
 from sweeps.execution import session
 from sweeps.execution.final_run import with_chosen
 from sweeps.execution.resume import effective_spec
-from sweeps.privacy import joint_totals as totals_of
+from sweeps.privacy import totals as totals_of
 from sweeps.privacy.holdout_guarantee import UNTIL_CHOSEN, Tuned, both, tuned_of, with_tuning
-from sweeps.privacy.joint_totals import joint_totals, totals
 from sweeps.privacy.ledger import Procedure, Spending, Summary
 from sweeps.privacy.population import Population
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Verdict, quote_of_total
+from sweeps.privacy.totals import joint_totals, totals
 from sweeps.reporting import summary
 from sweeps.reporting.html import write_report
 from sweeps.spec import load_spec

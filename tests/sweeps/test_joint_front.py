@@ -16,7 +16,7 @@ from dpcore.events import Adjacency, Composed, Gaussian, Repeated
 from dpcore.guarantee import Status
 from dpcore.rounding import epsilon_text
 from sweeps.cli import main as cli
-from sweeps.privacy import joint_totals
+from sweeps.privacy import totals as joint_totals
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import FrontAxis, MixedGuarantees, ShareNoAxes, joint_front, kinds, sweep_front
 from sweeps.reporting.tables import render

@@ -25,7 +25,7 @@ from dpcore.guarantee import Status
 from dpcore.mechanisms.protocol import Scheduled
 from sweeps.execution.limits import HOURS_OVER
 from sweeps.privacy import ledger as steps
-from sweeps.privacy import totals as composing
+from sweeps.privacy import charge as charges
 from sweeps.privacy import totals as ledger
 from sweeps.privacy.claims import ONE_TRIAL, Assumptions
 from sweeps.privacy.quoting import Verdict, quote_of_total
@@ -182,7 +182,7 @@ def test_different_adjacencies_are_never_added():
 @settings(max_examples=50)
 def test_unsampled_gaussians_become_one_exactly(parts):
     event = Composed(events=tuple(Repeated(event=Gaussian(noise_multiplier=s), count=n) for s, n in parts))
-    one = composing.collapsed(event, ADD_REMOVE)
+    one = charges.collapsed(event, ADD_REMOVE)
     ((gaussian, count),) = phases(one).items()
     # In exact arithmetic: never less than what the parts spend, and hardly more.
     spent = sum(Fraction(n) / Fraction(s) ** 2 for s, n in parts)
@@ -203,28 +203,28 @@ def many_phases(number):
 
 def test_coarser_phases_spend_more_but_not_much():
     event = many_phases(60)
-    rounded, ratio = composing.coarsened(event, max_phases=16)
+    rounded, ratio = charges.coarsened(event, max_phases=16)
     assert len(phases(rounded)) <= 16
     assert sum(phases(rounded).values()) == sum(phases(event).values())
     exact = headline(event, 1e-5, ADD_REMOVE)
     bound = headline(rounded, 1e-5, ADD_REMOVE)
     assert exact.epsilon_lower <= bound.epsilon <= exact.epsilon * ratio**3
-    assert composing.coarsened(event, max_phases=60) == (event, 1.0)
+    assert charges.coarsened(event, max_phases=60) == (event, 1.0)
 
 
 @given(st.floats(0.3, 100), st.floats(1e-5, 1), st.floats(1.001, 1.5))
 @settings(max_examples=300)
 def test_rounding_is_always_to_the_safe_side(noise, rate, ratio):
-    rounded = composing._rounded(PoissonSampled(rate=rate, event=Gaussian(noise_multiplier=noise)), ratio)
+    rounded = charges._rounded(PoissonSampled(rate=rate, event=Gaussian(noise_multiplier=noise)), ratio)
     assert noise / ratio * (1 - 1e-9) <= rounded.event.noise_multiplier <= noise
     assert rate <= rounded.rate <= min(1.0, rate * ratio * (1 + 1e-9))
 
 
 def test_other_events_pass_through_rounding():
     parts = tuple(PureDP(epsilon=0.1 * index) for index in range(1, 9))
-    rounded, _ = composing.coarsened(Composed(events=parts), max_phases=4)
+    rounded, _ = charges.coarsened(Composed(events=parts), max_phases=4)
     assert phases(rounded) == dict.fromkeys(parts, 1)
-    assert composing.collapsed(NonPrivate(), ADD_REMOVE) == NonPrivate()
+    assert charges.collapsed(NonPrivate(), ADD_REMOVE) == NonPrivate()
 
 
 def trial(number, epsilon=1.0):

@@ -15,8 +15,8 @@ import pytest
 
 from dpcore.guarantee import Status
 from sweeps.privacy.claims import Assumptions
-from sweeps.privacy.joint_totals import Total
 from sweeps.privacy.release import was_published
+from sweeps.privacy.totals import Total
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.reporting.figures import front_figure, parallel_figure
 from sweeps.reporting.front import FrontAxis, front

@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 from typing import Any
 
-from sweeps.privacy.joint_totals import joint_totals
 from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.totals import joint_totals
 from sweeps.reporting.html import write_report
 from tests.sweeps.sealed_searches import Search
 from tests.sweeps.test_first_success import to_reach

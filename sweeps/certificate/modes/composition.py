@@ -16,7 +16,7 @@ from sweeps.certificate.fields import Delta, EventText, NotNegative
 from sweeps.certificate.modes.counted import Counted
 from sweeps.certificate.modes.plans import PlannedTrial, composes_in_parallel, run_whole, slices
 from sweeps.certificate.modes.profile import Profile
-from sweeps.privacy.totals import ReleasedParts, rounding_line
+from sweeps.privacy.charge import ReleasedParts, rounding_line
 
 
 class ComposedTrials(Counted):

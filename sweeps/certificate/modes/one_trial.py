@@ -13,7 +13,7 @@ from sweeps.certificate.claimed import Check, Claimed, at_most, number, rests_on
 from sweeps.certificate.modes.counted import Counted
 from sweeps.certificate.modes.plans import PlannedTrial, composes_in_parallel, slices
 from sweeps.certificate.modes.profile import Profile
-from sweeps.privacy.totals import ReleasedParts
+from sweeps.privacy.charge import ReleasedParts
 
 
 class OneTrial(Counted):

@@ -21,7 +21,7 @@ from sweeps.certificate.fields import Sentence
 from sweeps.certificate.modes.counted import Counted
 from sweeps.certificate.modes.laws import TrialsLaw
 from sweeps.certificate.modes.plans import PlannedTrial, composes_in_parallel
-from sweeps.privacy.totals import ReleasedParts
+from sweeps.privacy.charge import ReleasedParts
 from sweeps.selection.law import OF_EVERY_SEARCH, OF_THE_PRIOR
 
 ACCOUNTANT = "private-selection"

@@ -18,7 +18,6 @@ from sweeps.execution.requests import enqueue
 from sweeps.execution.resume import asked, check_budget_left
 from sweeps.planning.plan import check_corners, plan_proposal
 from sweeps.privacy.charge import LaunchCharge, charge_of
-from sweeps.privacy.joint_totals import Assumptions, own_total
 from sweeps.privacy.ledger import Procedure
 from sweeps.privacy.population import Population
 from sweeps.privacy.population_ledger import reserve_whole
@@ -26,7 +25,7 @@ from sweeps.privacy.privacy_filter import Filled, NamedCharge, SweepFilter
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Verdict, quote_of_total
 from sweeps.privacy.sweep_budget import budget_of
-from sweeps.privacy.totals import IN_TIME, choices_of, cut_short, summary, sweep_total
+from sweeps.privacy.totals import IN_TIME, Assumptions, choices_of, cut_short, own_total, summary, sweep_total
 from sweeps.privacy.wording import total_text
 from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
 from sweeps.store.errors import PopulationSpent
