@@ -249,22 +249,6 @@ def test_what_was_asked_for_before_the_first_launch_takes_nothing_away(views):
     assert choices_of(store.sweep("views"), store.trials("views")) == ()
 
 
-def test_more_trials_than_were_ever_asked_for_are_an_extension(tmp_path):
-    """Earlier releases took them from a changed spec, and went on calling the total a guarantee."""
-    store = new_sweep(tmp_path, search={"trials": 2, "sampler": "random"})
-    lease = store.acquire("views")
-    for number in range(2):
-        view_sweeps.complete(store, lease, number)
-    view_sweeps.refuse(store, lease, 2)
-    assert counted(store).procedure.is_claim
-    view_sweeps.complete(store, lease, 3)
-    assert not counted(store).procedure.is_claim
-    assert "it was extended to 3 trials" in str(sweeps.open("views", root=tmp_path))
-
-
-# -- a session ---------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def started(tmp_path, monkeypatch):
     """A sweep that is over after its three trials, by a session that launches nothing."""

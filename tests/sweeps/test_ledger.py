@@ -24,8 +24,8 @@ from dpcore.events import (
 from dpcore.guarantee import Status
 from dpcore.mechanisms.protocol import Scheduled
 from sweeps.execution.limits import HOURS_OVER
-from sweeps.privacy import ledger as steps
 from sweeps.privacy import charge as charges
+from sweeps.privacy import ledger as steps
 from sweeps.privacy import totals as ledger
 from sweeps.privacy.claims import ONE_TRIAL, Assumptions
 from sweeps.privacy.quoting import Verdict, quote_of_total

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from sweeps.privacy.charge import LaunchCharge, charge_of
 from sweeps.privacy.ledger import Procedure
 from sweeps.privacy.population import Population
 from sweeps.privacy.population_ledger import reserve_whole
-from sweeps.privacy.privacy_filter import Filled, NamedCharge, SweepFilter
+from sweeps.privacy.privacy_filter import SweepFilter
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Verdict, quote_of_total
 from sweeps.privacy.sweep_budget import budget_of
@@ -179,13 +180,13 @@ def test_training_and_private_reports_have_a_ledger_each(people: Path) -> None:
     assert charge.validation is not None
     # Each takes nearly its part of the whole budget, which one ledger for both would not hold.
     assert all(0.9 < amount / budget.part(0) <= 1 for amount in charge.amounts)
-    assert len(filter.filled.training.charges) == len(filter.filled.validation.charges) == 4
-    assert filter.filled.parts
+    assert len(filter.training.charges) == len(filter.validation.charges) == 4
+    assert filter.parts
     assert not filter.admits(plan, 0, plan.steps)
     # A launch that trains no more and reports once more is refused by the other ledger.
-    assert not filter.filled.holds(LaunchCharge(GDPCharge(0.0), charge.validation))
+    assert not filter.holds(LaunchCharge(GDPCharge(0.0), charge.validation))
     with pytest.raises(InvalidValue, match="one rule parts"):
-        Filled.of(budget, [NamedCharge("a", charge, "by one id"), NamedCharge("b", charge, "by another")])
+        SweepFilter.of(budget, {"a": charge, "b": replace(charge, parts="by another")}, known)
 
 
 def test_a_whole_sweep_is_one_row_of_its_population() -> None:

@@ -16,8 +16,7 @@ from dpcore.gdp import eps_gdp, mu_gdp
 from dpcore.selection import EventProfile, GDPCharge, GDPFilter, covering_mu
 from sweeps.execution.resume import extended
 from sweeps.planning.plan import plan_proposal
-from sweeps.privacy import charge
-from sweeps.privacy.charge import charge_of, dominating_gaussian
+from sweeps.privacy.charge import GaussianRule, charge, charge_of, shown_to_cover
 from sweeps.privacy.sweep_budget import SweepBudget, budget_of
 from sweeps.search.asha import stops
 from sweeps.search.space import Space
@@ -151,22 +150,12 @@ def test_one_epsilon_is_a_number_or_a_list_of_one() -> None:
     assert spec({"epsilon": [3.0]}) == spec()
 
 
-STEPS = Repeated(event=PoissonSampled(rate=0.01, event=Gaussian(noise_multiplier=1.6)), count=1000)
-
-
-@pytest.mark.parametrize("poison", [1e-6, 0.3, 0.9, 0.0, -1.0, math.inf])
-def test_a_kept_answer_that_covers_too_little_is_no_charge(poison: float) -> None:
-    """Else the filter admits what the budget does not hold, and the budget is printed as the total."""
+def test_an_answer_that_was_found_once_is_kept() -> None:
+    steps = Repeated(event=PoissonSampled(rate=0.01, event=Gaussian(noise_multiplier=1.6)), count=1000)
     known: dict[str, float] = {}
-    honest = dominating_gaussian(STEPS, Adjacency.ADD_REMOVE, 1e-7, known)
-    (question,) = known
-    known[question] = honest.mu * poison
-    assert dominating_gaussian(STEPS, Adjacency.ADD_REMOVE, 1e-7, known) == honest
-    assert known[question] == honest.mu
-
-
-def test_a_kept_answer_that_covers_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    known: dict[str, float] = {}
-    honest = dominating_gaussian(STEPS, Adjacency.ADD_REMOVE, 1e-7, known)
-    monkeypatch.setattr(charge, "covering_mu", lambda *_: pytest.fail("sought again"))
-    assert dominating_gaussian(STEPS, Adjacency.ADD_REMOVE, 1e-7, known) == honest
+    rule = GaussianRule(Adjacency.ADD_REMOVE, 1e-7)
+    found = charge(steps, rule, known)
+    assert isinstance(found, GDPCharge)
+    assert list(known.values()) == [found.mu]
+    assert shown_to_cover(steps, found.mu, 1e-7, Adjacency.ADD_REMOVE)
+    assert not shown_to_cover(steps, 0.9 * found.mu, 1e-7, Adjacency.ADD_REMOVE)

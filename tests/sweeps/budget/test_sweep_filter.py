@@ -12,7 +12,7 @@ import pytest
 from dpcore.selection import BudgetExceeded
 from sweeps.execution.controller import Done
 from sweeps.execution.limits import NO_RETRY
-from sweeps.privacy.privacy_filter import Filled, SweepFilter
+from sweeps.privacy.privacy_filter import SweepFilter
 from sweeps.privacy.sweep_budget import budget_of
 from sweeps.store.records import LedgerEntry, Reservation, TrialState
 from tests.sweeps.budget.adaptive_schedules import CHANGE, PRIVACY, Exceeded, check, simulate, spent
@@ -103,7 +103,7 @@ def test_a_sweep_ends_when_a_lost_attempt_has_taken_the_part_of_the_last_trial()
         assert before is not None
         assert after is not None
         # The ledger alone says how much is left.
-        assert sorted(before.filled.training.charges, key=str) == sorted(after.filled.training.charges, key=str)
+        assert sorted(before.training.charges, key=str) == sorted(after.training.charges, key=str)
         assert sweep.controller.decide() == Done(over_budget=True)
 
 
@@ -136,6 +136,6 @@ def test_a_ledger_beyond_the_budget_launches_nothing() -> None:
         assert trial.plan is not None
         assert budget is not None
         several = [Reservation(key=trial.key, attempt=n, from_step=0, to_step=trial.planned_steps) for n in range(1, 4)]
-        assert SweepFilter.begun(budget, {trial.key: trial.plan}, several[:2], {}).filled != Filled.of(budget)
+        assert len(SweepFilter.begun(budget, {trial.key: trial.plan}, several[:2], {}).training.charges) == 2
         with pytest.raises(BudgetExceeded, match="3 launches"):
             SweepFilter.begun(budget, {trial.key: trial.plan}, several, {})
