@@ -437,12 +437,12 @@ def show_models(workspace: Workspace, sweep: str) -> ModelsShown:
     trials = {one.key: one for one in store.trials(record.name)}
     if not asked and not any(one.state is TrialState.COMPLETE and _may_leave(one) for one in trials.values()):
         return ModelsShown()
-    from sweeps.mlflow.models import shown_models
+    from sweeps.mlflow.models import log_models
 
     left_out: dict[str, str] = {}
     uri = record.spec.tracking_uri or workspace.tracking_uri
     exports = _OfToday(workspace, record.name)
-    there = shown_models(uri, record, workspace.folder(record.name), trials, asked, exports, left_out)
+    there = log_models(uri, record, workspace.folder(record.name), trials, asked, exports, left_out)
     return ModelsShown(trials=tuple(there), left_out=left_out, more=more)
 
 

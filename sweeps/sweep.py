@@ -49,15 +49,14 @@ if TYPE_CHECKING:
     from sweeps.export import ModelsShown
     from sweeps.heldout import HeldOutReading
     from sweeps.mlflow.models import RegisteredVersion
-    from sweeps.mlflow.sync import Rebuilt
     from trainables.export.model import ReleasedModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tracked:
-    """What MLflow shows of a sweep: the runs of its trials, and of their models those that it is to show."""
+    """What MLflow shows of a sweep: how many runs of its trials, and of their models those that it is to show."""
 
-    rebuilt: Rebuilt
+    runs: int
     models: ModelsShown
 
 
@@ -271,7 +270,9 @@ class Sweep:
         from sweeps.execution import requests
 
         with requests.opened(self.workspace) as store:
-            return requests.enqueue(store, self.name, point if isinstance(point, Mapping) else requests.knobs_of(point))
+            return requests.enqueue(
+                store, self.name, point if isinstance(point, Mapping) else requests.parse_point(point)
+            )
 
     def rename(self, new: str) -> None:
         """Call it `new` from now on. Keys of trials and folders keep the name that it began with. Every name that it
@@ -301,7 +302,7 @@ class Sweep:
         from sweeps.execution import requests
 
         with requests.opened(self.workspace) as store:
-            requests.tag(store, self.name, tags if isinstance(tags, Mapping) else requests.parted(tags))
+            requests.tag(store, self.name, tags if isinstance(tags, Mapping) else requests.parse_tags(tags))
 
     def overview(self) -> Shown:
         """Where it stands, what its trials claim, what it spent: what `sweeps show` prints."""
@@ -506,13 +507,12 @@ class Sweep:
         return collect(self.workspace, self.name, dry_run=dry_run)
 
     def track(self) -> Tracked:
-        """Rebuild its MLflow experiment from the store, the models that it is to show included; what it says of runs
-        that others had changed."""
+        """Rebuild its MLflow experiment from the store, the models that it is to show included."""
         from sweeps.export import show_models
         from sweeps.mlflow.sync import rebuild
 
-        rebuilt = rebuild(self._published, self.name, self.workspace.tracking_uri, self.workspace.folder(self.name))
-        return Tracked(rebuilt=rebuilt, models=show_models(self.workspace, self.name))
+        runs = rebuild(self._published, self.name, self.workspace.tracking_uri, self.workspace.folder(self.name))
+        return Tracked(runs=runs, models=show_models(self.workspace, self.name))
 
     def __str__(self) -> str:
         return "\n".join(self.overview().lines())

@@ -40,7 +40,6 @@ LONGEST = (
     "tests/sweeps/test_reproduce_wu2020.py",
     "tests/sweeps/test_triastcyn2020.py",
     "tests/sweeps/test_lu2021.py",
-    "tests/sweeps/test_store_silence.py",
     "tests/sweeps/test_store_postgres.py",
 )
 """Of 20 seconds and more, mostly of waiting; the longest first. `pytest --durations=0` says where the time goes."""

@@ -718,20 +718,15 @@ def track(
     tracking: TrackingUri = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rebuild the sweep's MLflow experiment from the store, and say what of it the store had not written."""
+    """Rebuild the sweep's MLflow experiment from the store."""
     from sweeps import api
 
     opened = api.open(sweep, root=root, store=store, tracking=tracking)
     shown, tracked = shown_url(opened.workspace.tracking_uri), opened.track()
-    rebuilt, models = tracked.rebuilt, list(tracked.models.lines())
     if as_json:
-        print_json({"sweep": sweep, "runs": rebuilt.runs, "mended": rebuilt.mended, "tracking": shown})
+        print_json({"sweep": sweep, "runs": tracked.runs, "tracking": shown})
     else:
-        for sentence in rebuilt.mended:
-            print(sentence)
-        print(f"{rebuilt.runs} runs in {shown}")
-        if models:
-            print(*models, sep="\n")
+        print(f"{tracked.runs} runs in {shown}", *tracked.models.lines(), sep="\n")
 
 
 @app.command()

@@ -17,7 +17,7 @@ from typing import Any
 
 from dpcore.checks import InvalidValue
 from sweeps.export import asked_by_name
-from sweeps.mlflow.sync import deleted_experiment
+from sweeps.mlflow.sync import delete_experiment
 from sweeps.privacy import published_store
 from sweeps.privacy.claims import count_text
 from sweeps.privacy.published_store import PublishedStore
@@ -184,7 +184,7 @@ def delete(workspace: Workspace, sweep: str) -> DeleteAnswer:
         finally:
             lease.release()
     uri = record.spec.tracking_uri or workspace.tracking_uri
-    left = (*_files_left(workspace, record), *deleted_experiment(uri, record))
+    left = (*_files_left(workspace, record), *delete_experiment(uri, record))
     return DeleteAnswer(sweep=record.called, left=left)
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sweeps.execution.limits import OVERRAN, worker_losses
-from sweeps.execution.stopped_trials import claim_of
 from sweeps.privacy.release import Published, Release
 from sweeps.search import Proposer
 from sweeps.store.lease import Lease
@@ -41,7 +40,8 @@ def settlement_of(result: TrialResult, plan: PrivacyPlan, release: Release) -> S
         raise NoResult(str(undeclared)) from undeclared
     if broken := [f"{name}={value}" for name, value in metrics.items() if not math.isfinite(value)]:
         raise NoResult(f"{', '.join(broken)}: expected finite metrics. Lower the learning rate or narrow the space.")
-    claim = claim_of(plan)
+    # Wherever it was stopped, it claims its whole plan (`sweeps.execution.stopped_trials`).
+    claim = plan.guarantee
     own = {"epsilon": claim.epsilon, "seconds": result.seconds, "peak_memory_mb": result.peak_memory_mb}
     return Settlement(
         executed_to=result.step,
@@ -150,7 +150,7 @@ class Outcomes:
         if not leaving:
             return record
         self.store.add_to_curve(self.lease, record.key, attempt, leaving, self.table.release.policy.at_once)
-        return replace(record, guarantee=claim_of(plan))
+        return replace(record, guarantee=plan.guarantee)
 
     def finished(self, group: Launch, results: list[Mapping[str, Any]]) -> None:
         """The launch came back with one result (or error) per member.

@@ -122,7 +122,7 @@ def note(store: Store, sweep: str, text: str) -> None:
     store.ask(store.sweep(sweep).name, Note(text=said), this_person())
 
 
-def parted(pairs: str | Iterable[str]) -> dict[str, str]:
+def parse_tags(pairs: str | Iterable[str]) -> dict[str, str]:
     """{"paper": "v2"} of "paper=v2", one or several. Raises InvalidValue."""
     found = {}
     for pair in [pairs] if isinstance(pairs, str) else pairs:
@@ -133,7 +133,7 @@ def parted(pairs: str | Iterable[str]) -> dict[str, str]:
     return found
 
 
-def knobs_of(pairs: str | Iterable[str]) -> dict[str, Any]:
+def parse_point(pairs: str | Iterable[str]) -> dict[str, Any]:
     """{"learning_rate": 0.1} of "learning_rate=0.1", one or several; values as YAML has them. Raises InvalidValue."""
     found = {}
     for pair in [pairs] if isinstance(pairs, str) else pairs:

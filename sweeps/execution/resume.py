@@ -67,7 +67,7 @@ def effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Colle
         ) from refused
     if given is None:
         return before
-    given = begun(given, before, recorded.extensions)
+    given = without_extensions(given, before, recorded.extensions)
     if before.selection is not None and (given.execution, given.resources) != (before.execution, before.resources):
         raise fingerprint.Changed(
             f"sweep {recorded.name!r}: execution and resources cannot change: the trials of a sealed search are "
@@ -80,7 +80,7 @@ def effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Colle
         expected = f"{before.privacy.noise_source}, which the claims of sweep {recorded.name!r} name"
         remedy = "Start a new sweep with --name: one sweep draws all its noise from one source."
         raise InvalidValue("privacy.noise_source", given.privacy.noise_source, expected, remedy)
-    changed = stated(before, given)
+    changed = fixed_parts(before, given)
     if "spec" in accept:
         if changed:
             raise fingerprint.Changed(
@@ -112,7 +112,7 @@ def _of_spec(wanted: Wanted) -> TypeGuard[Accepted]:
     return isinstance(wanted, Accepted) and wanted.what == "spec"
 
 
-def stated(before: SweepSpec, given: SweepSpec) -> list[str]:
+def fixed_parts(before: SweepSpec, given: SweepSpec) -> list[str]:
     """What views read of the recorded spec, and would say falsely of trials under the given one."""
     recorded, now = RecordedSpec(before.canonical()), RecordedSpec(given.canonical())
     changed = {
@@ -135,10 +135,10 @@ def stated(before: SweepSpec, given: SweepSpec) -> list[str]:
         and "sweep" in (before.privacy.scope, given.privacy.scope),
         "data.unit and privacy.unit": (recorded.data_unit, recorded.unit) != (now.data_unit, now.unit),
     }
-    return [name for name, differs in changed.items() if differs] or launching(before, given)
+    return [name for name, differs in changed.items() if differs] or mechanism_changes(before, given)
 
 
-def launching(before: SweepSpec, given: SweepSpec) -> list[str]:
+def mechanism_changes(before: SweepSpec, given: SweepSpec) -> list[str]:
     """What decides which mechanisms run and differs, where the total is a guarantee of those that were fixed first.
 
     Somebody who sees results and then narrows a domain or adds a constraint chooses mechanisms by results, as a sampler
@@ -268,7 +268,7 @@ def _with_shares(spec: SweepSpec) -> SweepSpec:
     return _with(spec, "privacy", shares=spec.search.trials)
 
 
-def begun(spec: SweepSpec, before: SweepSpec, extensions: Sequence[Extension]) -> SweepSpec:
+def without_extensions(spec: SweepSpec, before: SweepSpec, extensions: Sequence[Extension]) -> SweepSpec:
     """A spec that is given at a resume, without what the sweep was extended by: it may state any of its totals.
 
     What `sampler: auto` comes to was resolved when the sweep began, and stays.
@@ -298,7 +298,7 @@ def begun(spec: SweepSpec, before: SweepSpec, extensions: Sequence[Extension]) -
     return spec
 
 
-def asked(
+def extension_for(
     recorded: SweepRecord,
     spec: SweepSpec,
     records: Sequence[TrialRecord],
@@ -442,7 +442,7 @@ def check_budget_left(
         raise InvalidValue("trials", extension.trials, f"{expected}that it planned", "Start a new sweep.")
 
 
-def grown(store: Store, lease: Lease, spec: SweepSpec, extension: Extension) -> SweepSpec:
+def record_extension(store: Store, lease: Lease, spec: SweepSpec, extension: Extension) -> SweepSpec:
     """Record an extension, say what it is and what all trials will have released; what the sweep now goes on under.
 
     spec  what it went on under before

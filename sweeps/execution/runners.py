@@ -123,14 +123,14 @@ class TuneRunner:
     def _on_the_cluster(
         self, context: RunContext, data: list[Dataset], on_first_sign: Callable[[], None], deadline: Deadline
     ) -> SweepState:
-        from sweeps.ray.cluster import data_path_seen_by_all, imported_by_all
+        from sweeps.ray.cluster import check_importable_everywhere, check_records_visible
         from sweeps.ray.patches import tune_patches
         from sweeps.ray.tuner import execute
 
         with tune_patches(), context.joined() as messages:
-            data_path_seen_by_all(self.controller.trials)
+            check_records_visible(self.controller.trials)
             if context.address is not None:
-                imported_by_all(self.controller.spec.user_functions())
+                check_importable_everywhere(self.controller.spec.user_functions())
             with deadline:
                 return execute(
                     self.controller,
@@ -243,14 +243,14 @@ class SelectionRunner:
         return (GONE if self.work is None and not self.over else NOTHING_RELEASED,)
 
     def _on_the_cluster(self, work: SealedWork, context: RunContext, data: Dataset) -> None:
-        from sweeps.ray.cluster import data_path_seen_by_all, imported_by_all
-        from sweeps.ray.tuner import run_sealed
+        from sweeps.ray.cluster import check_importable_everywhere, check_records_visible
+        from sweeps.ray.tuner import run_sealed_search
 
         with context.joined():
-            data_path_seen_by_all(work.folder)
+            check_records_visible(work.folder)
             if context.address is not None:
-                imported_by_all(self.spec.user_functions())
-            run_sealed(work, data, self.spec.resources, context.interruption.check)
+                check_importable_everywhere(self.spec.user_functions())
+            run_sealed_search(work, data, self.spec.resources, context.interruption.check)
 
 
 def _check_cluster(spec: SweepSpec, context: RunContext) -> None:
@@ -270,5 +270,5 @@ def _check_cluster(spec: SweepSpec, context: RunContext) -> None:
         workers = workers_at(spec, context.address)
         check_at_once(spec, workers, nodes, "the cluster")
         cluster.await_room(spec.resources, workers)
-        cluster.data_path_seen_by_all(SealedPlaces.of(context.workspace, context.sweep).records)
-        cluster.imported_by_all(spec.user_functions())
+        cluster.check_records_visible(SealedPlaces.of(context.workspace, context.sweep).records)
+        cluster.check_importable_everywhere(spec.user_functions())

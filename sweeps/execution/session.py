@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import re
 import time
 from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
@@ -19,12 +20,12 @@ from sweeps.execution.limits import SharedBudget
 from sweeps.execution.requests import RequestPoller
 from sweeps.execution.resume import (
     accept_spec,
-    asked,
     check_budget_left,
     check_store_not_stale,
     effective_spec,
     extended,
-    grown,
+    extension_for,
+    record_extension,
 )
 from sweeps.execution.runners import RunContext, Runner, SelectionRunner, TuneRunner
 from sweeps.mlflow.sync import Drain
@@ -223,7 +224,7 @@ class Session:
 
             check_here(recorded, self.workspace)
         known = {one.key: one for one in store.trials(self.sweep)}
-        extension = asked(recorded, spec, list(known.values()), options.trials, options.hours, options.epsilon)
+        extension = extension_for(recorded, spec, list(known.values()), options.trials, options.hours, options.epsilon)
         if extension is not None or spec.selection is not None:
             # Before anything is recorded, drawn or released. Whatever else goes on asks it as it recovers.
             check_store_not_stale(spec, self.sweep, known, self.workspace.trials(self.sweep))
@@ -240,7 +241,7 @@ class Session:
         if (recorded.root, recorded.records) != (self.workspace.root, self.workspace.records or ""):
             store.set_place(lease, self.workspace.root, self.workspace.records or "")
         if extension is not None:
-            spec = grown(store, lease, spec, extension)
+            spec = record_extension(store, lease, spec, extension)
             recorded = store.sweep(self.sweep)
         # In a list, from which it is taken: once the object store has it, this process keeps no copy.
         return recorded, spec, [data]
@@ -307,11 +308,10 @@ def log_run_config(
     if CONSOLE.least > logging.DEBUG:
         # The reason of a sampler is planned again: not where nobody hears it.
         return
-    given = waiting.given()
     tracked = "as the spec says" if spec.tracking.uri is not None else _told(workspace.tracking)
     lines = [
         _sampler(spec, facts, calibrations),
-        f"patience: {waiting.patience():g} s, {f'from {waiting.VARIABLE}' if given else 'the default'}",
+        f"patience: {waiting.patience():g} s, {'the default' if waiting.VARIABLE not in os.environ else 'as told'}",
         f"store: {shown_url(workspace.store_url)}, {_told(workspace.store)}",
         f"records: {shown_url(workspace.trials(sweep).url)}, {_told(workspace.records)}",
         f"MLflow: {shown_url(tracking)}, {tracked}",

@@ -39,11 +39,6 @@ from trainables.system import PrivacyPlan
 THEOREM = "The prefix at delta / J, a union over the J public rungs (ex-post privacy: Ligett et al. 2017)"
 
 
-def claim_of(plan: PrivacyPlan) -> Guarantee:
-    """What a trial of this plan claims, at whatever step it was stopped."""
-    return plan.guarantee
-
-
 def ex_post(plan: PrivacyPlan, step: int, rungs: int) -> Guarantee | None:
     """What the first `step` steps guarantee after the event, where that is less than the whole plan's claim.
 

@@ -197,7 +197,7 @@ def logged_models(client: MlflowClient, experiment_id: str) -> dict[str, list[An
             return dict(found)
 
 
-def tell(client: MlflowClient, models: Iterable[Any], tags: Mapping[str, str], page: str) -> None:
+def sync_model_tags(client: MlflowClient, models: Iterable[Any], tags: Mapping[str, str], page: str) -> None:
     """Make one trial's logged `models`, and the versions made of them, say what is known today. Raises `UNREACHABLE`.
 
     tags  its claim's (`packaging.claim_tags`)
@@ -214,10 +214,10 @@ def tell(client: MlflowClient, models: Iterable[Any], tags: Mapping[str, str], p
     for run in runs - {None}:
         for one in client.search_model_versions(f"run_id = '{run}'"):
             if all(one.tags.get(name) == tags[name] for name in (SWEEP, TRIAL_KEY)):
-                _tell_version(client, one, tags, page)
+                _sync_version_tags(client, one, tags, page)
 
 
-def _tell_version(client: MlflowClient, version: Any, tags: Mapping[str, str], page: str) -> None:
+def _sync_version_tags(client: MlflowClient, version: Any, tags: Mapping[str, str], page: str) -> None:
     changed, gone = _differences(version.tags, tags)
     for name, value in changed.items():
         client.set_model_version_tag(version.name, version.version, name, value)
@@ -247,7 +247,7 @@ class Exports(Protocol):
         ...
 
 
-def shown_models(
+def log_models(
     uri: str,
     recorded: SweepRecord,
     folder: Path,
@@ -281,7 +281,7 @@ def shown_models(
                 try:
                     card = exports.card(trial)
                     tags = claim_tags(card.to_dict(), sweep, trial)
-                    tell(client, models, tags, card.page())
+                    sync_model_tags(client, models, tags, card.page())
                     if key not in asked:
                         continue
                     if not any(one.tags.get(CARD) == tags[CARD] for one in models):

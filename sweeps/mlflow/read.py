@@ -7,7 +7,6 @@ import json
 import math
 import os
 import sqlite3
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from urllib.parse import quote
 from mlflow import MlflowClient
 from mlflow.entities import LifecycleStage, ViewType
 from mlflow.exceptions import MlflowException
-from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlMetric, SqlParam, SqlRun, SqlTag
+from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlParam, SqlRun, SqlTag
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore, _get_sqlalchemy_filter_clauses
 from mlflow.telemetry.client import set_telemetry_client
 from mlflow.utils.search_utils import SearchUtils
@@ -30,7 +29,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from sweeps.privacy.claims import NOT_RECORDED, sentences_of
-from sweeps.privacy.release import Published, Release, was_published
+from sweeps.privacy.release import Published, was_published
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.reporting.front import AxisEnd, Front, FrontAxis, axis_ends, front, spec_objectives
 from sweeps.reporting.tables import rows
@@ -50,8 +49,7 @@ UNREACHABLE = (MlflowException, RequestException, SQLAlchemyError, OSError)
 TRIAL_KEY = "sweeps.trial_key"
 PARENT = "sweeps.parent"
 BEGAN = "sweeps.began"
-"""Tag of experiment and parent run: whose they are (`experiment_of`). One without it, of an earlier release, is taken
-over by the sweep of its name."""
+"""Tag of experiment and parent run: whose they are (`experiment_of`)."""
 OBJECTIVES = "sweeps.search.objectives"
 REFERENCES = "sweeps.front.reference"
 HEADING = "sweeps.heading"
@@ -119,7 +117,7 @@ def experiment_of(client: MlflowClient, sweep: SweepRecord) -> tuple[str, Any]:
     own = began(sweep)
     for name in (sweep.name, f"{sweep.name}-{hashlib.sha256(own.encode()).hexdigest()[:8]}"):
         found = client.get_experiment_by_name(name)
-        if found is None or found.tags.get(BEGAN, own) == own:
+        if found is None or found.tags.get(BEGAN) == own:
             break
     return name, found
 
@@ -148,7 +146,7 @@ def pages(client: MlflowClient, experiment_id: str, condition: str) -> Iterator[
 
 
 @contextmanager
-def asked_by_a_person(uri: str) -> Iterator[None]:
+def patient_requests(uri: str) -> Iterator[None]:
     """For reading while a person waits: a busy server may take as long as patience allows for each answer, not ten
     seconds twice, and not in silence. What the environment says of MLflow's own limits holds."""
     before = {name: os.environ[name] for name in _SHORT}
@@ -198,50 +196,6 @@ def paged(client: MlflowClient, experiment_id: str, condition: str) -> list[Tria
         # Not in the condition: a second one on tags makes SQLite take seconds more for each page.
         if TRIAL_KEY in run.data.tags
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenRun:
-    """An active run of whoever it is, with all that was ever logged to it.
-
-    logged  (metric, step, value); a value that is not a number is None, an infinity what MLflow makes of it
-    """
-
-    run_id: str
-    tags: Mapping[str, str]
-    params: Mapping[str, str]
-    logged: frozenset[tuple[str, int, float | None]]
-
-
-def written_runs(client: MlflowClient, experiment_id: str) -> list[WrittenRun]:
-    """Every active run of the experiment. A server is asked for each metric of each run."""
-    store = client._tracking_client.store
-    if isinstance(store, SqlAlchemyStore):
-        return _written(store, experiment_id)
-    found = ((run.info.run_id, run.data) for run in pages(client, experiment_id, ""))
-    return [WrittenRun(run, held.tags, held.params, _history(client, run, held.metrics)) for run, held in found]
-
-
-def _history(client: MlflowClient, run_id: str, metrics: Iterable[str]) -> frozenset[tuple[str, int, float | None]]:
-    return frozenset(
-        (one.key, one.step, None if math.isnan(one.value) else one.value)
-        for name in metrics
-        for one in client.get_metric_history(run_id, name)
-    )
-
-
-def _written(store: SqlAlchemyStore, experiment_id: str) -> list[WrittenRun]:
-    chosen = select(SqlRun.run_uuid).where(*_active(experiment_id))
-    with store.ManagedSessionMaker() as session:
-        connection = session.connection()
-        tags: dict[str, dict[str, str]] = {run: {} for (run,) in connection.execute(chosen)}
-        tags |= _texts(connection, SqlTag, chosen)
-        params = _texts(connection, SqlParam, chosen)
-        logged: dict[str, set[tuple[str, int, float | None]]] = defaultdict(set)
-        columns = [SqlMetric.step, SqlMetric.value, SqlMetric.is_nan]
-        for run, key, step, value, is_nan in _rows(connection, SqlMetric, columns, chosen):
-            logged[run].add((key, step, None if is_nan else value))
-    return [WrittenRun(run, own, params.get(run, {}), frozenset(logged[run])) for run, own in tags.items()]
 
 
 Identity = tuple[str, int]
@@ -354,9 +308,8 @@ def read_front(
 ) -> Front:
     """The same as a `Front`. `reference` goes before that of the sweep's spec, kept in the same way; `as_refuted` is
     that of `sweeps.reporting.front.front`."""
-
     check_there(uri)
-    with asked_by_a_person(uri):
+    with patient_requests(uri):
         client, found = find_experiment(uri, experiment)
     if found is None:
         raise InvalidValue(
@@ -370,33 +323,17 @@ def read_front(
     recorded = RecordedSpec({"front": {"reference": json.loads(found.tags.get(REFERENCES, "{}"))}})
     ends = {**axis_ends(recorded.references), **(reference or {})}
     condition = "tags.`sweeps.state` = 'complete'" + (f" AND {filter}" if filter else "")
-    with asked_by_a_person(uri):
+    with patient_requests(uri):
         runs = read_trial_runs(client, found.experiment_id, condition)
-        records = [was_published(_as_written(run, experiment)) for run in runs]
-        if HEADING not in found.tags:
-            # Written before metrics said on what they depend.
-            records = [Release().seen(record) for record in records]
+        records = [was_published(_record(run)) for run in runs]
         heading = str(found.tags.get(HEADING, NO_HEADING))
         records.sort(key=lambda record: record.number)
         shown = front(records, chosen, mix=mix, reference=ends, sweep=experiment, as_refuted=as_refuted)
     return shown if heading == NO_HEADING else replace(shown, heading=heading)
 
 
-def _as_written(run: TrialRun, experiment: str) -> TrialRecord:
-    """The trial of a run. Raises InvalidValue where its tags are none that a sweep writes: others changed them."""
-
-    try:
-        return _record(run)
-    except (KeyError, ValueError) as error:
-        name, remedy = (
-            f"run of {run.tags[TRIAL_KEY]}",
-            f"Others changed its tags: `sweeps track {experiment}` mends them.",
-        )
-        raise InvalidValue(name, str(error), "the tags that its sweep wrote", remedy) from error
-
-
 def _record(run: TrialRun) -> TrialRecord:
-
+    """The trial of a run."""
     tags, params = run.tags, run.params
     metrics = {name: from_mlflow(value) for name, value in run.metrics.items()}
     knobs = {name.removeprefix("knob."): value for name, value in metrics.items() if name.startswith("knob.")}
@@ -413,8 +350,7 @@ def _record(run: TrialRun) -> TrialRecord:
                 "asserted_by": tags.get(ASSERTED_BY, ""),
                 "delta": float(tags["sweeps.delta"]),
                 "assumptions": NOT_RECORDED if rests_on is None else sentences_of(rests_on),
-                # A budget that the claim does not keep was written by others.
-                "aimed_at": aimed_at if aimed_at is not None and metrics[EPSILON] <= aimed_at < math.inf else None,
+                "aimed_at": aimed_at,
                 "epsilon_lower": None,
             }
         )

@@ -12,7 +12,6 @@ import sqlite3
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from mlflow import MlflowClient
@@ -20,7 +19,7 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-from sweeps.mlflow.page import TAG, shared_view
+from sweeps.mlflow.page import FRONT
 from sweeps.mlflow.read import (
     ASSERTED_BY,
     ASSUMPTIONS,
@@ -37,19 +36,16 @@ from sweeps.mlflow.read import (
     TAGGED,
     TRIAL_KEY,
     Identity,
-    WrittenRun,
     began,
     experiment_of,
-    from_mlflow,
     identity_of,
     tagged_runs,
-    written_runs,
 )
 from sweeps.privacy.claims import Assumptions
 from sweeps.privacy.quoting import REFUTED, is_refuted, quote_of_claim
 from sweeps.privacy.release import Published, Release
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.reporting.front import spec_objectives
+from sweeps.reporting.front import FrontAxis, spec_objectives
 from sweeps.store.records import DECIDED, EPSILON, CurveReport, Request, SweepRecord, TrialState, notes, tags
 from sweeps.util.files import path_of
 from sweeps.util.waiting import patience
@@ -118,7 +114,7 @@ def trial_tags(trial: Published) -> dict[str, str]:
     return tags
 
 
-def bests(sweep: SweepRecord, finished: Sequence[Published]) -> list[Metric]:
+def best_values(sweep: SweepRecord, finished: Sequence[Published]) -> list[Metric]:
     """The best value of each objective that training decides, at the number of trials that it was chosen from."""
     found = []
     for objective in spec_objectives(sweep.spec):
@@ -130,32 +126,20 @@ def bests(sweep: SweepRecord, finished: Sequence[Published]) -> list[Metric]:
         if values and objective.metric not in DECIDED:
             best = (max if objective.goal == "maximize" else min)(value for value, _ in values)
             last = max(at for _, at in values)
-            found.append(Metric(allowed(_BEST + objective.metric), float(best), milliseconds(last), len(values)))
+            found.append(Metric(sanitized(_BEST + objective.metric), float(best), milliseconds(last), len(values)))
     return found
 
 
 def params_of(trial: Published) -> dict[str, str]:
     """A trial's configuration."""
-    return {allowed(name): shortened(value, 6000) for name, value in trial.config.items()}
-
-
-def unrecorded(trial: Published, run: WrittenRun, curve: Sequence[CurveReport]) -> str | None:
-    """What stands in the trial's run and not in its record, whenever it was logged."""
-    params = params_of(trial)
-    for name, value in sorted(run.params.items()):
-        if params.get(name) != value:
-            return f"param {name}"
-    said = metrics_of(trial, curve)
-    expected = {(one.key, one.step, None if math.isnan(one.value) else one.value) for one in said}
-    logged = {(key, step, None if value is None else from_mlflow(value)) for key, step, value in run.logged}
-    return next((f"metric {key} at step {step}" for key, step, _ in sorted(logged - expected, key=str)), None)
+    return {sanitized(name): shortened(value, 6000) for name, value in trial.config.items()}
 
 
 def metrics_of(trial: Published, curve: Sequence[CurveReport] = ()) -> list[Metric]:
     """Knobs that are numbers, every report with the claim beside it, and the end."""
     start, end = milliseconds(trial.proposed_at), milliseconds(trial.finished_at or trial.proposed_at)
     metrics = [
-        Metric(f"knob.{allowed(name)}", float(value), start, 0)
+        Metric(f"knob.{sanitized(name)}", float(value), start, 0)
         for name, value in trial.config.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     ]
@@ -170,7 +154,7 @@ def metrics_of(trial: Published, curve: Sequence[CurveReport] = ()) -> list[Metr
         for name, value in values.items():
             # Of several reports the last one's epsilon is the claim.
             if name != EPSILON or step != trial.step:
-                metrics.append(Metric(allowed(name), float(value), told.get(step, end), step))
+                metrics.append(Metric(sanitized(name), float(value), told.get(step, end), step))
     if trial.guarantee is not None and trial.step:
         metrics.append(Metric(EPSILON, trial.guarantee.epsilon, told.get(trial.step, end), trial.step))
     return metrics
@@ -187,9 +171,56 @@ def shortened(value: object, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def allowed(name: str) -> str:
+def sanitized(name: str) -> str:
     """A name without what MLflow refuses in one: a refused run would hold up those behind it."""
     return re.sub(r"[^\w\-. :/]", "_", name)
+
+
+# What MLflow's page of a sweep opens with: trials in the order of the first objective, and the front's chart.
+#
+# MLflow (3.17) keeps a view that is shared in a tag of the experiment, and opens it by the tag's name in the link. It
+# promises no form for either: a page of another version that does not know them opens as it comes, on the same runs.
+
+SHARED_VIEW = f"mlflow.sharedViewState.{FRONT}"
+
+
+def shared_view(objectives: Sequence[FrontAxis]) -> str:
+    """The tag's text. Runs are ordered by a metric, or MLflow would fold the trials into their parent."""
+    trained = [one for one in objectives if one.metric not in DECIDED]
+    first, *others = trained or list(objectives)
+    across = others[0].metric if others else EPSILON
+    chart: dict[str, Any] = {
+        "type": "SCATTER",
+        "uuid": FRONT,
+        "metricSectionId": FRONT,
+        "xaxis": {"key": across, "type": "METRIC"},
+        "yaxis": {"key": first.metric, "type": "METRIC"},
+        "runsCountToCompare": 100,
+        "deleted": False,
+        "isGenerated": False,
+    }
+    section = {"uuid": FRONT, "name": "Front", "columns": 1, "cardHeight": 480, "display": True}
+    return json.dumps(
+        {
+            "searchFilter": "tags.`sweeps.feasible` = 'true'",
+            "orderByKey": _column(first.metric),
+            "orderByAsc": first.goal == "minimize",
+            "startTime": "ALL",
+            "lifecycleFilter": "Active",
+            "datasetsFilter": [],
+            "modelVersionFilter": "All Runs",
+            "selectedColumns": [_column(name) for name in dict.fromkeys([first.metric, across, EPSILON])],
+            "runsHiddenMode": "SHOW_ALL",
+            "compareRunCharts": [chart],
+            "compareRunSections": [{**section, "isReordered": False, "deleted": False, "isGenerated": False}],
+            "useGroupedValuesInCharts": True,
+            "hideEmptyCharts": False,
+        }
+    )
+
+
+def _column(metric: str) -> str:
+    return f"metrics.`{metric}`"
 
 
 # Experiments, runs and artifacts of a sweep in MLflow, found again by their tags.
@@ -198,11 +229,9 @@ def allowed(name: str) -> str:
 # made when missing. Callers hold the drain lock. A run's content depends on the store's record alone, timestamps
 # included, so writing it twice leaves one copy.
 
-Curves = Mapping[str, Sequence[CurveReport]]
-"""{key of a trial: what it told at planned steps}"""
 _METRICS_AT_ONCE = 1000
 _KIND = {"mlflow.experimentKind": "custom_model_development"}
-"""What a new experiment is about. It does not decide what a link opens (`sweeps.mlflow.page`)."""
+"""What a new experiment is about. It does not decide what a link opens (`SHARED_VIEW`)."""
 _OURS = "sweeps."
 _STATUS = {
     TrialState.COMPLETE: "FINISHED",
@@ -273,17 +302,17 @@ class Experiment:
 
     def put(self, trial: Published, curve: Sequence[CurveReport] = ()) -> None:
         """Make the trial's run say what the record says, and what it told at planned steps."""
-        run_id = self._runs.get(identity_of(trial))
+        known = self._runs.get(identity_of(trial))
         tags = self._tags_of(trial) | {"mlflow.parentRunId": self._parent}
-        artifacts = ""
-        if run_id is None:
-            run = self._client.create_run(
-                self._id,
-                run_name=trial.key,
-                start_time=identity_of(trial)[1],
-                tags=tags,
-            )
-            run_id, artifacts, tags = run.info.run_id, run.info.artifact_uri, {}
+        if known is None:
+            start = identity_of(trial)[1]
+            run = self._client.create_run(self._id, run_name=trial.key, start_time=start, tags=tags)
+            tags = {}
+        else:
+            run = self._client.get_run(known)
+            for name in [name for name in run.data.tags if name.startswith(_OURS) and name not in tags]:
+                self._client.delete_tag(known, name)
+        run_id = run.info.run_id
         metrics = metrics_of(trial, curve)
         for start in range(0, max(1, len(metrics)), _METRICS_AT_ONCE):
             self._client.log_batch(
@@ -293,8 +322,7 @@ class Experiment:
                 tags=[] if start else [RunTag(name, value) for name, value in tags.items()],
             )
         if trial.plan is not None:
-            artifacts = artifacts or self._client.get_run(run_id).info.artifact_uri
-            self._artifact(artifacts, "plan.json", trial.plan.to_dict())
+            self._artifact(run.info.artifact_uri, "plan.json", trial.plan.to_dict())
         end = None if trial.finished_at is None else milliseconds(trial.finished_at)
         status = _STATUS[trial.state]
         if status == "SCHEDULED":
@@ -308,37 +336,6 @@ class Experiment:
         self.put(trial, curve)
         self._client.update_run(self._runs[identity_of(trial)], status="RUNNING")
 
-    def mend(self, trials: Iterable[Published], curves: Curves = MappingProxyType({})) -> tuple[str, ...]:
-        """Take out what the store does not say, whoever wrote it; one sentence each.
-
-        What was logged once cannot be taken out of a run: such a run is deleted, and `put` makes it anew. So is a run
-        that bears our tags and is no trial's. Runs of others are left, and named.
-        """
-        known = {trial.key: trial for trial in trials}
-        told = []
-        for run in written_runs(self._client, self._id):
-            key = run.tags.get(TRIAL_KEY)
-            if run.run_id == self._parent:
-                continue
-            if key in known and self._runs.get(identity_of(known[key])) == run.run_id:
-                expected = self._tags_of(known[key])
-                for name in sorted(name for name in run.tags if name.startswith(_OURS) and name not in expected):
-                    self._client.delete_tag(run.run_id, name)
-                    told.append(f"{key}: tag {name} is not in the store: taken out.")
-                if (strange := unrecorded(known[key], run, curves.get(key, ()))) is not None:
-                    self._delete(run.run_id)
-                    told.append(f"{key}: {strange} is not in the store: the run is made anew.")
-            elif any(name.startswith(_OURS) for name in run.tags):
-                self._delete(run.run_id)
-                told.append(f"run {run.run_id}: tagged {TRIAL_KEY}={key!r}, which is no trial of this sweep: deleted.")
-            else:
-                told.append(f"run {run.run_id}: not of this sweep: left as it is.")
-        return tuple(told)
-
-    def _delete(self, run_id: str) -> None:
-        self._client.delete_run(run_id)
-        self._runs = {key: one for key, one in self._runs.items() if one != run_id}
-
     def _tags_of(self, trial: Published) -> dict[str, str]:
         tags = trial_tags(trial) | self._heading
         if is_refuted(trial):
@@ -346,20 +343,11 @@ class Experiment:
             tags[DESCRIPTION] = " ".join(filter(None, said))
         return tags
 
-    def forget(self, trials: Iterable[Published]) -> None:
-        """Delete these trials' runs, to be made anew: a metric that was written once cannot be taken out of a run.
-
-        MLflow itself keeps deleted runs until `mlflow gc`.
-        """
-        for trial in trials:
-            if (run_id := self._runs.get(identity_of(trial))) is not None:
-                self._delete(run_id)
-
     def put_sweep(self, sweep: SweepRecord, finished: Sequence[Published]) -> None:
         """Make the parent run say where the sweep stands, under which heading, and the best of its finished trials."""
-        for best in bests(sweep, finished):
+        for best in best_values(sweep, finished):
             self._client.log_metric(self._parent, best.key, best.value, best.timestamp, best.step)
-        self._client.set_experiment_tag(self._id, TAG, shared_view(spec_objectives(sweep.spec)))
+        self._client.set_experiment_tag(self._id, SHARED_VIEW, shared_view(spec_objectives(sweep.spec)))
         for name, value in (spec_tags(sweep) | self._heading).items():
             self._client.set_experiment_tag(self._id, name, value)
             if name != DESCRIPTION:

@@ -12,7 +12,6 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -166,26 +165,13 @@ class Drain:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """What `rebuild` did.
-
-    runs    of trials, that MLflow shows now
-    mended  what was found that the store does not say, one sentence each
-    """
-
-    runs: int
-    mended: tuple[str, ...]
-
-
-def rebuild(store: PublishedStore, sweep: str, uri: str, folder: Path | None = None) -> Rebuilt:
-    """Make MLflow show exactly what the store holds of `sweep`. May be repeated.
+def rebuild(store: PublishedStore, sweep: str, uri: str, folder: Path | None = None) -> int:
+    """Make MLflow show what the store holds of `sweep`, and return how many runs of trials it has. May be repeated.
 
     folder  the sweep's own one here, for the lock; default: where its controller was
 
-    Runs that are missing are made, existing ones brought up to date, second runs of one trial deleted. What others
-    logged to a run or tagged it with is taken out (`Experiment.mend`). Raises UnknownSweep, DrainRunning (another
-    process is telling MLflow about this sweep), and MLflow's own errors.
+    Runs that are missing are made, existing ones brought up to date, second runs of one trial deleted. Raises
+    UnknownSweep, DrainRunning (another process is telling MLflow about this sweep), and MLflow's own errors.
     """
     from sweeps.mlflow.runs import Experiment
 
@@ -197,8 +183,6 @@ def rebuild(store: PublishedStore, sweep: str, uri: str, folder: Path | None = N
         with wait_for(where):
             experiment = Experiment(uri, record)
         trials, curves = store.trials(sweep), by_trial(store.curves(sweep))
-        with wait_for(where):
-            mended = experiment.mend(trials, curves)
         for trial in trials:
             with wait_for(where):
                 experiment.put(trial, curves.get(trial.key, ()))
@@ -207,13 +191,13 @@ def rebuild(store: PublishedStore, sweep: str, uri: str, folder: Path | None = N
         # Rows that came while this ran stay for the next drain.
         for start in range(0, len(rows), 500):
             store.delivered(rows[start : start + 500])
-    return Rebuilt(runs=len(trials), mended=mended)
+    return len(trials)
 
 
 # The end of a sweep's experiment in MLflow.
 
 
-def deleted_experiment(uri: str, sweep: SweepRecord) -> list[str]:
+def delete_experiment(uri: str, sweep: SweepRecord) -> list[str]:
     """Delete a sweep's experiment, as MLflow deletes: until `mlflow gc` it can be restored. What is to be done by hand
     where MLflow cannot be reached, in words."""
     path = path_of(uri)
@@ -428,4 +412,7 @@ def _log(message: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    # Everything is written and closed. What Python does at its end takes seconds once MLflow is imported.
+    os._exit(code)

@@ -137,7 +137,7 @@ def check_places(spec: SweepSpec, address: str | None = None) -> None:
     if address is None and gpus == 0 and cpus * spec.resources.workers <= (os.cpu_count() or 1):
         # Ray takes a second to import.
         return
-    from sweeps.ray.cluster import alive_nodes, check_reachable, check_resources, cluster, imported_by_all
+    from sweeps.ray.cluster import alive_nodes, check_importable_everywhere, check_reachable, check_resources, cluster
 
     check_reachable(address, spec.resources)
     if address is not None:
@@ -146,7 +146,7 @@ def check_places(spec: SweepSpec, address: str | None = None) -> None:
             check_resources(spec.resources, nodes, "the cluster has")
             if spec.selection is not None:
                 check_at_once(spec, workers_at(spec, address), nodes, "the cluster")
-            imported_by_all(spec.user_functions())
+            check_importable_everywhere(spec.user_functions())
 
 
 def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: bool = True) -> None:

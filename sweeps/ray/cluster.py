@@ -100,7 +100,7 @@ def ask_every_node(function: Callable[..., Any], *arguments: Any, purpose: str, 
     strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
     remote = ray.remote(num_cpus=0, max_retries=retries)(function)
     answers = []
-    for nodes in one_of_each_machine([node for node in ray.nodes() if node["Alive"]]):
+    for nodes in batches_of_machines([node for node in ray.nodes() if node["Alive"]]):
         pinned = [remote.options(scheduling_strategy=strategy(node["NodeID"], soft=False)) for node in nodes]
         asked = [one.remote(*arguments) for one in pinned]
         with wait_for(f"{len(nodes)} node{'s' * (len(nodes) > 1)} {purpose}"):
@@ -109,7 +109,7 @@ def ask_every_node(function: Callable[..., Any], *arguments: Any, purpose: str, 
     return answers
 
 
-def one_of_each_machine(nodes: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+def batches_of_machines(nodes: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
     """All nodes, as Ray lists them, in as few parts as have no machine twice.
 
     Nodes of one machine share the folder into which Ray unpacks a job's code, and each unpacks it at its first task,
@@ -237,7 +237,7 @@ def check_resources(resources: Resources, nodes: Sequence[Node], who: str) -> No
         raise ClusterUnreachable(reason)
 
 
-def data_path_seen_by_all(trials: Folder) -> None:
+def check_records_visible(trials: Folder) -> None:
     """Write here and read back on a worker of each node, with the credentials of this process.
 
     Raises ClusterUnreachable naming the nodes that differ.
@@ -284,7 +284,7 @@ def _named(nodes: Sequence[Mapping[str, Any]]) -> str:
 # Whether every node of a cluster can import what trials are made of: the user's own functions.
 
 
-def imported_by_all(functions: Sequence[str]) -> None:
+def check_importable_everywhere(functions: Sequence[str]) -> None:
     """Import `functions`, each module:function, in a worker of each node, where its operator lets them run.
 
     Raises ClusterUnreachable with the first node that does not have them.

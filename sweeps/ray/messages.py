@@ -18,7 +18,7 @@ from typing import Any
 from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError
 
 from sweeps.ray import patches
-from sweeps.ray.patches import lines_handed_to
+from sweeps.ray.patches import driver_lines_to
 from sweeps.util.log import CONSOLE, Event, say
 from trainables.worker.redaction import redacted
 
@@ -98,7 +98,7 @@ def short_messages(log: Path) -> Iterator[Messages]:
     for logger in loggers:
         logger.addFilter(messages)
     try:
-        with lines_handed_to(messages.print):
+        with driver_lines_to(messages.print):
             yield messages
     finally:
         for logger in loggers:

@@ -9,13 +9,13 @@
 | `*_LOGGER` | twenty lines about one lost worker, and words about each upload |
 | `on_loopback` | a cluster of this machine alone listens on all interfaces |
 | `machine_resources` | what a machine has is known after a cluster was started on it |
-| `lines_handed_to` | what a cluster tells its driver is printed to stdout |
+| `driver_lines_to` | what a cluster tells its driver is printed to stdout |
 | `send_token` | a cluster's token is sent only where the environment says so, or by Ray's own command line |
 | `one_lookup` | Tune looks each trial's trainable up five times |
 | `actor_of` | Tune alone knows which process has a trial |
 | `environment_of_the_cluster` | Tune asks for a new process for each trial, with AWS keys, which Ray logs |
 | `nothing_counted` | Tune imports MLflow to count callbacks for usage statistics |
-| `losses_of_workers` | Tune ends the sweep when the memory monitor ends one worker |
+| `worker_losses_fail_one_trial` | Tune ends the sweep when the memory monitor ends one worker |
 
 Each lasts as long as its block. A worker's own, the notice of a node that is to go, is
 `trainables/worker/ray.py`. The tests hold each of them against the installed Ray, and fail where Ray has
@@ -176,7 +176,7 @@ def machine_resources(cpus: int | None) -> Mapping[str, float]:
 
 
 @contextmanager
-def lines_handed_to(taker: Callable[..., None]) -> Iterator[None]:
+def driver_lines_to(taker: Callable[..., None]) -> Iterator[None]:
     """For as long as the block runs, a cluster's lines go to `taker`.
 
     taker  called with {"lines": [text], "pid": number or name, ...} and `ignore_prefix`
@@ -282,7 +282,7 @@ class WorkerEnded(RayActorError):
 
 
 @contextmanager
-def losses_of_workers() -> Iterator[None]:
+def worker_losses_fail_one_trial() -> Iterator[None]:
     """For as long as the block runs, an error of Ray's system fails the trial that it struck and no other."""
     from ray.air.execution._internal.actor_manager import RayActorManager
 
@@ -305,5 +305,5 @@ def losses_of_workers() -> Iterator[None]:
 @contextmanager
 def tune_patches() -> Iterator[None]:
     """All that Tune is to do in another way, for as long as the block runs."""
-    with losses_of_workers(), one_lookup(), nothing_counted(), environment_of_the_cluster():
+    with worker_losses_fail_one_trial(), one_lookup(), nothing_counted(), environment_of_the_cluster():
         yield

@@ -28,14 +28,13 @@ from sweeps.ray import patches
 from sweeps.ray.cluster import ClusterUnreachable, alive_nodes, check_resources
 from sweeps.ray.patches import actor_of
 from sweeps.ray.resources import lacking, request
-from sweeps.ray.watchdog import Sign, Stalls, ended_for
+from sweeps.ray.watchdog import STOPPED_SECONDS, Sign, Stalls, ended_for
 from sweeps.selection.workers import waiting_text
 from sweeps.spec import Resources
 from sweeps.store.errors import LeaseLost, StoreError, StoreVanished
 from sweeps.store.records import SweepState
 from sweeps.util import waiting
 from sweeps.util.log import Event, say
-from sweeps.util.waiting import CLOCK, ticking
 from trainables.sealed.worker import RemoteWork, SealedWork, serve_remotely
 from trainables.system import Dataset, Launch
 from trainables.worker.attempt import Attempt
@@ -74,6 +73,8 @@ class _Live:
     """Tune's own list of all its trials."""
     stalled: dict[str, str] = field(default_factory=dict)
     """Why launches were ended, by name."""
+    stopped: float = 0.0
+    """Seconds for which this process was stopped (SIGSTOP, Ctrl-Z)."""
     began: bool = False
     """Whether a worker was seen to have begun, or to have come back."""
 
@@ -237,11 +238,11 @@ def execute(
         with _Heartbeat(live, resources):
             tuner.fit()
         if live.failure is not None:
-            raise _explained(live.failure)
+            raise _explained(live, live.failure)
         return live.ended or SweepState.STOPPED
     except KeyboardInterrupt:
         if live.failure is not None:
-            raise _explained(live.failure) from None
+            raise _explained(live, live.failure) from None
         raise
     finally:
         if isinstance(live.failure, StoreVanished):
@@ -250,10 +251,10 @@ def execute(
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _explained(failure: BaseException) -> BaseException:
+def _explained(live: _Live, failure: BaseException) -> BaseException:
     """Who lost the lease while it was stopped hears that first: nothing else was at fault."""
-    if isinstance(failure, LeaseLost) and (stopped := CLOCK.stopped()):
-        return LeaseLost(f"this process was stopped for {stopped:.0f} s, and another took its place: {failure}")
+    if isinstance(failure, LeaseLost) and live.stopped:
+        return LeaseLost(f"this process was stopped for {live.stopped:.0f} s, and another took its place: {failure}")
     return failure
 
 
@@ -287,15 +288,19 @@ class _Heartbeat:
         self._live, self._resources = live, resources
         self._shrunken = contextlib.ExitStack()
         self._node: waiting.Wait | None = None
-        self._stopped = ticking().stopped()
         self._stalls = Stalls(live.controller.spec.limits.stall_seconds)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True, name="heartbeat")
 
     def _loop(self) -> None:
-        while not self._over.wait(min(HEARTBEAT_SECONDS, self._stalls.every())):
-            stopped = CLOCK.stopped() - self._stopped
-            lease = self._live.controller.lease
+        lease, said = self._live.controller.lease, 0.0
+        while True:
+            began, pause = time.monotonic(), min(HEARTBEAT_SECONDS, self._stalls.every())
+            over = self._over.wait(pause)
+            if (late := time.monotonic() - began - pause) > STOPPED_SECONDS:
+                self._live.stopped += late
+            if over:
+                return
             try:
                 lease.renew()
             except (LeaseLost, StoreVanished) as failure:
@@ -303,15 +308,15 @@ class _Heartbeat:
             except StoreError:
                 # A store that is busy or away may come back before the lease expires; the next write decides.
                 continue
-            if stopped and self._live.failure is None:
+            if (stopped := self._live.stopped - said) and self._live.failure is None:
+                said = self._live.stopped
                 say(
                     f"This process was stopped for {stopped:.0f} s. Its lease still holds: {lease.sweep} goes on.",
                     Event.WARNING,
                 )
-            self._stopped += stopped
             if self._live.failure is None:
                 self._end_stalled()
-                self._live.failure = self._shrunk()
+                self._live.failure = self._check_nodes()
             if self._live.failure is not None:
                 self._live.cut = True
                 _thread.interrupt_main()
@@ -326,7 +331,7 @@ class _Heartbeat:
             say(f"{name}: {ended_for(silent)}.", Event.WARNING)
             ray.kill(given[name][0])
 
-    def _shrunk(self) -> ClusterUnreachable | None:
+    def _check_nodes(self) -> ClusterUnreachable | None:
         try:
             reason = lacking(self._resources, alive_nodes(), "nodes are gone, and the cluster has")
         except (ray.exceptions.RayError, RuntimeError, OSError):
@@ -361,7 +366,7 @@ SAID_SECONDS = 60.0
 _NAP = 0.25
 
 
-def run_sealed(work: SealedWork, data: Dataset, resources: Resources, check: Callable[[], None]) -> None:
+def run_sealed_search(work: SealedWork, data: Dataset, resources: Resources, check: Callable[[], None]) -> None:
     """Let the workers run until the deadline, not sooner and not later. Needs a connected cluster.
 
     check  raises KeyboardInterrupt once the sweep is to stop (`Interruption.check`)

@@ -7,6 +7,7 @@ import os
 import select
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,10 +17,12 @@ import ray
 from sweeps.ray.patches import head_processes
 from sweeps.util.exits import ExitCode
 from sweeps.util.log import Event, say
-from sweeps.util.waiting import CLOCK, patience, ticking, wait_for
+from sweeps.util.waiting import patience, wait_for
 from trainables.worker.redaction import redacted
 
 ASK_SECONDS = 2.0
+STOPPED_SECONDS = 5.0
+"""A process that was due so long ago was stopped; less is what a busy machine does to it."""
 
 
 class Watchdog:
@@ -28,8 +31,8 @@ class Watchdog:
     Losing the local raylet leaves Ray's calls waiting for ever (watched for 45 s with Ray 2.60), or its core ends
     this process with status 1 and no word as soon as it notices. So the kernel is asked to wake a thread the moment
     that one of our own cluster's processes dies. A foreign cluster is asked for its node list, in a thread of its own
-    that may hang. Start and end of Ray get a time limit. All limits are the patience, on its clock: time in which this
-    process itself was stopped is not the cluster's silence.
+    that may hang. Start and end of Ray get a time limit. All limits are the patience; time in which this process
+    itself was stopped (SIGSTOP, Ctrl-Z) is not the cluster's silence.
     """
 
     def __init__(self, on_lost: Callable[[], None]) -> None:
@@ -45,7 +48,6 @@ class Watchdog:
         self._thread = threading.Thread(target=self._loop, daemon=True, name="watchdog")
 
     def __enter__(self) -> Watchdog:
-        ticking()
         self._thread.start()
         return self
 
@@ -74,7 +76,7 @@ class Watchdog:
                 self._processes = [os.pidfd_open(pid) for pid in head_processes()]
             except ProcessLookupError:
                 self._end()
-            self._answered = self._asked = CLOCK.now()
+            self._answered = self._asked = time.monotonic()
         self._wake()
 
     def _forget(self) -> None:
@@ -92,6 +94,7 @@ class Watchdog:
         while not self._over:
             with self._lock:
                 watched = list(self._processes)
+            looked = time.monotonic()
             poll = select.poll()
             poll.register(self._wake_out, select.POLLIN)
             for descriptor in watched:
@@ -100,7 +103,10 @@ class Watchdog:
             if self._wake_out in ready:
                 os.read(self._wake_out, 64)
                 continue
-            now = CLOCK.now()
+            now = time.monotonic()
+            if now - looked > STOPPED_SECONDS:
+                # Nobody was there to hear an answer.
+                self._answered = max(self._answered, now)
             if ready or now - self._answered > patience():
                 self._end()
             if self._answered < float("inf") and now - self._asked > ASK_SECONDS and not self._asking.is_set():
@@ -117,12 +123,12 @@ class Watchdog:
         try:
             if (since := self._answered) == float("inf"):
                 return
-            with wait_for("the Ray cluster to answer", max(0.0, since + patience() - CLOCK.now()), since=since):
+            with wait_for("the Ray cluster to answer", max(0.0, since + patience() - time.monotonic()), since=since):
                 nodes: list[Mapping[str, Any]] = ray.nodes()
             alive = any(node["Alive"] and node["NodeID"] == self._node for node in nodes)
             with self._lock:
                 if alive and self._answered < float("inf"):
-                    self._answered = CLOCK.now()
+                    self._answered = time.monotonic()
         except Exception as error:  # any failure to answer is silence; say what it was and keep counting
             if self._answered < float("inf"):
                 say(f"cluster does not answer: {redacted(str(error))}", Event.WARNING)
@@ -134,7 +140,7 @@ class Watchdog:
 #
 # A sign is whatever the worker writes into its own attempt: its claim, each interval before it begins, each
 # checkpoint. So nothing is written for this alone, and a process that merely exists gives none. Signs are compared
-# with those of before, on the controller's clock: no two clocks have to agree.
+# with those of before, by the controller's clock: no two clocks have to agree.
 
 LOOKS = 8
 """How often a launch is looked at before it is named or ended."""
@@ -186,7 +192,7 @@ class Stalls:
 
         launches  those that a process has been given, by name, each with what shows its signs (may raise OSError)
         """
-        now = CLOCK.now()
+        now = time.monotonic()
         if now - self._looked < self.every():
             return []
         self._looked = now
@@ -209,9 +215,9 @@ class Stalls:
         if seen is None or seen.sign != sign:
             if seen is not None and seen.named:
                 say(f"{name} goes on.")
-            self._seen[name] = _Seen(sign, CLOCK.now())
+            self._seen[name] = _Seen(sign, time.monotonic())
             return 0.0
-        return CLOCK.now() - seen.since
+        return time.monotonic() - seen.since
 
     def _is_over(self, name: str, silent: float) -> bool:
         seen = self._seen.get(name)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Iterator, MutableMapping
+from contextlib import suppress
 
 from sqlalchemy import delete, select
 
@@ -19,8 +21,8 @@ FLUSH_SECONDS = 1.0
 class Calibrations(MutableMapping[str, float]):
     """{question: solved value}, shared by all processes on one store. Safe to use from several threads.
 
-    A new value is visible here at once and durable within about `FLUSH_SECONDS`, written by a thread of its
-    own. Losing one costs a calculation. Not a number is an InvalidValue.
+    A new value is visible here at once. It is written with the first one that comes FLUSH_SECONDS after the last write,
+    or when the store is closed: losing one costs a calculation. Not a number is an InvalidValue.
     """
 
     def __init__(self, database: Database) -> None:
@@ -28,7 +30,7 @@ class Calibrations(MutableMapping[str, float]):
         self._known: dict[str, float] = {}
         self._unsaved: dict[str, float] = {}
         self._lock = threading.Lock()
-        self._timer: threading.Timer | None = None
+        self._written = 0.0
 
     def __getitem__(self, key: str) -> float:
         with self._lock:
@@ -46,10 +48,10 @@ class Calibrations(MutableMapping[str, float]):
             raise InvalidValue(key, value, "a number")
         with self._lock:
             self._known[key] = self._unsaved[key] = float(value)
-            if self._timer is None:
-                self._timer = threading.Timer(FLUSH_SECONDS, self._flush_quietly)
-                self._timer.daemon = True
-                self._timer.start()
+        if time.monotonic() - self._written > FLUSH_SECONDS:
+            # A cache must not end a sweep: the store's own next write reports what is wrong with it.
+            with suppress(StoreError):
+                self.flush()
 
     def __delitem__(self, key: str) -> None:
         self[key]
@@ -70,18 +72,9 @@ class Calibrations(MutableMapping[str, float]):
     def flush(self) -> None:
         """Write what is not yet durable. Raises StoreError; then it is kept for the next flush."""
         with self._lock:
-            unsaved = dict(self._unsaved)
+            unsaved, self._written = dict(self._unsaved), time.monotonic()
         if not unsaved:
             return
         self._database.upsert(calibrations, [{"key": key, "value": value} for key, value in unsaved.items()])
         with self._lock:
             self._unsaved = {key: value for key, value in self._unsaved.items() if unsaved.get(key) != value}
-
-    def _flush_quietly(self) -> None:
-        with self._lock:
-            self._timer = None
-        try:
-            self.flush()
-        except StoreError:
-            # A cache must not end a sweep: the store's own next write reports what is wrong with it.
-            return

@@ -103,43 +103,21 @@ def _identity(path: str) -> Identity | None:
 
 CONNECT_SECONDS = 5
 """Longest attempt at one connection; there may be many within one patience."""
-BRIEF_CONNECT_SECONDS = 2
-"""The same once the server was given up: libpq takes no less."""
 _LIMITS = {"lock_timeout": 0.9, "statement_timeout": 0.95}
 """Shares of the patience: the server's words about a lock, or else about a statement, come before the line is cut."""
 
 
-class Lines:
-    """Which connection each thread is waiting on, so that another thread can cut it. Safe to use from all of them."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._of: dict[int, Any] = {}
-        self.given_up = False
-        """Whether the server was silent for one patience: what is still tried is tried briefly."""
-
-    def take(self, connection: Any) -> None:
-        """This thread speaks to the server by `connection` from now on."""
-        with self._lock:
-            self._of[threading.get_ident()] = connection
-
-    def drop(self, connection: Any) -> None:
-        """It is about to be closed: its descriptor may be another file's in a moment."""
-        with self._lock:
-            self._of = {thread: one for thread, one in self._of.items() if one is not connection}
-
-    def leave(self, thread: int) -> None:
-        """The thread waits for nothing."""
-        with self._lock:
-            self._of.pop(thread, None)
-
-    def cut(self, thread: int) -> None:
-        """End what the thread is waiting for; its connection then says that the server closed it."""
-        with self._lock, suppress(Exception), socket.socket(fileno=os.dup(self._of[thread].fileno())) as line:
-            line.shutdown(socket.SHUT_RDWR)
+def cut(connection: Connection) -> None:
+    """End, from another thread, what waits for an answer on this connection: it then says that the server closed it."""
+    with suppress(Exception), socket.socket(fileno=os.dup(_driver(connection).fileno())) as line:
+        line.shutdown(socket.SHUT_RDWR)
 
 
-def postgres_engine(url: URL, patience_seconds: float, lines: Lines) -> Engine:
+def _driver(connection: Connection) -> Any:
+    return connection.connection.driver_connection
+
+
+def postgres_engine(url: URL, patience_seconds: float) -> Engine:
     """An engine whose connections take no longer than `patience_seconds`. What the URL itself says of limits holds."""
     unanswered = max(1, round(patience_seconds))
     given = {
@@ -154,15 +132,6 @@ def postgres_engine(url: URL, patience_seconds: float, lines: Lines) -> Engine:
         url, connect_args={name: value for name, value in given.items() if name not in url.query}, pool_pre_ping=False
     )
 
-    @event.listens_for(engine, "do_connect")
-    def _connect(dialect: Any, record: Any, arguments: list[Any], options: dict[str, Any]) -> Any:
-        if lines.given_up:
-            options["connect_timeout"] = BRIEF_CONNECT_SECONDS
-        connection = dialect.connect(*arguments, **options)
-        # At once: what the library asks a new connection may find a silent server too.
-        lines.take(connection)
-        return connection
-
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, record: Any) -> None:
         with connection.cursor() as cursor:
@@ -176,14 +145,6 @@ def postgres_engine(url: URL, patience_seconds: float, lines: Lines) -> Engine:
                     (name, f"{max(1, round(1000 * share * patience_seconds))}ms", name),
                 )
         connection.commit()
-
-    @event.listens_for(engine, "checkout")
-    def _taken(connection: Any, record: Any, proxy: Any) -> None:
-        lines.take(connection)
-
-    @event.listens_for(engine, "close")
-    def _closed(connection: Any, record: Any) -> None:
-        lines.drop(connection)
 
     return engine
 
@@ -206,11 +167,10 @@ class Database:
         self.where = parsed.database or "" if parsed.get_backend_name() == "sqlite" else _shown(parsed)
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         self.url = parsed.render_as_string(hide_password=False)
-        self._lines = Lines()
         self._engine = (
             _sqlite(parsed, min(BUSY_SECONDS, self._patience))
             if self.is_sqlite
-            else postgres_engine(parsed, self._patience, self._lines)
+            else postgres_engine(parsed, self._patience)
         )
         self._readers = (
             self._engine if self.is_sqlite else self._engine.execution_options(isolation_level="REPEATABLE READ")
@@ -223,7 +183,7 @@ class Database:
         self.drives = False
         """Whether this process holds the lease of a sweep: it then keeps a copy of a store that vanishes."""
         self._away_since: float | None = None
-        """On the clock of `sweeps.util.waiting`: since when the store did not answer; None while it does."""
+        """By `time.monotonic`: since when the store did not answer; None while it does."""
         self._away_for_writers = False
         """Whether that was said of a write: a lock lets readers pass, and a read that succeeds then tells nothing."""
         self._held_up: DBAPIError | None = None
@@ -317,36 +277,40 @@ class Database:
     def _run(
         self, engine: Engine, work: Callable[[Connection], T], turn: AbstractContextManager[Any] | None = None
     ) -> T:
-        here, writing = threading.get_ident(), engine is self._writers
-        since = self._away_since
-        self._lines.given_up = since is not None
+        writing, since = engine is self._writers, self._away_since
         seconds = self._patience if since is None else min(self._patience, LAST_TRY_SECONDS)
+        asking: list[Connection] = []
+
+        def give_up() -> None:
+            if asking and not self.is_sqlite:
+                cut(asking[0])
+
         with (
-            wait_for(f"the store {self.where}", seconds, since=since, give_up=lambda: self._lines.cut(here)) as wait,
+            wait_for(f"the store {self.where}", seconds, since=since, give_up=give_up) as wait,
             turn or nullcontext(),
         ):
-            try:
-                while True:
-                    try:
-                        with engine.begin() as connection:
-                            done = work(connection)
-                        if writing or not self._away_for_writers:
-                            self._away_since = self._held_up = None
-                        return done
-                    except DBAPIError as error:
-                        lost = _connection_lost(error)
-                        if not lost and not is_busy(error):
-                            raise translated(error, self.where) from error
-                        if not lost:
-                            self._held_up = error
-                        if wait.left() == 0 or not (lost or self.is_sqlite):
-                            self._away_since, self._away_for_writers = wait.began, writing
-                            raise translated(self._held_up or error, self.where, wait.waited()) from error
-                        if lost:
-                            self._engine.dispose()
-                        time.sleep(min(0.2, wait.left()))
-            finally:
-                self._lines.leave(here)
+            while True:
+                try:
+                    with engine.begin() as connection:
+                        asking = [connection]
+                        done = work(connection)
+                    if writing or not self._away_for_writers:
+                        self._away_since = self._held_up = None
+                    return done
+                except DBAPIError as error:
+                    lost = _connection_lost(error)
+                    if not lost and not is_busy(error):
+                        raise translated(error, self.where) from error
+                    if not lost:
+                        self._held_up = error
+                    if wait.left() == 0 or not (lost or self.is_sqlite):
+                        self._away_since, self._away_for_writers = wait.began, writing
+                        raise translated(self._held_up or error, self.where, wait.waited()) from error
+                    if lost:
+                        self._engine.dispose()
+                    time.sleep(min(0.2, wait.left()))
+                finally:
+                    asking = []
 
     def _has_tables(self, connection: Connection) -> bool:
         if not inspect(connection).has_table(schema.schema_version.name):

@@ -16,19 +16,14 @@ from dataclasses import dataclass
 from dpcore.checks import InvalidValue
 from sweeps.util.log import Event, say
 
-# How long anything here waits for what does not answer: one number, counted on one clock.
+# How long anything here waits for what does not answer: one number.
 #
 # The store, MLflow, the process that feeds it, and the Ray cluster are given this long; then the caller hears an
-# error that says what to do. The clock stands still while this process is stopped (SIGSTOP, Ctrl-Z, a laptop's lid):
-# what nobody was there to hear is nobody's silence.
+# error that says what to do.
 
 VARIABLE = "SWEEPS_PATIENCE"
 DEFAULT_SECONDS = 60.0
 LONGEST_SECONDS = 86_400.0
-
-TICK_SECONDS = 0.25
-STOPPED_SECONDS = 5.0
-"""A process whose clock did not tick for this long was stopped; less is what a busy machine does to it."""
 
 
 def patience() -> float:
@@ -36,7 +31,7 @@ def patience() -> float:
 
     Raises InvalidValue for anything but a number above 0 and up to a day.
     """
-    text = given()
+    text = os.environ.get(VARIABLE, "").strip()
     if not text:
         return DEFAULT_SECONDS
     try:
@@ -49,53 +44,7 @@ def patience() -> float:
     return seconds
 
 
-def given() -> str:
-    """The text of the environment's SWEEPS_PATIENCE; empty where there is none."""
-    return os.environ.get(VARIABLE, "").strip()
-
-
-class AwakeClock:
-    """Seconds that this process was there for. Whoever asks first after a stop notices it. Safe from all threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._last: float | None = None
-        self._stopped = 0.0
-
-    def now(self) -> float:
-        """Seconds since some moment, times of a stop left out (once something ticks: see `tick`)."""
-        with self._lock:
-            return self._read() - self._stopped
-
-    def stopped(self) -> float:
-        """Seconds that this process was stopped for, all stops together."""
-        with self._lock:
-            self._read()
-            return self._stopped
-
-    def tick(self) -> None:
-        """To be called more often than every STOPPED_SECONDS, always: who misses it was stopped."""
-        with self._lock:
-            self._last = self._read()
-
-    def _read(self) -> float:
-        now = time.monotonic()
-        if self._last is not None and now - self._last > STOPPED_SECONDS:
-            self._stopped += now - self._last
-        if self._last is not None:
-            self._last = now
-        return now
-
-
-CLOCK = AwakeClock()
-
-
-def ticking() -> AwakeClock:
-    """The process's own clock, ticking from the first call on."""
-    _WATCH.start()
-    return CLOCK
-
-
+TICK_SECONDS = 0.25
 WORD_SECONDS = 5.0
 """Longest wait without a word."""
 AGAIN_SECONDS = 10.0
@@ -104,7 +53,7 @@ AGAIN_SECONDS = 10.0
 
 @dataclass(slots=True)
 class Wait:
-    """One wait, on the clock of `sweeps.util.waiting`.
+    """One wait; times are those of `time.monotonic`.
 
     what     it is for, as a message names it: "MLflow at http://host:5000"
     began    when it began
@@ -122,21 +71,20 @@ class Wait:
 
     def waited(self) -> float:
         """Seconds so far."""
-        return CLOCK.now() - self.began
+        return time.monotonic() - self.began
 
     def left(self) -> float:
         """Seconds until it is given up; 0 when that is over."""
-        return max(0.0, self.until - CLOCK.now())
+        return max(0.0, self.until - time.monotonic())
 
     def came(self) -> None:
         """Something of it came: the limit counts from now on again."""
-        now = CLOCK.now()
+        now = time.monotonic()
         self.since, self.until = now, now + (self.until - self.since)
 
-    def _sentence(self, now: float) -> str:
+    def _sentence(self) -> str:
         limit = f"{self.until - self.since:.0f} s{' without progress' if self.since > self.began else ''}"
-        so_far = f"{now - self.began:.0f} s so far"
-        return f"Waiting for {self.what}, {so_far}; giving up after {limit} ({VARIABLE})."
+        return f"Waiting for {self.what}, {self.waited():.0f} s so far; giving up after {limit} ({VARIABLE})."
 
 
 @contextmanager
@@ -145,25 +93,20 @@ def wait_for(
 ) -> Iterator[Wait]:
     """The block waits for `what`, for `seconds` at most (default: the patience), and does not do so in silence.
 
-    since  on the clock of `sweeps.util.waiting`: an earlier wait for the same thing that this one continues
+    since  by `time.monotonic`: an earlier wait for the same thing that this one continues
     """
-    now = ticking().now()
+    now = time.monotonic()
     limit = patience() if seconds is None else seconds
     start = now if since is None else since
     wait = Wait(what, start, start, now + limit, give_up)
-    _WATCH.add(wait)
-    try:
+    with _WATCH.watching(wait):
         yield wait
-    except BaseException:
-        _WATCH.remove(wait)
-        raise
-    _WATCH.remove(wait)
     if wait._spoke:
         say(f"Waited {wait.waited():.0f} s for {wait.what}; it goes on.", Event.WAITING)
 
 
 class _Watch:
-    """All waits of the process, and the thread that looks at them and makes the clock tick."""
+    """All waits of the process, and the thread that looks at them."""
 
     def __init__(self) -> None:
         self._waits: list[Wait] = []
@@ -171,28 +114,25 @@ class _Watch:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        with self._lock:
-            if self._thread is None:
-                CLOCK.tick()
-                self._thread = threading.Thread(target=self._loop, daemon=True, name="waiting")
-                self._thread.start()
-
-    def add(self, wait: Wait) -> None:
+    @contextmanager
+    def watching(self, wait: Wait) -> Iterator[None]:
         with self._lock:
             self._waits.append(wait)
-
-    def remove(self, wait: Wait) -> None:
-        with self._lock:
-            self._waits = [one for one in self._waits if one is not wait]
-            if all(one.what != wait.what for one in self._waits):
-                self._said.pop(wait.what, None)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._loop, daemon=True, name="waiting")
+                self._thread.start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waits = [one for one in self._waits if one is not wait]
+                if all(one.what != wait.what for one in self._waits):
+                    self._said.pop(wait.what, None)
 
     def _loop(self) -> None:
         while True:
             time.sleep(TICK_SECONDS)
-            CLOCK.tick()
-            now = CLOCK.now()
+            now = time.monotonic()
             with self._lock:
                 due = self._due(now)
                 for wait in self._waits:
@@ -210,7 +150,7 @@ class _Watch:
             if now - wait.began >= WORD_SECONDS and (last is None or now - last >= AGAIN_SECONDS):
                 self._said[wait.what] = now
                 wait._spoke = True
-                due.append(wait._sentence(now))
+                due.append(wait._sentence())
         return due
 
 

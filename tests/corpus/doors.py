@@ -254,7 +254,10 @@ def _records(workspace: Workspace) -> dict[str, Any]:
         store.close()
 
 
-_OF_THE_MACHINE = {"seconds", "peak_memory_mb", "metric.seconds", "metric.peak_memory_mb"}
+_OF_THE_MACHINE = {
+    *("seconds", "peak_memory_mb", "metric.seconds", "metric.peak_memory_mb"),
+    *("proposed_at", "finished_at"),
+}
 
 
 def _plain(guarantee: Any) -> dict[str, Any]:
@@ -279,7 +282,7 @@ def _printed(command: str, sweep: str, root: Path, *options: str) -> Any:
 
 
 def _without_machine(value: Any) -> Any:
-    """A printed document without the seconds and the memory of its trials."""
+    """A printed document without the seconds, the memory and the times of day of its trials."""
     if isinstance(value, dict):
         return {name: _without_machine(one) for name, one in value.items() if name not in _OF_THE_MACHINE}
     return [_without_machine(one) for one in value] if isinstance(value, list) else value
@@ -307,7 +310,7 @@ def published_specs(folder: Path) -> Iterator[Any]:
     from sweeps.papers.run import full_grid
 
     # The package has a function of the same name.
-    vandermaaten = import_module("sweeps.reproductions.vandermaaten2020")
+    vandermaaten = import_module("sweeps.papers.vandermaaten2020")
 
     for row in bu2020.ROWS:
         yield full_grid(bu2020.sweep_of(row, folder))

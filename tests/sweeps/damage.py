@@ -64,16 +64,6 @@ def exchanged(path: Path, numbers: random.Random, older: Older) -> None:
         path.write_bytes(numbers.choice(others).read_bytes())
 
 
-def linked(path: Path, numbers: random.Random, older: Older) -> None:
-    path.unlink()
-    path.symlink_to("/dev/zero" if numbers.random() < 0.5 else numbers.choice(["nowhere", "/dev/null", "."]))
-
-
-def made_a_folder(path: Path, numbers: random.Random, older: Older) -> None:
-    path.unlink()
-    path.mkdir()
-
-
 def forged(path: Path, numbers: random.Random, older: Older) -> None:
     """Sealed as it should be, with a content that no worker writes."""
     lie = numbers.choice(LIES)
@@ -102,7 +92,5 @@ DAMAGES: tuple[Callable[[Path, random.Random, Older], None], ...] = (
     deleted,
     brought_back,
     exchanged,
-    linked,
-    made_a_folder,
     forged,
 )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.execution.resume import begun, extended
+from sweeps.execution.resume import extended, without_extensions
 from sweeps.planning.auto_sampler import resolved
 from sweeps.planning.preview import preview
 from sweeps.privacy.totals import choices_by_results
@@ -86,7 +86,7 @@ def test_it_is_the_default_and_is_resolved_from_the_plans_once():
     assert (more.search.trials, more.search.resolved) == (400, "gp")
     assert resolved(more, public_facts(spec)).search.resolved == "gp"
     again = load_spec({**raw, "search": {"trials": 400}})
-    assert begun(again, began, [Extension(trials=400, launched=40, at=0.0)]).digest == began.digest
+    assert without_extensions(again, began, [Extension(trials=400, launched=40, at=0.0)]).digest == began.digest
 
     plan = preview(spec)
     assert plan.to_dict()["resolved"] == "gp"
@@ -100,7 +100,7 @@ def test_the_sampler_that_a_sweep_began_with_stays():
         with pytest.raises(
             InvalidValue, match=rf"search\.sampler='auto': expected {began}, with which the sweep began"
         ):
-            begun(spec_with(search=search), spec_with(search={"sampler": began, "trials": 4}), [])
+            without_extensions(spec_with(search=search), spec_with(search={"sampler": began, "trials": 4}), [])
 
 
 def test_an_unresolved_one_proposes_nothing_and_others_have_no_method():

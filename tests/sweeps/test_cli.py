@@ -16,7 +16,7 @@ from sweeps.cli.run import resume_command
 from sweeps.examples import load_example_or_file
 from sweeps.execution import session
 from sweeps.execution.controller import Controller, Done
-from sweeps.execution.resume import stated
+from sweeps.execution.resume import fixed_parts
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
 from sweeps.store.store import open_store
@@ -197,9 +197,9 @@ def test_a_changed_spec_is_refused_with_the_difference(sweeps, exhausted, tmp_pa
 def test_what_decides_which_mechanisms_run_cannot_be_accepted_by_who_saw_results(before, after, named):
     """Known bug: a domain was narrowed on the way, recorded nowhere, and the total went on as a guarantee."""
     first, then = load_spec(IMPOSSIBLE), load_spec(IMPOSSIBLE.replace(before, after))
-    assert [one.partition(",")[0] for one in stated(first, then)] == [named]
+    assert [one.partition(",")[0] for one in fixed_parts(first, then)] == [named]
     learning, later = (IMPOSSIBLE.replace("random", "tpe").replace(*one) for one in (("", ""), (before, after)))
-    assert stated(load_spec(learning), load_spec(later)) == [], "there the total says that results chose"
+    assert fixed_parts(load_spec(learning), load_spec(later)) == [], "there the total says that results chose"
 
 
 def test_a_sampler_that_learns_cannot_be_accepted_after_one_that_does_not(sweeps, exhausted, tmp_path):
@@ -222,7 +222,7 @@ def test_a_sampler_that_learns_cannot_be_accepted_after_one_that_does_not(sweeps
 def test_what_views_read_of_the_recorded_spec_stays(name, before, after):
     raw = yaml.safe_load(IMPOSSIBLE)
     first, then = (load_spec({**raw, "search": {"trials": 3, **search}}) for search in (before, after))
-    assert [one.partition(",")[0] for one in stated(first, then)] == ([name] if name else [])
+    assert [one.partition(",")[0] for one in fixed_parts(first, then)] == ([name] if name else [])
 
 
 def test_early_stopping_validation_and_units_stay():
@@ -230,7 +230,7 @@ def test_early_stopping_validation_and_units_stay():
     raw |= {"objectives": [{"metric": "accuracy"}], "limits": {}}
 
     def changed(**other):
-        return stated(load_spec(raw), load_spec({**raw, **other}))
+        return fixed_parts(load_spec(raw), load_spec({**raw, **other}))
 
     validation, unit = TABLE["validation"] | {"records": "public"}, {"column": "id", "max_records": 2}
     assert changed() == changed(data={**TABLE, "path": "moved.csv"}) == []

@@ -1,11 +1,10 @@
-"""Real sweeps in real processes: signals, full disks, trials that end badly, MLflow that is away, early stopping."""
+"""Real sweeps in real processes: signals, full disks, trials that end badly, MLflow that is away."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -16,13 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.mlflow.sync import rebuild
 from sweeps.privacy.ledger import spending, total
-from sweeps.privacy.published_store import PublishedStore
 from sweeps.store.records import TrialState
 from sweeps.store.store import Store, open_store
 from sweeps.util.exits import ExitCode
 from tests.sweeps import awkward
+from tests.sweeps.tracked_runs import prepared
 
 ROOT = Path(__file__).parents[2]
 SLOW = """
@@ -37,22 +35,13 @@ execution: {checkpoint_seconds: 0.2}
 MOODS = """
 name: moods
 data: {source: uniform, n: 100}
-systems: {awkward-mean: {mood: {choice: [fine, nan, raise, die, hang, stop]}, steps: 3}}
+systems: {awkward-mean: {mood: {choice: [fine, nan, raise, die, stop]}, steps: 3}}
 privacy: {epsilon: 1.0, delta: 1.0e-5}
 objectives: [{metric: expected_error}]
-search: {sampler: grid, trials: 6, seed: 0}
-execution: {retries: 1, checkpoint_seconds: 2}
-limits: {stall_seconds: 8}
+search: {sampler: grid, trials: 5, seed: 0}
+execution: {retries: 0, checkpoint_seconds: 1}
+limits: {stall_seconds: 4}
 tracking: {uri: "http://127.0.0.1:9"}
-"""
-HALVING = """
-name: halving
-data: {source: uniform, n: 1000}
-systems: {noisy-mean: {clip: {uniform: [0.2, 1.0]}, shrinkage: {uniform: [0, 1]}, steps: 16}}
-privacy: {epsilon: 1.0, delta: 1.0e-5}
-objectives: [{metric: expected_error}]
-search: {sampler: random, trials: 8, seed: 0}
-early_stopping: {method: asha, reduction: 2, rungs: 3}
 """
 
 
@@ -64,13 +53,14 @@ class Sweep:
         self.spec.write_text(text)
         self.name = text.split("name: ")[1].split("\n")[0]
         self.root = root or folder / "state"
-        self.tracking = f"sqlite:///{folder}/mlflow.db"
+        self.tracking = prepared(folder)
         awkward.install(folder / "packages")
         self.environment = {
             **os.environ,
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder / "packages")]),
             "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+            "SWEEPS_TRACKING": self.tracking,
         }
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
@@ -170,21 +160,10 @@ def test_a_closed_pipe_changes_nothing_and_a_closed_terminal_stops_cleanly(tmp_p
     assert settled(sweep).sweep("slow").state == "stopped"
 
 
-def test_ctrl_c_and_sigterm_stop_cleanly_and_a_second_one_at_once(tmp_path):
+def test_ctrl_c_stops_cleanly_and_a_second_signal_at_once(tmp_path):
     sweep = Sweep(tmp_path, SLOW)
     process = sweep.start("run", str(sweep.spec))
     sweep.until_steps(process)
-    # Stopped and woken, as Ctrl-Z and a laptop's lid do it: it says so, blames nobody, and goes on.
-    os.kill(process.pid, signal.SIGSTOP)
-    time.sleep(6.5)
-    os.kill(process.pid, signal.SIGCONT)
-    log = sweep.root / "slow" / "controller.log"
-    log.touch()
-    limit = time.monotonic() + 60
-    while "was stopped" not in log.read_text() and time.monotonic() < limit:
-        time.sleep(0.1)
-    assert re.search(r"This process was stopped for \d+ s\. Its lease still holds: slow goes on\.", log.read_text())
-    assert process.poll() is None
     # As a terminal does it: to every process of the group.
     os.killpg(process.pid, signal.SIGINT)
     output = sweep.end(process, 130)
@@ -196,28 +175,20 @@ def test_ctrl_c_and_sigterm_stop_cleanly_and_a_second_one_at_once(tmp_path):
 
     process = sweep.start("resume", "slow")
     sweep.until_steps(process)
-    process.terminate()
-    assert "sweeps resume slow" in sweep.end(process, 130)
-    settled(sweep)
-    again = total(store.ledger("slow"))
-    assert again.executed > first.executed
-    # What had begun went on from its checkpoint: at most one interval of 4 steps is paid again. (An attempt that was
-    # reserved and left no horizon is charged whole.)
-    entries = store.ledger("slow")
-    begun = 0
-    for lost, relaunched in pairwise(entries):
-        if lost.key == relaunched.key and lost.executed_to < lost.to_step:
-            assert relaunched.from_step >= lost.executed_to - 4
-            begun += 1
-    assert begun > 0
-
-    process = sweep.start("resume", "slow")
-    sweep.until_steps(process)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGTERM)
     began = time.monotonic()
     sweep.end(process, 130)
     assert time.monotonic() - began < 10
+    # What had begun went on from its checkpoint: at most one interval of 4 steps is paid again. (An attempt that was
+    # reserved and left no horizon is charged whole.)
+    begun = [
+        (lost, again)
+        for lost, again in pairwise(store.ledger("slow"))
+        if lost.key == again.key and lost.executed_to < lost.to_step
+    ]
+    assert begun
+    assert all(again.from_step >= lost.executed_to - 4 for lost, again in begun)
     # Whoever leaves at once leaves the settling to the next start; the lease of a dead process is free.
     store.acquire("slow").release()
 
@@ -225,8 +196,8 @@ def test_ctrl_c_and_sigterm_stop_cleanly_and_a_second_one_at_once(tmp_path):
 def test_trials_that_end_badly_fail_alone_and_mlflow_may_be_away(tmp_path):
     sweep = Sweep(tmp_path, MOODS)
     output = sweep.run("run", str(sweep.spec), code=ExitCode.SOME_FAILED)
-    assert "1 complete, 5 failed" in output
-    assert "5 trials failed. The first:" in output
+    assert "1 complete, 4 failed" in output
+    assert "4 trials failed. The first:" in output
     assert output.count("failed: expected_error=nan") == 2, "once as it happens, once at the end"
     assert "(exit code 4)" in output.splitlines()[-1]
     assert "mlflow ui" not in output
@@ -240,42 +211,19 @@ def test_trials_that_end_badly_fail_alone_and_mlflow_may_be_away(tmp_path):
     raised = by_mood["raise"]
     assert raised.reason.startswith("ArithmeticError (awkward.py, line ")
     assert "the mood is bad" not in raised.reason
-    assert "lost 2 times" in by_mood["die"].reason
+    assert "lost 1 times" in by_mood["die"].reason
     assert "retries" in by_mood["die"].reason
     spent = spending(store.ledger("moods"))
-    assert spent[by_mood["die"].key].executed >= 2
-    for mood in ("hang", "stop"):
-        # Silent for ever, charged to its horizon each time, and tried again like any lost worker.
-        silent = by_mood[mood]
-        assert f"{silent.key}.1: it showed no sign of life for " in output
-        assert "lost 2 times (it showed no sign of life for " in silent.reason
-        assert "limits.stall_seconds ended it" in silent.reason
-        assert [entry.steps_spent for entry in store.ledger("moods") if entry.key == silent.key] == [1, 1]
+    assert spent[by_mood["die"].key].executed >= 1
+    # Silent for ever, and charged to its horizon like any lost worker.
+    silent = by_mood["stop"]
+    assert f"{silent.key}.1: it showed no sign of life for " in output
+    assert "limits.stall_seconds ended it" in silent.reason
+    assert [entry.steps_spent for entry in store.ledger("moods") if entry.key == silent.key] == [1]
     assert store.backlog("moods") >= 4
-    assert rebuild(PublishedStore(store), "moods", sweep.tracking).runs == 6
-    assert store.backlog("moods") == 0
     shown = json.loads(sweep.run("show", "moods", "--json"))
     assert shown["state"] == "finished"
-    assert shown["trials"] == {"complete": 1, "running": 0, "failed": 5, "infeasible": 0, "planned": 0}
-
-
-def test_early_stopping_charges_rungs_and_claims_whole_plans(tmp_path):
-    sweep = Sweep(tmp_path, HALVING)
-    sweep.run("run", str(sweep.spec))
-    store = settled(sweep)
-    records = store.trials("halving")
-    assert len(records) == 8
-    assert {record.step for record in records} <= {4, 8, 16}
-    stopped = [record for record in records if record.step == 4]
-    whole = [record for record in records if record.step == 16]
-    assert len(stopped) >= 4
-    assert whole
-    assert all(0.99 < record.guarantee.epsilon <= 1 for record in records)
-    assert all(record.metrics["epsilon"] == record.guarantee.epsilon for record in records)
-    spent = spending(store.ledger("halving"))
-    for record in records:
-        assert spent[record.key].executed == spent[record.key].path == record.step
-        assert spent[record.key].attempts == {4: 1, 8: 2, 16: 3}[record.step]
+    assert shown["trials"] == {"complete": 1, "running": 0, "failed": 4, "infeasible": 0, "planned": 0}
 
 
 @pytest.fixture
@@ -291,10 +239,12 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+@pytest.mark.chaos
+@pytest.mark.outage
 def test_a_full_disk_stops_the_sweep_and_it_goes_on_when_there_is_room(tmp_path, small_disk):
     text = SLOW.replace("steps: 400", "steps: 40").replace("trials: 3", "trials: 6")
     sweep = Sweep(tmp_path, text, root=small_disk / "state")
-    process = sweep.start("run", str(sweep.spec), "--tracking", sweep.tracking)
+    process = sweep.start("run", str(sweep.spec))
     sweep.until_steps(process)
     filler = small_disk / "filler"
     with pytest.raises(OSError, match="No space left"):
@@ -303,7 +253,7 @@ def test_a_full_disk_stops_the_sweep_and_it_goes_on_when_there_is_room(tmp_path,
     assert "space" in output
     assert "resume" in output
     filler.unlink()
-    output = sweep.run("resume", "slow", "--tracking", sweep.tracking)
+    output = sweep.run("resume", "slow")
     assert "6 complete." in output
     store = settled(sweep)
     for record in store.trials("slow"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 import types
 from contextlib import closing
 from pathlib import Path
@@ -16,11 +15,9 @@ import sweeps.ray  # noqa: F401  (sets what Ray reads from the environment befor
 from dpcore.checks import InvalidValue
 from sweeps.execution import session
 from sweeps.privacy.population import Population
-from sweeps.ray.cluster import ClusterUnreachable, await_room, imported_by_all
+from sweeps.ray.cluster import ClusterUnreachable, await_room, check_importable_everywhere
 from sweeps.ray.patches import cluster_metadata, head_processes, own_versions
-from sweeps.ray.resources import request
 from sweeps.selection.run import KEY
-from sweeps.spec import Resources
 from sweeps.store.records import SweepState
 from sweeps.util.waiting import VARIABLE
 from sweeps.util.workspace import Workspace
@@ -34,7 +31,6 @@ from trainables.worker.ray import draining_nodes
 from trainables.worker.ray_shared import SharedData, TeamLayout
 
 LAYOUT = TeamLayout(workers=2, cpus=0.5, gpus=0.0)
-BARRIER_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -139,70 +135,20 @@ def look(data: SharedData) -> tuple[bool, bool]:
     return image.flags.writeable, image.flags.owndata
 
 
-def test_a_worker_that_lost_its_connection_is_no_reason_and_another_ones_error_is(cluster, monkeypatch):
-    """A node's death reaches the other workers as a broken connection, before Ray knows of it: the attempt is lost."""
-    from trainables.parallel import ray_team
-    from trainables.parallel.link import LinkEnded
-
-    monkeypatch.setattr(ray_team, "FAREWELL_SECONDS", 0.3)
-    cut, own = ray_team._Failed(LinkEnded("reset by peer"), ""), ray_team._Failed(ValueError("of the model"), "")
-    team = ray_team.RayTeam(ray_team.TeamLayout(workers=2, cpus=1, gpus=0), None, None, "gloo")
-    for answers, expected in (([cut, None], ray_team.WorkerLost), ([cut, own], ValueError)):
-        team._serving = [ray.put(answer) for answer in answers]
-        with pytest.raises(expected):
-            team._check()
-        with pytest.raises(expected):
-            team._await(team._serving)
-
-
 def test_data_are_mapped_and_not_copied(cluster, digits):
     shared = SharedData.put(digits)
     looks = ray.get([ray.remote(num_cpus=0.1)(look).remote(shared) for _ in range(4)])
     assert set(looks) == {(False, False)}
 
 
-def packed(config, *, folder):
-    """Wait until four are here at once, and a little longer for a fifth."""
-    from ray import tune
-
-    mine = Path(folder, f"here-{config['number']}")
-    mine.touch()
-    began, most = time.monotonic(), 0
-    while time.monotonic() - began < BARRIER_SECONDS and not Path(folder, "met").exists():
-        most = max(most, len(list(Path(folder).glob("here-*"))))
-        if most >= 4:
-            time.sleep(0.5)
-            most = max(most, len(list(Path(folder).glob("here-*"))))
-            Path(folder, "met").touch()
-        time.sleep(0.05)
-    mine.unlink()
-    tune.report({"most": most, "gpus": ",".join(map(str, ray.get_gpu_ids()))})
-
-
-def test_four_quarters_of_a_gpu_are_one(cluster, tmp_path):
-    from ray import tune
-
-    trainable = tune.with_resources(
-        tune.with_parameters(packed, folder=str(tmp_path)), request(Resources(cpus=0.1, gpus=0.25))
-    )
-    results = tune.Tuner(
-        trainable,
-        param_space={"number": tune.grid_search(list(range(5)))},
-        run_config=tune.RunConfig(storage_path=str(tmp_path / "tune"), name="packed", verbose=0, log_to_file=False),
-    ).fit()
-    assert not results.errors
-    assert max(one.metrics["most"] for one in results) == 4
-    assert {one.metrics["gpus"] for one in results} == {"0"}
-
-
 def test_a_module_that_only_this_process_has(cluster, monkeypatch):
-    imported_by_all(["json:loads", "tests.trainables.broken_models:right"])
+    check_importable_everywhere(["json:loads", "tests.trainables.broken_models:right"])
     monkeypatch.setitem(sys.modules, "only_here", types.ModuleType("only_here"))
     with pytest.raises(
         ClusterUnreachable,
         match=r"only_here:build: expected a module.*, only_here was not found\. Install it on every node",
     ):
-        imported_by_all(["only_here:build"])
+        check_importable_everywhere(["only_here:build"])
 
 
 def test_check_asks_the_cluster_what_it_has(cluster):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.execution.controller import Done, Wait
+from sweeps.execution.controller import Done
 from sweeps.execution.limits import INTERRUPTED, worker_losses
 from sweeps.store.errors import LeaseLost
 from sweeps.store.records import Outcome, TrialState
@@ -106,16 +106,6 @@ def test_an_attempt_that_never_started_is_charged_nothing_and_can_never_start(sw
     assert not sweep.executed
     sweep.finish()
     sweep.check_end(trials=5)
-
-
-def test_a_later_attempt_that_never_started_is_charged_nothing_beyond_its_checkpoint(sweep):
-    first = longest(sweep)
-    first.execute(1, 2, stop_inside=False)
-    sweep.lose(first)
-    sweep.lose(launched(sweep))
-    entry = sweep.store.ledger_of(first.member.key)[-1]
-    assert (entry.attempt, entry.from_step, entry.executed_to) == (2, 2, 2)
-    assert launched(sweep).member.from_step == 2
 
 
 def test_an_attempt_whose_folder_was_emptied_is_charged_whole(sweep):
@@ -233,34 +223,6 @@ def test_what_ends_with_its_controller_is_no_loss_of_the_worker(sweep):
     sweep.check_end(trials=5)
 
 
-def test_a_lost_launch_keeps_the_result_that_it_had(sweep):
-    worker = launched(sweep)
-    sweep.controller.spec = sweep.spec.model_copy(
-        update={"execution": sweep.spec.execution.model_copy(update={"retries": 0})}
-    )
-    worker.finish()
-    sweep.lose(worker)
-    assert sweep.controller.table.records[worker.member.key].state is TrialState.COMPLETE
-
-
-def test_a_worker_that_dies_each_time_fails_its_trial_and_the_sweep_goes_on(sweep):
-    worker = launched(sweep)
-    for attempt in range(1, 4):
-        assert worker.member.attempt == attempt
-        worker.execute(1, 1, stop_inside=True)
-        sweep.lose(worker)
-        if attempt < 3:
-            worker = launched(sweep)
-    record = sweep.controller.table.records[worker.member.key]
-    assert record.state is TrialState.FAILED
-    assert "lost 3 times" in record.reason
-    assert "execution.retries" in record.reason
-    sweep.finish()
-    states = [record.state for record in sweep.store.trials(NAME)]
-    assert states.count(TrialState.COMPLETE) == 4
-    assert states.count(TrialState.FAILED) == 1
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_metric_that_is_no_number_fails_the_trial_with_a_reason(sweep, value):
     worker = launched(sweep)
@@ -272,16 +234,6 @@ def test_a_metric_that_is_no_number_fails_the_trial_with_a_reason(sweep, value):
     assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == worker.member.to_step
     sweep.finish()
     assert sweep.store.counts(NAME)["complete"] == 4
-
-
-def test_an_exception_of_the_system_fails_its_trial_alone(sweep):
-    worker = launched(sweep)
-    worker.execute(1, 1, stop_inside=True)
-    sweep.workers.remove(worker)
-    error = {"key": worker.member.key, "attempt": 1, "error": "ZeroDivisionError: division by zero"}
-    sweep.controller.outcomes.finished(worker.group, [error])
-    assert sweep.controller.table.records[worker.member.key].reason == error["error"]
-    assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == 1
 
 
 def test_records_that_cannot_be_written_stop_the_sweep_and_cost_no_retry(sweep):
@@ -329,7 +281,66 @@ def test_an_impossible_space_is_exhausted_and_says_so(tmp_path):
     assert not sweep.controller.has_work()
 
 
-def test_waiting_is_said_while_something_runs(sweep):
-    for _ in range(5):
-        launched(sweep)
-    assert isinstance(sweep.controller.decide(), Wait)
+# Early stopping: rungs are reservations, and claims are of whole plans.
+
+
+@pytest.fixture
+def rungs(tmp_path):
+    return FakeSweep(tmp_path, ASHA, change={"systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1]}, "steps": 8}}})
+
+
+def promoted(rungs):
+    """Two trials end the first rung at step 2; the better one is launched into the next."""
+    for error in (0.1, 0.2):
+        worker = launched(rungs)
+        assert (worker.member.from_step, worker.member.to_step) == (0, 2)
+        worker.finish_with(error)
+        rungs.deliver(worker)
+    worker = launched(rungs)
+    assert (worker.member.key, worker.member.attempt) == (f"{NAME}-0", 2)
+    assert (worker.member.from_step, worker.member.to_step, worker.member.resume_attempt) == (2, 4, 1)
+    return worker
+
+
+def test_a_promoted_trial_that_is_lost_goes_on_from_its_rung(rungs):
+    worker = promoted(rungs)
+    worker.execute(1, 1, stop_inside=True)
+    rungs.lose(worker)
+    again = launched(rungs).member
+    assert (again.key, again.attempt, again.from_step, again.to_step) == (f"{NAME}-0", 3, 2, 4)
+
+
+def test_a_promoted_trial_survives_the_controller(rungs):
+    worker = promoted(rungs)
+    worker.execute(1, 1, stop_inside=False)
+    rungs.lease.release()
+    rungs.start()
+    again = launched(rungs).member
+    assert (again.key, again.attempt, again.from_step, again.to_step) == (f"{NAME}-0", 3, 3, 4)
+    rungs.check()
+
+
+def test_a_stopped_trial_claims_its_whole_plan(rungs):
+    rungs.finish()
+    rungs.check_end(trials=5)
+    records = rungs.store.trials(NAME)
+    stopped = [record for record in records if record.step == 2]
+    whole = [record for record in records if record.step == 8]
+    assert stopped
+    assert whole
+    # Two of eight steps, by results: where it stopped was no fact before its first step.
+    for record in records:
+        assert record.guarantee == record.plan.guarantee
+        assert record.guarantee.epsilon == pytest.approx(record.config["target_epsilon"], rel=1e-6)
+        assert {metrics["epsilon"] for metrics in record.reports.values()} == {record.guarantee.epsilon}
+    # What was executed is what the ledger counts.
+    assert sum(e.steps_spent for e in rungs.store.ledger(NAME)) == sum(record.step for record in records)
+
+
+def test_what_was_reported_at_each_rung_is_known_now_and_after_a_restart(rungs):
+    rungs.finish()
+    known = {key: dict(record.reports) for key, record in rungs.controller.table.records.items()}
+    assert sorted(next(reports for reports in known.values() if len(reports) == 3)) == [2, 4, 8]
+    rungs.lease.release()
+    rungs.start()
+    assert {key: dict(record.reports) for key, record in rungs.controller.table.records.items()} == known

@@ -14,8 +14,7 @@ import pandas as pd
 import pytest
 
 import sweeps
-from dpcore import randomness
-from sweeps.execution import runners, session
+from sweeps.execution import session
 from sweeps.execution.controller import Controller, Done
 from sweeps.ray import cluster, patches, tuner
 from tests.sweeps.test_private_validation import NoViews
@@ -46,7 +45,7 @@ def without_ray(monkeypatch):
     monkeypatch.setattr(session, "Drain", NoViews)
     monkeypatch.setattr(tuner, "execute", here)
     monkeypatch.setattr(cluster, "cluster", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(cluster, "data_path_seen_by_all", lambda trials: None)
+    monkeypatch.setattr(cluster, "check_records_visible", lambda trials: None)
     monkeypatch.setattr(patches, "environment_of_the_cluster", nullcontext)
 
 
@@ -81,19 +80,3 @@ def total(trial: pd.Series) -> float:
 
 def test_copies_that_both_go_on_share_no_noise(tmp_path):
     assert min(recovered(tmp_path)) > 1e-6
-
-
-def test_one_secret_for_both_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(runners, "fresh_secret", lambda: bytes(32))
-    assert max(recovered(tmp_path)) < 1e-9
-
-
-def test_a_secret_is_drawn_and_written_nowhere(tmp_path, monkeypatch):
-    drawn = []
-    monkeypatch.setattr(runners, "fresh_secret", lambda: drawn.append(randomness.fresh_secret()) or drawn[-1])
-    sweeps.run(SPEC, root=tmp_path)
-    sweeps.resume("copied", root=tmp_path, trials=2)
-    assert len(set(drawn)) == 2
-    files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
-    assert files
-    assert not any(secret in content or secret.hex().encode() in content for secret in drawn for content in files)

@@ -105,12 +105,3 @@ def test_steps_behind_a_published_point_are_not_run_again(tmp_path):
     assert record.state is TrialState.FAILED
     assert "its state after step 3 is missing or damaged" in record.reason
     assert [one.step for one in sweep.store.curves(fake_workers.NAME, [record.key])] == [3]
-
-
-def test_numbers_that_are_none_leave_no_point(tmp_path):
-    sweep, worker = half_told(tmp_path)
-    told = {"key": worker.member.key, "attempt": 1, "curve": {"6": {"expected_error": float("nan")}}}
-    sweep.controller.outcomes.told(worker.group, told)
-    sweep.controller.outcomes.told(worker.group, {**told, "curve": {"9": {"expected_error": 1.0}}})
-    sweep.controller.outcomes.told(worker.group, {**told, "curve": {"6": {"undeclared": 1.0}}})
-    assert [one.step for one in sweep.store.curves(fake_workers.NAME)] == [3]

@@ -124,19 +124,6 @@ def test_one_damaged_record_costs_its_own_attempt_and_no_other_trial(sweep, name
     assert sweep.store.counts(NAME)["complete"] == 5
 
 
-def test_without_any_state_and_nothing_published_it_begins_anew(sweep):
-    worker = launch(sweep)
-    for _ in range(2):
-        worker.execute(1, 4, stop_inside=False)
-    for step in (4, 8):
-        record_of(worker, f"checkpoint.{step}.npz").write_bytes(b"PK")
-    sweep.lose(worker)
-    again = launch(sweep).member
-    assert (again.from_step, again.resume_attempt, sweep.store.ledger(NAME)[0].executed_to) == (0, 0, 12)
-    sweep.finish()
-    sweep.check_end(trials=5)
-
-
 @pytest.fixture
 def rungs(tmp_path):
     return FakeSweep(
@@ -195,31 +182,6 @@ def test_the_state_of_another_path_does_not_stand_in_for_a_published_one(rungs):
     record_of(worker, "checkpoint.2.npz").write_bytes(b"")
     launch(rungs)
     assert rungs.controller.table.records[late.member.key].state is TrialState.FAILED
-
-
-def another_trials_state(sweep) -> Worker:
-    workers = [launch(sweep), launch(sweep)]
-    for worker in workers:
-        for _ in range(2):
-            worker.execute(1, 4, stop_inside=False)
-    record_of(workers[0], "checkpoint.8.npz").write_bytes(record_of(workers[1], "checkpoint.8.npz").read_bytes())
-    sweep.lose(workers[0])
-    return workers[0]
-
-
-def test_the_state_of_another_trial_is_not_gone_on_from(sweep):
-    another_trials_state(sweep)
-    assert launch(sweep).member.from_step == 4
-
-
-def test_a_result_of_fewer_steps_is_not_charged_as_such(sweep):
-    worker = launch(sweep)
-    worker.finish()
-    sweep.workers.remove(worker)
-    sweep.controller.outcomes.finished(worker.group, [{**worker.result, "step": 3}])
-    assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == 12
-    assert sweep.controller.table.records[worker.member.key].state is TrialState.FAILED
-    sweep.finish()
 
 
 def test_a_checkpoint_that_comes_to_light_after_its_attempt_was_settled_is_charged(sweep, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.mlflow import sync as drain_module
-from sweeps.mlflow.sync import EXIT_UNDELIVERED, Drain, DrainLock, DrainRunning, drain, rebuild
+from sweeps.mlflow.sync import Drain, DrainLock, DrainRunning, drain, rebuild
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.store.records import TrialRecord
 from sweeps.util import waiting
@@ -27,6 +26,12 @@ def test_the_process_delivers_while_the_sweep_runs_and_ends_with_it(tmp_path: Pa
     lease = store.acquire("views")
     with Drain(PublishedStore(store), "views", uri) as running:
         running.start()
+        assert running._process is not None
+        # Whoever may run `ps` reads every argument: both URLs may hold a password.
+        while not (arguments := Path(f"/proc/{running._process.pid}/cmdline").read_bytes()):
+            assert running._process.poll() is None
+        assert b"sweeps.mlflow.sync" in arguments
+        assert str(tmp_path).encode() not in arguments
         view_sweeps.complete(store, lease, 0)
         deadline = time.monotonic() + 60
         while store.backlog("views") and time.monotonic() < deadline:
@@ -35,7 +40,6 @@ def test_the_process_delivers_while_the_sweep_runs_and_ends_with_it(tmp_path: Pa
         with pytest.raises(DrainRunning, match="another process"), DrainLock(tmp_path / "views", wait_seconds=0.2):
             pass
         # A drain that is killed is followed by another one at the end.
-        assert running._process is not None
         running._process.send_signal(signal.SIGKILL)
         running._process.wait()
         view_sweeps.complete(store, lease, 1)
@@ -101,33 +105,11 @@ def test_what_runs_is_shown_as_running_until_it_does_not(tmp_path: Path, monkeyp
     assert {len(found) for found in runs.values()} == {1}
 
 
-def test_unreachable_mlflow_keeps_the_rows_and_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
-    store = view_sweeps.mixed_sweep(tmp_path, trials=2)
-    backlog = store.backlog("views")
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    started = time.monotonic()
-    with Drain(PublishedStore(store), "views", f"http://user:hidden@127.0.0.1:{port}"):
-        pass
-    assert time.monotonic() - started < 45
-    error = capfd.readouterr().err
-    assert "sweeps track views" in error
-    assert "hidden" not in error
-    assert store.backlog("views") == backlog
-    assert "does not answer" in (tmp_path / "views" / "tracking.log").read_text()
-    rebuild(PublishedStore(store), "views", prepared(tmp_path))
-    assert store.backlog("views") == 0
-
-
-@pytest.mark.parametrize("ended", [True, False], ids=["as it is", "without an end: the bug"])
 def test_a_stopped_process_is_ended_after_one_patience_and_the_next_one_finds_the_way_free(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, ended: bool
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("SWEEPS_PATIENCE", "1.5")
     monkeypatch.setattr(waiting, "WORD_SECONDS", 0.5)
-    if not ended:
-        monkeypatch.setattr(waiting.Wait, "left", lambda self: 1.0)
     store = view_sweeps.mixed_sweep(tmp_path, trials=2)
     backlog = store.backlog("views")
     running = Drain(PublishedStore(store), "views", prepared(tmp_path))
@@ -137,11 +119,7 @@ def test_a_stopped_process_is_ended_after_one_patience_and_the_next_one_finds_th
     leaving = threading.Thread(target=running.__exit__, args=(None, None, None))
     leaving.start()
     leaving.join(8)
-    assert leaving.is_alive() is not ended
-    if not ended:
-        running._process.kill()
-        leaving.join()
-        return
+    assert not leaving.is_alive()
     said = capsys.readouterr().err
     assert "Waiting for MLflow at sqlite:///" in said
     assert f"to take the last {backlog} changes" in said
@@ -150,25 +128,6 @@ def test_a_stopped_process_is_ended_after_one_patience_and_the_next_one_finds_th
     assert store.backlog("views") == backlog
     rebuild(PublishedStore(store), "views", prepared(tmp_path))
     assert store.backlog("views") == 0
-
-
-def test_slow_progress_is_waited_for_beyond_one_patience(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("SWEEPS_PATIENCE", "1.5")
-    store = view_sweeps.mixed_sweep(tmp_path, trials=2)
-    rows = [row.id for row in store.outbox("views")]
-    slow = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"])
-
-    def deliver() -> None:
-        for row in rows[:4]:
-            time.sleep(1.0)
-            store.delivered(None, [row])
-        slow.send_signal(signal.SIGTERM)
-
-    view = Drain(PublishedStore(store), "views", "http://127.0.0.1:9")
-    threading.Thread(target=deliver, daemon=True).start()
-    began = time.monotonic()
-    assert view._ended(slow) == -signal.SIGTERM
-    assert time.monotonic() - began > 2 * 1.5
 
 
 def test_an_outage_in_mid_sweep_is_caught_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -191,18 +150,6 @@ def test_an_outage_in_mid_sweep_is_caught_up(tmp_path: Path, monkeypatch: pytest
     assert drain(PublishedStore(store), "views", uri, ending) == 0
     assert {len(found) for found in runs_of(uri).values()} == {1}
     assert len(runs_of(uri)) == 7
-
-
-def test_undelivered_is_an_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from sweeps.mlflow import sync as tracking_drain
-
-    monkeypatch.setattr(tracking_drain, "LAST_TRIES_SECONDS", 0.5)
-    store = view_sweeps.mixed_sweep(tmp_path, trials=1)
-    (tmp_path / "file").write_text("")
-    ending = threading.Event()
-    ending.set()
-    assert drain(PublishedStore(store), "views", f"sqlite:///{tmp_path}/file/mlflow.db", ending) == EXIT_UNDELIVERED
-    assert store.backlog("views") > 0
 
 
 def test_telemetry_is_off():

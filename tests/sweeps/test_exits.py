@@ -143,19 +143,6 @@ def test_a_sweep_that_is_over_says_how_by_its_exit_code(tmp_path, resumed, ends,
     assert resumed("--json")[0] == code
 
 
-def test_what_is_refused_prints_no_heading(tmp_path, resumed):
-    ended(tmp_path, [GOOD, GOOD])
-    assert resumed("--trials", "1") == (ExitCode.BAD_INPUT, "")
-    assert resumed()[1].startswith("Sweep ends  (Ctrl-C stops cleanly)\n")
-
-
-def test_a_drain_that_delivered_is_shown_and_a_server_by_its_own_address(tmp_path, resumed, monkeypatch):
-    monkeypatch.setattr(_Undelivering, "delivered", True)
-    ended(tmp_path, [GOOD])
-    assert f"ui --backend-store-uri sqlite:///{tmp_path}/mlflow.db" in resumed()[1]
-    assert "MLflow  http://user:***@tracker:5000\n" in resumed("--tracking", "http://user:word@tracker:5000")[1]
-
-
 def test_the_words_of_a_failure_are_in_no_store(tmp_path):
     """An exception's message may quote a record."""
     workspace = ended(tmp_path, [FAILED])
@@ -165,16 +152,6 @@ def test_the_words_of_a_failure_are_in_no_store(tmp_path):
     assert failure.what == "ValueError: record 7 is odd"
     assert failure.quotes
     assert any("quote a record" in line for line in failure.lines())
-
-
-def test_a_lost_worker_points_to_what_ray_said(tmp_path):
-    workspace = ended(tmp_path, [LOST])
-    (record,) = open_store(workspace.store_url).trials("ends")
-    log = tmp_path / "ray.log"
-    log.write_text("worker died")
-    failure = Failure.of(record, workspace.trials("ends"), log)
-    assert (failure.place, failure.quotes) == (str(log), False)
-    assert "lost 1 times" in failure.what
 
 
 @pytest.mark.parametrize(
@@ -192,29 +169,8 @@ def test_the_last_exception_of_a_traceback(text, what):
     assert last_exception(text) == what
 
 
-def test_codes_are_few_and_only_what_goes_on_may_be_started_again():
-    assert {one.value: one.goes_on for one in ExitCode} == {
-        0: False, 1: False, 2: False, 3: False, 4: False, 5: False, 75: True, 130: True,
-    }  # fmt: skip
-    assert all(one.meaning and "\n" not in one.meaning for one in ExitCode)
-    assert ExitCode.known(-9) is ExitCode.known(None) is None
-
-
 @pytest.mark.parametrize("page", ["sweeps/guide/trouble.md", "infra/README.md"])
 def test_every_code_stands_on_the_pages(page):
     text = " ".join((Path(__file__).parents[2] / page).read_text().split())
     for one in ExitCode:
         assert f"{one.value} {one.meaning}" in text or f"| {one.value} | {one.meaning} |" in text, one
-
-
-def test_no_module_has_exit_codes_of_its_own():
-    """One value says what every code means; the drain, a process of ours, is no command."""
-    folder = Path(cli.__file__).parent
-    for path in folder.rglob("*.py"):
-        text = path.read_text()
-        if path.name not in ("exits.py", "drain.py"):
-            assert "EXIT_" not in text, path
-            for line in text.splitlines():
-                for call in ("sys.exit(", "os._exit(", "typer.Exit("):
-                    if call in line:
-                        assert any(word in line for word in ("ExitCode.", ".code)", "(code)", "main())")), (path, line)

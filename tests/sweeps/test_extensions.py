@@ -14,12 +14,10 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from sweeps.execution import resume, runners, session
 from sweeps.execution.requests import enqueue
-from sweeps.execution.resume import accept_spec
 from sweeps.privacy.totals import choices_of, summary_in_passing
-from sweeps.search import Proposer, surrogate
-from sweeps.search.turns import BudgetTurns
+from sweeps.search import Proposer
 from sweeps.spec import load_spec
-from sweeps.store.records import Accepted, Extension, SweepState, TrialState, accepted
+from sweeps.store.records import Extension, SweepState, TrialState
 from sweeps.util.fingerprint import Changed
 from sweeps.util.workspace import Workspace
 from tests.sweeps import view_sweeps
@@ -50,7 +48,7 @@ def trials_of(spec, count):
 
 
 def asked(spec, records, trials):
-    return resume.asked(record(), spec, records, trials)
+    return resume.extension_for(record(), spec, records, trials)
 
 
 # -- what may be asked -------------------------------------------------------------------------------------
@@ -80,15 +78,6 @@ def test_a_grid_ends_where_it_ends():
         asked(spec, dry, 5)
 
 
-def test_a_space_that_ran_dry_stays_dry():
-    spec = spec_with()
-    points = proposals(spec, 240)
-    some = [*trials_of(spec, 1), *(infeasible(spec, one, 1.0) for one in points[1:200])]
-    assert asked(spec, some, 30) is not None
-    with pytest.raises(InvalidValue, match="ran dry after 201 proposals"):
-        asked(spec, [*some, infeasible(spec, points[200], 1.0)], 30)
-
-
 @pytest.mark.parametrize("privacy", [{"release": "best"}, {"scope": "sweep", "release": "best"}])
 def test_one_release_is_not_made_twice(privacy):
     spec = spec_with()
@@ -101,29 +90,21 @@ def test_budgets_are_added_where_trials_are_left_for_them():
     spec = spec_with()
     some = trials_of(spec, 5)
     enqueued = [replace(some[4], number=2, request=7), *some[:2], some[3]]
-    found = resume.asked(record(), spec, enqueued, None, None, [8, 0.5])
+    found = resume.extension_for(record(), spec, enqueued, None, None, [8, 0.5])
     assert (found.trials, found.epsilon, found.launched, found.proposed) == (None, (0.5, 8.0), 3, 3)
     assert resume.extended(spec, [found]).privacy.epsilon == tuple(sorted((*spec.privacy.epsilon, 0.5, 8.0)))
     all_of_them = trials_of(spec, 20)
     with pytest.raises(InvalidValue, match=r"epsilon='8'.*all 20 of sweep .* are launched.*Add --trials N"):
-        resume.asked(record(), spec, all_of_them, 20, None, [8.0])
-    assert resume.asked(record(), spec, all_of_them, 21, None, [8.0]).trials == 21
+        resume.extension_for(record(), spec, all_of_them, 20, None, [8.0])
+    assert resume.extension_for(record(), spec, all_of_them, 21, None, [8.0]).trials == 21
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf, 1e13, True, "8", 1.0])
 def test_a_budget_that_is_none_or_there_already_is_refused(epsilon):
     with pytest.raises(InvalidValue, match=f"epsilon={epsilon!r}"):
-        resume.asked(record(), spec_with(), [], None, None, [epsilon])
+        resume.extension_for(record(), spec_with(), [], None, None, [epsilon])
     with pytest.raises(InvalidValue, match="each once"):
-        resume.asked(record(), spec_with(), [], None, None, [8.0, 8.0])
-
-
-@pytest.mark.parametrize("privacy", [{"release": "best"}, {"scope": "sweep", "release": "best"}])
-def test_one_release_gets_no_more_budgets(privacy):
-    spec = spec_with()
-    closed = spec.model_copy(update={"privacy": spec.privacy.model_copy(update=privacy)})
-    with pytest.raises(InvalidValue, match=r"epsilon=8.0.*those of the trials that it began with"):
-        resume.asked(record(), closed, [], None, None, [8.0])
+        resume.extension_for(record(), spec_with(), [], None, None, [8.0, 8.0])
 
 
 # -- what the search makes of it ---------------------------------------------------------------------------
@@ -164,32 +145,12 @@ def test_budgets_take_part_from_the_extension_on(search):
         assert set(Counter(epsilon for epsilon, _ in later).values()) == {12 // (1 + len(spec.privacy.epsilon))}
 
 
-def test_turns_of_more_budgets_are_a_schedule_and_the_process_knows_them(monkeypatch):
-    monkeypatch.setattr(surrogate, "DESIGN", 2)
-    spec = spec_with(search={"sampler": "auto", "resolved": "gp", "trials": 20, "seed": 1}, systems=KNOBS)
-    more = (Extension(epsilon=(8.0,), proposed=4, launched=4, at=1.0),)
-
-    def swept(good):
-        proposer, budgets = Proposer(spec, (), more), []
-        for _ in range(4 + 1 + len(spec.privacy.epsilon)):
-            one = proposer.propose()
-            budgets.append(one.config["target_epsilon"])
-            told = {"accuracy": float(budgets[-1] == good), "loss": 1.0}
-            proposer.tell(replace(finished(spec, one), metrics=told))
-        return budgets
-
-    found = swept(8.0)
-    assert found == swept(1.0)
-    assert found[:4] == [BudgetTurns.of(spec).at(number) for number in range(4)]
-    assert sorted(found[4:]) == [*spec.privacy.epsilon, 8.0]
-
-
 def test_a_spec_with_any_of_its_budgets_is_the_same_spec():
     before = load_spec(SPEC)
     later = [Extension(epsilon=(one,), proposed=3, launched=3, at=1.0) for one in (8.0, 2.0)]
     for budgets, same in (([1, 8], True), ([8, 2, 1], True), ([1, 2], False)):
         given = sweeps.load(before, changes={"privacy.epsilon": budgets})
-        assert (resume.begun(given, before, later).digest == before.digest) is same
+        assert (resume.without_extensions(given, before, later).digest == before.digest) is same
     ends = resume.extended(before, later).front.reference["epsilon"]
     assert (ends.value, before.front.reference["epsilon"].value) == (8.8, 1.1)
 
@@ -199,7 +160,7 @@ def test_a_spec_with_any_of_its_totals_is_the_same_spec():
     later = [Extension(trials=trials, launched=3, at=1.0) for trials in (5, 8)]
     for trials, same in ((3, True), (5, True), (8, True), (6, False)):
         given = sweeps.load(before, trials=trials)
-        assert (resume.begun(given, before, later).digest == before.digest) is same
+        assert (resume.without_extensions(given, before, later).digest == before.digest) is same
     assert resume.extended(before, later).search.trials == 8
 
 
@@ -232,14 +193,6 @@ def test_an_extension_takes_the_guarantee_of_the_total_away(views):
     assert said in str(sweeps.open("views", root=store.sweep("views").root))
     page = sweeps.open("views", root=store.sweep("views").root).report()
     assert said in page.read_text()
-
-
-def test_more_budgets_take_the_guarantee_of_the_total_away(views):
-    store, lease = views
-    assert counted(store).procedure.is_claim
-    store.extend(lease, Extension(epsilon=(50.0,), proposed=3, launched=3, at=1.0))
-    assert not counted(store).procedure.is_claim
-    assert "it was given the budgets epsilon 50 when results could be seen" in str(counted(store).procedure.choices)
 
 
 def test_what_was_asked_for_before_the_first_launch_takes_nothing_away(views):
@@ -341,30 +294,6 @@ def test_a_session_adds_a_budget_and_keeps_it(started, capsys):
     assert enqueue(store, "here", {"clip": 0.5, "target_epsilon": 8.0}).config["target_epsilon"] == 8.0
     with pytest.raises(InvalidValue, match=r"epsilon=8.0.*a budget besides 1, 8.*each once"):
         session.resume("here", workspace, session.RunOptions(trials=12, epsilon=[8.0]))
-
-
-def test_a_changed_spec_brings_no_budget_unsaid(started):
-    workspace, _ = started
-    given = load_spec(SPEC.replace("epsilon: 1.0", "epsilon: [1.0, 8.0]"))
-    with pytest.raises(Changed, match=r"privacy.epsilon \(--epsilon adds to it\) cannot change"):
-        session.resume("here", workspace, session.RunOptions(spec=given, accept=["spec"]))
-
-
-def test_a_changed_spec_with_which_a_sweep_goes_on_is_on_record_once_and_so_is_the_way_back(started):
-    workspace, _ = started
-    store = workspace.open_store()
-    record = store.sweep("here")
-    first, other = load_spec(SPEC), load_spec(SPEC.replace("[0.2, 1.0]", "[0.3, 1.0]"))
-    assert first.digest != other.digest
-    for spec in (first, other, other, first, first):
-        accept_spec(store, record, spec)
-    made = [one.wanted for one in store.requests("here") if isinstance(one.wanted, Accepted)]
-    there, back = (
-        Accepted(what="spec", before=first.digest, now=other.digest),
-        Accepted(what="spec", before=other.digest, now=first.digest),
-    )
-    assert made == [there, back]
-    assert len(accepted(store.requests("here"))) == 2
 
 
 def test_a_changed_spec_does_not_extend_unsaid(started):

@@ -1,14 +1,18 @@
 """A sweep is the same sweep while all that decides its trials is the same: the user's own code and files included."""
 
+from __future__ import annotations
+
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from dpcore.checks import InvalidValue
+from sweeps.cli import main as cli
 from sweeps.util import fingerprint
-from sweeps.util.fingerprint import changes, code_digest
+from sweeps.util.fingerprint import code_digest
 
 
 @pytest.fixture
@@ -49,12 +53,6 @@ def test_a_change_anywhere_in_the_user_s_own_code_is_seen(home, changed, seen):
     path = home / changed
     path.write_text(path.read_text() + "# changed\n")
     assert (code_digest(["nets.small"]) != before) == seen
-
-
-def test_a_new_file_of_the_package_is_seen(home):
-    before = code_digest(["nets.small"])
-    (home / "nets/more.py").write_text("")
-    assert code_digest(["nets.small"]) != before
 
 
 def test_what_python_leaves_behind_is_not_seen(home):
@@ -99,5 +97,60 @@ def test_a_module_that_is_not_there_is_named(home):
         code_digest(["gone.module"])
 
 
-def test_changes_are_named_in_order():
-    assert changes({"code": "a", "data": "b"}, {"code": "c", "data": "b", "more": "d"}) == ["code", "more"]
+# A module beside the spec: found by its name, fingerprinted, and never before an installed package.
+
+
+SPEC = {
+    "name": "mine",
+    "data": {"source": "digits"},
+    "systems": {
+        "noisy-sgd": {
+            "model": "beside_the_spec:build",
+            "learning_rate": 0.1,
+            "clip_norm": 1.0,
+            "batch_size": 64,
+            "epochs": 1,
+        }
+    },
+    "privacy": {"epsilon": 1.0, "delta": 1e-4},
+    "objectives": [{"metric": "accuracy"}],
+    "search": {"trials": 1, "sampler": "random"},
+}
+BUILD = """
+import torch
+import its_friend
+
+def build(facts):
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with a model and a spec, and the path of an installed command: without the current folder."""
+    (tmp_path / "beside_the_spec.py").write_text(BUILD)
+    (tmp_path / "its_friend.py").write_text("WIDTH = 64\n")
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(SPEC))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
+    yield tmp_path
+    for name in ("beside_the_spec", "its_friend"):
+        sys.modules.pop(name, None)
+
+
+def check(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["sweeps", "check", "mine.yaml"])
+    try:
+        cli.main()
+    except SystemExit as end:
+        return end.code
+    return 0
+
+
+def test_a_module_beside_the_spec_is_found_and_fingerprinted(here, monkeypatch, capsys):
+    assert check(monkeypatch) == 0, capsys.readouterr().err
+    assert sys.path[-1] == str(here)
+    modules = ("beside_the_spec",)
+    before = fingerprint.code_digest(modules)
+    (here / "its_friend.py").write_text("WIDTH = 65\n")
+    assert fingerprint.code_digest(modules) != before

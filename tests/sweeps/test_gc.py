@@ -18,7 +18,7 @@ from sweeps.execution.resume import extended
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.spec import load_spec
-from sweeps.store.errors import LeaseHeld, SweepExists, UnknownSweep
+from sweeps.store.errors import LeaseHeld, SweepExists
 from sweeps.store.records import Extension, Refutation, SweepRecord, TrialState
 from sweeps.util.workspace import Workspace
 from tests.sweeps import view_sweeps
@@ -79,14 +79,6 @@ def test_what_is_on_the_front_or_goes_on_stays_and_nothing_else(swept):
     assert {"claim", "horizon.json"} <= set(attempt(trials, "views-0").folder.names())
     again = opened.gc()
     assert (again.trials, again.bytes, left(trials)) == ((), 0, expected)
-
-
-def test_the_command_says_the_same(swept):
-    root, trials = swept
-    answer = CliRunner().invoke(app, ["gc", "views", "--root", str(root), "--dry-run", "--json"])
-    assert json.loads(answer.output) == sweeps.open("views", root=root).gc(dry_run=True).to_dict()
-    CliRunner().invoke(app, ["gc", "views", "--root", str(root)])
-    assert len(left(trials)) < 14
 
 
 def test_a_sweep_that_runs_is_left_alone(swept):
@@ -216,27 +208,6 @@ def test_what_an_audit_refuted_stays_refuted_when_its_folder_goes(place):
     assert sum(isinstance(one.wanted, Refutation) for one in store.requests(NAME)) == 1
 
 
-def test_nothing_goes_on_with_a_deleted_sweep_and_its_name_is_taken(place):
-    workspace, _ = place
-    sweep = sweeps.open(NAME, root=workspace.root)
-    sweep.rename("better")
-    sweep.delete()
-    for act in (
-        lambda: sweeps.resume("better", root=workspace.root),
-        lambda: session.resume(NAME, workspace),
-        lambda: sweep.enqueue(["clip=0.5", "steps=3"]),
-        lambda: sweep.model(0),
-        lambda: sweep.audit(0),
-        sweep.track,
-    ):
-        with pytest.raises(InvalidValue, match="sweep='better': expected a sweep that was not deleted"):
-            act()
-    assert not workspace.folder(NAME).exists()
-    for name in (NAME, "better"):
-        with pytest.raises(SweepExists):
-            session.create(load_spec({**SPEC, "name": name}), workspace, name)
-
-
 def test_a_sweep_that_somebody_runs_or_needs_is_not_deleted(place):
     workspace, store = place
     sweep = sweeps.open(NAME, root=workspace.root)
@@ -251,14 +222,3 @@ def test_a_sweep_that_somebody_runs_or_needs_is_not_deleted(place):
     assert store.trials(NAME)[0].metrics
     sweeps.open("later", root=workspace.root).delete()
     sweep.delete()
-
-
-def test_the_command_asks_first(place):
-    workspace, store = place
-    refused = command(workspace, "delete", NAME, input="n\n")
-    assert refused.exit_code == 1
-    assert "never used again" in refused.output
-    assert store.trials(NAME)[0].metrics
-    assert command(workspace, "delete", NAME, "--yes").output.startswith(f"Deleted '{NAME}'.")
-    with pytest.raises(UnknownSweep):
-        command(workspace, "delete", "fakk", "--yes")

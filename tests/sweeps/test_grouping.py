@@ -16,10 +16,9 @@ from sweeps.spec import load_spec
 from sweeps.store.records import SweepRecord, TrialState
 from sweeps.store.store import open_store
 from trainables.data import SOURCES
-from trainables.system import Launch, PrivacyPlan
+from trainables.system import Launch
 from trainables.worker.attempt import NODE_LEAVES, Attempt, NodeLeaves
 from trainables.worker.files import Folder
-from trainables.worker.ray import launch_from_json, launch_to_json
 from trainables.worker.trial import run_launch
 
 SPEC: dict[str, Any] = {
@@ -154,22 +153,3 @@ def test_a_controller_that_ends_between_two_reservations_leaves_no_gap(tmp_path:
     assert {key: record.config for key, record in again.table.records.items()} == {
         key: record.config for key, record in unbroken.table.records.items()
     }
-
-
-def test_trials_beyond_those_asked_for_are_not_taken_along(tmp_path: Path) -> None:
-    spec = load_spec({**SPEC, "search": {"sampler": "grid", "trials": 3}})
-    controller = start(tmp_path, spec)
-    assert sum(len(group.members) for group in launches(controller)) == 3
-
-
-TO_DICT = PrivacyPlan.to_dict
-
-
-def test_a_launch_writes_its_plans_once(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = []
-    monkeypatch.setattr(PrivacyPlan, "to_dict", lambda plan: written.append(id(plan)) or TO_DICT(plan))
-    group = controller.decide()
-    assert isinstance(group, Launch)
-    text = launch_to_json(group)
-    assert len(written) == len(set(written)) == len(group.members) == 4
-    assert launch_from_json(text) == group

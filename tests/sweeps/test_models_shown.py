@@ -99,20 +99,6 @@ def test_a_large_front_is_cut_to_the_best_and_large_models_are_named(own, monkey
     assert "bytes" in show_models(own.workspace, NAME).left_out[own.best().key]
 
 
-def test_what_fails_is_said_and_nothing_else_is_lost(own, monkeypatch):
-    def broken(*_):
-        raise RuntimeError("broken")
-
-    end = ended(tracking=own.workspace.tracking_uri)
-    monkeypatch.setattr(export, "card_of", broken)
-    found = with_models(end, own.workspace)
-    assert (found.code, found.counts) == (end.code, end.counts)
-    assert "RuntimeError: broken" in "".join(found.models.lines())
-    monkeypatch.undo()
-    monkeypatch.setattr("sweeps.mlflow.models.experiment_of", lambda *_: (NAME, None))
-    assert all("sweeps track" in why for why in show_models(own.workspace, NAME).left_out.values())
-
-
 def test_a_claim_that_is_refuted_later_is_refuted_in_every_model_that_mlflow_has(own):
     """Runs alone were told: models of the front, registered ones too, went on as proved, with their old quote."""
     before = own.track().models.trials
@@ -165,16 +151,3 @@ def test_trials_by_number_are_kept_by_gc_and_none_means_none(tmp_path):
     assert collect(sweep.workspace, NAME, dry_run=True).trials == ()
     publish(sweep.workspace)
     assert show_models(sweep.workspace, NAME).trials == (f"{NAME}-0", f"{NAME}-1")
-
-
-@pytest.mark.parametrize("models", ["none", "front"])
-def test_systems_without_a_model_that_may_leave_cost_nothing(tmp_path, monkeypatch, models):
-    monkeypatch.setattr("sweeps.mlflow.models.shown_models", None)
-    toy = {
-        **raw({"source": "uniform", "n": 100}, objectives=[{"metric": "epsilon"}]),
-        "systems": {"noisy-mean": {"clip": 1.0, "steps": 2}},
-        "search": {"sampler": "random", "trials": 1},
-        "tracking": {"models": models},
-    }
-    swept(tmp_path, toy, views=False)
-    assert show_models(sweeps.open(NAME, root=tmp_path).workspace, NAME) == export.ModelsShown()

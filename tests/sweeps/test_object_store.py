@@ -1,6 +1,5 @@
 """The workers' records on a real S3-compatible server, with its rights enforced: moto's, in a process of its own."""
 
-import threading
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +12,7 @@ from tests.sweeps import stores
 from tests.sweeps.object_stores import BUCKET, EVERYTHING, READING, object_store
 from trainables.system import TrialRun
 from trainables.worker import files
-from trainables.worker.attempt import AlreadyExecuted, Attempt, Cancelled, RecordsUnwritable, Recovered
+from trainables.worker.attempt import Attempt, Cancelled, RecordsUnwritable, Recovered
 from trainables.worker.files import Folder
 from trainables.worker.trial import open_run
 
@@ -57,15 +56,6 @@ def test_files_come_back_as_they_went(folder):
         assert (folder.names(), folder.child("below").read("g")) == ([], None)
 
 
-def test_options_of_a_url_stay_at_its_end(store, folder, environment):
-    environment.delenv("AWS_ENDPOINT_URL")
-    address = store.url.removeprefix("http://")
-    named = Folder(f"s3://{BUCKET}/there?endpoint_override={address}&scheme=http").child("k-1")
-    assert named.url == f"s3://{BUCKET}/there/k-1?endpoint_override={address}&scheme=http"
-    named.write("f", b"1")
-    assert f"{BUCKET}/there/k-1/f" in [f"{BUCKET}/{key}" for key in store.keys("there")]
-
-
 def test_an_attempt_lives_on_an_object_store_as_on_a_disk(folder):
     attempt = Attempt.of(folder, "s-0", 1)
     assert attempt.checkpoints.steps() == []
@@ -101,36 +91,6 @@ def test_a_horizon_that_lands_late_lowers_nothing(folder):
     assert attempt.recover(0, 20).executed_to == 12
 
 
-def test_of_many_workers_at_most_one_takes_an_attempt(store, folder):
-    for round_ in range(6):
-        attempt = Attempt.of(folder, "s-0", round_)
-        barrier, taken = threading.Barrier(4), []
-
-        def take(attempt=attempt, barrier=barrier, taken=taken):
-            barrier.wait()
-            try:
-                attempt.claim(0)
-            except AlreadyExecuted:
-                return
-            taken.append(True)
-
-        workers = [threading.Thread(target=take) for _ in range(4)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        assert len(taken) <= 1
-        with pytest.raises(AlreadyExecuted):
-            attempt.claim(0)
-
-
-def test_a_local_claim_is_exclusive_too(tmp_path):
-    attempt = Attempt.of(Folder(str(tmp_path)), "s-0", 1)
-    attempt.claim(0)
-    with pytest.raises(AlreadyExecuted, match="drawn before, or is about to be"):
-        Attempt.of(Folder(str(tmp_path)), "s-0", 1).claim(0)
-
-
 def test_a_store_that_turned_read_only_keeps_the_old_content_and_says_so(store, folder):
     folder.write("f", b"old")
     folder.write("large", b"o" * 6_000_000)
@@ -147,18 +107,6 @@ def test_a_store_that_turned_read_only_keeps_the_old_content_and_says_so(store, 
     store.allow(EVERYTHING)
     run = open_run(replace(member, attempt=2), folder, b"s" * 32)
     run.reserve_until(4)
-
-
-def test_wrong_credentials_are_named_and_not_shown(folder, environment):
-    environment.setenv("AWS_SECRET_ACCESS_KEY", "not-the-secret")
-    files._opened.cache_clear()
-    with pytest.raises(OSError, match=f"s3://{BUCKET}/.*signature") as caught:
-        folder.write("f", b"")
-    assert "not-the-secret" not in str(caught.value)
-    environment.setenv("AWS_ACCESS_KEY_ID", "nobody")
-    files._opened.cache_clear()
-    with pytest.raises(OSError, match="Access Key Id you provided does not exist"):
-        folder.write("f", b"")
 
 
 def test_a_deleted_sweep_leaves_no_object_and_a_refusal_is_short(store, folder, tmp_path):

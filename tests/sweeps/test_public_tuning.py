@@ -179,7 +179,7 @@ def test_one_that_has_not_ended_or_started_from_another_is_refused(tmp_path):
 
 def test_nothing_is_added_to_a_final_run(root):
     from sweeps.execution.requests import enqueue
-    from sweeps.execution.resume import asked
+    from sweeps.execution.resume import extension_for
 
     store = Workspace.at(root).open_store()
     with pytest.raises(InvalidValue, match="the final run with what proxy found"):
@@ -187,9 +187,9 @@ def test_nothing_is_added_to_a_final_run(root):
     recorded = store.sweep("final")
     loaded = load_spec(recorded.spec.canonical)
     with pytest.raises(InvalidValue, match="the trials that it began with"):
-        asked(recorded, loaded, store.trials("final"), 2)
+        extension_for(recorded, loaded, store.trials("final"), 2)
     with pytest.raises(InvalidValue, match="the trials that it began with"):
-        asked(recorded, loaded, store.trials("final"), None, epsilon=[2.0])
+        extension_for(recorded, loaded, store.trials("final"), None, epsilon=[2.0])
 
 
 def test_a_knob_that_is_searched_here_and_was_fixed_there_has_the_value_that_it_had(root):

@@ -17,7 +17,6 @@ from mlflow.artifacts import download_artifacts
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.cli import main as cli
 from sweeps.mlflow.models import example, signature
 from sweeps.mlflow.read import NO_HEADING
 from tests.sweeps.published_sweeps import NAME, REASON, publish, swept
@@ -122,15 +121,6 @@ def test_the_version_carries_claim_card_and_run(own, version):
     assert run.data.tags["sweeps.trial_key"] == f"{NAME}-1"
 
 
-def test_what_may_not_leave_is_not_registered(tmp_path):
-    raws = raw({"source": "digits", "limit": 600}, systems={"prediction-sensitivity": {"regularisation": 0.1}})
-    swept(tmp_path, raws)
-    sweep = sweeps.open(NAME, root=tmp_path)
-    with pytest.raises(InvalidValue, match="no model behind the answers"):
-        sweep.register(0, "answers")
-    assert client(sweep).search_registered_models() == []
-
-
 def test_arrays_are_asked_by_name_and_a_heading_stands_in_the_tags(tmp_path, monkeypatch):
     # Loading puts the code that travels with the model in front.
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -150,21 +140,6 @@ def test_arrays_are_asked_by_name_and_a_heading_stands_in_the_tags(tmp_path, mon
     )
     images = np.zeros((3, 8, 8), dtype=np.float32)
     assert len(model.predict({"image": images})) == 3
-
-
-def test_the_command_registers_and_says_where(own, version, monkeypatch, capsys):
-    def command(*words):
-        monkeypatch.setattr(sys, "argv", ["sweeps", *map(str, words), "--root", own.workspace.root])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        return end.value.code or 0, *capsys.readouterr()
-
-    code, out, _ = command("export", NAME, "0", "--register", "incomes")
-    assert (code, out.splitlines()[-1]) == (0, f"models:/incomes/{version.number + 1}")
-    code, _, err = command("export", NAME, "0", "--register", "a/b")
-    assert (code, "without / : and ." in err) == (2, True)
-    code, _, err = command("export", NAME, "0")
-    assert (code, "--register" in err) == (2, True)
 
 
 def test_signature_and_example_are_those_of_the_declaration():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -171,13 +170,6 @@ def test_first_points_come_first_and_take_no_turn_of_the_sampler(sampler):
         assert list(found.values())[2:] == before
 
 
-def test_a_spec_with_first_points_is_complete_and_of_one_digest():
-    spec = spec_of({"first": [POINT]})
-    assert spec.search.first == (WHOLE,)
-    assert load_spec(spec.canonical()) == spec
-    assert spec.digest == spec_of({"first": [WHOLE]}).digest != spec_of().digest
-
-
 @pytest.mark.parametrize(
     ("point", "said"),
     [
@@ -200,17 +192,6 @@ def test_a_spec_with_first_points_is_complete_and_of_one_digest():
 def test_what_is_no_point_of_the_space_is_refused(point, said):
     with pytest.raises(SpecErrors, match=said):
         spec_of({"first": [point]})
-
-
-def test_more_first_points_than_trials_are_refused():
-    with pytest.raises(SpecErrors, match=r"search\.trials=1: expected at least 2"):
-        spec_of({"first": [POINT, POINT], "trials": 1})
-
-
-def test_first_points_leave_the_total_a_guarantee_and_check_says_what_it_leaves_out(tmp_path):
-    checked = sweeps.check({**SPEC, **GRID, "search": {**GRID["search"], "first": [POINT]}}, rehearsal=False)
-    assert "1 of the trials are the points of search.first" in str(checked)
-    assert "After the run the exact total can be quoted" in str(checked)
 
 
 # -- enqueued ones -----------------------------------------------------------------------------------------
@@ -259,20 +240,6 @@ def test_no_grid_point_is_left_out_for_an_enqueued_one(folder, restart):
     assert [one.request for one in sweep.store.trials(NAME)].count(None) == 24
 
 
-def test_points_that_were_taken_ahead_of_their_turn_keep_it():
-    """A launch takes companions from behind the next point: a later number is then known, and means what it meant."""
-    expected = numbered(Proposer(spec_of()), 24)
-    proposer, found = Proposer(spec_of()), {}
-    ahead = list(proposer.upcoming(8))[5:7]
-    for one in ahead:
-        proposer.take(one)
-    asked = [proposer.enqueue(request, WHOLE).number for request in (1, 2)]
-    found = {one.number: one.config for one in ahead} | numbered(proposer, 22)
-    assert asked == [7, 8]
-    assert sorted(map(str, found.values())) == sorted(map(str, expected.values()))
-    assert {number: found[number] for number in range(7)} == {number: expected[number] for number in range(7)}
-
-
 def test_a_sampler_that_learns_is_told_of_enqueued_points(folder):
     sweep = FakeSweep(folder, change={**GRID, "search": {"sampler": "tpe", "trials": 6, "seed": 3}})
     done = launched(sweep, 2)
@@ -297,23 +264,6 @@ def test_a_finished_sweep_takes_a_point_and_an_infeasible_one_ends_nothing(folde
     assert not sweep.controller.has_work()
     refused = [one for one in sweep.store.trials(NAME) if one.state is TrialState.INFEASIBLE and one.request]
     assert [one.config["steps"] for one in refused] == [4]
-
-
-def test_a_plan_made_ahead_is_not_that_of_another_point(folder):
-    """Points move by one number when somebody enqueues: each trains with its own plan all the same."""
-    sweep = FakeSweep(folder, change={**GRID, "search": {"sampler": "random", "trials": 6, "seed": 3}})
-    controller = sweep.controller
-    for one in controller.proposer.upcoming(6):
-        controller._plans.companions(replace_group(controller._plans.of(one)), [one])
-        list(controller._plans.companions(replace_group(controller._plans.of(one)), [one]))
-    enqueue(sweep)
-    for trial in launched(sweep, 100):
-        assert trial.plan.config["clip"] == trial.config["clip"]
-        assert trial.plan.steps == trial.config["steps"]
-
-
-def replace_group(plan):
-    return replace(plan, group="alike")
 
 
 def test_an_enqueued_point_takes_the_totals_guarantee(folder):
@@ -360,18 +310,3 @@ def test_a_point_is_asked_for_in_words_or_values(asked):
     assert "no guarantee any more" in str(answer)
     assert f"tried first by `sweeps resume {NAME}`" in str(answer)
     assert answer.to_dict()["claim"]["epsilon"] <= 2
-
-
-@pytest.mark.parametrize(
-    ("point", "error", "said"),
-    [
-        (["clip"], InvalidValue, "point='clip': expected KNOB=VALUE"),
-        (["clop=1"], SpecErrors, r"4 errors in the point:(?s:.*)point\.clop=1: expected a knob of noisy-mean"),
-        ({**POINT, "steps": 9}, SpecErrors, r"point\.steps=9: expected a value of the sweep's own"),
-    ],
-)
-def test_what_is_no_point_is_not_asked_for(asked, point, error, said):
-    store, sweep = asked
-    with pytest.raises(error, match=said):
-        sweep.enqueue(point)
-    assert store.requests(NAME) == []

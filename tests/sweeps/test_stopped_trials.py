@@ -10,15 +10,13 @@ from itertools import pairwise
 import pytest
 from scipy import integrate, stats
 
-from dpcore.checks import InvalidValue
-from dpcore.events import Adjacency, Gaussian, Unknown
+from dpcore.events import Adjacency, Gaussian
 from dpcore.gdp import eps_gdp
-from dpcore.guarantee import Notion, Status
+from dpcore.guarantee import Notion
 from dpcore.mechanisms.protocol import Scheduled
 from dpcore.rounding import epsilon_text
-from sweeps.execution.stopped_trials import claim_of, ex_post
+from sweeps.execution.stopped_trials import ex_post
 from sweeps.privacy.wording import stopped_lines
-from sweeps.reporting.front import sweep_front
 from sweeps.reporting.html import report_page
 from sweeps.reporting.summary import gather
 from sweeps.store.records import Proposal, Settlement
@@ -123,36 +121,7 @@ def test_what_is_shown_of_a_prefix_is_its_number_at_its_share_of_delta() -> None
     assert more.epsilon > beside.epsilon
 
 
-def test_a_prefix_shows_nothing_where_that_says_nothing() -> None:
-    whole = planned()
-    assert ex_post(whole, 8, 2) is None
-    assert ex_post(replace(whole, guarantee=replace(whole.guarantee, notion=Notion.BAYESIAN_DP)), 2, 2) is None
-    assert ex_post(replace(whole, guarantee=replace(whole.guarantee, delta=0.0)), 2, 2) is None
-    assert ex_post(replace(whole, mechanism=Scheduled(schedule=((Unknown(description="a log"), 8),))), 2, 2) is None
-    refuted = ex_post(replace(whole, guarantee=replace(whole.guarantee, status=Status.REFUTED)), 2, 2)
-    assert refuted is not None
-    assert refuted.status is Status.REFUTED
-    with pytest.raises(InvalidValue, match="rungs"):
-        ex_post(whole, 2, 0)
-
-
-def test_a_trial_claims_its_plan() -> None:
-    assert claim_of(planned()) == planned().guarantee
-
-
 ASHA = {"method": "asha", "reduction": 4, "rungs": 2}
-
-
-def test_the_front_stands_on_the_claim(tmp_path) -> None:
-    store = new_sweep(tmp_path, early_stopping=ASHA)
-    lease = store.acquire("views")
-    store.launch(lease, Proposal(number=0, config=config_of(0), seed=0), planned(), 2)
-    settled = {"executed_to": 2, "step": 2, "metrics": {"accuracy": 0.5}, "seconds": 1.0}
-    store.settle(lease, "views-0", 1, Settlement(guarantee=claim_of(planned()), **settled))
-    (panel,) = sweep_front(store, "views").panels
-    assert panel.values[0].tolist() == [0.5, planned().guarantee.epsilon]
-    lease.release()
-    store.close()
 
 
 def test_the_report_says_what_a_stopped_trial_claims_and_what_is_known_of_it_afterwards(tmp_path) -> None:

@@ -5,8 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -221,20 +219,4 @@ def test_an_answer_lost_after_the_commit_is_recognised(server, write):
     assert once == []
     expected = {"launch": [None], "relaunch": [30, None], "settle": [100]}[write]
     assert [entry.executed_to for entry in store.ledger(SWEEP)] == expected
-    store.close()
-
-
-def test_a_restarted_server_costs_only_time(server):
-    store = open_store(new_database(server))
-    store.create_sweep(record())
-    lease = store.acquire(SWEEP)
-    store.launch(lease, proposal(0), plan(), 100)
-    server.stop()
-    starter = threading.Timer(1.0, server.start)
-    starter.start()
-    began = time.monotonic()
-    settle(store, lease, f"{SWEEP}-0")
-    assert time.monotonic() - began > 0.5
-    starter.join()
-    assert store.counts(SWEEP)["complete"] == 1
     store.close()

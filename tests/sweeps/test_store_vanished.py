@@ -45,11 +45,7 @@ def without_its_log(path: Path) -> None:
     path.with_name(f"{path.name}-wal").unlink()
 
 
-def without_the_index_of_its_log(path: Path) -> None:
-    path.with_name(f"{path.name}-shm").unlink()
-
-
-FAULTS = (deleted, moved, replaced_by_a_copy, without_its_log, without_the_index_of_its_log)
+FAULTS = (deleted, moved, replaced_by_a_copy, without_its_log)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -106,19 +102,3 @@ def test_a_store_that_vanishes_inside_a_transaction_launches_nothing(sweep, monk
     monkeypatch.setattr(Place, "check", look_then_lose)
     with pytest.raises(StoreVanished):
         sweep.controller.decide()
-
-
-def test_several_processes_on_one_store_do_not_disturb_each_other(tmp_path):
-    """The last connection that is closed takes the log away; as long as one is open, the log stays the same file."""
-    url = f"sqlite:///{tmp_path}/store.db"
-    first = open_store(url)
-    for _ in range(3):
-        other = open_store(url)
-        other.calibrations()["x"] = 1.0
-        other.close()
-        first.calibrations()["y"] = 2.0
-        first.calibrations().flush()
-    first.close()
-    again = open_store(url)
-    again.calibrations()["z"] = 3.0
-    again.close()

@@ -11,13 +11,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from dpcore.checks import InvalidValue
-from sweeps.cli.main import app
 from sweeps.cli.submit import _end
 from sweeps.examples import load_example_or_file
-from sweeps.ray.job_start import ORDER_FILE, Order, differing, versions
+from sweeps.ray.job_start import ORDER_FILE, Order, versions
 from sweeps.ray.jobs import Finished, JobServer, JobServerRefused, check_references, pack, taken_from_here
 from sweeps.spec import SpecErrors, load_spec
 from sweeps.util.fingerprint import code_digest
@@ -99,13 +97,6 @@ def test_a_head_without_our_requirements_is_told_so(parcel):
     assert "Traceback" not in done.stderr
 
 
-def test_versions_that_differ_are_listed():
-    order = Order([], {}, {**versions(), "numpy": "1.0"})
-    assert len(differing(order)) == 1
-    assert differing(order)[0].endswith("(submitted from 1.0)")
-    assert differing(Order([], {}, versions())) == []
-
-
 def test_variables_that_are_not_set_are_named(monkeypatch):
     monkeypatch.setenv("SET_HERE", "x")
     assert taken_from_here(["SET_HERE"]) == {"SET_HERE": "x"}
@@ -139,23 +130,6 @@ def test_data_are_sent_by_reference(path, fine):
 def test_addresses_that_are_none_are_refused_at_once(address, said):
     with pytest.raises(JobServerRefused, match=said):
         JobServer(address)
-
-
-def test_a_ray_client_drives_no_session_and_is_shown_the_way():
-    from sweeps.ray.cluster import ClusterUnreachable, check_reachable
-    from sweeps.spec import Resources
-
-    with pytest.raises(ClusterUnreachable, match=r"a Ray client cannot drive a sweep.*sweeps submit"):
-        check_reachable("ray://127.0.0.1:10001", Resources())
-
-
-@pytest.mark.parametrize(
-    "words", [["run", "toy", "--json"], ["resume", "toy", "--json"], ["resume", "toy", "--spec", "toy.yaml"]]
-)
-def test_what_a_ray_client_cannot_hand_on_is_refused(words):
-    told = CliRunner().invoke(app, [*words, "--address", "ray://127.0.0.1:9"])
-    assert isinstance(told.exception, InvalidValue)
-    assert "left out with a ray:// address" in str(told.exception)
 
 
 @pytest.mark.parametrize(
@@ -214,29 +188,6 @@ def test_servers_that_are_no_match_are_named(status, content, said):
         with pytest.raises(JobServerRefused, match=said):
             JobServer(f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
-
-
-def test_the_command_refuses_before_it_connects(tmp_path):
-    def submit(*words):
-        return subprocess.run(
-            [sys.executable, "-m", "sweeps.cli", "submit", *words],
-            env={**base_environment(), "PYTHONPATH": str(ROOT)},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    nobody = "http://127.0.0.1:9"
-    for words, said in [
-        (["toy", "--address", nobody, "--env", "NOT_SET_HERE"], "NOT_SET_HERE"),
-        (["first", "--resume", "--address", nobody], "the store that knows the sweep"),
-    ]:
-        done = submit(*words)
-        assert done.returncode == 2, done.stderr
-        assert said in done.stderr
-        assert "Traceback" not in done.stderr
-    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize(

@@ -89,16 +89,16 @@ def until(condition, process):
 
 
 def test_a_job_is_stopped_on_the_cluster_and_goes_on_from_a_laptop(cluster, bucket, database, monkeypatch):
+    """`run` by the address of the Ray client: its controller runs on the head. It goes on by the job server's own."""
     spec = cluster.folder / "far.yaml"
     spec.write_text(SPEC)
     secrets = {**bucket.worker, "PGPASSWORD": PASSWORD}
     for name, value in secrets.items():
         monkeypatch.setenv(name, value)
     tokens = {**bucket.environment(), **secrets}
-    places = ("--store", database, "--records", RECORDS)
     sent = [word for name in tokens for word in ("--env", name)]
-    on_head = str(cluster.folder / "on-the-head")
-    words = ["submit", str(spec), "--address", cluster.dashboard, "--root", on_head, *places, *sent]
+    here = ("--root", str(cluster.folder / "on-the-head"), "--store", database)
+    words = ["submit", str(spec), "--address", cluster.client, *here, "--records", RECORDS, *sent]
     process = cluster.command(*words, **tokens)
     until(lambda: any("/checkpoint." in key for key in bucket.keys("sweeps/far")), process)
 
@@ -109,20 +109,16 @@ def test_a_job_is_stopped_on_the_cluster_and_goes_on_from_a_laptop(cluster, buck
     asked(cluster, f"/api/jobs/{job['submission_id']}/stop", method="POST")
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 130, output
+    assert f"at {cluster.dashboard}" in output
     assert "Sweep far" in output
-    assert not [value for value in secrets.values() if value in output]
+    assert not [value for value in (*secrets.values(), "client_builder") if value in output]
 
     # The laptop: another folder, the store's URL, and the job server.
     laptop = ("--root", str(cluster.folder / "laptop"), "--store", database)
     shown = json.loads(cluster.run("show", "far", *laptop, "--json", **tokens))
     assert shown["trials"]["complete"] < 4
-    words = ["submit", "far", "--resume", "--address", cluster.dashboard, "--root", on_head, "--store", database, *sent]
-    output = cluster.run(*words, **tokens)
+    output = cluster.run("submit", "far", "--resume", "--address", cluster.dashboard, *here, *sent, **tokens)
     assert "4 complete." in output
-    page = cluster.folder / "far.html"
-    cluster.run("report", "far", *laptop, "-o", str(page), **tokens)
-    assert "far-3" in page.read_text()
-    assert "far-" in cluster.run("pareto", "far", *laptop, "--json", **tokens)
 
     # Secrets travel in the parcel's order, which Ray keeps for its workers, and are written nowhere else.
     where = findings(cluster.folder, secrets)
@@ -139,29 +135,21 @@ def test_a_job_is_stopped_on_the_cluster_and_goes_on_from_a_laptop(cluster, buck
     store.close()
 
 
-def test_a_sweep_runs_from_a_machine_of_the_cluster_with_the_token_that_ray_keeps_there(cluster):
-    """By HOST:PORT; its trials fit on the other node only."""
+def test_a_machine_of_the_cluster_needs_its_token_and_a_folder_that_every_node_sees(cluster):
+    """By HOST:PORT, with the token that Ray keeps in the home folder."""
     home = cluster.folder / "home"
     (home / ".ray").mkdir(parents=True)
+    root = cluster.folder / "unseen" / "state"
     unset = {"HOME": str(home), "RAY_AUTH_MODE": None, "RAY_AUTH_TOKEN": None}
-    words = ["run", "toy", "--trials", "2", "--root", str(cluster.folder / "token"), "--address", cluster.address]
+    words = ["run", "toy", "--trials", "1", "--root", str(root), "--address", cluster.address]
     assert "~/.ray/auth_token" in cluster.run(*words, code=2, **unset)
     (home / ".ray" / "auth_token").write_text(TOKEN)
-    output = cluster.run(*words, **unset)
-    assert "2 complete." in output
+    output = cluster.run(*words, code=2 if cluster.hides else 0, **unset)
     assert TOKEN not in output
-
-
-def test_a_ray_client_address_submits_the_sweep(cluster):
-    """`run` by ray://HOST:PORT: the controller runs on the head, its words come here."""
-    folder = str(cluster.folder / "by-client")
-    store = f"sqlite:///{cluster.folder}/by-client.db"
-    places = ("--root", folder, "--store", store, "--address", cluster.client)
-    output = cluster.run("run", "toy", "--trials", "3", "--name", "client", *places)
-    assert f"at {cluster.dashboard}" in output
-    assert "3 complete." in output
-    assert "finished" in cluster.run("show", "client", "--root", str(cluster.folder / "laptop"), "--store", store)
-    assert "client_builder" not in output
+    if cluster.hides:
+        assert "1 of 2 nodes do not see it" in output
+        assert "--records with an object store URL" in output
+        assert not [path for path in Path(root).rglob("horizon*")], "something ran"
 
 
 @pytest.mark.chaos
@@ -189,17 +177,6 @@ def test_a_server_for_the_client_that_dies_at_its_start_is_asked_for_again(clust
     assert killed
     assert "asking for another" in told
     assert "1 complete." in told
-
-
-def test_a_path_that_not_every_node_sees_is_found_before_the_first_trial(cluster):
-    if not cluster.hides:
-        pytest.skip("NOT TESTED: a node that sees another file system; this machine lets nobody unshare mounts")
-    root = cluster.folder / "unseen" / "state"
-    output = cluster.run("run", "toy", "--trials", "4", "--root", str(root), "--address", cluster.address, code=2)
-    assert "1 of 2 nodes do not see it" in output
-    assert "--records with an object store URL" in output
-    assert open_store(f"sqlite:///{root}/sweeps.db").counts("toy")["complete"] == 0
-    assert not [path for path in Path(root).rglob("horizon*")]
 
 
 def test_a_wrong_token_is_told_without_the_token(cluster):

@@ -9,13 +9,12 @@ import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.execution import resume, runners, session
+from sweeps.execution import runners, session
 from sweeps.execution.limits import (
     CONTROLLER_ENDED,
     HOURS_OVER,
     OVERRAN,
     Deadline,
-    seconds_left,
     seconds_run,
     worker_losses,
 )
@@ -24,10 +23,8 @@ from sweeps.spec import load_spec
 from sweeps.store.records import AttemptRecord, Extension, Outcome, SweepState, TrialState
 from sweeps.util.workspace import Workspace
 from tests.sweeps import view_sweeps
-from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, Worker
-from tests.sweeps.stores import record
-from tests.sweeps.test_extensions import SPEC, NoViews, trials_of
-from tests.sweeps.toys import spec_with
+from tests.sweeps.fake_workers import NAME, FakeSweep
+from tests.sweeps.test_extensions import SPEC, NoViews
 from tests.sweeps.view_sweeps import new_sweep
 from trainables.worker.ray import launch_from_json, launch_to_json
 from trainables.worker.trial import run_launch
@@ -69,12 +66,6 @@ def ran(began, ended, number=0, attempt=1, reason="", outcome=Outcome.SETTLED):
 )
 def test_time_is_that_of_attempts(attempts, seconds):
     assert seconds_run(attempts) == seconds
-
-
-def test_trials_that_train_together_have_theirs_together():
-    assert seconds_left(None, [[]]) is None
-    assert seconds_left(1.0, [[], []]) == 120
-    assert seconds_left(1.0, [[ran(0, 50)], [ran(0, 90)]]) == 10
 
 
 # -- a trial -----------------------------------------------------------------------------------------------
@@ -119,19 +110,6 @@ def test_time_of_lost_attempts_counts_and_none_left_is_not_launched(limited, mon
     first = limited.store.trials(NAME)[0]
     assert (first.state, first.reason, first.attempts) == (TrialState.FAILED, OVERRAN, 2)
     assert limited.store.ledger_of(first.key)[-1].executed_to == first.plan.steps
-
-
-def test_a_rung_that_overran_keeps_the_report_and_claims_the_whole_plan(tmp_path):
-    sweep = FakeSweep(tmp_path, ASHA, change={"limits": {"trial_minutes": 1}})
-    while (group := sweep.controller.decide()).members[0].from_step == 0:
-        worker = Worker(group, sweep.trials, sweep.executed)
-        worker.finish()
-        sweep.controller.outcomes.finished(group, [worker.result])
-    (member,) = group.members
-    sweep.controller.outcomes.finished(group, [{"key": member.key, "attempt": member.attempt, "overran": ""}])
-    (trial,) = sweep.store.trials_of(NAME, [member.key])
-    assert (trial.state, list(trial.reports)) == (TrialState.FAILED, [member.from_step])
-    assert trial.guarantee.epsilon == trial.plan.guarantee.epsilon
 
 
 # -- a sweep -----------------------------------------------------------------------------------------------
@@ -195,16 +173,6 @@ def test_a_sweep_out_of_hours_says_so_and_goes_on_with_more_alone(hourly, capsys
     assert "'here' is given 4 hours in all; it had 1 hours." in capsys.readouterr().err
     (kept,) = store.sweep("here").extensions
     assert (kept.hours, kept.trials, kept.launched) == (4.0, None, 2)
-
-
-@pytest.mark.parametrize("hours", [2, 1.5, 0, -1, True, "3", float("inf"), float("nan")])
-def test_hours_are_never_cut(hours):
-    spec = spec_with(limits={"hours": 2})
-    if hours == 2:
-        assert resume.asked(record(), spec, trials_of(spec, 2), None, hours) is None
-    else:
-        with pytest.raises(InvalidValue, match="a number above 2, which sweep"):
-            resume.asked(record(), spec, trials_of(spec, 2), None, hours)
 
 
 def test_more_hours_leave_the_guarantee_where_every_trial_ran(tmp_path):

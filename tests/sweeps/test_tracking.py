@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import json
 import math
-import os
+import shutil
 import threading
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
 from dpcore.checks import InvalidValue
 from sweeps.execution import requests
-from sweeps.mlflow.page import TAG, kept_page
-from sweeps.mlflow.runs import Experiment
+from sweeps.mlflow.page import kept_page
+from sweeps.mlflow.read import TRIAL_KEY, experiment_of
+from sweeps.mlflow.runs import SHARED_VIEW, Experiment
 from sweeps.mlflow.sync import drain, rebuild
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import FrontAxis, MixedGuarantees, sweep_front
 from sweeps.reporting.tables import rows
 from sweeps.store.records import TrialRecord
-from sweeps.store.store import Store
+from sweeps.store.store import Store, open_store
 from tests.sweeps import view_sweeps
 from tests.sweeps.sealed_searches import Search
 from tests.sweeps.tracked_runs import prepared, runs_of
@@ -59,7 +61,7 @@ def test_the_page_opens_on_runs_and_the_parent_has_the_best(tracked):
     assert client.get_experiment_by_name("views").tags["mlflow.experimentKind"] == "custom_model_development"
     parent = runs_of(uri)["parent"][0]
     finished = [trial for trial in store.trials("views") if trial.state == "complete"]
-    view = json.loads(client.get_experiment_by_name("views").tags[TAG])
+    view = json.loads(client.get_experiment_by_name("views").tags[SHARED_VIEW])
     (chart,) = view["compareRunCharts"]
     assert (chart["xaxis"]["key"], chart["yaxis"]["key"]) == ("epsilon", "accuracy")
     assert (view["orderByKey"], view["orderByAsc"]) == ("metrics.`accuracy`", False)
@@ -70,19 +72,6 @@ def test_the_page_opens_on_runs_and_the_parent_has_the_best(tracked):
     rebuild(PublishedStore(store), "views", uri)
     (best,) = client.get_metric_history(parent.info.run_id, "best accuracy")
     assert best.step == len(finished)
-
-
-def test_the_parent_says_what_its_budgets_bound(tracked):
-    store, uri = tracked
-    said, spec = runs_of(uri)["parent"][0].data.tags, store.sweep("views").spec
-    assert (said["sweeps.scope"], said["sweeps.release"]) == ("trial", "all")
-    # This one was recorded before specs named a delta.
-    assert (json.loads(said["sweeps.budgets"]), spec.delta, said.get("sweeps.delta")) == (
-        list(spec.budgets),
-        None,
-        None,
-    )
-    assert not {"sweeps.law", "sweeps.deadline_minutes"} & said.keys()
 
 
 def test_the_parent_of_a_sealed_search_has_its_law_and_its_deadline(tmp_path: Path):
@@ -127,14 +116,15 @@ def test_rebuilding_changes_nothing_and_heals(tracked):
 
     store, uri = tracked
     before = {key: found[0].to_dictionary() for key, found in runs_of(uri).items() if key != "parent"}
-    assert rebuild(PublishedStore(store), "views", uri).runs == 15
+    assert rebuild(PublishedStore(store), "views", uri) == 15
     assert {key: found[0].to_dictionary() for key, found in runs_of(uri).items() if key != "parent"} == before
     client = MlflowClient(tracking_uri=uri)
     history = client.get_metric_history(before["views-3"]["info"]["run_id"], "accuracy")
     assert len(history) == 1
     experiment = client.get_experiment_by_name("views").experiment_id
     client.delete_run(before["views-3"]["info"]["run_id"])
-    client.create_run(experiment, tags={"sweeps.trial_key": "views-4"})
+    start = before["views-4"]["info"]["start_time"]
+    client.create_run(experiment, start_time=start, tags={"sweeps.trial_key": "views-4"})
     rebuild(PublishedStore(store), "views", uri)
     assert {len(found) for found in runs_of(uri).values()} == {1}
     assert len(runs_of(uri)) == 16
@@ -170,18 +160,6 @@ def test_what_people_say_of_a_sweep_stands_at_its_parent(tmp_path: Path):
     assert [said in last.data.tags["mlflow.note.content"] for said in ("looks good", "better than that")] == [True] * 2
 
 
-def test_a_deleted_experiment_comes_back(tmp_path: Path):
-    from mlflow import MlflowClient
-
-    store = view_sweeps.mixed_sweep(tmp_path, trials=2)
-    uri = prepared(tmp_path)
-    rebuild(PublishedStore(store), "views", uri)
-    client = MlflowClient(tracking_uri=uri)
-    client.delete_experiment(client.get_experiment_by_name("views").experiment_id)
-    rebuild(PublishedStore(store), "views", uri)
-    assert len(runs_of(uri)) == 6
-
-
 def test_a_drain_killed_between_run_and_receipt_doubles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     store = view_sweeps.mixed_sweep(tmp_path, trials=3)
     uri = prepared(tmp_path)
@@ -198,19 +176,6 @@ def test_a_drain_killed_between_run_and_receipt_doubles_nothing(tmp_path: Path, 
     assert store.backlog("views") > 0
     assert drain(PublishedStore(store), "views", uri, ending) == 0
     assert {len(found) for found in runs_of(uri).values()} == {1}
-
-
-def test_a_drain_that_never_looks_for_runs_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from sweeps.mlflow.runs import Experiment
-
-    store = view_sweeps.mixed_sweep(tmp_path, trials=1)
-    uri = prepared(tmp_path)
-    rebuild(PublishedStore(store), "views", uri)
-    monkeypatch.setattr(Experiment, "_find_runs", lambda self: None)
-    # What mends would take the first run for a stray one.
-    monkeypatch.setattr(Experiment, "mend", lambda *asked: ())
-    rebuild(PublishedStore(store), "views", uri)
-    assert max(len(found) for found in runs_of(uri).values()) == 2
 
 
 def test_not_a_number_and_infinities_come_through(tmp_path: Path):
@@ -303,19 +268,6 @@ def test_reading_whole_tables_is_mlflows_own_search(tracked, monkeypatch: pytest
     assert [len(one) for one in whole[len(CONDITIONS) - 2 :]] == [0, 0, 14, 1]
 
 
-def test_a_person_waits_longer_for_a_server_than_the_drain(monkeypatch: pytest.MonkeyPatch):
-    from sweeps.mlflow.read import asked_by_a_person
-
-    names = ("MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES")
-    # What the environment says of MLflow's own limits goes before the patience.
-    for given, while_reading in ((("10", "1"), ("60", "0")), (("33", "1"), ("33", "1"))):
-        for name, value in zip(names, given, strict=True):
-            monkeypatch.setenv(name, value)
-        with asked_by_a_person("http://127.0.0.1:9"):
-            assert tuple(os.environ[name] for name in names) == while_reading
-        assert tuple(os.environ[name] for name in names) == given
-
-
 def test_mlflow_refuses_to_mix_guarantees_too(tmp_path: Path):
     from sweeps.mlflow.read import mlflow_front
 
@@ -330,13 +282,82 @@ def test_mlflow_refuses_to_mix_guarantees_too(tmp_path: Path):
     assert len(mlflow_front(uri, "views", mix=["delta"])) == 2
 
 
-@pytest.mark.parametrize("tag", ["sweeps.status", "sweeps.state", "sweeps.number", "sweeps.delta"])
-def test_a_tag_that_others_changed_is_named_with_its_run(tag: str):
-    from sweeps.mlflow.read import TrialRun, _as_written
+# Two sweeps of one name from two stores, and one MLflow: their trials have equal keys.
 
-    tags = {"sweeps.trial_key": "views-4", "sweeps.number": "4", "sweeps.state": "complete", "sweeps.delta": "1e-5"}
-    claim = {"notion": "differential-privacy", "adjacency": "add-remove", "unit": "record", "status": "proved"}
-    tags |= {f"sweeps.{name}": value for name, value in {**claim, "accountant": "pld", "theorem": "T"}.items()}
-    assert _as_written(TrialRun(tags, metrics={"epsilon": 1.0}), "views").number == 4
-    with pytest.raises(InvalidValue, match=r"run of views-4=.*tags that its sweep wrote.*sweeps track views"):
-        _as_written(TrialRun({**tags, tag: "as I like"}, metrics={"epsilon": 1.0}), "views")
+
+ACCURACIES = {"one": 0.61, "two": 0.72}
+
+
+def swept(root: Path, created_at: float, accuracy: float) -> Store:
+    root.mkdir()
+    store = view_sweeps.new_sweep(root, created_at=created_at)
+    lease = store.acquire("views")
+    view_sweeps.complete(store, lease, 0, accuracy)
+    store.set_state(lease, "finished")
+    lease.release()
+    return store
+
+
+def drained(store: Store, uri: str) -> None:
+    ending = threading.Event()
+    ending.set()
+    assert drain(PublishedStore(store), "views", uri, ending) == 0
+
+
+def accuracies(client: MlflowClient, store: Store) -> list[float]:
+    """Everything that MLflow ever had of the accuracy of its one trial, in the experiment that is its own."""
+    _, experiment = experiment_of(client, store.sweep("views"))
+    (run,) = client.search_runs([experiment.experiment_id], f"tags.`{TRIAL_KEY}` = 'views-0'")
+    return [one.value for one in client.get_metric_history(run.info.run_id, "accuracy")]
+
+
+@pytest.fixture
+def both(tmp_path):
+    """Two stores, and an MLflow that was told of both."""
+    uri = prepared(tmp_path)
+    stores = {
+        name: swept(tmp_path / name, 1.7e9 + number, accuracy)
+        for number, (name, accuracy) in enumerate(ACCURACIES.items())
+    }
+    for store in stores.values():
+        drained(store, uri)
+    return stores, uri, MlflowClient(tracking_uri=uri)
+
+
+def test_each_has_its_own_runs_and_no_result_of_the_other(both):
+    stores, uri, client = both
+    assert {name: accuracies(client, store) for name, store in stores.items()} == {
+        name: [accuracy] for name, accuracy in ACCURACIES.items()
+    }
+    names = [experiment_of(client, store.sweep("views"))[0] for store in stores.values()]
+    assert names[0] == "views"
+    assert names[1].startswith("views-")
+    for store in stores.values():
+        rebuild(PublishedStore(store), "views", uri)
+    assert [accuracies(client, store) for store in stores.values()] == [[0.61], [0.72]], (
+        "rebuilding one takes nothing else"
+    )
+
+
+def went_on(root: Path, first: Path, accuracy: float) -> Store:
+    """A copy of the store in `first`, which completes one more trial."""
+    shutil.copytree(first, root)
+    store = open_store(f"sqlite:///{root}/sweeps.db")
+    lease = store.acquire("views")
+    view_sweeps.complete(store, lease, 1, accuracy)
+    store.set_state(lease, "finished")
+    lease.release()
+    return store
+
+
+def test_copies_that_both_go_on_have_a_run_for_each_result(tmp_path):
+    uri = prepared(tmp_path)
+    client = MlflowClient(tracking_uri=uri)
+    swept(tmp_path / "first", 1.7e9, 0.5).close()
+    copies = [went_on(tmp_path / name, tmp_path / "first", accuracy) for name, accuracy in ACCURACIES.items()]
+    for store in copies:
+        drained(store, uri)
+    _, experiment = experiment_of(client, copies[0].sweep("views"))
+    runs = client.search_runs([experiment.experiment_id], f"tags.`{TRIAL_KEY}` = 'views-1'")
+    said = [[one.value for one in client.get_metric_history(run.info.run_id, "accuracy")] for run in runs]
+    assert sorted(said) == [[0.61], [0.72]]

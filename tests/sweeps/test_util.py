@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sqlite3
 import sys
 
@@ -38,13 +37,9 @@ def test_a_slip_of_the_pen_is_named(word, known):
 
 
 @pytest.mark.parametrize(("word", "known"), UNRELATED)
-def test_unrelated_words_are_not_suggested(word, known, monkeypatch):
+def test_unrelated_words_are_not_suggested(word, known):
     assert suggest.closest(word, [known]) == ""
     assert suggest.did_you_mean(word, [known, "other"]) == "Known: `" + "`, `".join(sorted([known, "other"])) + "`."
-    if len(word) > 1 and difflib.SequenceMatcher(None, word, known).ratio() >= 0.6:
-        # The mutant: the cut-off of before.
-        monkeypatch.setattr(suggest, "ALIKE", 0.6)
-        assert suggest.closest(word, [known]) != ""
 
 
 def test_an_unknown_sweep_is_told_what_there_is_not_what_it_is_not():
@@ -89,36 +84,9 @@ def test_a_folder_is_no_file_and_a_failure_leaves_nothing(tmp_path, monkeypatch)
     assert [one.name for one in tmp_path.iterdir()] == ["page"]
 
 
-def test_a_device_takes_the_bytes():
-    files.write_output("x", files.Path("/dev/null"))
-
-
-def test_a_full_disk_is_named_with_the_file(tmp_path, monkeypatch, capsys):
-    mixed_sweep(tmp_path, trials=3)
-    assert called(monkeypatch, "report", "views", "-o", "/dev/full", "--root", tmp_path) == 2
-    assert "/dev/full: No space left on device. Free space, then try again." in capsys.readouterr().err
-
-
 # A path holds whatever a file system takes; the file that is opened is the one that was named, and no other.
 
-NASTY = [
-    "plain",
-    "a b",
-    "a?b=c",
-    "a#b",
-    "a%b",
-    "100%25",
-    "a%3Fb",
-    "ünïcode ✓",
-    "a&b=c;d",
-    "a+b@c:d",
-    "'quoted' \"twice\"",
-    "[x]{y}$HOME~",
-    "?mode=memory",
-    "sqlite:",
-    "back\\slash",
-    "new\nline",
-]
+NASTY = ["a b", "a?b=c", "a#b", "100%25", "ünïcode ✓", "?mode=memory", "sqlite:", "new\nline"]
 
 
 @pytest.mark.parametrize("name", NASTY)

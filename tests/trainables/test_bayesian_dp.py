@@ -13,7 +13,7 @@ from dpcore.accountants.bayesian import BayesianAccountant, left_cost
 from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate, Repeated, blocks
 from dpcore.guarantee import Notion, Status
-from sweeps.execution.stopped_trials import claim_of, ex_post
+from sweeps.execution.stopped_trials import ex_post
 from sweeps.privacy.totals import procedure_guarantee
 from sweeps.reporting.front import FrontAxis, MixedGuarantees, front
 from sweeps.store.records import LedgerEntry, TrialRecord, TrialState
@@ -109,7 +109,7 @@ def test_without_a_clip_only_the_average_case_is_claimed_and_the_ledger_says_inf
     entry = LedgerEntry(key="a-0", attempt=1, from_step=0, to_step=20, executed_to=5)
     assert procedure_guarantee({"a-0": plan}, [entry], 1e-5, adaptive=False).epsilon == math.inf
     # A run that was stopped early by the sweep claims no DP either.
-    assert claim_of(plan).notion is Notion.BAYESIAN_DP
+    assert plan.guarantee.notion is Notion.BAYESIAN_DP
     assert ex_post(plan, 3, 2) is None
 
 

@@ -16,7 +16,7 @@ from dpcore.gdp import mu_gdp
 from dpcore.guarantee import Status
 from dpcore.selection import GDPCharge
 from sweeps.execution.requests import enqueue
-from sweeps.execution.resume import asked, check_budget_left
+from sweeps.execution.resume import check_budget_left, extension_for
 from sweeps.planning.plan import check_corners, plan_proposal
 from sweeps.privacy.charge import LaunchCharge, charge_of
 from sweeps.privacy.ledger import Procedure
@@ -105,7 +105,7 @@ def test_people_who_see_results_take_nothing_from_the_total() -> None:
         sweep = FakeSweep(folder, None, CHANGE | {"search": {"sampler": "random", "trials": 2, "seed": 3}})
         launched(sweep).finish()
         record, trials = sweep.store.sweep(NAME), sweep.store.trials(NAME)
-        wish = asked(record, sweep.spec, trials, 6)
+        wish = extension_for(record, sweep.spec, trials, 6)
         assert wish is not None
         sweep.store.extend(sweep.lease, wish)
         record = sweep.store.sweep(NAME)
@@ -118,10 +118,10 @@ def test_people_who_see_results_take_nothing_from_the_total() -> None:
         assert found.filtered
         assert found.is_claim
         with pytest.raises(InvalidValue, match="the budgets 3"):
-            asked(record, sweep.spec, trials, None, None, [5.0])
+            extension_for(record, sweep.spec, trials, None, None, [5.0])
         sweep.store.set_state(sweep.lease, SweepState.OUT_OF_BUDGET)
         with pytest.raises(InvalidValue, match="those of the trials that it began with"):
-            asked(sweep.store.sweep(NAME), sweep.spec, trials, 8)
+            extension_for(sweep.store.sweep(NAME), sweep.spec, trials, 8)
 
 
 @pytest.mark.parametrize("shares", [4, 6])
@@ -133,7 +133,7 @@ def test_more_trials_are_refused_where_nothing_is_left_for_one(shares: int) -> N
         sweep.finish()
         record = sweep.store.sweep(NAME)
         known = {one.key: one for one in sweep.store.trials(NAME)}
-        wish = asked(record, sweep.spec, list(known.values()), 5)
+        wish = extension_for(record, sweep.spec, list(known.values()), 5)
         if shares > 4:
             check_budget_left(sweep.store, record, sweep.spec, known, wish)
         else:
