@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,8 +19,8 @@ from sqlalchemy import text
 
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.util.exits import ExitCode
-from tests.chaos.silences import Silenced
-from tests.chaos.test_silent_cluster import below
+from tests.chaos import witness
+from tests.chaos.harness import CLUSTER_LOST, HANG_SECONDS, Attacked, below
 from tests.sweeps.clusters import free_ports
 from tests.sweeps.stores import new_database, postgres_server, server_processes
 
@@ -30,10 +32,22 @@ SLACK = 10.0
 pytestmark = [pytest.mark.chaos, pytest.mark.outage, pytest.mark.timeout(900)]
 
 
+def silenced(folder: Path, *, store: str = "", tracking: str = "", trials: int = 8, patience: float = PATIENCE):
+    """A sweep beside which something falls silent."""
+    text = witness.spec("silent", trials=trials, steps=(15, 25), step_seconds=0.1)
+    options = ["--tracking", tracking] if tracking else []
+    limited = f"{text}limits: {{stall_seconds: 20}}\n"
+    return Attacked(folder, limited, trials, *options, store=store, SWEEPS_PATIENCE=str(patience))
+
+
 @pytest.fixture(scope="module")
 def server():
     with postgres_server() as running:
         yield running
+
+
+def said_in(quiet: float) -> str:
+    return f"longest silence {quiet:.1f} s"
 
 
 @pytest.fixture
@@ -43,7 +57,7 @@ def database(server):
 
 @pytest.mark.parametrize("fault", ["stopped", "gone", "locked"])
 def test_a_postgres_that_falls_silent(tmp_path, server, database, fault):
-    sweep = Silenced(tmp_path, store=database, patience=PATIENCE)
+    sweep = silenced(tmp_path, store=database)
     sweep.start()
     sweep.until("two trials", lambda: sweep.finished() >= 2)
     began = sweep.note(f"Postgres is {fault}")
@@ -73,11 +87,11 @@ def test_a_postgres_that_falls_silent(tmp_path, server, database, fault):
     # One patience for the store; the end of Ray and of MLflow's feeder beside it.
     assert ended - began < 2 * PATIENCE + SLACK, sweep.words()
     sweep.go_on()
-    sweep.check(f"Postgres {fault}", f"code 2 after {ended - began:.1f} s, then resumed", quiet)
+    sweep.check(f"Postgres {fault}: code 2 after {ended - began:.1f} s, then resumed", said_in(quiet))
 
 
 def test_a_postgres_that_comes_back_within_the_patience_costs_only_time(tmp_path, server, database):
-    sweep = Silenced(tmp_path, store=database, patience=60.0)
+    sweep = silenced(tmp_path, store=database, patience=60.0)
     sweep.start()
     sweep.until("two trials", lambda: sweep.finished() >= 2)
     began = sweep.note("Postgres is gone")
@@ -89,7 +103,7 @@ def test_a_postgres_that_comes_back_within_the_patience_costs_only_time(tmp_path
     said = sweep.text()
     assert "Waiting for the store postgresql://" in said
     assert "it goes on." in said
-    sweep.check("Postgres gone for 15 s", "went on", sweep.longest_silence(began, back))
+    sweep.check("Postgres gone for 15 s", "went on", said_in(sweep.longest_silence(began, back)))
 
 
 @contextlib.contextmanager
@@ -121,7 +135,7 @@ def test_an_mlflow_that_is_stopped(tmp_path):
     from sweeps.mlflow.sync import rebuild
 
     with mlflow_server(tmp_path) as (address, process):
-        sweep = Silenced(tmp_path, tracking=address, patience=PATIENCE)
+        sweep = silenced(tmp_path, tracking=address)
         sweep.start()
         sweep.until("two trials", lambda: sweep.finished() >= 2)
         sweep.note("MLflow is stopped")
@@ -141,11 +155,13 @@ def test_an_mlflow_that_is_stopped(tmp_path):
         assert store.backlog("silent") == 0
         store.close()
         quiet = sweep.longest_silence(began, ended)
-        sweep.check("MLflow stopped", f"code 0, {ended - began:.1f} s after the last trial; then tracked", quiet)
+        sweep.check(
+            "MLflow stopped", f"code 0, {ended - began:.1f} s after the last trial; then tracked", said_in(quiet)
+        )
 
 
 def test_a_feeder_of_mlflow_that_is_stopped(tmp_path):
-    sweep = Silenced(tmp_path, patience=PATIENCE)
+    sweep = silenced(tmp_path)
     process = sweep.start()
     sweep.until("two trials", lambda: sweep.finished() >= 2)
     (feeder,) = [pid for pid, command in below(process.pid) if "sweeps.mlflow.sync" in command]
@@ -159,11 +175,11 @@ def test_a_feeder_of_mlflow_that_is_stopped(tmp_path):
     assert "deliver it with `sweeps track silent`" in sweep.text()
     assert ended - began < PATIENCE + 2 * SLACK, sweep.words()
     quiet = sweep.longest_silence(began, ended)
-    sweep.check("feeder of MLflow stopped", f"code 0, {ended - began:.1f} s after the last trial", quiet)
+    sweep.check("feeder of MLflow stopped", f"code 0, {ended - began:.1f} s after the last trial", said_in(quiet))
 
 
 def test_a_worker_that_is_stopped(tmp_path):
-    sweep = Silenced(tmp_path, patience=PATIENCE, trials=12)
+    sweep = silenced(tmp_path, trials=12)
     process = sweep.start()
     sweep.until("two trials", lambda: sweep.finished() >= 2)
     worker = next(pid for pid, command in below(process.pid) if command.startswith("ray::ImplicitFunc"))
@@ -180,12 +196,12 @@ def test_a_worker_that_is_stopped(tmp_path):
     ends = [line for line in sweep.text().splitlines() if "showed no sign of life" in line]
     assert ends, sweep.words()
     quiet = sweep.longest_silence(began, time.monotonic())
-    sweep.check("a worker stopped", f"{ends[0]} Longest time without a finished trial {longest:.1f} s", quiet)
+    sweep.check("a worker stopped", f"{ends[0]} Longest time without a finished trial {longest:.1f} s", said_in(quiet))
 
 
 @pytest.mark.parametrize("taken", [True, False], ids=["another took over", "nobody took over"])
 def test_a_controller_that_is_stopped_blames_nobody_for_it(tmp_path, taken):
-    sweep = Silenced(tmp_path, patience=PATIENCE, trials=30)
+    sweep = silenced(tmp_path, trials=30)
     first = sweep.start()
     sweep.until("two trials", lambda: sweep.finished() >= 2)
     os.kill(first.pid, signal.SIGSTOP)
@@ -193,7 +209,7 @@ def test_a_controller_that_is_stopped_blames_nobody_for_it(tmp_path, taken):
     time.sleep(35)
     if taken:
         before = sweep.finished()
-        second = sweep.start("resume")
+        second = sweep.start()
         sweep.until("another controller's trial", lambda: sweep.finished() > before or second.poll() is not None)
     began = sweep.note("the first controller is woken")
     os.kill(first.pid, signal.SIGCONT)
@@ -213,4 +229,61 @@ def test_a_controller_that_is_stopped_blames_nobody_for_it(tmp_path, taken):
         assert "Its lease still holds: silent goes on." in said
     quiet = sweep.longest_silence(began, time.monotonic())
     seen = "code 2 and who holds it" if taken else "said so, went on"
-    sweep.check(f"controller stopped, {'another' if taken else 'nobody'} took over", seen, quiet)
+    sweep.check(f"controller stopped, {'another' if taken else 'nobody'} took over", seen, said_in(quiet))
+
+
+SERVERS = ("gcs/gcs_server", "raylet/raylet")
+
+
+@contextlib.contextmanager
+def foreign_cluster(environment: dict[str, str]) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """(address, its first process): a head node that lives as long as the block."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = [f"--port={port}", "--num-cpus=2", "--include-dashboard=false", "--block"]
+    head = subprocess.Popen(
+        [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", *options],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        limit = time.monotonic() + 3 * HANG_SECONDS
+        while not all(any(name in command for _, command in below(head.pid)) for name in SERVERS):
+            assert head.poll() is None, "the cluster did not start"
+            assert time.monotonic() < limit, "the cluster did not start in time"
+            time.sleep(0.2)
+        yield f"127.0.0.1:{port}", head
+    finally:
+        for pid in [pid for pid, _ in below(head.pid)] + [head.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        head.wait()
+
+
+@pytest.mark.parametrize("silenced", [SERVERS, SERVERS[:1]])
+def test_a_cluster_that_falls_silent_ends_the_controller_with_the_way_to_go_on(tmp_path, silenced):
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "SWEEPS_PATIENCE": "30"}
+    text = witness.spec("silent", trials=50, steps=(40, 40), step_seconds=0.1)
+    (tmp_path / "cluster").mkdir()
+    with foreign_cluster({**witness.watched(tmp_path / "cluster"), **token}) as (address, head):
+        sweep = Attacked(tmp_path, text, 50, "--address", address, **token)
+        sweep.start()
+        sweep.until("three attempts", lambda: sweep.attempts() >= 3)
+        for pid, line in below(head.pid):
+            if any(name in line for name in silenced):
+                os.kill(pid, signal.SIGSTOP)
+        sweep.note("the cluster is silent")
+        ended = sweep.end(CLUSTER_LOST)
+    print(f"\nsilent for {ended:.1f} s until the controller ended")
+    assert ended < HANG_SECONDS
+    assert "does not answer any more. Nothing is lost" in sweep.text(), sweep.words()
+    assert "Waiting for the Ray cluster to answer," in sweep.text()
+    assert f"sweeps resume silent --root {sweep.root} --address {address}" in sweep.text()
+    store = sweep.opened()
+    # What was running is reserved, and so charged, until a controller comes back and looks.
+    assert store.counts("silent")["running"] >= 1
+    assert all(entry.executed_to is not None or entry.steps_spent == 40 for entry in store.ledger("silent"))
+    store.close()

@@ -1,4 +1,4 @@
-"""A third party's system: the toy, with a witness of every draw of noise that the records know nothing of.
+"""A third party's systems, with a witness of every draw of noise that the records know nothing of.
 
 One byte is appended to `$SWEEPS_WITNESS/<key>.<attempt>` before each draw, by its own file descriptor. A process that
 is killed takes no byte back, so the file's size is the number of steps that this attempt executed.
@@ -7,43 +7,58 @@ is killed takes no byte back, so the file's size is the number of steps that thi
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpcore.mechanisms.noise_families import Normals
+from sweeps.privacy.ledger import total
+from sweeps.store.records import TrialState
+from sweeps.store.store import Store
 from trainables.system import Dataset, Run, RunSettings
 from trainables.systems import noisy_mean
 from trainables.systems.noisy_mean import NoisyMean
+from trainables.systems.noisy_sgd import NoisyOptimiser, NoisySGDKnobs
 
+ROOT = Path(__file__).parents[2]
 FOLDER = "SWEEPS_WITNESS"
+SGD_STEP_SECONDS = 0.05
+"""Steps take a while, so that strikes fall into them."""
+
+
+def _file_of(run: Run) -> int:
+    """A second process under the same key and attempt would draw the same noise again: refused here."""
+    name = f"{run.member.key}.{run.member.attempt}"
+    return os.open(Path(os.environ[FOLDER]) / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL)
 
 
 @dataclass
 class _Witnessed:
-    inner: Normals
+    inner: Any
     file: int
 
     def __call__(self, shape: tuple[int, ...]) -> Any:
         os.write(self.file, b".")
         return self.inner(shape)
 
+    def fill_(self, tensor: Any) -> Any:
+        os.write(self.file, b".")
+        time.sleep(SGD_STEP_SECONDS)
+        return self.inner.fill_(tensor)
+
 
 class WitnessedMean(NoisyMean):
-    """See the module's text."""
+    """The toy, watched."""
 
     name = "witnessed-mean"
 
     def fit(self, runs: Sequence[Run], data: Dataset, execution: RunSettings) -> None:
-        """As the toy, watched."""
         door = noisy_mean.normals
 
         def witnessed(run: Run, execution: RunSettings) -> Normals:
-            name = f"{run.member.key}.{run.member.attempt}"
-            # A second worker under the same key and attempt would be a second draw of the same noise: refused here.
-            file = os.open(Path(os.environ[FOLDER]) / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL)
-            return _Witnessed(door(run, execution), file)
+            return _Witnessed(door(run, execution), _file_of(run))
 
         noisy_mean.normals = witnessed  # type: ignore[assignment]
         try:
@@ -52,62 +67,102 @@ class WitnessedMean(NoisyMean):
             noisy_mean.normals = door
 
 
+class WitnessedSGD(NoisyOptimiser[NoisySGDKnobs]):
+    """NoisySGD, watched."""
+
+    def fit(self, runs: Sequence[Run], data: Dataset, execution: RunSettings) -> None:
+        from trainables.training import private_sgd
+
+        source = private_sgd.noise_source
+        for run in runs:
+            file = _file_of(run)
+            private_sgd.noise_source = lambda *given, file=file: _Witnessed(source(*given), file)  # type: ignore[assignment]
+            try:
+                super().fit([run], data, execution)
+            finally:
+                private_sgd.noise_source = source
+                os.close(file)
+
+
+class HungryMean(NoisyMean):
+    """The toy. Trial 1 on its first attempt, and trial 2 on every one, take memory until they are ended.
+
+    They do so after they have noted what they may execute.
+    """
+
+    name = "hungry-mean"
+    chunk, most = 128 * 2**20, 5 * 2**30
+    """What is taken at once, and at most, in case that nobody ends it."""
+
+    def fit(self, runs: Sequence[Run], data: Dataset, execution: RunSettings) -> None:
+        super().fit([_HungryRun(run) for run in runs], data, execution)  # type: ignore[misc]
+
+
+class _HungryRun:
+    def __init__(self, run: Any) -> None:
+        self._run = run
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run, name)
+
+    def reserve_until(self, until_step: int) -> None:
+        self._run.reserve_until(until_step)
+        member = self._run.member
+        number = int(member.key.rpartition("-")[2])
+        if number == 2 or (number == 1 and member.attempt == 1):
+            held: list[bytes] = []
+            while len(held) * HungryMean.chunk < HungryMean.most:
+                # Written to, or the system would not hand it out.
+                held.append(b"1" * HungryMean.chunk)
+                time.sleep(0.05)
+            time.sleep(60)
+
+
 WITNESSED_MEAN = WitnessedMean()
+WITNESSED_SGD = WitnessedSGD("witnessed-sgd", NoisySGDKnobs)
+HUNGRY_MEAN = HungryMean()
 
-
-ROOT = Path(__file__).parents[2]
 SPEC = """
 name: {name}
 data: {{source: uniform, n: 500}}
 systems:
   witnessed-mean:
     clip: {{uniform: [0.2, 1.0]}}
-    steps: {{int_uniform: [{fewest}, {most}]}}{more_knobs}
+    steps: {{int_uniform: [{fewest}, {most}]}}
     step_seconds: {step_seconds}
 privacy: {{epsilon: [0.5, 1.0], delta: 1.0e-5}}
-objectives: [{{metric: expected_error, goal: minimize}}{more_objectives}]
-search: {{sampler: random, trials: {trials}, seed: {seed}}}
+objectives: [{{metric: expected_error, goal: minimize}}, {{metric: epsilon, goal: minimize}}]
+search: {{sampler: random, trials: {trials}, seed: 11}}
 execution: {{checkpoint_seconds: {checkpoint_seconds}, retries: 20}}
 """
 
 
 def spec(
-    name: str,
-    *,
-    trials: int,
-    steps: tuple[int, int],
-    step_seconds: float,
-    seed: int = 11,
-    checkpoint_seconds: float = 0.3,
-    fronts: bool = False,
+    name: str, *, trials: int, steps: tuple[int, int], step_seconds: float, checkpoint_seconds: float = 0.3
 ) -> str:
-    """A sweep of this system, as a file's text. With `fronts`, over all its knobs and epsilon beside the error."""
+    """A sweep of the watched toy, as a file's text."""
     return SPEC.format(
-        name=name,
-        fewest=steps[0],
-        most=steps[1],
-        more_knobs="\n    shrinkage: {uniform: [0.0, 1.0]}\n    prior: {uniform: [0.0, 1.0]}" if fronts else "",
-        step_seconds=step_seconds,
-        more_objectives=", {metric: epsilon, goal: minimize}" if fronts else "",
-        trials=trials,
-        seed=seed,
+        name=name, fewest=steps[0], most=steps[1], step_seconds=step_seconds, trials=trials,
         checkpoint_seconds=checkpoint_seconds,
-    )
-
-
-def environment(packages: Path, drawn: Path) -> dict[str, str]:
-    """Of a process whose workers find the system in `packages`, and leave what they drew in `drawn`."""
-    own = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), str(packages)])}
-    return {**os.environ, **own, FOLDER: str(drawn)}
+    )  # fmt: skip
 
 
 def install(folder: Path) -> None:
-    """Make `folder` hold a distribution that offers this system; put it on PYTHONPATH."""
+    """Make `folder` hold a distribution that offers these systems; put it on PYTHONPATH."""
     distribution = folder / "witness-1.dist-info"
     distribution.mkdir(parents=True)
     (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: witness\nVersion: 1\n")
-    entry = f"{WitnessedMean.name} = {__name__}:WITNESSED_MEAN"
-    (distribution / "entry_points.txt").write_text(f"[private_sweeps.systems]\n{entry}\n")
+    named = {"WITNESSED_MEAN": WITNESSED_MEAN, "WITNESSED_SGD": WITNESSED_SGD, "HUNGRY_MEAN": HUNGRY_MEAN}
+    entries = "\n".join(f"{system.name} = {__name__}:{name}" for name, system in named.items())
+    (distribution / "entry_points.txt").write_text(f"[private_sweeps.systems]\n{entries}\n")
+
+
+def watched(folder: Path) -> dict[str, str]:
+    """Environment of a process whose workers find the systems and leave what they drew below `folder`."""
+    install(folder / "packages")
+    (folder / "witness").mkdir()
+    path = os.pathsep.join([str(ROOT), str(folder / "packages")])
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, FOLDER: str(folder / "witness")}
 
 
 def witnessed(folder: Path) -> dict[tuple[str, int], int]:
@@ -117,3 +172,28 @@ def witnessed(folder: Path) -> dict[tuple[str, int], int]:
         key, _, attempt = path.name.rpartition(".")
         found[key, int(attempt)] = path.stat().st_size
     return found
+
+
+def check(store: Store, name: str, trials: int, drawn: dict[tuple[str, int], int], words: str) -> str:
+    """Nothing is lost, doubled or under-charged in a sweep that is over; the figures, in words."""
+    records, entries = store.trials(name), store.ledger(name)
+    assert [record.number for record in records] == list(range(trials)), words
+    assert {record.state for record in records} == {TrialState.COMPLETE}, words
+    charged = {}
+    for entry in entries:
+        assert entry.executed_to is not None, f"{entry} was never settled: {words}"
+        charged[entry.key, entry.attempt] = entry.executed_to - entry.from_step
+    for attempt, draws in drawn.items():
+        assert attempt in charged, f"{attempt}: {draws} steps without a reservation: {words}"
+        assert draws <= charged[attempt], f"{attempt}: {draws} drawn, {charged[attempt]} charged: {words}"
+    for record in records:
+        assert record.plan is not None
+        assert record.guarantee is not None
+        assert record.guarantee.epsilon <= float(record.config["target_epsilon"]), words
+        assert record.step == record.planned_steps, words
+        path = sum(amount for (key, _), amount in charged.items() if key == record.key)
+        assert path >= record.planned_steps, f"{record.key}: {path} steps charged: {words}"
+    spent = total(entries)
+    return (
+        f"attempts {spent.attempts}, steps drawn {sum(drawn.values())}, charged {spent.executed}, needed {spent.path}"
+    )

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.chaos.journal import Journal
+from tests.chaos.harness import Journal
 
 ROOT = Path(__file__).parents[2]
 CONTROL, NODES = "control", ("first", "second")

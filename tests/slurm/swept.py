@@ -7,12 +7,11 @@ import os
 import sys
 from pathlib import Path
 
-from sweeps.privacy.ledger import total
 from sweeps.store.errors import StoreError
-from sweeps.store.records import TrialState
 from sweeps.store.store import Store, open_store
 from tests.chaos import witness
-from tests.slurm.machine import NODES, ROOT, Slurm
+from tests.chaos.harness import held
+from tests.slurm.machine import NODES, Slurm
 
 
 class Swept:
@@ -23,7 +22,7 @@ class Swept:
     ) -> None:
         self.slurm, self.url, self.name, self.trials = slurm, store, name, trials
         self.spec = slurm.folder / f"{name}.yaml"
-        made = witness.spec(name, trials=trials, steps=(15, 25), step_seconds=step_seconds, fronts=True)
+        made = witness.spec(name, trials=trials, steps=(15, 25), step_seconds=step_seconds)
         resources = {} if at_once is None else {"concurrency": at_once}
         self.spec.write_text(f"{made}resources: {json.dumps(resources)}\n")
         self.witness = slurm.folder / "witness"
@@ -31,14 +30,11 @@ class Swept:
 
     def environment(self) -> dict[str, str]:
         """What a job is submitted with."""
-        packages = self.slurm.folder / "packages"
-        if not packages.exists():
-            witness.install(packages)
-            self.witness.mkdir()
+        if not self.witness.exists():
+            self.watched = witness.watched(self.slurm.folder)
         return {
+            **{name: self.watched[name] for name in ("PYTHONPATH", witness.FOLDER)},
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(packages)]),
-            witness.FOLDER: str(self.witness),
             "SWEEPS_STORE": self.url,
             "SWEEPS_ROOT": str(self.slurm.folder / "state-of-sweeps"),
             "SWEEP_SPEC": str(self.spec),
@@ -58,8 +54,9 @@ class Swept:
             for pid, command in self.slurm.processes(node).items():
                 if not command.startswith("ray::"):
                     continue
-                for attempt in _held_open(pid, self.witness):
-                    self.where[attempt] = node
+                for name in held(pid, self.witness):
+                    key, _, attempt = name.rpartition(".")
+                    self.where[key, int(attempt)] = node
 
     def nodes_that_drew(self) -> set[str]:
         self.look()
@@ -80,43 +77,7 @@ class Swept:
     def store(self) -> Store:
         return open_store(self.url, create=False)
 
-    # -- what must hold -----------------------------------------------------------------------------------
-
     def check(self) -> str:
         """Nothing lost, doubled or under-charged; the figures in one line."""
-        store = self.store()
-        records, entries = store.trials(self.name), store.ledger(self.name)
-        where = self.slurm.words()
-        assert [record.number for record in records] == list(range(self.trials)), where
-        assert {record.state for record in records} == {TrialState.COMPLETE}, where
-        charged = {}
-        for entry in entries:
-            assert entry.executed_to is not None, f"{entry} was never settled: {where}"
-            charged[entry.key, entry.attempt] = entry.executed_to - entry.from_step
-        drawn = self.drawn()
-        for attempt, draws in drawn.items():
-            assert attempt in charged, f"{attempt}: {draws} steps without a reservation: {where}"
-            assert draws <= charged[attempt], f"{attempt}: {draws} drawn, {charged[attempt]} charged: {where}"
-        for record in records:
-            assert record.plan is not None
-            planned = record.planned_steps
-            assert record.step == planned, where
-            assert sum(draws for (key, _), draws in drawn.items() if key == record.key) >= planned, where
-        spent = total(entries)
-        return (
-            f"{self.name}: {len(records)} trials, each complete once; {spent.attempts} attempts; steps drawn "
-            f"{sum(drawn.values())}, charged {spent.executed}, needed {spent.path}"
-        )
-
-
-def _held_open(pid: int, folder: Path) -> list[tuple[str, int]]:
-    found = []
-    try:
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            target = Path(os.readlink(link))
-            if target.parent == folder:
-                key, _, attempt = target.name.rpartition(".")
-                found.append((key, int(attempt)))
-    except OSError:
-        pass
-    return found
+        found = witness.check(self.store(), self.name, self.trials, self.drawn(), self.slurm.words())
+        return f"{self.name}: {found}"

@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tests.benchmarks.surfaces.record import read, record
+from tests.benchmarks.surfaces.record import merged, read, record
 from tests.benchmarks.surfaces.surface import TABLE
-from tests.benchmarks.surfaces.table import merged
 
 KEPT, ALL = 3, 5
 

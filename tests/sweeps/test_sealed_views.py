@@ -55,7 +55,7 @@ def test_its_certificate_says_how_the_prior_was_chosen_as_the_spec_does(tmp_path
     sweeps.new_key(tmp_path / "key.pem")
     answers = {"key": tmp_path / "key.pem", "approved_by": "Ada", "because": "no record of these is anybody's"}
     made = sweeps.open(search.name, root=search.workspace.root).certify(**answers)
-    assert made.body.approval.ranges == "after two runs that nobody charged"
+    assert made.body.searched.how_chosen == "after two runs that nobody charged"
 
 
 def test_the_page_of_a_search_without_a_release_says_so(tmp_path):

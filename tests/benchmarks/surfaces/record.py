@@ -3,8 +3,8 @@
 Run: python -m tests.benchmarks.surfaces.record FOLDER [--data DIR] [--set digits] [--trials 2000]
 
 FOLDER gets one file per data set. A trial is a function of its number: a run that was ended goes on where it stood, and
-none is run again that the table beside this file holds. `python -m tests.benchmarks.surfaces.table FOLDER` adds those
-of FOLDER to the table.
+none is run again that the table beside this file holds. With `--keep` it records nothing, and adds those of FOLDER to
+the table.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 
 from sweeps.planning.plan import plan_proposal
@@ -110,13 +113,55 @@ def _mended(path: Path) -> set[int]:
     return {one["number"] for one in known}
 
 
+SINGLE = ("learning_rate", "clip_norm", "epochs", "noise_multiplier", "work", "rung_1", "rung_2", "accuracy", "seconds")
+
+
+def row(data: str, one: dict[str, Any]) -> dict[str, Any] | None:
+    """One trial as a row; None for one that was refused. A short trial has the same report at two rungs."""
+    if "accuracy" not in one:
+        return None
+    reports = [value for _, value in sorted((int(step), value) for step, value in one["accuracy"].items())]
+    config = {name: value for name, value in one["config"].items() if name not in ("system", "hidden")}
+    others = {name: one[name] for name in ("number", "noise_multiplier", "work", "steps", "seconds")}
+    rungs = {"rung_1": reports[0], "rung_2": reports[-2] if len(reports) > 1 else reports[-1], "accuracy": reports[-1]}
+    return {"data": data, **config, **others, **rungs}
+
+
+def merged(kept: Path, folder: Path) -> pa.Table:
+    """The trials of the table `kept` and of the files in `folder`, by data set and number.
+
+    A trial that both have is the table's.
+    """
+    found: list[dict[str, Any]] = []
+    for data in SETS:
+        recorded = [row(data, one) for one in read(folder / f"{data}.jsonl")]
+        trials = {one["number"]: one for one in (*filter(None, recorded), *rows(data, kept))}
+        found += [trials[number] for number in sorted(trials)]
+    table = pa.Table.from_pylist(found)
+    for name in SINGLE:
+        # Single precision holds more digits than a trial of ten thousand validation records has.
+        column = pa.array(table[name].to_numpy().astype(np.float32))
+        table = table.set_column(table.schema.get_field_index(name), name, column)
+    return table
+
+
+def keep(folder: Path) -> None:
+    """Add the trials of `folder` to the table."""
+    table = merged(TABLE, folder)
+    pq.write_table(table, TABLE, compression="zstd", compression_level=19)
+    print(f"{TABLE}: { {data: table['data'].to_pylist().count(data) for data in SETS} }")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the data sets' files")
     parser.add_argument("--set", choices=SETS, action="append", help="one data set; all unless given")
     parser.add_argument("--trials", type=int, default=TRIALS)
+    parser.add_argument("--keep", action="store_true", help="add what was recorded to the table")
     options = parser.parse_args()
+    if options.keep:
+        return keep(options.folder)
     torch.set_num_threads(1)
     options.folder.mkdir(parents=True, exist_ok=True)
     record(options.set or SETS, options.folder, options.data, options.trials)
