@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +35,7 @@ from sweeps.spec.sections import SweepSpec
 from sweeps.store.errors import UnknownSweep
 from sweeps.util.fingerprint import code_digest
 from sweeps.util.workspace import Workspace
-from tests.sweeps.sealed_kinds import KINDS, spec_of
-from trainables.sealed import draw, standing, worker
+from trainables.sealed import standing, worker
 
 NAME, POPULATION = "sealed", "people"
 SECONDS = 5.0
@@ -56,6 +55,36 @@ SPEC: dict[str, Any] = {
 }
 WRITES = frozenset({"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"})
 LOGS = ("ray.log", "controller.log")
+
+
+BEST, FRONT, LADDER = "best", "front", "ladder"
+KINDS = (BEST, FRONT, LADDER)
+BUDGETS = (0.5, 1.0, 3.0)
+"""Of a ladder. Its target is met by some half of the trials, of each budget."""
+TARGET = 0.42
+
+
+def spec_of(kind: str, best: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of a search of this kind, from that of the same search with `release: best`."""
+    privacy, selection = (dict(best[section]) for section in ("privacy", "selection"))
+    objectives = list(best["objectives"])
+    systems = best["systems"]
+    if kind == FRONT:
+        privacy["release"] = "front"
+        objectives.append({"metric": "expected_error", "goal": "minimize"})
+        # Towards a prior of 1 the estimate grows and its error does too: two trials leave.
+        drawn_to_one = {"prior": 1.0, "shrinkage": {"uniform": [0.2, 1.0]}}
+        systems = {name: {**knobs, **drawn_to_one} for name, knobs in systems.items()}
+    elif kind == LADDER:
+        privacy |= {"release": "first", "epsilon": list(BUDGETS)}
+        selection["target"] = {"metric": "estimate", "at_least": TARGET}
+    changed = {
+        "systems": systems,
+        "privacy": privacy,
+        "selection": selection,
+        "objectives": objectives,
+    }
+    return {**best, **changed}
 
 
 def specified(kind: str) -> SweepSpec:
@@ -162,38 +191,12 @@ def _in_threads(mark: int) -> Callable[..., None]:
     return on_the_cluster
 
 
-def _with_mutant(mutant: str, word: str) -> None:
-    """Put in one thing that is done wrongly."""
-    if mutant == "drawn again" and word == SECOND:
-        run.Announcement.read = classmethod(lambda *_: None)  # type: ignore[assignment]
-        found = session.SweepState
-        states = {"CREATED": found.RUNNING, "FINISHED": found.FINISHED}
-        run.SweepState = type("Any", (), states)  # type: ignore[misc,assignment]
-    if mutant == "charged at the end":
-        runners.reserve_block = lambda *_: None  # type: ignore[assignment]
-    if mutant == "settled before it left":
-        # As if the cheapest budget would have the success: what is charged is less than what may still leave.
-        honest = runners.release
-
-        def settled(store: Any, lease: Any, spec: SweepSpec, *rest: Any) -> bool:
-            run.settle_block(store, lease, spec.data.population or "", min(spec.privacy.epsilon))
-            return honest(store, lease, spec, *rest)
-
-        runners.release = settled
-    if mutant == "over with its first winner":
-        complete = run._complete
-        run._complete = lambda *where: set(range(2)) if complete(*where) else set()
-    if mutant == "another coin for what it proposes" and word == SECOND:
-        draw.Coins.proposal = lambda self, slot: 1 - 2.0**-53  # type: ignore[method-assign]
-
-
-def live(root: Path, kind: str, word: str, kill_at: int, mutant: str) -> None:
+def live(root: Path, kind: str, word: str, kill_at: int) -> None:
     """Create the search where there is none, and run it until it is over, or until it is killed."""
     mark = os.open(root.with_name("ran"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     run.secrets = _Secrets(word)  # type: ignore[assignment]
     session.Drain = _no_view  # type: ignore[assignment,misc]
     runners.SelectionRunner._on_the_cluster = _in_threads(mark)  # type: ignore[method-assign]
-    _with_mutant(mutant, word)
     _count_writes(root, kill_at)
     workspace = Workspace.at(root)
     with closing(workspace.open_store(create=True)) as store:
@@ -213,7 +216,7 @@ warm()
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 print("warm", flush=True)
 for line in sys.stdin:
-    root, kind, word, kill_at, mutant = json.loads(line)
+    root, kind, word, kill_at = json.loads(line)
     if os.fork():
         continue
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -221,7 +224,7 @@ for line in sys.stdin:
     if child == 0:
         code = 1
         try:
-            live(Path(root), kind, word, kill_at, mutant)
+            live(Path(root), kind, word, kill_at)
             code = 0
         except BaseException:
             Path(root).with_name("error").write_text(traceback.format_exc())
@@ -261,11 +264,11 @@ class Nursery:
         assert found.process.stdout.readline() == "warm\n"
         return found
 
-    def lived(self, root: Path, kind: str, word: str, kill_at: int = -1, mutant: str = "") -> int:
+    def lived(self, root: Path, kind: str, word: str, kill_at: int = -1) -> int:
         """How one life ended: 0, or minus the signal."""
         assert self.process.stdin is not None
         ended = root.with_name("code")
-        self.process.stdin.write(json.dumps([str(root), kind, word, kill_at, mutant]) + "\n")
+        self.process.stdin.write(json.dumps([str(root), kind, word, kill_at]) + "\n")
         self.process.stdin.flush()
         while not ended.exists():
             assert self.process.poll() is None

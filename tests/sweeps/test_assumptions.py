@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import html
-import io
 import json
 import re
 import sys
@@ -32,7 +30,6 @@ from sweeps.store.store import Store, open_store
 from sweeps.util.workspace import Workspace
 from tests.sweeps.view_sweeps import guarantee
 from trainables.system import PrivacyPlan
-from trainables.validation.declaration import PUBLIC_VALIDATION
 
 SYSTEMS = ["noisy-sgd", "model-sensitivity", "loss-perturbation"]
 """Their claims rest on different assumptions and have two statuses."""
@@ -124,16 +121,6 @@ def claimed(trial: TrialRecord) -> set[str]:
 STATUS = re.compile(r"(?:proved|proved-under-assumptions) \([^)]*\)")
 
 
-def test_the_sweep_is_worth_it(store: Store) -> None:
-    trials = store.trials("mixed")
-    assert len({frozenset(claimed(trial)) for trial in trials}) == 3
-    assert {trial.guarantee.status for trial in trials if trial.guarantee} == {
-        "proved",
-        "proved-under-assumptions",
-    }
-    assert all(ONE_TRIAL in claimed(trial) for trial in trials)
-
-
 def test_show(workspace, store, monkeypatch, capsys) -> None:
     text = run(workspace, monkeypatch, capsys, "show", "mixed")
     sentences = listed(text)
@@ -162,20 +149,6 @@ def test_the_table(workspace, store, monkeypatch, capsys) -> None:
         assert rests_on(cited, sentences) == claimed(trial)
     for sentence in sentences:
         assert text.count(sentence) == 1
-
-
-def test_csv_and_parquet_and_json(workspace, store, monkeypatch, capsys) -> None:
-    out = json.loads(run(workspace, monkeypatch, capsys, "pareto", "mixed", "--format", "json"))
-    points = {point["key"]: point for panel in out["panels"] for point in panel["points"]}
-    rows = {row["key"]: row for row in csv.DictReader(io.StringIO(render(sweep_front(store, "mixed"), "csv")))}
-    for trial in store.trials("mixed"):
-        point, row = points[trial.key], rows[trial.key]
-        assert rests_on(point["rests_on"], out["assumptions"]) == claimed(trial)
-        assert "assumptions" not in point
-        assert point["status"] == row["status"] == trial.guarantee.status
-        # A row of a spreadsheet stands alone: its sentences are in it.
-        assert {re.sub(r"^\d+\. ", "", one) for one in re.split(r" (?=\d+\. )", row["assumptions"])} == claimed(trial)
-    assert out["started_from"] == []
 
 
 def test_the_report_and_the_front_page(workspace, store, tmp_path: Path) -> None:
@@ -220,30 +193,6 @@ def test_mlflow(workspace, store, tmp_path: Path) -> None:
     assert render(read_front(uri, "mixed"), "table").count(HEADING) == 1
 
 
-def test_show_explains_the_validation_records_once(workspace, monkeypatch, capsys) -> None:
-    """The list names the assumption; what it means for the metrics is said in the one line above."""
-    text = run(workspace, monkeypatch, capsys, "show", "mixed")
-    assert text.count("treated as public") == 1
-    assert PUBLIC_VALIDATION in listed(text)
-
-
-def test_every_view_gives_a_sentence_the_same_number(workspace, store, monkeypatch, capsys, tmp_path: Path) -> None:
-    shown = listed(run(workspace, monkeypatch, capsys, "show", "mixed"))
-    table = listed(run(workspace, monkeypatch, capsys, "pareto", "mixed"))
-    page = sentences_of_page(write_report(store, "mixed", tmp_path / "report.html"))
-    assert shown == table == page
-
-
-def test_where_all_rest_on_the_same_the_count_is_enough(workspace, store, monkeypatch, capsys) -> None:
-    text = run(workspace, monkeypatch, capsys, "pareto", "alike")
-    found = sweep_front(store, "alike")
-    (panel,) = found.panels
-    assert found.title(panel).endswith(f"status: proved ({len(found.assumptions.sentences)} assumptions)")
-    assert len(set(found.statuses(panel))) == 1
-    # No column of equal cells.
-    assert " status " not in text.split("\n", 2)[1]
-
-
 def test_a_sweep_that_started_from_another_states_both_totals_in_every_view(
     workspace, store, monkeypatch, capsys, tmp_path: Path
 ) -> None:
@@ -265,18 +214,6 @@ def test_a_sweep_that_started_from_another_states_both_totals_in_every_view(
     (started,) = json.loads(render(found, "json"))["started_from"]
     assert (started["sweep"], started["procedure"]["epsilon"]) == ("mixed", own.guarantee.epsilon)
     assert json.loads(run(workspace, monkeypatch, capsys, "show", "alike", "--json"))["started_from"] == [started]
-
-
-def test_views_that_forget_the_earlier_sweep_are_found_out(
-    workspace, store, monkeypatch, capsys, tmp_path: Path
-) -> None:
-    """Known bug: only `check` spoke of the sweep whose results chose configurations here."""
-    for module in ("sweeps.privacy.totals", "sweeps.reporting.summary", "sweeps.reporting.summary"):
-        monkeypatch.setattr(f"{module}.earlier_totals", lambda store, spec: ())
-    with pytest.raises(AssertionError):
-        test_a_sweep_that_started_from_another_states_both_totals_in_every_view(
-            workspace, store, monkeypatch, capsys, tmp_path
-        )
 
 
 def test_an_earlier_sweep_that_is_gone_is_said(store: Store) -> None:

@@ -16,12 +16,12 @@ from sweeps.api import places
 from sweeps.cli import main as cli
 from sweeps.execution import session
 from sweeps.privacy.population import Row, RowKind
-from sweeps.privacy.population_account import ELSEWHERE, NOBODY_COUNTS, account, now
+from sweeps.privacy.population_account import ELSEWHERE, account, now
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.selection.run import ANNOUNCED
 from sweeps.spec import load_spec
-from sweeps.store.errors import PopulationExists, StoreOlder, UnknownPopulation
+from sweeps.store.errors import StoreOlder, UnknownPopulation
 from tests.sweeps.fake_workers import SPEC
 from tests.sweeps.stores import of_population, plan, proposal, record
 
@@ -119,18 +119,6 @@ def test_a_ledger_that_was_restored_names_trials_that_it_forgot(said, tmp_path):
     assert store.sweep(name).extensions == ()
 
 
-def test_whoever_is_to_make_a_ledger_hears_of_one_that_may_lie_elsewhere(said):
-    said("budget", "others", "--epsilon", "3", "--delta", "1e-4", "--rule", "linear")
-    assert "two ledgers of the same people know nothing of each other" in said("budget", "people", code=2)
-
-
-def test_halves_of_a_ledger_are_refused(said):
-    assert "--rule=None" in said("budget", "people", "--epsilon", "3", "--delta", "1e-4", code=2)
-    assert "--epsilon=None" in said("budget", "people", "--unit", "person", code=2)
-    assert "POPULATION=None" in said("budget", "--epsilon", "3", code=2)
-    assert "linear or gdp" in said("budget", "x", "--epsilon", "3", "--delta", "1e-4", "--rule", "pld", code=2)
-
-
 def test_what_each_sweep_spent_is_shown(said, spec, tmp_path):
     sweeps.population_budget("people", **LINEAR, root=tmp_path)
     store = places(tmp_path, None).open_store()
@@ -183,11 +171,6 @@ def test_sweeps_on_the_same_records_that_count_elsewhere_are_named(tmp_path):
     assert "note     out ran on records with the same digest" in str(account)
 
 
-def test_own_records_without_a_population_are_told_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("sweeps.privacy.population_account.OWN_SOURCE", "uniform")
-    assert sweeps.check(SPEC, rehearsal=False, root=tmp_path).population == (NOBODY_COUNTS,)
-
-
 def test_no_sweep_begins_over_a_population_without_a_ledger(tmp_path):
     workspace = places(tmp_path, None)
     spec = load_spec(OVER)
@@ -210,13 +193,6 @@ def test_a_sweep_that_fits_nowhere_starts_no_trial(tmp_path):
     assert "exceed what is left of its budget" in " ".join(end.reasons)
     store = workspace.open_store()
     assert (store.charges("people"), store.trials(name)) == ([], [])
-
-
-def test_terms_are_refused_from_python_too(tmp_path):
-    sweeps.population_budget("people", **LINEAR, root=tmp_path)
-    with pytest.raises(PopulationExists):
-        sweeps.population_budget("people", **{**LINEAR, "delta": 1e-5}, root=tmp_path)
-    assert [one.population.name for one in sweeps.list_budgets(root=tmp_path)] == ["people"]
 
 
 def _population_lines(name, root):

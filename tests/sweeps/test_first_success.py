@@ -12,7 +12,6 @@ import pytest
 import sweeps
 from dpcore.guarantee import Notion, Status
 from dpcore.selection.filters import DPCharge
-from sweeps.planning.preview import preview
 from sweeps.privacy.charge import trial_profile
 from sweeps.privacy.population import Population
 from sweeps.privacy.published_store import PublishedStore
@@ -217,20 +216,3 @@ def test_every_configuration_meets_both_points_with_less_noise_than_for_the_best
         assert trial.delta(rule.shifts[0]) <= rule.deltas[0][0]
         assert trial.delta(rule.e_hat(0)) <= rule.d_hat
         assert plan.config["noise_multiplier"] < best.plan(config).config["noise_multiplier"]
-
-
-def test_check_says_what_either_end_costs():
-    found = preview(load_spec(FIRST_DIGITS), samples=2)
-    text, selection = found.render(), found.to_dict()["selection"]
-    assert "for the first trial with accuracy at least 0.9, or word of none" in text
-    assert set(selection["routes"]) == {"success", "none"}
-    assert 2.9 < selection["routes"]["success"] <= 3 + 1e-6
-    assert selection["routes"]["none"] <= 3 + 1e-6
-
-
-def test_a_spec_with_a_target_is_written_and_read_again_and_older_digests_stay():
-    spec = load_spec(FIRST_DIGITS)
-    assert load_spec(spec.canonical()) == spec
-    assert "target" not in load_spec(DIGITS).canonical()["selection"]
-    other = {**FIRST_DIGITS["selection"], "target": {"metric": "accuracy", "at_least": 0.8}}
-    assert load_spec({**FIRST_DIGITS, "selection": other}).digest != spec.digest

@@ -55,11 +55,6 @@ def test_every_form_that_is_read_shows_it(store, form):
     assert found.note not in render(sweep_front(store, "views"), form)
 
 
-def test_json_has_it_as_values(store):
-    assert json.loads(render(sweep_front(store, "views", total=True), "json"))["procedure"] == counted(store).to_dict()
-    assert json.loads(render(sweep_front(store, "views"), "json"))["procedure"] is None
-
-
 def test_an_adaptive_sampler_makes_it_no_claim(tmp_path):
     store = new_sweep(tmp_path, search={"trials": 1, "sampler": "tpe"})
     lease = store.acquire("views")
@@ -73,13 +68,6 @@ def test_an_adaptive_sampler_makes_it_no_claim(tmp_path):
     )
     assert "status" not in found.note
     assert (found.procedure.is_claim, found.procedure.guarantee.status) == (False, "no-claim")
-    store.close()
-
-
-def test_nothing_launched_has_no_total(tmp_path):
-    store = new_sweep(tmp_path)
-    found = sweep_front(store, "views", total=True)
-    assert (found.note, found.procedure) == ("", None)
     store.close()
 
 

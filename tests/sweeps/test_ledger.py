@@ -19,22 +19,30 @@ from dpcore.events import (
     PoissonSampled,
     PureDP,
     Repeated,
+    Unknown,
     phases,
 )
 from dpcore.guarantee import Status
+from dpcore.mechanisms import noisy_vote
 from dpcore.mechanisms.protocol import Scheduled
+from dpcore.rounding import epsilon_text
 from sweeps.execution.limits import HOURS_OVER
 from sweeps.privacy import charge as charges
 from sweeps.privacy import ledger as steps
 from sweeps.privacy import totals as ledger
 from sweeps.privacy.claims import ONE_TRIAL, Assumptions
 from sweeps.privacy.quoting import Verdict, quote_of_total
+from sweeps.privacy.totals import procedure_guarantee, summary
 from sweeps.privacy.wording import total_text
 from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.reporting.html import guarantee_line
 from sweeps.store.records import LedgerEntry, Settlement, SweepState, TrialRecord, TrialState
 from tests.sweeps import view_sweeps
 from tests.sweeps.stores import guarantee, plan, proposal
 from tests.sweeps.under_charging import never_under_charged
+from trainables.data.uniform import UNIFORM
+from trainables.system import PrivacyPlan, PrivacyTarget
+from trainables.systems.noisy_mean import NOISY_MEAN
 
 ADD_REMOVE = Adjacency.ADD_REMOVE
 
@@ -97,23 +105,12 @@ def test_under_charging_is_found_wherever_it_is(entries, data):
     assert "without a reservation" in never_under_charged(missing, horizons)[0]
 
 
-def test_an_open_reservation_covers_its_horizon():
-    assert never_under_charged([entry(executed=None)], {("a-0", 1): 100}) == []
-
-
 def test_the_event_counts_overlapping_steps_again():
     plans = {key: plan() for key in ("a-0", "a-1", "a-2")}
     step = plan().event().event
     assert phases(ledger.procedure_event(plans, LOST_TWICE)) == {step: 220}
     with pytest.raises(InvalidValue, match="a-2"):
         ledger.procedure_event({key: plans[key] for key in ("a-0", "a-1")}, [*LOST_TWICE, entry("a-2", executed=5)])
-
-
-def test_the_event_follows_a_schedule_of_several_phases():
-    early, late = Gaussian(noise_multiplier=2.0), Gaussian(noise_multiplier=4.0)
-    two_phases = replace(plan(), mechanism=Scheduled(schedule=((early, 50), (late, 50))))
-    event = ledger.procedure_event({"a-0": two_phases}, [entry(executed=60), entry(attempt=2, start=40, executed=100)])
-    assert phases(event) == {early: 50 + 10, late: 10 + 50}
 
 
 def test_the_ledgers_epsilon_is_that_of_everything_executed():
@@ -137,12 +134,6 @@ def test_deltas_that_approximate_releases_have_fixed_come_on_top():
     alone = headline(Repeated(event=Gaussian(noise_multiplier=5.0), count=97), 1e-4, ADD_REMOVE).epsilon
     assert alone < counted.epsilon < alone + 3.0
     assert headline(mixed.event(), counted.delta, ADD_REMOVE).epsilon == pytest.approx(counted.epsilon, rel=1e-3)
-
-
-def test_where_results_chose_the_budgets_the_number_is_no_claim():
-    counted = ledger.procedure_guarantee({"a-0": plan()}, [entry()], delta=1e-4, adaptive=True)
-    assert counted.status is Status.NO_CLAIM
-    assert counted.epsilon == ledger.procedure_guarantee({"a-0": plan()}, [entry()], 1e-4, adaptive=False).epsilon
 
 
 @pytest.mark.parametrize(
@@ -334,3 +325,43 @@ def test_a_total_of_what_fell_or_promises_nothing_is_not_offered_for_quoting():
     total = ledger.summary([replace(trial(0), plan=bare)], [entry()], ()).procedure
     assert total_text(total, Assumptions()) == "the one trial: epsilon inf, since some promise nothing"
     assert total.is_claim is False
+
+
+# Claims of sums: one stands no firmer than its weakest part.
+
+CONFIG = {"clip": 0.8, "steps": 10, "shrinkage": 0.9, "prior": 0.4, "step_seconds": 0.0}
+
+
+def plan_with(status=Status.PROVED, **changes):
+    plan = NOISY_MEAN.plan(CONFIG, UNIFORM.facts({}), PrivacyTarget(epsilon=1.0, delta=1e-5), {})
+    assert isinstance(plan, PrivacyPlan)
+    return replace(plan, guarantee=replace(plan.guarantee, status=status), **changes)
+
+
+def test_the_lower_end_is_said_of_the_events_and_not_of_what_ran():
+    """A hundred votes spend at most 4 by their zCDP; of a hundred releases that are as pure, others spend more."""
+    vote = noisy_vote.advanced(4.0, 1e-5, 100, 64, 10)
+    ran = noisy_vote.NoisyVote(beta=vote.beta, models=64, classes=10, adjacency=Adjacency.REPLACE_ONE, steps=100)
+    counted = headline(ran.event(), 1e-5, Adjacency.REPLACE_ONE)
+    assert vote.guarantee.epsilon <= 4.0 < 1.1 * 4.0 < counted.epsilon_lower
+    assert "at least" not in guarantee_line(counted)
+    assert f"with such events can spend {epsilon_text(counted.epsilon_lower, up=False)}" in guarantee_line(counted)
+
+
+@pytest.mark.parametrize("status", [Status.PROVED_UNDER_ASSUMPTIONS, Status.REFUTED])
+def test_a_procedure_stands_no_firmer_than_its_weakest_plan(status):
+    plans = {"s-0": plan_with(), "s-1": plan_with(status)}
+    entries = [LedgerEntry(key=key, attempt=1, from_step=0, to_step=10, executed_to=10) for key in plans]
+    assert procedure_guarantee(plans, entries, 1e-5, adaptive=False).status is status
+    assert procedure_guarantee(plans, entries, 1e-5, adaptive=True).status is Status.NO_CLAIM
+
+
+def test_a_total_that_nobody_can_count_is_said_and_stops_nothing():
+    plan = plan_with(mechanism=Scheduled(schedule=((Unknown(description="a log that nobody read"), 10),)))
+    proposal = {"key": "s-0", "number": 0, "config": {}, "seed": 0, "violations": {}}
+    trial = TrialRecord(state=TrialState.COMPLETE, plan=plan, **proposal)
+    entry = LedgerEntry(key="s-0", attempt=1, from_step=0, to_step=10, executed_to=10)
+    shown = summary([trial], [entry], ())
+    assert shown.procedure is None
+    assert "a log that nobody read" in shown.uncounted
+    assert shown.spent.executed == 10

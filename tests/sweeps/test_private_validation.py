@@ -22,14 +22,17 @@ from sweeps.execution.controller import Done
 from sweeps.execution.runners import RunContext, TuneRunner
 from sweeps.execution.stopped_trials import ex_post
 from sweeps.planning.plan import plan_proposal
+from sweeps.planning.preview import preview
 from sweeps.privacy.totals import in_parallel, procedure_event, procedure_guarantee, reported_event
+from sweeps.privacy.wording import recorded_text
+from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.reporting.html import write_report
 from sweeps.reporting.summary import shown
-from sweeps.spec import load_spec
+from sweeps.spec import SpecErrors, load_spec
 from sweeps.store.records import LedgerEntry, SweepState
 from sweeps.store.store import open_store
 from sweeps.util.workspace import Workspace
-from tests.sweeps.private_people import DELTA, N, people, spec_of
+from tests.sweeps.private_people import DELTA, PUBLIC, N, people, spec_of
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
@@ -124,7 +127,7 @@ def leaks(folder: Path, numbers: list[float]) -> Counter[str]:
 
 RUNGS = {"early_stopping": {"method": "asha", "reduction": 2, "rungs": 3}}
 CURVE = {"curve": 6, "execution": {"checkpoint_seconds": 0.001}}
-REPORTS = {"once": ({}, 1), "rungs": (RUNGS, 3), "curve": (CURVE, 6)}
+REPORTS = {"once": ({}, 1), "curve": (CURVE, 6)}
 
 
 @pytest.mark.parametrize(("changes", "planned"), REPORTS.values(), ids=REPORTS)
@@ -173,21 +176,6 @@ def test_a_sweep_publishes_noised_reports_alone_and_claims_what_it_spent(people,
 def _counted(plans: dict[str, PrivacyPlan], told: Any) -> list[Repeated]:
     counts = Counter(plans[one.key].validation.histogram.event() for one in told)
     return [Repeated(event=event, count=count) for event, count in counts.items()]
-
-
-def test_the_search_for_leaks_finds_one(people, run, monkeypatch):
-    """The known mistake: the raw report in place of the noised one."""
-    raw = raw_metrics(monkeypatch)
-    monkeypatch.setattr(
-        private_sgd,
-        "report",
-        lambda run, model, data, device, execution, step: (
-            raw.append(dict(evaluate.judge(model, data.validation, data.facts, device))) or raw[-1]
-        ),
-    )
-    _, workspace = run(spec_of(people))
-    found = leaks(Path(workspace.root), telling(raw))
-    assert {name.split(".db")[0] for name in found if ".db" in name}
 
 
 def member(people: Path, batch_size: int = 40, **changes: Any):
@@ -334,3 +322,57 @@ def test_plans_that_part_the_records_in_other_ways_add(people):
     assert not in_parallel([one, other])
     same, mixed = (procedure_guarantee({"a": one, "b": two}, entries, DELTA, adaptive=False) for two in (one, other))
     assert mixed.epsilon > same.epsilon * 1.2
+
+
+# What is said of private validation records before a sweep runs: preview, recorded text, refusals.
+
+
+def test_the_preview_says_what_is_private_and_counts_reports_in_its_total(people):
+    spec = load_spec(spec_of(people))
+    found = preview(spec, samples=5)
+    assert found.total.epsilon > 2.0
+    assert "validation records: private" in found.render()
+    assert "on each count of a report" in found.render()
+    public = load_spec(spec_of(people, data=spec_of(people)["data"] | {"validation": PUBLIC}))
+    lines = [line for line in preview(public, samples=5).render().splitlines() if line.startswith("validation records")]
+    assert len(lines) == 1
+    assert "treated as public" in lines[0]
+    assert "no claim covers" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("validation", "says"),
+    [
+        ({"records": "private", "share": 0.3, "id": "id"}, "in parallel with training"),
+        ({"records": "private", "path": "gone.parquet", "n": 9}, "added to training's"),
+        ({"records": "public", "share": 0.3, "id": "id"}, "treated as public"),
+    ],
+)
+def test_a_recorded_sweep_says_in_one_line_whose_its_validation_records_are(people, validation, says):
+    raw = spec_of(people)
+    recorded = raw | {"data": raw["data"] | {"validation": validation}}
+    recorded["privacy"] = {"adjacency": "add-remove"}
+    assert says in recorded_text(RecordedSpec(recorded))
+    assert "\n" not in recorded_text(RecordedSpec(recorded))
+    assert recorded_text(RecordedSpec(recorded | {"data": {"source": "uniform"}})) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"systems": {"subsample-and-aggregate": {"models": 4}}}, "data.validation.records"),
+        ({"objectives": [{"metric": "rmse"}]}, "objectives.0.metric"),
+        ({"objectives": [{"metric": "rmse_noise_sd"}]}, "objectives.0.metric"),
+    ],
+)
+def test_check_refuses_what_no_noised_report_gives(people, changes, path):
+    with pytest.raises(SpecErrors) as raised:
+        load_spec(spec_of(people, **changes))
+    assert path in {error.path for error in raised.value.errors}
+
+
+def test_check_demands_an_answer(people):
+    data = spec_of(people)["data"]
+    with pytest.raises(SpecErrors, match="public or private") as raised:
+        load_spec(spec_of(people, data={**data, "validation": {"share": 0.3, "id": "id"}}))
+    assert [error.path for error in raised.value.errors] == ["data.validation.records"]

@@ -19,9 +19,8 @@ from sweeps.planning import check as checking
 from sweeps.planning.preview import preview
 from sweeps.planning.rehearsal import Rehearsal, Tried, corners
 from sweeps.privacy.population import Population
-from sweeps.selection import preview as deadline
 from sweeps.selection import run
-from sweeps.selection.preview import FACTOR, MeasuredDeadline, check_deadline
+from sweeps.selection.preview import MeasuredDeadline, check_deadline
 from sweeps.selection.run import KEY
 from sweeps.selection.workers import check_workers, waiting_text, workers_of
 from sweeps.spec import load_spec
@@ -121,15 +120,6 @@ def test_the_refusal_says_what_was_measured_and_what_to_write():
     assert found.note is None
 
 
-def test_the_note_says_that_it_is_a_measured_estimate():
-    found = check_deadline(spec_with(2), rehearsed(spec_with(2), 0.064))
-    assert found is not None
-    assert found.note == (
-        "selection.deadline_minutes=2 may come before the last of 10 trials: a measured estimate, good to a factor of "
-        "3, says 2.4 minutes. Then nothing is released, and the price is paid. 9 would leave time"
-    )
-
-
 def test_the_dearest_trial_counts_by_its_own_speed():
     spec = spec_with(epochs={"int_log_uniform": [1, 20]})
     # Its middle, 1 epoch and 20 epochs.
@@ -155,22 +145,6 @@ def test_steps_that_are_solved_are_those_of_a_trial_under_the_price():
     assert found.trial_seconds < 0.7 * preview(load_spec(alone), samples=1).work.high * 1e-3
 
 
-def test_a_batch_of_units_has_the_gradients_of_all_their_records():
-    """A step over 64 units of 4 records forms 256 gradients, which is what planned work counts."""
-    spec = spec_with()
-    found = check_deadline(spec, rehearsed(spec, 0.064, unit_records=4))
-    assert found is not None
-    assert found.trial_seconds == pytest.approx(28.8 / 4)
-
-
-def test_where_no_network_is_trained_nothing_was_measured():
-    spec = spec_with(1e-4)
-    assert check_deadline(spec, rehearsed(spec)) is None
-    text = preview(spec, samples=2).render()
-    assert "planned work at an assumed 2e-05 s for the gradient of a record, and not measured" in text
-    assert "by planned work at an assumed speed and not by anything measured" in text
-
-
 def test_a_deadline_that_is_too_short_is_refused_before_anything_is_drawn_stored_or_charged(tmp_path, monkeypatch):
     def drawn(*_: Any) -> None:
         raise AssertionError("it was drawn")
@@ -187,12 +161,6 @@ def test_a_deadline_that_is_too_short_is_refused_before_anything_is_drawn_stored
         assert not store.sweeps()
         assert not store.charges("people")
     assert {path.name for path in (tmp_path / "root").iterdir()} == {"sweeps.db"}
-
-
-def test_a_sufficient_one_is_recorded(tmp_path):
-    name, workspace = created(SPEC, root=tmp_path)
-    with closing(workspace.open_store()) as store:
-        assert [one.name for one in store.sweeps()] == [name]
 
 
 def test_check_says_what_was_measured_in_place_of_what_is_assumed(monkeypatch):
@@ -261,24 +229,3 @@ def test_a_search_that_has_begun_is_never_asked(tmp_path):
     assert (search.places.own / KEY).exists()
     time.sleep(max(0.0, work.schedule.last - time.time()))
     assert session.resume(search.name, search.workspace).state == "finished"
-
-
-@pytest.mark.parametrize(
-    "mutant",
-    [
-        {"trials": 3},
-        {"workers": 10},
-        {"trial_seconds": 14.4},
-    ],
-)
-def test_an_estimate_of_fewer_trials_more_workers_or_cheaper_ones_is_told(monkeypatch, mutant: dict[str, Any]):
-    """Of the mean of the law, of workers that there are not, of the median trial."""
-    monkeypatch.setattr(deadline, "MeasuredDeadline", lambda **given: MeasuredDeadline(**(given | mutant)))
-    with pytest.raises(AssertionError):
-        test_the_minutes_are_those_of_the_cap_on_all_workers()
-
-
-def test_a_wall_that_never_stands_is_told(monkeypatch):
-    monkeypatch.setattr(deadline, "FACTOR", 100 * FACTOR)
-    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
-        test_the_refusal_says_what_was_measured_and_what_to_write()

@@ -20,7 +20,6 @@ from sweeps.privacy.totals import summary_in_passing
 from sweeps.reporting.summary import shown
 from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.spec import SpecErrors, load_spec, public_facts
-from sweeps.spec.sections import orders_of
 from sweeps.store.records import Refutation, SweepState, TrialState, sweep_of, this_person
 from tests.sweeps.sealed_searches import SECONDS, SPEC, Search
 from trainables.scalarisation import Scalarisation
@@ -74,21 +73,6 @@ def test_all_winners_claim_one_price_and_so_does_the_total(tmp_path):
     total = summary_in_passing(store.sweep(search.name), winners, store.ledger(search.name)).procedure
     assert (total.guarantee.epsilon, total.trials) == (3, len(winners))
     assert "'accountant': 'private-selection'" in repr(shown(search.name, search.workspace).to_dict())
-
-
-def test_winners_by_a_metric_that_is_alike_for_all_are_seen_as_they_were_chosen(tmp_path):
-    """By the error all are equal: the first slot wins, and views that parted equal ones otherwise hid what had left."""
-    alike = {"systems": {"noisy-mean": {"clip": 0.5, "steps": 4}}, "objectives": [ESTIMATE, ERROR]}
-    for attempt in range(20):
-        search, every, best = over(tmp_path / str(attempt), **alike)
-        assert len({one.metrics["expected_error"] for one in every}) == 1
-        assert best[1].slot == 0
-        left = [one.metrics["estimate"] for one in search.store.trials(search.name)]
-        seen = [one.metrics.get("estimate") for one in PublishedStore(search.store).trials(search.name)]
-        assert seen == left == [every[slot].metrics["estimate"] for slot in sorted({one.slot for one in best})]
-        if best[0].slot != 0:
-            return
-    raise AssertionError("the first of several slots is the best twenty times over")
 
 
 def test_one_trial_that_wins_by_both_orders_leaves_once(tmp_path):
@@ -148,21 +132,6 @@ def test_every_configuration_is_covered_by_one_gaussian():
         assert plan.guarantee.epsilon == 3
 
 
-def test_orders_are_those_of_the_spec_in_words_and_signs():
-    spec = load_spec({**SPEC, **FRONT})
-    assert spec.orders == (Scalarisation((("estimate", 1.0),)), Scalarisation((("expected_error", -1.0),)))
-    weighed = [{"expected_error": 0.5, "estimate": 2}, {"estimate": 1}]
-    written = load_spec({**SPEC, **FRONT, "selection": {**FRONT["selection"], "orders": weighed}})
-    assert written.orders[0] == Scalarisation((("estimate", 2.0), ("expected_error", -0.5)))
-    assert str(written.orders[0]) == "2 estimate - 0.5 expected_error"
-    assert load_spec(written.canonical()) == written
-    assert written.digest != spec.digest
-    assert "orders" not in spec.canonical()["selection"]
-    recorded = [("estimate", "maximize"), ("expected_error", "minimize")]
-    assert orders_of(recorded, "front", written.canonical()["selection"]["orders"]) == written.orders
-    assert orders_of(recorded, "best", ()) == spec.orders[:1]
-
-
 def test_a_trial_without_a_finite_value_wins_by_no_order():
     ranking = BestScores((Scalarisation.by("a", "maximize"), Scalarisation((("a", 1.0), ("b", -2.0)))))
     assert ranking.count == 2
@@ -205,16 +174,6 @@ def test_with_one_system_the_claims_of_all_winners_fall(tmp_path):
         assert "covers the search too" in one.guarantee.assumptions[0]
     total = summary_in_passing(search.store.sweep(search.name), seen, search.store.ledger(search.name)).procedure
     assert quote_of_total(total).verdict is Verdict.REFUTED
-
-
-def test_a_sum_beyond_double_precision_wins_by_no_order_and_ends_no_worker():
-    """A worker that ended would stop writing at the announced times, which tells of its trials."""
-    huge = Scalarisation((("a", 1e308), ("b", -1e308)))
-    ranking = BestScores((Scalarisation.by("a", "maximize"), huge))
-    for metrics in ({"a": 10.0, "b": 10.0}, {"a": 10.0, "b": 0.0}, {"a": 1.5, "b": -1.5}):
-        assert huge.worth(metrics) is None
-        assert ranking.ranks(None, metrics) is None
-    assert huge.worth({"a": 1.0, "b": 0.5}) == 5e307
 
 
 def claim(**changes: Any) -> Guarantee:

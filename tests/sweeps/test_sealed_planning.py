@@ -11,7 +11,6 @@ from dpcore.accounting import POISSON
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from dpcore.selection import Capped, geometric, price_best
-from sweeps.planning.plan import plan_proposal
 from sweeps.planning.preview import preview
 from sweeps.privacy.charge import trial_profile
 from sweeps.privacy.claims import ONE_TRIAL
@@ -22,7 +21,6 @@ from sweeps.spec import load_spec, public_facts
 from sweeps.spec.sections import Selection
 from sweeps.store.records import TARGET_EPSILON
 from tests.sweeps.small_table import small_table
-from trainables.planning import of_their_models
 from trainables.system import PrivacyPlan, Refusal
 
 SPEC = {
@@ -82,25 +80,6 @@ def test_every_configuration_meets_both_points_and_claims_the_budget():
         assert PrivacyPlan.from_dict(plan.to_dict()) == plan
 
 
-def test_a_prior_that_was_chosen_by_the_records_is_said_to_be():
-    looked = Selection(deadline_minutes=1, chosen_by="the ranges follow from runs on these records")
-    assert PRIOR not in rests_on(looked)
-    assert rests_on(looked)[-1].endswith("does not cover: the ranges follow from runs on these records")
-
-
-def test_one_common_epsilon_would_not_have_done():
-    """Plans for the reference's own (epsilon, delta) differ at the first point: some of them exceed the rule."""
-    planner = planner_of(DIGITS)
-    rng, space = np.random.default_rng(2), Space.of(planner.prior.spec)
-    alone = planner.pricing.reference.guarantee.epsilon
-    spec = planner.prior.spec.model_copy(
-        update={"privacy": planner.prior.spec.privacy.model_copy(update={"epsilon": (alone,)})}
-    )
-    drawn = [space.draw(rng) | {TARGET_EPSILON: alone} for _ in range(8)]
-    plans = [plan_proposal(spec, config, planner.prior.facts, {}) for config in drawn]
-    assert max(planner.pricing.rule.exceeds(trial_profile(plan)) for plan in plans) > 0.01
-
-
 def test_a_claim_names_what_the_systems_that_did_not_win_rest_on():
     """It covers trials of all of them: a winner of one step, or of no batches, named less than its price rests on."""
     both = deepcopy(DIGITS)
@@ -114,18 +93,6 @@ def test_a_claim_names_what_the_systems_that_did_not_win_rest_on():
     mean = planner_of({**SPEC, "systems": {"noisy-mean": {"clip": 0.5, "steps": {"int_log_uniform": [1, 64]}}}})
     one, many = (mean.plan({"system": "noisy-mean", "clip": 0.5, "steps": n, TARGET_EPSILON: 3.0}) for n in (1, 9))
     assert set(one.guarantee.assumptions) == set(many.guarantee.assumptions)
-
-
-def test_a_claim_names_a_model_of_ones_own_that_did_not_win(monkeypatch):
-    """Its trials may have run: whatever it began with had its part in the choice."""
-    monkeypatch.setattr("trainables.models.check", lambda *_: None)
-    both = deepcopy(DIGITS)
-    both["systems"]["noisy-sgd"]["model"] = {"choice": ["linear", "lab.nets:build"]}
-    planner = planner_of(both)
-    (middle,) = planner.prior.space.middles()
-    found = [planner.plan({**middle, "model": one}) for one in ("linear", "lab.nets:build")]
-    (line,) = of_their_models(["lab.nets:build"])
-    assert all(line in one.guarantee.assumptions for one in found)
 
 
 def test_private_validation_is_part_of_a_trial(tmp_path):
@@ -181,8 +148,3 @@ def test_a_law_between():
     assert law_of(Selection(count="tnb", shape=3, mean=27, deadline_minutes=1), 200).law.shape == 3
     with pytest.raises(InvalidValue, match=r"selection.shape=None"):
         law_of(Selection(count="tnb", mean=27, deadline_minutes=1), 200)
-
-
-def test_the_sampler_is_random_where_none_is_named():
-    assert load_spec(SPEC).search.sampler == "random"
-    assert load_spec(load_spec(SPEC).canonical()) == load_spec(SPEC)

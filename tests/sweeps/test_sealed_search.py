@@ -6,8 +6,12 @@ Store, files, training and release are real; workers run in threads of this proc
 from __future__ import annotations
 
 import os
+import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,32 +19,33 @@ import pytest
 import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
+from dpcore.selection.filters import DPCharge
 from sweeps.execution import session
 from sweeps.execution.gc import delete
 from sweeps.execution.requests import enqueue
+from sweeps.execution.runners import SelectionRunner
 from sweeps.planning.check import before_launch
 from sweeps.privacy.claims import covers_search
-from sweeps.selection.run import ANNOUNCED, KEY, opened, release
+from sweeps.privacy.population import Population, RowKind
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.quoting import quote_of_claim
+from sweeps.privacy.totals import joint_totals
+from sweeps.reporting.html import write_report
+from sweeps.reporting.summary import shown
+from sweeps.selection.run import ANNOUNCED, GONE, KEY, NOTHING_RELEASED, release
 from sweeps.spec import load_spec
+from sweeps.store.errors import StoreOlder
 from sweeps.store.records import SweepState, TrialState
 from sweeps.util.fingerprint import Changed
+from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_searches import SPEC, Search, files
 from tests.sweeps.small_table import N, small_table
+from tests.sweeps.test_first_success import to_reach
 from trainables.sealed.draw import Schedule
 from trainables.sealed.standing import Box, TooLarge
 from trainables.sealed.worker import SealedWork, run_slot, serve
 from trainables.worker.attempt import Attempt
 from trainables.worker.files import Damaged
-
-
-def test_the_draw_leaves_no_solved_value_behind_whose_order_would_tell_slots(tmp_path):
-    knobs = {"learning_rate": {"uniform": [0.5, 2]}, "clip_norm": 1.0, "batch_size": {"int_uniform": [64, 256]}}
-    systems = {"noisy-sgd": {"model": "linear", "epochs": 1} | knobs}
-    objectives, trials = [{"metric": "accuracy"}], {"search": {"trials": 2}, "selection": {"deadline_minutes": 1}}
-    search = Search(tmp_path, data={"source": "digits"}, systems=systems, objectives=objectives, **trials)
-    kept: dict[str, float] = {}
-    assert opened(search.store.sweep(search.name), search.spec, search.facts, search.workspace, kept) is not None
-    assert kept == {}
 
 
 def test_the_winner_is_the_best_of_the_slots_that_were_drawn(tmp_path):
@@ -109,19 +114,6 @@ def test_nothing_of_the_draw_is_in_clear(tmp_path):
     assert b"count" not in (search.places.own / ANNOUNCED).read_bytes()
 
 
-def test_files_are_written_at_the_announced_times_by_idle_workers_too(tmp_path):
-    search = Search(tmp_path)
-    work = search.begin()
-    first = work.folder.times()
-    search.serve(work)
-    times, last = work.folder.times(), work.schedule.last
-    for worker in range(2):
-        newer = max(times[f"{worker}.a"], times[f"{worker}.b"]) / 1e9
-        assert abs(newer - last) < 0.5
-        assert times[f"{worker}.a"] != first[f"{worker}.a"]
-        assert work.standing(worker).written == work.schedule.records - 1
-
-
 def test_the_draw_is_made_once(tmp_path):
     search = Search(tmp_path)
     work = search.begin()
@@ -175,13 +167,6 @@ def test_a_search_that_has_begun_and_whose_files_are_gone_releases_nothing(tmp_p
     assert not search.release(None)
     assert search.store.sweep(search.name).state is SweepState.FINISHED
     assert not search.store.trials(search.name)
-
-
-def test_files_of_a_search_that_never_began_are_drawn_anew(tmp_path):
-    search = Search(tmp_path)
-    first = search.opened().drawn()
-    (search.places.own / ANNOUNCED).unlink()
-    assert search.opened().drawn() != first
 
 
 def test_what_is_late_is_not_the_best_so_far(tmp_path):
@@ -319,3 +304,187 @@ def test_deleting_a_sealed_search_that_is_not_over_destroys_its_key(tmp_path):
     delete(search.workspace, search.name)
     assert not search.places.own.exists()
     assert kept.read_bytes() != key
+
+
+# A sealed search goes on where its files are, and by a store that knows what left it: else it is left as it is.
+
+LONG = {"selection": {**SPEC["selection"], "deadline_minutes": 60}}
+
+
+class Apart(Search):
+    """A search whose store and records are outside of its root."""
+
+    def __init__(self, root: Path) -> None:
+        self.elsewhere = {"store": f"sqlite:///{root}/store.db", "records": str(root / "records")}
+        at, self.at = Workspace.at, root / "here"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Workspace, "at", lambda _: at(self.at, **self.elsewhere))
+            super().__init__(root, **LONG)
+
+
+def test_a_search_that_is_resumed_from_another_folder_is_not_ended(tmp_path):
+    """As on another machine that sees store and records: it released nothing at once, and its trials were deleted."""
+    search = Apart(tmp_path)
+    work = search.begin()
+    there, sizes = Workspace.at(tmp_path / "there", **search.elsewhere), files(work)
+    with pytest.raises(InvalidValue, match=r"root=.*there': expected that in which 'sealed' began, .*/here"):
+        session.resume(search.name, there)
+    assert files(work) == sizes != {}
+    record = search.store.sweep(search.name)
+    assert (record.state, record.root) == (SweepState.RUNNING, str(search.at))
+    assert search.opened() is not None
+
+
+def test_a_search_that_is_resumed_with_other_records_is_not_ended(tmp_path):
+    """It waited until the deadline, released nothing, and destroyed its key."""
+    search = Apart(tmp_path)
+    work = search.begin()
+    sizes = files(work)
+    other = Workspace.at(search.at, **(search.elsewhere | {"records": str(tmp_path / "other")}))
+    with pytest.raises(
+        InvalidValue, match=r"records=.*/other': expected that in which 'sealed' began, .*/records: what"
+    ):
+        session.resume(search.name, other)
+    assert files(work) == sizes
+    assert search.opened() is not None
+    assert search.store.sweep(search.name).records == str(tmp_path / "records")
+
+
+def test_a_search_whose_folder_is_lost_says_how_it_ends(tmp_path):
+    search = Search(tmp_path, **LONG)
+    search.begin()
+    shutil.rmtree(search.places.own)
+    with pytest.raises(InvalidValue, match="`sweeps delete sealed` ends it, and its price stays paid"):
+        session.resume(search.name, search.workspace)
+    delete(search.workspace, search.name)
+    assert search.store.sweep(search.name).state is SweepState.DELETED
+
+
+def released(root: Path, *, begun: bool) -> Search:
+    """A search that is over, with the store as it was before it was; root and records as they are now."""
+    search = Search(root)
+    store, older = root / "sweeps.db", root / "older.db"
+    if not begun:
+        backup(store, older)
+    work = search.begin()
+    if begun:
+        backup(store, older)
+    search.serve(work)
+    assert search.release(work)
+    search.store.close()
+    for one in root.glob("sweeps.db*"):
+        one.unlink()
+    older.rename(store)
+    search.store = search.workspace.open_store()
+    return search
+
+
+def backup(store: Path, older: Path) -> None:
+    with closing(sqlite3.connect(store)) as source, closing(sqlite3.connect(older)) as target:
+        source.backup(target)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_store_that_does_not_know_what_left_releases_nothing_more(tmp_path, begun):
+    search = released(tmp_path, begun=begun)
+    for one in search.places.own.glob("sealed.*"):
+        # With these it would not draw; of a root that was restored they are gone.
+        if not begun:
+            one.unlink()
+    with pytest.raises(StoreOlder, match="holds records of trial sealed-0, which the store does not know"):
+        session.resume(search.name, search.workspace)
+    assert not (search.places.own / KEY).exists()
+    assert not search.store.trials(search.name)
+
+
+def test_the_winner_of_a_deleted_search_keeps_its_claim(tmp_path):
+    """It was shown as planned, and as having claimed nothing."""
+    search = Search(tmp_path)
+    work = search.begin()
+    search.serve(work)
+    assert search.release(work)
+    before = shown(search.name, search.workspace).ledger.claims
+    delete(search.workspace, search.name)
+    [winner] = PublishedStore(search.store).trials(search.name)
+    assert (winner.state, winner.metrics) == (TrialState.COMPLETE, {})
+    assert shown(search.name, search.workspace).ledger.claims == before != []
+
+
+# A sealed search that released nothing has spent its price: every total and page that could leave it out says so.
+
+
+def ended(root, **changes: Any) -> Search:
+    search = Search(root, **changes)
+    work = search.begin()
+    search.serve(work)
+    search.release(work)
+    return search
+
+
+def test_a_search_that_released_nothing_is_not_left_out_of_a_total_with_another(tmp_path):
+    """Left out, two searches of epsilon 3 were said to cost 3 together."""
+    silent, other = ended(tmp_path, **to_reach(1e6)), ended(tmp_path, name="other")
+    store = PublishedStore(other.store)
+    assert store.trials(silent.name) == []
+    [found] = joint_totals(store, {name: store.trials(name) for name in (silent.name, other.name)})
+    assert found.procedure is None
+    assert "adds to others by sums alone" in found.uncounted
+
+
+# What reports, certificates, quotes and ledgers say of a sealed search that is over, and of what it spent.
+
+
+def test_views_say_that_the_price_covers_the_search(tmp_path):
+    search = Search(tmp_path)
+    work = search.begin()
+    search.serve(work)
+    search.release(work)
+    text = repr(shown(search.name, search.workspace).to_dict())
+    assert shown(search.name, search.workspace).ledger.procedure.is_claim
+    assert "'accountant': 'private-selection'" in text
+    page = write_report(PublishedStore(search.store), search.name, tmp_path / "report.html").read_text()
+    assert "Claim: the whole search" in page
+    assert "It leaves out the search" not in page
+    assert "the whole search, of which one trial alone leaves" in page.lower()
+    assert quote_of_claim(search.store.trials(search.name)[0].guarantee).words == "as the whole search's"
+    assert "secret number of trials (geometric, mean 3 before its cap at 8)" in repr(
+        PublishedStore(search.store).trials(search.name)[0].guarantee
+    )
+    assert "one trial by itself" not in page
+    # The epsilon of this choice includes the choice, and one trial is no front.
+    assert "does not include that" not in page
+    assert "Pareto front" not in page
+    assert "Which knobs matter" not in page
+    assert "Progress" not in page
+    won = search.store.trials(search.name)[0]
+    left = page.split("What left", 1)[1].split("What is guaranteed", 1)[0]
+    assert "the best trial of a secret number of them (geometric, mean 3 before its cap at 8)" in left.lower()
+    assert f"{won.metrics['estimate']:.6g}" in left
+    assert f"clip {won.config['clip']:.4g}" in left
+
+
+def test_a_search_without_a_release_has_spent_its_price(tmp_path):
+    search = Search(tmp_path)
+    work = search.begin()
+    assert not search.release(work)
+    said = "\n".join(shown(search.name, search.workspace).lines())
+    assert "its whole budget is spent" in said
+    assert "0 steps charged in 0 launches of what left; what else ran is told nowhere" in said
+    runner = SelectionRunner(search.store, search.store.acquire(search.name), search.spec, True, None)
+    assert runner.reasons(SweepState.FINISHED) == (NOTHING_RELEASED,)
+    runner.over = False
+    assert runner.reasons(SweepState.FINISHED) == (GONE,)
+
+
+def test_a_population_pays_for_the_whole_search_in_one_row(tmp_path):
+    with closing(Workspace.at(tmp_path).open_store(create=True)) as store:
+        store.make_population(Population.of("people", "linear", 5.0, 1e-4))
+    search = Search(tmp_path, data={**SPEC["data"], "population": "people"})
+    for _ in range(2):
+        search.prepared()
+    [row] = search.store.charges("people")
+    assert (row.kind, row.charge) == (RowKind.SWEEP, DPCharge(3.0, 1e-5))
+    work = search.begin()
+    search.serve(work)
+    assert search.release(work)
+    assert len(search.store.charges("people")) == 1

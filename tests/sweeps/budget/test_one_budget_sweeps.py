@@ -31,7 +31,7 @@ from sweeps.privacy.wording import total_text
 from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
 from sweeps.store.errors import PopulationSpent
 from sweeps.store.records import Reservation, SweepState
-from tests.sweeps.budget.adaptive_schedules import CHANGE, DELTA, EPSILON, PRIVACY, check
+from tests.sweeps.budget.test_sweep_filter import CHANGE, DELTA, EPSILON, PRIVACY, check
 from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, launched, memory_folder
 from tests.sweeps.private_people import people, spec_of
 from tests.sweeps.test_cli_processes import Sweep, settled
@@ -219,6 +219,8 @@ def test_claims_that_do_not_stand_are_refused_before_compute() -> None:
         check_corners(spec, public_facts(spec), {})
 
 
+@pytest.mark.chaos
+@pytest.mark.outage
 def test_a_killed_sweep_with_tpe_and_early_stopping_ends_within_its_budget(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, TOY)
     process = sweep.start("run", str(sweep.spec))
