@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -119,12 +119,12 @@ class Population:
     @property
     def mu_total(self) -> float:
         """Of a gdp ledger: what the root of the sum of squares stays within."""
-        return _filter(self).mu_total
+        return GDPFilter(epsilon=self.epsilon, delta=self.delta).mu_total
 
     @property
     def tau_total(self) -> float:
         """Of a gdp ledger: what the chances stay within."""
-        return _filter(self).tau_total
+        return GDPFilter(epsilon=self.epsilon, delta=self.delta).tau_total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,41 +182,49 @@ class Left:
 
 def admits(population: Population, charges: Sequence[Charge], charge: Charge) -> bool:
     """Whether the budget holds `charge` beside those that count. Raises InvalidValue for a charge of another rule."""
-    if population.rule is AddingRule.LINEAR:
-        settled = tuple(("", _sum(population, one)) for one in charges)
-        ledger = LinearLedger(epsilon=population.epsilon, delta=population.delta, settled=settled)
-        return ledger.admits(_sum(population, charge))
-    covered = tuple(("", _square(population, one)) for one in charges)
-    return replace(_filter(population), settled=covered).admits(_square(population, charge))
+    _check_rule(population, [*charges, charge])
+    counted: Any = tuple(("", one) for one in charges)
+    budget = {"epsilon": population.epsilon, "delta": population.delta, "settled": counted}
+    ledger: Any = LinearLedger(**budget) if population.rule is AddingRule.LINEAR else GDPFilter(**budget)
+    return bool(ledger.admits(charge))
 
 
 def spent(population: Population, charges: Sequence[Charge]) -> Spent:
     """What these charges cost together. Raises InvalidValue for one of another rule."""
+    _check_rule(population, charges)
+    firsts, seconds = _amounts(charges)
     if population.rule is AddingRule.LINEAR:
-        epsilon = math.fsum(_sum(population, one).epsilon for one in charges)
-        delta = math.fsum(_sum(population, one).delta for one in charges)
-        return Spent(epsilon=epsilon, delta=delta, rows=len(charges))
-    mu = math.sqrt(math.fsum(_square(population, one).mu ** 2 for one in charges))
-    tau = math.fsum(_square(population, one).tau for one in charges)
-    share = population.delta * 0.9
+        return Spent(epsilon=math.fsum(firsts), delta=math.fsum(seconds), rows=len(charges))
     if not charges:
         return Spent(epsilon=0.0, delta=0.0, rows=0, mu=0.0, tau=0.0)
-    epsilon = min(population.epsilon, eps_gdp(mu, share)) if mu <= population.mu_total else eps_gdp(mu, share)
+    mu, tau, share = math.sqrt(math.fsum(one**2 for one in firsts)), math.fsum(seconds), population.delta * 0.9
+    epsilon = eps_gdp(mu, share)
+    if mu <= population.mu_total:
+        epsilon = min(population.epsilon, epsilon)
     return Spent(epsilon=epsilon, delta=share + tau, rows=len(charges), mu=mu, tau=tau)
 
 
 def left(population: Population, charges: Sequence[Charge]) -> Left:
     """What one more charge may be at most. Rounded down; zero where nothing is left. Raises as `spent`."""
-    if population.rule is AddingRule.LINEAR:
-        return Left(
-            epsilon=_remainder(population.epsilon, [_sum(population, one).epsilon for one in charges]),
-            delta=_remainder(population.delta, [_sum(population, one).delta for one in charges]),
-        )
-    now = spent(population, charges)
-    assert now.mu is not None
-    assert now.tau is not None
+    now, (firsts, seconds) = spent(population, charges), _amounts(charges)
+    if now.mu is None or now.tau is None:
+        return Left(epsilon=_remainder(population.epsilon, firsts), delta=_remainder(population.delta, seconds))
     squares = (population.mu_total * _LESS) ** 2 - now.mu**2
     return Left(mu=math.sqrt(max(0.0, squares)), tau=max(0.0, population.tau_total * _LESS - now.tau))
+
+
+def _amounts(charges: Iterable[Charge]) -> tuple[list[float], list[float]]:
+    """Epsilons and deltas, or mus and taus."""
+    pairs = [(one.epsilon, one.delta) if isinstance(one, DPCharge) else (one.mu, one.tau) for one in charges]
+    return [first for first, _ in pairs], [second for _, second in pairs]
+
+
+def _check_rule(population: Population, charges: Iterable[Charge]) -> None:
+    kind = DPCharge if population.rule is AddingRule.LINEAR else GDPCharge
+    for one in charges:
+        if not isinstance(one, kind):
+            expected = f"a {kind.__name__}, since the rule of {population.name!r} is {population.rule} for ever"
+            raise checks.InvalidValue("charge", one, expected)
 
 
 def _remainder(limit: float, taken: Sequence[float]) -> float:
@@ -266,18 +274,16 @@ def charges_of(rows: Iterable[Row]) -> list[Charge]:
 
 def format_charge(charge: Charge) -> str:
     """A charge as messages say it, rounded up."""
-    if isinstance(charge, DPCharge):
-        return _pair("epsilon", charge.epsilon, "delta", charge.delta, up=True)
-    return _pair("mu", charge.mu, "tau", charge.tau, up=True)
+    (first,), (second,) = _amounts([charge])
+    return _pair(isinstance(charge, DPCharge), first, second, up=True)
 
 
 def refusal(population: Population, charges: Sequence[Charge], charge: Charge) -> str:
     """Why a charge does not fit, and what is left, rounded down."""
     rest = left(population, charges)
-    if population.rule is AddingRule.LINEAR:
-        fits = _pair("epsilon", rest.epsilon or 0.0, "delta", rest.delta or 0.0, up=False)
-    else:
-        fits = _pair("mu", rest.mu or 0.0, "tau", rest.tau or 0.0, up=False)
+    linear = population.rule is AddingRule.LINEAR
+    first, second = (rest.epsilon, rest.delta) if linear else (rest.mu, rest.tau)
+    fits = _pair(linear, first or 0.0, second or 0.0, up=False)
     return (
         f"population {population.name!r}: {format_charge(charge)} exceed what is left of its budget, {fits} "
         f"(of epsilon={population.epsilon!r}, delta={population.delta!r}, rule {population.rule}). "
@@ -285,35 +291,15 @@ def refusal(population: Population, charges: Sequence[Charge], charge: Charge) -
     )
 
 
-def _pair(first: str, value: float, second: str, tail: float, up: bool) -> str:
+def _pair(linear: bool, value: float, tail: float, up: bool) -> str:
+    first, second = ("epsilon", "delta") if linear else ("mu", "tau")
     return f"{first}={epsilon_text(value, up, digits=6)} and {second}={delta_text(tail, up)}"
-
-
-def _filter(population: Population) -> GDPFilter:
-    return GDPFilter(epsilon=population.epsilon, delta=population.delta)
-
-
-def _sum(population: Population, charge: Charge) -> DPCharge:
-    if not isinstance(charge, DPCharge):
-        raise _wrong_rule(population, charge, DPCharge)
-    return charge
-
-
-def _square(population: Population, charge: Charge) -> GDPCharge:
-    if not isinstance(charge, GDPCharge):
-        raise _wrong_rule(population, charge, GDPCharge)
-    return charge
-
-
-def _wrong_rule(population: Population, charge: Charge, kind: type) -> checks.InvalidValue:
-    expected = f"a {kind.__name__}, since the rule of {population.name!r} is {population.rule} for ever"
-    return checks.InvalidValue("charge", charge, expected)
 
 
 # Records that a sweep over a population declares public: no ledger counts what leaves of them.
 #
 # Only a file of their own may be declared so: a part of the population's records is private, or the ledger would show
-# nothing for exact scores on them (`sweeps.spec.raw.check_population`).
+# nothing for exact scores on them (`sweeps.spec.rules`).
 
 PARTS = ("validation", "test")
 """Of a data section: records that nobody trains on."""
@@ -321,21 +307,17 @@ PARTS = ("validation", "test")
 
 def public_files(data: Mapping[str, Any]) -> tuple[str, ...]:
     """A sentence for each part of a data section that is a file declared public."""
-    return tuple(_said(data))
+    return tuple(
+        f"the {name} records in {data[name]['path']} are declared public, as people outside of the population: "
+        "what leaves of them is not counted here"
+        for name in PARTS
+        if _is_public(data.get(name)) and data[name].get("path")
+    )
 
 
 def own_public_parts(data: Mapping[str, Any]) -> tuple[str, ...]:
     """Names of the parts of a data section that are records of its own source, and declared public."""
     return tuple(name for name in PARTS if _is_public(data.get(name)) and not data[name].get("path"))
-
-
-def _said(data: Mapping[str, Any]) -> Iterator[str]:
-    for name in PARTS:
-        if _is_public(data.get(name)) and data[name].get("path"):
-            yield (
-                f"the {name} records in {data[name]['path']} are declared public, as people outside of the population: "
-                "what leaves of them is not counted here"
-            )
 
 
 def _is_public(part: object) -> bool:

@@ -84,7 +84,7 @@ def refuted(claim: Guarantee, by: Refutation, key: str, system: str) -> Guarante
     return replace(claim, status=Status.REFUTED, assumptions=(said, *claim.assumptions))
 
 
-def marked(trials: Sequence[Published], by: Mapping[str, Refutation]) -> list[Published]:
+def apply_refutations(trials: Sequence[Published], by: Mapping[str, Refutation]) -> list[Published]:
     """The trials, those of refuted systems with refuted claims: made, planned, and beside. Of a sealed search all."""
     if not by:
         return list(trials)
@@ -158,7 +158,7 @@ class PublishedStore:
 
         Raises UnknownSweep.
         """
-        return marked(self.claimed(sweep, states), self.refuted(sweep))
+        return apply_refutations(self.claimed(sweep, states), self.refuted(sweep))
 
     def claimed(self, sweep: str, states: Collection[TrialState] | None = None) -> list[Published]:
         """The same with claims as they were made, whatever audits found: for an audit alone. Raises UnknownSweep."""
@@ -180,7 +180,7 @@ class PublishedStore:
         policy = Release.recorded(record.spec).policy
         if not policy.at_once:
             return [one for one in self.trials(sweep) if one.key in keys]
-        return marked(policy.published(self._store.trials_of(record.name, keys)), self.refuted(sweep))
+        return apply_refutations(policy.published(self._store.trials_of(record.name, keys)), self.refuted(sweep))
 
     def curves(self, sweep: str, keys: Collection[str] | None = None) -> list[CurveReport]:
         """What the trials whose results are seen told of themselves (those with `keys`), in order of trial and step.

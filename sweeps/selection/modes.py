@@ -1,8 +1,9 @@
-"""Laws of the number of trials of a sealed search, at an equal chance of a trial from the best tenth of the prior.
+"""Each way to charge for a search, planned for one configuration: what `check --modes` compares.
 
-The default is geometric with a mean of 27 trials: with it three searches of four have such a trial. The others are
-given the mean that makes the chance the same. What is drawn is conditioned on a cap that holds 95% of the law, which is
-free (`dpcore.selection.counts.Capped`); it lowers every chance by about a hundredth.
+Laws of the number of trials of a sealed search are compared at an equal chance of a trial from the best tenth of the
+prior. The default is geometric with a mean of 27 trials: with it three searches of four have such a trial. The others
+are given the mean that makes the chance the same. What is drawn is conditioned on a cap that holds 95% of the law,
+which is free (`dpcore.selection.counts.Capped`); it lowers every chance by about a hundredth.
 """
 
 from __future__ import annotations
@@ -322,9 +323,12 @@ _ALL = "scope: sweep, release: all"
 def one_run(middle: ReferenceConfig) -> ModeRow:
     """The whole budget in one run of a configuration that nobody tuned on these records."""
     plan = middle.plan(middle.epsilon)
-    row = _row(middle, "one run", [plan], theorem=plan.guarantee.theorem, epsilon=plan.guarantee.epsilon)
-    return replace(
-        row,
+    return _row(
+        middle,
+        "one run",
+        [plan],
+        theorem=plan.guarantee.theorem,
+        epsilon=plan.guarantee.epsilon,
         setting="search: {trials: 1}",
         budget_for=BudgetFor.ONE_RUN,
         says="No search: the configuration has to be fixed without a look at these records.",
@@ -335,10 +339,13 @@ def each_trial(middle: ReferenceConfig) -> ModeRow:
     """`scope: trial`: the budget is each trial's own."""
     plan = middle.plan(middle.epsilon)
     total = _total(middle, plan, None)
-    row = _row(middle, "trial", [plan] * middle.trials, theorem=COMPOSED, epsilon=total.epsilon)
     will = "".join(f" It is no guarantee, because {choice.will}." for choice in total.choices)
-    return replace(
-        row,
+    return _row(
+        middle,
+        "trial",
+        [plan] * middle.trials,
+        theorem=COMPOSED,
+        epsilon=total.epsilon,
         setting="scope: trial",
         delta=total.delta,
         budget_for=BudgetFor.EACH_TRIAL,
@@ -356,9 +363,12 @@ def composed(middle: ReferenceConfig) -> ModeRow:
 
     plan = middle.meeting(excess, middle.epsilon / math.sqrt(middle.trials))
     total = _total(middle, plan, ())
-    row = _row(middle, "compose", [plan] * middle.trials, theorem=COMPOSED, epsilon=total.epsilon)
-    return replace(
-        row,
+    return _row(
+        middle,
+        "compose",
+        [plan] * middle.trials,
+        theorem=COMPOSED,
+        epsilon=total.epsilon,
         setting="scope: trial",
         delta=total.delta,
         status=total.standing,
@@ -370,19 +380,21 @@ def composed(middle: ReferenceConfig) -> ModeRow:
 
 def filtered(middle: ReferenceConfig) -> ModeRow:
     """Equal parts by the filter."""
-    plan = _part(middle, _budget(middle), (0,))[0]
-    row = _row(middle, "compose, filter", [plan] * middle.trials, theorem=FILTERED, epsilon=middle.epsilon)
-    return replace(row, says="Every trial leaves, and budgets, steps and their number may follow from results.")
+    plans = _part(middle, _budget(middle), (0,)) * middle.trials
+    says = "Every trial leaves, and budgets, steps and their number may follow from results."
+    return _row(middle, "compose, filter", plans, theorem=FILTERED, epsilon=middle.epsilon, says=says)
 
 
 def front_loaded(middle: ReferenceConfig) -> ModeRow:
     """Parts that fall from trial to trial, by the filter: the first and the last are planned."""
-    last = middle.trials - 1
-    plans = _part(middle, _budget(middle, spread="front-loaded"), (0, last))
-    row = _row(middle, "compose, front-loaded", plans, theorem=FILTERED, epsilon=middle.epsilon)
+    plans = _part(middle, _budget(middle, spread="front-loaded"), (0, middle.trials - 1))
     work = math.fsum(plan.work for plan in plans) / len(plans) * middle.trials
-    return replace(
-        row,
+    return _row(
+        middle,
+        "compose, front-loaded",
+        plans,
+        theorem=FILTERED,
+        epsilon=middle.epsilon,
         setting=f"{_ALL}, spread: front-loaded",
         trials=f"{middle.trials}",
         chance=_chance(middle.trials),
@@ -397,8 +409,7 @@ def halving(middle: ReferenceConfig) -> ModeRow:
     """Early stopping by the filter, where what rungs leave is given to all trials."""
     stopping = middle.spec.early_stopping or EarlyStopping(method="asha").filled(middle.trials)
     stopped = replace(middle, spec=middle.spec.model_copy(update={"early_stopping": stopping}))
-    ends = rung_ends(stopping, stopped.plan(middle.epsilon).steps)
-    if len(ends) < 2:
+    if len(rung_ends(stopping, stopped.plan(middle.epsilon).steps)) < 2:
         raise NotPlanned("its trials have one step: there is nothing to stop early")
     budget = _budget(middle, spread="halving", rungs=stopping.rungs, reduction=stopping.reduction)
     plan = _part(stopped, budget, (0,))[0]
@@ -406,9 +417,12 @@ def halving(middle: ReferenceConfig) -> ModeRow:
     run = [budget.times(rung) for rung in range(len(ends))]
     steps = [end - before for before, end in zip((0, *ends), ends, strict=False)]
     work = math.fsum(trials * own for trials, own in zip(run, steps, strict=True)) * plan.work / plan.steps
-    row = _row(middle, "compose, halving", [plan] * middle.trials, theorem=FILTERED, epsilon=middle.epsilon)
-    return replace(
-        row,
+    return _row(
+        middle,
+        "compose, halving",
+        [plan] * middle.trials,
+        theorem=FILTERED,
+        epsilon=middle.epsilon,
         setting=f"{_ALL}, spread: halving",
         trials=", ".join(map(str, run)),
         work=(work, work),
@@ -450,12 +464,22 @@ def _chance(trials: int) -> float:
     return -math.expm1(trials * math.log1p(-TOP))
 
 
-def _row(middle: ReferenceConfig, mode: str, plans: list[PrivacyPlan], *, theorem: str, epsilon: float) -> ModeRow:
-    count = len(plans)
-    work = math.fsum(plan.work for plan in plans)
-    return ModeRow(
+def _row(
+    middle: ReferenceConfig,
+    mode: str,
+    plans: Sequence[PrivacyPlan],
+    *,
+    theorem: str,
+    epsilon: float,
+    says: str,
+    setting: str = _ALL,
+    **changes: Any,
+) -> ModeRow:
+    """A row of trials that all run, each with a plan of its own."""
+    count, work = len(plans), math.fsum(plan.work for plan in plans)
+    row = ModeRow(
         mode=mode,
-        setting=_ALL,
+        setting=setting,
         trials=f"{count}",
         parameter=middle.parameter,
         noise=middle.noise(*plans),
@@ -469,8 +493,9 @@ def _row(middle: ReferenceConfig, mode: str, plans: list[PrivacyPlan], *, theore
         budget_for=BudgetFor.SWEEP,
         status=plans[0].guarantee.status,
         theorem=theorem,
-        says="",
+        says=says,
     )
+    return replace(row, **changes)
 
 
 # Modes in which few trials leave: the best by one order or several, or the first that meets a public target.
@@ -588,35 +613,30 @@ def reaching_in_each(chance: float, rungs: int) -> CountLaw:
 def sealed_row(
     middle: ReferenceConfig,
     mode: str,
-    plans: list[PrivacyPlan],
+    plans: Sequence[PrivacyPlan],
     law: CountLaw,
     *,
-    setting: str,
-    epsilon: float,
     theorem: str,
+    epsilon: float,
     says: str,
+    setting: str,
     rungs: int = 1,
 ) -> ModeRow:
     """A row of a search whose number of trials is drawn from `law`, under its cap; a trial's plan is one of `plans`."""
-    drawn = capped(law)
-    work = sum(plan.work for plan in plans) / len(plans)
-    return ModeRow(
-        mode=mode,
+    drawn, work = capped(law), sum(plan.work for plan in plans) / len(plans)
+    return _row(
+        middle,
+        mode,
+        plans,
+        theorem=theorem,
+        epsilon=epsilon,
+        says=says,
         setting=setting,
         trials=f"mean {drawn.mean:.4g}, at most {int(drawn.largest)}",
-        parameter=middle.parameter,
-        noise=middle.noise(*plans),
-        spent=tuple(sorted({plan.guarantee.epsilon for plan in plans})),
         chance=drawn.reach(TOP / rungs),
         expected=drawn.mean,
         most=int(drawn.largest),
         work=(work * drawn.mean, work * drawn.largest),
-        epsilon=epsilon,
-        delta=middle.delta,
-        budget_for=BudgetFor.SWEEP,
-        status=plans[0].guarantee.status,
-        theorem=theorem,
-        says=says,
     )
 
 

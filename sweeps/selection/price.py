@@ -86,15 +86,6 @@ class SealedPrior:
         return fitted(plan_at, lambda plan: exceeds(trial_profile(plan)), start)
 
 
-# Plans of all configurations of a prior under one price of what leaves: by a public rule that each of them meets.
-#
-# The price of the best, and of a first success, looks at a trial's profile at two points and more (`dpcore.selection.
-# two_point`, `ladder_points`). They are fixed in public: by the plan in the middle of the space, which is given as
-# much of the budget as it can have alone. That of a front holds for trials that one Gaussian covers, which follows
-# from the budget (`front_points`). Every configuration is then given the least noise, or the most steps, at which it
-# meets the rule. So each claims the same: the budget, for the whole procedure. Which of them was drawn, or won,
-# changes nothing.
-
 _PLACES = (0.5, 0.1, 0.9)
 """In the domains of a system, where it is asked what its claim rests on until it has a plan: in public."""
 
