@@ -137,7 +137,7 @@ def test_check_names_what_is_withheld(tmp_path, sweeps):
     privacy = {"epsilon": 1.0, "delta": 1e-5, "allow_unprotected": REASON}
     raw = attacked(systems={"sgd": knobs}, privacy=privacy, objectives=[{"metric": "accuracy"}])
     path.write_text(json.dumps(raw))
-    shown = sweeps("check", str(path))
+    shown = sweeps("check", str(path), "--no-rehearsal")
     (line,) = [line for line in shown.splitlines() if "leave no trial" in line]
     for name in ("train_accuracy", "gap", "last_attack_auc", "loss_bound"):
         assert name in line
@@ -218,7 +218,7 @@ def test_where_raw_measures_leave_nothing_is_called_proved(tmp_path, sweeps):
     assert {one.state for one in open_store(workspace.store_url).trials(NAME)} == {TrialState.COMPLETE}
     answers = printed(sweeps, tmp_path)
     answers["resume"] = sweeps("resume", NAME)
-    answers["check"] = sweeps("check", str(spec_file(tmp_path, attacked(**ALLOWED))))
+    answers["check"] = sweeps("check", str(spec_file(tmp_path, attacked(**ALLOWED))), "--no-rehearsal")
     for asked, answer in answers.items():
         assert "proved" not in answer, asked
         assert "NOT COVERED" in answer, asked
@@ -235,8 +235,8 @@ def test_claims_on_public_records_are_headed_as_a_demonstration(tmp_path, sweeps
     workspace = swept(tmp_path, attacked(**PUBLIC))
     answers = printed(sweeps, tmp_path)
     answers["resume"] = sweeps("resume", NAME)
-    answers["check"] = sweeps("check", str(spec_file(tmp_path, attacked(**PUBLIC))))
-    answers["check --json"] = sweeps("check", str(spec_file(tmp_path, attacked(**PUBLIC))), "--json")
+    answers["check"] = sweeps("check", str(spec_file(tmp_path, attacked(**PUBLIC))), "--no-rehearsal")
+    answers["check --json"] = sweeps("check", str(spec_file(tmp_path, attacked(**PUBLIC))), "--json", "--no-rehearsal")
     for asked, answer in answers.items():
         assert f"DEMONSTRATION ON PUBLIC RECORDS: {REASON}" in answer, asked
         assert "covers all results" not in answer, asked
