@@ -16,7 +16,6 @@ from torch.nn.functional import cross_entropy
 from dpcore.accounting import headline
 from dpcore.events import Adjacency, Unknown
 from dpcore.gradients import ClippedSum, PrivateGradients, noisy_mean_gradient
-from dpcore.mechanisms.query_budget import QueryBudget
 from dpcore.noise import SecureNoise
 from dpcore.randomness import Streams
 from sweeps.examples import load_example_or_file
@@ -56,7 +55,6 @@ def names(mine: Path) -> Mapping[str, object]:
     options = load_example_or_file(str(mine)).data.options()
     return {
         "Adjacency": Adjacency,
-        "QueryBudget": QueryBudget,
         "SecureNoise": SecureNoise,
         "Streams": Streams,
         "Unknown": Unknown,
@@ -85,7 +83,7 @@ def test_what_is_asked_gets_the_printed_answer(language: str, asked: str, answer
 
 
 def test_every_refusal_on_the_page_is_asked() -> None:
-    assert len(ASKED) == PAGE.count("```text") == 18
+    assert len(ASKED) == PAGE.count("```text") == 17
 
 
 def test_an_empty_batch_is_noised_like_any_other() -> None:

@@ -1,13 +1,13 @@
 """Hyperparameters as one typed record per system: `read` is the only place that casts a configuration.
 
-    @knobs
+    @hyperparameters
     class Mine:
-        noise_multiplier: float = knob(low=0.2, high=1000.0, doc="noise over clip norm; solved by default")
-        model: str = knob(default="mlp", doc="name of a model")
+        noise_multiplier: float = hyperparameter(low=0.2, high=1000.0, doc="noise over clip norm; solved by default")
+        model: str = hyperparameter(default="mlp", doc="name of a model")
 
-A field of type int or float is a number, any other a choice. A subclass adds knobs behind those of its base; one that
-it declares anew keeps its place. A field without `knob` is what a plan records besides: no hyperparameter, but read
-from a plan's configuration like one.
+A field of type int or float is a number, any other a choice. A subclass adds its own behind those of its base; one that
+it declares anew keeps its place. A field without `hyperparameter` is what a plan records besides: it is read from a
+plan's configuration like one, and nobody searches it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from trainables.metrics import Config, Scalar
 from trainables.system import Hyperparameter
 
 Record = TypeVar("Record")
-_ABOUT = "knob"
+_ABOUT = "hyperparameter"
 
 
-def knob(
+def hyperparameter(
     *,
     doc: str,
     unit: str = "1",
@@ -41,8 +41,8 @@ def knob(
     return field(metadata={_ABOUT: about | {"absent_unless_given": absent_unless_given}})
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(knob,))
-def knobs(made: type[Record]) -> type[Record]:
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(hyperparameter,))
+def hyperparameters(made: type[Record]) -> type[Record]:
     """The decorator of such a record: a frozen dataclass with fields by keyword."""
     return dataclass(frozen=True, kw_only=True)(made)
 

@@ -54,7 +54,7 @@ class Metric:
 
     released   on what it depends, in one sentence for people
     depends    the same as a value: it decides whether the number may leave the trial
-    raw_under  values of knobs under which it depends on raw records, whatever `depends` says
+    raw_under  values of hyperparameters under which it depends on raw records, whatever `depends` says
     goal       which way is better; None where only a spec says so
     worst      its natural worst value, where the volume under a front ends unless a spec says otherwise; None: it has
                none, and a spec has to say
@@ -76,6 +76,6 @@ class Metric:
         return (self.goal, self.worst) in (("maximize", 0.0), ("minimize", 1.0))
 
     def depends_under(self, config: Config) -> Dependence:
-        """On what it depends in a trial of this complete configuration; a knob that is missing counts as raw."""
+        """On what it depends under this complete configuration; a hyperparameter that is missing counts as raw."""
         raw = any(config.get(name, value) == value for name, value in self.raw_under.items())
         return Dependence.RAW if raw else self.depends

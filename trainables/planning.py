@@ -2,37 +2,38 @@
 
 A system says what only it knows, as methods of a `PlannedSystem`; what it leaves out is done as most do it:
 
-    knobs                    the typed record of its hyperparameters
-    check, check_solved      what makes no sense (InvalidValue), and what is not launched (Refusal)
+    params                   the typed record of its hyperparameters
+    check, check_solved      what makes no sense (InvalidValue), and what is not launched (NotLaunched)
     solve                    the values that meet the target; by default the noise, by calibration
-    mechanism                what is released, as a value: counted here, and run by `fit`
+    mechanism                what is released, as a value: counted here, and run by `train`
     claim                    by default the headline of the mechanism's whole event
     describe, work, beside, group, recorded
+    train                    one run by its mechanism
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar
 
-from dpcore import calibrate, checks
+from dpcore import calibrate
 from dpcore.accountants.pld import ToleranceNotReached
 from dpcore.accounting import headline
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee, Status, weakest
 from dpcore.mechanisms import protocol
-from dpcore.mechanisms.protocol import Mechanism, Scheduled
+from dpcore.mechanisms.protocol import Mechanism
 from dpcore.rounding import epsilon_text
 from trainables.hyperparameters import complete, parameters, read
 from trainables.metrics import Config, Metric, Scalar
 from trainables.plugins import OBJECT
-from trainables.system import NO_HINTS as NOTHING_SAID
 from trainables.system import (
+    NO_HINTS,
     NO_TRAITS,
     Dataset,
     DatasetSpec,
@@ -55,56 +56,87 @@ NOISE_MIN, NOISE_MAX = 0.2, 1000.0
 above it the gradient is noise in all but name."""
 STEPS_MAX = 10_000_000
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimTerms:
-    """What a claim is stated at, of which a mechanism may be a function besides its knobs and public facts."""
-
-    delta: float
-    adjacency: Adjacency
-
-
-Knobs = TypeVar("Knobs")
+Params = TypeVar("Params")
 Released = TypeVar("Released", bound=Mechanism)
 
 
-class PlannedSystem(ABC, Generic[Knobs, Released]):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case(Generic[Params]):
+    """One configuration on some data at one budget: all that a plan is made of.
+
+    params  the hyperparameters; what the calibration solves for is no number before it is solved
+    given   the configuration without its defaults
+    """
+
+    params: Params
+    facts: DatasetSpec
+    target: PrivacyTarget
+    given: Config
+
+    def having(self, **values: Scalar) -> Self:
+        """The same with other hyperparameters."""
+        return replace(self, params=replace(self.params, **values))  # type: ignore[type-var]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit(Generic[Params, Released]):
+    """One run of a planned system, with all that it is trained from."""
+
+    run: Run
+    params: Params
+    mechanism: Released
+    data: Dataset
+    settings: RunSettings
+
+
+class NotLaunched(Exception):
+    """What is asked for makes sense, and is not launched. See `Refusal`, whose fields these are."""
+
+    def __init__(self, reason: str, **violations: float) -> None:
+        super().__init__(reason)
+        self.refusal = Refusal(violations=violations, reason=reason)
+
+
+class PlannedSystem(ABC, Generic[Params, Released]):
     """A `System` whose plans this planner makes. Stateless.
 
     adjacencies   the neighbouring relations that it can claim under
     bounded       whether a claim beyond the target is refused; False where nothing is claimed
+    remedy        the way out of a claim beyond the target
     """
 
     name: str
     source: str
     metrics: tuple[Metric, ...]
-    knobs: type[Knobs]
+    params: type[Params]
     traits: Traits = NO_TRAITS
-    hints: SearchHints = NOTHING_SAID
+    hints: SearchHints = NO_HINTS
     solves: Mapping[str, str] = MappingProxyType({})
     adjacencies: ClassVar[tuple[Adjacency, ...]] = tuple(Adjacency)
     why_adjacency: str = ""
     bounded: bool = True
+    remedy: str = "Raise noise_multiplier or epsilon, or take fewer epochs."
 
     @property
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         """See `System.hyperparameters`."""
-        return parameters(self.knobs)  # type: ignore[arg-type]
+        return parameters(self.params)  # type: ignore[arg-type]
 
     def plan(
         self, config: Config, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
     ) -> PrivacyPlan | Refusal:
-        """See `System.plan`."""
+        """See `System.plan`. Raises InvalidValue for a target that no configuration of this system has."""
         self.check_target(facts, target)
         wanted = self.solves.get(target.solve)
-        full = complete(self.knobs, config, wanted) | self.recorded(target)
-        knobs = read(self.knobs, full, wanted)
-        if refused := self.check(knobs, facts, target, config):
-            return refused
+        full = complete(self.params, config, wanted) | self.recorded(target)
+        case = Case(params=read(self.params, full, wanted), facts=facts, target=target, given=config)
         try:
-            solved = self.solve(knobs, facts, target, calibrations)
+            self.check(case)
+            solved = self.solve(case, calibrations)
             full |= solved
-            return self._counted(full, tuple(solved), facts, target)
+            return self._counted(replace(case, params=read(self.params, full)), full, tuple(solved))
+        except NotLaunched as refused:
+            return refused.refusal
         except calibrate.CannotCalibrate as error:
             # How far the best that can be done is from the target: what a searcher needs to turn round.
             return Refusal(violations={"epsilon": math.log(error.nearest_epsilon / target.epsilon)}, reason=str(error))
@@ -112,48 +144,37 @@ class PlannedSystem(ABC, Generic[Knobs, Released]):
             # Nothing can be claimed of it, so it is not launched; other points of the space go on.
             return Refusal(violations={"accounting": 1.0}, reason=f"epsilon cannot be bounded closely enough: {error}")
 
-    def _counted(
-        self, full: dict[str, Scalar], solved: tuple[str, ...], facts: DatasetSpec, target: PrivacyTarget
-    ) -> PrivacyPlan | Refusal:
-        knobs = read(self.knobs, full)
-        if refused := self.check_solved(knobs, facts, target):
-            return refused
-        released = self.mechanism(knobs, facts, terms_of(target))
-        claim = self.claim(knobs, released, facts, target)
+    def _counted(self, case: Case[Params], full: dict[str, Scalar], solved: tuple[str, ...]) -> PrivacyPlan:
+        self.check_solved(case)
+        released, target = self.mechanism(case), case.target
+        claim = self.claim(case, released)
         if self.bounded and claim.epsilon > target.epsilon:
-            return Refusal(
-                violations={"epsilon": math.log(claim.epsilon / target.epsilon)}, reason=self.exceeded(claim, target)
-            )
+            raise NotLaunched(self.exceeded(case, claim), epsilon=math.log(claim.epsilon / target.epsilon))
         return PrivacyPlan(
             system=self.name,
             config=full,
             solved=solved,
             mechanism=released,
-            description=self.describe(knobs, released, facts),
-            guarantee=replace(claim, assumptions=(*claim.assumptions, *self.rests_on(knobs, facts))),
-            beside=self.beside(knobs, released, claim, facts, target),
-            work=self.work(knobs, released, facts),
-            group=self.group(knobs),
+            description=self.describe(case, released),
+            guarantee=replace(claim, assumptions=(*claim.assumptions, *self.rests_on(case))),
+            beside=self.beside(case, released, claim),
+            work=self.work(case, released),
+            group=self.group(case.params),
         )
 
     def fit(self, runs: Sequence[Run], data: Dataset, execution: RunSettings) -> None:
         """See `System.fit`; one run after the other, each by the mechanism that its plan carries."""
         for run in runs:
-            plan = run.member.plan
-            self.train(run, read(self.knobs, plan.config), self.mechanism_of(plan, data.facts), data, execution)
+            self.train(self.fit_of(run, data, execution))
 
-    def mechanism_of(self, plan: PrivacyPlan, facts: DatasetSpec) -> Released:
-        """What `plan` carries; of a plan that kept events alone, as earlier versions did, its configuration's.
+    def fit_of(self, run: Run, data: Dataset, settings: RunSettings) -> Fit[Params, Released]:
+        """What one run is trained from."""
+        params, released = self.read(run.member.plan)
+        return Fit(run=run, params=params, mechanism=released, data=data, settings=settings)
 
-        Raises InvalidValue where that is not what the plan counted.
-        """
-        if not isinstance(plan.mechanism, Scheduled):
-            return plan.mechanism  # type: ignore[return-value]
-        made = self.mechanism(read(self.knobs, plan.config), facts, terms_of(plan.guarantee))
-        if made.event() != plan.event():
-            remedy = "The plan is of another version or of other data: run the trial again."
-            raise InvalidValue("plan", plan.event(), f"what its configuration releases, {made.event()}", remedy)
-        return made
+    def read(self, plan: PrivacyPlan) -> tuple[Params, Released]:
+        """The hyperparameters and the mechanism of a plan of this system."""
+        return read(self.params, plan.config), plan.mechanism  # type: ignore[return-value]
 
     def check_target(self, facts: DatasetSpec, target: PrivacyTarget) -> None:
         """Raises InvalidValue for a target that no configuration of this system has."""
@@ -166,69 +187,57 @@ class PlannedSystem(ABC, Generic[Knobs, Released]):
         """The neighbouring relations that it can claim under on such data."""
         return self.adjacencies
 
-    def check(self, knobs: Knobs, facts: DatasetSpec, target: PrivacyTarget, given: Config) -> Refusal | None:
-        """Raises InvalidValue for what makes no sense; a Refusal for what is not launched, whatever is solved.
+    def check(self, case: Case[Params]) -> None:
+        """Raises InvalidValue for what makes no sense; NotLaunched for what is not launched, whatever is solved."""
 
-        given  the configuration without its defaults
-        """
-        return None
-
-    def solve(
-        self, knobs: Knobs, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
-    ) -> dict[str, Scalar]:
+    def solve(self, case: Case[Params], calibrations: MutableMapping[str, float]) -> dict[str, Scalar]:
         """The solved values by name. Raises CannotCalibrate, ToleranceNotReached."""
-        name = self.solves.get(target.solve)
-        if target.solve != "noise" or name is None:
+        name = self.solves.get("noise")
+        if case.target.solve != "noise" or name is None:
             return {}
-        noise, terms = replace(calibrate.NOISE, low=NOISE_MIN), terms_of(target)
         return {
             name: calibrate.solve(
-                goal_of(target),
-                noise,
-                lambda value: self.mechanism(replace(knobs, **{name: value}), facts, terms).event(),  # type: ignore[type-var]
+                goal_of(case.target),
+                replace(calibrate.NOISE, low=NOISE_MIN),
+                lambda value: self.mechanism(case.having(**{name: value})).event(),
                 cache=calibrations,
             )
         }
 
-    def check_solved(self, knobs: Knobs, facts: DatasetSpec, target: PrivacyTarget) -> Refusal | None:
-        """A Refusal for what is not launched, once everything is known."""
-        return None
+    def check_solved(self, case: Case[Params]) -> None:
+        """Raises NotLaunched for what is not launched, once everything is known."""
 
     @abstractmethod
-    def mechanism(self, knobs: Knobs, facts: DatasetSpec, terms: ClaimTerms) -> Released:
+    def mechanism(self, case: Case[Params]) -> Released:
         """What a trial releases. A function of public values alone."""
 
-    def claim(self, knobs: Knobs, released: Released, facts: DatasetSpec, target: PrivacyTarget) -> Guarantee:
+    def claim(self, case: Case[Params], released: Released) -> Guarantee:
         """What the whole path claims. Raises ToleranceNotReached."""
+        target = case.target
         return headline(released.event(), target.delta, target.adjacency, unit=target.unit)
 
-    def rests_on(self, knobs: Knobs, facts: DatasetSpec) -> tuple[str, ...]:
+    def rests_on(self, case: Case[Params]) -> tuple[str, ...]:
         """What a claim rests on besides what its accountant says, one sentence each."""
-        return (PUBLIC_VALIDATION, *facts.assumptions)
+        return (PUBLIC_VALIDATION, *case.facts.assumptions)
 
-    def exceeded(self, claim: Guarantee, target: PrivacyTarget) -> str:
+    def exceeded(self, case: Case[Params], claim: Guarantee) -> str:
         """Why a claim beyond the target is not launched, and the way out."""
-        spent = epsilon_text(claim.epsilon, digits=6)
-        return (
-            f"epsilon={spent} at delta={target.delta}: expected at most {target.epsilon}. "
-            "Raise noise_multiplier or epsilon, or take fewer epochs."
-        )
+        spent, target = epsilon_text(claim.epsilon, digits=6), case.target
+        return f"epsilon={spent} at delta={target.delta}: expected at most {target.epsilon}. {self.remedy}"
 
     @abstractmethod
-    def describe(self, knobs: Knobs, released: Released, facts: DatasetSpec) -> str:
+    def describe(self, case: Case[Params], released: Released) -> str:
         """The mechanism in one sentence for people."""
 
     @abstractmethod
-    def work(self, knobs: Knobs, released: Released, facts: DatasetSpec) -> float:
+    def work(self, case: Case[Params], released: Released) -> float:
         """See `PrivacyPlan.work`."""
 
-    def beside(
-        self, knobs: Knobs, released: Released, claim: Guarantee, facts: DatasetSpec, target: PrivacyTarget
-    ) -> tuple[Guarantee, ...]:
+    def beside(self, case: Case[Params], released: Released, claim: Guarantee) -> tuple[Guarantee, ...]:
         """The same release under other notions and accountants."""
         return ()
 
-    def group(self, knobs: Knobs) -> str:
+    def group(self, params: Params) -> str:
         """See `PrivacyPlan.group`."""
         return ""
 
@@ -237,13 +246,8 @@ class PlannedSystem(ABC, Generic[Knobs, Released]):
         return {}
 
     @abstractmethod
-    def train(self, run: Run, knobs: Knobs, released: Released, data: Dataset, execution: RunSettings) -> None:
-        """Execute one run up to its `member.to_step`, by `released`."""
-
-
-def terms_of(stated: PrivacyTarget | Guarantee) -> ClaimTerms:
-    """Those of a target, or of the claim that was made for it."""
-    return ClaimTerms(delta=stated.delta, adjacency=stated.adjacency)
+    def train(self, fit: Fit[Params, Released]) -> None:
+        """Execute one run up to its `member.to_step`, by its mechanism."""
 
 
 def goal_of(target: PrivacyTarget) -> calibrate.Target:
@@ -259,32 +263,26 @@ def check_batch(batch_size: int, facts: DatasetSpec) -> None:
         )
 
 
-def too_large(name: str, value: float, largest: float, remedy: str, needed: str = "") -> Refusal | None:
-    """A Refusal where `value` is above `largest`."""
-    if value <= largest:
-        return None
-    return Refusal(
-        violations={name: math.log(value / largest)},
-        reason=f"{name}={value:.6g}{needed}: expected at most {largest:g}. {remedy}",
-    )
+def check_at_most(largest: float, remedy: str, needed: str = "", **named: float) -> None:
+    """Raises NotLaunched where a value is above `largest`."""
+    for name, value in named.items():
+        if value > largest:
+            reason = f"{name}={value:.6g}{needed}: expected at most {largest:g}. {remedy}"
+            raise NotLaunched(reason, **{name: math.log(value / largest)})
 
 
 # Whose word a claim is: every plan of a sweep is made here, and one of another package says so itself.
 #
 # What a system of this package plans stands as its proof does. Of a system from elsewhere, none of whose code was
 # read here, the claim is the word of its module: its status is `asserted`, and it names the module. Where the count
-# is this project's own all the same (`trainables.planning` counted a mechanism of `dpcore`, and hands that very value
-# to the training), the number is ours, and rests on one assumption more: that the module releases that mechanism and
-# nothing else.
+# is this project's own all the same (counting a mechanism of `dpcore` again gives no more than is claimed), the number
+# is ours, and rests on one assumption more: that the module releases that mechanism and nothing else.
 #
 # What trains may be the user's own too, a model. Whatever it does with records is bounded (`dpcore.gradients`); what
 # it begins with is not looked at, and was released by no step: weights that were fitted to the same records, without
 # noise, leave in the model as they came. So every claim on such a model says that they were not.
 
 OURS = frozenset({"dpcore", "trainables"})
-_COUNTING = ("plan", "_counted", "claim", "mechanism_of", "fit")
-"""Methods that count a mechanism and hand it to the training."""
-
 _LANGUAGE = ("builtins", "abc", "typing")
 
 
@@ -299,9 +297,12 @@ def attributed_plan(
 
     Raises what it raises.
     """
-    plan = _planned(system, config, facts, target, calibrations)
+    plan = system.plan(config, facts, target, calibrations)
     if isinstance(plan, Refusal):
         return plan
+    module = stranger(system)
+    if module is not None:
+        plan = _on_word_of(module, plan, facts)
     # Of records whose source is the user's own its facts say so themselves.
     theirs = facts.assumptions if facts.asserted_by else ()
     models = of_their_models(value for value in plan.config.values() if isinstance(value, str))
@@ -313,15 +314,12 @@ def resting_on_word(plan: PrivacyPlan, lines: Sequence[str]) -> PrivacyPlan:
     assumptions. As it is without any."""
     if not lines:
         return plan
-    return replace(
-        plan,
-        guarantee=_resting_on(plan.guarantee, lines),
-        beside=tuple(_resting_on(one, lines) for one in plan.beside),
-    )
+    return _with_claims(plan, lambda claim: _resting_on(claim, lines))
 
 
 def of_their_models(texts: Iterable[str]) -> tuple[str, ...]:
-    """What claims rest on where knobs have these texts as values: a sentence for each `module:function` not ours."""
+    """What claims rest on where hyperparameters have these texts as values: a sentence for each `module:function` not
+    ours."""
     own = sorted({one for one in texts if OBJECT.fullmatch(one) and _root(one.partition(":")[0]) not in OURS})
     return tuple(
         f"What {one} begins with, starting weights and parts that are never trained, was fitted to none of these "
@@ -343,60 +341,42 @@ def of_their_metrics(asked: Iterable[str]) -> tuple[str, ...]:
     )
 
 
-def _resting_on(claim: Guarantee, lines: Iterable[str]) -> Guarantee:
-    status = weakest(claim.status, Status.PROVED_UNDER_ASSUMPTIONS)
-    return replace(claim, status=status, assumptions=tuple(dict.fromkeys((*claim.assumptions, *lines))))
-
-
-def _planned(
-    system: System,
-    config: Config,
-    facts: DatasetSpec,
-    target: PrivacyTarget,
-    calibrations: MutableMapping[str, float],
-) -> PrivacyPlan | Refusal:
-    plan = system.plan(config, facts, target, calibrations)
-    module = stranger(system)
-    if module is None or isinstance(plan, Refusal):
-        return plan
-    counted = _is_counted_here(system, plan)
-    claim = _trusting(plan.guarantee, module) if counted else _asserted(plan.guarantee, module)
-    validation = [PUBLIC_VALIDATION] if facts.n_validation else []
-    needed = dict.fromkeys((*claim.assumptions, *validation, *facts.assumptions))
-    beside = counted and _is_ours(system, "beside")
-    return replace(
-        plan,
-        guarantee=replace(claim, assumptions=tuple(needed)),
-        beside=tuple(_trusting(one, module) if beside else _asserted(one, module) for one in plan.beside),
-    )
-
-
 def stranger(system: System) -> str | None:
     """The module of a system that has code from outside of this project; None for our own."""
     modules = (one.__module__ for one in type(system).__mro__)
     return next((one for one in modules if _root(one) not in (*OURS, *_LANGUAGE)), None)
 
 
-def _is_counted_here(system: System, plan: PrivacyPlan) -> bool:
-    return (
-        isinstance(system, PlannedSystem)
-        and all(_is_ours(system, name) for name in _COUNTING)
-        and protocol.is_ours(plan.mechanism)
-        # Events alone are counted, and run nothing.
-        and not isinstance(plan.mechanism, Scheduled)
-    )
+def _on_word_of(module: str, plan: PrivacyPlan, facts: DatasetSpec) -> PrivacyPlan:
+    """What code that is not ours is trusted to release, or its word alone where the number is not ours either."""
+    if _is_counted_here(plan):
+        line = f"{module} releases the counted mechanism, as it was counted, and nothing else: its code is not ours."
+        plan = resting_on_word(plan, (line,))
+    else:
+        plan = _with_claims(plan, lambda claim: _asserted(claim, module))
+    validation = [PUBLIC_VALIDATION] if facts.n_validation else []
+    claim = plan.guarantee
+    needed = dict.fromkeys((*claim.assumptions, *validation, *facts.assumptions))
+    return replace(plan, guarantee=replace(claim, assumptions=tuple(needed)))
 
 
-def _is_ours(system: System, name: str) -> bool:
-    found = getattr(system, name, None)
-    return _root(getattr(getattr(found, "__func__", found), "__module__", None) or "") in OURS
+def _is_counted_here(plan: PrivacyPlan) -> bool:
+    claim = plan.guarantee
+    if not protocol.is_ours(plan.mechanism):
+        return False
+    try:
+        return headline(plan.event(), claim.delta, claim.adjacency, unit=claim.unit).epsilon <= claim.epsilon
+    except (ToleranceNotReached, InvalidValue):
+        return False
 
 
-def _trusting(claim: Guarantee, module: str) -> Guarantee:
-    """Counted here, of what code that is not ours is trusted to release."""
-    line = f"{module} releases the counted mechanism, as it was counted, and nothing else: its code is not ours."
+def _with_claims(plan: PrivacyPlan, changed: Callable[[Guarantee], Guarantee]) -> PrivacyPlan:
+    return replace(plan, guarantee=changed(plan.guarantee), beside=tuple(map(changed, plan.beside)))
+
+
+def _resting_on(claim: Guarantee, lines: Iterable[str]) -> Guarantee:
     status = weakest(claim.status, Status.PROVED_UNDER_ASSUMPTIONS)
-    return replace(claim, status=status, assumptions=(*claim.assumptions, line))
+    return replace(claim, status=status, assumptions=tuple(dict.fromkeys((*claim.assumptions, *lines))))
 
 
 def _asserted(claim: Guarantee, module: str) -> Guarantee:
@@ -420,9 +400,9 @@ def check_unit(system: System, facts: DatasetSpec, word: str) -> None:
     """Raises InvalidValue unless `system` can make a claim per `word` on these data true."""
     if (word == RECORD) != (facts.unit is None):
         expected = f"{RECORD}, or a word for what data.unit groups" if facts.unit is None else "another word"
-        raise checks.InvalidValue("privacy.unit", word, expected, _REMEDY)
+        raise InvalidValue("privacy.unit", word, expected, _REMEDY)
     if facts.unit is not None and not traits_of(system).units:
-        raise checks.InvalidValue(
+        raise InvalidValue(
             "privacy.unit",
             word,
             f"{RECORD} with {system.name}: it counts and bounds single records",
@@ -436,7 +416,7 @@ def check_weights(system: System, facts: DatasetSpec) -> None:
     One that has, says so: `Traits.weights`.
     """
     if facts.weights is not None and not traits_of(system).weights:
-        raise checks.InvalidValue(
+        raise InvalidValue(
             "data.weight" if facts.weights.column else "data.class_weights",
             str(facts.weights),
             f"no weights with {system.name}: its claim is proved for a loss that counts every record once",

@@ -63,40 +63,40 @@ class Policy:
         )
 
 
-def enter(knob: str, function: str) -> None:
-    """To be called before anything of `function`, the value of `knob`, is looked for. Raises InvalidValue."""
-    check_permitted(knob, function)
+def enter(option: str, function: str) -> None:
+    """To be called before anything of `function`, the value of `option`, is looked for. Raises InvalidValue."""
+    check_permitted(option, function)
     _announce(function)
 
 
-def check_permitted(knob: str, function: str) -> None:
+def check_permitted(option: str, function: str) -> None:
     """Imports and says nothing. Raises InvalidValue where the operator does not let `function` run."""
     policy = Policy.of_environment()
     if not policy.permits(function):
         remedy = "Whoever operates this machine set it; use one by name, or ask for this one to be listed."
-        raise InvalidValue(knob, function, f"what {VARIABLE}={policy.text} lets run", remedy)
+        raise InvalidValue(option, function, f"what {VARIABLE}={policy.text} lets run", remedy)
 
 
-def brought(knob: str, function: str, remedy: str = "", what: str = "something") -> object:
+def brought(option: str, function: str, remedy: str = "", what: str = "something") -> object:
     """What `function`, written module:object, is: imported here. Raises InvalidValue where it is not to be had."""
-    enter(knob, function)
+    enter(option, function)
     module_name, _, name = function.partition(":")
     try:
         place = importlib.util.find_spec(module_name)
     except (ImportError, ValueError):
         place = None
     if place is None:
-        raise InvalidValue(knob, function, f"a module that can be imported, {module_name} was not found", remedy)
+        raise InvalidValue(option, function, f"a module that can be imported, {module_name} was not found", remedy)
     if module_name not in sys.modules and place.origin and place.origin == _script():
         raise InvalidValue(
-            knob,
+            option,
             function,
             "something of another file than the script that runs: importing it would run the script again",
             f"Put {name} into a file beside it, my_systems.py, and name it my_systems:{name}.",
         )
     module = importlib.import_module(module_name)
     if not hasattr(module, name):
-        raise InvalidValue(knob, function, f"{what} {name} in {module_name}", remedy)
+        raise InvalidValue(option, function, f"{what} {name} in {module_name}", remedy)
     return getattr(module, name)
 
 

@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore import checks
-from dpcore.events import Adjacency, Event, from_dict
+from dpcore.events import Adjacency, Event
 from dpcore.guarantee import Guarantee
 from dpcore.mechanisms import protocol
-from dpcore.mechanisms.protocol import Scheduled
 from dpcore.randomness import Streams
 from trainables import plugins
 from trainables.metrics import WITHHELD, Config, Dependence, Metric, Scalar, Task
@@ -71,32 +70,32 @@ def traits_of(system: object) -> Traits:
     return declared if isinstance(declared, Traits) else NO_TRAITS
 
 
-# How the knobs of a system act together: what a model of its results looks at in place of each knob alone.
+# How the hyperparameters of a system act together: what a model of its results looks at in place of each alone.
 #
 # A step of private descent moves the weights by at most learning rate times clip norm: results lie along a ridge in
 # the two, which a model that sees each by itself has to discover from trials.
 
 Product = Mapping[str, float]
-"""{knob: power}: a product of powers of knobs, all of them positive numbers."""
+"""{hyperparameter: power}: a product of powers of hyperparameters, all of them positive numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchHints:
-    """What a system says of its knobs to a sampler that models results. It steers a search, and no claim.
+    """What a system says of its hyperparameters to a sampler that models results. It steers a search, and no claim.
 
-    products  {knob: product}: the logarithm of the product, which has the knob in it, stands for the knob
+    products  {hyperparameter: product}: the logarithm of the product, which has it as a factor, stands for it
     work      the planned work of a trial is proportional to this product; empty where no product says it
 
-    Raises ValueError for a product that lacks its own knob: the knob could not be told from it any more.
+    Raises ValueError for a product that lacks its own hyperparameter, which could not be told from it any more.
     """
 
     products: Mapping[str, Product] = field(default_factory=lambda: MappingProxyType({}))
     work: Product = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
-        for knob, product in self.products.items():
-            if not product.get(knob):
-                raise ValueError(f"product {dict(product)} stands for {knob}, which is no factor of it")
+        for name, product in self.products.items():
+            if not product.get(name):
+                raise ValueError(f"product {dict(product)} stands for {name}, which is no factor of it")
 
 
 NO_HINTS = SearchHints()
@@ -318,15 +317,8 @@ class PrivacyTarget:
     solve: Literal["noise", "steps", "none"] = "noise"
 
 
-class _Written:
-    """Keeps its own text, which is no field: a plan is written once, for the store and for its worker."""
-
-    __slots__ = ("_text",)
-    _text: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrivacyPlan(_Written):
+class PrivacyPlan:
     """What one trial will release, decided from configuration and public facts alone.
 
     config     complete: defaults and solved values included
@@ -376,19 +368,13 @@ class PrivacyPlan(_Written):
 
     def to_json(self) -> str:
         """`to_dict` as compact text."""
-        if not hasattr(self, "_text"):
-            object.__setattr__(self, "_text", json.dumps(self.to_dict(), separators=(",", ":")))
-        return self._text
+        return json.dumps(self.to_dict(), separators=(",", ":"))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> PrivacyPlan:
-        """The inverse of `to_dict`. Reads what earlier versions wrote: a sentence as "mechanism", and a "schedule"."""
+        """The inverse of `to_dict`."""
         fields: dict[str, Any] = dict(data)
-        if "schedule" in fields:
-            schedule = tuple((from_dict(event), count) for event, count in fields.pop("schedule"))
-            fields |= {"description": fields["mechanism"], "mechanism": Scheduled(schedule=schedule)}
-        else:
-            fields["mechanism"] = plugins.mechanism_of(fields["system"], fields["mechanism"])
+        fields["mechanism"] = plugins.mechanism_of(fields["system"], fields["mechanism"])
         fields["solved"] = tuple(fields["solved"])
         fields["guarantee"] = Guarantee.from_dict(fields["guarantee"])
         fields["beside"] = tuple(Guarantee.from_dict(one) for one in fields["beside"])

@@ -20,7 +20,7 @@ from sweeps.store.store import Store
 from trainables.system import Dataset, Run, RunSettings
 from trainables.systems import noisy_mean
 from trainables.systems.noisy_mean import NoisyMean
-from trainables.systems.noisy_sgd import NoisyOptimiser, NoisySGDKnobs
+from trainables.systems.noisy_sgd import NoisyOptimiser, NoisySGDHyperparameters
 
 ROOT = Path(__file__).parents[2]
 FOLDER = "SWEEPS_WITNESS"
@@ -67,7 +67,7 @@ class WitnessedMean(NoisyMean):
             noisy_mean.normals = door
 
 
-class WitnessedSGD(NoisyOptimiser[NoisySGDKnobs]):
+class WitnessedSGD(NoisyOptimiser[NoisySGDHyperparameters]):
     """NoisySGD, watched."""
 
     def fit(self, runs: Sequence[Run], data: Dataset, execution: RunSettings) -> None:
@@ -119,7 +119,7 @@ class _HungryRun:
 
 
 WITNESSED_MEAN = WitnessedMean()
-WITNESSED_SGD = WitnessedSGD("witnessed-sgd", NoisySGDKnobs)
+WITNESSED_SGD = WitnessedSGD("witnessed-sgd", NoisySGDHyperparameters)
 HUNGRY_MEAN = HungryMean()
 
 SPEC = """

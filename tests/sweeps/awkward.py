@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trainables.hyperparameters import knob, knobs
+from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.system import Dataset, Run, RunSettings
-from trainables.systems.noisy_mean import NoisyMean, NoisyMeanKnobs
+from trainables.systems.noisy_mean import NoisyMean, NoisyMeanHyperparameters
 
 MOODS = ("fine", "nan", "raise", "die", "silent", "hang", "stop")
 
 
-@knobs
-class AwkwardKnobs(NoisyMeanKnobs):
+@hyperparameters
+class AwkwardHyperparameters(NoisyMeanHyperparameters):
     """Of `awkward-mean`."""
 
-    mood: str = knob(choices=MOODS, default="fine", doc="its end")
+    mood: str = hyperparameter(choices=MOODS, default="fine", doc="its end")
 
 
 class AwkwardMean(NoisyMean):
@@ -30,7 +30,7 @@ class AwkwardMean(NoisyMean):
     """
 
     name = "awkward-mean"
-    knobs = AwkwardKnobs
+    params = AwkwardHyperparameters
 
     def fit(self, runs: Sequence[Run], data: Dataset, execution: RunSettings) -> None:
         """As the toy, up to the mood."""

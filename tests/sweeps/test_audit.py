@@ -32,7 +32,7 @@ from sweeps.util.exits import ExitCode
 from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.system import PrivacyPlan
-from trainables.systems.vandermaaten2020.minimiser import MinimiserKnobs, sensitivity_of
+from trainables.systems.vandermaaten2020.minimiser import MinimiserHyperparameters, sensitivity_of
 
 torch.set_num_threads(1)
 DIGITS = SOURCES["digits"].load({})
@@ -168,7 +168,7 @@ def test_the_refuted_rule_for_soft_votes_is_refuted_from_labels(tmp_path):
 
 def test_add_remove_noise_sold_for_replace_one_is_refuted(tmp_path):
     n = DIGITS.facts.n
-    least = sensitivity_of(MinimiserKnobs(clip_norm=1.0, bias=False, **HEAD), n, Adjacency.ADD_REMOVE).value
+    least = sensitivity_of(MinimiserHyperparameters(clip_norm=1.0, bias=False, **HEAD), n, Adjacency.ADD_REMOVE).value
     workspace = finished(tmp_path, "model-sensitivity", HEAD, adjacency="replace-one", sensitivity=least)
     assert audited(workspace).outcome is AuditOutcome.REFUTED
 

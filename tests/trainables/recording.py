@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dpcore.events import Event, blocks, to_dict
+from dpcore.events import Event, blocks
 from dpcore.randomness import Streams
 from trainables.system import PrivacyPlan, State, TrialRun
 
@@ -60,14 +60,3 @@ def memory_run(
 def counted(plan: PrivacyPlan) -> tuple[tuple[Event, int], ...]:
     """What a plan counts, in order: (the event of one step, how many)."""
     return tuple(blocks(plan.event()))
-
-
-def recorded_before(plan: PrivacyPlan, schedule: Iterable[tuple[Event, int]] | None = None) -> PrivacyPlan:
-    """The plan as earlier versions wrote it: a sentence and events, no mechanism; perhaps of another `schedule`."""
-    steps = counted(plan) if schedule is None else schedule
-    written = plan.to_dict() | {
-        "mechanism": plan.description,
-        "schedule": [[to_dict(event), count] for event, count in steps],
-    }
-    del written["description"]
-    return PrivacyPlan.from_dict(written)

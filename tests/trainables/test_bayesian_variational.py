@@ -19,7 +19,10 @@ from tests.trainables.recording import memory_run
 from trainables.hyperparameters import read
 from trainables.system import PrivacyPlan, RunSettings, Split
 from trainables.systems.triastcyn2020 import variational as dpvi
-from trainables.systems.triastcyn2020.accountant import EstimateKnobs, VariationalDrawsKnobs, VariationalKnobs
+from trainables.systems.triastcyn2020.accountant import (
+    EstimateHyperparameters,
+    VariationalHyperparameters,
+)
 from trainables.systems.triastcyn2020.systems import BAYESIAN_VARIATIONAL, VARIATIONAL_DRAWS
 from trainables.systems.triastcyn2020.training import Draws
 from trainables.systems.triastcyn2020.variational import Drawn
@@ -113,15 +116,15 @@ def test_the_counted_distance_of_a_draw_is_what_a_record_adds_to_its_mean() -> N
     assert isinstance(plan, PrivacyPlan)
     run = memory_run(plan)
     posterior, z = (
-        dpvi.Posterior.start(read(VariationalKnobs, plan.config), 4, CPU),
+        dpvi.Posterior.start(read(VariationalHyperparameters, plan.config), 4, CPU),
         torch.tensor([0.3, -1.0, 0.5, 2.0]),
     )
-    found = Drawn(run, read(VariationalDrawsKnobs, plan.config), data, RunSettings(), CPU).distances(posterior, z)
+    found = Drawn(VARIATIONAL_DRAWS.fit_of(run, data, RunSettings()), CPU).distances(posterior, z)
     x, y = dpvi.design(data.facts, data.validation, CPU)
     own = dpvi.record_gradients(x, y, posterior, z)
     # All 200 training records, which are the validation records, are in the batch.
     total = posterior.with_divergence(own.sum(0), variance=1.0)
-    rows = Draws.of(run, read(EstimateKnobs, plan.config), data.validation, pairs=False).rows()
+    rows = Draws.of(run, read(EstimateHyperparameters, plan.config), data.validation, pairs=False).rows()
     expected = (0.1 * own[rows, :4] / total[:4].abs() / 0.1).norm(dim=1)
     assert found == pytest.approx(expected.numpy(), rel=1e-4)
 

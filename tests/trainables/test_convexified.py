@@ -12,7 +12,6 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Gaussian, NonPrivate
 from dpcore.gdp import eps_gdp
 from dpcore.guarantee import Status
-from dpcore.mechanisms.query_budget import QueriesSpent
 from dpcore.papers import convexified as mathematics
 from dpcore.papers.convexified import Bound, NeuronNoise, log_predictions, published_noise
 from sweeps.privacy.totals import procedure_guarantee
@@ -23,10 +22,11 @@ from trainables.hyperparameters import read
 from trainables.measures.hooks import Answering, Auditable
 from trainables.registry import SYSTEMS
 from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Split, Task
-from trainables.systems.lu2021 import head as repaired_fit
-from trainables.systems.lu2021.convexified_head import CONVEXIFIED_HEAD
+from trainables.systems.answering import QueriesSpent
+from trainables.systems.lu2021 import convexified_head as repaired_fit
+from trainables.systems.lu2021.convexified_head import CONVEXIFIED_HEAD, ConvexifiedHeadHyperparameters, head_of
 from trainables.systems.lu2021.convexified_loss import CONVEXIFIED_LOSS
-from trainables.systems.lu2021.hyperparameters import ConvexifiedHeadKnobs, ConvexifiedLossKnobs, head_of, sensitivities
+from trainables.systems.lu2021.hyperparameters import ConvexifiedLossHyperparameters, sensitivities
 from trainables.systems.lu2021.network import Recipe, logits_of, train
 from trainables.systems.lu2021.training import (
     FromNormals,
@@ -159,7 +159,7 @@ def test_absurd_noise_is_refused_with_the_way_out():
 def test_the_sensitivities_are_those_of_table_vi():
     """Lu et al. (2021), Table VI: MNIST, 10,000 records of 784 pixels."""
     facts = replace(FACTS, n=10_000, features={"image": InputSpec(shape=(28, 28))})
-    bounds = sensitivities(read(ConvexifiedLossKnobs, {"noise_multiplier": 1.0}), facts)
+    bounds = sensitivities(read(ConvexifiedLossHyperparameters, {"noise_multiplier": 1.0}), facts)
     assert bounds.lipschitz == pytest.approx(2.2274, abs=5e-5)
     assert bounds.weight == pytest.approx(0.0028, abs=5e-5)
     assert bounds.logit == pytest.approx(0.3577, abs=5e-5)
@@ -167,7 +167,7 @@ def test_the_sensitivities_are_those_of_table_vi():
 
 
 def test_every_row_of_table_i_is_a_knob_and_the_looser_ones_are_looser():
-    knobs, facts = read(ConvexifiedLossKnobs, {"noise_multiplier": 1.0}), replace(FACTS, classes=2)
+    knobs, facts = read(ConvexifiedLossHyperparameters, {"noise_multiplier": 1.0}), replace(FACTS, classes=2)
     found = {bound: sensitivities(replace(knobs, bound=bound), facts).logit for bound in Bound}
     assert found[Bound.LU] == found[Bound.WU_DECREASING] == found[Bound.CHAUDHURI_BINARY]
     # C ||x|| / 2 with C = 2 and ||x|| = 8 for 64 pixels.
@@ -311,7 +311,7 @@ def test_a_restart_goes_on_where_the_count_stands(system, data):
 
 def test_under_an_attack_members_and_others_take_turns(data):
     plan = planned(CONVEXIFIED_LOSS, {"queries": 41, "shadows": 2, "attack_epochs": 1})
-    knobs = read(ConvexifiedLossKnobs, plan.config)
+    knobs = read(ConvexifiedLossHyperparameters, plan.config)
     trained = train_group(knobs, data, attacked=False)
     pieces = [asked(knobs, trained, start, stop) for start, stop in ((0, 7), (7, 8), (8, 41))]
     members, others = (np.concatenate([piece[side] for piece in pieces]) for side in (0, 1))
@@ -351,8 +351,8 @@ def test_head_answers_carry_the_planned_noise_on_every_logit(data):
     run = memory_run(plan)
     run.released = seen.append
     CONVEXIFIED_HEAD.fit([run], data, RunSettings())
-    knobs = read(ConvexifiedHeadKnobs, plan.config)
-    weights = repaired_fit.train(knobs, data)
+    knobs = read(ConvexifiedHeadHyperparameters, plan.config)
+    weights = repaired_fit.minimised(knobs, data)
     queries = repaired_fit.features_of(knobs, data.facts, data.validation)[seen[0]["asked"]]
     head = head_of(knobs, data.facts)
     sigma = plan.config["noise_multiplier"] * head.sensitivity
@@ -366,7 +366,7 @@ def test_head_answers_carry_the_planned_noise_on_every_logit(data):
 
 def test_head_features_are_frozen_and_short(data):
     plan = planned(CONVEXIFIED_HEAD, {"features": "random-tanh", "hidden": 20})
-    knobs = read(ConvexifiedHeadKnobs, plan.config)
+    knobs = read(ConvexifiedHeadHyperparameters, plan.config)
     features = repaired_fit.features_of(knobs, data.facts, data.train)
     assert features.shape == (data.facts.n, 20)
     assert np.linalg.norm(features, axis=1).max() <= 1

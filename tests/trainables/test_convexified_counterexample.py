@@ -14,9 +14,8 @@ from trainables.data.digits import DIGITS
 from trainables.hyperparameters import read
 from trainables.measures import audits
 from trainables.system import InputSpec, PrivacyPlan
-from trainables.systems.lu2021.convexified_head import CONVEXIFIED_HEAD
+from trainables.systems.lu2021.convexified_head import CONVEXIFIED_HEAD, ConvexifiedHeadHyperparameters, head_of
 from trainables.systems.lu2021.convexified_loss import CONVEXIFIED_LOSS
-from trainables.systems.lu2021.hyperparameters import ConvexifiedHeadKnobs, head_of
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +98,10 @@ def test_a_head_with_a_mean_objective_s_sensitivity_would_be_caught(monkeypatch)
     right = worst_case_scores(plan, facts, runs=300, secret=SECRET)
     assert verdict(plan, *right, REPLACE).outcome is AuditOutcome.CONSISTENT
     factor = (
-        mathematics.largest_weight(5.0, head_of(read(ConvexifiedHeadKnobs, plan.config), facts).loss_bound, 200) * 200
+        mathematics.largest_weight(
+            5.0, head_of(read(ConvexifiedHeadHyperparameters, plan.config), facts).loss_bound, 200
+        )
+        * 200
     )
     assert isinstance(plan.mechanism, OutputPerturbation)
     quieter = replace(plan.mechanism, noise_multiplier=plan.mechanism.noise_multiplier / factor)

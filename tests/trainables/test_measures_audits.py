@@ -24,7 +24,7 @@ from trainables.data import SOURCES
 from trainables.measures.audits import AuditSetting, Method, curve_of, gather, methods
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, Scalar
-from trainables.systems.linear import RowKnobs
+from trainables.systems.linear import RowHyperparameters
 from trainables.systems.triastcyn2020 import training as bayesian_training
 from trainables.training import private_sgd
 
@@ -301,8 +301,8 @@ def test_an_add_remove_sensitivity_under_replace_one_is_refuted():
 
 def test_records_that_are_not_cut_to_norm_one_are_refuted(monkeypatch):
     plan = plan_of("model-sensitivity", regularisation=1.0)
-    right = RowKnobs.rows
-    monkeypatch.setattr(RowKnobs, "rows", lambda *arguments: 6 * right(*arguments))
+    right = RowHyperparameters.rows
+    monkeypatch.setattr(RowHyperparameters, "rows", lambda *arguments: 6 * right(*arguments))
     # The objective refuses such records, a check that has to be taken away as well.
     monkeypatch.setattr(LogisticRisk, "__post_init__", lambda self: None)
     assert refuted(plan, runs=600)

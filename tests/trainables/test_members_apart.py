@@ -13,8 +13,8 @@ from dpcore.checks import InvalidValue
 from tests.trainables.private_prediction_cases import NETWORK, small
 from trainables import models
 from trainables.system import RunSettings
-from trainables.systems.vandermaaten2020 import voters
-from trainables.systems.vandermaaten2020.minimiser import MemberKnobs
+from trainables.systems.vandermaaten2020 import subsample_and_aggregate as voters
+from trainables.systems.vandermaaten2020.subsample_and_aggregate import MemberHyperparameters
 
 DATA = small()
 CPU = torch.device("cpu")
@@ -108,7 +108,7 @@ def test_what_is_never_trained_may_be_shared():
 
 
 def member(model, number):
-    knobs = MemberKnobs(
+    knobs = MemberHyperparameters(
         regularisation=0.01, clip_norm=1.0, bias=False, models=4, model=f"members_lab:{model}", **NETWORK
     )
     return voters._network(knobs, DATA, np.arange(10), number, CPU)
@@ -142,7 +142,7 @@ def test_a_member_may_remember_its_own_records():
 
 def test_a_member_that_its_records_made_fail_knows_nothing():
     """That the trial failed told of a single record."""
-    knobs = MemberKnobs(
+    knobs = MemberHyperparameters(
         regularisation=0.01, clip_norm=1.0, bias=False, models=4, model="members_lab:failing", **NETWORK
     )
     before = voters.winners(knobs, DATA, RunSettings())

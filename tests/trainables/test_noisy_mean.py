@@ -13,7 +13,7 @@ from trainables.data.uniform import UNIFORM
 from trainables.hyperparameters import read
 from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Task, TrialRun
 from trainables.systems import noisy_mean
-from trainables.systems.noisy_mean import NOISY_MEAN, NoisyMeanKnobs, expected_error
+from trainables.systems.noisy_mean import NOISY_MEAN, NoisyMeanHyperparameters, expected_error
 from trainables.worker.files import Folder, verify
 from trainables.worker.trial import open_run
 
@@ -110,7 +110,7 @@ def test_expected_error_matches_simulation():
     values = rng.random((20_000, 50))
     total = np.minimum(values, 0.8).sum(axis=1) + rng.normal(0, 6.0 * 0.8 / 2, 20_000)
     errors = 0.9 * total / 50 + 0.1 * 0.4 - 0.5
-    knobs = read(NoisyMeanKnobs, config)
+    knobs = read(NoisyMeanHyperparameters, config)
     assert expected_error(knobs, 50) == pytest.approx(math.sqrt(np.mean(errors**2)), rel=5 / math.sqrt(2 * 20_000))
 
 

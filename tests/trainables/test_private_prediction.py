@@ -12,7 +12,6 @@ from dpcore.checks import InvalidValue
 from dpcore.mechanisms.loss_perturbation import least_modulus
 from dpcore.mechanisms.noise_families import GaussianNoise, RadialNoise
 from dpcore.mechanisms.output_perturbation import MinimiserSensitivity
-from dpcore.mechanisms.query_budget import QueriesSpent
 from dpcore.papers.erm import LogisticRisk, minimise, unit_inputs
 from tests.trainables.private_prediction_cases import (
     ADD,
@@ -31,12 +30,14 @@ from trainables import models
 from trainables.data.digits import DIGITS
 from trainables.registry import SYSTEMS
 from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Split
+from trainables.systems.answering import QueriesSpent
 from trainables.systems.linear import rows, width_of
-from trainables.systems.vandermaaten2020 import minimiser, voters
+from trainables.systems.vandermaaten2020 import minimiser
+from trainables.systems.vandermaaten2020 import subsample_and_aggregate as voters
 from trainables.systems.vandermaaten2020.loss_perturbation import LOSS_PERTURBATION
-from trainables.systems.vandermaaten2020.minimiser import MemberKnobs, certificate
+from trainables.systems.vandermaaten2020.minimiser import certificate
 from trainables.systems.vandermaaten2020.sensitivity import MODEL_SENSITIVITY, PREDICTION_SENSITIVITY
-from trainables.systems.vandermaaten2020.subsample_and_aggregate import SUBSAMPLE_AND_AGGREGATE
+from trainables.systems.vandermaaten2020.subsample_and_aggregate import SUBSAMPLE_AND_AGGREGATE, MemberHyperparameters
 from trainables.training import private_sgd
 
 
@@ -179,7 +180,7 @@ def test_parts_are_disjoint_complete_and_decided_by_n_alone():
 @pytest.mark.parametrize("model", ["linear", "mlp"])
 def test_one_record_changes_one_vote(model):
     data = small()
-    knobs = MemberKnobs(regularisation=0.01, clip_norm=1.0, bias=False, models=8, model=model, **NETWORK)
+    knobs = MemberHyperparameters(regularisation=0.01, clip_norm=1.0, bias=False, models=8, model=model, **NETWORK)
     targets = data.train.targets.copy()
     targets[11] = (targets[11] + 1) % 3
     changed = replace(data, train=replace(data.train, targets=targets))

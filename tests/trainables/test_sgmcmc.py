@@ -128,7 +128,7 @@ STEPS: dict[str, Scalar] = {"batch_size": 10, "epochs": 2, "halve_every": 1, "le
 
 
 def update_of(name: str, module: nn.Module) -> Optimiser:
-    return optimiser(read(SYSTEMS[name].knobs, CONFIG | STEPS), module, 10, Ones())
+    return optimiser(read(SYSTEMS[name].params, CONFIG | STEPS), module, 10, Ones())
 
 
 def by_hand(name: str, theta: float, gradient: float, n: int, rate: float, memory: float) -> tuple[float, float]:

@@ -42,8 +42,8 @@ from trainables.system import (
     Split,
     Task,
 )
-from trainables.systems.vandermaaten2020 import voters
-from trainables.systems.vandermaaten2020.minimiser import MemberKnobs
+from trainables.systems.vandermaaten2020 import subsample_and_aggregate as voters
+from trainables.systems.vandermaaten2020.subsample_and_aggregate import MemberHyperparameters
 from trainables.training import private_sgd
 from trainables.training.losses import loss_function
 from trainables.training.private_sgd import LocalSums
@@ -284,7 +284,7 @@ def changed_votes() -> list[int]:
     data = people(lambda person: 5, k=5)
     assert data.units is not None
     plan = planned("subsample-and-aggregate", data.facts, epsilon=50.0, models=40)
-    knobs = read(MemberKnobs, plan.config)
+    knobs = read(MemberHyperparameters, plan.config)
     before = voters.winners(knobs, data, RunSettings())
     changed = []
     for gone in range(10):

@@ -22,7 +22,7 @@ from trainables.data import SOURCES
 from trainables.planning import check_unit
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, traits_of
-from trainables.systems.vandermaaten2020 import voters
+from trainables.systems.vandermaaten2020 import subsample_and_aggregate as voters
 from trainables.units import Unit, Units, arranged
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))

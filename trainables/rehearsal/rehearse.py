@@ -19,7 +19,7 @@ from trainables.publishing import OWN_METRICS, published
 from trainables.rehearsal.findings import CannotRun, Rehearsed, Step
 from trainables.rehearsal.setting import Replanned, Setting, sampling_rates, setting_of
 from trainables.system import DatasetSpec, PrivacyPlan, RunSettings, State, System, TrialRun
-from trainables.training.hyperparameters import BatchKnobs
+from trainables.training.hyperparameters import BatchHyperparameters
 from trainables.training.made_up import SEED, made_up
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _planned_batch(plan: PrivacyPlan, facts: DatasetSpec) -> int:
     rates = sampling_rates(plan)
     if rates:
         return max(1, round(max(rates) * facts.n))
-    return read(BatchKnobs, {"batch_size": facts.n, **plan.config}).batch_size
+    return read(BatchHyperparameters, {"batch_size": facts.n, **plan.config}).batch_size
 
 
 def _clip_norm(system: System, plan: PrivacyPlan, facts: DatasetSpec) -> float | None:

@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from dpcore.randomness import numpy_generator
-from trainables.hyperparameters import knobs, read
+from trainables.hyperparameters import hyperparameters, read
 from trainables.scalarisation import Scalarisation
 from trainables.system import Config, PrivacyPlan, TrialRun
 
@@ -92,7 +92,7 @@ class SealedDraw:
         return cls(count=data["count"], coins=coins, slots=tuple(slots))
 
 
-@knobs
+@hyperparameters
 class Budgeted:
     """What every configuration names beside its knobs: the epsilon of its budget."""
 

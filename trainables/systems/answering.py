@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar
@@ -15,24 +14,19 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
-from dpcore.guarantee import Guarantee
 from dpcore.mechanisms.protocol import Mechanism
-from dpcore.mechanisms.query_budget import QueryBudget
 from dpcore.randomness import Purpose
-from dpcore.rounding import epsilon_text
 from trainables.data.records import fingerprint
-from trainables.hyperparameters import knob, knobs, read
+from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.measures import hooks
-from trainables.planning import PlannedSystem, terms_of
+from trainables.planning import Case, Fit, NotLaunched, PlannedSystem
 from trainables.system import (
-    Config,
     Dataset,
     DatasetSpec,
     Dependence,
     Metric,
     PrivacyPlan,
     PrivacyTarget,
-    Refusal,
     Run,
     RunSettings,
     Scalar,
@@ -42,6 +36,7 @@ from trainables.systems.linear import classes_of
 # Outweighs what the accountants charge for round-off.
 _UP = 1 + 1e-9
 _ANSWERED, _CORRECT = "answered", "correct"
+Positions = NDArray[np.int64]
 
 ACCURACY = Metric(
     name="accuracy",
@@ -53,11 +48,11 @@ ACCURACY = Metric(
 )
 
 
-@knobs
-class QueryKnobs:
+@hyperparameters
+class QueryHyperparameters:
     """What every system reads that answers."""
 
-    queries: int = knob(
+    queries: int = hyperparameter(
         low=1,
         high=1_000_000,
         default=100,
@@ -67,7 +62,7 @@ class QueryKnobs:
 
 
 Solved = TypeVar("Solved")
-Asked = TypeVar("Asked", bound=QueryKnobs)
+Asked = TypeVar("Asked", bound=QueryHyperparameters)
 Released = TypeVar("Released", bound=Mechanism)
 Trained = TypeVar("Trained")
 
@@ -80,6 +75,7 @@ class SolvedSystem(PlannedSystem[Solved, Released], Generic[Solved, Released]):
 
     noise_range: ClassVar[tuple[float, float]]
     solves = MappingProxyType({"noise": "noise_multiplier"})
+    remedy = "Raise noise_multiplier or epsilon, or take fewer queries."
 
     def check_target(self, facts: DatasetSpec, target: PrivacyTarget) -> None:
         """See `PlannedSystem.check_target`. Raises InvalidValue (task, adjacency, solve)."""
@@ -89,49 +85,38 @@ class SolvedSystem(PlannedSystem[Solved, Released], Generic[Solved, Released]):
             raise InvalidValue("privacy.solve", target.solve, f"one of {', '.join(self.solves)}, none for {self.name}")
 
     @abstractmethod
-    def noise(self, knobs: Solved, facts: DatasetSpec, target: PrivacyTarget) -> float:
+    def noise(self, case: Case[Solved]) -> float:
         """The noise parameter that meets the target, but for round-off."""
 
-    def solve(
-        self, knobs: Solved, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
-    ) -> dict[str, Scalar]:
+    def solve(self, case: Case[Solved], calibrations: MutableMapping[str, float]) -> dict[str, Scalar]:
         """See `PlannedSystem.solve`: the noise."""
-        if target.solve != "noise":
+        if case.target.solve != "noise":
             return {}
-        return {self.solves["noise"]: max(self.noise(knobs, facts, target) * _UP, self.noise_range[0])}
+        return {self.solves["noise"]: max(self.noise(case) * _UP, self.noise_range[0])}
 
-    def check_solved(self, knobs: Solved, facts: DatasetSpec, target: PrivacyTarget) -> Refusal | None:
+    def check_solved(self, case: Case[Solved]) -> None:
         """See `PlannedSystem.check_solved`."""
         name, largest = self.solves["noise"], self.noise_range[1]
-        noise = getattr(knobs, name)
-        if noise <= largest:
-            return None
-        return Refusal(
-            violations={"noise": math.log(noise / largest)},
-            reason=f"{name}={noise:.6g} needed for epsilon={target.epsilon}: expected at most {largest:g}. "
-            "Raise epsilon, or take fewer queries.",
-        )
-
-    def exceeded(self, claim: Guarantee, target: PrivacyTarget) -> str:
-        """See `PlannedSystem.exceeded`."""
-        spent = epsilon_text(claim.epsilon, digits=6)
-        return (
-            f"epsilon={spent} at delta={target.delta}: expected at most {target.epsilon}. "
-            f"Raise {self.solves['noise']} or epsilon, or take fewer queries."
-        )
+        noise = getattr(case.params, name)
+        if noise > largest:
+            raise NotLaunched(
+                f"{name}={noise:.6g} needed for epsilon={case.target.epsilon}: expected at most {largest:g}. "
+                "Raise epsilon, or take fewer queries.",
+                noise=math.log(noise / largest),
+            )
 
 
 class TrainedOnce(SolvedSystem[Solved, Released], Generic[Solved, Released, Trained]):
     """A subclass says what it trains before any noise, and what it releases of it.
 
-    deciding  the knobs that decide the training: runs that are alike in these share it
+    deciding  the hyperparameters that decide the training: runs that are alike in these share it
     """
 
     deciding: ClassVar[tuple[str, ...]]
 
-    def group(self, knobs: Solved) -> str:
+    def group(self, params: Solved) -> str:
         """See `PlannedSystem.group`: runs that differ in noise alone."""
-        return group_of(knobs, *self.deciding)
+        return group_of(params, *self.deciding)
 
     def fit(self, runs: Sequence[Run], data: Dataset, execution: RunSettings) -> None:
         """See `System.fit`; runs that differ in noise alone share their training, launch after launch.
@@ -143,25 +128,20 @@ class TrainedOnce(SolvedSystem[Solved, Released], Generic[Solved, Released, Trai
         for run in runs:
             plan = run.member.plan
             check_present(plan, data)
-            knobs = read(self.knobs, plan.config)
-            trained = _TRAINED.of(
-                (type(self).trained, plan.group, data.facts.n, digest),
-                partial(self.trained, knobs, data, execution),
-            )
-            self.answer(run, knobs, self.mechanism_of(plan, data.facts), trained, data, execution)
+            fit = self.fit_of(run, data, execution)
+            key = (type(self).trained, plan.group, data.facts.n, digest)
+            self.answer(fit, _TRAINED.of(key, partial(self.trained, fit.params, data, execution)))
 
-    def train(self, run: Run, knobs: Solved, released: Released, data: Dataset, execution: RunSettings) -> None:
+    def train(self, fit: Fit[Solved, Released]) -> None:
         """See `PlannedSystem.train`: a run that shares its training with nobody."""
-        self.answer(run, knobs, released, self.trained(knobs, data, execution), data, execution)
+        self.answer(fit, self.trained(fit.params, fit.data, fit.settings))
 
     @abstractmethod
-    def trained(self, knobs: Solved, data: Dataset, execution: RunSettings) -> Trained:
-        """What is trained before any noise: a function of `group(knobs)` and the data alone."""
+    def trained(self, params: Solved, data: Dataset, settings: RunSettings) -> Trained:
+        """What is trained before any noise: a function of `group(params)` and the data alone."""
 
     @abstractmethod
-    def answer(
-        self, run: Run, knobs: Solved, released: Released, trained: Trained, data: Dataset, execution: RunSettings
-    ) -> None:
+    def answer(self, fit: Fit[Solved, Released], trained: Trained) -> None:
         """What the run releases, up to its `member.to_step`."""
 
 
@@ -170,47 +150,37 @@ class AnsweringSystem(TrainedOnce[Asked, Released, Trained]):
 
     solves = MappingProxyType({"noise": "noise_multiplier", "steps": "queries"})
 
-    def check(self, knobs: Asked, facts: DatasetSpec, target: PrivacyTarget, given: Config) -> Refusal | None:
+    def check(self, case: Case[Asked]) -> None:
         """See `PlannedSystem.check`. Raises InvalidValue (more queries than there are to ask)."""
-        if knobs.queries > self.askable(knobs, facts):
-            has = f"{facts.dataset} has {facts.n_validation} validation records that serve as queries"
-            raise InvalidValue("queries", knobs.queries, f"at most {self.askable(knobs, facts)}, since {has}")
-        return None
+        most = self.askable(case.params, case.facts)
+        if case.params.queries > most:
+            has = f"{case.facts.dataset} has {case.facts.n_validation} validation records that serve as queries"
+            raise InvalidValue("queries", case.params.queries, f"at most {most}, since {has}")
 
-    def askable(self, knobs: Asked, facts: DatasetSpec) -> int:
+    def askable(self, params: Asked, facts: DatasetSpec) -> int:
         """How many records may be asked about."""
         return facts.n_validation
 
-    def solve(
-        self, knobs: Asked, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
-    ) -> dict[str, Scalar]:
-        """See `PlannedSystem.solve`: the noise, or the queries."""
-        if target.solve == "steps":
-            return {"queries": max(1, self._most(knobs, facts, target))}
-        return super().solve(knobs, facts, target, calibrations)
-
-    def _most(self, knobs: Asked, facts: DatasetSpec, target: PrivacyTarget) -> int:
-        """The largest number of queries within the target, at most all there are to ask; 0 if not even one."""
-
-        def fits(queries: int) -> bool:
-            asked = replace(knobs, queries=queries)
-            released = self.mechanism(asked, facts, terms_of(target))
-            return self.claim(asked, released, facts, target).epsilon <= target.epsilon
-
-        low, high = 0, self.askable(knobs, facts) + 1
+    def solve(self, case: Case[Asked], calibrations: MutableMapping[str, float]) -> dict[str, Scalar]:
+        """See `PlannedSystem.solve`: the noise, or the queries, at most all that there are to ask."""
+        if case.target.solve != "steps":
+            return super().solve(case, calibrations)
+        low, high = 0, self.askable(case.params, case.facts) + 1
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if fits(middle) else (low, middle)
-        return low
+            asked = case.having(queries=middle)
+            fits = self.claim(asked, self.mechanism(asked)).epsilon <= case.target.epsilon
+            low, high = (middle, high) if fits else (low, middle)
+        return {"queries": max(1, low)}
 
     def queries(self, plan: PrivacyPlan) -> int:
         """How many answers one trial releases (see `trainables.measures.hooks.Answering`)."""
         return plan.steps
 
 
-def group_of(knobs: object, *names: str) -> str:
+def group_of(params: object, *names: str) -> str:
     """What decides a training before any noise: equal texts, equal models."""
-    return ",".join(f"{name}={getattr(knobs, name)!r}" for name in names)
+    return ",".join(f"{name}={getattr(params, name)!r}" for name in names)
 
 
 def check_present(plan: PrivacyPlan, data: Dataset) -> None:
@@ -240,33 +210,42 @@ class _Kept:
 _TRAINED = _Kept(size=8)
 
 
-def next_answers(run: Run, limit: int, answered: int) -> range:
-    """The queries that `run` answers now, which it may from here on; `answered` of `limit` were before.
+class QueriesSpent(RuntimeError):
+    """More answers were asked for than the claim counts; nothing was answered."""
 
-    Raises ValueError where its records say another number than its first step, QueriesSpent beyond the limit.
+
+def next_answers(run: Run, limit: int, answered: int) -> range:
+    """The queries that `run` answers now, reserved before any of their noise; `answered` of `limit` were before.
+
+    A process that is killed after this has spent them without answering, which errs on the side of privacy. Raises
+    ValueError where its records say another number than its first step, QueriesSpent beyond the limit.
     """
     if answered != run.start_step:
         raise ValueError(f"{run.member.key}: {answered} queries answered in its records, expected {run.start_step}")
-    until = QueryBudget(limit=limit, answered=answered).take(run.member.to_step - answered).answered
+    until = run.member.to_step
+    if until > limit:
+        raise QueriesSpent(
+            f"queries={until - answered}: expected at most {limit - answered}, since {answered} of {limit} are "
+            "answered. Another answer would exceed the claim; train anew under a budget of its own."
+        )
     run.reserve_until(until)
     return range(answered, until)
 
 
-def answer_next(
-    run: Run, data: Dataset, limit: int, answers: Callable[[NDArray[np.int64]], Mapping[str, NDArray[Any]]]
-) -> None:
+def answer_queries(fit: Fit[Any, Any], answers: Callable[[Positions], Mapping[str, NDArray[Any]]]) -> None:
     """Answer the run's next queries, validation records of a publicly seeded order; no model is kept, counts are.
 
-    limit    of all answers together
     answers  from positions of validation records [Q] to all that leaves: `labels` [Q], and whatever they come from
+
     Raises as `next_answers` does.
     """
+    run, validation = fit.run, fit.data.validation
     spent, correct = (0 if run.state is None else int(run.state[name]) for name in (_ANSWERED, _CORRECT))
-    order = run.streams.numpy(Purpose.INITIALISATION).permutation(len(data.validation))
-    asked = order[next_answers(run, limit, spent)]
+    order = run.streams.numpy(Purpose.INITIALISATION).permutation(len(validation))
+    asked = order[next_answers(run, fit.mechanism.steps, spent)]
     shown = answers(asked)
     hooks.released(run, asked=asked, **shown)
-    correct += int((shown["labels"] == data.validation.targets[asked]).sum())
+    correct += int((shown["labels"] == validation.targets[asked]).sum())
     answered = run.member.to_step
     state = {_ANSWERED: np.asarray(answered), _CORRECT: np.asarray(correct)}
     run.checkpoint(answered, state, {"accuracy": correct / answered})

@@ -31,33 +31,31 @@ from dpcore.papers.sgld import Phase, halving_schedule, noise_multiplier, publis
 from dpcore.rounding import epsilon_text
 from dpcore.sampling import PoissonSampling
 from trainables import models
-from trainables.hyperparameters import knob, knobs
-from trainables.planning import NOISE_MAX, NOISE_MIN, STEPS_MAX, ClaimTerms, check_batch, too_large
-from trainables.system import Config, Dataset, DatasetSpec, PrivacyTarget, Refusal, Run, RunSettings, Scalar, Traits
-from trainables.training.hyperparameters import BatchKnobs, ModelKnobs, PriorKnobs
+from trainables.hyperparameters import hyperparameter, hyperparameters
+from trainables.planning import NOISE_MAX, NOISE_MIN, STEPS_MAX, Case, Fit, PlannedSystem, check_at_most, check_batch
+from trainables.system import DatasetSpec, PrivacyTarget, Scalar, Traits
+from trainables.training.hyperparameters import BatchHyperparameters, ModelHyperparameters, PriorHyperparameters
 from trainables.training.trained_model import REPORTED, TrainedByNoisedGradients
 
 HALVINGS_MAX = 16
 """Then the step size is 1/65536 of the first; noises further apart cannot be bounded together closely enough."""
 
 
-@knobs
-class StepSizeKnobs:
-    """Steps of one size in blocks, each half of the block before."""
+@hyperparameters
+class LangevinHyperparameters(BatchHyperparameters, PriorHyperparameters, ModelHyperparameters):
+    """What both systems take: steps of one size in blocks, each half of the block before."""
 
-    step_size: float = knob(low=1e-12, high=10.0, doc="e of the first block, the variance of its noise")
-    halve_every: int = knob(low=1, high=1_000_000, unit="epochs", doc="the step size halves after so many")
-
-
-@knobs
-class LangevinKnobs(BatchKnobs, PriorKnobs, StepSizeKnobs, ModelKnobs):
-    """What both systems take."""
-
-    epochs: int = knob(low=1, high=1_000_000, unit="passes", doc="ceil(n / batch_size) steps in each")
+    step_size: float = hyperparameter(low=1e-12, high=10.0, doc="e of the first block, the variance of its noise")
+    halve_every: int = hyperparameter(low=1, high=1_000_000, unit="epochs", doc="the step size halves after so many")
+    epochs: int = hyperparameter(low=1, high=1_000_000, unit="passes", doc="ceil(n / batch_size) steps in each")
 
     def phases(self, n: int) -> tuple[Phase, ...]:
         """The blocks of a trial on n records."""
         return halving_schedule(self.step_size, self.halve_every, self.epochs, -(-n // self.batch_size))
+
+    def steps(self, n: int) -> int:
+        """Of all blocks together."""
+        return sum(phase.steps for phase in self.phases(n))
 
     @property
     def halvings(self) -> int:
@@ -65,11 +63,11 @@ class LangevinKnobs(BatchKnobs, PriorKnobs, StepSizeKnobs, ModelKnobs):
         return (self.epochs - 1) // self.halve_every
 
 
-@knobs
-class ClippedSGLDKnobs(LangevinKnobs):
+@hyperparameters
+class ClippedSGLDHyperparameters(LangevinHyperparameters):
     """Of `clipped-sgld`."""
 
-    noise_multiplier: float = knob(
+    noise_multiplier: float = hyperparameter(
         low=NOISE_MIN,
         high=NOISE_MAX,
         doc="noise over clip norm in the first step; decides the clip norm; solved from epsilon by default",
@@ -80,70 +78,69 @@ class ClippedSGLDKnobs(LangevinKnobs):
         return 2 * self.batch_size / (n * self.noise_multiplier * math.sqrt(self.step_size))
 
 
-Walk = TypeVar("Walk", bound=LangevinKnobs)
+Walk = TypeVar("Walk", bound=LangevinHyperparameters)
 
 
-class PrivateLangevin(TrainedByNoisedGradients[Walk, Sequence]):
+class PrivateLangevin(TrainedByNoisedGradients, PlannedSystem[Walk, Sequence]):
     """Langevin steps on clipped Poisson batches: the two systems differ in where noise and clip come from."""
 
     metrics = REPORTED
+    traits = Traits(units=True, workers=True, private_reports=True, weights=True, judged_as_released=True, curve=True)
     adjacencies = (Adjacency.ADD_REMOVE,)
     why_adjacency = "Poisson batches need it."
-    halved = True
-    """Whether a step moves by half its step size."""
+    shown_step = 1.0
+    """The update moves by half a step size; what it is given is this times the configured one."""
 
-    def check(self, knobs: Walk, facts: DatasetSpec, target: PrivacyTarget, given: Config) -> Refusal | None:
+    def check(self, case: Case[Walk]) -> None:
         """See `PlannedSystem.check`. Raises InvalidValue (model, batch above n)."""
-        models.check(knobs.model, facts)
-        check_batch(knobs.batch_size, facts)
-        return None
+        models.check(case.params.model, case.facts)
+        check_batch(case.params.batch_size, case.facts)
 
-    def blocks(self, knobs: Walk, facts: DatasetSpec, clip_norm: float, noises: list[float]) -> Sequence:
+    def blocks(self, case: Case[Walk], clip_norm: float, noises: list[float]) -> Sequence:
         """One part for each block, with the noise multipliers in order."""
-        sampling = PoissonSampling(rate=knobs.batch_size / facts.n)
-        return Sequence(
-            parts=tuple(
-                SampledGaussian(
-                    sampling=sampling,
-                    clip_norm=clip_norm,
-                    noise_multiplier=noise,
-                    steps=phase.steps,
-                    expected_batch_size=knobs.batch_size,
-                )
-                for noise, phase in zip(noises, knobs.phases(facts.n), strict=True)
-            )
+        params, n = case.params, case.facts.n
+        each = partial(
+            SampledGaussian,
+            sampling=PoissonSampling(rate=params.batch_size / n),
+            clip_norm=clip_norm,
+            expected_batch_size=params.batch_size,
+        )
+        phases = zip(noises, params.phases(n), strict=True)
+        return Sequence(parts=tuple(each(noise_multiplier=noise, steps=phase.steps) for noise, phase in phases))
+
+    def steps_text(self, case: Case[Walk], released: Sequence) -> str:
+        """How each description begins."""
+        return (
+            f"{released.steps} Langevin steps on Poisson batches of {case.facts.counted} (rate "
+            f"{case.params.batch_size}/{case.facts.n}), gradients clipped to {released.clip_norm:.4g}, Gaussian noise "
         )
 
-    def work(self, knobs: Walk, released: Sequence, facts: DatasetSpec) -> float:
+    def work(self, case: Case[Walk], released: Sequence) -> float:
         """See `PlannedSystem.work`."""
-        return float(released.steps) * knobs.batch_size * facts.unit_records
+        return float(released.steps) * case.params.batch_size * case.facts.unit_records
 
-    def train(self, run: Run, knobs: Walk, released: Sequence, data: Dataset, execution: RunSettings) -> None:
+    def train(self, fit: Fit[Walk, Sequence]) -> None:
         """See `PlannedSystem.train`."""
         from trainables.training.optimisers import LangevinMean
         from trainables.training.private_sgd import train
 
-        n = data.facts.n
-        phases = knobs.phases(n)
-        if not self.halved:
-            # The update moves by half a step size.
-            phases = tuple(Phase(2 * one.step_size, one.steps) for one in phases)
+        n, variance = fit.data.facts.n, fit.params.prior_variance
+        phases = tuple(Phase(self.shown_step * one.step_size, one.steps) for one in fit.params.phases(n))
         train(
-            run,
-            data,
-            execution,
-            mechanism=released,
-            optimiser=lambda model: LangevinMean(model, partial(step_size_of, phases), n, knobs.prior_variance),
+            fit.run,
+            fit.data,
+            fit.settings,
+            mechanism=fit.mechanism,
+            optimiser=lambda model: LangevinMean(model, partial(step_size_of, phases), n, variance),
         )
 
 
-class ClippedSGLD(PrivateLangevin[ClippedSGLDKnobs]):
+class ClippedSGLD(PrivateLangevin[ClippedSGLDHyperparameters]):
     """The System."""
 
     name = "clipped-sgld"
     source = "Wu et al. 2020"
-    knobs = ClippedSGLDKnobs
-    traits = Traits(units=True, workers=True, private_reports=True, weights=True, judged_as_released=True, curve=True)
+    params = ClippedSGLDHyperparameters
     solves = MappingProxyType({"noise": "noise_multiplier"})
 
     def check_target(self, facts: DatasetSpec, target: PrivacyTarget) -> None:
@@ -153,36 +150,28 @@ class ClippedSGLD(PrivateLangevin[ClippedSGLDKnobs]):
             expected = f"noise or none for {self.name}"
             raise InvalidValue("privacy.solve", target.solve, expected, "Its steps differ; solve the noise.")
 
-    def check(
-        self, knobs: ClippedSGLDKnobs, facts: DatasetSpec, target: PrivacyTarget, given: Config
-    ) -> Refusal | None:
+    def check(self, case: Case[ClippedSGLDHyperparameters]) -> None:
         """See `PlannedSystem.check`. Raises InvalidValue (model, batch above n)."""
-        super().check(knobs, facts, target, given)
-        steps = sum(phase.steps for phase in knobs.phases(facts.n)) if knobs.halvings <= HALVINGS_MAX else 0
-        return too_large(
-            "halvings", knobs.halvings, HALVINGS_MAX, "Raise halve_every, or take fewer epochs."
-        ) or too_large("steps", steps, STEPS_MAX, "Take fewer epochs or larger batches.")
+        super().check(case)
+        check_at_most(HALVINGS_MAX, "Raise halve_every, or take fewer epochs.", halvings=case.params.halvings)
+        check_at_most(STEPS_MAX, "Take fewer epochs or larger batches.", steps=case.params.steps(case.facts.n))
 
-    def check_solved(self, knobs: ClippedSGLDKnobs, facts: DatasetSpec, target: PrivacyTarget) -> Refusal | None:
+    def check_solved(self, case: Case[ClippedSGLDHyperparameters]) -> None:
         """See `PlannedSystem.check_solved`."""
         remedy = "Change epsilon, or take fewer epochs or smaller batches."
-        return too_large("noise", knobs.noise_multiplier, NOISE_MAX, remedy)
+        check_at_most(NOISE_MAX, remedy, noise=case.params.noise_multiplier)
 
-    def mechanism(self, knobs: ClippedSGLDKnobs, facts: DatasetSpec, terms: ClaimTerms) -> Sequence:
+    def mechanism(self, case: Case[ClippedSGLDHyperparameters]) -> Sequence:
         """See `PlannedSystem.mechanism`."""
-        clip_norm = knobs.clip_norm(facts.n)
-        noises = [
-            noise_multiplier(phase.step_size, facts.n, knobs.batch_size, clip_norm) for phase in knobs.phases(facts.n)
-        ]
-        return self.blocks(knobs, facts, clip_norm, noises)
+        params, n = case.params, case.facts.n
+        clip_norm = params.clip_norm(n)
+        noises = [noise_multiplier(one.step_size, n, params.batch_size, clip_norm) for one in params.phases(n)]
+        return self.blocks(case, clip_norm, noises)
 
-    def describe(self, knobs: ClippedSGLDKnobs, released: Sequence, facts: DatasetSpec) -> str:
+    def describe(self, case: Case[ClippedSGLDHyperparameters], released: Sequence) -> str:
         """See `PlannedSystem.describe`."""
-        return (
-            f"{released.steps} Langevin steps on Poisson batches of {facts.counted} (rate {knobs.batch_size}/{facts.n})"
-            f", gradients clipped to {released.clip_norm:.4g}, Gaussian noise of {knobs.noise_multiplier:.5g} times "
-            "that on the first sum, more later"
-        )
+        noise = case.params.noise_multiplier
+        return f"{self.steps_text(case, released)}of {noise:.5g} times that on the first sum, more later"
 
 
 CLIPPED_SGLD = ClippedSGLD()
@@ -210,12 +199,14 @@ LARGEST_NOISE = 1e6
 """The formula asks for noise that drowns every gradient; beyond this nothing of the data is left to count."""
 
 
-@knobs
-class DPSGLDKnobs(LangevinKnobs):
+@hyperparameters
+class DPSGLDHyperparameters(LangevinHyperparameters):
     """Of `dp-sgld`; the target is recorded, since the noise follows from it."""
 
-    step_size: float = knob(low=1e-12, high=10.0, doc="e of the first block; its noise has variance max(e^2 F, e)")
-    clip_norm: float = knob(
+    step_size: float = hyperparameter(
+        low=1e-12, high=10.0, doc="e of the first block; its noise has variance max(e^2 F, e)"
+    )
+    clip_norm: float = hyperparameter(
         low=1e-9,
         high=1e6,
         default=1.0,
@@ -235,58 +226,52 @@ class DPSGLDKnobs(LangevinKnobs):
         ]
 
 
-class DPSGLD(PrivateLangevin[DPSGLDKnobs]):
+class DPSGLD(PrivateLangevin[DPSGLDHyperparameters]):
     """The System."""
 
     name = "dp-sgld"
     source = "Wang, Fienberg & Smola 2015; Wu et al. 2020"
-    knobs = DPSGLDKnobs
-    traits = Traits(units=True, workers=True, private_reports=True, weights=True, judged_as_released=True, curve=True)
-    halved = False
+    params = DPSGLDHyperparameters
+    shown_step = 2.0
 
     def recorded(self, target: PrivacyTarget) -> dict[str, Scalar]:
         """See `PlannedSystem.recorded`."""
         return {"target_epsilon": target.epsilon, "target_delta": target.delta}
 
-    def check(self, knobs: DPSGLDKnobs, facts: DatasetSpec, target: PrivacyTarget, given: Config) -> Refusal | None:
+    def check(self, case: Case[DPSGLDHyperparameters]) -> None:
         """See `PlannedSystem.check`. Raises InvalidValue (model, batch above n)."""
-        super().check(knobs, facts, target, given)
-        remedy = "Take fewer epochs, or raise epsilon or halve_every."
-        return (
-            too_large("steps", sum(phase.steps for phase in knobs.phases(facts.n)), STEPS_MAX, remedy)
-            or too_large("halvings", knobs.halvings, HALVINGS_MAX, remedy)
-            or too_large("noise", max(knobs.noise_multipliers(facts.n)), LARGEST_NOISE, remedy)
-        )
+        super().check(case)
+        params, n, remedy = case.params, case.facts.n, "Take fewer epochs, or raise epsilon or halve_every."
+        check_at_most(STEPS_MAX, remedy, steps=params.steps(n))
+        check_at_most(HALVINGS_MAX, remedy, halvings=params.halvings)
+        check_at_most(LARGEST_NOISE, remedy, noise=max(params.noise_multipliers(n)))
 
-    def mechanism(self, knobs: DPSGLDKnobs, facts: DatasetSpec, terms: ClaimTerms) -> Sequence:
+    def mechanism(self, case: Case[DPSGLDHyperparameters]) -> Sequence:
         """See `PlannedSystem.mechanism`."""
-        return self.blocks(knobs, facts, knobs.clip_norm, knobs.noise_multipliers(facts.n))
+        return self.blocks(case, case.params.clip_norm, case.params.noise_multipliers(case.facts.n))
 
-    def exceeded(self, claim: Guarantee, target: PrivacyTarget) -> str:
+    def exceeded(self, case: Case[DPSGLDHyperparameters], claim: Guarantee) -> str:
         """See `PlannedSystem.exceeded`."""
+        spent, target = epsilon_text(claim.epsilon, digits=6), case.target
         return (
-            f"the published noise for epsilon={target.epsilon} spends {epsilon_text(claim.epsilon, digits=6)} at "
-            f"delta={target.delta}. Lower epsilon, or use clipped-sgld."
+            f"the published noise for epsilon={target.epsilon} spends {spent} at delta={target.delta}. Lower epsilon, "
+            "or use clipped-sgld."
         )
 
-    def describe(self, knobs: DPSGLDKnobs, released: Sequence, facts: DatasetSpec) -> str:
+    def describe(self, case: Case[DPSGLDHyperparameters], released: Sequence) -> str:
         """See `PlannedSystem.describe`."""
         least = min(part.noise_multiplier for part in released.parts)
         return (
-            f"{released.steps} Langevin steps on Poisson batches of {facts.counted} (rate {knobs.batch_size}/{facts.n})"
-            f", gradients clipped to {released.clip_norm:.4g}, Gaussian noise of {least:.5g} times that or more on the "
-            "sum, by the published formula"
+            f"{self.steps_text(case, released)}of {least:.5g} times that or more on the sum, by the published formula"
         )
 
-    def beside(
-        self, knobs: DPSGLDKnobs, released: Sequence, claim: Guarantee, facts: DatasetSpec, target: PrivacyTarget
-    ) -> tuple[Guarantee, ...]:
+    def beside(self, case: Case[DPSGLDHyperparameters], released: Sequence, claim: Guarantee) -> tuple[Guarantee, ...]:
         """The published claim: it holds for this run because the exact count of the same noise is no larger."""
         return (
             replace(
                 claim,
-                epsilon=target.epsilon,
-                delta=target.delta,
+                epsilon=case.target.epsilon,
+                delta=case.target.delta,
                 epsilon_lower=None,
                 accountant="published formula",
                 status=claim.status if claim.status is Status.PROVED else Status.PROVED_UNDER_ASSUMPTIONS,

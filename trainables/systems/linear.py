@@ -14,25 +14,25 @@ from numpy.typing import NDArray
 from dpcore.checks import InvalidValue
 from dpcore.papers.erm import unit_inputs
 from trainables.data.records import select
-from trainables.hyperparameters import knob, knobs
+from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.system import DatasetSpec, Split, Task
 
 LARGEST_WIDTH = 20_000
 """Columns; beyond it a dense matrix of records no longer fits in memory."""
 
 
-@knobs
-class RowKnobs:
+@hyperparameters
+class RowHyperparameters:
     """How `rows` sees a record, for every system with a linear model."""
 
-    clip_norm: float = knob(
+    clip_norm: float = hyperparameter(
         low=1e-6,
         high=1e6,
         default=1.0,
         unit="input norm",
         doc="each record is divided by the larger of this and its own L2 norm",
     )
-    bias: bool = knob(
+    bias: bool = hyperparameter(
         choices=(False, True),
         default=False,
         doc="adds a constant column; inputs are then divided by sqrt(2) to keep their norm",

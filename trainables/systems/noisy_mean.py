@@ -28,12 +28,11 @@ import numpy as np
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.gdp import mu_gdp
-from dpcore.mechanisms.noise_families import Normals
 from dpcore.mechanisms.noisy_sum import NoisySum
-from trainables.hyperparameters import knob, knobs
+from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.measures.hooks import Neighbours
 from trainables.metrics import Worst
-from trainables.planning import ClaimTerms, PlannedSystem
+from trainables.planning import Case, Fit, NotLaunched, PlannedSystem
 from trainables.rehearsal.setting import Setting
 from trainables.system import (
     Dataset,
@@ -43,9 +42,6 @@ from trainables.system import (
     Metric,
     PrivacyPlan,
     PrivacyTarget,
-    Refusal,
-    Run,
-    RunSettings,
     Scalar,
     Split,
     State,
@@ -59,24 +55,26 @@ SIGMA_MAX = 1e6
 """Largest noise multiplier that a plan may ask for; beyond it the estimate is the prior in all but name."""
 
 
-@knobs
-class NoisyMeanKnobs:
+@hyperparameters
+class NoisyMeanHyperparameters:
     """Of `noisy-mean`."""
 
-    clip: float = knob(
+    clip: float = hyperparameter(
         low=1e-6,
         high=1.0,
         default=1.0,
         unit="value",
         doc="values are cut to [0, clip]; smaller means less noise and more bias",
     )
-    steps: int = knob(low=1, high=1_000_000, default=1, doc="how often the sum is released")
-    shrinkage: float = knob(low=0.0, high=1.0, default=1.0, doc="weight of the private estimate against the prior")
-    prior: float = knob(low=0.0, high=1.0, default=0.5, unit="value", doc="public guess of the mean")
-    noise_multiplier: float = knob(
+    steps: int = hyperparameter(low=1, high=1_000_000, default=1, doc="how often the sum is released")
+    shrinkage: float = hyperparameter(
+        low=0.0, high=1.0, default=1.0, doc="weight of the private estimate against the prior"
+    )
+    prior: float = hyperparameter(low=0.0, high=1.0, default=0.5, unit="value", doc="public guess of the mean")
+    noise_multiplier: float = hyperparameter(
         low=1e-3, high=SIGMA_MAX, doc="noise standard deviation divided by clip; solved from epsilon by default"
     )
-    step_seconds: float = knob(
+    step_seconds: float = hyperparameter(
         low=0.0, high=60.0, default=0.0, unit="s", doc="pause after each step, to make a long trial for practice"
     )
 
@@ -88,22 +86,22 @@ def _from_0_to_1(value: InputSpec) -> bool:
     return 0.0 <= value.low < value.high <= 1.0
 
 
-def expected_error(knobs: NoisyMeanKnobs, n: int) -> float:
+def expected_error(params: NoisyMeanHyperparameters, n: int) -> float:
     """Root mean squared error of the estimate for n values uniform on [0, 1] (closed form, module's text)."""
-    clip, shrinkage = knobs.clip, knobs.shrinkage
+    clip, shrinkage = params.clip, params.shrinkage
     clipped_mean = clip - clip**2 / 2
     clipped_variance = clip**2 - 2 * clip**3 / 3 - clipped_mean**2
-    bias = shrinkage * clipped_mean + (1 - shrinkage) * knobs.prior - 0.5
-    noise_variance = (knobs.noise_multiplier * clip) ** 2 / (knobs.steps * n**2)
+    bias = shrinkage * clipped_mean + (1 - shrinkage) * params.prior - 0.5
+    noise_variance = (params.noise_multiplier * clip) ** 2 / (params.steps * n**2)
     return math.sqrt(bias**2 + shrinkage**2 * (noise_variance + clipped_variance / n))
 
 
-class NoisyMean(PlannedSystem[NoisyMeanKnobs, NoisySum]):
+class NoisyMean(PlannedSystem[NoisyMeanHyperparameters, NoisySum]):
     """See the module's text."""
 
     name = "noisy-mean"
     source = "Dwork & Roth 2014; Dong, Roth & Su 2022"
-    knobs = NoisyMeanKnobs
+    params = NoisyMeanHyperparameters
     traits = Traits(curve=True)
     metrics = (
         Metric(
@@ -135,60 +133,59 @@ class NoisyMean(PlannedSystem[NoisyMeanKnobs, NoisySum]):
             raise InvalidValue("data", facts.dataset, expected, "Scale it in the source, by public bounds.")
         super().check_target(facts, target)
 
-    def rests_on(self, knobs: NoisyMeanKnobs, facts: DatasetSpec) -> tuple[str, ...]:
+    def rests_on(self, case: Case[NoisyMeanHyperparameters]) -> tuple[str, ...]:
         """See `PlannedSystem.rests_on`: nothing besides; there are no validation records."""
         return ()
 
     def solve(
-        self, knobs: NoisyMeanKnobs, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
+        self, case: Case[NoisyMeanHyperparameters], calibrations: MutableMapping[str, float]
     ) -> dict[str, Scalar]:
         """Exact: mu = sqrt(steps) / noise_multiplier must not exceed mu(epsilon, delta).
 
         A relative step of 1e-9 towards more noise (fewer steps) outweighs what the accountant charges for round-off.
         """
+        params, target = case.params, case.target
         largest_mu = mu_gdp(target.epsilon, target.delta)
         if target.solve == "noise":
-            return {"noise_multiplier": math.sqrt(knobs.steps) / largest_mu * (1 + 1e-9)}
+            return {"noise_multiplier": math.sqrt(params.steps) / largest_mu * (1 + 1e-9)}
         if target.solve == "steps":
-            return {"steps": math.floor((knobs.noise_multiplier * largest_mu) ** 2 * (1 - 1e-9))}
+            return {"steps": math.floor((params.noise_multiplier * largest_mu) ** 2 * (1 - 1e-9))}
         return {}
 
-    def check_solved(self, knobs: NoisyMeanKnobs, facts: DatasetSpec, target: PrivacyTarget) -> Refusal | None:
+    def check_solved(self, case: Case[NoisyMeanHyperparameters]) -> None:
         """See `PlannedSystem.check_solved`."""
-        noise, steps = knobs.noise_multiplier, max(knobs.steps, 1)
+        target, noise, steps = case.target, case.params.noise_multiplier, max(case.params.steps, 1)
         needed = math.sqrt(steps) / mu_gdp(target.epsilon, target.delta)
-        if knobs.steps < 1 or (target.solve == "none" and noise < needed):
-            return Refusal(
-                violations={"epsilon": math.log(needed / noise)},
-                reason=f"noise_multiplier={noise:.6g}: epsilon={target.epsilon} at delta={target.delta} needs at least "
+        if case.params.steps < 1 or (target.solve == "none" and noise < needed):
+            raise NotLaunched(
+                f"noise_multiplier={noise:.6g}: epsilon={target.epsilon} at delta={target.delta} needs at least "
                 f"{needed:.6g} for {steps} step(s). Raise the noise or epsilon.",
+                epsilon=math.log(needed / noise),
             )
         if noise > SIGMA_MAX:
-            return Refusal(
-                violations={"noise": math.log(noise / SIGMA_MAX)},
-                reason=f"noise_multiplier={noise:.6g} needed: expected at most {SIGMA_MAX:g}. Raise epsilon.",
+            raise NotLaunched(
+                f"noise_multiplier={noise:.6g} needed: expected at most {SIGMA_MAX:g}. Raise epsilon.",
+                noise=math.log(noise / SIGMA_MAX),
             )
-        return None
 
-    def mechanism(self, knobs: NoisyMeanKnobs, facts: DatasetSpec, terms: ClaimTerms) -> NoisySum:
+    def mechanism(self, case: Case[NoisyMeanHyperparameters]) -> NoisySum:
         """See `PlannedSystem.mechanism`."""
-        return NoisySum(clip=knobs.clip, noise_multiplier=knobs.noise_multiplier, steps=knobs.steps)
+        params = case.params
+        return NoisySum(clip=params.clip, noise_multiplier=params.noise_multiplier, steps=params.steps)
 
-    def describe(self, knobs: NoisyMeanKnobs, released: NoisySum, facts: DatasetSpec) -> str:
+    def describe(self, case: Case[NoisyMeanHyperparameters], released: NoisySum) -> str:
         """See `PlannedSystem.describe`."""
         return f"{released.steps} Gaussian release(s) of a sum of values cut to [0, {released.clip:.4g}]"
 
-    def work(self, knobs: NoisyMeanKnobs, released: NoisySum, facts: DatasetSpec) -> float:
+    def work(self, case: Case[NoisyMeanHyperparameters], released: NoisySum) -> float:
         """See `PlannedSystem.work`."""
-        return float(released.steps) * facts.n
+        return float(released.steps) * case.facts.n
 
-    def train(self, run: Run, knobs: NoisyMeanKnobs, released: NoisySum, data: Dataset, execution: RunSettings) -> None:
+    def train(self, fit: Fit[NoisyMeanHyperparameters, NoisySum]) -> None:
         """See `PlannedSystem.train`: release sum after sum."""
-        values = np.asarray(data.train.inputs[VALUE], dtype=np.float64)
-        pause = knobs.step_seconds
-        interval = run.member.to_step if pause == 0 else max(1, int(execution.checkpoint_seconds / pause))
-        draw = normals(run, execution)
-        run_steps(run, _Releases(run, knobs, released, values, data.facts.n, draw), Steady(interval))
+        run, pause = fit.run, fit.params.step_seconds
+        interval = run.member.to_step if pause == 0 else max(1, int(fit.settings.checkpoint_seconds / pause))
+        run_steps(run, _Releases(fit), Steady(interval))
 
     def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
         """See `trainables.measures.hooks.Auditable`: the largest value among zeros, and the sum of the releases."""
@@ -216,18 +213,17 @@ class _Releases:
 
     stopped = False
 
-    def __init__(
-        self, run: Run, knobs: NoisyMeanKnobs, released: NoisySum, values: np.ndarray, n: int, draw: Normals
-    ) -> None:
-        self._knobs, self._released, self._n, self._draw = knobs, released, n, draw
-        self._clipped_sum = released.clipped_sum(values)
-        self._total = float(run.state["total"]) if run.state is not None else 0.0
+    def __init__(self, fit: Fit[NoisyMeanHyperparameters, NoisySum]) -> None:
+        self._params, self._released, self._n = fit.params, fit.mechanism, fit.data.facts.n
+        self._draw = normals(fit.run, fit.settings)
+        self._clipped_sum = fit.mechanism.clipped_sum(np.asarray(fit.data.train.inputs[VALUE], dtype=np.float64))
+        self._total = float(fit.run.state["total"]) if fit.run.state is not None else 0.0
 
     def step(self, number: int) -> None:
         """See `Training.step`."""
         self._total += self._released.release(self._clipped_sum, self._draw)
-        if self._knobs.step_seconds:
-            time.sleep(self._knobs.step_seconds)
+        if self._params.step_seconds:
+            time.sleep(self._params.step_seconds)
 
     def state(self) -> State:
         """See `Training.state`."""
@@ -235,9 +231,9 @@ class _Releases:
 
     def metrics(self, step: int) -> Mapping[str, float]:
         """See `Training.metrics`: no record is looked at."""
-        knobs = self._knobs
-        estimate = knobs.shrinkage * self._total / (step * self._n) + (1 - knobs.shrinkage) * knobs.prior
-        return {"expected_error": expected_error(replace(knobs, steps=step), self._n), "estimate": estimate}
+        params = self._params
+        estimate = params.shrinkage * self._total / (step * self._n) + (1 - params.shrinkage) * params.prior
+        return {"expected_error": expected_error(replace(params, steps=step), self._n), "estimate": estimate}
 
 
 NOISY_MEAN = NoisyMean()

@@ -32,21 +32,17 @@ from dpcore.guarantee import Guarantee
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian
 from dpcore.sampling import PoissonSampling
 from trainables import models
-from trainables.hyperparameters import knob, knobs
-from trainables.planning import NOISE_MAX, STEPS_MAX, ClaimTerms, PlannedSystem, check_batch, goal_of, too_large
-from trainables.system import (
-    Config,
-    Dataset,
-    DatasetSpec,
-    PrivacyTarget,
-    Refusal,
-    Run,
-    RunSettings,
-    Scalar,
-    SearchHints,
-    Traits,
+from trainables.hyperparameters import hyperparameter, hyperparameters
+from trainables.planning import NOISE_MAX, STEPS_MAX, Case, Fit, PlannedSystem, check_at_most, check_batch, goal_of
+from trainables.system import Scalar, SearchHints, Traits
+from trainables.training.hyperparameters import (
+    ClipHyperparameters,
+    ModelHyperparameters,
+    NoiseHyperparameters,
+    PassHyperparameters,
+    RateHyperparameters,
+    epochs_of,
 )
-from trainables.training.hyperparameters import ClipKnobs, ModelKnobs, NoiseKnobs, PassKnobs, RateKnobs, epochs_of
 from trainables.training.trained_model import REPORTED, TrainedByNoisedGradients
 
 if TYPE_CHECKING:
@@ -55,21 +51,21 @@ if TYPE_CHECKING:
     from trainables.training.optimisers import Optimiser
 
 
-@knobs
-class DescentKnobs(NoiseKnobs, PassKnobs, ClipKnobs, RateKnobs):
+@hyperparameters
+class DescentHyperparameters(NoiseHyperparameters, PassHyperparameters, ClipHyperparameters, RateHyperparameters):
     """Of every system whose steps are noised gradients."""
 
 
-@knobs
-class NoisySGDKnobs(DescentKnobs, ModelKnobs):
-    """Of every system whose noised gradients train a model."""
+@hyperparameters
+class NoisySGDHyperparameters(DescentHyperparameters, ModelHyperparameters):
+    """Of `noisy-sgd`, and of every system whose noised gradients train a model."""
 
 
-@knobs
-class MomentumKnobs(NoisySGDKnobs):
+@hyperparameters
+class MomentumHyperparameters(NoisySGDHyperparameters):
     """Of `noisy-sgd`."""
 
-    momentum: float = knob(
+    momentum: float = hyperparameter(
         low=0.0,
         high=0.9999,
         default=0.0,
@@ -78,21 +74,21 @@ class MomentumKnobs(NoisySGDKnobs):
     )
 
 
-@knobs
-class NoisyAdamKnobs(NoisySGDKnobs):
+@hyperparameters
+class NoisyAdamHyperparameters(NoisySGDHyperparameters):
     """Of `noisy-adam`."""
 
-    beta1: float = knob(low=0.0, high=0.999999, default=0.9, doc="memory of the mean")
-    beta2: float = knob(low=0.0, high=0.999999, default=0.999, doc="memory of the square")
-    xi: float = knob(low=1e-12, high=1.0, default=1e-8, doc="keeps the division finite")
-    bias_correction: bool = knob(
+    beta1: float = hyperparameter(low=0.0, high=0.999999, default=0.9, doc="memory of the mean")
+    beta2: float = hyperparameter(low=0.0, high=0.999999, default=0.999, doc="memory of the square")
+    xi: float = hyperparameter(low=1e-12, high=1.0, default=1e-8, doc="keeps the division finite")
+    bias_correction: bool = hyperparameter(
         choices=(False, True),
         default=False,
         doc="false: Algorithm 2 as printed; true: Adam of Kingma & Ba 2015, as in the paper's released code",
     )
 
 
-Steps = TypeVar("Steps", bound=DescentKnobs)
+Steps = TypeVar("Steps", bound=DescentHyperparameters)
 
 
 class NoisedDescent(PlannedSystem[Steps, SampledGaussian]):
@@ -106,103 +102,96 @@ class NoisedDescent(PlannedSystem[Steps, SampledGaussian]):
         work={"epochs": 1},
     )
 
-    def check(self, knobs: Steps, facts: DatasetSpec, target: PrivacyTarget, given: Config) -> Refusal | None:
-        """See `PlannedSystem.check`."""
-        check_batch(knobs.batch_size, facts)
-        return None
+    def check(self, case: Case[Steps]) -> None:
+        """See `PlannedSystem.check`. Raises InvalidValue (model, batch above n)."""
+        if isinstance(case.params, ModelHyperparameters):
+            models.check(case.params.model, case.facts)
+        check_batch(case.params.batch_size, case.facts)
 
-    def solve(
-        self, knobs: Steps, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
-    ) -> dict[str, Scalar]:
+    def solve(self, case: Case[Steps], calibrations: MutableMapping[str, float]) -> dict[str, Scalar]:
         """See `PlannedSystem.solve`: the noise, or the epochs."""
-        if target.solve != "steps":
-            return super().solve(knobs, facts, target, calibrations)
-        rate, noise = knobs.batch_size / facts.n, knobs.noise_multiplier
-        steps = calibrate.steps(goal_of(target), rate=rate, noise_multiplier=noise, cache=calibrations)
-        return {"epochs": epochs_of(steps, knobs.batch_size, facts.n)}
+        params, n = case.params, case.facts.n
+        if case.target.solve != "steps":
+            return super().solve(case, calibrations)
+        rate, noise = params.batch_size / n, params.noise_multiplier
+        steps = calibrate.steps(goal_of(case.target), rate=rate, noise_multiplier=noise, cache=calibrations)
+        return {"epochs": epochs_of(steps, params.batch_size, n)}
 
-    def check_solved(self, knobs: Steps, facts: DatasetSpec, target: PrivacyTarget) -> Refusal | None:
+    def check_solved(self, case: Case[Steps]) -> None:
         """See `PlannedSystem.check_solved`."""
-        remedy, needed = (
-            "Change epsilon, or take fewer epochs or smaller batches.",
-            f" needed for epsilon={target.epsilon}",
-        )
-        return too_large("noise", knobs.noise_multiplier, NOISE_MAX, remedy, needed) or too_large(
-            "steps", knobs.steps(facts.n), STEPS_MAX, remedy, needed
-        )
+        remedy = "Change epsilon, or take fewer epochs or smaller batches."
+        needed = f" needed for epsilon={case.target.epsilon}"
+        check_at_most(NOISE_MAX, remedy, needed, noise=case.params.noise_multiplier)
+        check_at_most(STEPS_MAX, remedy, needed, steps=case.params.steps(case.facts.n))
 
-    def mechanism(self, knobs: Steps, facts: DatasetSpec, terms: ClaimTerms) -> SampledGaussian:
+    def mechanism(self, case: Case[Steps]) -> SampledGaussian:
         """See `PlannedSystem.mechanism`."""
-        sampling = PoissonSampling(rate=knobs.batch_size / facts.n)
+        params, n = case.params, case.facts.n
+        sampling = PoissonSampling(rate=params.batch_size / n)
         return SampledGaussian(
             sampling=sampling,
-            clip_norm=knobs.clip_norm,
-            noise_multiplier=knobs.noise_multiplier,
-            steps=knobs.steps(facts.n),
+            clip_norm=params.clip_norm,
+            noise_multiplier=params.noise_multiplier,
+            steps=params.steps(n),
             # The public n of the facts, not the number of records present.
-            expected_batch_size=sampling.rate * facts.n,
+            expected_batch_size=sampling.rate * n,
         )
 
-    def describe(self, knobs: Steps, released: SampledGaussian, facts: DatasetSpec) -> str:
+    def describe(self, case: Case[Steps], released: SampledGaussian) -> str:
         """See `PlannedSystem.describe`."""
+        facts = case.facts
         return (
-            f"{released.steps} gradient steps on Poisson batches of {facts.counted} (rate {knobs.batch_size}/{facts.n})"
-            f", each with Gaussian noise of {released.noise_multiplier:.5g} times the clip norm "
+            f"{released.steps} gradient steps on Poisson batches of {facts.counted} (rate {case.params.batch_size}/"
+            f"{facts.n}), each with Gaussian noise of {released.noise_multiplier:.5g} times the clip norm "
             f"{released.clip_norm:.4g} on the sum"
         )
 
-    def beside(
-        self, knobs: Steps, released: SampledGaussian, claim: Guarantee, facts: DatasetSpec, target: PrivacyTarget
-    ) -> tuple[Guarantee, ...]:
+    def beside(self, case: Case[Steps], released: SampledGaussian, claim: Guarantee) -> tuple[Guarantee, ...]:
         """The paper's own number, where its theorem reaches. Other notions cost a hundred times a plan: reports count
         them from the event."""
+        target = case.target
         if target.adjacency is not Adjacency.ADD_REMOVE:
             return ()
         return (guarantee("gdp-clt", released.event(), target.delta, target.adjacency, unit=target.unit),)
 
-    def work(self, knobs: Steps, released: SampledGaussian, facts: DatasetSpec) -> float:
+    def work(self, case: Case[Steps], released: SampledGaussian) -> float:
         """See `PlannedSystem.work`."""
-        return float(released.steps) * knobs.batch_size * facts.unit_records
+        return float(released.steps) * case.params.batch_size * case.facts.unit_records
 
 
-Model = TypeVar("Model", bound=NoisySGDKnobs)
+Model = TypeVar("Model", bound=NoisySGDHyperparameters)
 
 
-class NoisyOptimiser(NoisedDescent[Model], TrainedByNoisedGradients[Model, SampledGaussian]):
+class NoisyOptimiser(TrainedByNoisedGradients, NoisedDescent[Model]):
     """The two systems differ in the update alone."""
 
     source = "Bu, Dong, Long & Su 2020"
     metrics = REPORTED
     traits = Traits(units=True, workers=True, private_reports=True, weights=True, judged_as_released=True, curve=True)
 
-    def __init__(self, name: str, knobs: type[Model]) -> None:
-        self.name, self.knobs = name, knobs
-        if issubclass(knobs, NoisyAdamKnobs):
+    def __init__(self, name: str, params: type[Model]) -> None:
+        self.name, self.params = name, params
+        if issubclass(params, NoisyAdamHyperparameters):
             # Its steps are as long as the learning rate says, whatever the gradient's length.
             self.hints = SearchHints(work=self.hints.work)
 
-    def check(self, knobs: Model, facts: DatasetSpec, target: PrivacyTarget, given: Config) -> Refusal | None:
-        """See `PlannedSystem.check`. Raises InvalidValue (model, batch above n)."""
-        models.check(knobs.model, facts)
-        return super().check(knobs, facts, target, given)
-
-    def train(self, run: Run, knobs: Model, released: SampledGaussian, data: Dataset, execution: RunSettings) -> None:
+    def train(self, fit: Fit[Model, SampledGaussian]) -> None:
         """See `PlannedSystem.train`."""
         from trainables.training.private_sgd import train
 
-        train(run, data, execution, mechanism=released, optimiser=self.optimiser(knobs))
+        train(fit.run, fit.data, fit.settings, mechanism=fit.mechanism, optimiser=self.optimiser(fit.params))
 
-    def optimiser(self, knobs: Model) -> Callable[[nn.Module], Optimiser]:
+    def optimiser(self, params: Model) -> Callable[[nn.Module], Optimiser]:
         """What moves a model's weights."""
         from trainables.training.optimisers import Descent, HeavyBall, NoisyAdam, steadily
 
-        rate_of = steadily(knobs.learning_rate)
-        if isinstance(knobs, NoisyAdamKnobs):
-            return lambda model: NoisyAdam(model, rate_of, knobs)
-        if isinstance(knobs, MomentumKnobs) and knobs.momentum:
-            return lambda model: HeavyBall(model, rate_of, knobs.momentum)
+        rate_of = steadily(params.learning_rate)
+        if isinstance(params, NoisyAdamHyperparameters):
+            return lambda model: NoisyAdam(model, rate_of, params)
+        if isinstance(params, MomentumHyperparameters) and params.momentum:
+            return lambda model: HeavyBall(model, rate_of, params.momentum)
         return lambda model: Descent(model, rate_of)
 
 
-NOISY_SGD = NoisyOptimiser("noisy-sgd", MomentumKnobs)
-NOISY_ADAM = NoisyOptimiser("noisy-adam", NoisyAdamKnobs)
+NOISY_SGD = NoisyOptimiser("noisy-sgd", MomentumHyperparameters)
+NOISY_ADAM = NoisyOptimiser("noisy-adam", NoisyAdamHyperparameters)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from trainables.hyperparameters import knob, knobs
+from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.planning import NOISE_MAX, NOISE_MIN
 
 # How many steps a number of passes over the data means.
@@ -27,29 +27,29 @@ def epochs_of(steps: int, batch_size: int, n: int) -> float:
     return epochs
 
 
-@knobs
-class ModelKnobs:
+@hyperparameters
+class ModelHyperparameters:
     """Which model."""
 
-    model: str = knob(
+    model: str = hyperparameter(
         default="mlp",
         doc="name of a model (linear, mlp, mlp3, cnn, resnet20, resnet18, ...) or package.module:function",
     )
-    hidden: int = knob(low=1, high=65536, default=64, unit="units", doc="hidden ReLU units of mlp and text")
+    hidden: int = hyperparameter(low=1, high=65536, default=64, unit="units", doc="hidden ReLU units of mlp and text")
 
 
-@knobs
-class RateKnobs:
+@hyperparameters
+class RateHyperparameters:
     """How far a step goes."""
 
-    learning_rate: float = knob(low=1e-6, high=1e3, doc="size of a step")
+    learning_rate: float = hyperparameter(low=1e-6, high=1e3, doc="size of a step")
 
 
-@knobs
-class ClipKnobs:
+@hyperparameters
+class ClipHyperparameters:
     """What bounds one record."""
 
-    clip_norm: float = knob(
+    clip_norm: float = hyperparameter(
         low=1e-6,
         high=1e6,
         unit="gradient norm",
@@ -57,22 +57,22 @@ class ClipKnobs:
     )
 
 
-@knobs
-class BatchKnobs:
+@hyperparameters
+class BatchHyperparameters:
     """How many records a Poisson batch has, of those a step is made."""
 
-    batch_size: int = knob(
+    batch_size: int = hyperparameter(
         low=1,
         unit="records",
         doc="expected number of records, or of units, in a Poisson batch; the sampling rate is batch_size / n",
     )
 
 
-@knobs
-class PassKnobs(BatchKnobs):
+@hyperparameters
+class PassHyperparameters(BatchHyperparameters):
     """How many steps, counted in passes over the data."""
 
-    epochs: float = knob(
+    epochs: float = hyperparameter(
         low=1e-6, high=1e6, unit="passes", doc="expected passes over the data; ceil(epochs * n / batch_size) steps"
     )
 
@@ -81,19 +81,19 @@ class PassKnobs(BatchKnobs):
         return steps_of(self.epochs, self.batch_size, n)
 
 
-@knobs
-class NoiseKnobs:
+@hyperparameters
+class NoiseHyperparameters:
     """What hides one record."""
 
-    noise_multiplier: float = knob(
+    noise_multiplier: float = hyperparameter(
         low=NOISE_MIN,
         high=NOISE_MAX,
         doc="noise standard deviation divided by clip_norm; solved from epsilon by default",
     )
 
 
-@knobs
-class PriorKnobs:
+@hyperparameters
+class PriorHyperparameters:
     """What the weights are before any record is seen."""
 
-    prior_variance: float = knob(low=1e-6, high=1e6, default=1.0, doc="of the weights' Gaussian prior")
+    prior_variance: float = hyperparameter(low=1e-6, high=1e6, default=1.0, doc="of the weights' Gaussian prior")

@@ -99,8 +99,8 @@ class HeavyBall(Optimiser):
         one.sub_(self.memory["velocity"][name].mul_(self._momentum).add_(gradient), alpha=rate)
 
 
-class AdamKnobs(Protocol):
-    """What `NoisyAdam` reads of a system's knobs."""
+class AdamHyperparameters(Protocol):
+    """What `NoisyAdam` reads of a system's params."""
 
     @property
     def beta1(self) -> float: ...
@@ -120,22 +120,22 @@ class NoisyAdam(Optimiser):
 
     remembers = ("mean", "square")
 
-    def __init__(self, model: nn.Module, rate_of: RateOf, knobs: AdamKnobs) -> None:
+    def __init__(self, model: nn.Module, rate_of: RateOf, params: AdamHyperparameters) -> None:
         super().__init__(model, rate_of)
-        self._knobs, self._steps = knobs, 0
+        self._params, self._steps = params, 0
 
     def _rate_at(self, number: int) -> float:
         self._steps += 1
-        rate, knobs = super()._rate_at(number), self._knobs
-        if knobs.bias_correction:
-            rate *= math.sqrt(1 - knobs.beta2**self._steps) / (1 - knobs.beta1**self._steps)
+        rate, params = super()._rate_at(number), self._params
+        if params.bias_correction:
+            rate *= math.sqrt(1 - params.beta2**self._steps) / (1 - params.beta1**self._steps)
         return rate
 
     def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
-        mean, square, knobs = self.memory["mean"][name], self.memory["square"][name], self._knobs
-        mean.lerp_(gradient, 1 - knobs.beta1)
-        square.mul_(knobs.beta2).addcmul_(gradient, gradient, value=1 - knobs.beta2)
-        one.addcdiv_(mean, square.sqrt().add_(knobs.xi), value=-rate)
+        mean, square, params = self.memory["mean"][name], self.memory["square"][name], self._params
+        mean.lerp_(gradient, 1 - params.beta1)
+        square.mul_(params.beta2).addcmul_(gradient, gradient, value=1 - params.beta2)
+        one.addcdiv_(mean, square.sqrt().add_(params.xi), value=-rate)
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """See `Optimiser.state`."""
@@ -163,7 +163,7 @@ class LangevinMean(Optimiser):
 
 
 class AveragedSquares(Protocol):
-    """What a method with a remembered square reads of its knobs: a and c."""
+    """What a method with a remembered square reads of its params: a and c."""
 
     @property
     def decay(self) -> float: ...
@@ -176,9 +176,9 @@ class RMSprop(Optimiser):
 
     remembers = ("square",)
 
-    def __init__(self, model: nn.Module, rate_of: RateOf, knobs: AveragedSquares) -> None:
+    def __init__(self, model: nn.Module, rate_of: RateOf, params: AveragedSquares) -> None:
         super().__init__(model, rate_of)
-        self._knobs = knobs
+        self._params = params
 
     def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
         one.addcdiv_(gradient, self._root(name, gradient), value=-rate)
@@ -186,8 +186,8 @@ class RMSprop(Optimiser):
     def _root(self, name: str, gradient: Tensor) -> Tensor:
         """sqrt(V) + c, V updated."""
         square = self.memory["square"][name]
-        square.mul_(self._knobs.decay).addcmul_(gradient, gradient, value=1 - self._knobs.decay)
-        return square.sqrt().add_(self._knobs.floor)
+        square.mul_(self._params.decay).addcmul_(gradient, gradient, value=1 - self._params.decay)
+        return square.sqrt().add_(self._params.floor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +222,8 @@ class SGLD(Optimiser):
 class PSGLD(RMSprop):
     """V = a V + (1-a) G^2; P = 1 / (sqrt(V) + c); theta -= (e/2) P G; theta += N(0, e P)."""
 
-    def __init__(self, model: nn.Module, rate_of: RateOf, posterior: NoisyPosterior, knobs: AveragedSquares) -> None:
-        super().__init__(model, rate_of, knobs)
+    def __init__(self, model: nn.Module, rate_of: RateOf, posterior: NoisyPosterior, params: AveragedSquares) -> None:
+        super().__init__(model, rate_of, params)
         self._posterior = posterior
 
     def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:

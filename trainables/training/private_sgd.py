@@ -26,7 +26,7 @@ from trainables.measures import hooks
 from trainables.parallel.process import device_named, limited_threads
 from trainables.parallel.team import BatchSums, GradientTask
 from trainables.system import Dataset, DatasetSpec, Run, RunSettings, State
-from trainables.training.hyperparameters import ModelKnobs
+from trainables.training.hyperparameters import ModelHyperparameters
 from trainables.training.loop import Pace, run_steps
 from trainables.training.losses import loss_function, record_weights, tensor, weighted
 from trainables.training.made_up import made_up
@@ -213,10 +213,10 @@ def clipped_sums(
 
 def gradient_task(run: Run, execution: RunSettings, *, rate: float, clip_norm: float) -> GradientTask:
     """What other processes have to know of `run`."""
-    knobs = read(ModelKnobs, run.member.plan.config)
+    params = read(ModelHyperparameters, run.member.plan.config)
     return GradientTask(
-        model=knobs.model,
-        hidden=knobs.hidden,
+        model=params.model,
+        hidden=params.hidden,
         model_seed=model_seed(run),
         rate=rate,
         clip_norm=clip_norm,
@@ -232,8 +232,8 @@ def gradient_task(run: Run, execution: RunSettings, *, rate: float, clip_norm: f
 
 def initial_model(run: Run, data: Dataset, device: torch.device) -> nn.Module:
     """The run's model with its starting weights, from the public seed. Raises InvalidValue (model)."""
-    knobs = read(ModelKnobs, run.member.plan.config)
-    return build_model(knobs.model, knobs.hidden, model_seed(run), data.facts, device)
+    params = read(ModelHyperparameters, run.member.plan.config)
+    return build_model(params.model, params.hidden, model_seed(run), data.facts, device)
 
 
 def device_of(execution: RunSettings) -> torch.device:

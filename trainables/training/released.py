@@ -20,7 +20,7 @@ from dpcore.randomness import Purpose
 from trainables import models
 from trainables.hyperparameters import read
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, Split, State
-from trainables.training.hyperparameters import ModelKnobs
+from trainables.training.hyperparameters import ModelHyperparameters
 from trainables.training.losses import loss_function, record_losses, tensor
 
 PARAMETER, MODEL_SEED = "parameter.", "model.seed"
@@ -53,8 +53,8 @@ def released_model(plan: PrivacyPlan, facts: DatasetSpec, state: State) -> nn.Mo
     """The model of `state` on the CPU. Raises ValueError for the state of another model."""
     if MODEL_SEED not in state:
         raise ValueError(f"the state has no {MODEL_SEED!r}: it is no state of a trained model")
-    knobs = read(ModelKnobs, plan.config)
-    model = build_model(knobs.model, knobs.hidden, int(state[MODEL_SEED]), facts, torch.device("cpu"))
+    params = read(ModelHyperparameters, plan.config)
+    model = build_model(params.model, params.hidden, int(state[MODEL_SEED]), facts, torch.device("cpu"))
     restore(PARAMETER, {name: one for name, one in model.named_parameters() if one.requires_grad}, state)
     return model
 

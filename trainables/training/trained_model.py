@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian, Sequence
 from trainables.metrics import Dependence, Metric, Task, Worst
-from trainables.planning import PlannedSystem
 from trainables.system import DatasetSpec, PrivacyPlan, Split, State
-from trainables.training.hyperparameters import ModelKnobs
 from trainables.validation.declaration import NOISE_SD
 
 if TYPE_CHECKING:
@@ -38,16 +36,13 @@ class ScoredByLoss:
         return released_model(plan, facts, state)
 
 
-Trained = TypeVar("Trained", bound=ModelKnobs)
-Noised = TypeVar("Noised", SampledGaussian, Sequence)
-
-
-class TrainedByNoisedGradients(ScoredByLoss, PlannedSystem[Trained, Noised]):
+class TrainedByNoisedGradients(ScoredByLoss):
     """A system that trains it by noisy sums of clipped per-record gradients."""
 
     def canary_scale(self, plan: PrivacyPlan, facts: DatasetSpec) -> tuple[float, float]:
         """See `trainables.measures.hooks.CanaryTrained`: clip norm and divisor of the noisy sum."""
-        released = self.mechanism_of(plan, facts)
+        released = plan.mechanism
+        assert isinstance(released, SampledGaussian | Sequence)
         return released.clip_norm, released.expected_batch_size
 
 

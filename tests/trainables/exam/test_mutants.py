@@ -18,7 +18,7 @@ from tests.trainables.registry_cases import CANDIDATES, data_of
 from trainables.system import Hyperparameter, PrivacyPlan
 from trainables.systems import noisy_mean
 from trainables.systems.noisy_mean import NoisyMean
-from trainables.systems.noisy_sgd import NoisyOptimiser, NoisySGDKnobs
+from trainables.systems.noisy_sgd import NoisyOptimiser, NoisySGDHyperparameters
 from trainables.training.private_sgd import LocalSums
 
 TOY = CANDIDATES["noisy-mean"]
@@ -135,7 +135,7 @@ class Deaf(Outside):
 
     def plan(self, config, *arguments):
         plan = super().plan({name: value for name, value in config.items() if name != "idle"}, *arguments)
-        return replace(plan, config={**plan.config, "idle": config["idle"]})
+        return replace(plan, config={**plan.config, "idle": config.get("idle", 0.5)})
 
 
 class Boastful(Outside):
@@ -172,22 +172,22 @@ SGD = CANDIDATES["noisy-sgd"]
 class WithoutWorkers(NoisyOptimiser):
     """It says that workers add up its sums, and asks none."""
 
-    def train(self, run, knobs, released, data, execution):
-        super().train(run, knobs, released, data, replace(execution, team=None))
+    def train(self, fit):
+        super().train(replace(fit, settings=replace(fit.settings, team=None)))
 
 
 class OtherBatches(NoisyOptimiser):
     """Its workers draw at another rate."""
 
-    def train(self, run, knobs, released, data, execution):
-        if execution.team is not None:
-            released = replace(released, sampling=PoissonSampling(rate=1.0))
-        super().train(run, knobs, released, data, execution)
+    def train(self, fit):
+        if fit.settings.team is not None:
+            fit = replace(fit, mechanism=replace(fit.mechanism, sampling=PoissonSampling(rate=1.0)))
+        super().train(fit)
 
 
 @pytest.mark.parametrize("mutant", [WithoutWorkers, OtherBatches])
 def test_workers_that_do_other_work_are_found(mutant):
-    assert QUESTIONS["workers_agree"](replace(SGD, system=mutant("noisy-sgd", NoisySGDKnobs))) != []
+    assert QUESTIONS["workers_agree"](replace(SGD, system=mutant("noisy-sgd", NoisySGDHyperparameters))) != []
 
 
 def test_a_batch_that_is_drawn_again_is_found(monkeypatch):

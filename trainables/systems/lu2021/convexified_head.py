@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,101 +19,167 @@ from dpcore.guarantee import Guarantee
 from dpcore.mechanisms.noise_families import NoiseLaw
 from dpcore.mechanisms.output_perturbation import OutputPerturbation
 from dpcore.papers import convexified
-from trainables.hyperparameters import read
+from dpcore.papers.convexified import Head, minimise_head
+from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.measures.hooks import Neighbours
-from trainables.planning import ClaimTerms
-from trainables.system import Config, Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, Refusal, Run, RunSettings
-from trainables.systems.answering import ACCURACY, AnsweringSystem, answer_next
-from trainables.systems.linear import at
-from trainables.systems.lu2021.hyperparameters import NOISE_MAX, NOISE_MIN, ConvexifiedHeadKnobs, head_of
+from trainables.planning import Case, Fit
+from trainables.system import Dataset, DatasetSpec, PrivacyPlan, RunSettings, Split, State
+from trainables.systems.answering import ACCURACY, AnsweringSystem, QueryHyperparameters, answer_queries
+from trainables.systems.linear import RowHyperparameters, at, classes_of, labels_of
+from trainables.systems.lu2021.hyperparameters import NOISE_MAX, NOISE_MIN, RiskHyperparameters
 from trainables.training.noise import normals
 
 Array = NDArray[np.float64]
 
+OPEN = 0.01
+"""Share of the exact sensitivity that the certificate may leave open."""
+_FROZEN_SEED = 2021
+"""Public seed of the frozen random units: no record has a say in them."""
 
-class ConvexifiedHead(AnsweringSystem[ConvexifiedHeadKnobs, OutputPerturbation, Array]):
+
+@hyperparameters
+class ConvexifiedHeadHyperparameters(QueryHyperparameters, RowHyperparameters, RiskHyperparameters):
+    """Of `convexified-head`."""
+
+    radius: float = hyperparameter(
+        low=1e-6,
+        high=1e3,
+        default=1.0,
+        doc="largest norm of the head's weights; it bounds the loss, and so the weight of a badly fitted record",
+    )
+    features: str = hyperparameter(
+        choices=("records", "random-tanh"),
+        default="records",
+        doc="what the head sees: the records themselves, or frozen random tanh units drawn from a public seed",
+    )
+    hidden: int = hyperparameter(low=1, high=20_000, default=128, unit="units", doc="random tanh units, if any")
+    noise_multiplier: float = hyperparameter(
+        low=NOISE_MIN,
+        high=NOISE_MAX,
+        doc="sigma on every logit divided by the head's sensitivity; solved from epsilon by default",
+    )
+
+
+class ConvexifiedHead(AnsweringSystem[ConvexifiedHeadHyperparameters, OutputPerturbation, Array]):
     """A certified linear head; every logit of every answer has noise of its own."""
 
     name = "convexified-head"
     source = "Lu et al. 2021, repaired"
-    knobs = ConvexifiedHeadKnobs
+    params = ConvexifiedHeadHyperparameters
     metrics = (ACCURACY,)
     adjacencies = (Adjacency.REPLACE_ONE,)
     noise_range = (NOISE_MIN, NOISE_MAX)
     deciding = ("alpha", "regularisation", "radius", "features", "hidden", "clip_norm", "bias")
 
-    def check(
-        self, knobs: ConvexifiedHeadKnobs, facts: DatasetSpec, target: PrivacyTarget, given: Config
-    ) -> Refusal | None:
+    def check(self, case: Case[ConvexifiedHeadHyperparameters]) -> None:
         """See `PlannedSystem.check`. Raises InvalidValue (n, queries)."""
-        head_of(knobs, facts)
-        return super().check(knobs, facts, target, given)
+        head_of(case.params, case.facts)
+        super().check(case)
 
-    def noise(self, knobs: ConvexifiedHeadKnobs, facts: DatasetSpec, target: PrivacyTarget) -> float:
+    def noise(self, case: Case[ConvexifiedHeadHyperparameters]) -> float:
         """See `SolvedSystem.noise`."""
-        return math.sqrt(knobs.queries) / mu_gdp(target.epsilon, target.delta)
+        return math.sqrt(case.params.queries) / mu_gdp(case.target.epsilon, case.target.delta)
 
-    def mechanism(self, knobs: ConvexifiedHeadKnobs, facts: DatasetSpec, terms: ClaimTerms) -> OutputPerturbation:
+    def mechanism(self, case: Case[ConvexifiedHeadHyperparameters]) -> OutputPerturbation:
         """See `PlannedSystem.mechanism`."""
         return OutputPerturbation(
             law=NoiseLaw.GAUSSIAN,
-            noise_multiplier=knobs.noise_multiplier,
-            sensitivity=head_of(knobs, facts).sensitivity,
-            adjacency=terms.adjacency,
-            steps=knobs.queries,
+            noise_multiplier=case.params.noise_multiplier,
+            sensitivity=head_of(case.params, case.facts).sensitivity,
+            adjacency=case.target.adjacency,
+            steps=case.params.queries,
         )
 
-    def claim(
-        self, knobs: ConvexifiedHeadKnobs, released: OutputPerturbation, facts: DatasetSpec, target: PrivacyTarget
-    ) -> Guarantee:
+    def claim(self, case: Case[ConvexifiedHeadHyperparameters], released: OutputPerturbation) -> Guarantee:
         """See `PlannedSystem.claim`."""
-        claim = convexified.answers_guarantee(head_of(knobs, facts), released.scale, released.steps, target.delta)
-        return replace(claim, unit=target.unit)
+        head = head_of(case.params, case.facts)
+        claim = convexified.answers_guarantee(head, released.scale, released.steps, case.target.delta)
+        return replace(claim, unit=case.target.unit)
 
-    def describe(self, knobs: ConvexifiedHeadKnobs, released: OutputPerturbation, facts: DatasetSpec) -> str:
+    def describe(self, case: Case[ConvexifiedHeadHyperparameters], released: OutputPerturbation) -> str:
         """See `PlannedSystem.describe`."""
         return (
-            f"{released.steps} logit vectors of a certified head (risk aversion {knobs.alpha:.4g}, radius "
-            f"{knobs.radius:.4g}), each with Gaussian noise of {released.noise_multiplier:.5g} times its sensitivity "
-            f"{released.sensitivity:.4g}"
+            f"{released.steps} logit vectors of a certified head (risk aversion {case.params.alpha:.4g}, radius "
+            f"{case.params.radius:.4g}), each with Gaussian noise of {released.noise_multiplier:.5g} times its "
+            f"sensitivity {released.sensitivity:.4g}"
         )
 
-    def work(self, knobs: ConvexifiedHeadKnobs, released: OutputPerturbation, facts: DatasetSpec) -> float:
+    def work(self, case: Case[ConvexifiedHeadHyperparameters], released: OutputPerturbation) -> float:
         """See `PlannedSystem.work`."""
-        return float(facts.n) * head_of(knobs, facts).iterations
+        return float(case.facts.n) * head_of(case.params, case.facts).iterations
 
-    def trained(self, knobs: ConvexifiedHeadKnobs, data: Dataset, execution: RunSettings) -> Array:
+    def trained(self, params: ConvexifiedHeadHyperparameters, data: Dataset, settings: RunSettings) -> Array:
         """See `TrainedOnce.trained`."""
-        from trainables.systems.lu2021.head import train
+        return minimised(params, data)
 
-        return train(knobs, data)
-
-    def answer(
-        self,
-        run: Run,
-        knobs: ConvexifiedHeadKnobs,
-        released: OutputPerturbation,
-        trained: Array,
-        data: Dataset,
-        execution: RunSettings,
-    ) -> None:
+    def answer(self, fit: Fit[ConvexifiedHeadHyperparameters, OutputPerturbation], trained: Array) -> None:
         """See `TrainedOnce.answer`."""
-        from trainables.systems.lu2021.head import features_of
-
-        draw = normals(run, execution)
+        draw = normals(fit.run, fit.settings)
 
         def answers(asked: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-            exact = convexified.head_logits(trained, features_of(knobs, data.facts, at(data.validation, asked)))
-            logits = released.release(exact, draw)
+            seen = features_of(fit.params, fit.data.facts, at(fit.data.validation, asked))
+            logits = fit.mechanism.release(convexified.head_logits(trained, seen), draw)
             return {"labels": logits.argmax(axis=1), "logits": logits}
 
-        answer_next(run, data, released.steps, answers)
+        answer_queries(fit, answers)
 
     def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
-        """The flipped label that moves the head furthest (see `trainables.measures.hooks.Auditable`)."""
-        from trainables.systems.lu2021.neighbours import repaired_neighbours
+        """See `trainables.measures.hooks.Auditable`: all records alike but for one label, flipped or not, which moves a
+        risk-averse minimiser most. The likelihood ratio of all answers is the best attack there is; it must not find
+        more than the claim allows."""
+        from trainables.systems.lu2021.neighbours import alike, odd_one
 
-        return repaired_neighbours(read(self.knobs, plan.config), self.mechanism_of(plan, facts), facts)
+        params, released = self.read(plan)
+        without_it, with_it = alike(facts), odd_one(facts)
+
+        @lru_cache(maxsize=1)
+        def logits() -> tuple[Array, Array]:
+            # All queries are alike.
+            query = features_of(params, facts, without_it.validation)[:1]
+            return query @ minimised(params, with_it), query @ minimised(params, without_it)
+
+        def score(shown: State) -> float:
+            inside, outside = logits()
+            answers = np.asarray(shown["logits"], dtype=np.float64)
+            return float(np.sum((answers - outside) ** 2 - (answers - inside) ** 2) / (2 * released.scale**2))
+
+        return Neighbours(
+            with_it=with_it,
+            without_it=without_it,
+            score=score,
+            doc="one label of identical records is flipped; the attacker takes the likelihood ratio of all noisy "
+            "logits",
+        )
 
 
 CONVEXIFIED_HEAD = ConvexifiedHead()
+
+
+def head_of(params: ConvexifiedHeadHyperparameters, facts: DatasetSpec) -> Head:
+    """The training problem, with the tolerance that adds `OPEN` to its sensitivity."""
+    exact = Head(
+        records=facts.n,
+        classes=classes_of(facts),
+        alpha=params.alpha,
+        regulariser=params.regularisation,
+        radius=params.radius,
+        tolerance=1.0,
+    )
+    return replace(exact, tolerance=OPEN * exact.exact_sensitivity * exact.modulus / 2)
+
+
+def minimised(params: ConvexifiedHeadHyperparameters, data: Dataset) -> Array:
+    """The certified head, shape (width, classes). Raises Uncertified where rounding spoiled the certificate."""
+    seen = features_of(params, data.facts, data.train)
+    return minimise_head(head_of(params, data.facts), seen, labels_of(data.train))
+
+
+def features_of(params: ConvexifiedHeadHyperparameters, facts: DatasetSpec, split: Split) -> Array:
+    """What the head sees of every record: rows of norm at most 1 that depend on no other record."""
+    records = params.rows(facts, split)
+    if params.features == "records":
+        return records
+    frozen = np.random.default_rng(_FROZEN_SEED).standard_normal((records.shape[1] + 1, params.hidden))
+    # Rows have norm at most 1, so the units see arguments of spread at most 2.
+    hidden: Array = np.tanh(2 * records @ frozen[:-1] + frozen[-1]) / np.sqrt(params.hidden)
+    return hidden

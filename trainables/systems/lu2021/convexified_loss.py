@@ -12,17 +12,16 @@ from dpcore.events import Adjacency
 from dpcore.gdp import mu_gdp
 from dpcore.guarantee import Guarantee
 from dpcore.papers.convexified import Bound, NeuronNoise, OneNeuronAnswers, published_guarantee
-from trainables.hyperparameters import read
 from trainables.measures.hooks import Neighbours
-from trainables.planning import ClaimTerms
-from trainables.system import Config, Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, Refusal, Run, RunSettings
+from trainables.planning import Case, Fit
+from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, RunSettings
 from trainables.systems.answering import AnsweringSystem
 from trainables.systems.linear import classes_of
 from trainables.systems.lu2021.hyperparameters import (
     METRICS,
     NOISE_MAX,
     NOISE_MIN,
-    ConvexifiedLossKnobs,
+    ConvexifiedLossHyperparameters,
     held_out,
     sensitivities,
 )
@@ -30,17 +29,16 @@ from trainables.systems.lu2021.hyperparameters import (
 if TYPE_CHECKING:
     from trainables.systems.lu2021.training import Trained
 
-
 UNNOISED = "Metrics of the model without noise are reported too: no claim covers them."
 ATTACKED = "Half of the queries are training records: which ones is reported by the attack's metric."
 
 
-class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossKnobs, OneNeuronAnswers, "Trained"]):
+class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronAnswers, "Trained"]):
     """Noise on one sampled output neuron of a tanh network, per query."""
 
     name = "convexified-loss"
     source = "Lu et al. 2021, as published"
-    knobs = ConvexifiedLossKnobs
+    params = ConvexifiedLossHyperparameters
     metrics = METRICS
     adjacencies = (Adjacency.ADD_REMOVE,)
     noise_range = (NOISE_MIN, NOISE_MAX)
@@ -49,66 +47,64 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossKnobs, OneNeuronAnswers, "T
         "draw", "shadows", "attack_epochs",
     )  # fmt: skip
 
-    def check(
-        self, knobs: ConvexifiedLossKnobs, facts: DatasetSpec, target: PrivacyTarget, given: Config
-    ) -> Refusal | None:
+    def check(self, case: Case[ConvexifiedLossHyperparameters]) -> None:
         """See `PlannedSystem.check`. Raises InvalidValue (batch, shadows, bound, queries)."""
-        if knobs.batch_size > facts.n:
-            raise InvalidValue("batch_size", knobs.batch_size, f"at most n={facts.n} records of {facts.dataset}")
-        if knobs.shadows and facts.n_validation < 6:
+        params, facts = case.params, case.facts
+        if params.batch_size > facts.n:
+            raise InvalidValue("batch_size", params.batch_size, f"at most n={facts.n} records of {facts.dataset}")
+        if params.shadows and facts.n_validation < 6:
             raise InvalidValue(
-                "shadows", knobs.shadows, f"0: {facts.dataset} has {facts.n_validation} validation records, 6 needed"
+                "shadows", params.shadows, f"0: {facts.dataset} has {facts.n_validation} validation records, 6 needed"
             )
-        if knobs.bound is Bound.CHAUDHURI_BINARY and classes_of(facts) > 2:
-            raise InvalidValue("bound", str(knobs.bound), "another bound: this one is for two classes")
-        return super().check(knobs, facts, target, given)
+        if params.bound is Bound.CHAUDHURI_BINARY and classes_of(facts) > 2:
+            raise InvalidValue("bound", str(params.bound), "another bound: this one is for two classes")
+        super().check(case)
 
-    def askable(self, knobs: ConvexifiedLossKnobs, facts: DatasetSpec) -> int:
+    def askable(self, params: ConvexifiedLossHyperparameters, facts: DatasetSpec) -> int:
         """See `AnsweringSystem.askable`: under an attack training records too."""
-        asked = held_out(knobs, facts)
-        return 2 * asked if knobs.shadows else asked
+        asked = held_out(params, facts)
+        return 2 * asked if params.shadows else asked
 
-    def noise(self, knobs: ConvexifiedLossKnobs, facts: DatasetSpec, target: PrivacyTarget) -> float:
+    def noise(self, case: Case[ConvexifiedLossHyperparameters]) -> float:
         """See `SolvedSystem.noise`."""
-        if knobs.noise is NeuronNoise.LAPLACE:
-            return knobs.queries / target.epsilon
-        return math.sqrt(knobs.queries) / mu_gdp(target.epsilon, target.delta)
+        params, target = case.params, case.target
+        if params.noise is NeuronNoise.LAPLACE:
+            return params.queries / target.epsilon
+        return math.sqrt(params.queries) / mu_gdp(target.epsilon, target.delta)
 
-    def mechanism(self, knobs: ConvexifiedLossKnobs, facts: DatasetSpec, terms: ClaimTerms) -> OneNeuronAnswers:
+    def mechanism(self, case: Case[ConvexifiedLossHyperparameters]) -> OneNeuronAnswers:
         """See `PlannedSystem.mechanism`."""
-        bounds = sensitivities(knobs, facts)
+        params, bounds = case.params, sensitivities(case.params, case.facts)
         return OneNeuronAnswers(
             logit_sensitivity=bounds.logit,
             probability_sensitivity=bounds.probability,
-            noise=knobs.noise,
-            noise_multiplier=knobs.noise_multiplier,
-            split=knobs.split,
-            steps=knobs.queries,
+            noise=params.noise,
+            noise_multiplier=params.noise_multiplier,
+            split=params.split,
+            steps=params.queries,
         )
 
-    def claim(
-        self, knobs: ConvexifiedLossKnobs, released: OneNeuronAnswers, facts: DatasetSpec, target: PrivacyTarget
-    ) -> Guarantee:
+    def claim(self, case: Case[ConvexifiedLossHyperparameters], released: OneNeuronAnswers) -> Guarantee:
         """What the publication claims for all queries together: basic composition, or that of Gaussian DP."""
-        each = 1 / released.noise_multiplier
+        each, delta = 1 / released.noise_multiplier, case.target.delta
         total = released.steps * each if released.noise is NeuronNoise.LAPLACE else math.sqrt(released.steps) * each
-        claim = published_guarantee(total, released.noise, target.delta)
-        told = ((UNNOISED, knobs.reference), (ATTACKED, knobs.shadows > 0))
+        claim = published_guarantee(total, released.noise, delta)
+        told = ((UNNOISED, case.params.reference), (ATTACKED, case.params.shadows > 0))
         lines = tuple(line for line, applies in told if applies)
         # One delta for both laws of noise, so that they share an axis; a pure claim holds at every delta.
-        return replace(claim, delta=target.delta, unit=target.unit, assumptions=(*claim.assumptions, *lines))
+        return replace(claim, delta=delta, unit=case.target.unit, assumptions=(*claim.assumptions, *lines))
 
-    def describe(self, knobs: ConvexifiedLossKnobs, released: OneNeuronAnswers, facts: DatasetSpec) -> str:
+    def describe(self, case: Case[ConvexifiedLossHyperparameters], released: OneNeuronAnswers) -> str:
         """See `PlannedSystem.describe`."""
         return (
-            f"{released.steps} probability vectors of a tanh network (risk aversion {knobs.alpha:.4g}), each with "
-            f"{released.noise} noise on one sampled logit (claimed sensitivity {released.logit_sensitivity:.4g}, not a "
-            "bound)"
+            f"{released.steps} probability vectors of a tanh network (risk aversion {case.params.alpha:.4g}), each "
+            f"with {released.noise} noise on one sampled logit (claimed sensitivity {released.logit_sensitivity:.4g}, "
+            "not a bound)"
         )
 
-    def work(self, knobs: ConvexifiedLossKnobs, released: OneNeuronAnswers, facts: DatasetSpec) -> float:
+    def work(self, case: Case[ConvexifiedLossHyperparameters], released: OneNeuronAnswers) -> float:
         """See `PlannedSystem.work`."""
-        return float(facts.n) * knobs.epochs * (1 + knobs.shadows)
+        return float(case.facts.n) * case.params.epochs * (1 + case.params.shadows)
 
     def fit(self, runs: Sequence[Run], data: Dataset, execution: RunSettings) -> None:
         """See `TrainedOnce.fit`."""
@@ -117,32 +113,24 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossKnobs, OneNeuronAnswers, "T
         with limited_threads(execution.threads):
             super().fit(runs, data, execution)
 
-    def trained(self, knobs: ConvexifiedLossKnobs, data: Dataset, execution: RunSettings) -> Trained:
+    def trained(self, params: ConvexifiedLossHyperparameters, data: Dataset, settings: RunSettings) -> Trained:
         """See `TrainedOnce.trained`."""
         from trainables.systems.lu2021.training import train_group
         from trainables.training.private_sgd import device_of
 
-        return train_group(knobs, data, str(device_of(execution)))
+        return train_group(params, data, str(device_of(settings)))
 
-    def answer(
-        self,
-        run: Run,
-        knobs: ConvexifiedLossKnobs,
-        released: OneNeuronAnswers,
-        trained: Trained,
-        data: Dataset,
-        execution: RunSettings,
-    ) -> None:
+    def answer(self, fit: Fit[ConvexifiedLossHyperparameters, OneNeuronAnswers], trained: Trained) -> None:
         """See `TrainedOnce.answer`."""
         from trainables.systems.lu2021.training import answer
 
-        answer(run, knobs, released, trained, data, execution)
+        answer(fit, trained)
 
     def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
         """Data sets that the answers tell apart (see `trainables.measures.hooks.Auditable`)."""
         from trainables.systems.lu2021.neighbours import published_neighbours
 
-        return published_neighbours(read(self.knobs, plan.config), self.mechanism_of(plan, facts), facts)
+        return published_neighbours(*self.read(plan), facts)
 
     def without_its_attack(self, plan: PrivacyPlan) -> PrivacyPlan:
         """See `trainables.measures.hooks.AttacksItself`: no shadows."""

@@ -1,33 +1,32 @@
-"""Hyperparameters and metrics of the convexified-loss systems."""
+"""Hyperparameters and metrics of `convexified-loss`, and what both systems share."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import partial
 
 from dpcore.checks import InvalidValue
-from dpcore.papers.convexified import Bound, Head, NeuronNoise, PublishedNoise, published_noise
-from trainables.hyperparameters import knob, knobs
+from dpcore.papers.convexified import Bound, NeuronNoise, PublishedNoise, published_noise
+from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.system import DatasetSpec, Dependence, Metric
-from trainables.systems.answering import ACCURACY, QueryKnobs
-from trainables.systems.linear import RowKnobs, classes_of, width_of
+from trainables.systems.answering import ACCURACY, QueryHyperparameters
+from trainables.systems.linear import classes_of, width_of
 
 NOISE_MIN, NOISE_MAX = 1e-9, 1e9
 """Range of noise multipliers that a plan may ask for."""
 
 
-@knobs
-class RiskKnobs:
+@hyperparameters
+class RiskHyperparameters:
     """The objective."""
 
-    alpha: float = knob(
+    alpha: float = hyperparameter(
         low=1e-6,
         high=100.0,
         default=1.0,
         doc="risk aversion of the loss; towards 0 the mean loss, upwards the worst record's",
     )
-    regularisation: float = knob(
+    regularisation: float = hyperparameter(
         low=1e-8,
         high=100.0,
         default=0.0005,
@@ -35,89 +34,58 @@ class RiskKnobs:
     )
 
 
-@knobs
-class _LawKnobs:
-    bound: Bound = knob(
+@hyperparameters
+class ConvexifiedLossHyperparameters(QueryHyperparameters, RiskHyperparameters):
+    """Of `convexified-loss`."""
+
+    bound: Bound = hyperparameter(
         choices=tuple(map(str, Bound)), default=str(Bound.LU), doc="row of Table I that the sensitivities start from"
     )
-    noise: NeuronNoise = knob(
+    noise: NeuronNoise = hyperparameter(
         choices=tuple(map(str, NeuronNoise)),
         default=str(NeuronNoise.GAUSSIAN),
         doc="law of the noise; with gaussian the publication's epsilon is a mu",
     )
-    split: float = knob(
+    split: float = hyperparameter(
         low=0.0,
         high=1e6,
         default=1.0,
         doc="budget for sampling the neuron divided by the budget for its noise; 1 as published",
     )
-
-
-@knobs
-class ConvexifiedLossKnobs(QueryKnobs, _LawKnobs, RiskKnobs):
-    """Of `convexified-loss`."""
-
-    noise_multiplier: float = knob(
+    noise_multiplier: float = hyperparameter(
         low=NOISE_MIN,
         high=NOISE_MAX,
         unit="1/epsilon",
         doc="one over the epsilon (mu) of a single query; solved from epsilon by default",
     )
-    hidden: int = knob(low=1, high=65536, default=128, unit="units", doc="hidden tanh units")
-    learning_rate: float = knob(low=1e-6, high=10.0, default=0.001, doc="step size of Adam")
-    batch_size: int = knob(low=1, default=100, unit="records", doc="records in a batch")
-    epochs: int = knob(low=1, high=100_000, default=100, unit="passes", doc="passes over the data")
-    draw: int = knob(
+    hidden: int = hyperparameter(low=1, high=65536, default=128, unit="units", doc="hidden tanh units")
+    learning_rate: float = hyperparameter(low=1e-6, high=10.0, default=0.001, doc="step size of Adam")
+    batch_size: int = hyperparameter(low=1, default=100, unit="records", doc="records in a batch")
+    epochs: int = hyperparameter(low=1, high=100_000, default=100, unit="passes", doc="passes over the data")
+    draw: int = hyperparameter(
         low=0,
         high=1_000_000,
         default=0,
         doc="public seed of weights, batches, queries and shadows; trials of one draw share their training",
     )
-    reference: bool = knob(
+    reference: bool = hyperparameter(
         choices=(False, True),
         default=False,
         doc="also report the model without noise, outside the claim: accuracy_loss, baseline_accuracy, ...",
     )
-    shadows: int = knob(
+    shadows: int = hyperparameter(
         low=0,
         high=10_000,
         default=0,
         unit="models",
         doc="shadow models of a membership attack; half of the queries then go to training records; 0: no attack",
     )
-    attack_epochs: int = knob(
+    attack_epochs: int = hyperparameter(
         low=1,
         high=10_000,
         default=100,
         unit="passes",
         doc="passes of the attack's network over what the shadows say",
-    )
-
-
-@knobs
-class _HeadShape:
-    radius: float = knob(
-        low=1e-6,
-        high=1e3,
-        default=1.0,
-        doc="largest norm of the head's weights; it bounds the loss, and so the weight of a badly fitted record",
-    )
-    features: str = knob(
-        choices=("records", "random-tanh"),
-        default="records",
-        doc="what the head sees: the records themselves, or frozen random tanh units drawn from a public seed",
-    )
-    hidden: int = knob(low=1, high=20_000, default=128, unit="units", doc="random tanh units, if any")
-
-
-@knobs
-class ConvexifiedHeadKnobs(QueryKnobs, RowKnobs, _HeadShape, RiskKnobs):
-    """Of `convexified-head`."""
-
-    noise_multiplier: float = knob(
-        low=NOISE_MIN,
-        high=NOISE_MAX,
-        doc="sigma on every logit divided by the head's sensitivity; solved from epsilon by default",
     )
 
 
@@ -165,13 +133,10 @@ METRICS = (
 """Of `convexified-loss`."""
 
 
-# What a configuration says before any training: the published sensitivities, the repaired head, who is asked.
-
-OPEN = 0.01
-"""Share of the exact sensitivity that the certificate may leave open."""
+# What a configuration says before any training: the published sensitivities, and who is asked.
 
 
-def sensitivities(knobs: ConvexifiedLossKnobs, facts: DatasetSpec) -> PublishedNoise:
+def sensitivities(params: ConvexifiedLossHyperparameters, facts: DatasetSpec) -> PublishedNoise:
     """Every sensitivity that the publication derives for this network, from public facts. None of them is a bound."""
     width = width_of(facts)
     largest = max(
@@ -179,13 +144,13 @@ def sensitivities(knobs: ConvexifiedLossKnobs, facts: DatasetSpec) -> PublishedN
     )
     try:
         return published_noise(
-            (width, knobs.hidden),
+            (width, params.hidden),
             classes_of(facts),
             facts.n,
-            knobs.regularisation,
-            bound=knobs.bound,
+            params.regularisation,
+            bound=params.bound,
             input_norm=largest * math.sqrt(width),
-            step_size=knobs.learning_rate,
+            step_size=params.learning_rate,
         )
     except InvalidValue as error:
         if error.name != "step_size":
@@ -194,19 +159,6 @@ def sensitivities(knobs: ConvexifiedLossKnobs, facts: DatasetSpec) -> PublishedN
         raise InvalidValue("learning_rate", error.value, error.expected, remedy) from error
 
 
-def held_out(knobs: ConvexifiedLossKnobs, facts: DatasetSpec) -> int:
+def held_out(params: ConvexifiedLossHyperparameters, facts: DatasetSpec) -> int:
     """Validation records that are asked; under an attack the others are the attacker's own."""
-    return min(facts.n, facts.n_validation // 3) if knobs.shadows else facts.n_validation
-
-
-def head_of(knobs: ConvexifiedHeadKnobs, facts: DatasetSpec) -> Head:
-    """The training problem, with the tolerance that adds `OPEN` to its sensitivity."""
-    exact = Head(
-        records=facts.n,
-        classes=classes_of(facts),
-        alpha=knobs.alpha,
-        regulariser=knobs.regularisation,
-        radius=knobs.radius,
-        tolerance=1.0,
-    )
-    return replace(exact, tolerance=OPEN * exact.exact_sensitivity * exact.modulus / 2)
+    return min(facts.n, facts.n_validation // 3) if params.shadows else facts.n_validation

@@ -1,4 +1,4 @@
-"""Neighbouring data sets on which the answers of the convexified-loss systems are told apart, and how.
+"""Neighbouring data sets on which the answers of `convexified-loss` are told apart, and how.
 
 `convexified-loss`, three classes or more: one logit of an answer has noise, so every pair of the others keeps its
 difference to the last digit. An attacker who knows both neighbouring data sets trains both models itself (training has
@@ -7,9 +7,6 @@ a public seed), and looks whose differences occur. It is right with certainty, a
 `convexified-loss`, two classes: only the difference of the logits leaves, noised at a sensitivity that is no bound. One
 mislabelled record among identical ones moves a risk-averse model by far more; the attacker compares the likelihoods of
 the noised difference under both models.
-
-`convexified-head`: every logit has noise, and the likelihood ratio of all answers is the best attack there is. It must
-not find more than the claim allows.
 """
 
 from __future__ import annotations
@@ -20,13 +17,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.mechanisms.output_perturbation import OutputPerturbation
 from dpcore.papers.convexified import NeuronNoise, OneNeuronAnswers
 from trainables.measures.hooks import Neighbours
 from trainables.system import Dataset, DatasetSpec, InputSpec, Split, State
 from trainables.systems.linear import classes_of
-from trainables.systems.lu2021.head import features_of, train
-from trainables.systems.lu2021.hyperparameters import ConvexifiedHeadKnobs, ConvexifiedLossKnobs
+from trainables.systems.lu2021.hyperparameters import ConvexifiedLossHyperparameters
 from trainables.systems.lu2021.training import asked_logits
 
 Array = NDArray[np.float64]
@@ -38,9 +33,11 @@ ROUND_OFF = 1e-9
 """Differences of logits that agree to this many units are the same number."""
 
 
-def published_neighbours(knobs: ConvexifiedLossKnobs, mechanism: OneNeuronAnswers, facts: DatasetSpec) -> Neighbours:
+def published_neighbours(
+    params: ConvexifiedLossHyperparameters, mechanism: OneNeuronAnswers, facts: DatasetSpec
+) -> Neighbours:
     """The last record of a synthetic data set, in or out (add-remove)."""
-    with_it = synthetic(facts) if classes_of(facts) > 2 else _odd_one(facts)
+    with_it = synthetic(facts) if classes_of(facts) > 2 else odd_one(facts)
     fewer = Split(
         inputs={name: array[:-1] for name, array in with_it.train.inputs.items()}, targets=with_it.train.targets[:-1]
     )
@@ -49,7 +46,7 @@ def published_neighbours(knobs: ConvexifiedLossKnobs, mechanism: OneNeuronAnswer
 
     @lru_cache(maxsize=1)
     def logits() -> tuple[Array, Array]:
-        return asked_logits(knobs, with_it), asked_logits(knobs, without_it)
+        return asked_logits(params, with_it), asked_logits(params, without_it)
 
     def score(released: State) -> float:
         inside, outside = logits()
@@ -69,29 +66,6 @@ def published_neighbours(knobs: ConvexifiedLossKnobs, mechanism: OneNeuronAnswer
         without_it=without_it,
         score=score,
         doc=f"one record of made-up data leaves; the attacker trains both models and looks at {looks}",
-    )
-
-
-def repaired_neighbours(knobs: ConvexifiedHeadKnobs, mechanism: OutputPerturbation, facts: DatasetSpec) -> Neighbours:
-    """All records alike but for one label, flipped or not (replace-one): what moves a risk-averse minimiser most."""
-    without_it, with_it = alike(facts), _odd_one(facts)
-
-    @lru_cache(maxsize=1)
-    def logits() -> tuple[Array, Array]:
-        # All queries are alike.
-        query = features_of(knobs, facts, without_it.validation)[:1]
-        return query @ train(knobs, with_it), query @ train(knobs, without_it)
-
-    def score(released: State) -> float:
-        inside, outside = logits()
-        answers = np.asarray(released["logits"], dtype=np.float64)
-        return float(np.sum((answers - outside) ** 2 - (answers - inside) ** 2) / (2 * mechanism.scale**2))
-
-    return Neighbours(
-        with_it=with_it,
-        without_it=without_it,
-        score=score,
-        doc="one label of identical records is flipped; the attacker takes the likelihood ratio of all noisy logits",
     )
 
 
@@ -121,7 +95,7 @@ def alike(facts: DatasetSpec) -> Dataset:
     return Dataset(facts=facts, train=split(facts.n), validation=split(facts.n_validation), fingerprint="alike")
 
 
-def _odd_one(facts: DatasetSpec) -> Dataset:
+def odd_one(facts: DatasetSpec) -> Dataset:
     """Identical records of class 0, but for the last one's label: what moves a risk-averse minimiser most."""
     found = alike(facts)
     labels = found.train.targets.copy()

@@ -11,13 +11,14 @@ from scipy.special import ndtr, softmax
 
 from dpcore.audit.attacks import Decisions
 from dpcore.mechanisms.noise_families import Normals
-from dpcore.papers.convexified import OneNeuronAnswers, RandomSource, accuracy_loss
+from dpcore.papers.convexified import OneNeuronAnswers, accuracy_loss
 from trainables.measures import hooks
 from trainables.parallel import limited_threads
-from trainables.system import Dataset, DatasetSpec, Run, RunSettings, Split, State
+from trainables.planning import Fit
+from trainables.system import Dataset, DatasetSpec, RunSettings, Split, State
 from trainables.systems.answering import next_answers
 from trainables.systems.linear import classes_of, columns, labels_of
-from trainables.systems.lu2021.hyperparameters import ConvexifiedLossKnobs, held_out, sensitivities
+from trainables.systems.lu2021.hyperparameters import ConvexifiedLossHyperparameters, held_out, sensitivities
 from trainables.systems.lu2021.network import Recipe, logits_of, train
 from trainables.systems.lu2021.shadow import AttackModel, train_attack, train_shadows
 from trainables.training.noise import normals
@@ -49,11 +50,6 @@ class FromNormals:
         return loc + scale * self._normals((size,) if isinstance(size, int) else size)
 
 
-def draws_of(run: Run, execution: RunSettings) -> RandomSource:
-    """The noise of this attempt from its first step on."""
-    return FromNormals(normals(run, execution))
-
-
 Positions = NDArray[np.int64]
 
 SHADOWS_TOGETHER = 20
@@ -80,26 +76,28 @@ class Trained:
     attack: AttackModel | None
 
 
-def train_group(knobs: ConvexifiedLossKnobs, data: Dataset, device: str = "cpu", attacked: bool = True) -> Trained:
+def train_group(
+    params: ConvexifiedLossHyperparameters, data: Dataset, device: str = "cpu", attacked: bool = True
+) -> Trained:
     """The target and, where asked for, the shadows and the attack: a function of data and public seed.
 
     attacked  False leaves the shadows out where only the answers matter
     """
-    facts, draw = data.facts, knobs.draw
-    classes, recipe = classes_of(facts), recipe_of(knobs)
+    facts, draw = data.facts, params.draw
+    classes, recipe = classes_of(facts), recipe_of(params)
     inputs, labels = flat_inputs(facts, data.train), labels_of(data.train)
     others = flat_inputs(facts, data.validation)
     order = question_order(draw, len(others))
-    pool = order[held_out(knobs, facts) :]
+    pool = order[held_out(params, facts) :]
     target = train(inputs, labels, np.arange(len(labels))[None], classes, recipe, _seed(draw, 1), device)
     attack = None
-    if attacked and knobs.shadows:
-        attack = _attacked(knobs, others[pool], data.validation.targets[pool].astype(np.int64), facts, device)
+    if attacked and params.shadows:
+        attack = _attacked(params, others[pool], data.validation.targets[pool].astype(np.int64), facts, device)
     return Trained(
         member_logits=target.logits(inputs)[0],
         other_logits=target.logits(others)[0],
         members=np.random.default_rng([draw, 5]).permutation(len(labels)),
-        others=order[: held_out(knobs, facts)],
+        others=order[: held_out(params, facts)],
         attack=attack,
     )
 
@@ -109,23 +107,23 @@ def question_order(draw: int, records: int) -> Positions:
     return np.random.default_rng([draw, 0]).permutation(records)
 
 
-def asked_logits(knobs: ConvexifiedLossKnobs, data: Dataset) -> Array:
+def asked_logits(params: ConvexifiedLossHyperparameters, data: Dataset) -> Array:
     """Logits without noise of the queried validation records, in the order of the answers, by a fresh training."""
     with limited_threads(RunSettings().threads):
-        trained = train_group(knobs, data, attacked=False)
-    _, others = asked(knobs, trained, 0, knobs.queries)
+        trained = train_group(params, data, attacked=False)
+    _, others = asked(params, trained, 0, params.queries)
     return trained.other_logits[others]
 
 
-def recipe_of(knobs: ConvexifiedLossKnobs) -> Recipe:
+def recipe_of(params: ConvexifiedLossHyperparameters) -> Recipe:
     """How the target and its shadows are trained."""
     return Recipe(
-        alpha=knobs.alpha,
-        regularisation=knobs.regularisation,
-        hidden=knobs.hidden,
-        learning_rate=knobs.learning_rate,
-        batch_size=knobs.batch_size,
-        epochs=knobs.epochs,
+        alpha=params.alpha,
+        regularisation=params.regularisation,
+        hidden=params.hidden,
+        learning_rate=params.learning_rate,
+        batch_size=params.batch_size,
+        epochs=params.epochs,
     )
 
 
@@ -135,9 +133,13 @@ def flat_inputs(facts: DatasetSpec, split: Split) -> NDArray[np.float32]:
 
 
 def _attacked(
-    knobs: ConvexifiedLossKnobs, inputs: NDArray[np.float32], labels: Positions, facts: DatasetSpec, device: str
+    params: ConvexifiedLossHyperparameters,
+    inputs: NDArray[np.float32],
+    labels: Positions,
+    facts: DatasetSpec,
+    device: str,
 ) -> AttackModel:
-    draw, recipe, classes = knobs.draw, recipe_of(knobs), classes_of(facts)
+    draw, recipe, classes = params.draw, recipe_of(params), classes_of(facts)
 
     def fit_many(inside: NDArray[np.bool_]) -> Array:
         parts = []
@@ -150,47 +152,40 @@ def _attacked(
     examples = train_shadows(
         fit_many,
         labels,
-        shadows=knobs.shadows,
+        shadows=params.shadows,
         size=min(facts.n, len(labels) // 2),
         rng=np.random.default_rng([draw, 3]),
     )
-    return train_attack(examples, seed=_seed(draw, 4), epochs=knobs.attack_epochs)
+    return train_attack(examples, seed=_seed(draw, 4), epochs=params.attack_epochs)
 
 
-def answer(
-    run: Run,
-    knobs: ConvexifiedLossKnobs,
-    mechanism: OneNeuronAnswers,
-    trained: Trained,
-    data: Dataset,
-    execution: RunSettings,
-) -> None:
+def answer(fit: Fit[ConvexifiedLossHyperparameters, OneNeuronAnswers], trained: Trained) -> None:
     """Probability vectors for the next queries; only counts are kept, and the attack, never the model."""
-    attack = trained.attack
+    run, data, attack = fit.run, fit.data, trained.attack
     counts = {name: 0 if run.state is None else int(run.state[name]) for name in (_ANSWERED, *_TALLIES)}
-    next_ = next_answers(run, mechanism.steps, counts[_ANSWERED])
-    members, others = asked(knobs, trained, next_.start, next_.stop)
+    next_ = next_answers(run, fit.mechanism.steps, counts[_ANSWERED])
+    members, others = asked(fit.params, trained, next_.start, next_.stop)
     logits = np.concatenate([trained.other_logits[others], trained.member_logits[members]])
-    released = mechanism.release(logits, draws_of(run, execution))
+    released = fit.mechanism.release(logits, FromNormals(normals(run, fit.settings)))
     labels = released.argmax(axis=1)
     hooks.released(run, asked=others, labels=labels[: len(others)], log_probabilities=released)
     counts[_ANSWERED] = next_.stop
     counts[_CORRECT] += int((labels[: len(others)] == data.validation.targets[others]).sum())
     if attack is not None and len(members):
-        probabilities = _probabilities(released)
+        probabilities = softmax(released, axis=1)
         called = attack.decisions(
             probabilities[len(others) :],
-            data.train.targets[members].astype(np.int64),
+            labels_of(data.train)[members],
             probabilities[: len(others)],
-            data.validation.targets[others].astype(np.int64),
+            labels_of(data.validation)[others],
         )
         counts[_CALLED] += called.true_positives
         counts[_MISCALLED] += called.false_positives
     state = {name: np.asarray(value) for name, value in counts.items()}
     if attack is not None:
         state |= {f"{ATTACK}{name}": value for name, value in attack.state().items()}
-    stability = sensitivities(knobs, data.facts).stability
-    run.checkpoint(next_.stop, state, _metrics(knobs, data, trained, counts, stability))
+    stability = sensitivities(fit.params, data.facts).stability
+    run.checkpoint(next_.stop, state, _metrics(fit.params, data, trained, counts, stability))
 
 
 _TALLIES = (_CORRECT, _CALLED, _MISCALLED)
@@ -203,9 +198,11 @@ def attack_of(state: State) -> AttackModel:
     )
 
 
-def asked(knobs: ConvexifiedLossKnobs, trained: Trained, start: int, stop: int) -> tuple[Positions, Positions]:
+def asked(
+    params: ConvexifiedLossHyperparameters, trained: Trained, start: int, stop: int
+) -> tuple[Positions, Positions]:
     """Training and validation records behind queries start..stop-1. Under an attack they take turns."""
-    if not knobs.shadows:
+    if not params.shadows:
         return np.empty(0, dtype=np.int64), trained.others[start:stop]
     # Odd queries ask members. A data set with one record less than declared has its first one asked again.
     members = np.arange(start // 2, stop // 2) % len(trained.members)
@@ -213,14 +210,14 @@ def asked(knobs: ConvexifiedLossKnobs, trained: Trained, start: int, stop: int) 
 
 
 def _metrics(
-    knobs: ConvexifiedLossKnobs, data: Dataset, trained: Trained, counts: dict[str, int], stability: float
+    params: ConvexifiedLossHyperparameters, data: Dataset, trained: Trained, counts: dict[str, int], stability: float
 ) -> dict[str, float]:
-    members, others = asked(knobs, trained, 0, counts[_ANSWERED])
+    members, others = asked(params, trained, 0, counts[_ANSWERED])
     metrics = {"stability": stability, "accuracy": counts[_CORRECT] / len(others)}
     attack = trained.attack if len(members) else None
     if attack is not None:
         metrics["shadow_leak"] = counts[_CALLED] / len(members) - counts[_MISCALLED] / len(others)
-    if not knobs.reference:
+    if not params.reference:
         return metrics
     other_labels, member_labels = data.validation.targets, labels_of(data.train)
     right = trained.other_logits[others].argmax(axis=1) == other_labels[others]
@@ -237,11 +234,6 @@ def _metrics(
         )
         metrics["baseline_leak"] = called.advantage
     return metrics
-
-
-def _probabilities(log_probabilities: Array) -> Array:
-    probabilities: Array = softmax(log_probabilities, axis=1)
-    return probabilities
 
 
 def _seed(draw: int, purpose: int) -> int:

@@ -11,11 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpcore.accountants.bayesian import BayesianAccountant, BayesianFilter, log_left, percentile_curve
 from dpcore.checks import InvalidValue
-from trainables.hyperparameters import knob, knobs
+from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.metrics import Dependence, Metric
 from trainables.system import DatasetSpec, PrivacyPlan, State
-from trainables.systems.noisy_sgd import DescentKnobs, NoisySGDKnobs
-from trainables.training.hyperparameters import ModelKnobs, PassKnobs, PriorKnobs, RateKnobs
+from trainables.systems.noisy_sgd import DescentHyperparameters
+from trainables.training.hyperparameters import (
+    ModelHyperparameters,
+    PassHyperparameters,
+    PriorHyperparameters,
+    RateHyperparameters,
+)
 from trainables.training.trained_model import METRICS as TRAINING_METRICS
 
 NO_BUDGET = 0.0
@@ -23,46 +28,34 @@ ORDERS = "2,4,8,16,32"
 PAIR = 2
 
 
-@knobs
-class DeltaKnobs:
-    """Of a figure beside an ordinary claim."""
-
-    bayesian_delta: float = knob(
-        low=1e-200,
-        high=0.5,
-        default=1e-10,
-        doc="delta_mu of the Bayesian figure, the estimates' failures included; 1e-10 is 1e-5 for 99.999% of records",
-    )
-
-
-@knobs
-class EstimateKnobs:
+@hyperparameters
+class EstimateHyperparameters:
     """What is estimated before each step."""
 
-    percentile_delta: float = knob(
+    percentile_delta: float = hyperparameter(
         low=1e-200,
         high=0.5,
         default=1e-5,
         doc="delta of the percentile metrics: what each record inside the share is promised",
     )
-    bayesian_orders: str = knob(
+    bayesian_orders: str = hyperparameter(
         default=ORDERS,
         doc="orders lambda of the Bayesian figure, whole numbers separated by commas; each one is charged its failures",
     )
-    estimate_failure: float = knob(
+    estimate_failure: float = hyperparameter(
         low=1e-200,
         high=0.4,
         default=1e-15,
         doc="gamma, probability that one estimate is too small, under the estimator's own prior",
     )
-    distance_records: int = knob(
+    distance_records: int = hyperparameter(
         low=3,
         high=100_000,
         default=64,
         unit="records",
         doc="records (or pairs) whose gradients are looked at before each step",
     )
-    distances: str = knob(
+    distances: str = hyperparameter(
         choices=("held-out", "training"),
         default="held-out",
         doc="whose gradients: the public validation records, or private training records as published",
@@ -86,16 +79,17 @@ class EstimateKnobs:
         return orders
 
 
-@knobs
-class StoppedKnobs(EstimateKnobs, PassKnobs):
-    """What every system reads that a filter stops."""
+@hyperparameters
+class WatchedHyperparameters(EstimateHyperparameters, DescentHyperparameters):
+    """Of every system whose claim is an ordinary one, with the Bayesian figure beside it."""
 
-
-@knobs
-class BudgetKnobs:
-    """Where a run beside an ordinary claim stops."""
-
-    bayesian_budget: float = knob(
+    bayesian_delta: float = hyperparameter(
+        low=1e-200,
+        high=0.5,
+        default=1e-10,
+        doc="delta_mu of the Bayesian figure, the estimates' failures included; 1e-10 is 1e-5 for 99.999% of records",
+    )
+    bayesian_budget: float = hyperparameter(
         low=NO_BUDGET,
         high=1e6,
         default=NO_BUDGET,
@@ -103,11 +97,16 @@ class BudgetKnobs:
     )
 
 
-@knobs
-class ShareKnobs:
-    """How many weights a step moves."""
+@hyperparameters
+class StoppedHyperparameters(EstimateHyperparameters, PassHyperparameters, RateHyperparameters):
+    """Of every system that a filter stops, and that claims no more."""
 
-    updated_share: float = knob(
+
+@hyperparameters
+class ShareHyperparameters(ModelHyperparameters):
+    """Of every system that trains a model."""
+
+    updated_share: float = hyperparameter(
         low=1e-6,
         high=1.0,
         default=1.0,
@@ -115,24 +114,14 @@ class ShareKnobs:
     )
 
 
-@knobs
-class WatchedKnobs(BudgetKnobs, EstimateKnobs, DeltaKnobs, DescentKnobs):
-    """What both systems read."""
-
-
-@knobs
-class BayesianSGDKnobs(WatchedKnobs, ShareKnobs, NoisySGDKnobs):
-    """Of `bayesian-sgd`."""
-
-
-@knobs
-class VariationalKnobs(PriorKnobs):
+@hyperparameters
+class VariationalHyperparameters(PriorHyperparameters):
     """Of a mean-field Gaussian over weights."""
 
-    first_sd: float = knob(
+    first_sd: float = hyperparameter(
         low=1e-6, high=1e3, default=0.1, doc="standard deviation of every weight before the first step"
     )
-    draws: int = knob(
+    draws: int = hyperparameter(
         low=1,
         high=100_000,
         default=100,
@@ -141,40 +130,45 @@ class VariationalKnobs(PriorKnobs):
     )
 
 
-@knobs
-class BayesianVariationalKnobs(WatchedKnobs, VariationalKnobs, PriorKnobs, DescentKnobs):
+@hyperparameters
+class BayesianSGDHyperparameters(WatchedHyperparameters, ShareHyperparameters):
+    """Of `bayesian-sgd`."""
+
+
+@hyperparameters
+class BayesianVariationalHyperparameters(WatchedHyperparameters, VariationalHyperparameters):
     """Of `bayesian-variational`."""
 
 
-@knobs
-class AverageCaseKnobs(PassKnobs, RateKnobs, ModelKnobs):
-    """Of `average-case-sgd`, the accountant's apart."""
+@hyperparameters
+class VariationalDrawsHyperparameters(StoppedHyperparameters, VariationalHyperparameters):
+    """Of `variational-draws`."""
 
-    sensitivity: str = knob(
+
+@hyperparameters
+class AverageCaseHyperparameters(StoppedHyperparameters, ShareHyperparameters):
+    """Of `average-case-sgd`."""
+
+    sensitivity: str = hyperparameter(
         choices=("unbounded", "bounded"),
         default="unbounded",
         doc="unbounded: gradients are not clipped; bounded: each is clipped to clip_norm",
     )
-    clip_norm: float = knob(
+    clip_norm: float = hyperparameter(
         low=1e-6,
         high=1e6,
         unit="gradient norm",
         doc="the clip where sensitivity is bounded, and in any case the unit of the noise",
     )
-    noise_multiplier: float = knob(
+    noise_multiplier: float = hyperparameter(
         low=1e-3, high=1e6, doc="noise standard deviation on the sum of gradients, divided by clip_norm"
     )
-    batches: str = knob(
+    batches: str = hyperparameter(
         choices=("fixed", "poisson"),
         default="fixed",
         doc="fixed: batch_size records without replacement, distances between pairs; poisson: coins, distances are "
         "norms",
     )
-
-
-@knobs
-class AverageCaseSGDKnobs(StoppedKnobs, ShareKnobs, AverageCaseKnobs):
-    """Of `average-case-sgd`."""
 
     @property
     def fixed(self) -> bool:
@@ -182,21 +176,16 @@ class AverageCaseSGDKnobs(StoppedKnobs, ShareKnobs, AverageCaseKnobs):
         return self.batches == "fixed"
 
 
-@knobs
-class VariationalDrawsKnobs(StoppedKnobs, VariationalKnobs, PriorKnobs, PassKnobs, RateKnobs):
-    """Of `variational-draws`."""
-
-
-def check_records(knobs: EstimateKnobs, facts: DatasetSpec, pairs: bool) -> None:
+def check_records(params: EstimateHyperparameters, facts: DatasetSpec, pairs: bool) -> None:
     """Raises InvalidValue when there are not as many records as each step looks at."""
     each = PAIR if pairs else 1
-    present = facts.n_validation if knobs.held_out else facts.n
-    if knobs.distance_records * each > present:
+    present = facts.n_validation if params.held_out else facts.n
+    if params.distance_records * each > present:
         raise InvalidValue(
             "distance_records",
-            knobs.distance_records,
+            params.distance_records,
             f"at most {present // each}, {facts.dataset} has {present} "
-            f"{'validation' if knobs.held_out else 'training'} records",
+            f"{'validation' if params.held_out else 'training'} records",
             "Lower distance_records, or use a split with more of them.",
         )
 
@@ -261,19 +250,19 @@ def filter_for(epsilon: float, delta_mu: float, steps: int, failure: float) -> B
     return BayesianFilter(epsilon=epsilon, delta_mu=delta_mu, steps=steps, order=order, failure=failure)
 
 
-def accountant_for(knobs: EstimateKnobs, steps: int) -> BayesianAccountant:
+def accountant_for(params: EstimateHyperparameters, steps: int) -> BayesianAccountant:
     """The accountant of a run before its first step. Raises InvalidValue (orders)."""
-    return BayesianAccountant(steps=steps, orders=knobs.orders, failure=knobs.estimate_failure)
+    return BayesianAccountant(steps=steps, orders=params.orders, failure=params.estimate_failure)
 
 
-def check_figures(knobs: EstimateKnobs, delta_mu: float, steps: int) -> None:
+def check_figures(params: EstimateHyperparameters, delta_mu: float, steps: int) -> None:
     """Raises InvalidValue where the estimates alone use up a delta that an epsilon is stated at."""
-    failures = accountant_for(knobs, steps).failure_probability
-    smallest = min(delta_mu, min(SHARES) * knobs.percentile_delta)
+    failures = accountant_for(params, steps).failure_probability
+    smallest = min(delta_mu, min(SHARES) * params.percentile_delta)
     if failures >= smallest:
         raise InvalidValue(
             "estimate_failure",
-            knobs.estimate_failure,
+            params.estimate_failure,
             f"steps x orders x estimate_failure below the smallest delta {smallest:g}, it is {failures:g}",
             "Lower estimate_failure, list fewer bayesian_orders, or take fewer epochs.",
         )
@@ -298,16 +287,16 @@ class Watch:
     stopped: bool = False
 
     @classmethod
-    def of(cls, knobs: EstimateKnobs, plan: PrivacyPlan, largest: float | None) -> Watch:
-        """The watch over a run from scratch: by its knobs, or by its claim where the claim is the average case."""
+    def of(cls, params: EstimateHyperparameters, plan: PrivacyPlan, largest: float | None) -> Watch:
+        """The watch over a run from scratch: by its hyperparameters, or by a claim of the average case alone."""
         delta_mu, budget = plan.guarantee.delta, plan.guarantee.epsilon
-        if isinstance(knobs, BudgetKnobs) and isinstance(knobs, DeltaKnobs):
-            delta_mu, budget = knobs.bayesian_delta, knobs.bayesian_budget
+        if isinstance(params, WatchedHyperparameters):
+            delta_mu, budget = params.bayesian_delta, params.bayesian_budget
         return cls(
-            accountant=accountant_for(knobs, plan.steps),
-            filter=None if budget == NO_BUDGET else filter_for(budget, delta_mu, plan.steps, knobs.estimate_failure),
+            accountant=accountant_for(params, plan.steps),
+            filter=None if budget == NO_BUDGET else filter_for(budget, delta_mu, plan.steps, params.estimate_failure),
             delta_mu=delta_mu,
-            percentile_delta=knobs.percentile_delta,
+            percentile_delta=params.percentile_delta,
             largest=largest,
         )
 

@@ -20,12 +20,13 @@ from dpcore.mechanisms.sampled_gaussian import SampledGaussian
 from dpcore.randomness import Purpose, Streams
 from trainables.measures import hooks
 from trainables.parallel import limited_threads
-from trainables.system import Dataset, Run, RunSettings, Split, State
+from trainables.planning import Fit
+from trainables.system import Dataset, Run, Split, State
 from trainables.systems.triastcyn2020.accountant import (
     PAIR,
-    AverageCaseSGDKnobs,
-    BayesianSGDKnobs,
-    EstimateKnobs,
+    AverageCaseHyperparameters,
+    BayesianSGDHyperparameters,
+    EstimateHyperparameters,
     Watch,
 )
 from trainables.training.loop import Pace, run_steps
@@ -46,9 +47,9 @@ class Draws:
     rng: np.random.Generator
 
     @classmethod
-    def of(cls, run: Run, knobs: EstimateKnobs, split: Split, pairs: bool) -> Draws:
+    def of(cls, run: Run, params: EstimateHyperparameters, split: Split, pairs: bool) -> Draws:
         """The draws of a run from its first step on."""
-        size = knobs.distance_records * (PAIR if pairs else 1)
+        size = params.distance_records * (PAIR if pairs else 1)
         return cls(present=len(split), size=size, rng=stream(run.streams, "distances", run.start_step))
 
     def rows(self) -> NDArray[np.int64]:
@@ -56,9 +57,9 @@ class Draws:
         return self.rng.choice(self.present, size=self.size, replace=False)
 
 
-def looked_at(knobs: EstimateKnobs, data: Dataset) -> Split:
+def looked_at(params: EstimateHyperparameters, data: Dataset) -> Split:
     """Whose gradients the distances come from."""
-    return data.validation if knobs.held_out else data.train
+    return data.validation if params.held_out else data.train
 
 
 def stream(streams: Streams, name: str, step: int) -> np.random.Generator:
@@ -105,53 +106,45 @@ class GradientDistances:
 
 # Training of both gradient systems: look at distances, ask the watch, sample, noise, update, keep records.
 
+Gradients = Fit[BayesianSGDHyperparameters, SampledGaussian] | Fit[AverageCaseHyperparameters, AverageCase]
 
-def train(
-    run: Run,
-    knobs: BayesianSGDKnobs | AverageCaseSGDKnobs,
-    mechanism: SampledGaussian | AverageCase,
-    data: Dataset,
-    execution: RunSettings,
-) -> None:
+
+def train(fit: Gradients) -> None:
     """Execute one run up to its `member.to_step`. Raises InvalidValue (model)."""
-    with limited_threads(execution.threads):
-        run_steps(run, _Watched(run, knobs, mechanism, data, execution), Pace(execution.checkpoint_seconds))
+    with limited_threads(fit.settings.threads):
+        run_steps(fit.run, _Watched(fit), Pace(fit.settings.checkpoint_seconds))
 
 
 class _Watched:
     """One run, as `run_steps` executes it."""
 
-    def __init__(
-        self,
-        run: Run,
-        knobs: BayesianSGDKnobs | AverageCaseSGDKnobs,
-        mechanism: SampledGaussian | AverageCase,
-        data: Dataset,
-        execution: RunSettings,
-    ) -> None:
-        self._run, self._mechanism, self._data = run, mechanism, data
-        self._device = device_of(execution)
-        own = initial_model(run, data, self._device)
-        self._model, loss = hooks.attach(run, own, loss_function(data.facts))
-        self._descent = MaskedDescent(self._model, knobs.learning_rate, knobs.updated_share, run)
+    def __init__(self, fit: Gradients) -> None:
+        self._fit, run, mechanism = fit, fit.run, fit.mechanism
+        self._device = device_of(fit.settings)
+        own = initial_model(run, fit.data, self._device)
+        self._model, loss = hooks.attach(run, own, loss_function(fit.data.facts))
+        self._descent = MaskedDescent(self._model, fit.params.learning_rate, fit.params.updated_share, run)
         pairs = isinstance(mechanism, AverageCase) and mechanism.fixed
         # Two clipped contributions of a pair may point opposite ways.
         largest = None if mechanism.clip_norm is None else mechanism.clip_norm * (2 if pairs else 1)
-        self._watch = Watch.of(knobs, run.member.plan, largest)
+        self._watch = Watch.of(fit.params, run.member.plan, largest)
         if run.state is not None:
             self._descent.restore(run.state)
             self._watch.restore(run.state)
-        split = looked_at(knobs, data)
+        split = looked_at(fit.params, fit.data)
         self._distances = GradientDistances(
             self._model,
             loss,
             split,
-            Draws.of(run, knobs, split, pairs=pairs),
+            Draws.of(run, fit.params, split, pairs=pairs),
             device=self._device,
             clip_norm=mechanism.clip_norm,
             pairs=pairs,
         )
-        self._gradient = _noisy_gradient(run, data, execution, mechanism, self._model, loss, self._device)
+        self._gradients = PrivateGradients(self._model, loss)
+        self._noise, self._batches = noise_source(run, fit.settings, self._device), batches(run, fit.settings)
+        self._inputs = tuple(tensor(array, self._device) for array in fit.data.train.inputs.values())
+        self._targets = tensor(fit.data.train.targets, self._device)
 
     @property
     def stopped(self) -> bool:
@@ -160,52 +153,29 @@ class _Watched:
 
     def step(self, number: int) -> None:
         """See `Training.step`."""
-        mask, mechanism = self._descent.next_mask(), self._mechanism
+        mask, mechanism = self._descent.next_mask(), self._fit.mechanism
         if not self._watch.admits(self._distances.measure(mask), mechanism.sampling.rate, mechanism.deviation):
             return
-        noisy = self._gradient()
+        rows = torch.from_numpy(mechanism.batch(len(self._targets), self._batches)).to(self._device)
+        total = self._gradients.clipped_sum(
+            tuple(one.index_select(0, rows) for one in self._inputs),
+            self._targets.index_select(0, rows),
+            clip_norm=math.inf if mechanism.clip_norm is None else mechanism.clip_norm,
+            microbatch_size=self._fit.settings.microbatch,
+        )
+        noisy = mechanism.noisy_mean(total, self._noise)
         # Before the mask: an ordinary claim covers every coordinate, whether it is used or not.
-        hooks.saw(self._run, number, noisy)
+        hooks.saw(self._fit.run, number, noisy)
         self._descent.update_masked(noisy, mask, number)
 
     def state(self) -> State:
         """See `Training.state`."""
-        return with_seed(self._descent.state() | self._watch.state(), self._run)
+        return with_seed(self._descent.state() | self._watch.state(), self._fit.run)
 
     def metrics(self, step: int) -> Mapping[str, float]:
         """See `Training.metrics`."""
-        judged = judge(self._model, self._data.validation, self._data.facts, self._device)
-        return {**judged, **self._watch.metrics()}
-
-
-def _noisy_gradient(
-    run: Run,
-    data: Dataset,
-    execution: RunSettings,
-    mechanism: SampledGaussian | AverageCase,
-    model: nn.Module,
-    loss: Callable[[Tensor, Tensor], Tensor],
-    device: torch.device,
-) -> Callable[[], Mapping[str, Tensor]]:
-    """The noisy mean gradient of the next batch, at the current weights."""
-    gradients = PrivateGradients(model, loss)
-    noise = noise_source(run, execution, device)
-    draws = batches(run, execution)
-    inputs = tuple(tensor(array, device) for array in data.train.inputs.values())
-    targets = tensor(data.train.targets, device)
-    clip_norm = math.inf if mechanism.clip_norm is None else mechanism.clip_norm
-
-    def next_gradient() -> Mapping[str, Tensor]:
-        rows = torch.from_numpy(mechanism.batch(len(targets), draws)).to(device)
-        total = gradients.clipped_sum(
-            tuple(one.index_select(0, rows) for one in inputs),
-            targets.index_select(0, rows),
-            clip_norm=clip_norm,
-            microbatch_size=execution.microbatch,
-        )
-        return mechanism.noisy_mean(total, noise)
-
-    return next_gradient
+        data = self._fit.data
+        return {**judge(self._model, data.validation, data.facts, self._device), **self._watch.metrics()}
 
 
 class MaskedDescent(Descent):

@@ -6,9 +6,9 @@ Source  Jaelkoe, Dikmen & Honkela (2017); the reparametrised gradient of Kucukel
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -20,18 +20,19 @@ from dpcore.accountants.bayesian import contribution_norms
 from dpcore.gradients import ClippedSum
 from dpcore.gradients.precision import all_digits
 from dpcore.gradients.units import clip_factors
+from dpcore.mechanisms.protocol import Scheduled
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian
 from dpcore.sampling import PoissonSampling
 from trainables.hyperparameters import read
 from trainables.parallel import limited_threads
-from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, RunSettings, Split, State
+from trainables.planning import Fit
+from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Split, State
 from trainables.systems.linear import rows, width_of
 from trainables.systems.linear_module import UnitNormRows
 from trainables.systems.triastcyn2020.accountant import (
-    BayesianVariationalKnobs,
-    EstimateKnobs,
-    VariationalDrawsKnobs,
-    VariationalKnobs,
+    BayesianVariationalHyperparameters,
+    VariationalDrawsHyperparameters,
+    VariationalHyperparameters,
     Watch,
 )
 from trainables.systems.triastcyn2020.training import Draws, looked_at
@@ -58,9 +59,9 @@ class Posterior:
     squares: Tensor
 
     @classmethod
-    def start(cls, knobs: VariationalKnobs, width: int, device: torch.device) -> Posterior:
+    def start(cls, params: VariationalHyperparameters, width: int, device: torch.device) -> Posterior:
         """Mean 0 and the configured deviation."""
-        log_sd = float(np.log(knobs.first_sd))
+        log_sd = float(np.log(params.first_sd))
         return cls(
             mean=torch.zeros(width, device=device),
             log_sd=torch.full((width,), log_sd, device=device),
@@ -113,24 +114,31 @@ class Steps(Protocol):
         ...
 
 
+class LookedAt:
+    """The records that distances come from."""
+
+    def __init__(self, fit: Fit[Any, Any], device: torch.device) -> None:
+        split = looked_at(fit.params, fit.data)
+        self._x, self._y = design(fit.data.facts, split, device)
+        self._draws = Draws.of(fit.run, fit.params, split, pairs=False)
+
+    def gradients(self, posterior: Posterior, z_D: Tensor) -> Array:
+        """Of the next few records, [records, 2 D]; not clipped."""
+        chosen = torch.from_numpy(self._draws.rows()).to(self._y.device)
+        found = _finite(record_gradients(self._x[chosen], self._y[chosen], posterior, z_D))
+        out: Array = found.double().cpu().numpy()
+        return out
+
+
 class Noised:
     """Clipped gradients of a Poisson batch with Gaussian noise on their sum."""
 
-    def __init__(
-        self,
-        run: Run,
-        knobs: BayesianVariationalKnobs,
-        mechanism: SampledGaussian,
-        data: Dataset,
-        execution: RunSettings,
-        device: torch.device,
-    ) -> None:
-        self._n, self._mechanism = data.facts.n, mechanism
-        self.rate, self.sigma = mechanism.sampling.rate, mechanism.deviation
-        self._noise = noise_source(run, execution, device)
-        self._batches = batches(run, execution)
-        self._x, self._y = design(data.facts, data.train, device)
-        self._looked_at = LookedAt.of(run, knobs, data, device)
+    def __init__(self, fit: Fit[BayesianVariationalHyperparameters, SampledGaussian], device: torch.device) -> None:
+        self._n, self._mechanism = fit.data.facts.n, fit.mechanism
+        self.rate, self.sigma = fit.mechanism.sampling.rate, fit.mechanism.deviation
+        self._noise, self._batches = noise_source(fit.run, fit.settings, device), batches(fit.run, fit.settings)
+        self._x, self._y = design(fit.data.facts, fit.data.train, device)
+        self._looked_at = LookedAt(fit, device)
 
     def distances(self, posterior: Posterior, z_D: Tensor) -> Array:
         """Norms of clipped gradients."""
@@ -144,70 +152,68 @@ class Noised:
         return self._n * mean[_MEAN]
 
 
-@dataclass(frozen=True, slots=True)
-class LookedAt:
-    """The records that distances come from."""
+class Drawn:
+    """As published for the Bayesian accountant: plain gradients of a Poisson batch; a draw's own deviation stands for
+    the noise.
 
-    x: Tensor
-    y: Tensor
-    draws: Draws
+    The distance of a record is what its gradient adds to the mean of the next draw, in deviations of that draw: what
+    the deviation itself gives away, and what earlier steps left in the mean, is not counted.
+    """
 
-    @classmethod
-    def of(cls, run: Run, knobs: EstimateKnobs, data: Dataset, device: torch.device) -> LookedAt:
-        """From the run's first step on."""
-        split = looked_at(knobs, data)
-        return cls(*design(data.facts, split, device), Draws.of(run, knobs, split, pairs=False))
+    sigma = 1.0
 
-    def gradients(self, posterior: Posterior, z_D: Tensor) -> Array:
-        """Of the next few records, [records, 2 D]; not clipped."""
-        rows_ = torch.from_numpy(self.draws.rows()).to(self.y.device)
-        found: Array = _finite(record_gradients(self.x[rows_], self.y[rows_], posterior, z_D)).double().cpu().numpy()
-        return found
+    def __init__(self, fit: Fit[VariationalDrawsHyperparameters, Scheduled], device: torch.device) -> None:
+        self._params, n = fit.params, fit.data.facts.n
+        self.rate, self._scale = fit.params.batch_size / n, n / fit.params.batch_size
+        self._sampling = PoissonSampling(rate=self.rate)
+        self._batches = batches(fit.run, fit.settings)
+        self._x, self._y = design(fit.data.facts, fit.data.train, device)
+        self._looked_at = LookedAt(fit, device)
+        self._next: Tensor | None = None
+
+    def distances(self, posterior: Posterior, z_D: Tensor) -> Array:
+        """Of the step that `likelihood` returns next."""
+        batch = torch.from_numpy(self._sampling.indices(len(self._y), self._batches)).to(self._y.device)
+        total = record_gradients(self._x[batch], self._y[batch], posterior, z_D).sum(dim=0)
+        self._next = self._scale * total
+        width = len(posterior.mean)
+        squares = posterior.squares + posterior.with_divergence(self._next, self._params.prior_variance).square()
+        # AdaGrad moves the mean by this much for each unit of a record's gradient, in deviations of the draw.
+        moved = self._params.learning_rate * self._scale / (squares[:width].sqrt() + TINY)
+        per_unit = (moved / posterior.log_sd.exp()).double().cpu().numpy()
+        return contribution_norms(self._looked_at.gradients(posterior, z_D)[:, :width] * per_unit)
+
+    def likelihood(self, posterior: Posterior, z_D: Tensor) -> Tensor:
+        """The gradient that `distances` has looked at."""
+        assert self._next is not None
+        return self._next
 
 
-def train(
-    run: Run, knobs: BayesianVariationalKnobs, mechanism: SampledGaussian, data: Dataset, execution: RunSettings
-) -> None:
-    """Execute one run up to its `member.to_step`."""
-    with limited_threads(execution.threads):
-        steps = Noised(run, knobs, mechanism, data, execution, device_of(execution))
-        infer(run, knobs, data, execution, steps, mechanism.clip_norm)
+def infer(fit: Fit[Any, Any], steps: Callable[[Any, torch.device], Steps], largest: float | None) -> None:
+    """Execute one run up to its `member.to_step`: look at distances, ask the watch, step, keep records.
 
-
-def infer(
-    run: Run,
-    knobs: BayesianVariationalKnobs | VariationalDrawsKnobs,
-    data: Dataset,
-    execution: RunSettings,
-    steps: Steps,
-    largest: float | None,
-) -> None:
-    """Look at distances, ask the watch, step, keep records. `largest` bounds the distances, None nothing."""
-    run_steps(run, _Inference(run, knobs, data, execution, steps, largest), Pace(execution.checkpoint_seconds))
+    steps    `Noised` or `Drawn`
+    largest  bounds the distances; None where nothing does
+    """
+    with limited_threads(fit.settings.threads):
+        run_steps(fit.run, _Inference(fit, steps, largest), Pace(fit.settings.checkpoint_seconds))
 
 
 class _Inference:
     """One run, as `run_steps` executes it."""
 
-    def __init__(
-        self,
-        run: Run,
-        knobs: BayesianVariationalKnobs | VariationalDrawsKnobs,
-        data: Dataset,
-        execution: RunSettings,
-        steps: Steps,
-        largest: float | None,
-    ) -> None:
-        self._run, self._knobs, self._data, self._steps = run, knobs, data, steps
-        self._device = device_of(execution)
-        self._width = width_of(data.facts, bias=True)
-        self._watch = Watch.of(knobs, run.member.plan, largest)
+    def __init__(self, fit: Fit[Any, Any], steps: Callable[[Any, torch.device], Steps], largest: float | None) -> None:
+        self._params, self._data, run = fit.params, fit.data, fit.run
+        self._device = device_of(fit.settings)
+        self._steps = steps(fit, self._device)
+        self._width = width_of(fit.data.facts, bias=True)
+        self._watch = Watch.of(fit.params, run.member.plan, largest)
         if run.state is None:
-            self._posterior = Posterior.start(knobs, self._width, self._device)
+            self._posterior = Posterior.start(fit.params, self._width, self._device)
         else:
             self._posterior = Posterior.of(run.state, self._device)
             self._watch.restore(run.state)
-        self._draw = normals(run, execution, stream="draws")
+        self._draw = normals(run, fit.settings, stream="draws")
 
     @property
     def stopped(self) -> bool:
@@ -220,7 +226,7 @@ class _Inference:
         steps, posterior = self._steps, self._posterior
         if self._watch.admits(steps.distances(posterior, z_D), steps.rate, steps.sigma):
             likelihood = steps.likelihood(posterior, z_D)
-            posterior.step(likelihood, self._knobs.prior_variance, self._knobs.learning_rate)
+            posterior.step(likelihood, self._params.prior_variance, self._params.learning_rate)
 
     def state(self) -> State:
         """See `Training.state`."""
@@ -228,7 +234,7 @@ class _Inference:
 
     def metrics(self, step: int) -> Mapping[str, float]:
         """See `Training.metrics`."""
-        return {**_judged(self._knobs, self._data, self._posterior, self._device), **self._watch.metrics()}
+        return {**_judged(self._params, self._data, self._posterior, self._device), **self._watch.metrics()}
 
 
 def design(facts: DatasetSpec, split: Split, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -250,11 +256,13 @@ def _clipped_sum(gradients_BD: Tensor, clip_norm: float) -> ClippedSum:
         return ClippedSum(tensors={_MEAN: factors_B.to(gradients.dtype) @ gradients}, clip_norm=clip_norm)
 
 
-def _judged(knobs: VariationalKnobs, data: Dataset, posterior: Posterior, device: torch.device) -> dict[str, float]:
+def _judged(
+    params: VariationalHyperparameters, data: Dataset, posterior: Posterior, device: torch.device
+) -> dict[str, float]:
     if not len(data.validation):
         return {}
     x, y = design(data.facts, data.validation, device)
-    likely = _probability(knobs, posterior, x)
+    likely = _probability(params, posterior, x)
     right = (likely > 0.5) == (y > 0.5)
     metrics = {"accuracy": float(right.double().mean()), "loss": float(F.binary_cross_entropy(likely, y.double()))}
     own = torch.where(likely > 0.5, likely, 1 - likely)
@@ -270,12 +278,12 @@ class PosteriorPredictive(nn.Module):
 
     draws: Tensor
 
-    def __init__(self, knobs: VariationalKnobs, facts: DatasetSpec, posterior: Posterior) -> None:
+    def __init__(self, params: VariationalHyperparameters, facts: DatasetSpec, posterior: Posterior) -> None:
         super().__init__()
         self.rows = UnitNormRows(facts.features, WIDEST, bias=False)
         self.mean = nn.Parameter(posterior.mean, requires_grad=False)
         self.log_sd = nn.Parameter(posterior.log_sd, requires_grad=False)
-        self.register_buffer("draws", _draws(knobs, len(posterior.mean)).to(posterior.mean.device))
+        self.register_buffer("draws", _draws(params, len(posterior.mean)).to(posterior.mean.device))
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Of n records."""
@@ -285,15 +293,15 @@ class PosteriorPredictive(nn.Module):
         return torch.stack([1 - likely, likely], dim=1).log()
 
 
-def _probability(knobs: VariationalKnobs, posterior: Posterior, x: Tensor) -> Tensor:
+def _probability(params: VariationalHyperparameters, posterior: Posterior, x: Tensor) -> Tensor:
     """P(y = 1 | x) averaged over `draws` draws of the weights, the same for every record, float64 [n]."""
-    w_KD = posterior.mean + posterior.log_sd.exp() * _draws(knobs, x.shape[1]).to(x.device)
+    w_KD = posterior.mean + posterior.log_sd.exp() * _draws(params, x.shape[1]).to(x.device)
     return torch.cat([_averaged(x[i : i + _BLOCK], w_KD) for i in range(0, len(x), _BLOCK)])
 
 
-def _draws(knobs: VariationalKnobs, width: int) -> Tensor:
+def _draws(params: VariationalHyperparameters, width: int) -> Tensor:
     """Standard normal, float32 [draws, width], from a public seed."""
-    return torch.from_numpy(np.random.default_rng(0).standard_normal((knobs.draws, width)).astype(np.float32))
+    return torch.from_numpy(np.random.default_rng(0).standard_normal((params.draws, width)).astype(np.float32))
 
 
 def _averaged(x: Tensor, w_KD: Tensor) -> Tensor:
@@ -304,7 +312,7 @@ def log_probabilities(plan: PrivacyPlan, facts: DatasetSpec, state: State, split
     """ln P(its own class | x) of every record of `split` under a final state; shape [len(split)]."""
     device = torch.device("cpu")
     x, y = design(facts, split, device)
-    likely = _probability(read(VariationalKnobs, plan.config), Posterior.of(state, device), x)
+    likely = _probability(read(VariationalHyperparameters, plan.config), Posterior.of(state, device), x)
     out: Array = torch.where(y > 0.5, likely, 1 - likely).log().numpy()
     return out
 
@@ -314,52 +322,4 @@ def posterior_predictive(plan: PrivacyPlan, facts: DatasetSpec, state: State) ->
     posterior, width = Posterior.of(state, torch.device("cpu")), width_of(facts, bias=True)
     if posterior.mean.shape != (width,):
         raise ValueError(f"checkpoint has {len(posterior.mean)} weights, the model {width}: another model")
-    return PosteriorPredictive(read(VariationalKnobs, plan.config), facts, posterior)
-
-
-# Steps of DPVI as published for the Bayesian accountant: no noise but the draw of the weights itself.
-
-
-class Drawn:
-    """Plain gradients of a Poisson batch; a draw's own deviation stands for the noise.
-
-    The distance of a record is what its gradient adds to the mean of the next draw, in deviations of that draw: what
-    the deviation itself gives away, and what earlier steps left in the mean, is not counted.
-    """
-
-    sigma = 1.0
-
-    def __init__(
-        self, run: Run, knobs: VariationalDrawsKnobs, data: Dataset, execution: RunSettings, device: torch.device
-    ) -> None:
-        self._knobs = knobs
-        self.rate = knobs.batch_size / data.facts.n
-        self._scale = data.facts.n / knobs.batch_size
-        self._sampling = PoissonSampling(rate=self.rate)
-        self._batches = batches(run, execution)
-        self._x, self._y = design(data.facts, data.train, device)
-        self._looked_at = LookedAt.of(run, knobs, data, device)
-        self._next: Tensor | None = None
-
-    def distances(self, posterior: Posterior, z_D: Tensor) -> NDArray[np.float64]:
-        """Of the step that `likelihood` returns next."""
-        batch = torch.from_numpy(self._sampling.indices(len(self._y), self._batches)).to(self._y.device)
-        total = record_gradients(self._x[batch], self._y[batch], posterior, z_D).sum(dim=0)
-        self._next = self._scale * total
-        width = len(posterior.mean)
-        squares = posterior.squares + posterior.with_divergence(self._next, self._knobs.prior_variance).square()
-        # AdaGrad moves the mean by this much for each unit of a record's gradient, in deviations of the draw.
-        moved = self._knobs.learning_rate * self._scale / (squares[:width].sqrt() + TINY)
-        per_unit = (moved / posterior.log_sd.exp()).double().cpu().numpy()
-        return contribution_norms(self._looked_at.gradients(posterior, z_D)[:, :width] * per_unit)
-
-    def likelihood(self, posterior: Posterior, z_D: Tensor) -> Tensor:
-        """The gradient that `distances` has looked at."""
-        assert self._next is not None
-        return self._next
-
-
-def train_draws(run: Run, knobs: VariationalDrawsKnobs, data: Dataset, execution: RunSettings) -> None:
-    """Execute one run up to its `member.to_step`."""
-    with limited_threads(execution.threads):
-        infer(run, knobs, data, execution, Drawn(run, knobs, data, execution, device_of(execution)), None)
+    return PosteriorPredictive(read(VariationalHyperparameters, plan.config), facts, posterior)

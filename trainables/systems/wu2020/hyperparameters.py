@@ -6,21 +6,21 @@ from dataclasses import replace
 from functools import partial
 
 from dpcore.papers.sgld import Phase, halving_schedule
-from trainables.hyperparameters import knob, knobs
+from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.metrics import Dependence, Metric, Worst
-from trainables.training.hyperparameters import ModelKnobs
+from trainables.training.hyperparameters import ModelHyperparameters
 
 
-@knobs
-class CommonKnobs(ModelKnobs):
+@hyperparameters
+class CommonHyperparameters(ModelHyperparameters):
     """Of every method."""
 
-    model: str = knob(default="mlp3", doc="name of a model or package.module:function")
-    hidden: int = knob(low=1, high=65536, default=64, unit="units", doc="hidden ReLU units")
-    batch_size: int = knob(low=1, unit="records", doc="records of a shuffled batch")
-    epochs: int = knob(low=1, high=1_000_000, unit="passes", doc="ceil(n / batch_size) steps each")
-    halve_every: int = knob(low=1, high=1_000_000, unit="epochs", doc="the rate halves after these")
-    average: int = knob(
+    model: str = hyperparameter(default="mlp3", doc="name of a model or package.module:function")
+    hidden: int = hyperparameter(low=1, high=65536, default=64, unit="units", doc="hidden ReLU units")
+    batch_size: int = hyperparameter(low=1, unit="records", doc="records of a shuffled batch")
+    epochs: int = hyperparameter(low=1, high=1_000_000, unit="passes", doc="ceil(n / batch_size) steps each")
+    halve_every: int = hyperparameter(low=1, high=1_000_000, unit="epochs", doc="the rate halves after these")
+    average: int = hyperparameter(
         low=1,
         high=1000,
         default=3,
@@ -43,11 +43,11 @@ class CommonKnobs(ModelKnobs):
         return halving_schedule(self.rate, self.halve_every, self.epochs, -(-n // self.batch_size))
 
 
-@knobs
-class NoiselessDescentKnobs(CommonKnobs):
+@hyperparameters
+class NoiselessDescentHyperparameters(CommonHyperparameters):
     """Of `sgd`, and of every optimiser."""
 
-    learning_rate: float = knob(low=1e-12, high=1e6, doc="r of the first block, on the mean loss of a batch")
+    learning_rate: float = hyperparameter(low=1e-12, high=1e6, doc="r of the first block, on the mean loss of a batch")
 
     @property
     def rate(self) -> float:
@@ -55,33 +55,33 @@ class NoiselessDescentKnobs(CommonKnobs):
         return self.learning_rate
 
 
-@knobs
-class DropoutKnobs(NoiselessDescentKnobs):
+@hyperparameters
+class DropoutHyperparameters(NoiselessDescentHyperparameters):
     """Of `dropout`."""
 
-    dropout: float = knob(low=0.0, high=0.95, default=0.3, doc="share of hidden units that a step leaves out")
+    dropout: float = hyperparameter(low=0.0, high=0.95, default=0.3, doc="share of hidden units that a step leaves out")
 
 
-@knobs
-class SquareKnobs:
+@hyperparameters
+class SquareHyperparameters:
     """Of a method that divides by the root of a remembered square."""
 
-    decay: float = knob(low=0.0, high=0.999999, default=0.99, doc="a of the squared gradient")
-    floor: float = knob(low=1e-12, high=1.0, default=1e-5, doc="c beside the root")
+    decay: float = hyperparameter(low=0.0, high=0.999999, default=0.99, doc="a of the squared gradient")
+    floor: float = hyperparameter(low=1e-12, high=1.0, default=1e-5, doc="c beside the root")
 
 
-@knobs
-class RMSpropKnobs(SquareKnobs, NoiselessDescentKnobs):
+@hyperparameters
+class RMSpropHyperparameters(SquareHyperparameters, NoiselessDescentHyperparameters):
     """Of `rmsprop`."""
 
 
-@knobs
-class PosteriorKnobs(CommonKnobs):
+@hyperparameters
+class PosteriorHyperparameters(CommonHyperparameters):
     """Of `sgld`, and of every sampler: its iterates stand for a posterior."""
 
-    step_size: float = knob(low=1e-12, high=10.0, doc="e of the first block, on the summed loss")
-    prior_variance: float = knob(low=1e-6, high=1e6, default=1.0, doc="v of the weights' Gaussian prior")
-    draws: int = knob(
+    step_size: float = hyperparameter(low=1e-12, high=10.0, doc="e of the first block, on the summed loss")
+    prior_variance: float = hyperparameter(low=1e-6, high=1e6, default=1.0, doc="v of the weights' Gaussian prior")
+    draws: int = hyperparameter(
         low=2,
         high=1000,
         default=20,
@@ -100,16 +100,16 @@ class PosteriorKnobs(CommonKnobs):
         return max(self.average, self.draws)
 
 
-@knobs
-class PSGLDKnobs(SquareKnobs, PosteriorKnobs):
+@hyperparameters
+class PSGLDHyperparameters(SquareHyperparameters, PosteriorHyperparameters):
     """Of `psgld`."""
 
 
-@knobs
-class SGHMCKnobs(PosteriorKnobs):
+@hyperparameters
+class SGHMCHyperparameters(PosteriorHyperparameters):
     """Of `sghmc`."""
 
-    friction: float = knob(low=1e-6, high=1.0, default=0.1, doc="f; a step keeps 1 - f of w")
+    friction: float = hyperparameter(low=1e-6, high=1.0, default=0.1, doc="f; a step keeps 1 - f of w")
 
 
 # Metrics of the unprotected samplers and optimisers.

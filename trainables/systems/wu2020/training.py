@@ -12,21 +12,23 @@ from scipy.special import expit, logsumexp, softmax
 from torch import nn
 
 from dpcore.audit.attacks import auc, decide, mean_training_loss_threshold, negative_loss
+from dpcore.mechanisms.protocol import Scheduled
 from dpcore.noise import NoiseSource
 from dpcore.papers.sgld import step_size_of
 from dpcore.randomness import Purpose
 from trainables.measures import hooks
 from trainables.models.images import with_dropout
 from trainables.parallel import limited_threads
-from trainables.system import Dataset, Run, RunSettings, State
+from trainables.planning import Fit
+from trainables.system import Dataset, Run, State
 from trainables.systems.wu2020.hyperparameters import (
     LAST,
-    CommonKnobs,
-    DropoutKnobs,
-    PosteriorKnobs,
-    PSGLDKnobs,
-    RMSpropKnobs,
-    SGHMCKnobs,
+    CommonHyperparameters,
+    DropoutHyperparameters,
+    PosteriorHyperparameters,
+    PSGLDHyperparameters,
+    RMSpropHyperparameters,
+    SGHMCHyperparameters,
 )
 from trainables.training import optimisers
 from trainables.training.loop import Pace, run_steps
@@ -132,15 +134,15 @@ def judged(draws: Probabilities, data: Dataset, *, average: int, samples: bool) 
 DRAWS = "draws.probabilities"
 
 
-def train(run: Run, knobs: CommonKnobs, data: Dataset, execution: RunSettings) -> None:
+def train(fit: Fit[CommonHyperparameters, Scheduled]) -> None:
     """Execute one run up to its `member.to_step`. Raises InvalidValue (model, no validation records)."""
-    device = device_of(execution)
+    device = device_of(fit.settings)
     devices = [torch.cuda.current_device()] if device.type == "cuda" else []
-    with limited_threads(execution.threads), torch.random.fork_rng(devices=devices):
+    with limited_threads(fit.settings.threads), torch.random.fork_rng(devices=devices):
         # Dropout draws its masks from the global generator, which is put back afterwards.
-        seed = run.streams.derived_seed(Purpose.SAMPLING, step=run.start_step)
+        seed = fit.run.streams.derived_seed(Purpose.SAMPLING, step=fit.run.start_step)
         torch.manual_seed(int.from_bytes(seed[:8], "big") >> 1)
-        run_steps(run, _Unprotected(run, knobs, data, execution, device), Pace(execution.checkpoint_seconds))
+        run_steps(fit.run, _Unprotected(fit, device), Pace(fit.settings.checkpoint_seconds))
 
 
 class _Unprotected:
@@ -148,22 +150,21 @@ class _Unprotected:
 
     stopped = False
 
-    def __init__(
-        self, run: Run, knobs: CommonKnobs, data: Dataset, execution: RunSettings, device: torch.device
-    ) -> None:
-        self._run, self._knobs, self._data, self._device = run, knobs, data, device
+    def __init__(self, fit: Fit[CommonHyperparameters, Scheduled], device: torch.device) -> None:
+        self._run, self._params, self._data, self._device = fit.run, fit.params, fit.data, device
+        run, params, data = fit.run, fit.params, fit.data
         own = initial_model(run, data, device)
-        model = with_dropout(own, knobs.dropout if isinstance(knobs, DropoutKnobs) else 0.0)
+        model = with_dropout(own, params.dropout if isinstance(params, DropoutHyperparameters) else 0.0)
         self._model, self._loss = hooks.attach(run, model, loss_function(data.facts))
-        self._optimiser = optimiser(knobs, self._model, data.facts.n, noise_source(run, execution, device))
+        self._optimiser = optimiser(params, self._model, data.facts.n, noise_source(run, fit.settings, device))
         self._draws: list[Probabilities] = []
         if run.state is not None:
             self._optimiser.restore(run.state)
             self._draws = list(run.state[DRAWS])
         self._inputs = tuple(tensor(array, device) for array in data.train.inputs.values())
         self._targets = tensor(data.train.targets, device)
-        per_epoch = sum(phase.steps for phase in knobs.phases(data.facts.n)) // knobs.epochs
-        self._batches = _Batches(run, len(data.train), knobs.batch_size, per_epoch)
+        per_epoch = sum(phase.steps for phase in params.phases(data.facts.n)) // params.epochs
+        self._batches = _Batches(run, len(data.train), params.batch_size, per_epoch)
 
     def step(self, number: int) -> None:
         """See `Training.step`."""
@@ -173,12 +174,12 @@ class _Unprotected:
         parameters = self._optimiser.parameters
         found = torch.autograd.grad(mean_loss, list(parameters.values()))
         self._optimiser.update(dict(zip(parameters, found, strict=True)), number)
-        if number >= self._run.member.to_step - self._knobs.window:
+        if number >= self._run.member.to_step - self._params.window:
             self._draws.append(predicted(self._model, self._data, self._device))
 
     @property
     def _kept(self) -> Probabilities:
-        last = self._draws[-self._knobs.window :]
+        last = self._draws[-self._params.window :]
         return np.stack(last) if last else np.zeros((0, 0, 0), dtype=np.float32)
 
     def state(self) -> State:
@@ -187,23 +188,23 @@ class _Unprotected:
 
     def metrics(self, step: int) -> Mapping[str, float]:
         """See `Training.metrics`."""
-        samples = isinstance(self._knobs, PosteriorKnobs)
-        return judged(self._kept, self._data, average=self._knobs.average, samples=samples)
+        samples = isinstance(self._params, PosteriorHyperparameters)
+        return judged(self._kept, self._data, average=self._params.average, samples=samples)
 
 
-def optimiser(knobs: CommonKnobs, model: nn.Module, n: int, noise: NoiseSource) -> optimisers.Optimiser:
+def optimiser(params: CommonHyperparameters, model: nn.Module, n: int, noise: NoiseSource) -> optimisers.Optimiser:
     """The update of a method, with its rate halving over the trial."""
-    rate_of = partial(step_size_of, knobs.phases(n))
-    match knobs:
-        case RMSpropKnobs():
-            return optimisers.RMSprop(model, rate_of, knobs)
-        case PSGLDKnobs():
-            return optimisers.PSGLD(model, rate_of, optimisers.NoisyPosterior(n, knobs.prior_variance, noise), knobs)
-        case SGHMCKnobs():
-            posterior = optimisers.NoisyPosterior(n, knobs.prior_variance, noise)
-            return optimisers.SGHMC(model, rate_of, posterior, knobs.friction)
-        case PosteriorKnobs():
-            return optimisers.SGLD(model, rate_of, optimisers.NoisyPosterior(n, knobs.prior_variance, noise))
+    rate_of = partial(step_size_of, params.phases(n))
+    match params:
+        case RMSpropHyperparameters():
+            return optimisers.RMSprop(model, rate_of, params)
+        case PSGLDHyperparameters():
+            return optimisers.PSGLD(model, rate_of, optimisers.NoisyPosterior(n, params.prior_variance, noise), params)
+        case SGHMCHyperparameters():
+            posterior = optimisers.NoisyPosterior(n, params.prior_variance, noise)
+            return optimisers.SGHMC(model, rate_of, posterior, params.friction)
+        case PosteriorHyperparameters():
+            return optimisers.SGLD(model, rate_of, optimisers.NoisyPosterior(n, params.prior_variance, noise))
         case _:
             return optimisers.Descent(model, rate_of)
 

