@@ -30,7 +30,7 @@ from trainables.worker.files import NotAFolder
 if TYPE_CHECKING:
     import pandas as pd
 
-    from sweeps.certificate.verifying import Verification
+    from sweeps.certificate.verify import Verification
     from sweeps.execution.end import SweepEnd
     from sweeps.execution.session import RunOptions
     from sweeps.planning.check import Checked
@@ -491,23 +491,27 @@ def _following(known: PopulationAccount, spec: SweepSpec) -> NextSweep | None:
 
 
 def verify(certificate: str | Path, *, signer: str | Path) -> Verification:
-    """Verify a certificate from its document alone: form, signature, hash chain and the arithmetic of its claim.
+    """Verify a certificate from its document alone: signature, form and the arithmetic of its claim.
 
-    signer  file with the public key (PEM) of whom it should be, which came by another way than the certificate
+    certificate  its file, with that of the signature beside it (`certificate`.sig)
+    signer       file with the public key (PEM) of whom it should be, which came by another way than the certificate
 
     `.stands` says whether everything holds; `print` of it says what was recomputed and what is the signer's word alone.
     Raises InvalidValue for files that cannot be read.
     """
-    from sweeps.certificate.signing import public_key
-    from sweeps.certificate.verifying import verify as verified
+    from sweeps.certificate.signing import SIGNATURE, public_key
+    from sweeps.certificate.verify import verify as verified
 
     try:
-        data = Path(certificate).read_bytes()
+        data, signature = (Path(f"{certificate}{ending}").read_bytes() for ending in ("", SIGNATURE))
     except OSError as error:
         raise InvalidValue(
-            "--verify", str(certificate), "a certificate that can be read", f"{error.strerror}."
+            "--verify",
+            str(certificate),
+            "a certificate that can be read, its signature beside it",
+            f"{error.strerror}.",
         ) from None
-    return verified(data, public_key(Path(signer)))
+    return verified(data, signature, public_key(Path(signer)))
 
 
 def new_key(file: str | Path) -> Path:

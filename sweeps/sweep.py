@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from sweeps.audit import AuditRecord
-    from sweeps.certificate.building import Certificate
+    from sweeps.certificate.build import Certificate
     from sweeps.execution.end import SweepEnd
     from sweeps.execution.gc import Collected, DeleteAnswer
     from sweeps.execution.requests import EnqueueAnswer, StopAnswer
@@ -474,7 +474,7 @@ class Sweep:
     def certify(
         self, *, key: str | Path, approved_by: str, because: str, ranges: str = "", trial: int | str | None = None
     ) -> Certificate:
-        """A signed certificate of all trials together, or of one: `.save(FILE)` writes the document and its page.
+        """A signed certificate of all trials together, or of one: `.save(FILE)` writes it, its signature and its page.
 
         That of a holdout's final run holds the sweep that tuned as well.
 
@@ -486,14 +486,14 @@ class Sweep:
 
         Raises CannotCertify for a claim that no certificate may carry, InvalidValue for answers that are missing.
         """
-        from sweeps.certificate.approval import Approved
-        from sweeps.certificate.building import certified
+        from sweeps.certificate.build import certified
+        from sweeps.certificate.document import Approval
         from sweeps.certificate.signing import private_key
 
         said = (self._published.sweep(self.name).spec.selection or {}).get("chosen_by") or ""
-        approved = Approved(by=approved_by, because=because, ranges=ranges or said)
+        approval = Approval.now(approved_by, because, ranges or said)
         chosen = None if trial is None else self.trial(trial)
-        return certified(self._published, self.name, chosen, approved, private_key(Path(key)))
+        return certified(self._published, self.name, chosen, approval, private_key(Path(key)))
 
     def gc(self, *, dry_run: bool = False) -> Collected:
         """Delete the checkpoints off the front: of trials that cannot run again, and whose models are not on it.

@@ -12,9 +12,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dpcore.events import Adjacency, Event, Gaussian, PoissonSampled, phases
+from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency, Event, Gaussian, PoissonSampled, UnsupportedEvent, phases
+from dpcore.guarantee import Guarantee
 from dpcore.rounding import epsilon_text
-from sweeps.certificate.claimed import SAME, Check, Claimed
+from sweeps.certificate.checks import SAME, Check
+from sweeps.certificate.document import Body
 
 _GRID = 1e-3
 _MOST_PHASES = 8
@@ -23,55 +26,53 @@ _LEAST_NOISE = 0.3
 """Below it the losses reach farther than a grid of this step holds in a second."""
 
 
-def second_opinion(events: Sequence[Event], claim: Claimed) -> tuple[list[Check], list[str]]:
-    """What it finds, and why it was not asked: checks, and sentences. The claim bounds each of `events`."""
-    if not events:
-        return [], ["no second opinion: the claim is of no event that dp_accounting could count"]
+def second_opinion(body: Body) -> tuple[list[Check], str]:
+    """What it finds of the events that the claim bounds, or why it was not asked: checks, and a sentence."""
+    claim, checks = body.claim, list[Check]()
     try:
         from dp_accounting.pld import privacy_loss_distribution as theirs
-    except ImportError:
-        return [], ["no second opinion: dp_accounting is not installed here"]
-    if reason := _beyond(events, claim):
-        return [], [f"no second opinion: {reason}"]
-    checks: list[Check] = []
-    for event in events:
-        try:
+
+        events = body.mode.opinions(claim, body.ledger)
+        if reason := _unasked(events, claim):
+            return [], f"no second opinion: {reason}"
+        for event in events:
             low, high = (_epsilon(theirs, event, claim.delta, pessimistic) for pessimistic in (False, True))
-        except (ValueError, OverflowError, MemoryError) as error:
-            return checks, [f"no second opinion: dp_accounting could not count it ({error})"]
-        held = low <= claim.epsilon * (1 + SAME)
-        ours = epsilon_text(claim.epsilon, digits=6)
-        least, most = epsilon_text(low, up=False, digits=6), epsilon_text(high, digits=6)
-        said = f"epsilon in [{least}, {most}] on a grid of {_GRID:g}; {ours} is claimed"
-        checks.append(Check("dp_accounting does not contradict", held, said))
-    return checks, []
+            least, most = epsilon_text(low, up=False, digits=6), epsilon_text(high, digits=6)
+            claimed, held = epsilon_text(claim.epsilon, digits=6), low <= claim.epsilon * (1 + SAME)
+            said = f"epsilon in [{least}, {most}] on a grid of {_GRID:g}; {claimed} is claimed"
+            checks.append(Check("dp_accounting does not contradict", held, said))
+    except ImportError:
+        return [], "no second opinion: dp_accounting is not installed here"
+    except (InvalidValue, UnsupportedEvent, ValueError, OverflowError, MemoryError) as error:
+        return checks, f"no second opinion: it could not be counted ({error})"
+    return checks, ""
 
 
-def _beyond(events: Sequence[Event], claim: Claimed) -> str:
+def _unasked(events: Sequence[Event], claim: Guarantee) -> str:
+    parts = [part for event in events for part in phases(event)]
+    if not parts:
+        return "the claim is of no event that dp_accounting could count"
     if claim.adjacency is not Adjacency.ADD_REMOVE:
         return f"dp_accounting is asked under add-remove alone, and this is {claim.adjacency}"
-    parts = [part for event in events for part in phases(event)]
-    if any(not _is_known(part) for part in parts):
+    noises = [_noise(part) for part in parts]
+    if None in noises:
         return "an event is none that dp_accounting is asked about"
     if len(parts) > _MOST_PHASES:
         return f"{len(parts)} distinct releases, and it is asked about at most {_MOST_PHASES}"
-    if any(_noise(part) < _LEAST_NOISE for part in parts):
+    if any((noise or math.inf) < _LEAST_NOISE for noise in noises):
         return f"noise multipliers below {_LEAST_NOISE} take it minutes"
     return ""
 
 
-def _is_known(part: Event) -> bool:
+def _noise(part: Event) -> float | None:
+    """The noise multiplier of a Gaussian, subsampled or not, under add-remove; None of any other event."""
     match part:
-        case Gaussian(adjacency=adjacency) | PoissonSampled(event=Gaussian(adjacency=adjacency)):
-            return adjacency is Adjacency.ADD_REMOVE
-    return False
-
-
-def _noise(part: Event) -> float:
-    match part:
-        case Gaussian(noise_multiplier=noise) | PoissonSampled(event=Gaussian(noise_multiplier=noise)):
+        case (
+            Gaussian(noise_multiplier=noise, adjacency=Adjacency.ADD_REMOVE)
+            | PoissonSampled(event=Gaussian(noise_multiplier=noise, adjacency=Adjacency.ADD_REMOVE))
+        ):
             return noise
-    return math.inf
+    return None
 
 
 def _epsilon(theirs: Any, event: Event, delta: float, pessimistic: bool) -> float:
@@ -81,12 +82,11 @@ def _epsilon(theirs: Any, event: Event, delta: float, pessimistic: bool) -> floa
     logger.setLevel(logging.ERROR)
     try:
         for part, count in phases(event).items():
-            rate = part.rate if isinstance(part, PoissonSampled) else 1.0
             one = theirs.from_gaussian_mechanism(
                 _noise(part),
                 pessimistic_estimate=pessimistic,
                 value_discretization_interval=_GRID,
-                sampling_prob=rate,
+                sampling_prob=part.rate if isinstance(part, PoissonSampled) else 1.0,
                 use_connect_dots=pessimistic,
             )
             repeated = one.self_compose(count)

@@ -21,6 +21,8 @@ DOMAIN = b"private-sweeps certificate, version 1\n"
 """Before the signed bytes: a key that signs other things too has signed no certificate by that."""
 PUBLIC = ".pub"
 """What the file of the public key is called besides."""
+SIGNATURE = ".sig"
+"""Likewise that of a signature: it lies beside the document."""
 
 
 def new_key(path: Path) -> Path:

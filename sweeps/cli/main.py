@@ -14,8 +14,8 @@ import typer
 from typer.core import TyperGroup
 
 from dpcore.checks import InvalidValue
-from sweeps.certificate.certify_command import certify
 from sweeps.cli.account import account_app, budget
+from sweeps.cli.certify import certify
 from sweeps.cli.hidden_passwords import hide_passwords
 from sweeps.cli.options import (
     DEFAULT_ROOT,

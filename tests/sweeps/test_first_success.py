@@ -188,11 +188,11 @@ def test_a_success_is_certified_at_what_its_budget_cost(tmp_path):
     sweeps.new_key(tmp_path / "key.pem")
     answers = {"approved_by": "Ada", "because": "no record of these is anybody's", "ranges": "by a formula, on no data"}
     made = sweeps.open(search.name, root=search.workspace.root).certify(key=tmp_path / "key.pem", **answers)
-    place, _ = made.save(tmp_path / "certificate.json")
+    place, *_ = made.save(tmp_path / "certificate.json")
     assert sweeps.verify(place, signer=tmp_path / "key.pem.pub").stands
     [winner] = search.store.trials(search.name)
     assert (made.body.claim.epsilon, made.body.claim.notion) == (winner.config["target_epsilon"], Notion.EX_POST)
-    assert made.body.mode.ex_ante == 3
+    assert made.body.mode.epsilons[-1] == 3
     assert "Ex-post" in made.body.title
 
 

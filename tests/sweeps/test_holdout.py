@@ -346,7 +346,7 @@ def test_the_whole_is_certified_and_never_extended(root, tmp_path):
     answers = {"approved_by": "N. N.", "because": "for the exam", "ranges": "on nothing"}
     signer = sweeps.new_key(tmp_path / "key.pem")
     made = sweeps.open("final", root=root).certify(key=tmp_path / "key.pem", **answers)
-    document, _ = made.save(tmp_path / "certificate.json")
+    document, *_ = made.save(tmp_path / "certificate.json")
     assert sweeps.verify(document, signer=signer).stands
     with pytest.raises(InvalidValue, match="the trials that it began with"):
         session.resume("final", Workspace.at(root), session.RunOptions(trials=2))

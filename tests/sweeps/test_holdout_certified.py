@@ -12,8 +12,8 @@ import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.certificate import built_holdout
-from sweeps.certificate.judging import CannotCertify
+from sweeps.certificate import build
+from sweeps.certificate.subject import CannotCertify
 from sweeps.execution import session
 from sweeps.execution.final_run import with_chosen
 from sweeps.selection.price import SealedPlanner, SealedPrior
@@ -48,7 +48,7 @@ def certified(root, folder, name="final", **trial):
     sweeps.new_key(key)
     answers = {"key": key, "approved_by": "N. N.", "because": "for the exam", "ranges": "on nothing"}
     made = sweeps.open(name, root=root).certify(**answers, **trial)
-    target, _ = made.save(folder / f"{name}.json")
+    target, *_ = made.save(folder / f"{name}.json")
     return made, sweeps.verify(target, signer=f"{key}.pub")
 
 
@@ -57,10 +57,11 @@ def test_the_whole_is_certified_with_both_ledgers(name, root, tmp_path):
     made, found = certified(root, tmp_path, name)
     assert found.stands, str(found)
     body = made.body
-    assert body.claim.guarantee == total(root, name).guarantee
-    assert body.tuning.claim.guarantee == total(root, "tuning").guarantee
-    assert (len(body.tuning.ledger.rows), len(body.final.ledger.rows)) == (3, 1)
-    assert (body.split.share, body.split.id, body.split.key) == (SHARE, "id", "tuning")
+    assert body.claim == total(root, name).guarantee
+    assert body.tuning.claim == total(root, "tuning").guarantee
+    assert (len(body.tuning.ledger), len(body.final.ledger)) == (3, 1)
+    part = body.final.provenance.part
+    assert (part.use, part.share, part.id, part.key) == ("final", SHARE, "id", "tuning")
     page = (tmp_path / f"{name}.html").read_text()
     assert "The sweep that tuned: tuning" in page
     assert f"The final run: {name}" in page
@@ -85,7 +86,7 @@ def test_a_budget_that_a_filter_kept_is_the_price_of_tuning(root, tmp_path):
     made, found = certified(root, tmp_path, "after")
     assert found.stands, str(found)
     assert (made.body.tuning.mode.mode, made.body.claim.epsilon) == ("filter", 1.5)
-    assert made.body.claim.guarantee == total(root, "after").guarantee
+    assert made.body.claim == total(root, "after").guarantee
 
 
 def sealed(root, name, **changes):
@@ -117,7 +118,7 @@ def test_the_price_of_a_sealed_search_is_that_of_tuning(root, tmp_path):
     assert found.stands, str(found)
     assert (made.body.tuning.mode.mode, made.body.claim.epsilon) == ("best", 3.0)
     assert made.body.tuning.accesses.training is None
-    assert made.body.claim.guarantee == total(root, "after-sealed").guarantee
+    assert made.body.claim == total(root, "after-sealed").guarantee
 
 
 def test_of_a_ladder_of_budgets_what_was_promised_before_is_that_of_tuning(root, tmp_path):
@@ -130,7 +131,7 @@ def test_of_a_ladder_of_budgets_what_was_promised_before_is_that_of_tuning(root,
     own = made.body.tuning.claim
     assert (own.notion, own.epsilon) == ("ex-post-privacy", 1.0)
     assert (made.body.claim.notion, made.body.claim.epsilon) == ("differential-privacy", 3.0)
-    assert made.body.claim.guarantee == total(root, "after-ladder").guarantee
+    assert made.body.claim == total(root, "after-ladder").guarantee
 
 
 def test_a_system_that_could_have_won_has_to_claim_something_in_the_final_run(tmp_path):
@@ -188,7 +189,7 @@ def test_a_tuning_that_went_on_is_refused(copied, tmp_path):
         store.launch(lease, Proposal(number=3, config=first.config, seed=9), first.plan, first.plan.steps)
         store.set_state(lease, SweepState.STOPPED)
         lease.release()
-    refused(copied, tmp_path, "it was extended to 4 trials when results could be seen")
+    refused(copied, tmp_path, "it is not what it was then")
 
 
 def test_a_tuning_that_reads_other_records_by_now_is_refused(copied, tmp_path):
@@ -200,13 +201,13 @@ def test_a_tuning_that_reads_other_records_by_now_is_refused(copied, tmp_path):
 
 
 def test_a_tuning_that_claims_something_else_than_was_recorded_is_refused(root, tmp_path, monkeypatch):
-    exact = built_holdout.tuned_by_now
+    exact = build.tuned_by_now
 
     def less(store, spec):
         found = exact(store, spec)
         return replace(found, claim=replace(found.claim, epsilon=1.25, epsilon_lower=None))
 
-    monkeypatch.setattr(built_holdout, "tuned_by_now", less)
+    monkeypatch.setattr(build, "tuned_by_now", less)
     refused(root, tmp_path, r"it claims epsilon \d\.\d+ at 1e-05 now, and 1\.25 at 1e-05 when tuning-\d was chosen")
 
 
@@ -223,9 +224,9 @@ def test_a_final_run_of_which_a_launch_was_lost_counts_twice(root, tmp_path):
     ran({**final(root), "name": "again"}, root, lost=1)
     made, found = certified(root, tmp_path, "again")
     assert found.stands, str(found)
-    assert len(made.body.final.ledger.rows) == 2
+    assert len(made.body.final.ledger) == 2
     assert (made.body.claim.epsilon, made.body.claim.delta) == (6.0, 2e-5)
-    assert made.body.claim.guarantee == total(root, "again").guarantee
+    assert made.body.claim == total(root, "again").guarantee
     assert made.body.final.claim.epsilon < 6.0
     assert any(line.startswith("The final run was launched 2 times") for line in made.body.claim.assumptions)
-    assert "for each of 2 launches" in made.page
+    assert "<dt>launches</dt><dd>2</dd>" in made.page

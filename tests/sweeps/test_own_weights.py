@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from sweeps import audit
-from sweeps.certificate.gathering import KnownSweep, provenance_row
+from sweeps.certificate.build import public_inputs
+from sweeps.certificate.subject import Subject
 from sweeps.execution import session
 from sweeps.execution.runners import TuneRunner
 from sweeps.planning.spec_code import WEIGHTS, as_recorded, weights_of
@@ -87,7 +88,7 @@ def test_a_resume_beside_other_weights_is_refused_until_it_is_accepted_as_other_
     session.resume(name, workspace)
     # A certificate names what went in, as it is now.
     with closing(PublishedStore(store)) as publisher:
-        said = provenance_row(KnownSweep.of(publisher, name, None)).public_inputs
+        said = list(public_inputs(Subject.of(publisher, name)))
     assert said[-1].endswith(f"fingerprint {accepted.now}")
 
 

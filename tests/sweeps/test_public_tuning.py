@@ -206,9 +206,10 @@ def test_its_certificate_says_where_the_settings_are_from_and_verifies(root, tmp
     assert body.mode.scope == "public"
     assert body.claim.epsilon == found.overview().ledger.procedure.guarantee.epsilon
     fingerprint_of_proxy = opened(root).sweep("proxy").fingerprints["data"]
-    assert any(best(root).key in one and fingerprint_of_proxy in one for one in body.provenance.public_inputs)
+    chosen = body.provenance.chosen
+    assert (chosen.sweep, chosen.trial, chosen.records) == ("proxy", best(root).key, fingerprint_of_proxy)
     assert any("the hyperparameters are the best of sweep 'proxy'".capitalize()[1:] in one for one in body.not_covered)
-    target, _ = made.save(tmp_path / "one.json")
+    target, *_ = made.save(tmp_path / "one.json")
     assert sweeps.verify(target, signer=tmp_path / "key.pem.pub").stands
 
 

@@ -150,12 +150,12 @@ def test_its_certificate_says_that_several_left(tmp_path):
     sweeps.new_key(tmp_path / "key.pem")
     answers = {"approved_by": "Ada", "because": "no record of these is anybody's", "ranges": "by a formula, on no data"}
     made = sweeps.open(search.name, root=search.workspace.root).certify(key=tmp_path / "key.pem", **answers)
-    place, _ = made.save(tmp_path / "certificate.json")
+    place, *_ = made.save(tmp_path / "certificate.json")
     assert sweeps.verify(place, signer=tmp_path / "key.pem.pub").stands
     body = made.body
-    assert [one.trial for one in body.mode.winners] == [one.key for one in search.store.trials(search.name)]
+    assert [one.trial for one in body.mode.trials] == [one.key for one in search.store.trials(search.name)]
     assert body.accesses.tuning.endswith("ranked inside the release boundary by 2 public orders; the best by each left")
-    assert "every trial but those that left" in body.released.intermediates
+    assert "every trial but what left" in body.released.intermediates
     ledger = next(line for line in shown(search.name, search.workspace).lines() if line.startswith("ledger"))
     assert ledger.endswith("of what left; what else ran is told nowhere, and the price of the whole covers it")
     said = str(quote_of_claim(search.store.trials(search.name)[0].guarantee))

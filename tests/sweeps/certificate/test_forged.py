@@ -1,185 +1,273 @@
 """Documents that a lying operator writes whole, with arithmetic that fits: each fails by what its rows say."""
 
-import json
+import math
+import re
+from dataclasses import replace
 
 import pytest
 
-from dpcore.events import Composed, Gaussian, Repeated
-from sweeps.certificate.chain import Chain
-from sweeps.certificate.modes import ComposedTrials
-from sweeps.certificate.modes.composition import released_parts
-from sweeps.certificate.modes.profile import Profile
-from sweeps.certificate.verifying import verify
+from dpcore.events import Composed, Gaussian, Repeated, phases
+from dpcore.gdp import mu_gdp
+from dpcore.guarantee import Notion, Status
+from dpcore.selection import GDPCharge, GDPFilter, RenyiCharge, geometric
+from sweeps.certificate.build import Certificate
+from sweeps.certificate.document import Signature
+from sweeps.certificate.page import certificate_page
 from tests.sweeps.certificate.documents import (
-    ADD_REMOVE,
-    DELTA,
-    KEY,
     MADE,
     NOTHING,
-    body,
-    claimed,
+    TOTALS,
+    best,
+    composed,
+    filtered,
+    first,
     planned,
-    resigned,
+    released_once,
+    renyi,
     row,
-    signed_bytes,
+    statement,
     steps,
+    within,
+    wrong,
 )
 
 CHEAP = planned(1, 5.0)
 
 
-def composed(plans, rows):
-    """The honest arithmetic of whatever rows."""
-    parts = released_parts(plans, rows, NOTHING, False)
-    found, _ = parts.claim(DELTA, ADD_REMOVE, "record")
-    profile = Profile.of(parts.together(ADD_REMOVE), ADD_REMOVE, found.epsilon, found.delta)
-    mode = ComposedTrials(
-        mode="composition", scope="trial", release="all", budget=None, delta=DELTA, trials=plans, tests=NOTHING,
-        tests_apart=True, profile=profile,
-    )  # fmt: skip
-    return body(mode, claimed(found, mode), rows)
+# -- plans and the ledger ----------------------------------------------------------------------------------------
 
 
-def wrong(made):
-    """What fails in a document that its operator signed."""
-    return [one.what for one in verify(signed_bytes(made), KEY.public_key()).checks if not one.held]
-
-
-def scheduled(one, other, count=100, **changes):
+def scheduled(count=100):
     """A plan of two kinds of steps."""
-    return planned(0, one).model_copy(
-        update={"training": Composed(events=(steps(one, count), steps(other, count))), **changes}
-    )
+    return planned(0, 2.0, training=Composed(events=(steps(2.0, count), steps(3.0, count))))
 
 
-def test_a_plan_of_two_kinds_of_steps_is_cut_where_it_was():
-    plan = scheduled(2.0, 3.0)
-    head = row(plan, charged_to=150, training=Composed(events=(steps(2.0, 100), steps(3.0, 50))))
-    tail = row(plan, attempt=2, from_step=150, training=steps(3.0, 50))
-    assert wrong(composed((plan, CHEAP), (head, tail, row(CHEAP)))) == []
-    cheaper = row(plan, charged_to=150, training=Composed(events=(steps(2.0, 50), steps(3.0, 100))))
-    assert wrong(composed((plan, CHEAP), (cheaper, tail, row(CHEAP)))) == ["ledger rows against plans"]
-
-
-TOTALS = [mode for mode in MADE if mode not in ("trial", "statement")]
+REPORTED = planned(0, 2.0, reports=Repeated(event=Gaussian(noise_multiplier=9.0), count=2), reported_after=(100, 200))
 
 
 @pytest.mark.parametrize(
-    ("plan", "released"),
+    ("plan", "start", "stop", "training", "reports"),
     [
-        (scheduled(0.6, 0.7), NOTHING),
-        (scheduled(0.6, 0.7), steps(0.7, 1)),
+        (planned(0, 0.6), 150, 200, steps(0.6, 50), NOTHING),
+        (scheduled(), 50, 150, Composed(events=(steps(2.0, 50), steps(3.0, 50))), NOTHING),
         # More than one release in a step, or fewer than steps: nobody can tell what a part of them is.
-        (scheduled(0.6, 0.7, 200), steps(0.6, 199)),
-        (planned(0, 0.6, 200).model_copy(update={"training": steps(0.6, 300)}), steps(0.6, 199)),
-        (planned(0, 0.6, 200).model_copy(update={"training": Gaussian(noise_multiplier=1.0)}), NOTHING),
-        (planned(0, 0.6, 200), steps(0.6, 198)),
+        (scheduled(150), 0, 1, scheduled(150).training, NOTHING),
+        (planned(0, 0.6, training=steps(0.6, 300)), 0, 1, steps(0.6, 300), NOTHING),
+        (REPORTED, 0, 150, steps(2.0, 150), Gaussian(noise_multiplier=9.0)),
+        (REPORTED, 100, 200, steps(2.0, 100), Gaussian(noise_multiplier=9.0)),
+        (REPORTED, 0, 99, steps(2.0, 99), NOTHING),
     ],
 )
-def test_a_row_that_releases_less_than_it_ran_is_caught(plan, released):
-    less = row(plan, charged_to=199, training=released)
-    rest = row(plan, attempt=2, from_step=199, training=plan.trained(199, 200))
-    assert wrong(composed((plan, CHEAP), (less, rest, row(CHEAP)))) == ["ledger rows against plans"]
-    honest = row(plan, charged_to=199, training=plan.trained(0, 199))
-    assert wrong(composed((plan, CHEAP), (honest, rest, row(CHEAP)))) == []
+def test_a_launch_releases_what_its_steps_do_or_all_of_a_plan_that_does_not_tell_them_apart(
+    plan, start, stop, training, reports
+):
+    assert phases(plan.trained(start, stop)) == phases(training)
+    assert phases(plan.reported(start, stop)) == phases(reports)
 
 
-def test_reports_that_a_part_of_a_plan_drew_are_charged():
-    plan = planned(0, 2.0, reports=Repeated(event=Gaussian(noise_multiplier=9.0), count=2)).model_copy(
-        update={"reported_after": (100, 200)}
-    )
-    rest = row(plan, attempt=2, from_step=150, training=steps(2.0, 50), reports=Gaussian(noise_multiplier=9.0))
-    for reports, failed in ((Gaussian(noise_multiplier=9.0), []), (NOTHING, ["ledger rows against plans"])):
-        head = row(plan, charged_to=150, training=steps(2.0, 150), reports=reports)
-        assert wrong(composed((plan, CHEAP), (head, rest, row(CHEAP)))) == failed
+@pytest.mark.parametrize(
+    "ledger",
+    [
+        lambda plan: (row(CHEAP),),
+        lambda plan: (row(plan), row(plan), row(CHEAP)),
+        lambda plan: (row(plan), row(CHEAP), row(planned(9, 5.0))),
+        lambda plan: (row(plan, to_step=201), row(CHEAP)),
+        lambda plan: (row(plan, from_step=200), row(CHEAP)),
+        lambda plan: (row(plan), row(plan, attempt=2, from_step=100, charged_to=99), row(CHEAP)),
+        lambda plan: (row(plan, from_step=1), row(CHEAP)),
+    ],
+    ids=["no launch", "twice", "no plan", "beyond", "no step", "backwards", "no start"],
+)
+def test_a_ledger_that_does_not_fit_its_plans_is_caught(ledger):
+    plan = planned(0, 0.6)
+    assert wrong(composed((plan, CHEAP), (row(plan), row(CHEAP)))) == []
+    assert wrong(composed((plan, CHEAP), ledger(plan)))[0] == "ledger rows against plans"
 
 
 @pytest.mark.parametrize("after", [(), (200, 100), (100, 100), (100, 201)])
 def test_reports_after_steps_that_there_are_not_are_caught(after):
-    plan = planned(0, 2.0, reports=Gaussian(noise_multiplier=9.0)).model_copy(update={"reported_after": after})
+    plan = REPORTED.model_copy(update={"reported_after": after})
     assert "ledger rows against plans" in wrong(composed((plan, CHEAP), (row(plan), row(CHEAP))))
 
 
 def test_a_trial_that_is_charged_for_less_than_was_fixed_beforehand_is_caught():
     plan = planned(0, 0.6)
-    one_step = row(plan, charged_to=1, training=steps(0.6, 1))
-    assert wrong(composed((plan, CHEAP), (one_step, row(CHEAP)))) == ["plans are charged whole"]
+    assert wrong(composed((plan, CHEAP), (row(plan, charged_to=1), row(CHEAP)))) == ["plans are charged whole"]
 
 
-def test_a_plan_without_a_launch_is_caught():
-    assert wrong(composed((planned(0, 0.6), CHEAP), (row(CHEAP),))) == ["ledger rows against plans"]
-
-
-@pytest.mark.parametrize("mode", MADE)
-@pytest.mark.parametrize("change", [{"training": 0}, {"steps": 1}, {"training": None, "steps": None}, {"steps": None}])
-def test_readings_of_records_are_those_of_the_ledger(mode, change):
-    made = MADE[mode]()
-    told = made.accesses.model_copy(update=change)
-    if told != made.accesses:
-        assert wrong(made.model_copy(update={"accesses": told})) == ["readings of training records"]
-
-
-@pytest.mark.parametrize("mode", [mode for mode in TOTALS if MADE[mode]().mode.sealed])
-@pytest.mark.parametrize("change", [{"reports": Gaussian(noise_multiplier=0.1)}, {"charged_to": 0}, {"to_step": 9}])
-def test_the_row_of_a_sealed_search_holds_its_price_alone(mode, change):
-    made = MADE[mode]()
-    other = Chain.of(made.ledger.sweep, [made.ledger.rows[0].model_copy(update=change)])
-    assert wrong(made.model_copy(update={"ledger": other})) == ["the ledger has one row for the sealed search"]
-
-
-def rewritten(mode, **rows):
-    """What fails in a document with other rows, signed anew."""
-    document = json.loads(signed_bytes(MADE[mode]()))
-    for row_name, changes in rows.items():
-        document["body"][row_name].update(changes)
-    return [one.what for one in verify(resigned(document), KEY.public_key()).checks if not one.held]
+def test_a_ledger_row_that_is_left_out_is_caught():
+    """The total is that of all rows."""
+    made = MADE["composition"]()
+    assert "epsilon of all trials together" in wrong(made.model_copy(update={"ledger": made.ledger[:-1]}))
 
 
 @pytest.mark.parametrize("mode", MADE)
-@pytest.mark.parametrize("trial", [("hand-0", "noisy-sgd"), ("hand-1", "noisy-sgd"), ("hand-1", "other")])
-def test_what_an_audit_refuted_does_not_stand(mode, trial):
-    """Of another system it is none of the trial's business, and the total's it is."""
+def test_what_the_rows_of_a_document_say_of_its_sweep_has_to_fit(mode):
     made = MADE[mode]()
-    key, system = trial
-    audit = made.audits[0].model_copy(update={"trial": key, "system": system, "outcome": "refuted"})
-    failed = wrong(made.model_copy(update={"audits": (*made.audits, audit)}))
-    assert failed == ([] if system == "other" and mode not in TOTALS else ["verdicts of audits"])
-
-
-@pytest.mark.parametrize("mode", TOTALS)
-@pytest.mark.parametrize("state", ["running", "created", "deleted", "ended"])
-def test_a_total_is_that_of_a_sweep_that_ended_as_of_a_date(mode, state):
-    assert rewritten(mode, sweep={"state": state}) == ["what is covered", "state of the sweep"]
-    assert rewritten(mode, approval={"at": "2027-01-01T00:00:00Z"}) == ["what is covered"]
-    assert "As of 2026-01-02T03:04:05Z, finished" in MADE[mode]().claim.covers
-
-
-@pytest.mark.parametrize("sampler", ["tpe", "a sampler of mine"])
-def test_no_result_chose_what_composes_or_what_was_sealed(sampler):
-    for mode in MADE:
-        kind = mode.removeprefix("none of ")
+    for change in ({"training": 0}, {"steps": 1}, {"training": None, "steps": None}, {"steps": None}):
+        if made.accesses.model_copy(update=change) != made.accesses:
+            assert wrong(within(made, "accesses", **change)) == ["readings of training records"]
+    for state in ("created", "deleted", "ended", *(["running"] if mode in TOTALS else [])):
+        assert wrong(within(made, "sweep", state=state)) == ["state of the sweep"]
+    kind = mode.removeprefix("none of ")
+    for sampler in ("tpe", "a sampler of mine"):
         failed = ["no result chose the trials"] if kind in ("composition", "best", "first", "front") else []
-        assert rewritten(mode, searched={"sampler": sampler}) == failed
+        assert wrong(within(made, "searched", sampler=sampler)) == failed
+    # What an audit refuted of another system is none of the trial's business, and the total's it is.
+    for trial, system in (("hand-0", "noisy-sgd"), ("hand-1", "noisy-sgd"), ("hand-1", "other")):
+        audit = made.audits[0].model_copy(update={"trial": trial, "system": system, "outcome": "refuted"})
+        failed = wrong(made.model_copy(update={"audits": (*made.audits, audit)}))
+        assert failed == ([] if system == "other" and mode not in TOTALS else ["verdicts of audits"])
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [(Status.AVERAGE_CASE, "average-case"), (Status.MEMBERSHIP_ONLY, "membership only")]
+)
+def test_a_statement_says_that_it_is_no_certificate_and_is_of_another_notion(status, words):
+    made = statement(status)
+    assert made.title.startswith("Statement, and no privacy certificate")
+    assert words in made.title
+    assert wrong(within(made, "claim", notion=Notion.DP)) == ["notion is another"]
+
+
+# -- filters -----------------------------------------------------------------------------------------------------
+
+
+def charged(made, training):
+    """The document with this charge of its first row."""
+    first, *rest = made.mode.charges
+    return within(made, "mode", charges=(replace(first, training=training), *rest))
+
+
+def test_the_constants_of_a_filter_are_those_of_the_budget():
+    """private_search.md, section 2: mu(3, 1e-5) = .71912; a tenth of delta is kept for tau."""
+    made = filtered()
+    assert mu_gdp(3.0, 1e-5) == pytest.approx(0.71912, abs=5e-6)
+    assert made.mode.constants(made.claim)["limit"] == GDPFilter(epsilon=3.0, delta=1e-5).mu_total
+    assert made.mode.constants(made.claim)["limit"] == pytest.approx(mu_gdp(3.0, 0.9e-5))
+
+
+def test_charges_that_are_too_small_or_too_large_are_caught():
+    made, other = filtered(), renyi()
+    mu, divergence = made.mode.charges[0].training.mu, other.mode.charges[0].training.divergence
+    # A charge is at most 2e-3 above the least that covers (`TOLERANCE`).
+    for less in (GDPCharge(mu * 0.9975, 1e-7), GDPCharge(mu)):
+        assert wrong(charged(made, less)) == ["what covers a launch"]
+    assert wrong(charged(other, RenyiCharge(divergence * 0.9975))) == ["what covers a launch"]
+    assert wrong(charged(made, GDPCharge(0.8, 1e-7))) == ["the filter admits every charge"]
+    assert wrong(charged(made, RenyiCharge(0.01))) == ["the filter admits every charge"]
+
+
+def test_every_launch_is_charged_for_all_steps_that_it_was_allowed():
+    """When a trial stops may depend on what it saw: the filter keeps what was reserved."""
+    made, other = filtered(), renyi()
+    assert "every launch is charged" in wrong(within(made, "mode", charges=made.mode.charges[:1]))
+    short = row(made.mode.trials[0], charged_to=500)
+    assert "every launch is charged" in wrong(made.model_copy(update={"ledger": (short, *made.ledger[1:])}))
+    # Reports that are in no filter.
+    for change in ({"validation": None}, {"parts": "a hash of name"}):
+        assert "filters" in wrong(within(other, "mode", charges=(replace(other.mode.charges[0], **change),)))
+
+
+# -- sealed searches ---------------------------------------------------------------------------------------------
+
+
+def test_the_price_is_that_of_the_published_golden():
+    """Geometric K of mean 27, total (3, 1e-5): the winner's own epsilon at delta / mean, and twice the shift."""
+    made = MADE["best"]()
+    assert made.mode.e_hat == pytest.approx(3 - 2 * made.mode.e1, rel=1e-9)
+    assert made.mode.d_hat == pytest.approx(1e-5 / 27, rel=1e-9)
+    assert made.mode.drawn == geometric(27.0)
+
+
+MISSES = "hand-0 meets the points of the price"
+
+
+@pytest.mark.parametrize(
+    ("made", "what", "change"),
+    [
+        # A law of more trials, for the price of fewer; a first point that nothing meets; a winner of less noise.
+        ("best", "d_hat", lambda mode: {"law": geometric(100.0)}),
+        ("best", MISSES, lambda mode: {"d1": mode.d1 / 2}),
+        ("best", MISSES, lambda mode: {"trials": (mode.trials[0].model_copy(update={"training": steps(1.05, 1000)}),)}),
+        ("first", "d_hat", lambda mode: {"law": geometric(100.0)}),
+        ("first", MISSES, lambda mode: {"trials": (mode.trials[0].model_copy(update=_once(1.9)),)}),
+        ("front", MISSES, lambda mode: {"trials": (mode.trials[0].model_copy(update=_once(3.7)), mode.trials[1])}),
+        ("front", "epsilon of all winners", lambda mode: {"mu": mode.mu / 2}),
+    ],
+)
+def test_a_price_that_is_too_low_is_caught(made, what, change):
+    made = MADE[made]()
+    assert what in wrong(within(made, "mode", **change(made.mode)))
+
+
+def _once(noise):
+    return {"training": Gaussian(noise_multiplier=noise)}
+
+
+def test_constants_that_cost_more_than_is_claimed_are_caught():
+    """A penalty too small for what trials of its rungs may have; a Gaussian that the budget does not pay for."""
+    ladder, front = first(3), MADE["front"]()
+    shifts = (*ladder.mode.shifts[:2], ladder.mode.shifts[2] * 0.999, ladder.mode.shifts[3])
+    assert wrong(within(ladder, "mode", shifts=shifts)) == ["arithmetic"]
+    assert wrong(within(front, "mode", mu=front.mode.mu * 1.01)) == ["arithmetic"]
+
+
+@pytest.mark.parametrize("ended", [1, 2, 3, 4, None])
+def test_every_end_of_a_ladder_has_its_own_price(ended):
+    made = first(ended)
+    assert wrong(made) == []
+    assert made.claim.notion is (Notion.DP if ended is None else Notion.EX_POST)
+    assert made.title.startswith("Privacy" if ended is None else "Ex-post privacy")
+    told = made.mode.constants(made.claim)
+    assert told["epsilon of no success"] <= told["epsilon beforehand"] == made.mode.epsilons[-1]
+    for other in {1, 2, 3, 4} - {ended or 4}:
+        assert wrong(within(made, "claim", epsilon=made.mode.epsilons[other - 1])) == ["epsilon of where it ended"]
+    assert wrong(within(made, "mode", ended=5)) == ["arithmetic"]
+
+
+def test_one_budget_is_promised_beforehand():
+    made = first(1, (2.0,))
+    assert wrong(made) == []
+    assert (made.claim.notion, made.title[:8]) == (Notion.DP, "Privacy ")
+    assert wrong(within(made, "claim", notion=Notion.EX_POST)) == ["notion"]
+
+
+@pytest.mark.parametrize("kind", ["best", "first", "front"])
+def test_of_a_search_the_ledger_has_no_rows_and_one_that_is_not_over_may_still_release_something(kind):
+    made, silent = MADE[kind](), MADE[f"none of {kind}"]()
+    for one in (made, silent):
+        launched = one.model_copy(update={"ledger": (row(planned(0, 1.0)),)})
+        assert wrong(launched) == ["the ledger of a sealed search has no rows"]
+    assert wrong(within(made, "sweep", state="stopped")) == []
+    assert wrong(within(silent, "sweep", state="stopped")) == ["state of the sweep"]
+    assert silent.title.endswith("released nothing")
+
+
+def test_a_front_has_a_winner_for_each_order_at_most():
+    made = MADE["front"]()
+    third = released_once(2, 9.0).model_copy(update={"status": Status.PROVED_UNDER_ASSUMPTIONS})
+    assert wrong(within(made, "mode", trials=(*made.mode.trials, third))) == ["each order has one winner"]
+    assert wrong(within(made, "mode", trials=(made.mode.trials[0],) * 2)) == ["winners"]
+
+
+# -- for people --------------------------------------------------------------------------------------------------
+
+
+def test_numbers_for_people_are_never_below_what_they_are():
+    made = within(best(), "claim", epsilon=3.0000004)
+    signature = Signature(key="0" * 64, value="0" * 128)
+    assert "epsilon 3.00001 at" in str(Certificate(made, b"", signature))
+    assert math.isfinite(made.claim.epsilon)
 
 
 @pytest.mark.parametrize("mode", MADE)
-def test_what_is_not_covered_is_said(mode):
-    document = json.loads(signed_bytes(MADE[mode]()))
-    document["body"]["not_covered"] = document["body"]["not_covered"][1:]
-    assert [one.what for one in verify(resigned(document), KEY.public_key()).checks if not one.held] == [
-        "what is not covered"
-    ]
-
-
-@pytest.mark.parametrize("mode", ["filter", "renyi", "best", "first", "front"])
-def test_what_a_budget_and_a_search_rest_on_is_stated(mode):
+def test_the_page_has_every_number_of_the_document(mode):
     made = MADE[mode]()
-    for place in range(len(made.claim.assumptions)):
-        left = made.claim.assumptions[:place] + made.claim.assumptions[place + 1 :]
-        claim = made.claim.model_copy(update={"assumptions": left})
-        (failed,) = wrong(made.model_copy(update={"claim": claim}))
-        assert failed in ("what the arithmetic rests on", "how the prior was chosen")
-
-
-def test_a_statement_is_of_another_notion_than_differential_privacy():
-    assert rewritten("statement", claim={"notion": "differential-privacy"}) == ["notion is another"]
+    page = certificate_page(made, b"", Signature(key="0" * 64, value="0" * 128))
+    assert "<script" not in page
+    assert made.title in page
+    for line in (*made.claim.assumptions, *made.not_covered, *made.attested):
+        assert line.replace("'", "&#x27;") in page
+    for value in (made.claim.epsilon, made.claim.delta, *re.findall(r"\d\.\d{9,}(?:e-\d+)?", str(made.mode))):
+        assert str(value) in page

@@ -29,9 +29,12 @@ def certify(
         ),
     ] = "",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Document to write; the page for people stands beside it.")
+        Path | None,
+        typer.Option("--output", "-o", help="Document to write; its signature and the page for people lie beside it."),
     ] = None,
-    certificate: Annotated[Path | None, typer.Option("--verify", help="Verify this certificate instead.")] = None,
+    certificate: Annotated[
+        Path | None, typer.Option("--verify", help="Verify this certificate instead, with FILE.sig beside it.")
+    ] = None,
     signer: Annotated[
         Path | None, typer.Option(help="Public key (PEM) of whom the certificate should be, had from elsewhere.")
     ] = None,
@@ -42,7 +45,7 @@ def certify(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Certify what a sweep claims: one signed document, and one page for people.
+    """Certify what a sweep claims: one document, its signature, and one page for people.
 
     --verify recomputes the claim's arithmetic from the document alone, without store or data, and exits with 3 where
     anything in it does not hold.
@@ -68,7 +71,7 @@ def certify(
         opened = sweeps.open(sweep, root=root, store=store)
         made = opened.certify(key=key, approved_by=approved_by, because=because, ranges=ranges, trial=trial)
         places = made.save(output or opened.workspace.certificate(opened.name))
-        named = dict(zip(("certificate", "page"), map(str, places), strict=True))
+        named = dict(zip(("certificate", "signature", "page"), map(str, places), strict=True))
         _say(as_json, {**named, "title": made.body.title}, "\n".join([str(made), *named.values()]))
 
 

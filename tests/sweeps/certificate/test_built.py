@@ -1,0 +1,256 @@
+"""From a store to a certificate: claims that none may carry, each with its reason, and what stands in one that may."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from dpcore.guarantee import STANDING, Notion, Status
+from sweeps.certificate import modes
+from sweeps.certificate.build import certified
+from sweeps.certificate.modes import Statement, TrialAlone
+from sweeps.certificate.plans import LedgerRow, PlannedTrial
+from sweeps.certificate.subject import STATED, CannotCertify, checked_trial
+from sweeps.privacy.population import Population
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import Published
+from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.store.records import (
+    LedgerEntry,
+    Proposal,
+    Refutation,
+    Settlement,
+    SweepRecord,
+    SweepState,
+    TrialRecord,
+    TrialState,
+    this_person,
+)
+from sweeps.store.store import open_store
+from tests.sweeps.certificate.documents import APPROVAL, KEY, verified
+from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, launched
+from tests.sweeps.test_sealed_planning import SPEC as SEALED
+from tests.sweeps.test_sealed_planning import planner_of
+from tests.trainables.registry_cases import CASES, data_of
+from trainables.registry import SYSTEMS
+from trainables.system import PrivacyPlan, PrivacyTarget
+
+EIGHT = {"systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1]}, "steps": 8}}}
+WHOLE = {"privacy": {"epsilon": 3.0, "delta": 1e-5, "scope": "sweep"}}
+
+
+def over(folder, lost=False, state=SweepState.FINISHED, **change):
+    """A sweep of fake workers that ran to its end, and its publisher."""
+    sweep = FakeSweep(folder, **change)
+    if lost:
+        worker = launched(sweep)
+        worker.execute(1, 2, stop_inside=True)
+        sweep.lose(worker)
+    sweep.finish()
+    sweep.store.set_state(sweep.lease, state)
+    return sweep, PublishedStore(sweep.store)
+
+
+def certificate(store, name=NAME, trial=None):
+    return certified(store, name, trial, APPROVAL, KEY)
+
+
+# -- every trial -------------------------------------------------------------------------------------------------
+
+
+def test_launches_that_were_lost_are_rows_of_their_own(tmp_path):
+    made = certificate(over(tmp_path, lost=True)[1])
+    assert [row.attempt for row in made.body.ledger if row.trial == f"{NAME}-0"] == [1, 2]
+    assert verified(made.body).stands
+    assert any("launch was lost" in line for line in made.body.claim.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"state": SweepState.RUNNING}, "goes on spending"),
+        ({"change": {"search": {"sampler": "tpe", "trials": 3}}}, "tpe sampler chose trials"),
+        ({"early_stopping": ASHA, "change": EIGHT}, "early stopping"),
+    ],
+)
+def test_a_total_that_goes_on_or_whose_budgets_results_chose_is_refused(change, why, tmp_path):
+    with pytest.raises(CannotCertify, match=why):
+        certificate(over(tmp_path, **change)[1])
+
+
+def test_what_an_audit_refuted_is_refused(tmp_path):
+    sweep, store = over(tmp_path)
+    sweep.store.ask(NAME, Refutation(trial=f"{NAME}-0", system="noisy-mean", audit=1), this_person())
+    for trial in (None, store.trials(NAME)[1]):
+        with pytest.raises(CannotCertify, match="REFUTED"):
+            certificate(store, trial=trial)
+
+
+def test_a_claim_that_its_events_do_not_give_back_is_not_signed(tmp_path, monkeypatch):
+    """The mutant: a total that was counted too small."""
+    _, store = over(tmp_path)
+    honest = modes.summary
+
+    def smaller(*given):
+        found = honest(*given)
+        claim = replace(
+            found.procedure.guarantee, epsilon=found.procedure.guarantee.epsilon * 0.999, epsilon_lower=None
+        )
+        return replace(found, procedure=replace(found.procedure, guarantee=claim))
+
+    monkeypatch.setattr(modes, "summary", smaller)
+    with pytest.raises(CannotCertify, match="it is not signed"):
+        certificate(store)
+
+
+def test_what_all_sweeps_over_a_population_spent_stands_beside_it(tmp_path):
+    data = {"data": {**SPEC["data"], "population": "people"}}
+    _, store = over(tmp_path, change=data, population=Population.of("people", "linear", 30.0, 1e-2))
+    spent, left, elsewhere = certificate(store).body.accesses.population
+    assert spent.startswith("people: all sweeps over it in this store spent epsilon ")
+    assert left.startswith("left: epsilon ")
+    assert elsewhere.startswith("Counted is what this store holds.")
+
+
+@pytest.mark.parametrize("privacy", [{}, {"filter": "renyi", "order": 8.0}], ids=["gdp", "renyi"])
+def test_a_sweep_whose_trials_results_chose_is_certified_with_its_budget(privacy, tmp_path):
+    change = {**EIGHT, "privacy": {**WHOLE["privacy"], **privacy}}
+    sweep, store = over(tmp_path, early_stopping=ASHA, change=change)
+    body = certificate(store).body
+    assert (body.claim.epsilon, body.claim.delta, body.mode.order) == (3.0, 1e-5, privacy.get("order"))
+    assert len(body.mode.charges) == len(sweep.store.ledger(NAME)) > 5
+    assert verified(body).stands
+
+
+def test_a_fixed_schedule_within_the_budget_of_its_sweep_is_composed(tmp_path):
+    body = certificate(over(tmp_path, change=WHOLE)[1]).body
+    assert body.mode.budget == 3.0 > body.claim.epsilon
+    assert verified(body).stands
+
+
+# -- one trial ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory):
+    return over(tmp_path_factory.mktemp("statuses"))[1].trials(NAME)[0]
+
+
+@pytest.mark.parametrize("status", Status)
+def test_only_claims_that_stand_are_certified_and_weaker_notions_only_stated(status, trial):
+    claim = replace(trial.guarantee, status=status, asserted_by="lab.mean" if status is Status.ASSERTED else "")
+    one = Published(replace(trial, guarantee=claim))
+    if status in (*STANDING, *STATED):
+        assert checked_trial(one) == (trial.plan, claim)
+        return
+    with pytest.raises(CannotCertify, match="may not be quoted"):
+        checked_trial(one)
+
+
+def test_an_infinite_epsilon_and_a_trial_under_way_are_refused(trial):
+    with pytest.raises(CannotCertify, match="infinite"):
+        checked_trial(Published(replace(trial, guarantee=replace(trial.guarantee, epsilon=math.inf, aimed_at=None))))
+    with pytest.raises(CannotCertify, match="complete"):
+        checked_trial(Published(replace(trial, state=TrialState.FAILED)))
+
+
+REFUSED = {"convexified-loss", "variational-draws", "sgd", "rmsprop", "dropout", "sgld", "psgld", "sghmc"}
+"""Refuted, or with an epsilon that promises nothing."""
+AVERAGE_CASE = {"average-case-sgd"}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_trial_of_any_system_claims_is_recomputed_stated_or_refused(name):
+    case = CASES[name]
+    target = PrivacyTarget(epsilon=case.epsilon, delta=case.delta, adjacency=case.adjacency, solve=case.solve)
+    plan = SYSTEMS[name].plan(case.config, data_of(name).facts, target, {})
+    assert isinstance(plan, PrivacyPlan)
+    begun = TrialRecord.of("all", Proposal(number=0, config=plan.config, seed=0), TrialState.COMPLETE, plan=plan)
+    ended = Published(replace(begun, guarantee=plan.guarantee))
+    if name in REFUSED:
+        with pytest.raises(CannotCertify, match="may not be quoted"):
+            checked_trial(ended)
+        return
+    _, claim = checked_trial(ended)
+    listed = PlannedTrial.of("all-0", plan)
+    mode = Statement(trials=(listed,)) if name in AVERAGE_CASE else TrialAlone.of(listed, claim)
+    entry = LedgerEntry(key="all-0", attempt=1, from_step=0, to_step=plan.steps, executed_to=plan.steps)
+    assert [str(one) for one in mode.recompute(claim, [LedgerRow.of(entry)]) if not one.held] == []
+
+
+# -- a sealed search ---------------------------------------------------------------------------------------------
+
+ESTIMATE = {"metric": "estimate", "goal": "maximize"}
+
+
+def of(release, **selection):
+    privacy = {**SEALED["privacy"], "release": release}
+    return {**SEALED, "privacy": privacy, "selection": {**SEALED["selection"], **selection}}
+
+
+FIRST = {**of("first", target={"metric": "estimate", "at_least": 0.5}), "objectives": [ESTIMATE]}
+SEARCHES = {
+    "best": SEALED,
+    "first": FIRST,
+    "of two budgets": {**FIRST, "privacy": {**FIRST["privacy"], "epsilon": [1.0, 3.0]}},
+    "front": {**of("front"), "objectives": [ESTIMATE, {"metric": "expected_error", "goal": "minimize"}]},
+}
+
+
+def searched(folder, document, *states, won=False):
+    """The store of a sealed search in these states one after the other; of one that won, as trial 0."""
+    planner = planner_of(document)
+    store, spec = open_store(f"sqlite:///{folder}/sweeps.db"), RecordedSpec(planner.prior.spec.canonical())
+    store.create_sweep(
+        SweepRecord(name="sealed", spec=spec, digest="d", fingerprints={}, root=str(folder), created_at=1.0)
+    )
+    lease = store.acquire("sealed")
+    if won:
+        config = next(planner.prior.space.middles())
+        plan = planner.plan(config)
+        store.launch(lease, Proposal(number=0, config=config, seed=1), plan, plan.steps)
+        metrics = {"expected_error": 0.25, "estimate": 0.75, "epsilon": plan.guarantee.epsilon}
+        came = Settlement(
+            executed_to=plan.steps, step=plan.steps, metrics=metrics, guarantee=plan.guarantee, seconds=1.0
+        )
+        store.settle(lease, "sealed-0", 1, came)
+    for state in states:
+        store.set_state(lease, state)
+    return PublishedStore(store)
+
+
+@pytest.mark.parametrize("won", [True, False], ids=["won", "none"])
+@pytest.mark.parametrize("kind", SEARCHES)
+def test_a_sealed_search_is_certified_at_the_price_that_was_promised(kind, won, tmp_path):
+    document = SEARCHES[kind]
+    made = certificate(searched(tmp_path, document, SweepState.FINISHED, won=won), "sealed")
+    body, rule = made.body, planner_of(document).pricing.rule
+    assert verified(body).stands
+    ex_post = won and kind == "of two budgets"
+    assert (body.claim.delta, body.claim.notion) == (1e-5, Notion.EX_POST if ex_post else Notion.DP)
+    assert body.claim.epsilon == (1.0 if ex_post else 3.0)
+    assert (len(body.mode.trials), bool(body.accuracy.metrics)) == ((1, True) if won else (0, False))
+    assert body.mode.drawn == rule.law
+    # Nothing in it tells how many trials there were, nor why nothing left.
+    assert (body.accesses.training, body.accesses.steps, body.ledger) == (None, None, ())
+    assert body.accesses.tuning.startswith("independent draws from a public prior with secret coins")
+    assert ("held against a public target" in body.accesses.tuning) == (body.mode.mode == "first")
+    assert "is not told" in body.released.artefact
+    if not won:
+        assert body.accesses.tuning.endswith("; none left")
+        assert body.released.intermediates == "hidden: every trial, and how many there were"
+        assert "released nothing" in made.page
+    # With proposals of a public seed the winner's would tell its slot, and no theorem holds.
+    assert not [line for line in body.random if "public seed" in line]
+
+
+@pytest.mark.parametrize("states", [(), (SweepState.RUNNING,), (SweepState.STOPPED,)])
+def test_a_search_that_is_not_over_may_still_release_something(states, tmp_path):
+    with pytest.raises(CannotCertify, match="expected a sealed search that is over"):
+        certificate(searched(tmp_path, SEALED, *states), "sealed")
+
+
+def test_no_trial_of_a_sealed_search_is_certified_by_itself(tmp_path):
+    store = searched(tmp_path, SEALED, SweepState.FINISHED, won=True)
+    with pytest.raises(CannotCertify, match="of a single trial"):
+        certificate(store, "sealed", store.trials("sealed")[0])
