@@ -6,13 +6,11 @@ from __future__ import annotations
 
 import shutil
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.certificate import build
 from sweeps.certificate.subject import CannotCertify
 from sweeps.execution import session
 from sweeps.execution.final_run import with_chosen
@@ -42,58 +40,35 @@ def changed(root):
     return closing(open_store(Workspace.at(root).store_url))
 
 
-def certified(root, folder, name="final", **trial):
+def certified(root, folder, name="final"):
     """A certificate, and what its verification says."""
     key = folder / f"key of {name}.pem"
     sweeps.new_key(key)
     answers = {"key": key, "approved_by": "N. N.", "because": "for the exam", "ranges": "on nothing"}
-    made = sweeps.open(name, root=root).certify(**answers, **trial)
+    made = sweeps.open(name, root=root).certify(**answers)
     target, *_ = made.save(folder / f"{name}.json")
     return made, sweeps.verify(target, signer=f"{key}.pub")
 
 
-@pytest.mark.parametrize("name", ["final", "dear"])
-def test_the_whole_is_certified_with_both_ledgers(name, root, tmp_path):
-    made, found = certified(root, tmp_path, name)
+def test_the_whole_is_certified_with_both_ledgers(root, tmp_path):
+    made, found = certified(root, tmp_path)
     assert found.stands, str(found)
     body = made.body
-    assert body.claim == total(root, name).guarantee
+    assert body.claim == total(root, "final").guarantee
     assert body.tuning.claim == total(root, "tuning").guarantee
     assert (len(body.tuning.ledger), len(body.final.ledger)) == (3, 1)
     part = body.final.provenance.part
     assert (part.use, part.share, part.id, part.key) == ("final", SHARE, "id", "tuning")
-    page = (tmp_path / f"{name}.html").read_text()
-    assert "The sweep that tuned: tuning" in page
-    assert f"The final run: {name}" in page
 
 
-def test_the_final_run_alone_is_certified_as_one_trial(root, tmp_path):
-    made, found = certified(root, tmp_path, trial=0)
-    assert found.stands
-    assert "the search for its hyperparameters not covered" in made.body.title
-
-
-# -- each kind of sweep that may tune --------------------------------------------------------------------------
-
-WHOLE = {"epsilon": 1.5, "delta": 1e-5, "scope": "sweep"}
-
-
-def test_a_budget_that_a_filter_kept_is_the_price_of_tuning(root, tmp_path):
-    kept = {**tuning(root, search={"sampler": "tpe", "trials": 2}), "name": "kept"}
-    kept["privacy"] = {**WHOLE, "filter": "renyi", "order": 8.0}
-    ran(kept, root)
-    ran({**final(root, epsilon=1.25, chosen_from="kept"), "name": "after"}, root)
-    made, found = certified(root, tmp_path, "after")
-    assert found.stands, str(found)
-    assert (made.body.tuning.mode.mode, made.body.claim.epsilon) == ("filter", 1.5)
-    assert made.body.claim == total(root, "after").guarantee
+# -- kinds of sweep that may tune: of all of them there are documents by hand ----------------------------------
 
 
 def sealed(root, name, **changes):
-    """A sealed search of which the winner left."""
+    """A sealed search over budgets of which the winner left."""
     search = {"sampler": "auto", "trials": 9}
     made = {**tuning(root, search=search), "name": name, "selection": {"deadline_minutes": 5}}
-    raw = {**made, "privacy": {**WHOLE, "epsilon": 3.0, "release": "best"}, **changes}
+    raw = {**made, **changes}
     workspace, spec = Workspace.at(root), load_spec(raw)
     planner = SealedPlanner.of(SealedPrior(spec, public_facts(spec)))
     config = next(planner.prior.space.middles())
@@ -109,16 +84,6 @@ def sealed(root, name, **changes):
         store.settle(lease, f"{name}-0", 1, came)
         store.set_state(lease, SweepState.FINISHED)
         lease.release()
-
-
-def test_the_price_of_a_sealed_search_is_that_of_tuning(root, tmp_path):
-    sealed(root, "sealed")
-    ran({**final(root, epsilon=2.0, chosen_from="sealed"), "name": "after-sealed"}, root)
-    made, found = certified(root, tmp_path, "after-sealed")
-    assert found.stands, str(found)
-    assert (made.body.tuning.mode.mode, made.body.claim.epsilon) == ("best", 3.0)
-    assert made.body.tuning.accesses.training is None
-    assert made.body.claim == total(root, "after-sealed").guarantee
 
 
 def test_of_a_ladder_of_budgets_what_was_promised_before_is_that_of_tuning(root, tmp_path):
@@ -152,72 +117,54 @@ def test_a_system_that_could_have_won_has_to_claim_something_in_the_final_run(tm
 # -- a tuning that is no longer what it was --------------------------------------------------------------------
 
 
-def refused(root, folder, said):
-    with pytest.raises(CannotCertify, match=said) as error:
-        certified(root, folder)
-    assert "With --trial 0 the final run can" in str(error.value)
+def refuted(name):
+    return lambda root, store: store.ask(name, Refutation(trial=f"{name}-0", system="noisy-sgd", audit=1), "me@here")
 
 
-def test_a_tuning_that_an_audit_refuted_since_is_refused(copied, tmp_path):
+def went_on(root, store):
+    first, lease = store.trials("tuning")[0], store.acquire("tuning")
+    store.set_state(lease, SweepState.RUNNING)
+    store.launch(lease, Proposal(number=3, config=first.config, seed=9), first.plan, first.plan.steps)
+    store.set_state(lease, SweepState.STOPPED)
+    lease.release()
+
+
+def read_others(root, store):
+    lease = store.acquire("tuning")
+    store.set_fingerprints(lease, {**store.sweep("tuning").fingerprints, "data": "ab"})
+    lease.release()
+
+
+def goes_on(root, store):
+    lease = store.acquire("final")
+    store.set_state(lease, SweepState.RUNNING)
+    lease.release()
+
+
+CHANGES = {
+    "refuted": (refuted("tuning"), "tuning, which tuned for it, cannot be certified .* REFUTED.* With --trial 0"),
+    "deleted": (lambda root, store: sweeps.open("tuning", root=root).delete(), "it was deleted"),
+    "went on": (went_on, r"it claims epsilon \d\.\d+ at 1e-05 now, and .* it is not what it was then"),
+    "other records": (read_others, "its records are others now than those by which tuning-"),
+    "final refuted": (refuted("final"), "final: the total of its trials REFUTED"),
+    "final goes on": (goes_on, "goes on spending"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_holdout_that_is_another_since_its_best_trial_was_chosen_is_refused(change, copied, tmp_path):
+    done, said = CHANGES[change]
     with changed(copied) as store:
-        store.ask("tuning", Refutation(trial="tuning-0", system="noisy-sgd", audit=1), "somebody@here")
-    refused(copied, tmp_path, "tuning, which tuned for it, cannot be certified .* REFUTED")
-
-
-def test_a_final_run_that_an_audit_refuted_is_refused(copied, tmp_path):
-    with changed(copied) as store:
-        store.ask("final", Refutation(trial="final-0", system="noisy-sgd", audit=1), "somebody@here")
-    with pytest.raises(CannotCertify, match="final: the total of its trials REFUTED"):
+        done(copied, store)
+    with pytest.raises(CannotCertify, match=said):
         certified(copied, tmp_path)
 
 
-def test_a_tuning_that_was_deleted_is_refused_and_one_that_was_renamed_is_not(copied, tmp_path):
+def test_a_tuning_that_was_renamed_is_not_refused(copied, tmp_path):
     sweeps.open("tuning", root=copied).rename("proxy")
     made, found = certified(copied, tmp_path)
     assert found.stands
     assert made.body.tuning.sweep.name == "tuning"
-    (tmp_path / "key of final.pem").unlink()
-    (tmp_path / "key of final.pem.pub").unlink()
-    sweeps.open("proxy", root=copied).delete()
-    refused(copied, tmp_path, "it was deleted")
-
-
-def test_a_tuning_that_went_on_is_refused(copied, tmp_path):
-    with changed(copied) as store:
-        first, lease = store.trials("tuning")[0], store.acquire("tuning")
-        store.set_state(lease, SweepState.RUNNING)
-        store.launch(lease, Proposal(number=3, config=first.config, seed=9), first.plan, first.plan.steps)
-        store.set_state(lease, SweepState.STOPPED)
-        lease.release()
-    refused(copied, tmp_path, "it is not what it was then")
-
-
-def test_a_tuning_that_reads_other_records_by_now_is_refused(copied, tmp_path):
-    with changed(copied) as store:
-        lease = store.acquire("tuning")
-        store.set_fingerprints(lease, {**store.sweep("tuning").fingerprints, "data": "ab"})
-        lease.release()
-    refused(copied, tmp_path, "its records are others now than those by which tuning-")
-
-
-def test_a_tuning_that_claims_something_else_than_was_recorded_is_refused(root, tmp_path, monkeypatch):
-    exact = build.tuned_by_now
-
-    def less(store, spec):
-        found = exact(store, spec)
-        return replace(found, claim=replace(found.claim, epsilon=1.25, epsilon_lower=None))
-
-    monkeypatch.setattr(build, "tuned_by_now", less)
-    refused(root, tmp_path, r"it claims epsilon \d\.\d+ at 1e-05 now, and 1\.25 at 1e-05 when tuning-\d was chosen")
-
-
-def test_a_final_run_that_goes_on_is_refused(copied, tmp_path):
-    with changed(copied) as store:
-        lease = store.acquire("final")
-        store.set_state(lease, SweepState.RUNNING)
-        lease.release()
-    with pytest.raises(CannotCertify, match="goes on spending"):
-        certified(copied, tmp_path)
 
 
 def test_a_final_run_of_which_a_launch_was_lost_counts_twice(root, tmp_path):

@@ -106,10 +106,8 @@ def test_a_claim_that_its_events_do_not_give_back_is_not_signed(tmp_path, monkey
 def test_what_all_sweeps_over_a_population_spent_stands_beside_it(tmp_path):
     data = {"data": {**SPEC["data"], "population": "people"}}
     _, store = over(tmp_path, change=data, population=Population.of("people", "linear", 30.0, 1e-2))
-    spent, left, elsewhere = certificate(store).body.accesses.population
+    spent, *_ = certificate(store).body.accesses.population
     assert spent.startswith("people: all sweeps over it in this store spent epsilon ")
-    assert left.startswith("left: epsilon ")
-    assert elsewhere.startswith("Counted is what this store holds.")
 
 
 @pytest.mark.parametrize("privacy", [{}, {"filter": "renyi", "order": 8.0}], ids=["gdp", "renyi"])

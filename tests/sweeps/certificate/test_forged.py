@@ -1,6 +1,5 @@
 """Documents that a lying operator writes whole, with arithmetic that fits: each fails by what its rows say."""
 
-import math
 import re
 from dataclasses import replace
 
@@ -10,14 +9,12 @@ from dpcore.events import Composed, Gaussian, Repeated, phases
 from dpcore.gdp import mu_gdp
 from dpcore.guarantee import Notion, Status
 from dpcore.selection import GDPCharge, GDPFilter, RenyiCharge, geometric
-from sweeps.certificate.build import Certificate
 from sweeps.certificate.document import Signature
 from sweeps.certificate.page import certificate_page
 from tests.sweeps.certificate.documents import (
     MADE,
     NOTHING,
     TOTALS,
-    best,
     composed,
     filtered,
     first,
@@ -217,10 +214,8 @@ def test_constants_that_cost_more_than_is_claimed_are_caught():
 def test_every_end_of_a_ladder_has_its_own_price(ended):
     made = first(ended)
     assert wrong(made) == []
-    assert made.claim.notion is (Notion.DP if ended is None else Notion.EX_POST)
     assert made.title.startswith("Privacy" if ended is None else "Ex-post privacy")
-    told = made.mode.constants(made.claim)
-    assert told["epsilon of no success"] <= told["epsilon beforehand"] == made.mode.epsilons[-1]
+    assert wrong(within(made, "claim", notion=Notion.EX_POST if ended is None else Notion.DP)) == ["notion"]
     for other in {1, 2, 3, 4} - {ended or 4}:
         assert wrong(within(made, "claim", epsilon=made.mode.epsilons[other - 1])) == ["epsilon of where it ended"]
     assert wrong(within(made, "mode", ended=5)) == ["arithmetic"]
@@ -228,9 +223,7 @@ def test_every_end_of_a_ladder_has_its_own_price(ended):
 
 def test_one_budget_is_promised_beforehand():
     made = first(1, (2.0,))
-    assert wrong(made) == []
-    assert (made.claim.notion, made.title[:8]) == (Notion.DP, "Privacy ")
-    assert wrong(within(made, "claim", notion=Notion.EX_POST)) == ["notion"]
+    assert (wrong(made), made.claim.notion, made.title[:8]) == ([], Notion.DP, "Privacy ")
 
 
 @pytest.mark.parametrize("kind", ["best", "first", "front"])
@@ -252,13 +245,6 @@ def test_a_front_has_a_winner_for_each_order_at_most():
 
 
 # -- for people --------------------------------------------------------------------------------------------------
-
-
-def test_numbers_for_people_are_never_below_what_they_are():
-    made = within(best(), "claim", epsilon=3.0000004)
-    signature = Signature(key="0" * 64, value="0" * 128)
-    assert "epsilon 3.00001 at" in str(Certificate(made, b"", signature))
-    assert math.isfinite(made.claim.epsilon)
 
 
 @pytest.mark.parametrize("mode", MADE)
