@@ -49,8 +49,6 @@ from trainables.scalarisation import Scalarisation
 from trainables.system import PrivacyPlan, Refusal
 
 OneWinner = Annotated[tuple[PlannedTrial, ...], Field(max_length=1)]
-Points = HeterogeneousTrials | LadderPoints | FrontPoints
-"""What every configuration has to meet so that what leaves has its price."""
 
 
 class SealedSearch(Mode):
@@ -59,9 +57,11 @@ class SealedSearch(Mode):
     law    of K; how many trials there were is not known to whoever reads this
     cap    K is drawn from the law conditioned on K <= cap, where there is one
     named  the law in words, as the spec has it
+    winners  what leaves, in words
     """
 
     sealed: ClassVar[bool] = True
+    winners: ClassVar[str]
 
     law: TruncatedNegativeBinomial | BinomialCount | PoissonCount
     cap: Count | None
@@ -77,30 +77,19 @@ class SealedSearch(Mode):
         """Of the claim."""
         return Notion.DP
 
-    @property
-    @abstractmethod
-    def released(self) -> tuple[str, str]:
-        """Where something left: what the certificate is of in its title, and what it covers."""
-
-    @abstractmethod
-    def points(self, claim: Guarantee) -> Points:
-        """What every configuration has to meet. Raises InvalidValue where that costs more than the claim."""
-
-    @abstractmethod
-    def excess(self, claim: Guarantee, winner: TrialProfile) -> float:
-        """By how much, as a logarithm, a winner misses the points: at most 0 where it meets all."""
-
     def title(self, sweep: str) -> str:
         """See `Mode.title`."""
         if not self.trials:
             return f"Privacy certificate of the sealed search of {sweep}, which released nothing"
         kind = "Privacy" if self.notion is Notion.DP else "Ex-post privacy"
-        return f"{kind} certificate of {self.released[0].format(sweep)} and the search for it"
+        return f"{kind} certificate of {self.winners} of {sweep} and the search for it"
 
     def covers(self, sweep: str) -> str:
         """See `Mode.covers`."""
-        nothing = "The sealed search of {}, and that it released nothing: that is one of its outputs, at its price."
-        return (self.released[1] if self.trials else nothing).format(sweep)
+        if not self.trials:
+            return f"The sealed search of {sweep}, and that it released nothing: one of its outputs, at its price."
+        ex_post = "" if self.notion is Notion.DP else ", at a price that was not promised before it"
+        return f"What {sweep} released ({self.winners}), with scores, and the sealed search for it{ex_post}."
 
     @property
     def attested(self) -> tuple[str, ...]:
@@ -113,19 +102,18 @@ class SealedSearch(Mode):
         )
 
     @abstractmethod
-    def priced(self, claim: Guarantee) -> Iterator[Check]:
-        """Whether the claim is the price of the points. Raises InvalidValue."""
+    def priced(self, claim: Guarantee, profiles: Sequence[TrialProfile]) -> Iterator[Check]:
+        """Whether the claim is the price of the points, and what left meets them.
+
+        profiles  of the trials. Raises InvalidValue for points that cost more than is claimed.
+        """
 
     def recompute(self, claim: Guarantee, ledger: Ledger) -> Iterator[Check]:
         """The price by this document's points, that what left meets them, and a ledger without rows.
 
         Raises InvalidValue for points that cost more than is claimed.
         """
-        yield from self.priced(claim)
-        for one in self.trials:
-            excess = self.excess(claim, profile_of(one, claim))
-            met = "ln of what it spends over what the points allow"
-            yield Check(f"{one.trial} meets the points of the price", excess <= SAME, f"{met}: {excess:.3g}")
+        yield from self.priced(claim, [profile_of(one, claim) for one in self.trials])
         yield Check("winners", len({one.trial for one in self.trials}) == len(self.trials), "each once")
         # Rows of its launches would tell how many trials there were.
         yield Check("the ledger of a sealed search has no rows", not ledger, f"{len(ledger)} rows")
@@ -144,6 +132,8 @@ class Best(SealedSearch):
     """The best of independent draws (`dpcore.selection.best`): every configuration meets delta(e1) <= d1 and
     delta(e_hat) <= d_hat, with e_hat = epsilon - penalty(law, e1, d1) and d_hat = delta / mean."""
 
+    winners: ClassVar[str] = "the best trial"
+
     mode: Literal["best"] = "best"
     trials: OneWinner
     e1: NotNegative
@@ -151,25 +141,12 @@ class Best(SealedSearch):
     e_hat: NotNegative
     d_hat: Chance
 
-    @property
-    def released(self) -> tuple[str, str]:
-        """See `SealedSearch.released`."""
-        covers = "The released trial of {} with its score, and the sealed search that it was the best of."
-        return "the best trial of {}", covers
-
-    def points(self, claim: Guarantee) -> HeterogeneousTrials:
-        """See `SealedSearch.points`."""
-        return HeterogeneousTrials(law=self.drawn, epsilon=claim.epsilon, delta=claim.delta, e1=self.e1, d1=self.d1)
-
-    def excess(self, claim: Guarantee, winner: TrialProfile) -> float:
-        """See `SealedSearch.excess`."""
-        return self.points(claim).exceeds(winner)
-
-    def priced(self, claim: Guarantee) -> Iterator[Check]:
+    def priced(self, claim: Guarantee, profiles: Sequence[TrialProfile]) -> Iterator[Check]:
         """See `SealedSearch.priced`."""
-        points = self.points(claim)
+        points = HeterogeneousTrials(law=self.drawn, epsilon=claim.epsilon, delta=claim.delta, e1=self.e1, d1=self.d1)
         yield number("e_hat", self.e_hat, points.e_hat)
         yield number("d_hat", self.d_hat, points.d_hat)
+        yield from map(_meets, map(points.exceeds, profiles))
 
 
 class First(SealedSearch):
@@ -187,6 +164,8 @@ class First(SealedSearch):
     ended     number of the rung, from 1; null where no trial left
     """
 
+    winners: ClassVar[str] = "the first success"
+
     mode: Literal["first"] = "first"
     trials: OneWinner
     target: Sentence
@@ -203,19 +182,12 @@ class First(SealedSearch):
         return Notion.EX_POST if self.trials and len(self.epsilons) > 1 else Notion.DP
 
     @property
-    def released(self) -> tuple[str, str]:
-        """See `SealedSearch.released`."""
-        covers = "The released trial of {} with its score, and the sealed search that it was the first success of"
-        ex_post = ", at the price of where it ended: an epsilon that was not promised before it"
-        return "the released trial of {}", f"{covers}{ex_post if len(self.epsilons) > 1 else ''}."
-
-    @property
     def rung(self) -> int:
         """Where it ended, from 0: the dearest, which was promised beforehand, where nothing left."""
         return (len(self.epsilons) if self.ended is None else self.ended) - 1
 
     def points(self, claim: Guarantee) -> LadderPoints:
-        """See `SealedSearch.points`."""
+        """What every configuration has to meet. Raises InvalidValue where that costs more than the claim."""
         return LadderPoints(
             law=self.drawn,
             weights=self.weights,
@@ -225,16 +197,14 @@ class First(SealedSearch):
             deltas=self.deltas,
         )
 
-    def excess(self, claim: Guarantee, winner: TrialProfile) -> float:
-        """See `SealedSearch.excess`."""
-        return self.points(claim).exceeds(self.rung, winner)
-
-    def priced(self, claim: Guarantee) -> Iterator[Check]:
+    def priced(self, claim: Guarantee, profiles: Sequence[TrialProfile]) -> Iterator[Check]:
         """See `SealedSearch.priced`."""
         if (self.ended is None) is bool(self.trials) or self.rung >= len(self.epsilons):
             raise InvalidValue("ended", self.ended, f"a budget of {len(self.epsilons)}, or none where nothing left")
+        points = self.points(claim)
         yield number("epsilon of where it ended", claim.epsilon, self.epsilons[self.rung])
-        yield number("d_hat", self.d_hat, self.points(claim).d_hat)
+        yield number("d_hat", self.d_hat, points.d_hat)
+        yield from (_meets(points.exceeds(self.rung, one)) for one in profiles)
 
     def promised(self, claim: Guarantee) -> Guarantee:
         """See `Mode.promised`: of several budgets the dearest end, at the deltas of all."""
@@ -254,19 +224,15 @@ class Front(SealedSearch):
     mu, tau  of the Gaussian that covers a trial, and the chance beside it
     """
 
+    winners: ClassVar[str] = "the best trials by several orders"
+
     mode: Literal["front"] = "front"
     orders: Annotated[tuple[Scalarisation, ...], Field(min_length=1)]
     mu: NotNegative
     tau: Chance
 
-    @property
-    def released(self) -> tuple[str, str]:
-        """See `SealedSearch.released`."""
-        left = f"The {len(self.trials)} released trials of {{}} with their scores, and the sealed search of which "
-        return "the front of {}", f"{left}they were the best by {len(self.orders)} orders."
-
     def points(self, claim: Guarantee) -> FrontPoints:
-        """See `SealedSearch.points`."""
+        """What every configuration has to meet. Raises InvalidValue where that costs more than the claim."""
         return FrontPoints(
             law=self.drawn,
             orders=len(self.orders),
@@ -276,18 +242,22 @@ class Front(SealedSearch):
             tau=self.tau,
         )
 
-    def excess(self, claim: Guarantee, winner: TrialProfile) -> float:
-        """See `SealedSearch.excess`."""
-        return self.points(claim).exceeds(winner)
-
-    def priced(self, claim: Guarantee) -> Iterator[Check]:
+    def priced(self, claim: Guarantee, profiles: Sequence[TrialProfile]) -> Iterator[Check]:
         """See `SealedSearch.priced`."""
-        yield number("epsilon of all winners", claim.epsilon, self.points(claim).of_orders(len(self.orders)))
-        yield Check("each order has one winner", len(self.trials) <= len(self.orders), f"{len(self.trials)} winners")
+        points = self.points(claim)
+        yield number("epsilon of all winners", claim.epsilon, points.of_orders(len(self.orders)))
+        yield Check("each order has one winner", len(profiles) <= len(self.orders), f"{len(profiles)} winners")
+        yield from map(_meets, map(points.exceeds, profiles))
 
     def constants(self, claim: Guarantee) -> Mapping[str, object]:
         """See `Mode.constants`."""
         return {"shift": self.points(claim).shift}
+
+
+def _meets(excess: float) -> Check:
+    """excess  by how much, as a logarithm, a winner misses the points: at most 0 where it meets all"""
+    said = f"ln of what it spends over what they allow: {excess:.3g}"
+    return Check("a winner meets the points of the price", excess <= SAME, said)
 
 
 def profile_of(winner: PlannedTrial, claim: Guarantee) -> WorstProfile:
@@ -315,7 +285,7 @@ def count_search(subject: Subject) -> Counted:
 
 
 def mode_of(
-    rule: Points,
+    rule: HeterogeneousTrials | LadderPoints | FrontPoints,
     named: str,
     trials: tuple[PlannedTrial, ...],
     orders: Sequence[Scalarisation] = (),
