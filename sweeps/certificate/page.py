@@ -98,7 +98,7 @@ def _section(name: str, value: object) -> Iterator[str]:
     if not isinstance(value, tuple):
         pairs = _pairs(value)
         tables = {inner: one for inner, one in pairs.items() if _is_table(one)}
-        listed = [(inner, one) for inner, one in pairs.items() if inner not in tables]
+        listed = [(inner, one) for inner, one in pairs.items() if inner not in tables and one != ""]
         rows = "".join(f"<dt>{escape(_name(inner))}</dt><dd>{escape(_plain(one))}</dd>" for inner, one in listed)
         yield f'<div class="card"><h3>{head}</h3><dl>{rows}</dl></div>' if rows else ""
         for inner, one in tables.items():
@@ -134,13 +134,14 @@ def _plain(value: Any) -> str:
         return "; ".join(f"{count} × {part}" for part, count in phases(value).items()) or "none"
     match value:
         case None:
-            return "none"
+            return "–"
         case RecordsPart():
             return str(value)
         case str():
             return value or "none"
         case list() | tuple():
-            return "; ".join(map(_plain, value)) or "none"
+            apart = ", " if all(isinstance(one, int | float) for one in value) else "; "
+            return apart.join(map(_plain, value)) or "none"
         case Mapping() | Part():
             return ", ".join(f"{_name(name)} {_plain(inner)}" for name, inner in _pairs(value).items())
     return str(value) if is_dataclass(value) else json.dumps(value)
