@@ -120,8 +120,7 @@ def _start_shared_cluster(log: Path) -> None:
     shared = _SHARED.get()
     if shared is None or shared.started:
         return
-    from sweeps.ray.cluster import cluster
-    from sweeps.ray.messages import short_messages
+    from sweeps.ray.cluster import cluster, short_messages
 
     lost = "\nThe Ray cluster does not answer any more. Nothing is lost; the same command goes on."
     with short_messages(log):

@@ -13,23 +13,26 @@ has to end does not wait again for each thing that it would still like to write.
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Table, create_engine, event, inspect, select
+from sqlalchemy import Connection, Table, create_engine, delete, event, inspect, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
+from dpcore.checks import InvalidValue
 from sweeps.store import schema
 from sweeps.store.errors import StoreError, StoreVanished, is_busy, refusal, translated, unusable_folder
+from sweeps.store.schema import calibrations
 from sweeps.util import waiting
 from sweeps.util.waiting import wait_for
 from trainables.worker.redaction import shown_url
@@ -392,3 +395,70 @@ def _sqlite(url: URL, busy_seconds: float) -> Engine:
         connection.exec_driver_sql(f"BEGIN {mode}")
 
     return engine
+
+
+# Solved values that outlive a process: a cache, never a record, and never inside a trial's transaction.
+
+FLUSH_SECONDS = 1.0
+
+
+class Calibrations(MutableMapping[str, float]):
+    """{question: solved value}, shared by all processes on one store. Safe to use from several threads.
+
+    A new value is visible here at once. It is written with the first one that comes FLUSH_SECONDS after the last write,
+    or when the store is closed: losing one costs a calculation. Not a number is an InvalidValue.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: dict[str, float] = {}
+        self._unsaved: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._written = 0.0
+
+    def __getitem__(self, key: str) -> float:
+        with self._lock:
+            if key in self._known:
+                return self._known[key]
+        statement = select(calibrations.c.value).where(calibrations.c.key == key)
+        value = self._database.read(lambda connection: connection.execute(statement).scalar_one_or_none())
+        if value is None:
+            raise KeyError(key)
+        with self._lock:
+            return self._known.setdefault(key, float(value))
+
+    def __setitem__(self, key: str, value: float) -> None:
+        if math.isnan(value):
+            raise InvalidValue(key, value, "a number")
+        with self._lock:
+            self._known[key] = self._unsaved[key] = float(value)
+        if time.monotonic() - self._written > FLUSH_SECONDS:
+            # A cache must not end a sweep: the store's own next write reports what is wrong with it.
+            with suppress(StoreError):
+                self.flush()
+
+    def __delitem__(self, key: str) -> None:
+        self[key]
+        self.flush()
+        with self._lock:
+            del self._known[key]
+        statement = delete(calibrations).where(calibrations.c.key == key)
+        self._database.write(lambda connection: connection.execute(statement))
+
+    def __iter__(self) -> Iterator[str]:
+        self.flush()
+        statement = select(calibrations.c.key)
+        return iter(self._database.read(lambda connection: connection.execute(statement).scalars().all()))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def flush(self) -> None:
+        """Write what is not yet durable. Raises StoreError; then it is kept for the next flush."""
+        with self._lock:
+            unsaved, self._written = dict(self._unsaved), time.monotonic()
+        if not unsaved:
+            return
+        self._database.upsert(calibrations, [{"key": key, "value": value} for key, value in unsaved.items()])
+        with self._lock:
+            self._unsaved = {key: value for key, value in self._unsaved.items() if unsaved.get(key) != value}

@@ -43,8 +43,7 @@ from dpcore.checks import InvalidValue
 from sweeps.privacy.population import Charge, Population, Row
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.store import charges as population_charges
-from sweeps.store.calibrations import Calibrations
-from sweeps.store.database import Database
+from sweeps.store.database import Calibrations, Database
 from sweeps.store.errors import Conflict, StoreError, SweepExists, UnknownSweep, UnknownTrial
 from sweeps.store.lease import LEASE_SECONDS, Lease, acquire, read_driver
 from sweeps.store.records import (

@@ -28,7 +28,7 @@ from typing import Any
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from sweeps.execution import runners, session
+from sweeps.execution import session
 from sweeps.selection import run
 from sweeps.spec import load_spec
 from sweeps.spec.sections import SweepSpec
@@ -196,7 +196,7 @@ def live(root: Path, kind: str, word: str, kill_at: int) -> None:
     mark = os.open(root.with_name("ran"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     run.secrets = _Secrets(word)  # type: ignore[assignment]
     session.Drain = _no_view  # type: ignore[assignment,misc]
-    runners.SelectionRunner._on_the_cluster = _in_threads(mark)  # type: ignore[method-assign]
+    session.SelectionRunner._on_the_cluster = _in_threads(mark)  # type: ignore[method-assign]
     _count_writes(root, kill_at)
     workspace = Workspace.at(root)
     with closing(workspace.open_store(create=True)) as store:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.execution import session
-from sweeps.execution.runners import RunContext, SelectionRunner
+from sweeps.execution.session import RunContext, SelectionRunner
 from sweeps.selection.run import SealedPlaces, opened, release
 from sweeps.spec import load_spec, public_facts
 from sweeps.store.records import SweepState

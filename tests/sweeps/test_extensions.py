@@ -12,7 +12,7 @@ import pytest
 import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
-from sweeps.execution import resume, runners, session
+from sweeps.execution import resume, session
 from sweeps.execution.requests import enqueue
 from sweeps.privacy.totals import choices_of, summary_in_passing
 from sweeps.search import Proposer
@@ -221,7 +221,7 @@ def started(tmp_path, monkeypatch):
                 controller.store.fail(controller.lease, one.key, one.attempt, None, "not today")
         return SweepState.FINISHED
 
-    monkeypatch.setattr(runners.TuneRunner, "_on_the_cluster", launches)
+    monkeypatch.setattr(session.TuneRunner, "_on_the_cluster", launches)
     monkeypatch.setattr(session, "Drain", NoViews)
     return workspace, asked_for
 

@@ -13,7 +13,7 @@ from sweeps import audit
 from sweeps.certificate.build import public_inputs
 from sweeps.certificate.subject import Subject
 from sweeps.execution import session
-from sweeps.execution.runners import TuneRunner
+from sweeps.execution.session import TuneRunner
 from sweeps.planning.spec_code import WEIGHTS, as_recorded, weights_of
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.spec import load_spec

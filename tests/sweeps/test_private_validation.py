@@ -17,9 +17,9 @@ import torch
 from dpcore.accounting import headline, headline_of_parts
 from dpcore.events import Adjacency, Composed, Repeated
 from dpcore.randomness import fresh_secret
-from sweeps.execution import runners, session
+from sweeps.execution import session
 from sweeps.execution.controller import Done
-from sweeps.execution.runners import RunContext, TuneRunner
+from sweeps.execution.session import RunContext, TuneRunner
 from sweeps.execution.stopped_trials import ex_post
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.preview import preview
@@ -80,7 +80,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def runs(raw: dict[str, Any], mlflow: bool = False):
         if not mlflow:
             monkeypatch.setattr(session, "Drain", NoViews)
-        monkeypatch.setattr(runners.TuneRunner, "_on_the_cluster", in_process)
+        monkeypatch.setattr(session.TuneRunner, "_on_the_cluster", in_process)
         monkeypatch.setattr("sweeps.ray.cluster.check_reachable", lambda *_: None)
         workspace = Workspace.at(tmp_path / "state")
         name = session.create(load_spec(raw), workspace)

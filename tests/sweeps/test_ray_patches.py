@@ -21,7 +21,7 @@ from ray.tune.execution import class_cache
 from ray.tune.experiment import Trial
 
 from sweeps.ray import patches
-from sweeps.ray.messages import _sentence
+from sweeps.ray.cluster import _sentence
 from sweeps.ray.patches import (
     SEEN_ON,
     WorkerEnded,

@@ -23,7 +23,7 @@ from dpcore.selection.filters import DPCharge
 from sweeps.execution import session
 from sweeps.execution.gc import delete
 from sweeps.execution.requests import enqueue
-from sweeps.execution.runners import SelectionRunner
+from sweeps.execution.session import SelectionRunner
 from sweeps.planning.check import before_launch
 from sweeps.privacy.claims import covers_search
 from sweeps.privacy.population import Population, RowKind

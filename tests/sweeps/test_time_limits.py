@@ -9,7 +9,7 @@ import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.execution import runners, session
+from sweeps.execution import session
 from sweeps.execution.limits import (
     CONTROLLER_ENDED,
     HOURS_OVER,
@@ -150,7 +150,7 @@ def hourly(tmp_path, monkeypatch):
             controller.table.waiting.clear()
         return SweepState.FINISHED
 
-    monkeypatch.setattr(runners.TuneRunner, "_on_the_cluster", launches)
+    monkeypatch.setattr(session.TuneRunner, "_on_the_cluster", launches)
     return workspace
 
 
