@@ -25,7 +25,6 @@ from sweeps.spec import SweepSpec
 from sweeps.sweep import Sweep
 from sweeps.util.exits import ExitCode
 from sweeps.util.workspace import DEFAULT_ROOT, Workspace
-from trainables.worker.files import NotAFolder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -474,8 +473,8 @@ def _with_unknown(workspace: Workspace, store: PublishedStore, found: Population
     for one in sweeps:
         if one.spec.population == found.population.name:
             known = {trial.key for trial in store.trials(one.name)}
-            # What is not here, or no folder any more, tells nothing.
-            with suppress(InvalidValue, OSError, NotAFolder):
+            # What is not here tells nothing.
+            with suppress(InvalidValue, OSError):
                 unknown += workspace.of(one).unknown_trials(one.name, known)
     return replace(found, unknown=tuple(unknown))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,6 @@ from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec
 from trainables.validation.declaration import NOISE_SD, share_error
 from trainables.worker.attempt import Attempt
-from trainables.worker.files import NotAFolder
 
 if TYPE_CHECKING:
     from trainables.export.model import ReleasedModel
@@ -514,9 +513,7 @@ def _may_leave(one: Published) -> bool:
 
 
 def _bytes(workspace: Workspace, sweep: str, one: Published) -> int:
-    with suppress(NotAFolder):
-        return Attempt.of(workspace.trials(sweep), one.key, one.attempts).checkpoints.size()
-    return 0
+    return Attempt.of(workspace.trials(sweep), one.key, one.attempts).checkpoints.size()
 
 
 # The reading: a trial's model is scored on the test records, once, and it is on record before that happens.

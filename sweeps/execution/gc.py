@@ -28,7 +28,6 @@ from sweeps.store.records import SweepRecord, SweepState, TrialState
 from sweeps.store.store import Store
 from sweeps.util.workspace import Workspace
 from trainables.worker.attempt import Attempt
-from trainables.worker.files import NotAFolder
 
 ENDED = (TrialState.COMPLETE, TrialState.FAILED)
 
@@ -95,11 +94,10 @@ def collect(workspace: Workspace, sweep: str, *, dry_run: bool = False) -> Colle
                 continue
             size = 0
             for number in range(1, one.attempts + 1):
-                with suppress(NotAFolder):
-                    checkpoints = Attempt.of(trials, one.key, number).checkpoints
-                    size += checkpoints.size()
-                    if not dry_run:
-                        checkpoints.discard()
+                checkpoints = Attempt.of(trials, one.key, number).checkpoints
+                size += checkpoints.size()
+                if not dry_run:
+                    checkpoints.discard()
             if size:
                 gone.append(one.key)
                 freed += size
@@ -173,12 +171,12 @@ def delete(workspace: Workspace, sweep: str) -> DeleteAnswer:
         try:
             for trial in store.trials(record.name, states=[TrialState.RUNNING]):
                 # A worker that nobody sees any more may go on until it looks: it is charged whole.
-                with suppress(OSError, NotAFolder, InvalidValue):
+                with suppress(OSError, InvalidValue):
                     Attempt.of(workspace.of(record).trials(record.name), trial.key, trial.attempts).fence()
                 store.fail(lease, trial.key, trial.attempts, None, DELETED)
             published_store.tell(store, record.name, _folders(workspace, record))
             # The key first: what else of a sealed search cannot be removed here can then not be read either.
-            with suppress(OSError, NotAFolder, InvalidValue):
+            with suppress(OSError, InvalidValue):
                 SealedPlaces.of(workspace.of(record), record.name).destroy()
             store.erase(lease)
         finally:
@@ -222,7 +220,7 @@ def _files_left(workspace: Workspace, record: SweepRecord) -> list[str]:
         place = workspace.of(record)
         # On an object store the folder of the sweep is there too: an empty object of its name.
         (place.trials(record.name) if place.records is None else place.records_of(record.name)).clear()
-    except (OSError, NotAFolder, InvalidValue) as error:
+    except (OSError, InvalidValue) as error:
         said = " ".join(str(error).split())
         left.append(
             f"The workers' records could not be removed: {said if len(said) <= LONGEST else said[:LONGEST] + '...'} "

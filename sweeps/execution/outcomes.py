@@ -22,7 +22,7 @@ from sweeps.store.store import Store
 from trainables.publishing import Undeclared
 from trainables.system import Launch, PrivacyPlan
 from trainables.worker.attempt import NODE_LEAVES, Attempt, Curve, Progress, RecordsUnwritable, Recovered, TrialResult
-from trainables.worker.files import Damaged, Folder, NotAFolder
+from trainables.worker.files import Damaged, Folder
 
 # What a result is settled as: what of it may leave, what the trial claims, and why nothing else can be kept of it.
 
@@ -215,9 +215,6 @@ class Outcomes:
         if left.result is not None:
             self._commit(record, left.result)
             return False
-        if left.refused:
-            self._settle_failed(record, left, left.refused)
-            return False
         if left.moved:
             self._relaunch_lost(record, left, NODE_LEAVES)
             return False
@@ -248,7 +245,7 @@ class Outcomes:
         )
         self.table.changed(replace(done, reports={**record.reports, came.step: came.metrics}))
         # What cannot be deleted only takes space; the next write says why.
-        with suppress(OSError, NotAFolder):
+        with suppress(OSError):
             Attempt.of(self.trials, record.key, result.attempt).checkpoints.discard(but=came.step)
             for earlier in range(1, result.attempt):
                 Attempt.of(self.trials, record.key, earlier).checkpoints.discard()
@@ -284,5 +281,5 @@ class Outcomes:
     def fence_running(self) -> None:
         """Stop every worker at the end of its interval without a word to the store, which is gone."""
         for key in self.table.running:
-            with suppress(OSError, NotAFolder):
+            with suppress(OSError):
                 Attempt.of(self.trials, key, self.table.records[key].attempts).fence()

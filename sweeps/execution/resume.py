@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from typing import TypeGuard
@@ -47,7 +46,7 @@ from sweeps.util import fingerprint
 from sweeps.util.log import say
 from trainables.system import DatasetSpec, PrivacyPlan
 from trainables.worker.attempt import Curve, latest_checkpoint
-from trainables.worker.files import Folder, NotAFolder
+from trainables.worker.files import Folder
 
 
 def effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Collection[str]) -> SweepSpec:
@@ -228,10 +227,9 @@ def check_store_not_stale(spec: SweepSpec, sweep: str, records: Mapping[str, Tri
         over = record.state is TrialState.COMPLETE
         paused = over and spec.early_stopping is not None and record.step < record.planned_steps
         if paused or record.state in (TrialState.RUNNING, TrialState.PLANNED):
-            with suppress(NotAFolder):
-                for name in trials.child(key).names():
-                    if name.isdecimal() and int(name) > record.attempts:
-                        raise StoreOlder(sweep, f"attempt {name} of trial {key}", trials.url)
+            for name in trials.child(key).names():
+                if name.isdecimal() and int(name) > record.attempts:
+                    raise StoreOlder(sweep, f"attempt {name} of trial {key}", trials.url)
 
 
 # A sweep that is given more than it began with: what may be asked, what is recorded of it, and what it will cost.

@@ -40,7 +40,7 @@ from sweeps.store.records import (
 )
 from sweeps.util.workspace import Workspace
 from trainables.worker.attempt import CLAIM, Attempt, steps_among
-from trainables.worker.files import Folder, NotAFolder
+from trainables.worker.files import Folder
 from trainables.worker.redaction import shown_url
 
 
@@ -246,7 +246,7 @@ def _of(trials: Folder, entry: LedgerEntry) -> UnderWay | None:
     try:
         attempt = Attempt.of(trials, entry.key, entry.attempt)
         return replace(progress(entry, dict(attempt.signs())), node=attempt.node)
-    except (OSError, NotAFolder):
+    except OSError:
         return None
 
 

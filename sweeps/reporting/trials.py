@@ -41,7 +41,6 @@ from sweeps.util.workspace import Workspace
 from trainables.metrics import Dependence
 from trainables.validation.declaration import NOISE_SD
 from trainables.worker.attempt import ERROR, Attempt
-from trainables.worker.files import NotAFolder
 from trainables.worker.redaction import shown_url
 
 if TYPE_CHECKING:
@@ -633,7 +632,7 @@ def _files(store: PublishedStore, workspace: Workspace, sweep: str, trial: Publi
     try:
         folder = Attempt.of(workspace.of(store.sweep(sweep)).trials(sweep), trial.key, max(trial.attempts, 1)).folder
         names: Sequence[str] = folder.names() if trial.attempts else ()
-    except (InvalidValue, OSError, NotAFolder):
+    except (InvalidValue, OSError):
         # On another machine, or gone.
         names = ()
     if names:

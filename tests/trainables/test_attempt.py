@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -156,14 +157,14 @@ def test_a_record_that_the_disk_does_not_give_back_is_a_damaged_one(attempt, mon
     claim(attempt)
     attempt.reserve_until(5)
     assert attempt.recover(3, 9).executed_to == 5
-    opened = os.open
+    read = Path.read_bytes
 
-    def failing(path, flags, *rest, **more):
-        if path == "horizon.copy.json":
+    def failing(path):
+        if path.name == "horizon.copy.json":
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return opened(path, flags, *rest, **more)
+        return read(path)
 
-    monkeypatch.setattr(os, "open", failing)
+    monkeypatch.setattr(Path, "read_bytes", failing)
     left = attempt.recover(3, 9)
     assert (left.executed_to, "Input/output error" in left.doubt) == (9, True)
 

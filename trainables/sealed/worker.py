@@ -21,7 +21,7 @@ from trainables.sealed.draw import Ranking, Schedule, SealedDraw
 from trainables.sealed.standing import HEAD_BYTES, Box, Candidate, Standing, best_of
 from trainables.system import Dataset, Launch, State
 from trainables.worker.attempt import Curve
-from trainables.worker.files import Damaged, Folder, NotAFolder, NotARecord
+from trainables.worker.files import Damaged, Folder
 from trainables.worker.ray_shared import Credentials, SharedData
 from trainables.worker.trial import RecordedRun, train
 
@@ -155,10 +155,7 @@ class SealedWork:
         return f"{self.winner}/{name}"
 
     def _opened(self, name: str, place: str) -> bytes:
-        try:
-            content = self.folder.read(name)
-        except (NotARecord, NotAFolder) as refused:
-            raise Damaged(str(refused)) from refused
+        content = self.folder.read(name)
         if content is None:
             raise Damaged(f"{self.folder.url}/{name}: not there")
         return self.box.open(self._place(place), content)
@@ -182,7 +179,7 @@ class Keeper:
             if self._over.wait(max(0.0, schedule.at(number) - time.time())):
                 return
             # A place that refuses a write may take the next one.
-            with suppress(OSError, NotAFolder):
+            with suppress(OSError):
                 self._work.keep(self._worker, replace(self._standing, written=number))
 
     def __enter__(self) -> Keeper:

@@ -42,8 +42,6 @@ from trainables.system import State
 from trainables.worker.files import (
     Damaged,
     Folder,
-    NotAFolder,
-    NotARecord,
     number,
     parsed,
     verify,
@@ -203,10 +201,7 @@ class Checkpoints:
     def read(self, step: int) -> Checkpoint:
         """The checkpoint at `step`. Raises FileNotFoundError, Damaged."""
         place = f"{self.place}/{_name(step)}"
-        try:
-            content = self.folder.read(_name(step))
-        except NotARecord as refused:
-            raise Damaged(str(refused)) from refused
+        content = self.folder.read(_name(step))
         if content is None:
             raise FileNotFoundError(place)
         body = verify(place, content)
@@ -345,10 +340,8 @@ NODE_LEAVES = "its node had notice to go, and it moves"
 
 LARGEST = 2**62
 """No step is larger: the store's integers end at 2**63."""
-SMALL = 65536
 LONGEST_NAME = 64
 """Letters of a machine's name that are kept."""
-"""Bytes of the largest record but a checkpoint."""
 
 _NUMBERED = re.compile(r"horizon\.(0|[1-9]\d{0,17})\.json", re.ASCII)
 
@@ -381,14 +374,12 @@ class Recovered:
     doubt        why that is the whole reservation although no record states so; "" where all records agree
     result       what it reported, where it reached the end of its reservation
     moved        it ended by itself, to go on elsewhere
-    refused      why nothing can go on in this folder; "" where it can
     """
 
     executed_to: int
     doubt: str = ""
     result: TrialResult | None = None
     moved: bool = False
-    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,7 +412,7 @@ class Attempt:
         """Mark the folder before the launch. Cheap and not synced: where the mark is missing, more is charged."""
         if self.folder.is_local:
             # A folder that refuses this refuses the worker's records too, and it is the worker who says so.
-            with suppress(OSError, NotAFolder):
+            with suppress(OSError):
                 self.folder.write(RESERVED, b"", durable=False)
 
     def is_seen(self) -> bool:
@@ -488,17 +479,13 @@ class Attempt:
 
     def recover(self, from_step: int, to_step: int) -> Recovered:
         """Fence the attempt, then read what it left of its reservation (in this order: see the module's text)."""
-        try:
-            self.fence()
-            # Who comes to stand here only now meets the fence: nothing but what is listed counts.
-            names = self.folder.names()
-            result, checkpoints = self._checkpointed(names, to_step)
-            # The copy is written second, so it is read first: a worker in between makes no contradiction.
-            mirror = self._noted(MIRROR) if MIRROR in names else None
-            horizon = self._horizon(names)
-        except NotAFolder as refused:
-            # Nobody can write here any more: no worker begins another interval, and all of this one is charged.
-            return Recovered(to_step, doubt=str(refused), refused=str(refused))
+        self.fence()
+        # Who comes to stand here only now meets the fence: nothing but what is listed counts.
+        names = self.folder.names()
+        result, checkpoints = self._checkpointed(names, to_step)
+        # The copy is written second, so it is read first: a worker in between makes no contradiction.
+        mirror = self._noted(MIRROR) if MIRROR in names else None
+        horizon = self._horizon(names)
         moved = MOVED in names
         if result is not None:
             # It covers its whole reservation, so nothing that the others say could add to it.
@@ -533,7 +520,7 @@ class Attempt:
         """The full text of its failure, None without one. It may quote private values."""
         try:
             text = self.folder.read(ERROR)
-        except (NotAFolder, NotARecord):
+        except Damaged:
             return None
         return None if text is None else text.decode(errors="replace")
 
@@ -553,20 +540,18 @@ class Attempt:
     def _noted(self, name: str) -> int | Damaged | None:
         place = f"{self._place}/{name}"
         try:
-            content = self.folder.read(name, limit=SMALL)
+            content = self.folder.read(name)
             if content is None:
                 return None
             return whole_number(place, "its step", parsed(place, verify(place, content)).get("until_step"), 0, LARGEST)
-        except NotARecord as refused:
-            return Damaged(str(refused))
         except Damaged as damaged:
             return damaged
 
     @property
     def node(self) -> str:
         """The name of the machine whose worker has it; empty where nothing says it."""
-        with suppress(OSError, NotARecord, Damaged):
-            if (content := self.folder.read(MIRROR, limit=SMALL)) is not None:
+        with suppress(OSError, Damaged):
+            if (content := self.folder.read(MIRROR)) is not None:
                 place = f"{self._place}/{MIRROR}"
                 return str(parsed(place, verify(place, content)).get("node", ""))[:LONGEST_NAME]
         return ""

@@ -19,10 +19,9 @@ import math
 import os
 import secrets
 import shutil
-import stat
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -30,33 +29,22 @@ from urllib.parse import unquote, urlsplit
 from dpcore import checks
 from trainables.worker.redaction import holds_secret, redacted, shown_url
 
-_UNREADABLE = (errno.EIO, errno.EACCES, errno.EPERM, errno.EBADMSG, errno.EUCLEAN)
+_UNREADABLE = (errno.EIO, errno.EACCES, errno.EPERM, errno.EBADMSG, errno.EUCLEAN, errno.EISDIR)
 """What a file system says of one damaged or closed file: it says nothing of the others."""
 
 
-class NotAFolder(RuntimeError):
-    """A link, or a file, stands where a folder of records has to be: what lies behind it is not ours to touch."""
-
-
-class NotARecord(RuntimeError):
-    """A link, a folder, a pipe or a device stands where a record has to be, or a file that nobody can read, or one
-    that is far too large for it."""
+class Damaged(ValueError):
+    """A record is not what its worker wrote, or says what no worker can have meant. The text names no value of data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
     """One folder by path or URL. Names are single path components: no separators, no "..".
 
-    The folder that was given may be reached through links; below it (`child`) none is followed, neither to a folder
-    nor to a file.
-
-    Every method raises OSError as the file system says it; on a URL, with the URL in front. On a local path also
-    NotAFolder for one of its own folders, and `read` NotARecord for the file.
+    Every method raises OSError as the file system says it; on a URL, with the URL in front.
     """
 
     url: str
-    _below: int = field(default=0, repr=False, compare=False)
-    """How many of the path's last components were made by `child`."""
 
     def __post_init__(self) -> None:
         if self.is_local:
@@ -74,7 +62,7 @@ class Folder:
         _single_component(name)
         # A URL may end in options of its own (?region=...&endpoint_override=...).
         path, mark, options = (self.url, "", "") if self.is_local else self.url.partition("?")
-        return Folder(f"{path.rstrip('/')}/{name}{mark}{options}", self._below + 1)
+        return Folder(f"{path.rstrip('/')}/{name}{mark}{options}")
 
     def write(self, name: str, content: bytes, *, durable: bool = True) -> None:
         """Replace file `name` atomically; durable when this returns, unless that is not asked for."""
@@ -83,22 +71,21 @@ class Folder:
             with self._remote() as (filesystem, path), filesystem.open_output_stream(f"{path}/{name}") as stream:
                 stream.write(content)
             return
-        temporary = f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
-        with self._local(create=True) as folder:
-            try:
-                with open(temporary, "wb", opener=_new_in(folder)) as stream:
-                    stream.write(content)
-                    stream.flush()
-                    if durable:
-                        os.fsync(stream.fileno())
-                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
-                with suppress(FileNotFoundError):
-                    os.unlink(temporary, dir_fd=folder)
-                raise
-            if durable:
-                # The rename itself must survive a power loss, not only the file's content.
-                os.fsync(folder)
+        folder = self._made()
+        temporary = folder / f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+        try:
+            with temporary.open("xb") as stream:
+                stream.write(content)
+                stream.flush()
+                if durable:
+                    os.fsync(stream.fileno())
+            temporary.replace(folder / name)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        if durable:
+            # The rename itself must survive a power loss, not only the file's content.
+            _sync(folder)
 
     def claim(self, name: str, holder: str) -> bool:
         """Take `name` in this folder for this caller alone: of any number of callers at most one ever hears True.
@@ -116,14 +103,13 @@ class Folder:
             flag = f"{name}.{holder}.{secrets.token_hex(8)}"
             self.write(flag, b"")
             return [other for other in self.names() if other.startswith(f"{name}.")] == [flag]
-        with self._local(create=True) as folder:
-            try:
-                descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=folder)
-            except FileExistsError:
-                return False
-            with open(descriptor, "w", encoding="ascii") as stream:
+        folder = self._made()
+        try:
+            with (folder / name).open("x", encoding="ascii") as stream:
                 stream.write(holder)
-            os.fsync(folder)
+        except FileExistsError:
+            return False
+        _sync(folder)
         return True
 
     def holds(self, name: str, holder: str, names: Collection[str] | None = None) -> bool:
@@ -135,30 +121,26 @@ class Folder:
             return self.read(name) == holder.encode("ascii")
         return any(other.startswith(f"{name}.{holder}.") for other in (self.names() if names is None else names))
 
-    def read(self, name: str, limit: int | None = None) -> bytes | None:
-        """Content of file `name`, None if there is no such file. Raises NotARecord above `limit` bytes."""
+    def read(self, name: str) -> bytes | None:
+        """Content of file `name`, None if there is no such file. Raises Damaged for one that the disk refuses."""
         _single_component(name)
         try:
             if self.is_local:
-                with self._local() as folder:
-                    return _content(folder, name, f"{self.url}/{name}", limit)
+                return (Path(self.url) / name).read_bytes()
             with self._remote() as (filesystem, path), filesystem.open_input_stream(f"{path}/{name}") as stream:
-                content = bytes(stream.read(limit if limit is None else limit + 1))
+                return bytes(stream.read())
         except FileNotFoundError:
             return None
-        if limit is not None and len(content) > limit:
-            raise NotARecord(f"{self.url}/{name}: more than {limit} bytes")
-        return content
+        except OSError as error:
+            if not self.is_local or error.errno not in _UNREADABLE:
+                raise
+            raise Damaged(f"{self.url}/{name}: {error.strerror}") from None
 
     def exists(self, name: str) -> bool:
         """Whether file `name` is there."""
         _single_component(name)
         if self.is_local:
-            try:
-                with self._local() as folder:
-                    return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
-            except (FileNotFoundError, NotADirectoryError):
-                return False
+            return (Path(self.url) / name).is_file()
         from pyarrow import fs
 
         with self._remote() as (filesystem, path):
@@ -166,54 +148,38 @@ class Folder:
 
     def names(self) -> list[str]:
         """Names of the files and folders in here, sorted; empty when the folder is not there."""
-        if self.is_local:
-            try:
-                with self._local() as folder:
-                    return sorted(os.listdir(folder))
-            except (FileNotFoundError, NotADirectoryError):
-                return []
-        from pyarrow import fs
-
-        with self._remote() as (filesystem, path):
-            found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
-            return sorted(entry.base_name for entry in found)
+        return [name for name, _, _ in self._entries()]
 
     def times(self) -> dict[str, int]:
         """{name: when it was written, in nanoseconds by the file system's clock} of the files in here, by name."""
-        if self.is_local:
-            times = {}
-            with suppress(FileNotFoundError), os.scandir(self.url) as entries:
-                for entry in entries:
-                    with suppress(FileNotFoundError):
-                        times[entry.name] = entry.stat(follow_symlinks=False).st_mtime_ns
-            return dict(sorted(times.items()))
-        from pyarrow import fs
-
-        with self._remote() as (filesystem, path):
-            found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
-            return dict(sorted((entry.base_name, entry.mtime_ns or 0) for entry in found))
+        return {name: written for name, written, _ in self._entries()}
 
     def sizes(self) -> dict[str, int]:
         """{name: bytes} of the files in here; empty when the folder is not there."""
+        return {name: size for name, _, size in self._entries()}
+
+    def _entries(self) -> list[tuple[str, int, int]]:
+        """(name, time, size) of all in here, by name."""
         if self.is_local:
-            sizes = {}
-            for name in self.names():
-                with suppress(FileNotFoundError), self._local() as folder:
-                    sizes[name] = os.stat(name, dir_fd=folder, follow_symlinks=False).st_size
-            return sizes
+            found = []
+            with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.url) as entries:
+                for entry in entries:
+                    with suppress(FileNotFoundError):
+                        about = entry.stat(follow_symlinks=False)
+                        found.append((entry.name, about.st_mtime_ns, about.st_size))
+            return sorted(found)
         from pyarrow import fs
 
         with self._remote() as (filesystem, path):
-            found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
-            return {entry.base_name: entry.size or 0 for entry in found}
+            there = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
+            return sorted((one.base_name, one.mtime_ns or 0, one.size or 0) for one in there)
 
     def delete(self, name: str) -> None:
         """Remove file `name`; nothing happens if it is not there."""
         _single_component(name)
         try:
             if self.is_local:
-                with self._local() as folder:
-                    os.unlink(name, dir_fd=folder)
+                (Path(self.url) / name).unlink()
             else:
                 with self._remote() as (filesystem, path):
                     filesystem.delete_file(f"{path}/{name}")
@@ -231,34 +197,11 @@ class Folder:
         except FileNotFoundError:
             pass
 
-    @contextmanager
-    def _local(self, create: bool = False) -> Iterator[int]:
-        """A descriptor of this local folder, reached without following a link below the one that was given."""
-        path = Path(self.url)
-        given = path.parents[self._below - 1] if self._below else path
-        if create:
-            given.mkdir(parents=True, exist_ok=True)
-        here = os.open(given, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            for number in reversed(range(self._below)):
-                inner = path if number == 0 else path.parents[number - 1]
-                if create:
-                    with suppress(FileExistsError):
-                        os.mkdir(inner.name, dir_fd=here)
-                try:
-                    below = os.open(inner.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
-                except OSError as error:
-                    if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                        raise NotAFolder(
-                            f"{inner}: a link or a file, expected a folder of our own. It is not followed: put the "
-                            "folder itself there, or name another place by --root or --records."
-                        ) from None
-                    raise
-                os.close(here)
-                here = below
-            yield here
-        finally:
-            os.close(here)
+    def _made(self) -> Path:
+        """The local folder, made where it is not there."""
+        folder = Path(self.url)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     @contextmanager
     def _remote(self) -> Iterator[tuple[Any, str]]:
@@ -294,34 +237,10 @@ def _single_component(name: str) -> None:
         raise checks.InvalidValue("name", name, "one file or folder name without separators")
 
 
-def _new_in(folder: int) -> Callable[[str, int], int]:
-    # A link that somebody put where the temporary file goes is neither followed nor overwritten.
-    return lambda name, flags: os.open(name, flags | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
-
-
-def _content(folder: int, name: str, shown: str, limit: int | None) -> bytes:
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # Without O_NONBLOCK a pipe would wait for its writer.
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO):
-            raise NotARecord(f"{shown}: a link, a pipe or a device, expected a file") from None
-        if error.errno in _UNREADABLE:
-            raise NotARecord(f"{shown}: {error.strerror}") from None
-        raise
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise NotARecord(f"{shown}: no file")
-        if limit is not None and found.st_size > limit:
-            raise NotARecord(f"{shown}: {found.st_size} bytes, expected at most {limit}")
-        try:
-            with open(descriptor, "rb", closefd=False) as stream:
-                return stream.read()
-        except OSError as error:
-            if error.errno in _UNREADABLE:
-                raise NotARecord(f"{shown}: {error.strerror}") from None
-            raise
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -333,10 +252,6 @@ def _content(folder: int, name: str, shown: str, limit: int | None) -> bytes:
 # records also runs the workers. What a record says is therefore checked again by those who read it.
 
 _DIGEST = 64
-
-
-class Damaged(ValueError):
-    """A record is not what its worker wrote, or says what no worker can have meant. The text names no value of data."""
 
 
 def with_checksum(place: str, body: bytes) -> bytes:

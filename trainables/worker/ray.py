@@ -20,7 +20,7 @@ from ray.util import get_current_placement_group, placement_group_table
 from trainables.metrics import Dependence
 from trainables.system import Launch, PrivacyPlan, RunSettings, TrialRun
 from trainables.worker.attempt import Progress
-from trainables.worker.files import Folder, NotAFolder
+from trainables.worker.files import Folder
 
 if TYPE_CHECKING:
     from trainables.worker.ray_shared import Shared
@@ -90,11 +90,7 @@ def _unseen(group: Launch, trials: Folder) -> list[dict[str, Any]]:
     """One answer for each member when this machine does not see the folders that the controller has marked."""
     from trainables.worker.attempt import UNWRITABLE, Attempt
 
-    try:
-        if all(Attempt.of(trials, member.key, member.attempt).is_seen() for member in group.members):
-            return []
-    except NotAFolder:
-        # `run_launch` says whose.
+    if all(Attempt.of(trials, member.key, member.attempt).is_seen() for member in group.members):
         return []
     why = f"{UNWRITABLE}: the node {platform.node()} does not see the controller's {trials.url}"
     return [{"key": member.key, "attempt": member.attempt, "unwritable": why} for member in group.members]

@@ -1,9 +1,7 @@
 """The one door of every text that is printed, logged or kept: what opens something becomes ***.
 
-Two ways lead to what is hidden. By form: the password of a URL, the value of an option that is named like a secret.
-By value: whatever this process's environment calls a secret, and the secrets of URLs in its environment, among its
-arguments or known to the caller, in every spelling.
-Where a malformed URL can be read in several ways, all of them are hidden: rather too much than a part of a password.
+Hidden are the passwords and tokens of URLs where they stand, and, wherever they stand, the values of the environment's
+variables that are named like a secret, and the passwords of URLs in the environment or known to the caller.
 """
 
 from __future__ import annotations
@@ -11,62 +9,29 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 HIDDEN = "***"
 
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(\S*)")
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_OPTION = re.compile(r"([?&;#])([^=&;?\s]+)=([^&\s]*)")
-_NAMED = re.compile(
-    r"pass(?:word|wd|phrase|code)|(?<![a-z])(?:pwd|pass)(?![a-z])|secret|token(?!s|iz)|\bsig\b|signature|credential"
-    r"|(?:api|access|account|private|shared|signing)[_-]?key(?!word)|connection_?string",
+_SECRET = re.compile(
+    r"pass(?:word|wd|phrase)|(?<![a-z])(?:pwd|pass)(?![a-z])|secret|token(?!s|iz)|\bsig\b|signature|credential"
+    r"|(?:_|^)auth$|(?:api|access|account|private)[_-]?key|_key$|connection_?string",
     re.IGNORECASE,
 )
-_NAME = r"""[\w.-]* (?: password | passwd | passphrase | secret | token | pwd
-    | (?: access | account | api | secret ) [_-]? key )"""
-_QUOTED = r"""'(?:[^'\\]|\\.)+' | "(?:[^"\\]|\\.)+" """
-_PAIR = re.compile(
-    rf"""(?ix) (?<![\w.-]) (?P<name>{_NAME}) (?P<equals>\s*=\s*)
-    (?P<value> {_QUOTED} | \{{[^{{}}]*\}} | (?: (?!["')\]}}>.,;:]{{0,8}}(?:\s|\Z)) [^\s,;&)] )+ )"""
+"""How secrets are named, in options of URLs and in the environment."""
+_NO_SECRETS = re.compile(
+    r"(?:_|^)(?:path|file|dir|folder|mode|credentials)$|^(?:OLD)?PWD$|^MLFLOW_TRACKING_AUTH$", re.I
 )
-"""name=value. Closing quotes and stops behind a value are the sentence's."""
-_ENTRY = re.compile(
-    rf"""(?ix) (?P<key> (["']) {_NAME} \2 \s*[:=]\s* )
-    (?: [bru]? (?: {_QUOTED} ) | (?<!token["']:\s) (?<!token["']:) (?=[^\s,;&)}}\]]*\d) [^\s,;&)}}\]["'{{]+ )"""
-)
-"""'name': 'value', as mappings are printed. Without quotes a value is one with a digit; a number of tokens is none."""
-_DEEPEST = 20
-"""Pairs within values of pairs that are looked at."""
-_SHORT_NUMBER = re.compile(r"[-+]?\d{1,6}(?:\.\d*)?(?:e[-+]?\d+)?(?=/|\Z)", re.IGNORECASE)
-_HEADER = re.compile(r"(?i)(authorization[\"']?\s*[:=]\s*[\"']?(?:bearer|basic)\s+)[^\s\"']+")
-_KEPT = "!#$%&'()*+,/:;=?@[]~"
-"""Signs that clients leave as they are when they encode a URL once more."""
-_CLOSING = re.compile(r"""['")\].,:;]*$""")
-_PLACES = re.compile(r"(?:_|^)(?:PATH|FILE|DIR|FOLDER|MODE)$", re.IGNORECASE)
-_NAMES_AS_USERS = re.compile(r"(?:postgres|mysql|mariadb|mssql|oracle|sqlite|hdfs|viewfs|abfs|wasb|ssh|sftp|git|file)")
-"""Schemes whose user, where it stands alone, is a name. Another one's is a key."""
-_PATHS_WITH_AT = frozenset({"http", "https", "s3", "gs", "gcs"})
-"""Schemes whose paths may hold an @: behind a slash it ends no user."""
-_FOLDERS = frozenset({"PWD", "OLDPWD"})
-"""What every shell calls the folder that it is in and the one before."""
-_PASSWORDS = re.compile(r"pass|pwd", re.IGNORECASE)
-_KEYS = re.compile(r"(?:_|^)(?:KEY|AUTH)$", re.IGNORECASE)
-"""Ends of names in the environment whose values are secrets too."""
-_METHODS = frozenset({"MLFLOW_TRACKING_AUTH"})
-"""Names like these that hold the name of a method."""
-_BASE64 = re.compile(r"[A-Za-z0-9+/=_-]{32,}")
-_SETTINGS = frozenset({"true", "false", "none", "null", "enabled", "disabled"})
-COMMON = _SETTINGS | {
-    *("sweeps", "postgres", "postgresql", "mysql", "mariadb", "mssql", "oracle", "sqlite", "redis", "http", "https"),
-    *("file", "hdfs", "abfs", "wasb", "sftp"),
-}
-"""Words of every other text: a password that is one of them is hidden in its URL and behind its name alone."""
-_WORD = re.compile(r"[a-z]{4,8}")
-"""A value that may be a part of other words."""
-_SHORTEST_PASSWORD, _SHORTEST_OTHER = 4, 8
+"""Names of places where secrets lie, and of ways to use them."""
+_SCHEME = re.compile(r"((?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://?)")
+"""How a URL begins; written as a path it has one slash."""
+_OPTION = re.compile(r"([?&;#])([^=&;?\s]+)=([^&\s'\"]+)")
+_NAMES_AS_USERS = ("postgres", "mysql", "mariadb", "mssql", "oracle", "sqlite", "hdfs", "abfs", "wasb", "ssh", "git")
+"""Beginnings of schemes whose user, where it stands alone, is a name. Another one's is a key."""
+_KEYS_AS_USERS = ("s3", "gs", "gcs")
+_SHORTEST = 6
 """Characters of a value that is hidden wherever it stands: shorter ones are words and numbers of other texts."""
 
 
@@ -75,9 +40,13 @@ def redacted(text: str, *urls: str | None) -> str:
 
     urls  whose passwords are hidden wherever they stand in it, decoded ones too: those that an error may be about
     """
-    known = {value for url in (*sys.argv, *urls) if url for value in _secrets_of(url)} | set(_secrets_of_environment())
-    spelled = {spelling for value in known for spelling in _spellings(value) if not _is_common(spelling)}
-    return _by_form(_without(text, spelled))
+    known = {secret for url in (*os.environ.values(), *urls) if url and "://" in url for secret in _secrets_of(url)}
+    known |= {value for name, value in os.environ.items() if _SECRET.search(name) and not _NO_SECRETS.search(name)}
+    spelled = {one for value in known if len(value) >= _SHORTEST for one in _spellings(value)}
+    # The longest first: none is looked for in the remains of another.
+    for value in sorted(spelled, key=len, reverse=True):
+        text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)" if value.isalpha() else re.escape(value), HIDDEN, text)
+    return _in_urls(text)
 
 
 def shown_url(url: str) -> str:
@@ -90,130 +59,42 @@ def holds_secret(url: str) -> bool:
     return _in_urls(url) != url
 
 
-def _without(text: str, values: Iterable[str]) -> str:
-    """What several of them cover together is hidden together: none is looked for in the others' remains."""
-    spans = sorted(found.span() for value in values for found in re.finditer(_pattern(value), text))
-    kept, end = [], 0
-    for start, stop in spans:
-        if start >= end:
-            kept += [text[end:start], HIDDEN]
-        end = max(end, stop)
-    return "".join([*kept, text[end:]])
-
-
-def _is_common(value: str) -> bool:
-    return value in COMMON or value.lower() in _SETTINGS
-
-
-def _pattern(value: str) -> str:
-    plain = re.escape(value)
-    if not _WORD.fullmatch(value):
-        return plain
-    # The letters of an encoded sign before it belong to no word.
-    return rf"(?:(?<!\w)|(?<=%[0-9A-Fa-f][0-9A-Fa-f])|(?<=\\[nrt])){plain}(?!\w)"
-
-
-def _by_form(text: str) -> str:
-    text = _HEADER.sub(lambda found: found[1] + HIDDEN, _in_urls(text))
-    text = _ENTRY.sub(lambda found: found["key"] + HIDDEN, text)
-    return _pairs(text)
-
-
 def _in_urls(text: str) -> str:
-    return _URL.sub(lambda found: f"{found[1]}://{_user(found[1].lower(), _options(found[2]))}", text)
+    """The text without the passwords of its URLs: each goes on to the next space, or to the next URL."""
+
+    def option(found: re.Match[str]) -> str:
+        return f"{found[1]}{found[2]}={HIDDEN}" if _SECRET.search(unquote(found[2])) else found[0]
+
+    before, *parts = _SCHEME.split(text)
+    shown = [before]
+    for scheme, rest in zip(parts[::2], parts[1::2], strict=True):
+        user, name, password = _user(scheme, rest)
+        hidden = f"{name}:{HIDDEN}" if password and not scheme.startswith(_KEYS_AS_USERS) else HIDDEN
+        shown.append(scheme + _OPTION.sub(option, rest if user is None else hidden + rest[len(user) :]))
+    return "".join(shown)
 
 
-def _pairs(text: str, depth: int = 0) -> str:
-    return _PAIR.sub(lambda found: found["name"] + found["equals"] + _value(found, depth), text)
-
-
-def _value(found: re.Match[str], depth: int) -> str:
-    """The value of a pair: itself where it is none that opens anything, but for the pairs in it."""
-    name, value = found["name"].lower(), found["value"]
-    if HIDDEN in value:
-        return value
-    # /name=value/ is a folder of a divided table.
-    folder = found.start() > 0 and found.string[found.start() - 1] == "/" and "/" in value
-    number = name.endswith("token") and _SHORT_NUMBER.match(value)
-    # In the options of ODBC braces are the quotes of a password.
-    structure = value[0] in "[{" and not name.endswith("pwd")
-    here = name.upper() in _FOLDERS and value.startswith("/")
-    if depth < _DEEPEST and (folder or number or structure or here or value.lower() in _SETTINGS):
-        return _pairs(value, depth + 1)
-    return HIDDEN
-
-
-def _user(scheme: str, body: str) -> str:
-    user, at, rest = body.rpartition("@")
-    if not at or user.startswith("/"):
-        return body
-    name, colon, _ = user.partition(":")
-    if _ends_in_path(scheme, user):
-        return body
-    if colon:
-        return f"{name}:{HIDDEN}@{rest}" if scheme not in ("s3", "gs", "gcs") else f"{HIDDEN}@{rest}"
-    return body if _NAMES_AS_USERS.match(scheme) else f"{HIDDEN}@{rest}"
-
-
-def _ends_in_path(scheme: str, user: str) -> bool:
-    """Whether what stands before the @ is the beginning of a path, colons included. Another URL in it is none."""
-    name, colon, _ = user.partition(":")
-    return scheme in _PATHS_WITH_AT and "/" in name and not (colon and ("?" in user or "://" in user))
-
-
-def _options(body: str) -> str:
-    def hidden(found: re.Match[str]) -> str:
-        if not _NAMED.search(unquote(found[2])):
-            return found[0]
-        closing = _CLOSING.search(found[3])
-        return f"{found[1]}{found[2]}={HIDDEN}{closing[0] if closing else ''}"
-
-    return _OPTION.sub(hidden, body)
+def _user(scheme: str, rest: str) -> tuple[str | None, str, str]:
+    """What stands before the @ of a URL, with its name and its password; None where nothing there is secret."""
+    body = rest.split(maxsplit=1)[0] if rest[:1].strip() else ""
+    authority = body.partition("?")[0]
+    user, at, _ = (authority if "@" in authority else body).rpartition("@")
+    name, colon, password = user.partition(":")
+    if not at or "/" in name or (not colon and scheme.startswith(_NAMES_AS_USERS)):
+        return None, "", ""
+    return user, name, password
 
 
 def _secrets_of(url: str) -> Iterator[str]:
-    """Every reading of the URL's passwords that is long enough to be looked for."""
-    if (found_scheme := _SCHEME.search(url)) is None:
-        return
-    scheme, body = found_scheme[1].lower(), url[found_scheme.end() :]
-    authority = re.split(r"[/?#]", body, maxsplit=1)[0]
-    found = []
-    for user in (body.rpartition("@")[0], body.partition("@")[0], authority.rpartition("@")[0]):
-        if "@" not in body or user.startswith("/") or _ends_in_path(scheme, user):
-            continue
-        name, colon, password = user.partition(":")
-        if colon:
-            # One that is the user's name too is hidden in the URL alone: elsewhere it is a word like others.
-            if password != name:
-                found.append(password)
-            # A password that was not encoded: whoever parses the URL takes a part of it for host, port or path.
-            if re.search(r"[@/?#]", password):
-                found += [part for marks in ("@", "@/", "@/?#", "@/?#:") for part in re.split(f"[{marks}]", password)]
-        elif not _NAMES_AS_USERS.match(scheme):
-            found.append(name)
-    found += [value for name, value in re.findall(r"[?&;#]([^=&;?]+)=([^&]*)", body) if _NAMED.search(unquote(name))]
-    yield from (value for value in found if len(value) >= _SHORTEST_PASSWORD)
+    _, *parts = _SCHEME.split(url)
+    for scheme, rest in zip(parts[::2], parts[1::2], strict=True):
+        user, name, password = _user(scheme, rest)
+        if user is not None and password != name:
+            yield password or name
+        yield from (value for _, option, value in _OPTION.findall(rest) if _SECRET.search(unquote(option)))
 
 
-def _secrets_of_environment() -> Iterator[str]:
-    for name, value in os.environ.items():
-        if "://" in value:
-            yield from _secrets_of(value)
-        if not (_NAMED.search(name) or _KEYS.search(name)) or _PLACES.search(name) or name in _FOLDERS | _METHODS:
-            continue
-        password = bool(_PASSWORDS.search(name))
-        if len(value) >= (_SHORTEST_PASSWORD if password else _SHORTEST_OTHER) and not _is_place(value, password):
-            yield value
-
-
-def _is_place(value: str, password: bool) -> bool:
-    """Whether an absolute path is where a secret is kept. Passwords and keys in base64 may begin with a / too."""
-    if not value.startswith(("/", "~/")):
-        return False
-    return os.path.exists(os.path.expanduser(value)) or not (password or _BASE64.fullmatch(value))
-
-
-def _spellings(value: str) -> Iterator[str]:
-    for plain in {value, unquote(value), unquote_plus(value)}:
-        yield from (plain, quote(plain, safe=""), quote(plain), quote(plain, safe=_KEPT), quote_plus(plain))
-        yield from (json.dumps(plain)[1:-1], repr(plain)[1:-1])
+def _spellings(value: str) -> set[str]:
+    plain = {value, unquote(value), unquote_plus(value)}
+    written = {json.dumps(one)[1:-1] for one in plain} | {repr(one)[1:-1] for one in plain}
+    return plain | written | {way(one) for one in plain for way in (partial(quote, safe=""), quote, quote_plus)}

@@ -31,7 +31,7 @@ from trainables.worker.attempt import (
     RecordsUnwritable,
     TrialResult,
 )
-from trainables.worker.files import Damaged, Folder, NotAFolder
+from trainables.worker.files import Damaged, Folder
 
 
 @dataclass(slots=True)
@@ -169,8 +169,7 @@ def open_run(member: TrialRun, trials: Folder, secret: bytes) -> RecordedRun:
     """The run of `member`, started from scratch or from the checkpoint that the controller chose.
 
     Raises FileNotFoundError or Damaged when that checkpoint is no longer what it was, AlreadyExecuted when this
-    attempt's noise may have been drawn before, NotAFolder when its folder is none, RecordsUnwritable when it cannot be
-    claimed.
+    attempt's noise may have been drawn before, RecordsUnwritable when it cannot be claimed.
     """
     attempt = Attempt.of(trials, member.key, member.attempt)
     with _records():
@@ -198,7 +197,7 @@ def run_launch(
     """Train every member; one dictionary each, in order: its result, or {"key", "attempt"} and why there is none.
 
     error       nothing that another attempt would do better
-    damaged     its checkpoint, or its folder, or that of another member, is no longer what it was
+    damaged     its checkpoint is no longer what it was
     unwritable  its records cannot be written
     overran     it trained for longer than its launch was given
 
@@ -216,7 +215,7 @@ def run_launch(
     for member in group.members:
         try:
             runs.append(open_run(member, trials, secret))
-        except (AlreadyExecuted, NotAFolder) as stop:
+        except AlreadyExecuted as stop:
             refused[member.key] = "error", str(stop)
         except (Damaged, FileNotFoundError) as gone:
             refused[member.key] = "damaged", str(gone)
@@ -267,9 +266,6 @@ def train(
         why = dict.fromkeys(why, str(said))
     except RecordsUnwritable as refused:
         kind, why = "unwritable", dict.fromkeys(why, str(refused))
-    except NotAFolder as refused:
-        # Whose folder it was, the controller finds; the others of the group may go on.
-        kind, why = "damaged", dict.fromkeys(why, str(refused))
     except Overran:
         kind, why = "overran", dict.fromkeys(why, "")
     except NodeLeaves:
