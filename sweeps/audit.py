@@ -23,7 +23,7 @@ from dpcore.audit import Audit, AuditOutcome, AuditVerdict
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from dpcore.randomness import fresh_secret
-from sweeps.planning.spec_code import accepting, as_recorded, code_of, weights_of
+from sweeps.planning.spec_code import accepting, code_of, weights_of
 from sweeps.privacy.population_ledger import charge_audit
 from sweeps.privacy.published_store import FILE, FOLDER, PublishedStore, tell
 from sweeps.privacy.release import Published
@@ -351,7 +351,6 @@ def _data(
     else:
         data = source.load(options, kept_in)
         now["data"] = store.data_fingerprint(data.fingerprint)
-    now = as_recorded(recorded.fingerprints, now)
     before = {name: digest for name, digest in recorded.fingerprints.items() if name in now}
     moved = [name for name in fingerprint.changes(before, now) if name in before]
     changed = [name for name in moved if not {*accepting([name])} <= {*accept}]

@@ -24,7 +24,7 @@ from sweeps.certificate.subject import CannotCertify, Subject
 from sweeps.certificate.verify import recomputed
 from sweeps.execution.final_run import check_parts
 from sweeps.heldout import readings
-from sweeps.planning.spec_code import WEIGHTS, code_of, shown
+from sweeps.planning.spec_code import WEIGHTS, code_of
 from sweeps.privacy import wording
 from sweeps.privacy.claims import HOLDOUT, Assumptions, count_text
 from sweeps.privacy.holdout_guarantee import both, tuned_by_now
@@ -345,7 +345,7 @@ def public_inputs(subject: Subject) -> Iterator[str]:
         yield redacted(f"map of records: {mapped.name} ({mapped.source}; {mapped.digest})")
     yield from (f"module of the user's own: {name}" for name in spec.user_modules())
     if (weights := subject.record.fingerprints.get(WEIGHTS)) is not None:
-        yield f"what these bring that no seed draws, as weights do: fingerprint {shown(WEIGHTS, weights)}"
+        yield f"what these bring that no seed draws, as weights do: fingerprint {weights}"
     yield from (f"file: {text}" for text in spec.texts() if Path(text).expanduser().is_file())
 
 

@@ -33,7 +33,7 @@ from sweeps.execution.resume import (
 from sweeps.mlflow.sync import Drain
 from sweeps.planning.auto_sampler import resolution_of, resolved
 from sweeps.planning.plan import check_corners
-from sweeps.planning.spec_code import accepting, as_recorded, code_of, shown, weights_of
+from sweeps.planning.spec_code import accepting, code_of, weights_of
 from sweeps.privacy.population_ledger import ledger_of, reserve_block, reserve_whole, whole_of
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published, Release
@@ -619,18 +619,16 @@ def _check_fingerprints(
     store: Store, lease: Lease, recorded: SweepRecord, found: Mapping[str, str], accept: Collection[str]
 ) -> None:
     # Code is recorded at the start; of the rest nothing is known until the sweep first runs.
-    before, now = {**found, **recorded.fingerprints}, as_recorded(recorded.fingerprints, found)
-    # What is as it was, shown: weights are no digest.
-    then, later = ({name: shown(name, text) for name, text in one.items()} for one in (before, now))
-    moved = [name for name in fingerprint.changes(then, later) if name in now]
+    before = {**found, **recorded.fingerprints}
+    moved = [name for name in fingerprint.changes(before, found) if name in found]
     changed = [name for name in moved if not {*accepting([name])} <= {*accept}]
     if changed:
-        listed = ", ".join(f"{name} {then[name][:12]} -> {later[name][:12]}" for name in changed)
+        listed = ", ".join(f"{name} {before[name][:12]} -> {found[name][:12]}" for name in changed)
         raise fingerprint.Changed(
             f"sweep {recorded.name!r}: changed since it was started: {listed}. "
             f"Restore what it was, start a new sweep, or go on with --accept {' --accept '.join(accepting(changed))}."
         )
     for name in moved:
-        store.ask(recorded.name, Accepted(what=name, before=then[name], now=later[name]), this_person())
-    if now != recorded.fingerprints:
-        store.set_fingerprints(lease, now)
+        store.ask(recorded.name, Accepted(what=name, before=before[name], now=found[name]), this_person())
+    if found != recorded.fingerprints:
+        store.set_fingerprints(lease, found)

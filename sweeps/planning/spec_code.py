@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 from sweeps.search import samplers
 from sweeps.spec.sections import FUNCTION, Domain, SweepSpec
@@ -13,6 +14,7 @@ from trainables import plugins
 from trainables.data import SOURCES
 from trainables.data.source import parted
 from trainables.features.declared import MAP
+from trainables.models import build
 from trainables.planning import of_their_models, stranger
 from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec
@@ -48,39 +50,24 @@ MODEL = "model"
 
 
 def weights_of(spec: SweepSpec, facts: DatasetSpec) -> dict[str, str]:
-    """{WEIGHTS: JSON {name: sketch}}, or nothing.
+    """{WEIGHTS: digest of the tensors that they load}, or nothing.
 
     Builds each model and map of the user's own, as planning does, and reads no record.
     """
-    found: dict[str, list[float]] = {}
+    found: dict[str, str] = {}
     own, features = parted(spec.data.options())
     if features is not None and FUNCTION.fullmatch(features.name):
-        found[f"{MAP} {features.name}"] = features.brought(SOURCES[spec.data.source].facts(own))
+        found[f"{MAP} {features.name}"] = features.pretrained_fingerprint(SOURCES[spec.data.source].facts(own))
     if models := _models(spec):
-        from trainables.models.brought import brought
+        from trainables.models.pretrained import pretrained_fingerprint
 
-        found |= brought(models, facts)
-    return {WEIGHTS: json.dumps(found, sort_keys=True)} if found else {}
-
-
-def as_recorded(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
-    """The fingerprints `now`, with the weights of `before` where both are the same up to rounding."""
-    if WEIGHTS not in before or WEIGHTS not in now:
-        return dict(now)
-    from trainables.models.brought import kept, moved
-
-    one, other = before[WEIGHTS], now[WEIGHTS]
-    return {**now, WEIGHTS: other if moved(one, other) else kept(one, other)}
+        found |= {model: pretrained_fingerprint(partial(build, model, facts, hidden=1)) for model in models}
+    return {WEIGHTS: hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()} if found else {}
 
 
 def accepting(changed: Iterable[str]) -> tuple[str, ...]:
     """The words by which changes of these fingerprints are accepted, each once."""
     return tuple(dict.fromkeys(ACCEPTED_AS.get(name, name) for name in changed))
-
-
-def shown(name: str, text: str) -> str:
-    """The fingerprint `name` as a digest, for messages and requests."""
-    return hashlib.sha256(text.encode()).hexdigest() if name == WEIGHTS else text
 
 
 def _models(spec: SweepSpec) -> set[str]:

@@ -42,7 +42,7 @@ from sweeps.spec.sections import FUNCTION, Data, Section, SweepSpec
 from sweeps.util.suggest import closest, did_you_mean
 from trainables.data.options import InvalidOptions
 from trainables.data.source import FeaturedSource
-from trainables.data.splits import RecordsPart
+from trainables.data.splits import PartSplit
 from trainables.plugins import OrImported
 from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec, System
@@ -182,7 +182,7 @@ def _draft(
     )
 
 
-def _part(data: Data, sources: Mapping[str, DataSource]) -> RecordsPart | None:
+def _part(data: Data, sources: Mapping[str, DataSource]) -> PartSplit | None:
     source = sources[data.source]
     return source.part(data.options()) if isinstance(source, FeaturedSource) else None
 

@@ -44,7 +44,7 @@ from sweeps.util.files import check_tracking_uri
 from sweeps.util.suggest import did_you_mean
 from trainables.data import SOURCES
 from trainables.data.source import HoldsOut
-from trainables.data.splits import PART, PartUse, RecordsPart
+from trainables.data.splits import PART, PartSplit, PartUse
 from trainables.data.table import TABLE
 from trainables.export.protocol import ReleasesModel
 from trainables.measures.objectives import MEASURES, measured, missing
@@ -87,7 +87,7 @@ class Draft:
     systems: Mapping[str, Knobs]
     chosen: Sequence[System]
     facts: DatasetSpec | None
-    part: RecordsPart | None
+    part: PartSplit | None
     written_privacy: Mapping[str, Any]
 
     @property

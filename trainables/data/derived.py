@@ -22,7 +22,7 @@ from dpcore.checks import InvalidValue
 from trainables.data import records
 from trainables.data.options import Option, Options, Seed, Whole, listed, no_unit, read
 from trainables.data.source import FeaturedSource, PartOption
-from trainables.data.splits import RecordsPart, dataset_within, facts_within
+from trainables.data.splits import PartSplit, dataset_within, facts_within
 from trainables.system import Dataset, DatasetSpec, InputSpec, Split
 from trainables.validation import declaration
 
@@ -55,7 +55,7 @@ class Derived(FeaturedSource, Generic[Asked]):
         asked, source, others = self._read(options)
         return self.declared(asked, source.facts(others))
 
-    def record_part(self, options: Mapping[str, object]) -> RecordsPart | None:
+    def record_part(self, options: Mapping[str, object]) -> PartSplit | None:
         """The other source's, which reads it before anything is made of its records."""
         _, source, others = self._read(options)
         return source.part(others)
@@ -212,7 +212,7 @@ class Pooled(Derived[PoolOptions]):
         if "unit" in others:
             raise no_unit(self.name, others["unit"])
 
-    def record_part(self, options: Mapping[str, object]) -> RecordsPart | None:
+    def record_part(self, options: Mapping[str, object]) -> PartSplit | None:
         """Of its own training records: see `FeaturedSource.part`."""
         return self._part(self._read(options)[0])
 
@@ -228,7 +228,7 @@ class Pooled(Derived[PoolOptions]):
         sides = (records.taken(pool, side) for side in (order[: whole.n], order[whole.n :][: whole.n_validation]))
         return dataset_within(self._part(asked), records.dataset(whole, *sides))
 
-    def _part(self, asked: PoolOptions) -> RecordsPart | None:
+    def _part(self, asked: PoolOptions) -> PartSplit | None:
         return None if asked.part is None else asked.part.part(asked.train, self.sources[asked.of].parted_by)
 
     def _whole(self, asked: PoolOptions, facts: DatasetSpec) -> DatasetSpec:

@@ -25,8 +25,8 @@ from trainables.data.options import InFolder, Limit, Whole
 from trainables.data.source import HoldsOut, PartOption, PublishedSource
 from trainables.data.splits import (
     CONTENT,
+    PartSplit,
     PublishedTestOptions,
-    RecordsPart,
     SharedValidationOptions,
     TestSplit,
     ValidationSplit,
@@ -145,7 +145,7 @@ class Mnist(PublishedSource[MnistOptions], HoldsOut):
         """Whether a share of the training records validates."""
         return asked.validation is not None
 
-    def check_part(self, asked: MnistOptions, part: RecordsPart) -> None:
+    def check_part(self, asked: MnistOptions, part: PartSplit) -> None:
         """Validation by another hash, and no private test records: nothing parts those. Raises InvalidValue."""
         if asked.parted is not None:
             check_beside("data.validation", asked.parted, "data.part", part)

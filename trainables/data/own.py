@@ -38,8 +38,8 @@ from trainables.data.splits import (
     PART,
     VALIDATION,
     PartOptions,
+    PartSplit,
     RecordsOptions,
-    RecordsPart,
     dataset_within,
     facts_within,
 )
@@ -87,7 +87,7 @@ class OwnSource(FeaturedSource):
         """The module's, checked, and with what every claim on them rests on. Raises InvalidValue."""
         return facts_within(self.record_part(options), self._whole(options))
 
-    def record_part(self, options: Mapping[str, object]) -> RecordsPart | None:
+    def record_part(self, options: Mapping[str, object]) -> PartSplit | None:
         """See `FeaturedSource.part`. Raises InvalidValue for a source that declares neither a unit nor ids."""
         asked, said = self._asked(options), self._said(options)
         if asked.part is None:

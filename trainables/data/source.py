@@ -20,7 +20,7 @@ from trainables.data.splits import (
     CONTENT,
     ByContent,
     PartOptions,
-    RecordsPart,
+    PartSplit,
     TestSplit,
     dataset_within,
     facts_within,
@@ -109,7 +109,7 @@ class FeaturedSource(ABC):
         self.facts(options)
         return features.dataset(records.without_ids(self.load_records(own)), kept_in)
 
-    def part(self, options: Mapping[str, object]) -> RecordsPart | None:
+    def part(self, options: Mapping[str, object]) -> PartSplit | None:
         """The part of its records that a spec reads (`data.part`); None: all of them. Raises InvalidValue."""
         return self.record_part(parted(options)[0])
 
@@ -118,7 +118,7 @@ class FeaturedSource(ABC):
         """See `facts`."""
 
     @abstractmethod
-    def record_part(self, options: Mapping[str, object]) -> RecordsPart | None:
+    def record_part(self, options: Mapping[str, object]) -> PartSplit | None:
         """See `part`."""
 
     @abstractmethod
@@ -182,7 +182,7 @@ class PublishedSource(FeaturedSource, Generic[Asked]):
         """See `FeaturedSource.options`."""
         return listed(self.asks)
 
-    def record_part(self, options: Mapping[str, object]) -> RecordsPart | None:
+    def record_part(self, options: Mapping[str, object]) -> PartSplit | None:
         """See `FeaturedSource.part`."""
         return self._of(self.read(options))[0]
 
@@ -225,11 +225,11 @@ class PublishedSource(FeaturedSource, Generic[Asked]):
         """Whether the validation records are some of those that are parted."""
         return False
 
-    def check_part(self, asked: Asked, part: RecordsPart) -> None:
+    def check_part(self, asked: Asked, part: PartSplit) -> None:
         """Raises InvalidValue where something else is asked that does not go with a part."""
         return None
 
-    def _of(self, asked: Asked) -> tuple[RecordsPart | None, DatasetSpec]:
+    def _of(self, asked: Asked) -> tuple[PartSplit | None, DatasetSpec]:
         """The part, and the facts of all records. Raises InvalidValue."""
         facts = self.declared(asked)
         if asked.part is None:

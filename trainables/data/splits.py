@@ -126,7 +126,7 @@ class TestSplit(HashSplit):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordsPart(HashSplit):
+class PartSplit(HashSplit):
     """One of the two parts of `privacy.scope: holdout`; the share is that of the records that tune."""
 
     use: PartUse
@@ -332,7 +332,7 @@ class PartOptions(Options):
     id: Word | None = Field(None, description="the column whose hash decides, where the source does not know it")
     key: Word = Field(PART_KEY, description="of the hash")
 
-    def part(self, n: int, decided_by: str | ByContent | None) -> RecordsPart:
+    def part(self, n: int, decided_by: str | ByContent | None) -> PartSplit:
         """What it says of `n` records or units. Raises InvalidValue.
 
         decided_by  the id that parts them, or `CONTENT`; None where it has to say
@@ -350,7 +350,7 @@ class PartOptions(Options):
         if not 0 < round(n * self.share) < n:
             expected = f"a share in (0, 1) that leaves records of n={n} on both sides"
             raise InvalidValue(f"{PART}.share", self.share, expected, "Write `share: 0.2` for a fifth of them, say.")
-        return RecordsPart(use=PartUse(self.use), share=self.share, id=decided_by or self.id or "", key=self.key)
+        return PartSplit(use=PartUse(self.use), share=self.share, id=decided_by or self.id or "", key=self.key)
 
 
 def check_beside(where: str, split: HashSplit, other_at: str, other: HashSplit) -> None:
@@ -365,7 +365,7 @@ def check_beside(where: str, split: HashSplit, other_at: str, other: HashSplit) 
         raise InvalidValue(f"{where}.key", split.key, expected, "The same hash would take records of one part alone.")
 
 
-def facts_within(part: RecordsPart | None, facts: DatasetSpec, *, validation: bool = False) -> DatasetSpec:
+def facts_within(part: PartSplit | None, facts: DatasetSpec, *, validation: bool = False) -> DatasetSpec:
     """Facts of one part of the training records, from those of all: numbers as declared, never counted.
 
     validation  whether validation records are some of those that are parted, too; else both parts have all of them
@@ -386,7 +386,7 @@ def facts_within(part: RecordsPart | None, facts: DatasetSpec, *, validation: bo
     )
 
 
-def dataset_within(part: RecordsPart | None, data: Dataset, *, validation: bool = False) -> Dataset:
+def dataset_within(part: PartSplit | None, data: Dataset, *, validation: bool = False) -> Dataset:
     """The records of one part, in their order, with its facts. Raises InvalidValue for a part of none, or of one class.
 
     It is decided before anything is made of records (a map, features), and with a `limit`, of which the same positions

@@ -20,7 +20,7 @@ from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.data import records, table_file
 from trainables.data.options import Option, listed, read
 from trainables.data.source import HoldsOut
-from trainables.data.splits import RecordsPart, TestSplit
+from trainables.data.splits import PartSplit, TestSplit
 from trainables.data.table_declaration import JOINED, Column, Schema, TableOptions, schema
 from trainables.system import Dataset, DatasetSpec, Groups, Split, Task
 from trainables.units import Unit
@@ -99,7 +99,7 @@ class Table(HoldsOut):
         (train, units), (judged, _) = [records.by_unit(part.split, part.ids, declared.unit) for part in parts]
         return records.dataset(facts, train, judged, units=units)
 
-    def record_part(self, options: Mapping[str, object]) -> RecordsPart | None:
+    def record_part(self, options: Mapping[str, object]) -> PartSplit | None:
         """See `FeaturedSource.part`."""
         return schema(self.read(options)).part
 
@@ -138,7 +138,7 @@ class _Records:
             records.taken(self.split, np.flatnonzero(which)), self.ids[which] if len(self.ids) else self.ids
         )
 
-    def within(self, part: RecordsPart | None) -> _Records:
+    def within(self, part: PartSplit | None) -> _Records:
         """Those of one part; all of them without one. Raises InvalidValue for ids of another kind."""
         return self if part is None else self.at(part.holds(self.ids))
 

@@ -39,7 +39,7 @@ from trainables.data.splits import (
     TEST,
     VALIDATION,
     PartOptions,
-    RecordsPart,
+    PartSplit,
     TestOptions,
     TestSplit,
     ValidationOptions,
@@ -244,7 +244,7 @@ class Schema:
     weights: Weights | None
     groups: Groups | None
     test: TestSplit | None
-    part: RecordsPart | None
+    part: PartSplit | None
     texts: tuple[str, ...] = ()
 
     @property

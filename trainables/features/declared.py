@@ -137,12 +137,12 @@ class Features:
             source, digest_ = self.origin, digest(self._program(facts))
         return MapOrigin(name=self.name, source=source, digest=digest_, declared=self.name not in NAMED)
 
-    def brought(self, facts: DatasetSpec) -> list[float]:
-        """A sketch of the map's tensors, over the inputs of `facts`: what its code loads. Raises InvalidValue."""
-        from trainables.models.sketch import sketch, to_list
+    def pretrained_fingerprint(self, facts: DatasetSpec) -> str:
+        """Digest of the map's tensors, over the inputs of `facts`: what its code loads. Raises InvalidValue."""
+        from trainables.models.pretrained import digest
 
         map_ = self._program(facts)
-        return to_list(sketch({**map_.state_dict, **map_.constants}))
+        return digest({**map_.state_dict, **map_.constants})
 
     def check(self, facts: DatasetSpec) -> None:
         """Raises InvalidValue for a map that does not keep made-up records apart, or cannot leave with a model."""

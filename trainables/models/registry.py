@@ -157,16 +157,10 @@ class _FactsKey:
 @lru_cache(maxsize=64)
 def _check_own(model: str, dataset: str, facts: _FactsKey) -> None:
     """Twice, under one seed of torch's generator: nothing else makes again what a checkpoint does not keep."""
-    import torch
+    from trainables.models.pretrained import digest, seeded, untrained
 
-    from trainables.models.sketch import alike, sketch, untrained
-
-    made = []
-    for _ in range(2):
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(0)
-            made.append(build(model, facts.facts, hidden=1))
-    if shared := _shared(*made):
+    first, second = (seeded(0, lambda: build(model, facts.facts, hidden=1)) for _ in range(2))
+    if shared := _shared(first, second):
         raise InvalidValue(
             "model",
             model,
@@ -174,7 +168,7 @@ def _check_own(model: str, dataset: str, facts: _FactsKey) -> None:
             "so that one trial would go on from what another has trained",
             "Build it inside the function, or return a copy.deepcopy of what the file holds.",
         )
-    if not alike(*(sketch(untrained(one)) for one in made)):
+    if digest(untrained(first)) != digest(untrained(second)):
         raise InvalidValue(
             "model",
             model,
@@ -215,12 +209,7 @@ def build(model: str, facts: DatasetSpec, *, hidden: int) -> nn.Module:
     return module
 
 
-MOVED = {"trainables.convexified.model:tanh_128": "trainables.systems.lu2021.network:tanh_128"}
-"""Functions of this package that recorded specs call by an earlier name."""
-
-
 def _own_function(model: str) -> Callable[..., object]:
-    model = MOVED.get(model, model)
     names = ", ".join(MODELS)
     remedy = f"Use one of {names}, or a function facts -> torch.nn.Module that Python can import."
     module_name, colon, function_name = model.partition(":")
