@@ -80,7 +80,7 @@ class PerTensor:
     """Planted: each tensor's gradient clipped to C on its own, sold as one clip to C."""
 
     def __call__(self, engine: PrivateGradients, records: Records, clip_norm: float) -> ClippedSum:
-        model, tensors = engine._model, {}
+        model, tensors = engine._passes.model, {}
         names = [name for name, _ in model.named_parameters()]
         for chosen in names:
             for name, parameter in model.named_parameters():
@@ -95,8 +95,8 @@ class PerTensor:
 def batch_mean(engine: PrivateGradients, records: Records, clip_norm: float) -> ClippedSum:
     """Planted: the gradient of the mean loss clipped to C, sold as the mean of clipped gradients."""
     inputs, targets = records
-    loss = oracle.squared_loss(engine._model(inputs), targets).mean()
-    names, parameters = zip(*engine._model.named_parameters(), strict=True)
+    loss = oracle.squared_loss(engine._passes.model(inputs), targets).mean()
+    names, parameters = zip(*engine._passes.model.named_parameters(), strict=True)
     gradients = torch.autograd.grad(loss, parameters)
     norm = torch.sqrt(sum(one.square().sum() for one in gradients))
     factor = min(1.0, clip_norm / float(norm)) * len(targets)
@@ -107,7 +107,7 @@ def batch_mean(engine: PrivateGradients, records: Records, clip_norm: float) -> 
 
 def loop_with_raw_norms(engine: PrivateGradients, records: Records, clip_norm: float) -> ClippedSum:
     """Planted: per-example clipping that lets a gradient that is not finite through."""
-    by_name = oracle.rows(engine._model, oracle.squared_loss, *records)
+    by_name = oracle.rows(engine._passes.model, oracle.squared_loss, *records)
     norms = torch.sqrt(sum(several.flatten(1).square().sum(1) for several in by_name.values()))
     factors = (clip_norm / norms).clamp(max=1.0)
     return ClippedSum(

@@ -125,7 +125,7 @@ def test_norms_and_sums_keep_all_digits_where_the_model_asked_for_fewer(monkeypa
         return run
 
     monkeypatch.setattr(engine, "clipped_total", watched(engine.clipped_total))
-    monkeypatch.setattr(engine.Parts, "of", watched(engine.Parts.of))
+    monkeypatch.setattr(engine.GhostNorms, "of", watched(engine.GhostNorms.of))
     torch.set_float32_matmul_precision("medium")
     try:
         asked = [one.fp32_precision for one in products]

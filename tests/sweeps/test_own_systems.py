@@ -18,6 +18,7 @@ from trainables.registry import SYSTEMS
 
 ROOT = Path(__file__).parents[2]
 LAB = """
+from dataclasses import replace
 from trainables.systems.noisy_mean import NoisyMean
 
 class LabMean(NoisyMean):
@@ -34,6 +35,12 @@ class Wish(NoisyMean):
 class Demanding(NoisyMean):
     def __init__(self, what):
         self.what = what
+
+class Modest(NoisyMean):
+    name = "modest"
+    def plan(self, *asked):
+        plan = super().plan(*asked)
+        return replace(plan, guarantee=replace(plan.guarantee, epsilon=plan.guarantee.epsilon / 2))
 
 SYSTEM = Demanding(1)
 NOTHING = 3
@@ -117,7 +124,7 @@ def test_an_operator_may_refuse_it_before_it_is_imported(lab, monkeypatch):
 
 
 def test_its_claim_is_its_own_word(lab):
-    checked = sweeps.check(spec(**{"own_lab:Wish": {}}), rehearsal=False)
+    checked = sweeps.check(spec(**{"own_lab:Modest": {}}), rehearsal=False)
     assert "asserted by own_lab" in str(checked)
 
 
