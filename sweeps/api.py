@@ -20,7 +20,7 @@ from sweeps.privacy.population import Population
 from sweeps.privacy.population_account import NextSweep, PopulationAccount, account, accounts, next_sweep
 from sweeps.privacy.population_ledger import make_ledger
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.reporting.summary import counted
+from sweeps.reporting.summary import list_summaries
 from sweeps.spec import SweepSpec
 from sweeps.sweep import Sweep
 from sweeps.util.exits import ExitCode
@@ -329,7 +329,7 @@ def list_sweeps(*, root: str | Path | None = None, store: str | None = None) -> 
     """Every sweep of the store, oldest first, with how many trials are in each state. Raises StoreError."""
     import pandas as pd
 
-    return pd.DataFrame(counted(places(root, store)))
+    return pd.DataFrame(list_summaries(places(root, store)))
 
 
 def pareto(

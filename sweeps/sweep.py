@@ -12,12 +12,11 @@ from dpcore.checks import InvalidValue
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.privacy.ledger import Summary
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.quoting import is_refuted
 from sweeps.privacy.release import Published, Release
 from sweeps.reporting.figures import Plots
 from sweeps.reporting.front import LABELS, AxisEnd, Front, FrontAxis, joint_front, spec_objectives
 from sweeps.reporting.html import as_page, folded
-from sweeps.reporting.summary import Shown, shown, under_way
+from sweeps.reporting.summary import SweepSummary, best_trial, under_way
 from sweeps.reporting.tables import (
     FORMATS,
     LIMIT,
@@ -72,10 +71,10 @@ class SweepClaim(Summary):
     words: tuple[str, ...]
 
     @classmethod
-    def of(cls, shown: Shown) -> SweepClaim:
+    def of(cls, summary: SweepSummary) -> SweepClaim:
         """That of an overview."""
-        counted = {one.name: getattr(shown.ledger, one.name) for one in fields(Summary)}
-        return cls(sweep=shown.called or shown.sweep, words=tuple(shown.claim_lines()), **counted)
+        counted = {one.name: getattr(summary.ledger, one.name) for one in fields(Summary)}
+        return cls(sweep=summary.record.called, words=tuple(summary.claim_lines()), **counted)
 
     def __str__(self) -> str:
         return "\n".join(self.words)
@@ -304,9 +303,9 @@ class Sweep:
         with requests.opened(self.workspace) as store:
             requests.tag(store, self.name, tags if isinstance(tags, Mapping) else requests.parse_tags(tags))
 
-    def overview(self) -> Shown:
+    def overview(self) -> SweepSummary:
         """Where it stands, what its trials claim, what it spent: what `sweeps show` prints."""
-        return shown(self.name, self.workspace)
+        return SweepSummary.load(self._published, self.name, self.workspace)
 
     def trials(self, where: str | Sequence[str] = (), sort: str | None = None) -> pd.DataFrame:
         """One row a trial, indexed by number. Columns: `trials_table`.
@@ -375,15 +374,10 @@ class Sweep:
         """
         own = spec_objectives(self._published.sweep(self.name).spec)[0]
         chosen = own if objective is None else FrontAxis.parse(objective)
-        sign = -1.0 if chosen.goal == "maximize" else 1.0
-        ranked = [
-            (sign * value, one.number, one)
-            for one in self._published.trials(self.name, [TrialState.COMPLETE])
-            if not is_refuted(one) and (value := one.metric(chosen.metric)) is not None and value == value
-        ]
-        if not ranked:
+        found = best_trial(self._published.trials(self.name, [TrialState.COMPLETE]), chosen)
+        if found is None:
             raise InvalidValue("objective", chosen.metric, "a metric that a finished trial reports whose claim stands")
-        return min(ranked)[2]
+        return found
 
     def ledger(self) -> pd.DataFrame:
         """Every launch, with the steps that it was charged for, lost ones included."""

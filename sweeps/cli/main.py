@@ -16,7 +16,6 @@ from typer.core import TyperGroup
 from dpcore.checks import InvalidValue
 from sweeps.cli.account import account_app, budget
 from sweeps.cli.certify import certify
-from sweeps.cli.hidden_passwords import hide_passwords
 from sweeps.cli.options import (
     DEFAULT_ROOT,
     Accepted,
@@ -35,11 +34,11 @@ from sweeps.cli.options import (
     StoreUrl,
     TrackingUri,
     Trials,
+    add_logging_options,
 )
 from sweeps.cli.output import clear_errors, print_json
 from sweeps.cli.show import show
 from sweeps.cli.submit import submit
-from sweeps.cli.voice import voiced
 from sweeps.privacy.claims import HEADING, Assumptions
 from sweeps.reporting.front import LABELS, AxisEnd, FrontAxis, joint_front
 from sweeps.reporting.tables import FORMATS, SUFFIXES, render
@@ -50,7 +49,7 @@ from sweeps.util.fingerprint import working_folder_is_importable
 from sweeps.util.log import configured
 from sweeps.util.suggest import closest
 from sweeps.util.workspace import Workspace
-from trainables.worker.redaction import redacted, shown_url
+from trainables.worker.redaction import holds_secret, redacted, shown_url
 
 if TYPE_CHECKING:
     from sweeps.audit import AuditRecord
@@ -422,11 +421,11 @@ _UsageError: Any = typer.BadParameter.__bases__[0]
 
 
 class _Careful(TyperGroup):
-    """Its complaints quote arguments without their passwords; its commands have the options of `sweeps.cli.voice`."""
+    """Its complaints quote no passwords; its commands have the options of `add_logging_options`."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        voiced(self)
+        add_logging_options(self)
         for command in self.commands.values():
             # Rich keeps the ends of a docstring's lines, wherever those of the terminal are.
             command.help = "\n\n".join(" ".join(one.split()) for one in (command.help or "").split("\n\n"))
@@ -462,10 +461,24 @@ app = typer.Typer(
 
 def main() -> None:
     """Entry point of the `sweeps` command: bad input becomes one clear message and exit code 2."""
-    hide_passwords()
     with configured(), clear_errors():
+        _refuse_passwords()
         working_folder_is_importable()
         app()
+
+
+def _refuse_passwords() -> None:
+    """Everybody on the machine can read the arguments of a process; a job's arguments come in a file instead."""
+    own = sys.argv[1:]
+    if sys.orig_argv[len(sys.orig_argv) - len(own) :] != own:
+        return
+    for word in filter(holds_secret, own):
+        raise InvalidValue(
+            "argument",
+            shown_url(word),
+            "no password: the list of processes shows it to everybody",
+            "Set SWEEPS_STORE, SWEEPS_RECORDS or SWEEPS_TRACKING instead.",
+        )
 
 
 def _version(asked: bool) -> None:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 import sys
-from pathlib import Path
-from typing import NoReturn
-from urllib.parse import urlsplit
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn, TextIO
 
 from rich.console import Console
 
 from sweeps.api import with_models
 from sweeps.cli.output import print_json
-from sweeps.cli.streams import steadfast_streams
 from sweeps.execution import session
 from sweeps.execution.end import Failure, SweepEnd
 from sweeps.execution.session import RunOptions
-from sweeps.mlflow.page import LOCAL_SERVER, kept_page
+from sweeps.mlflow.page import kept_page
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Release
-from sweeps.privacy.wording import recorded_text
 from sweeps.reporting.progress import ProgressDisplay
-from sweeps.reporting.summary import refuted_lines, shown
+from sweeps.reporting.summary import SweepSummary, refuted_lines
+from sweeps.reporting.terminal import greeting, mlflow_line, near, next_lines, print_plain, print_result
+from sweeps.util import log
 from sweeps.util.exits import ExitCode
 from sweeps.util.log import LOG, Event, kept_in, say
 from sweeps.util.workspace import DEFAULT_ROOT, Workspace
@@ -74,15 +75,13 @@ class Terminal(ProgressDisplay):
             _tell(self.console, heading, Event.CLAIM)
         for line in refuted_lines(seen.refuted(self._name)):
             _tell(self.console, line, Event.REFUTED)
-        greeting = f"Sweep [bold]{self._name}[/bold]  (Ctrl-C stops cleanly)"
-        say(f"Sweep {self._name} begins.", plain=lambda: self.console.print(greeting, highlight=False))
-        if (validation := recorded_text(spec)) is not None:
-            _tell(self.console, f"validation records: {validation}")
+        line = greeting(self._name, spec)
+        say(f"Sweep {self._name} begins.", plain=lambda: print_plain(self.console, line))
 
     def on_failure(self, failure: Failure) -> None:
         """At once: a person may want to stop."""
         plain = failure.lines()
-        say(failure.unquoted(), Event.FAILURE, trial=failure.key, plain=lambda: _print(self.console, *plain))
+        say(failure.unquoted(), Event.FAILURE, trial=failure.key, plain=lambda: print_plain(self.console, *plain))
 
     def on_cluster_lost(self, sweep: str) -> None:
         """How to go on."""
@@ -100,7 +99,9 @@ def _drive(sweep: str, workspace: Workspace, options: RunOptions, as_json: bool)
     outcome = with_models(outcome, workspace)
     if as_json:
         models = {} if outcome.models is None else {"models": outcome.models.to_dict()}
-        print_json({**shown(sweep, workspace).to_dict(), **models})
+        print_json(
+            {**SweepSummary.load(PublishedStore.open(workspace.store_url), sweep, workspace).to_dict(), **models}
+        )
     if outcome.state == "stopped":
         _stopped(console, again)
     if not as_json:
@@ -111,7 +112,7 @@ def _drive(sweep: str, workspace: Workspace, options: RunOptions, as_json: bool)
         say(_end(outcome), Event.END, plain=lambda: None)
     else:
         text = f"{_end(outcome)} {_meaning(outcome)}"
-        say(text, Event.END, level=logging.WARNING, plain=lambda: _print(console, *_why(outcome)))
+        say(text, Event.END, level=logging.WARNING, plain=lambda: print_plain(console, *_why(outcome)))
         sys.exit(outcome.code)
 
 
@@ -124,19 +125,13 @@ def _why(outcome: SweepEnd) -> list[str]:
     return [*lines, _meaning(outcome)]
 
 
-def _print(console: Console, *lines: str) -> None:
-    """As they are: no colours, no markup, and no line broken but by the terminal."""
-    for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
 def _tell(console: Console, text: str, event: Event = Event.NOTICE) -> None:
-    say(text, event, plain=lambda: _print(console, text))
+    say(text, event, plain=lambda: print_plain(console, text))
 
 
 def _end(outcome: SweepEnd) -> str:
     counts = ", ".join(f"{count} {state}" for state, count in outcome.counts.items() if count)
-    return f"{outcome.state.capitalize()} after {outcome.seconds:.0f} s: {counts}."
+    return f"{outcome.state.capitalize()} in {outcome.seconds:.0f} s: {counts}."
 
 
 def _meaning(outcome: SweepEnd) -> str:
@@ -145,32 +140,78 @@ def _meaning(outcome: SweepEnd) -> str:
 
 def _stopped(console: Console, again: str) -> NoReturn:
     text = f"Stopped. Nothing is lost; go on with:\n  {again}"
-    say(text, Event.END, level=logging.WARNING, plain=lambda: _print(console, text))
+    say(text, Event.END, level=logging.WARNING, plain=lambda: print_plain(console, text))
     sys.exit(ExitCode.INTERRUPTED)
 
 
 def _summary(sweep: str, workspace: Workspace, outcome: SweepEnd, console: Console) -> None:
-    from sweeps.reporting.front import LABELS, sweep_front
-    from sweeps.reporting.html import write_report
-    from sweeps.reporting.tables import table
+    from sweeps.reporting.html import report_page
+    from sweeps.util.files import write_output
 
     store = PublishedStore.open(workspace.store_url)
-    _print(console, _end(outcome), *outcome.reasons)
-    if outcome.ranked:
-        # One panel for each kind of claim, as on the report page.
-        console.print(table(sweep_front(store, sweep, mix=LABELS, total=True)))
-    _print(console, f"Report  {write_report(store, sweep, workspace.report(sweep))}")
+    summary = SweepSummary.load(store, sweep, workspace, count_all=True)
+    print_plain(console, "", _end(outcome), *outcome.reasons)
+    print_result(console, summary)
+    report = write_output(report_page(summary), workspace.report(sweep))
+    print_plain(console, "", f"Report   {near(report)}")
     if outcome.tracking is not None:
-        _print(console, *_view(outcome.tracking, kept_page(workspace.folder(sweep))))
-    if outcome.models is not None:
-        _print(console, *outcome.models.lines())
+        print_plain(console, mlflow_line(outcome.tracking, kept_page(workspace.folder(sweep))))
+    if outcome.models is not None and outcome.models.left_out:
+        print_plain(console, *outcome.models.lines())
+    print_plain(console, *next_lines(summary))
 
 
-def _view(uri: str, page: str) -> list[str]:
-    """Where a person looks at MLflow: a server by its own address, a database through a server of one's own."""
-    shown = shown_url(uri)
-    if urlsplit(uri).scheme in ("http", "https"):
-        return [f"MLflow  {shown.rstrip('/')}{page}"]
-    # The one beside this Python: a fresh clone's environment is not on the path.
-    command = f"{Path(sys.executable).parent / 'mlflow'} ui --backend-store-uri {shlex.quote(shown)}"
-    return [f"MLflow  {command}", *([f"        then {LOCAL_SERVER}{page}"] if page else [])]
+# stdout and stderr that a sweep survives: `sweeps run ... | head -1` and a lost connection end the reader, not the wish
+# for the result. What the sweep says from then on stands in its own log.
+
+
+class Steadfast:
+    """A text stream that never raises: what it cannot write any more it keeps in the log."""
+
+    def __init__(self, stream: TextIO, name: str) -> None:
+        self._stream, self._name, self._lost, self._line = stream, name, False, ""
+
+    def write(self, text: str) -> int:
+        """As of any text stream."""
+        if not self._lost:
+            try:
+                return self._stream.write(text)
+            except OSError as error:
+                self._lose(error)
+        *lines, self._line = (self._line + text).split("\n")
+        for line in lines:
+            log.keep(line)
+        return len(text)
+
+    def flush(self) -> None:
+        """As of any text stream."""
+        if not self._lost:
+            try:
+                self._stream.flush()
+            except OSError as error:
+                self._lose(error)
+
+    def _lose(self, error: OSError) -> None:
+        self._lost = True
+        with suppress(OSError, ValueError):
+            # For what is still buffered, and for libraries that write without asking Python.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
+        log.say(f"{self._name} is closed ({error.strerror}). The sweep goes on; what it says is in its {log.LOG}.")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def steadfast_streams() -> Iterator[None]:
+    """While the block runs, nothing that is printed can end it."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = Steadfast(before[0], "stdout"), Steadfast(before[1], "stderr")  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        sys.stdout, sys.stderr = before

@@ -19,9 +19,9 @@ from sweeps.cli.options import DEFAULT_ROOT, AsJson, Root, StoreUrl
 from sweeps.cli.output import print_json
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Release
-from sweeps.reporting import summary
-from sweeps.reporting.summary import assumptions_of
+from sweeps.reporting.summary import SweepSummary, assumptions_of, list_summaries
 from sweeps.reporting.tables import csv_text
+from sweeps.reporting.terminal import account_lines, counts_text, print_plain
 from sweeps.reporting.trials import Listed, listed, page_of, place_of, selected
 from sweeps.store.records import SweepState, by_trial
 from sweeps.util.suggest import closest
@@ -41,6 +41,9 @@ def show(
     page: Annotated[int | None, typer.Option(help="Which 20 trials; csv and json have all by default.")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Look again and again until the sweep ends.")] = False,
     every: Annotated[float, typer.Option(help="Seconds between two looks of --watch.")] = 2.0,
+    why: Annotated[
+        bool, typer.Option("--why", help="The whole account: claims, totals, and everything that they rest on.")
+    ] = False,
     curves: Annotated[
         bool, typer.Option("--curves", help="Metrics at planned steps, one row each: of all trials, or of --where.")
     ] = False,
@@ -65,6 +68,7 @@ def show(
         watched=watch,
         every=every,
         curves=curves,
+        why=why,
         workspace=Workspace.at(root, store=store),
     )
 
@@ -97,18 +101,21 @@ def show_asked(
     every: float,
     curves: bool,
     workspace: Workspace,
+    why: bool = False,
 ) -> None:
     """Raises InvalidValue for options that do not go together, UnknownSweep, StoreError."""
     if form not in FORMATS:
         raise InvalidValue("--format", form, f"one of {', '.join(FORMATS)}", closest(form, FORMATS))
     if not SHORTEST <= every < float("inf"):
         raise InvalidValue("--every", every, f"seconds, at least {SHORTEST:g}")
-    chosen = {"--where": where, "--sort": sort, "--page": page, "--watch": watched, "--curves": curves}
+    chosen = {"--where": where, "--sort": sort, "--page": page, "--watch": watched, "--curves": curves, "--why": why}
     for name, value in chosen.items():
         if value and (sweep is None or trial is not None):
             whose = "one trial is shown" if trial is not None else "no sweep is named"
             raise InvalidValue(name, value, f"left out where {whose}", "It chooses among the trials of one sweep.")
-    for name, value in {"--sort": sort, "--watch": watched}.items():
+    if why and form != "table":
+        raise InvalidValue("--why", form, "no other format than table", "--json has all of it.")
+    for name, value in {"--sort": sort, "--watch": watched, "--why": why}.items():
         if curves and value:
             raise InvalidValue(name, value, "left out where --curves is asked for", "--where chooses the trials.")
     if watched and form != "table":
@@ -117,6 +124,8 @@ def show_asked(
         _sweeps(workspace, form)
     elif trial is not None:
         _trial(workspace, sweep, trial, form)
+    elif why:
+        print("\n".join(_summary(workspace, sweep).lines()))
     elif curves:
         _curves(workspace, sweep, where, page, form)
     elif watched:
@@ -126,7 +135,7 @@ def show_asked(
 
 
 def _sweeps(workspace: Workspace, form: str) -> None:
-    rows = summary.counted(workspace)
+    rows = list_summaries(workspace)
     if form == "json":
         print_json(rows)
         return
@@ -164,14 +173,21 @@ def _sweep(
     if form == "csv":
         sys.stdout.write(trials.as_csv())
         return
-    found = summary.shown(sweep, workspace)
+    found = _summary(workspace, sweep)
     if form == "json":
         print_json({**found.to_dict(), "listed": trials.to_dict()})
         return
-    print("\n".join(found.lines()))
+    console = Console()
+    lines = [found.heading] if found.heading else []
+    called = "" if found.record.called == found.name else f" ({found.name} in keys and folders)"
+    print_plain(console, *lines, f"{found.record.called}{called} · {found.record.state} · {counts_text(found.counts)}")
     if any(found.counts.values()):
-        print()
-        Console().print(trials.table(found.assumptions))
+        console.print(trials.table(found.assumptions))
+    print_plain(console, "", *account_lines(found, console.width))
+
+
+def _summary(workspace: Workspace, sweep: str) -> SweepSummary:
+    return SweepSummary.load(PublishedStore.open(workspace.store_url), sweep, workspace)
 
 
 def _curves(workspace: Workspace, sweep: str, where: Sequence[str], page: int | None, form: str) -> None:

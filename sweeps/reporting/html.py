@@ -28,7 +28,7 @@ from sweeps.privacy.totals import earlier_lines, sentences
 from sweeps.privacy.wording import executed_text, recorded_text, total_text, was_stopped
 from sweeps.reporting import figures
 from sweeps.reporting.front import REFUTED_STATUS, Front
-from sweeps.reporting.summary import ClaimRange, Content, gather
+from sweeps.reporting.summary import ClaimRange, SweepSummary
 from sweeps.search.asha import rung_ends
 from sweeps.spec.sections import EarlyStopping
 from sweeps.store.records import DECIDED, EPSILON, SYSTEM, TARGET_EPSILON, TrialState, varied_knobs
@@ -51,11 +51,11 @@ def claim_badge(claim: Guarantee, assumptions: Assumptions) -> str:
     return badge(claim.status, assumptions.status(claim))
 
 
-def guarantee_box(content: Content) -> str:
+def guarantee_box(content: SweepSummary) -> str:
     """What is claimed and the procedure's total, side by side; claims by kind; what is not covered."""
     if not content.claims:
         # Steps that no trial lived to report are spent all the same.
-        is_spent = content.spending.spent.attempts or content.spending.uncounted
+        is_spent = content.ledger.spent.attempts or content.ledger.uncounted
         spent = f"<p>Total: all trials together</p>{_total(content)}" if is_spent else ""
         nothing = f'<div class="card"><p>No trial has reported yet: nothing is claimed.</p>{spent}</div>'
         return nothing + assumptions_list(content.assumptions) + _uncovered(content)
@@ -74,7 +74,7 @@ def assumptions_list(assumptions: Assumptions) -> str:
     return f'<div class="card" id="assumptions"><h3>{HEADING}</h3><ol>{listed}</ol></div>' if listed else ""
 
 
-def _two_numbers(content: Content) -> str:
+def _two_numbers(content: SweepSummary) -> str:
     # What is refuted is in no range of numbers that stand: it has its own box below.
     claims = [one for one in content.claims if one.kind.status is not Status.REFUTED]
     kinds = {(c.kind.notion, c.kind.adjacency, c.kind.delta, c.kind.unit) for c in claims}
@@ -101,11 +101,11 @@ def _two_numbers(content: Content) -> str:
         f'<div class="card numbers"><div><span class="soft">Claim: {whose}</span>'
         f"{claim}<p>{what}</p></div>"
         f'<div><span class="soft">Total: {all_of_it}</span>{_total(content)}'
-        f'<p class="soft">Ledger: {executed_text(content.spending)}.</p></div></div>'
+        f'<p class="soft">Ledger: {executed_text(content.ledger)}.</p></div></div>'
     )
 
 
-def _search_is_covered(content: Content) -> bool:
+def _search_is_covered(content: SweepSummary) -> bool:
     standing = [one.bound for one in content.claims if one.kind.status is not Status.REFUTED]
     return bool(standing) and all(map(covers_search, standing))
 
@@ -114,11 +114,11 @@ def _quoted(claims: Sequence[ClaimRange]) -> str:
     return "".join(f"<p>{escape(line)}</p>" for line in judged(quote_of_claim(one.bound) for one in claims))
 
 
-def _total(content: Content) -> str:
-    total, assumptions = content.spending.procedure, content.assumptions
+def _total(content: SweepSummary) -> str:
+    total, assumptions = content.ledger.procedure, content.assumptions
     more = "".join(f"<p>{as_html(sentences([line]))}</p>" for line in earlier_lines(content.started_from, assumptions))
     if total is None:
-        reason = content.spending.uncounted or "Nothing has been launched yet."
+        reason = content.ledger.uncounted or "Nothing has been launched yet."
         return f"<b>not counted</b><p>{as_html(reason)}</p>{more}"
     claim = total.guarantee
     number = f"<b>no guarantee</b> {badge(claim.status, claim.standing)}"
@@ -149,7 +149,7 @@ def _claim(claim: ClaimRange, assumptions: Assumptions) -> str:
     )
 
 
-def _uncovered(content: Content) -> str:
+def _uncovered(content: SweepSummary) -> str:
     items = [
         *([content.release.heading] if content.release.heading else []),
         wording.FLOATING_POINT,
@@ -162,7 +162,7 @@ def _uncovered(content: Content) -> str:
     metrics = [one.metric for one in content.objectives if one.metric in content.released]
     items += judged((), metric_quotes(content.trials, metrics))
     items += [f"Metric {name}: {content.released[name]}" for name in metrics]
-    if (validation := recorded_text(content.sweep.spec)) is not None:
+    if (validation := recorded_text(content.record.spec)) is not None:
         items.append(f"Validation records are {validation}.")
     listed = "".join(f"<li>{escape(item)}</li>" for item in items)
     return f'<div class="card"><h3>Not covered, or covered only as said</h3><ul>{listed}</ul></div>'
@@ -194,7 +194,7 @@ MAX_ROWS = 500
 MAX_REASONS = 8
 
 
-def trials_table(content: Content) -> str:
+def trials_table(content: SweepSummary) -> str:
     """Front first, then finished, then the rest; infeasible proposals only as counts of their reasons."""
     front = set() if content.is_sealed else set(content.front.keys())
     ranks = {TrialState.COMPLETE: 1, TrialState.RUNNING: 2, TrialState.PLANNED: 3, TrialState.FAILED: 4}
@@ -219,7 +219,7 @@ def _cut(shown: int, total: int) -> str:
     return f"The first {shown} of {total}; all of them: sweeps pareto --format parquet."
 
 
-def _table(content: Content, trials: Sequence[Published], front: set[str]) -> str:
+def _table(content: SweepSummary, trials: Sequence[Published], front: set[str]) -> str:
     metrics = [one.metric for one in content.objectives]
     beside = (*metrics, TARGET_EPSILON)
     several = [SYSTEM] if len({trial.system for trial in trials}) > 1 else []
@@ -238,7 +238,7 @@ def _table(content: Content, trials: Sequence[Published], front: set[str]) -> st
 
 
 def _row(
-    content: Content,
+    content: SweepSummary,
     trial: Published,
     measured: list[str],
     quoted: Mapping[str, str] | None,
@@ -264,7 +264,7 @@ def _row(
     return f'<tr>{"".join(cells)}</tr><tr id="{number}" hidden><td colspan="{width}">{_plan(content, trial)}</td></tr>'
 
 
-def _plan(content: Content, trial: Published) -> str:
+def _plan(content: SweepSummary, trial: Published) -> str:
     rows: list[tuple[str, str]] = []
     if trial.reason:
         rows.append(("reason", escape(trial.reason)))
@@ -289,12 +289,12 @@ def _plan(content: Content, trial: Published) -> str:
     return f"<dl>{listed}</dl><pre>{escape(json.dumps(text, indent=1, default=str))}</pre>"
 
 
-def _stopped(content: Content, trial: Published, plan: PrivacyPlan) -> list[tuple[str, str]]:
+def _stopped(content: SweepSummary, trial: Published, plan: PrivacyPlan) -> list[tuple[str, str]]:
     """Of a trial that early stopping ended: what it claims all the same, and what is known of it now.
 
     Of one that goes on, or failed on its way to a further rung, nothing is: that comes of steps beyond its last report.
     """
-    stopping = content.sweep.spec.early_stopping
+    stopping = content.record.spec.early_stopping
     if stopping is None or trial.guarantee is None or not was_stopped(trial):
         return []
     rows = [("stopped", "early, by results: the claim is that of all planned steps")]
@@ -391,19 +391,21 @@ def _audit_row(one: AuditRecord) -> str:
 # stayed inside.
 
 
-def left_section(content: Content) -> str:
+def left_section(content: SweepSummary) -> str:
     """A card for each trial that left; where none did, what that means."""
-    selection = content.sweep.spec.selection
+    selection = content.record.spec.selection
     assert selection is not None
     cards = "".join(_winner(content, one) for one in content.trials if one.metrics)
     if not cards:
-        said = "Nothing has left yet." if content.running else "Nothing left: no trial was done in time that could win."
+        said = (
+            "Nothing has left yet." if content.is_running else "Nothing left: no trial was done in time that could win."
+        )
         cards = f'<div class="card"><p>{said}</p></div>'
     return f'<h2>What left</h2><p class="soft">{escape(_search(content, selection))}</p>{cards}'
 
 
-def _search(content: Content, selection: Mapping[str, Any]) -> str:
-    spec = content.sweep.spec
+def _search(content: SweepSummary, selection: Mapping[str, Any]) -> str:
+    spec = content.record.spec
     shape = "" if selection.get("shape") is None else f" of shape {selection['shape']:g}"
     what = "first trial that met the target" if selection.get("target") else "best trial"
     if len(spec.orders) > 1:
@@ -414,14 +416,14 @@ def _search(content: Content, selection: Mapping[str, Any]) -> str:
     )
 
 
-def _winner(content: Content, trial: Published) -> str:
+def _winner(content: SweepSummary, trial: Published) -> str:
     objectives = [one.metric for one in content.objectives]
     measured = [name for name in trial.metrics if not name.endswith(NOISE_SD) and name not in DECIDED]
     names = [*(name for name in objectives if name in measured), *(name for name in measured if name not in objectives)]
     solved = () if trial.plan is None else trial.plan.solved
     config = trial.config if trial.plan is None else trial.plan.config
     knobs = ", ".join(f"{name} {_shown(config[name])}" for name in config if name not in solved)
-    orders = content.sweep.spec.orders
+    orders = content.record.spec.orders
     won = [str(order) for order in orders if best_by(order, content.trials) == trial.key]
     rows = [
         *([("best by", "; ".join(won))] if len(orders) > 1 else []),
@@ -555,7 +557,7 @@ addEventListener("afterprint", () => draw());
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 
-def report_page(content: Content) -> str:
+def report_page(content: SweepSummary) -> str:
     """The whole report as HTML."""
     charts: dict[str, figures.Figure] = {}
     found = left_section(content) if content.is_sealed else _found(content, charts)
@@ -568,16 +570,16 @@ def report_page(content: Content) -> str:
         compared,
         trials_table(content),
     ]
-    return _page(f"{content.sweep.name} · sweep report", "".join(sections), charts)
+    return _page(f"{content.record.name} · sweep report", "".join(sections), charts)
 
 
-def _found(content: Content, charts: dict[str, figures.Figure]) -> str:
+def _found(content: SweepSummary, charts: dict[str, figures.Figure]) -> str:
     front = f"{_tiles(content)}<h2>Pareto front</h2>{_front(content.front, charts)}"
     listed = "".join(f"<li>{escape(f'{one.trial}: {one}')}</li>" for one in content.tests)
     return front + (f'<h2>Test records</h2><div class="card"><ul>{listed}</ul></div>' if listed else "")
 
 
-def _compared(content: Content, charts: dict[str, figures.Figure]) -> str:
+def _compared(content: SweepSummary, charts: dict[str, figures.Figure]) -> str:
     parts = (_parallel, _importances, _curves, _progress)
     return "".join(part(content, charts) for part in parts)
 
@@ -612,20 +614,20 @@ def _page(title: str, body: str, charts: Mapping[str, figures.Figure]) -> str:
     )
 
 
-def _heading(content: Content) -> str:
-    spec = content.sweep.spec
-    facts = [f"state {content.sweep.state}"]
+def _heading(content: SweepSummary) -> str:
+    spec = content.record.spec
+    facts = [f"state {content.record.state}"]
     facts += [f"data {spec.source}"] if spec.source else []
     facts += [f"{spec.sampler} sampler"] if spec.sampler else []
     facts += ["systems and budgets in turn"] if spec.is_stratified else []
-    facts += [time.strftime("written %Y-%m-%d %H:%M UTC", time.gmtime(content.written_at))]
+    facts += [time.strftime("written %Y-%m-%d %H:%M UTC", time.gmtime())]
     return (
-        f"<h1>{escape(content.sweep.name)}</h1>{_above(content.front.heading)}"
+        f"<h1>{escape(content.record.name)}</h1>{_above(content.front.heading)}"
         f'<p class="soft">{escape(" · ".join(facts))}</p>'
     )
 
 
-def _tiles(content: Content) -> str:
+def _tiles(content: SweepSummary) -> str:
     tiles = [(str(len(content.in_state(state))), str(state)) for state in _SHOWN]
     on_front = sum(int(panel.on_front.sum()) for panel in content.front.panels)
     tiles.insert(1, (str(on_front), "on the front"))
@@ -660,7 +662,7 @@ def _front(front: Front, charts: dict[str, figures.Figure]) -> str:
     return "".join(parts)
 
 
-def _parallel(content: Content, charts: dict[str, figures.Figure]) -> str:
+def _parallel(content: SweepSummary, charts: dict[str, figures.Figure]) -> str:
     figure = figures.parallel_figure(content.trials, content.objectives, set(content.front.keys()))
     if figure is None:
         return ""
@@ -675,7 +677,7 @@ def _parallel(content: Content, charts: dict[str, figures.Figure]) -> str:
     )
 
 
-def _importances(content: Content, charts: dict[str, figures.Figure]) -> str:
+def _importances(content: SweepSummary, charts: dict[str, figures.Figure]) -> str:
     if not content.importances:
         return ""
     parts = []
@@ -695,7 +697,7 @@ def _importances(content: Content, charts: dict[str, figures.Figure]) -> str:
     )
 
 
-def _curves(content: Content, charts: dict[str, figures.Figure]) -> str:
+def _curves(content: SweepSummary, charts: dict[str, figures.Figure]) -> str:
     on_front = set(content.front.keys())
     measured = [one for one in content.objectives if one.metric not in DECIDED]
     drawn = [figures.curves_figure(content.trials, content.curves, one, on_front) for one in measured]
@@ -713,7 +715,7 @@ def _curves(content: Content, charts: dict[str, figures.Figure]) -> str:
     return f'<h2>Learning curves</h2><div class="card">{"".join(parts)}</div>'
 
 
-def _progress(content: Content, charts: dict[str, figures.Figure]) -> str:
+def _progress(content: SweepSummary, charts: dict[str, figures.Figure]) -> str:
     parts = []
     for index, one in enumerate(content.objectives):
         figure = None if one.metric in DECIDED else figures.progress_figure(content.trials, one)
@@ -757,4 +759,4 @@ def _labelled(line: str) -> str:
 
 def write_report(store: PublishedStore, sweep: str, path: Path | str) -> Path:
     """Write the page of `sweep` to `path` and return it. Raises UnknownSweep, OSError."""
-    return write_output(report_page(gather(store, sweep)), Path(path))
+    return write_output(report_page(SweepSummary.load(store, sweep, count_all=True)), Path(path))

@@ -1,27 +1,26 @@
-"""`sweeps show` of one sweep: where it stands, what its trials claim, what it spent."""
+"""What is known of a sweep, gathered once: every screen, page, table and card renders this."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from sweeps.audit import AuditRecord, audits_of
-from sweeps.heldout import HeldOutReading, charged, declared_test, readings
-from sweeps.privacy import totals as ledger
+from sweeps.heldout import DeclaredTest, HeldOutReading, charged, declared_test, readings
 from sweeps.privacy.claims import HEADING, Assumptions
 from sweeps.privacy.holdout_guarantee import tuned_by_now
 from sweeps.privacy.ledger import Summary
 from sweeps.privacy.population_account import now
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.quoting import quote_of_claim
+from sweeps.privacy.quoting import is_refuted, quote_of_claim
 from sweeps.privacy.release import Published, Release
-from sweeps.privacy.totals import Total, earlier_lines, earlier_totals, summary_in_passing, total_of
+from sweeps.privacy.totals import Total, earlier_lines, earlier_totals, summary_in_passing, summary_of, total_of
 from sweeps.privacy.wording import claim_lines, executed_text, recorded_text, stopped_lines, total_lines
 from sweeps.reporting.front import LABELS, Front, FrontAxis, axis_ends, front, label_of, spec_objectives
 from sweeps.reporting.importance import Importance, importances
@@ -45,55 +44,177 @@ from trainables.worker.redaction import shown_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """One sweep as `sweeps show` prints it.
+class ClaimRange:
+    """Claims of trials of one system that differ only in their epsilon.
+
+    kind      what they share: a guarantee whose epsilon says nothing
+    lowest, highest  epsilon, over `trials` trials
+    """
+
+    system: str
+    kind: Guarantee
+    lowest: float
+    highest: float
+    trials: int
+
+    @property
+    def bound(self) -> Guarantee:
+        """The largest of them."""
+        return replace(self.kind, epsilon=self.highest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepSummary:
+    """A sweep with all that views show of it, read from the store at one time.
 
     counts        {state: trials}
     stopped       a line for each rule that ended trials before their last planned step
     ledger        steps, claims and the total
     started_from  totals of the sweeps whose results its search started from
     assumptions   what the statuses of its claims and totals rest on
-    heading       what stands above every claim of the sweep (`sweeps.release.policy`); mostly empty
+    release       what may leave its trials, and what stands above every claim
     validation    what is done with the validation records, in one line; None without any
-    test          the same of test records, and each reading of them
+    declared_test  the same of test records; None without any
+    tests         readings of test records for its trials, oldest first
     refuted       {system: the audit that refuted a claim of it}
-    places        where its files and views are
-    population    where its population's budget stands (`sweeps.population.saying`); None: nothing is to be said
+    places        where its files and views are; empty where it was read without a workspace
+    population    the state of its population's budget, in one line; None: nothing is to be said
     accepted      changes with which it went on
     notes, tags   of its people
-    called        how they call it; empty where that is its name
     """
 
-    sweep: str
-    state: str
+    store: PublishedStore = field(repr=False, compare=False)
+    record: SweepRecord
+    trials: Sequence[Published]
     counts: Mapping[str, int]
     stopped: tuple[str, ...]
     ledger: Summary
     started_from: tuple[Total, ...]
     assumptions: Assumptions
-    heading: str
+    release: Release
     validation: str | None
+    declared_test: DeclaredTest | None
+    tests: Sequence[HeldOutReading]
     refuted: Mapping[str, Refutation]
     places: Mapping[str, str]
-    test: tuple[str, ...] = ()
-    population: str | None = None
-    accepted: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    tags: Mapping[str, str] = field(default_factory=dict)
-    called: str = ""
+    population: str | None
+    accepted: tuple[str, ...]
+    notes: tuple[str, ...]
+    tags: Mapping[str, str]
+
+    @classmethod
+    def load(
+        cls, store: PublishedStore, name: str, workspace: Workspace | None = None, *, count_all: bool = False
+    ) -> SweepSummary:
+        """Read a sweep. Raises UnknownSweep, StoreError.
+
+        workspace  for `places`
+        count_all  count the total however many attempts it has; else only where that takes well under a second
+        """
+        record = store.sweep(name)
+        sweep, spec = record.name, record.spec
+        trials, asked = store.trials(sweep), store.requests(sweep)
+        count = summary_of if count_all else summary_in_passing
+        ledger = count(record, trials, store.ledger(sweep), charged(store, record), tuned_by_now(store, spec))
+        started_from = earlier_totals(store, spec)
+        claims = [trial.guarantee for trial in trials if trial.guarantee is not None]
+        totals = (total_of(sweep, ledger), *started_from)
+        return cls(
+            store=store,
+            record=record,
+            trials=trials,
+            counts=store.counts(sweep),
+            stopped=tuple(stopped_lines(trials, spec.early_stopping is not None)),
+            ledger=ledger,
+            started_from=started_from,
+            assumptions=Assumptions.of([*claims, *(claim for total in totals for claim in total.claims())]),
+            release=Release.recorded(spec),
+            validation=recorded_text(spec),
+            declared_test=declared_test(spec),
+            tests=readings(store, sweep),
+            refuted=store.refuted(sweep),
+            places={} if workspace is None else _places(workspace, sweep),
+            population=now(spec, store),
+            accepted=tuple(accepted(asked)),
+            notes=tuple(notes(asked)),
+            tags=tags(asked),
+        )
+
+    @property
+    def name(self) -> str:
+        """That it began with."""
+        return self.record.name
+
+    @property
+    def heading(self) -> str:
+        """Above every claim of the sweep; mostly empty."""
+        return self.release.heading
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether all but what was released stayed inside."""
+        return self.record.spec.selection is not None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether more may come."""
+        return self.record.state is not SweepState.FINISHED
+
+    @cached_property
+    def objectives(self) -> list[FrontAxis]:
+        """Of the spec."""
+        return spec_objectives(self.record.spec)
+
+    @cached_property
+    def front(self) -> Front:
+        """Its front, with a panel for each kind of claim: kinds never share axes."""
+        kinds = {label_of(trial.guarantee) for trial in self.in_state(TrialState.COMPLETE) if trial.guarantee}
+        mix = [name for position, name in enumerate(LABELS) if len({kind[position] for kind in kinds}) > 1]
+        ends = axis_ends(self.record.references)
+        found = front(self.trials, self.objectives, mix=mix, reference=ends, sweep=self.name, may_be_empty=True)
+        return replace(found, heading=self.heading, assumptions=self.assumptions)
+
+    @cached_property
+    def curves(self) -> Mapping[str, Sequence[CurveReport]]:
+        """{key of a trial: what it reported at planned steps}."""
+        return by_trial(self.store.curves(self.name))
+
+    @cached_property
+    def audits(self) -> Sequence[AuditRecord]:
+        """Of its trials, from the sweep's own folder."""
+        return audits_of(Path(self.record.root) / self.name)
+
+    @cached_property
+    def importances(self) -> Sequence[Importance]:
+        """How much each hyperparameter matters (`sweeps.reporting.importance`)."""
+        return importances(self.in_state(TrialState.COMPLETE), self.objectives)
+
+    @cached_property
+    def claims(self) -> Sequence[ClaimRange]:
+        """Of its trials, by kind."""
+        return _claims(self.trials)
+
+    @cached_property
+    def released(self) -> Mapping[str, str]:
+        """{metric: on what the published number depends, as its system says}."""
+        return _released(self.trials)
+
+    def in_state(self, state: TrialState) -> list[Published]:
+        """The trials in one state."""
+        return [trial for trial in self.trials if trial.state is state]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {
-            "sweep": self.sweep,
+            "sweep": self.name,
             "heading": self.heading,
-            "called": self.called or self.sweep,
-            "state": self.state,
+            "called": self.record.called,
+            "state": self.record.state,
             "trials": dict(self.counts),
             "notes": list(self.notes),
             "tags": dict(self.tags),
             "validation_records": self.validation,
-            "test_records": list(self.test),
+            "test_records": self.test_lines(),
             **({} if self.population is None else {"population": self.population}),
             "accepted": list(self.accepted),
             "stopped": list(self.stopped),
@@ -105,18 +226,19 @@ class Shown:
         }
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """The whole account, with everything that its numbers rest on: what `sweeps show NAME --why` prints."""
         if self.heading:
             yield self.heading
-        began = "" if self.called in ("", self.sweep) else f" ({self.sweep} in keys and folders)"
-        yield f"{self.called or self.sweep}{began}  {self.state}"
+        called = self.record.called
+        began = "" if called == self.name else f" ({self.name} in keys and folders)"
+        yield f"{called}{began}  {self.record.state}"
         yield f"trials   {', '.join(f'{count} {state}' for state, count in self.counts.items())}"
         if self.tags:
             yield f"tags     {', '.join(f'{key}={value}' for key, value in self.tags.items())}"
         yield from (f"note     {line}" for line in self.notes)
         if self.validation is not None:
             yield f"validation records: {self.validation}"
-        yield from (f"test records: {line}" for line in self.test)
+        yield from (f"test records: {line}" for line in self.test_lines())
         yield from (f"accepted {line}" for line in self.accepted)
         yield from (f"stopped  {line}" for line in self.stopped)
         yield from self._claimed()
@@ -132,6 +254,12 @@ class Shown:
         yield from self._claimed()
         yield from self._assumed()
 
+    def test_lines(self) -> list[str]:
+        """The test records that it declares, and each reading of them; nothing without any."""
+        if self.declared_test is None:
+            return []
+        return [str(self.declared_test), *(f"{one.trial}: {one}" for one in self.tests)]
+
     def _claimed(self) -> Iterator[str]:
         ledger, assumptions = self.ledger, self.assumptions
         yield from refuted_lines(self.refuted)
@@ -145,6 +273,14 @@ class Shown:
             yield from (f"  {line}" for line in self.assumptions.lines())
 
 
+def _places(workspace: Workspace, sweep: str) -> dict[str, str]:
+    return {
+        "root": workspace.root,
+        "report": str(workspace.report(sweep)),
+        "tracking": shown_url(workspace.tracking_uri),
+    }
+
+
 def refuted_lines(refuted: Mapping[str, Refutation]) -> Iterator[str]:
     """What audits of a sweep refuted."""
     for system, by in refuted.items():
@@ -154,55 +290,29 @@ def refuted_lines(refuted: Mapping[str, Refutation]) -> Iterator[str]:
         )
 
 
-def counted(workspace: Workspace) -> list[dict[str, Any]]:
+def best_trial(trials: Iterable[Published], objective: FrontAxis) -> Published | None:
+    """The finished trial that is best by one objective; the first of equal ones. None whose claim is refuted.
+
+    None where no finished trial with a claim that stands reports it.
+    """
+    sign = -1.0 if objective.goal == "maximize" else 1.0
+    ranked = [
+        (sign * value, trial.number, trial)
+        for trial in trials
+        if trial.state is TrialState.COMPLETE and not is_refuted(trial)
+        if (value := trial.metric(objective.metric)) is not None and value == value
+    ]
+    return min(ranked)[2] if ranked else None
+
+
+def list_summaries(workspace: Workspace) -> list[dict[str, Any]]:
     """Every sweep of the store: its name, its state, how many of its trials are in each state, its tags and notes."""
-    store = PublishedStore.open(workspace.store_url)
-    return [_counted(store, one) for one in store.sweeps()]
-
-
-def _counted(store: PublishedStore, record: SweepRecord) -> dict[str, Any]:
-    asked = store.requests(record.name)
-    said = {"tags": tags(asked), "notes": notes(asked)}
-    return {"sweep": record.called, "state": record.state, **store.counts(record.name), **said}
-
-
-def shown(sweep: str, workspace: Workspace) -> Shown:
-    """Read a sweep. Raises UnknownSweep, StoreError."""
-    store = PublishedStore.open(workspace.store_url)
-    record = store.sweep(sweep)
-    sweep = record.name
-    trials = store.trials(sweep)
-    asked = store.requests(sweep)
-    ledger = summary_in_passing(
-        record, trials, store.ledger(sweep), charged(store, record), tuned_by_now(store, record.spec)
-    )
-    test = declared_test(record.spec)
-    started_from = earlier_totals(store, record.spec)
-    claims = [trial.guarantee for trial in trials if trial.guarantee is not None]
-    totals = (total_of(sweep, ledger), *started_from)
-    return Shown(
-        sweep=sweep,
-        state=record.state,
-        counts=store.counts(sweep),
-        stopped=tuple(stopped_lines(trials, record.spec.early_stopping is not None)),
-        ledger=ledger,
-        started_from=started_from,
-        assumptions=Assumptions.of([*claims, *(claim for total in totals for claim in total.claims())]),
-        heading=Release.recorded(record.spec).heading,
-        validation=recorded_text(record.spec),
-        refuted=store.refuted(sweep),
-        places={
-            "root": workspace.root,
-            "report": str(workspace.report(sweep)),
-            "tracking": shown_url(workspace.tracking_uri),
-        },
-        test=() if test is None else (str(test), *(f"{one.trial}: {one}" for one in readings(store, sweep))),
-        population=now(record.spec, store),
-        accepted=tuple(accepted(asked)),
-        notes=tuple(notes(asked)),
-        tags=tags(asked),
-        called=record.called,
-    )
+    store, found = PublishedStore.open(workspace.store_url), []
+    for record in store.sweeps():
+        asked = store.requests(record.name)
+        said = {"tags": tags(asked), "notes": notes(asked)}
+        found.append({"sweep": record.called, "state": record.state, **store.counts(record.name), **said})
+    return found
 
 
 # How far the running trials are: the steps that lie in their checkpoints, and at that pace the seconds to go.
@@ -362,114 +472,6 @@ def curve_columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     named = {name for row in rows for name in row}
     claimed = [name for name in CLAIMED if name in named]
     return [*_POINT, *sorted(named - {*_POINT, *CLAIMED}), *claimed]
-
-
-# What the page says, as values: read once from the store, before any HTML.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRange:
-    """Claims of trials of one system that differ only in their epsilon.
-
-    kind      what they share: a guarantee whose epsilon says nothing
-    lowest, highest  epsilon, over `trials` trials
-    """
-
-    system: str
-    kind: Guarantee
-    lowest: float
-    highest: float
-    trials: int
-
-    @property
-    def bound(self) -> Guarantee:
-        """The largest of them."""
-        return replace(self.kind, epsilon=self.highest)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
-    """Everything on the page.
-
-    curves        {key of a trial: what it told at planned steps}
-    spending      steps, claims and the total of all trials, of whatever number
-    started_from  totals of the sweeps whose results the search started from
-    assumptions   what the statuses on the page rest on
-    released      {metric: on what the published number depends}, as its system says
-    audits        of its trials, from the sweep's own folder
-    release       what may leave the trials: of an audit that read records as of them
-    tests         readings of test records for its trials, oldest first
-    """
-
-    sweep: SweepRecord
-    trials: Sequence[Published]
-    curves: Mapping[str, Sequence[CurveReport]]
-    objectives: Sequence[FrontAxis]
-    front: Front
-    claims: Sequence[ClaimRange]
-    spending: Summary
-    started_from: Sequence[Total]
-    assumptions: Assumptions
-    released: Mapping[str, str]
-    importances: Sequence[Importance]
-    audits: Sequence[AuditRecord]
-    release: Release
-    tests: Sequence[HeldOutReading]
-    written_at: float
-
-    @property
-    def is_sealed(self) -> bool:
-        """Whether all but what left stayed inside."""
-        return self.sweep.spec.selection is not None
-
-    @property
-    def running(self) -> bool:
-        """Whether more may come."""
-        return self.sweep.state is not SweepState.FINISHED
-
-    def in_state(self, state: TrialState) -> list[Published]:
-        """The trials in one state."""
-        return [trial for trial in self.trials if trial.state is state]
-
-
-def gather(store: PublishedStore, sweep: str) -> Content:
-    """Read a sweep. Guarantees that differ in kind get a panel each, since a page has room for it."""
-    record = store.sweep(sweep)
-    trials = store.trials(sweep)
-    objectives = spec_objectives(record.spec)
-    finished = [trial for trial in trials if trial.state is TrialState.COMPLETE]
-    kinds = {label_of(trial.guarantee) for trial in finished if trial.guarantee is not None}
-    # Axes are never shared silently: each kind is drawn under its own title.
-    mix = [name for position, name in enumerate(LABELS) if len({kind[position] for kind in kinds}) > 1]
-    release = Release.recorded(record.spec)
-    spending = ledger.summary_of(
-        record, trials, store.ledger(sweep), charged(store, record), tuned_by_now(store, record.spec)
-    )
-    started_from = earlier_totals(store, record.spec)
-    counted = (total_of(sweep, spending), *started_from)
-    claims = [trial.guarantee for trial in trials if trial.guarantee is not None]
-    assumptions = Assumptions.of([*claims, *(claim for total in counted for claim in total.claims())])
-    return Content(
-        sweep=record,
-        trials=trials,
-        curves=by_trial(store.curves(sweep)),
-        objectives=objectives,
-        front=replace(
-            front(trials, objectives, mix=mix, reference=axis_ends(record.references), sweep=sweep, may_be_empty=True),
-            heading=release.heading,
-            assumptions=assumptions,
-        ),
-        claims=_claims(trials),
-        spending=spending,
-        started_from=started_from,
-        assumptions=assumptions,
-        released=_released(trials),
-        importances=importances(finished, objectives),
-        audits=audits_of(Path(record.root) / record.name),
-        release=release,
-        tests=readings(store, sweep),
-        written_at=time.time(),
-    )
 
 
 def _claims(trials: Sequence[Published]) -> list[ClaimRange]:

@@ -44,6 +44,8 @@ class FittedColumn:
 class FittedTable:
     """The columns that fit, those that give way named below; or, where not even the needed ones fit, a line each.
 
+    No name is cut: where whole names are too wide, the words of a name stand one below the other.
+
     more  where the columns are that gave way
     """
 
@@ -54,41 +56,40 @@ class FittedTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         # Not as the title of the grid, which would break it to a narrow grid's width.
         yield Text(self.title, style="bold")
+        yield Text()
         kept = list(self.columns)
-        grids = [self._grid(kept, " "), self._grid(kept, "\n")]
-        while not self._fits(grids[-1], console, options) and not all(one.needed for one in kept):
+        grids = [_grid(kept, whole=True), _grid(kept, whole=False)]
+        while not _fits(grids[-1], console, options) and not all(one.needed for one in kept):
             kept.remove(next(one for one in reversed(kept) if not one.needed))
-            grids.append(self._grid(kept, "\n"))
-        yield next((grid for grid in grids if self._fits(grid, console, options)), self._lines(kept))
+            grids.append(_grid(kept, whole=False))
+        yield next((grid for grid in grids if _fits(grid, console, options)), _told(kept))
         if gone := [one.header for one in self.columns if one not in kept]:
             yield Text(f"{', '.join(gone)} left out: {self.more}", style="dim")
 
-    def _fits(self, grid: Table, console: Console, options: ConsoleOptions) -> bool:
-        return Measurement.get(console, options.update(width=10_000), grid).maximum <= options.max_width
 
-    def _grid(self, columns: list[FittedColumn], between: str) -> Table:
-        """`between` the words of a header: one word a line where eight knobs have to fit a terminal of 80 columns."""
-        first, *others = columns
-        grid = self._empty()
-        grid.add_column(first.header, no_wrap=True)
-        for one in others:
-            header = one.header.replace("_", " ").replace(" ", between)
-            grid.add_column(escape(header), justify="right", no_wrap=True)
-        for row in zip(*(one.cells for one in columns), strict=True):
-            grid.add_row(*map(escape, row))
-        return grid
+def _fits(grid: Table, console: Console, options: ConsoleOptions) -> bool:
+    return Measurement.get(console, options.update(width=10_000), grid).maximum <= options.max_width
 
-    def _lines(self, columns: list[FittedColumn]) -> Table:
-        first, *others = columns
-        grid = self._empty()
-        grid.add_column(first.header, no_wrap=True)
-        grid.add_column("", overflow="fold")
-        for number, name in enumerate(first.cells):
-            grid.add_row(escape(name), escape(", ".join(f"{one.header} {one.cells[number]}" for one in others)))
-        return grid
 
-    def _empty(self) -> Table:
-        return Table(header_style="dim")
+def _grid(columns: Sequence[FittedColumn], whole: bool) -> Table:
+    grid = Table(box=None, header_style="dim", pad_edge=False)
+    for one in columns:
+        header = one.header if whole else one.header.replace("_", "\n").replace(" ", "\n")
+        grid.add_column(escape(header), justify="right", no_wrap=True)
+    for row in zip(*(one.cells for one in columns), strict=True):
+        grid.add_row(*map(escape, row))
+    return grid
+
+
+def _told(columns: Sequence[FittedColumn]) -> Table:
+    """Each row in a line of names and values."""
+    first, *others = columns
+    grid = Table(box=None, header_style="dim", pad_edge=False)
+    grid.add_column(first.header, no_wrap=True)
+    grid.add_column("", overflow="fold")
+    for number, name in enumerate(first.cells):
+        grid.add_row(escape(name), escape(", ".join(f"{one.header} {one.cells[number]}" for one in others)))
+    return grid
 
 
 def cell(value: object) -> str:
@@ -139,14 +140,11 @@ def columns(front: Front, panel: Panel, limit: int) -> list[FittedColumn]:
     listed = panel.order_of_front()[:limit]
     records = [panel.records[i] for i in listed]
     claims = [one.guarantee for one in records if one.guarantee is not None]
-    found = [FittedColumn("trial", [one.key for one in records])]
+    found = [FittedColumn("trial", [one.key if front.is_joint else str(one.number) for one in records])]
     for number, one in enumerate(front.objectives):
         values = [float(panel.values[i][number]) for i in listed]
         cells = [epsilon_text(value) if one.metric in (EPSILON, TARGET_EPSILON) else f"{value:.4g}" for value in values]
         found.append(FittedColumn(f"{one.metric} {'↑' if one.goal == 'maximize' else '↓'}", cells))
-        if one.metric == EPSILON and TARGET_EPSILON not in [other.metric for other in front.objectives]:
-            budgets = ["" if one.target_epsilon is None else epsilon_text(one.target_epsilon) for one in records]
-            found.append(FittedColumn(TARGET_EPSILON, budgets, needed=False))
     if EPSILON not in [one.metric for one in front.objectives]:
         # What may be quoted stands in every row, whatever the axes are.
         found.append(FittedColumn(EPSILON, [epsilon_text(claim.epsilon) for claim in claims]))
@@ -154,7 +152,7 @@ def columns(front: Front, panel: Panel, limit: int) -> list[FittedColumn]:
     if len({one.system for one in panel.records}) > 1:
         found.append(FittedColumn(SYSTEM, [one.system for one in records]))
     for name in varied_knobs(panel.records[i] for i in panel.order_of_front()):
-        found.append(FittedColumn(name, [cell(one.config.get(name)) for one in records], needed=False))
+        found.append(FittedColumn(name, [cell(one.config.get(name)) for one in records]))
     if len(set(front.statuses(panel))) > 1:
         found.append(FittedColumn("status", [front.assumptions.cite(claim) for claim in claims]))
     if len(set(front.quotes(panel))) > 1:

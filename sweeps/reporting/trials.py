@@ -18,9 +18,9 @@ from dpcore.events import Event, blocks, to_dict
 from dpcore.guarantee import Guarantee
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.execution.end import QUOTES
-from sweeps.privacy.claims import HEADING, Assumptions, claim_text, count_text, covers_search
+from sweeps.privacy.claims import HEADING, Assumptions, claim_text, count_text
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.quoting import Quote, dependence, legend, legend_of, metric_quotes, quote_of_claim, quote_of_metric
+from sweeps.privacy.quoting import Quote, dependence, legend_of, quote_of_claim, quote_of_metric
 from sweeps.privacy.release import Published, Release
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.reporting.summary import UnderWay, assumptions_of, curve_rows, row_columns, trial_row, trial_rows, under_way
@@ -314,16 +314,12 @@ class Listed:
             return Text("No trial yet." if not self.named else "No such trial.")
         kinds = [_kind(trial.guarantee, assumptions) for trial in self.trials if trial.guarantee is not None]
         varied = [name for name in _KIND if len({kind[name] for kind in kinds}) > 1]
-        table = FittedTable(self._title(kinds, varied), list(self._columns(assumptions, varied)), MORE)
+        table = FittedTable(self._title(), list(self._columns(assumptions, varied)), MORE)
         return Group(table, *(Text(line, style="dim") for line in self._below()))
 
-    def _title(self, kinds: Sequence[Mapping[str, str]], varied: Sequence[str]) -> str:
-        if not kinds:
-            return f"Trials of {self.sweep}"
-        shared = ", ".join(_WORDS[name].format(kinds[0][name]) for name in _KIND if name not in varied)
-        searched = all(covers_search(trial.guarantee) for trial in self.trials if trial.guarantee is not None)
-        whose = "the epsilon is that of the whole search" if searched else "each epsilon by itself"
-        return f"Trials of {self.sweep}, {whose}: {shared}"
+    def _title(self) -> str:
+        some = "" if self.matching == len(self.trials) else f": {len(self.trials)} of {self.matching}"
+        return f"Trials of {self.sweep}{some}"
 
     def _columns(self, assumptions: Assumptions, varied: Sequence[str]) -> Iterator[FittedColumn]:
         trials = self.trials
@@ -332,7 +328,8 @@ class Listed:
         yield FittedColumn("state", [str(trial.state) for trial in trials])
         measured = [name for name in self.metrics if name not in DECIDED]
         for name in measured:
-            yield FittedColumn(name, [cell(trial.metrics.get(name)) for trial in trials])
+            if name in self.named or any(trial.metrics.get(name) for trial in trials):
+                yield FittedColumn(name, [cell(trial.metrics.get(name)) for trial in trials])
         if self.running:
             where = [self.running.get(trial.key) for trial in trials]
             yield FittedColumn("step", ["" if one is None else f"{one.step}/{one.until}" for one in where])
@@ -342,12 +339,10 @@ class Listed:
         for name in varied:
             kinds = [None if one is None else _kind(one, assumptions, short=True) for one in claims]
             yield FittedColumn(name, ["" if kind is None else kind[name] for kind in kinds])
-        budgets = ["" if one.target_epsilon is None else epsilon_text(one.target_epsilon) for one in trials]
-        yield FittedColumn(TARGET_EPSILON, budgets, needed=False)
         quotes = [None if one is None else quote_of_claim(one).words for one in claims]
         if len({one for one in quotes if one is not None}) > 1:
             yield FittedColumn("quote", [one or "" for one in quotes])
-        shown = {"trial", "state", "quote", EPSILON, TARGET_EPSILON, "number", "reason", *measured, *_KIND}
+        shown = {"trial", "state", "quote", EPSILON, "number", "reason", *measured, *_KIND}
         if len({trial.system for trial in trials}) > 1:
             shown.add("system")
             yield FittedColumn("system", [trial.system for trial in trials])
@@ -358,11 +353,9 @@ class Listed:
         knobs = list(dict.fromkeys(name for trial in trials for name in trial.knobs))
         for name in knobs:
             if name not in shown and len({trial.knobs.get(name) for trial in trials}) > 1:
-                yield FittedColumn(name, [cell(trial.knobs.get(name)) for trial in trials], needed=False)
+                yield FittedColumn(name, [cell(trial.knobs.get(name)) for trial in trials])
 
     def _below(self) -> Iterator[str]:
-        claims = [trial.guarantee for trial in self.trials if trial.guarantee is not None]
-        yield from legend(map(quote_of_claim, claims), metric_quotes(self.trials, self.metrics))
         ended = [trial for trial in self.trials if trial.reason]
         for trial in ended[:_REASONS]:
             text = " ".join(trial.reason.split())
@@ -371,16 +364,6 @@ class Listed:
             yield f"and {len(ended) - _REASONS} more with a reason: {MORE}"
         if self.page is not None and self.matching > len(self.trials):
             yield place_of(self.page, len(self.trials), self.matching)
-
-
-_WORDS = {
-    "notion": "{}",
-    "delta": "at delta {}",
-    "adjacency": "{}",
-    "unit": "per {}",
-    "accountant": "by {}",
-    "status": "status: {}",
-}
 
 
 def _kind(claim: Guarantee, assumptions: Assumptions, short: bool = False) -> dict[str, str]:

@@ -20,13 +20,14 @@ from sweeps.cli import main as cli
 from sweeps.cli.main import lines
 from sweeps.execution import session
 from sweeps.planning.plan import plan_proposal
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Release
 from sweeps.reporting.html import audits_section, write_report
-from sweeps.reporting.summary import shown
 from sweeps.spec import load_spec
 from sweeps.store.errors import UnknownTrial
 from sweeps.store.records import Proposal, Refutation, Settlement
 from sweeps.store.store import open_store
+from sweeps.sweep import Sweep
 from sweeps.util import fingerprint
 from sweeps.util.exits import ExitCode
 from sweeps.util.workspace import Workspace
@@ -153,7 +154,7 @@ def test_half_of_the_noise_on_a_model_is_refuted(tmp_path):
     assert "Gaussian-shaped" in "\n".join(lines(record))
     (told,) = open_store(workspace.store_url).requests("audited")
     assert told.wanted == Refutation(trial="audited-0", system="model-sensitivity", audit=1)
-    said = "\n".join(shown("audited", workspace).lines())
+    said = "\n".join(Sweep("audited", workspace).overview().lines())
     assert "status: proved" not in said + "\n".join(lines(record))
     assert "REFUTED  Audit 1 refuted the claim of audited-0: publish no trial of model-sensitivity" in said
 
@@ -250,9 +251,9 @@ def test_levels_of_all_audits_add_up_and_begun_ones_count(tmp_path):
 def test_the_report_page_shows_audits_and_warns_of_a_refuted_system(tmp_path):
     workspace = finished(tmp_path, "model-sensitivity", HEAD, noise_scale=0.25)
     store = open_store(workspace.store_url)
-    assert "Audits" not in write_report(store, "audited", tmp_path / "before.html").read_text()
+    assert "Audits" not in write_report(PublishedStore(store), "audited", tmp_path / "before.html").read_text()
     record = audited(workspace, runs=400)
-    page = write_report(store, "audited", tmp_path / "after.html").read_text()
+    page = write_report(PublishedStore(store), "audited", tmp_path / "after.html").read_text()
     assert "Publish no trial of model-sensitivity" in page
     assert f"refuted at level {record.level:.3g}" in page
     assert "covered by no claim" in page

@@ -196,6 +196,6 @@ def test_a_sweep_that_fits_nowhere_starts_no_trial(tmp_path):
 
 
 def _population_lines(name, root):
-    from sweeps.reporting.summary import shown
+    from sweeps.sweep import Sweep
 
-    return [line for line in shown(name, places(root, None)).lines() if line.startswith("population")]
+    return [line for line in Sweep(name, places(root, None)).overview().lines() if line.startswith("population")]

@@ -17,7 +17,7 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting import figures
 from sweeps.reporting.front import FrontAxis
 from sweeps.reporting.html import report_page
-from sweeps.reporting.summary import gather
+from sweeps.reporting.summary import SweepSummary
 from sweeps.store.records import Settlement
 from sweeps.util.workspace import Workspace
 from tests.sweeps.tracked_runs import prepared, runs_of
@@ -107,7 +107,7 @@ def test_one_trial_shows_its_curve_with_noise_and_claim(store, tmp_path, capsys)
 
 
 def test_the_report_and_the_plots_draw_front_and_others_apart(store, tmp_path):
-    content = gather(PublishedStore(store), "views")
+    content = SweepSummary.load(PublishedStore(store), "views")
     assert "<h2>Learning curves</h2>" in report_page(content)
     drawn = figures.curves_figure(content.trials, content.curves, ACCURACY, {"views-0"})
     others, front = drawn["data"]

@@ -16,13 +16,13 @@ from sweeps.privacy.charge import trial_profile
 from sweeps.privacy.population import Population
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import quote_of_claim
-from sweeps.reporting.summary import shown
 from sweeps.search.space import Space
 from sweeps.selection.law import TARGET
 from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.selection.run import drawn_for
 from sweeps.spec import load_spec, public_facts
 from sweeps.store.records import TrialState
+from sweeps.sweep import Sweep
 from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_searches import SPEC, Search
 from tests.sweeps.test_sealed_planning import DIGITS, planner_of
@@ -53,7 +53,7 @@ def test_the_first_slot_that_meets_the_target_leaves_not_the_best(tmp_path):
     assert (winner.guarantee.epsilon, winner.guarantee.delta, winner.guarantee.notion) == (3, 1e-5, Notion.DP)
     assert winner.guarantee.status is Status.PROVED_UNDER_ASSUMPTIONS
     assert quote_of_claim(winner.guarantee).words == "as the whole search's"
-    assert "'accountant': 'private-selection'" in repr(shown(search.name, search.workspace).to_dict())
+    assert "'accountant': 'private-selection'" in repr(Sweep(search.name, search.workspace).overview().to_dict())
 
 
 def test_slots_before_the_first_success_missed_the_target(tmp_path):
@@ -74,7 +74,7 @@ def test_word_of_none_has_spent_the_price(tmp_path):
     assert all(not one.best for one in map(work.standing, range(work.workers)))
     assert not search.release(work)
     assert PublishedStore(search.store).trials(search.name) == []
-    assert "its whole budget is spent" in str(shown(search.name, search.workspace))
+    assert "its whole budget is spent" in str(Sweep(search.name, search.workspace).overview())
     assert not search.places.key()
 
 

@@ -57,16 +57,15 @@ class TestExport:
         assert "needs a reference for accuracy, epsilon" in " ".join(text.split())
 
     @pytest.mark.parametrize(
-        ("width", "gone", "lines"),
+        ("width", "lines"),
         [
-            (140, "", False),
-            (58, "learning_rate", False),
-            (48, "target_epsilon, learning_rate", False),
-            (30, "target_epsilon, learning_rate", True),
+            (140, False),
+            (58, False),
+            (30, True),
         ],
     )
-    def test_a_table_is_no_wider_than_the_terminal_and_breaks_no_number(self, width, gone, lines):
-        """Knobs give way, and are named; where not even objectives fit, each trial is told in a line."""
+    def test_a_table_is_no_wider_than_the_terminal_and_leaves_no_hyperparameter_out(self, width, lines):
+        """Where not all columns fit, each trial is told in a line."""
         from rich.console import Console
 
         from sweeps.reporting.tables import table
@@ -84,12 +83,11 @@ class TestExport:
         console.print(table(front([*several, other], [ACCURACY, EPSILON])))
         text = console.export_text()
         assert max(map(len, text.splitlines())) <= width
-        assert ("0.1429" in text) == (not gone)
-        # The budget gives way last.
-        assert (f"{gone} left out" in " ".join(text.split())) == bool(gone)
+        assert "0.1429" in text
+        assert "left out" not in text
         # What each system's trials have in common is no column.
         assert "batch" not in text
-        assert ("accuracy ↑ 0.3" in " ".join(text.replace("│", " ").split())) == lines
+        assert ("accuracy ↑ 0.3" in " ".join(text.split())) == lines
         assert "noisy-adam" in text
 
     def test_picture_and_chart_say_which_direction_is_better(self):
@@ -133,7 +131,7 @@ class TestExport:
         found = front([replace(base, guarantee=replace(base.guarantee, aimed_at=1.0))], [ACCURACY, EPSILON])
         (row,) = tables.rows(found)
         assert [row["epsilon"], row["target_epsilon"], row["compared_epsilon"]] == [0.9995, 1.0, 1.0]
-        assert "0.9995 1" in " ".join(str(tables.render(found, "table")).replace("│", " ").split())
+        assert "0.9995" in str(tables.render(found, "table"))
 
     def test_png_is_a_picture_also_of_nothing(self):
         from sweeps.reporting.tables import render

@@ -23,14 +23,15 @@ from sweeps.execution.session import RunContext, TuneRunner
 from sweeps.execution.stopped_trials import ex_post
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.preview import preview
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.totals import in_parallel, procedure_event, procedure_guarantee, reported_event
 from sweeps.privacy.wording import recorded_text
 from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.reporting.html import write_report
-from sweeps.reporting.summary import shown
 from sweeps.spec import SpecErrors, load_spec
 from sweeps.store.records import LedgerEntry, SweepState
 from sweeps.store.store import open_store
+from sweeps.sweep import Sweep
 from sweeps.util.workspace import Workspace
 from tests.sweeps.private_people import DELTA, PUBLIC, N, people, spec_of
 from tests.trainables.recording import memory_run
@@ -86,7 +87,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         name = session.create(load_spec(raw), workspace)
         session.resume(name, workspace)
         store = open_store(workspace.store_url, create=False)
-        write_report(store, name, workspace.report(name))
+        write_report(PublishedStore(store), name, workspace.report(name))
         return store, workspace
 
     return runs
@@ -159,7 +160,7 @@ def test_a_sweep_publishes_noised_reports_alone_and_claims_what_it_spent(people,
     assert numbers
     assert (Path(workspace.root) / "mlflow.db").exists() is bool(changes)
     assert not leaks(Path(workspace.root), numbers)
-    line = [one for one in shown("own", workspace).lines() if "private" in one and one[0] in "vl"]
+    line = [one for one in Sweep("own", workspace).overview().lines() if "private" in one and one[0] in "vl"]
     assert len(line) == 2
     assert "every claim includes" in line[0]
     drawn = len(store.curves("own"))

@@ -55,6 +55,7 @@ def printed(sweeps, folder):
     """Everything that people and programs can ask of the sweep `NAME`, by what they asked."""
     asked = {
         "show": ["show", NAME],
+        "show --why": ["show", NAME, "--why"],
         "show --json": ["show", NAME, "--json"],
         "show --format csv": ["show", NAME, "--format", "csv"],
         "show --curves": ["show", NAME, "--curves", "--format", "csv"],
@@ -224,7 +225,7 @@ def test_where_raw_measures_leave_nothing_is_called_proved(tmp_path, sweeps):
         assert "NOT COVERED" in answer, asked
         assert REASON in answer, asked
     assert not holding(tmp_path, "proved")
-    assert "all trials together: not counted (not covered" in answers["show"]
+    assert "all trials together: not counted (not covered" in answers["show --why"]
     assert "membership_auc" in answers["pareto --format csv"]
     page = workspace.report(NAME).read_text()
     assert "NOT COVERED" in page

@@ -198,7 +198,7 @@ def test_no_printer_offers_what_an_audit_refuted(name, workspace):
 
 
 def test_what_stands_beside_it_may_be_quoted_all_the_same(workspace):
-    text = said(workspace, "show", "views")
+    text = said(workspace, "show", "views", "--why")
     assert "may be quoted as one trial's" in text
     assert "REFUTED  Audit 1 refuted the claim of views-2: publish no trial of noisy-sgd" in text
     one = said(workspace, "show", "views", "0")

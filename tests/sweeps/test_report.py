@@ -15,6 +15,7 @@ import pytest
 
 from dpcore.guarantee import Status
 from sweeps.privacy.claims import Assumptions
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import was_published
 from sweeps.privacy.totals import Total
 from sweeps.provenance.recorded_spec import RecordedSpec
@@ -22,7 +23,7 @@ from sweeps.reporting.figures import front_figure, parallel_figure
 from sweeps.reporting.front import FrontAxis, front
 from sweeps.reporting.html import report_page, write_report
 from sweeps.reporting.importance import MIN_TRIALS, importances
-from sweeps.reporting.summary import gather
+from sweeps.reporting.summary import SweepSummary
 from sweeps.reporting.tables import render
 from sweeps.store.records import TrialState
 from sweeps.store.store import Store
@@ -44,7 +45,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="module")
 def page(store: Store) -> str:
-    return report_page(gather(store, "views"))
+    return report_page(SweepSummary.load(PublishedStore(store), "views", count_all=True))
 
 
 def words(page: str) -> str:
@@ -86,8 +87,8 @@ def test_every_line_of_a_trial_s_plan_names_its_unit(page: str):
 
 
 def test_the_total_of_the_procedure_is_larger_than_any_claim(store: Store):
-    content = gather(store, "views")
-    assert content.spending.procedure.guarantee.epsilon > max(claim.highest for claim in content.claims)
+    content = SweepSummary.load(PublishedStore(store), "views", count_all=True)
+    assert content.ledger.procedure.guarantee.epsilon > max(claim.highest for claim in content.claims)
 
 
 def test_what_is_refuted_stands_in_no_panel_and_in_no_range_of_what_is_proved(tmp_path: Path):
@@ -95,7 +96,7 @@ def test_what_is_refuted_stands_in_no_panel_and_in_no_range_of_what_is_proved(tm
     lease = store.acquire("views")
     view_sweeps.complete(store, lease, 0)
     view_sweeps.complete(store, lease, 1, status=Status.REFUTED)
-    page = report_page(gather(store, "views"))
+    page = report_page(SweepSummary.load(PublishedStore(store), "views", count_all=True))
     assert len(re.findall(r'id="front-\d"', page)) == 1
     assert "Not in the picture: 1 refuted" in words(page)
     assert "ε = 0.999 at" in words(page)
@@ -110,7 +111,7 @@ def test_trials_do_not_repeat_a_quote_that_is_the_same_for_all(page: str):
 
 
 def test_a_line_that_is_parted_at_an_absent_knob_is_explained(store: Store, page: str):
-    content = gather(store, "views")
+    content = SweepSummary.load(PublishedStore(store), "views", count_all=True)
     trials = tuple(
         replace(trial, config={**trial.config, "hidden": 32 + trial.number}) if trial.number % 2 else trial
         for trial in content.trials
@@ -149,29 +150,28 @@ def test_a_knob_that_each_system_fixes_has_no_axis_and_code_is_code():
 
 @pytest.mark.parametrize("stratified", [True, False])
 def test_the_heading_says_how_points_were_proposed(stratified: bool, store: Store):
-    content = gather(store, "views")
-    before = content.sweep.spec.canonical
+    content = SweepSummary.load(PublishedStore(store), "views", count_all=True)
+    before = content.record.spec.canonical
     spec = RecordedSpec({**before, "search": {**before["search"], "stratified": stratified}})
-    shown = words(report_page(replace(content, sweep=replace(content.sweep, spec=spec))))
+    shown = words(report_page(replace(content, record=replace(content.record, spec=spec))))
     assert ("systems and budgets in turn" in shown) is stratified
 
 
 def test_nothing_that_came_from_a_spec_is_markup(tmp_path: Path):
     store = view_sweeps.mixed_sweep(tmp_path, trials=3)
-    content = gather(store, "views")
+    content = SweepSummary.load(PublishedStore(store), "views", count_all=True)
     trials = [replace(trial, config={**trial.config, NASTY: NASTY, "system": NASTY}) for trial in content.trials]
     trials[0] = replace(trials[0], reason=NASTY)
     trials[1] = replace(trials[1], config={**trials[1].config, "system": NASTY + "2"})
     nasty = replace(
         content,
-        sweep=replace(content.sweep, name=NASTY),
+        record=replace(content.record, name=NASTY),
         trials=trials,
-        front=front(trials, content.objectives, sweep=NASTY),
-        importances=importances(trials, content.objectives),
-        spending=replace(content.spending, procedure=None, uncounted=NASTY),
+        ledger=replace(content.ledger, procedure=None, uncounted=NASTY),
         started_from=(Total(sweep=NASTY, in_this_store=False),),
         assumptions=Assumptions((*content.assumptions.sentences, NASTY)),
     )
+    vars(nasty)["curves"] = content.curves  # the store knows no sweep of that name
     page = report_page(nasty)
     assert "<script>document.title" not in page
     assert "<img" not in page.split("<body>", 1)[1].split('<script type="application/json"', 1)[0]
@@ -181,7 +181,7 @@ def test_nothing_that_came_from_a_spec_is_markup(tmp_path: Path):
 
 
 def test_importance_finds_the_knob_that_matters_and_admits_ignorance(store: Store):
-    content = gather(store, "views")
+    content = SweepSummary.load(PublishedStore(store), "views", count_all=True)
     (one,) = content.importances
     assert next(iter(one.by_knob)) == "target_epsilon"
     assert one.r2 > 0.5
@@ -197,7 +197,7 @@ def test_importance_finds_the_knob_that_matters_and_admits_ignorance(store: Stor
 
 
 def test_the_page_is_replaced_whole(store: Store, tmp_path: Path):
-    path = write_report(store, "views", tmp_path / "deep" / "report.html")
+    path = write_report(PublishedStore(store), "views", tmp_path / "deep" / "report.html")
     assert path.read_text().endswith("</html>\n")
     assert [one.name for one in path.parent.iterdir()] == ["report.html"]
 
@@ -256,7 +256,7 @@ def test_a_real_browser_draws_it_offline_and_without_complaint(kind: str, store:
     if kind == "full":
         path.write_text(page)
     elif kind == "front alone":
-        content = gather(store, "views")
+        content = SweepSummary.load(PublishedStore(store), "views", count_all=True)
         path.write_text(str(render(content.front, "html")))
     else:
         other = view_sweeps.new_sweep(
@@ -265,7 +265,7 @@ def test_a_real_browser_draws_it_offline_and_without_complaint(kind: str, store:
         lease = other.acquire("other")
         for number in range({"empty": 0, "one trial": 1, "one objective": 3}[kind]):
             view_sweeps.complete(other, lease, number)
-        write_report(other, "other", path)
+        write_report(PublishedStore(other), "other", path)
     dom, said = browse(path)
     assert console_errors(said) == []
     assert requested(tmp_path) == set()
@@ -306,6 +306,6 @@ def test_steps_that_no_trial_reported_are_shown_as_spent(tmp_path: Path):
     store = view_sweeps.new_sweep(tmp_path)
     lease = store.acquire("views")
     store.fail(lease, view_sweeps.launch(store, lease, 0), 1, 10, "out of memory")
-    text = words(report_page(gather(store, "views")))
+    text = words(report_page(SweepSummary.load(PublishedStore(store), "views", count_all=True)))
     assert "nothing is claimed" in text
     assert re.search(r"all trials together ε = \d", text)

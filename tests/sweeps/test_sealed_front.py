@@ -17,10 +17,10 @@ from sweeps.privacy.claims import claim_of_search, covers_search
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Verdict, quote_of_claim, quote_of_total
 from sweeps.privacy.totals import summary_in_passing
-from sweeps.reporting.summary import shown
 from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.store.records import Refutation, SweepState, TrialState, sweep_of, this_person
+from sweeps.sweep import Sweep
 from tests.sweeps.sealed_searches import SECONDS, SPEC, Search
 from trainables.scalarisation import Scalarisation
 from trainables.sealed.draw import BestScores
@@ -72,7 +72,7 @@ def test_all_winners_claim_one_price_and_so_does_the_total(tmp_path):
     store = search.store
     total = summary_in_passing(store.sweep(search.name), winners, store.ledger(search.name)).procedure
     assert (total.guarantee.epsilon, total.trials) == (3, len(winners))
-    assert "'accountant': 'private-selection'" in repr(shown(search.name, search.workspace).to_dict())
+    assert "'accountant': 'private-selection'" in repr(Sweep(search.name, search.workspace).overview().to_dict())
 
 
 def test_one_trial_that_wins_by_both_orders_leaves_once(tmp_path):
@@ -156,7 +156,7 @@ def test_its_certificate_says_that_several_left(tmp_path):
     assert [one.trial for one in body.mode.trials] == [one.key for one in search.store.trials(search.name)]
     assert body.accesses.tuning.endswith("ranked inside the release boundary by 2 public orders; the best by each left")
     assert "every trial but what left" in body.released.intermediates
-    ledger = next(line for line in shown(search.name, search.workspace).lines() if line.startswith("ledger"))
+    ledger = next(line for line in Sweep(search.name, search.workspace).overview().lines() if line.startswith("ledger"))
     assert ledger.endswith("of what left; what else ran is told nowhere, and the price of the whole covers it")
     said = str(quote_of_claim(search.store.trials(search.name)[0].guarantee))
     assert "covers the search: all that left of a secret number" in said

@@ -31,11 +31,11 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import quote_of_claim
 from sweeps.privacy.totals import joint_totals
 from sweeps.reporting.html import write_report
-from sweeps.reporting.summary import shown
 from sweeps.selection.run import ANNOUNCED, GONE, KEY, NOTHING_RELEASED, release
 from sweeps.spec import load_spec
 from sweeps.store.errors import StoreOlder
 from sweeps.store.records import SweepState, TrialState
+from sweeps.sweep import Sweep
 from sweeps.util.fingerprint import Changed
 from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_searches import SPEC, Search, files
@@ -403,11 +403,11 @@ def test_the_winner_of_a_deleted_search_keeps_its_claim(tmp_path):
     work = search.begin()
     search.serve(work)
     assert search.release(work)
-    before = shown(search.name, search.workspace).ledger.claims
+    before = Sweep(search.name, search.workspace).overview().ledger.claims
     delete(search.workspace, search.name)
     [winner] = PublishedStore(search.store).trials(search.name)
     assert (winner.state, winner.metrics) == (TrialState.COMPLETE, {})
-    assert shown(search.name, search.workspace).ledger.claims == before != []
+    assert Sweep(search.name, search.workspace).overview().ledger.claims == before != []
 
 
 # A sealed search that released nothing has spent its price: every total and page that could leave it out says so.
@@ -439,8 +439,8 @@ def test_views_say_that_the_price_covers_the_search(tmp_path):
     work = search.begin()
     search.serve(work)
     search.release(work)
-    text = repr(shown(search.name, search.workspace).to_dict())
-    assert shown(search.name, search.workspace).ledger.procedure.is_claim
+    text = repr(Sweep(search.name, search.workspace).overview().to_dict())
+    assert Sweep(search.name, search.workspace).overview().ledger.procedure.is_claim
     assert "'accountant': 'private-selection'" in text
     page = write_report(PublishedStore(search.store), search.name, tmp_path / "report.html").read_text()
     assert "Claim: the whole search" in page
@@ -467,7 +467,7 @@ def test_a_search_without_a_release_has_spent_its_price(tmp_path):
     search = Search(tmp_path)
     work = search.begin()
     assert not search.release(work)
-    said = "\n".join(shown(search.name, search.workspace).lines())
+    said = "\n".join(Sweep(search.name, search.workspace).overview().lines())
     assert "its whole budget is spent" in said
     assert "0 steps charged in 0 launches of what left; what else ran is told nowhere" in said
     runner = SelectionRunner(search.store, search.store.acquire(search.name), search.spec, True, None)

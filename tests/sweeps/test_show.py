@@ -43,8 +43,7 @@ def sweep_of(tmp_path, *claims):
 
 def test_a_claim_is_printed_whole_and_rounded_up(tmp_path, show):
     sweep_of(tmp_path, guarantee(0.5), guarantee(1.2000001, delta=1e-5))
-    lines = show("views").splitlines()
-    lines, trials = lines[: lines.index("")], lines[lines.index("") :]
+    lines = show("views", "--why").splitlines()
     (claim,) = [line for line in lines if line.startswith("claim")]
     assert claim == (
         "claim    one trial by itself: epsilon 1.201 at delta 1e-05, differential-privacy, add-remove, per record, "
@@ -55,19 +54,27 @@ def test_a_claim_is_printed_whole_and_rounded_up(tmp_path, show):
         assert word in total
     # Nothing prints an epsilon without the rest of its claim.
     assert all("at delta" in line for line in lines if "epsilon" in line)
-    titled = " ".join(" ".join(trials).split("┏")[0].split())
-    assert titled == (
-        "Trials of views, each epsilon by itself: differential-privacy, at delta 1e-05, add-remove, per record, by "
-        "pld, status: proved (1 assumption: 1)"
-    )
-    assert ["1.201" in line for line in trials if line.startswith("│")] == [False, True]
+
+
+def test_trials_stand_above_the_verdict_and_every_epsilon_is_of_one_named_kind(tmp_path, show):
+    sweep_of(tmp_path, guarantee(0.5), guarantee(1.2000001))
+    out = show("views")
+    assert max(map(len, out.splitlines())) <= 80
+    table, verdict = out.split("Privacy      ")
+    assert "1.201" in table
+    assert "1.200" not in out
+    kind, alone = verdict.splitlines()[:2]
+    assert kind == "add-remove, per record, delta 1e-05, by pld"
+    assert alone == " one trial   proved (1 assumption: 1); says nothing of having chosen it among 2"
+    assert " whole sweep epsilon " in verdict
+    assert "sweeps show views --why" in verdict
 
 
 def test_claims_of_different_kinds_never_share_a_number(tmp_path, show):
     asymptotic = guarantee(0.7, accountant="gdp-clt", status=Status.ASYMPTOTIC)
     replaced = guarantee(9.0, adjacency=Adjacency.REPLACE_ONE)
     sweep_of(tmp_path, guarantee(2.0), asymptotic, replaced, guarantee(math.inf, delta=1e-6))
-    lines = [line for line in show("views").splitlines() if line.startswith("claim")]
+    lines = [line for line in show("views", "--why").splitlines() if line.startswith("claim")]
     assert len(lines) == 4
     for words in (
         ("epsilon 2 at delta 1e-05", "add-remove", "by pld", "status: proved", "(views-0)"),
@@ -102,6 +109,6 @@ def test_json_has_the_whole_claim_beside_the_keys_of_old(tmp_path, show):
 
 def test_a_sweep_without_a_report_claims_nothing(tmp_path, show):
     new_sweep(tmp_path).close()
-    assert "claim    none yet: no trial has reported\n" in show("views")
+    assert "nothing is claimed yet: no trial has reported\n" in show("views")
     out = json.loads(show("views", "--json"))["ledger"]
     assert (out["largest_claim"], out["claims"]) == (None, [])

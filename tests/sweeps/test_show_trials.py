@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import platform
+import re
 import sys
 import time
 from types import SimpleNamespace
@@ -56,7 +57,7 @@ def trials(tmp_path):
 
 def numbers(out):
     """The first column of the table of trials."""
-    return [int(line.split("│")[1]) for line in out.splitlines() if line.startswith("│")]
+    return [int(found) for found in re.findall(r"^ *(\d+)  ", out, flags=re.MULTILINE)]
 
 
 def accuracy(trial):
@@ -131,19 +132,19 @@ def test_equal_texts_and_other_kinds_are_no_numbers(trials):
 # -- listing ------------------------------------------------------------------------------------------------
 
 
-def test_a_page_stands_below_what_is_claimed(trials, show):
+def test_a_page_stands_above_what_is_claimed(trials, show):
     first, second = show("views"), show("views", "--page", "2")
     assert numbers(first) + numbers(second) == [one.number for one in trials]
     assert len(numbers(first)) == PAGE
     assert "1 to 20 of 27 (page 1 of 2; --page 2 has the next)" in first
     assert "21 to 27 of 27 (page 2 of 2)" in second
     assert "trial 24: loss=nan: expected finite metrics" in second
-    assert first.index("total    all trials together") < first.index("Trials of views")
+    assert first.index("Trials of views") < first.index("whole sweep")
 
 
 def test_what_was_asked_for_is_a_column(trials, show):
     out = show("views", "--sort", "seconds", "--where", "state=complete")
-    assert "seconds" in out.split("┏")[1].split("┡")[0]
+    assert "seconds" in out.splitlines()[3]
     assert numbers(out) == [one.number for one in selected(trials, "state=complete", "seconds:ascending")][:20]
 
 
@@ -156,8 +157,7 @@ def test_claims_that_differ_are_told_apart_in_the_table(tmp_path, show):
     lease.release()
     store.close()
     table = show("views").split("Trials of views")[1]
-    rows = {number: line for number, line in enumerate(one for one in table.splitlines() if one.startswith("│"))}
-    assert "at delta" not in table.split("┏")[0]
+    rows = table.splitlines()[3:]
     assert ("1e-05" in rows[0], "1e-06" in rows[1]) == (True, True)
     assert ("pld" in rows[1], "asymptotic" in rows[2], "gdp-clt" in rows[2]) == (True, True, True)
 
@@ -250,7 +250,7 @@ def test_running_trials_come_first_with_their_step(tmp_path, show):
     store, lease = running_sweep(tmp_path)
     out = show("views")
     assert numbers(out)[0] == 9
-    assert "4/10" in next(line for line in out.splitlines() if line.startswith("│ 9"))
+    assert "4/10" in next(line for line in out.splitlines() if re.match(r" *9 ", line))
     shown = python.open("views", root=tmp_path).trials().loc[9]
     assert (shown["at_step"], shown["node"]) == (4, platform.node()[:LONGEST_NAME])
     assert f"running  at step 4 of 10 on {shown['node']}, about " in show("views", "9")
@@ -324,7 +324,7 @@ def test_it_is_watched_until_it_ends(tmp_path, show, looks):
     assert out.count("(Ctrl-C ends the looking, not the sweep)") == 2
     assert "views  running  1 planned, 1 running, 3 complete" in out
     assert "views  running  1 planned, 1 running, 4 complete" in out
-    assert out.count("total    all trials together") == 1
+    assert out.count(" whole sweep ") == 1
     lease.release()
     store.close()
 

@@ -16,9 +16,10 @@ from dpcore.guarantee import Notion
 from dpcore.mechanisms.protocol import Scheduled
 from dpcore.rounding import epsilon_text
 from sweeps.execution.stopped_trials import ex_post
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.wording import stopped_lines
 from sweeps.reporting.html import report_page
-from sweeps.reporting.summary import gather
+from sweeps.reporting.summary import SweepSummary
 from sweeps.store.records import Proposal, Settlement
 from tests.sweeps.view_sweeps import config_of, new_sweep, plan
 from trainables.system import PrivacyPlan
@@ -131,7 +132,7 @@ def test_the_report_says_what_a_stopped_trial_claims_and_what_is_known_of_it_aft
         store.launch(lease, Proposal(number=number, config=config_of(0), seed=0), planned(), stop)
         settled = {"executed_to": stop, "step": stop, "metrics": {"accuracy": 0.5}, "seconds": 1.0}
         store.settle(lease, f"views-{number}", 1, Settlement(guarantee=planned().guarantee, **settled))
-    page = report_page(gather(store, "views"))
+    page = report_page(SweepSummary.load(PublishedStore(store), "views", count_all=True))
     assert page.count("early, by results: the claim is that of all planned steps") == 1
     known = ex_post(planned(), 2, 2)
     assert page.count(f"ε = {epsilon_text(known.epsilon)} at δ = 1e-05, ex-post-privacy") == 1
@@ -149,7 +150,10 @@ def test_nothing_is_known_of_a_prefix_while_a_trial_goes_on_or_where_it_failed_l
     store.settle(lease, "views-0", 1, Settlement(guarantee=planned().guarantee, **settled))
 
     def said() -> list[bool]:
-        page, (record,) = report_page(gather(store, "views")), store.trials("views")
+        page, (record,) = (
+            report_page(SweepSummary.load(PublishedStore(store), "views", count_all=True)),
+            store.trials("views"),
+        )
         assert record.step == 2
         return ["ex-post-privacy" in page, "early, by results" in page, bool([*stopped_lines([record], True)])]
 

@@ -1,23 +1,17 @@
-"""The command line is a promise to scripts: every command and option with its default stands in `command_line.yaml`.
-
-A change of it is made there too, by hand, where a reader of the change sees it.
-"""
+"""The command line as a whole: options of one name, help, version, completion."""
 
 from __future__ import annotations
 
 import json
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 import typer
-import yaml
 from typer.testing import CliRunner
 
 from dpcore.checks import InvalidValue
 from sweeps.cli.main import app
 
-FROZEN = yaml.safe_load((Path(__file__).parent / "command_line.yaml").read_text(encoding="utf-8"))
 OF_THEIR_OWN = {
     "--accept": {"audit", "export", "test"},  # no spec is compared
     "--as-refuted": {"pareto"},  # what is drawn; what leaves
@@ -43,39 +37,6 @@ def commands(group=None, before=""):
         words = f"{before}{name}"
         found |= commands(command, f"{words} ") if hasattr(command, "commands") else {words: command}
     return found
-
-
-def described(command):
-    """{option or argument: default}, in the order in which a caller meets them."""
-    return {written(one): required_or_default(one) for one in command.params}
-
-
-def written(parameter):
-    if not parameter.opts[0].startswith("-"):
-        return parameter.name.upper()
-    names = "/".join([*parameter.opts, *parameter.secondary_opts])
-    variables = [parameter.envvar] if isinstance(parameter.envvar, str) else parameter.envvar or []
-    return f"{names} ({', '.join(variables)})" if variables else names
-
-
-def required_or_default(parameter):
-    if parameter.required:
-        return "required"
-    return str(parameter.default) if isinstance(parameter.default, Path) else parameter.default
-
-
-def test_every_command_and_option_is_as_it_was_promised():
-    assert {words: described(command) for words, command in commands().items()} == FROZEN
-
-
-@pytest.mark.parametrize("change", [{"default": 7}, {"opts": ["--tries"]}, {"envvar": "TRIALS"}, {"required": True}])
-def test_a_changed_option_is_seen(change, monkeypatch):
-    """The mutants: another default, name, variable, or an option that became required."""
-    run = commands()["run"]
-    (trials,) = (one for one in run.params if one.name == "trials")
-    for name, value in change.items():
-        monkeypatch.setattr(trials, name, value)
-    assert described(run) != FROZEN["run"]
 
 
 def test_options_of_one_name_are_one_option():

@@ -43,6 +43,7 @@ COMMANDS_ALONE = {
 PRESENTATION = {
     "as_json",  # values are values
     "yes",  # a terminal is asked
+    "why",  # `print` of a sweep says it
     "quiet",  # how a command speaks; a call is quiet, and raises
     "verbose",
     "log",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+import tomllib
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -85,6 +87,20 @@ def test_every_name_is_there_and_says_what_it_is():
         assert inspect.getdoc(getattr(sweeps, name)), name
     with pytest.raises(AttributeError, match="'swep'"):
         sweeps.swep  # noqa: B018
+
+
+def test_no_name_is_that_of_a_package_inside():
+    """Importing `sweeps.budget` makes `sweeps.budget` that package, whatever it was before."""
+    inside = {one.stem for one in Path(sweeps.__file__).parent.iterdir()}
+    assert not inside & set(sweeps.__all__)
+
+
+def test_each_package_says_that_it_is_typed():
+    root = Path(sweeps.__file__).parents[1]
+    data = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    for package in ("dpcore", "trainables", "sweeps"):
+        assert (root / package / "py.typed").is_file()
+        assert "py.typed" in data[package]
 
 
 def test_a_sweep_runs_and_what_is_over_is_over(tmp_path, capfd):

@@ -1,0 +1,214 @@
+"""What the terminal shows of a sweep: a line that greets, a verdict that can be quoted, and where to look next.
+
+The fine print is `SweepSummary.lines`: `sweeps show NAME --why`, the report and certificates have it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from rich.console import Console
+
+from dpcore.guarantee import STANDING, Guarantee, Notion
+from dpcore.rounding import delta_text, epsilon_text
+from sweeps.privacy.claims import covers_search
+from sweeps.privacy.ledger import LargestClaim, Procedure
+from sweeps.privacy.quoting import Verdict, metric_quotes, quote_of_claim, quote_of_total
+from sweeps.privacy.release import is_demonstration
+from sweeps.privacy.totals import earlier_lines
+from sweeps.privacy.wording import COUNTS, ONE_BUDGET, PROMISES_NOTHING, executed_text
+from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.reporting.front import spec_objectives
+from sweeps.reporting.summary import SweepSummary, best_trial, refuted_lines
+from sweeps.reporting.tables import FittedTable, columns
+from sweeps.store.records import DECIDED, TrialState
+from trainables.worker.redaction import shown_url
+
+LABEL = 13
+"""Columns of a label at the left; sentences hang behind it."""
+FRONT_ROWS = 20
+
+
+def greeting(name: str, spec: RecordedSpec) -> str:
+    """`quickstart · 32 trials · tpe · digits · epsilon 1, 2, 4, 8 at delta 0.0001`."""
+    privacy = spec.canonical.get("privacy", {})
+    budgets = privacy.get("epsilon") or ()
+    listed = budgets if isinstance(budgets, list | tuple) else (budgets,)
+    most = "at most " if spec.selection is not None else ""
+    parts = [name, f"{most}{spec.trials} trials", spec.sampler, spec.source]
+    if listed:
+        text = ", ".join(epsilon_text(one, digits=6) for one in listed)
+        parts.append(f"epsilon {text} at delta {delta_text(privacy['delta'])}")
+    return " · ".join(filter(None, parts))
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """`30 complete, 2 failed`: states without a trial are left out."""
+    return ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "no trial yet"
+
+
+def hanging(label: str, text: str, width: int) -> str:
+    """A label, and its text beside it, broken at `width` columns; no word is broken."""
+    first, rest = f"{label:<{LABEL}}", " " * LABEL
+    return textwrap.fill(
+        text, max(width, 40), initial_indent=first, subsequent_indent=rest, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def privacy_lines(summary: SweepSummary, width: int) -> Iterator[str]:
+    """The verdict: of one trial, of the whole sweep, of the scores, a sentence each."""
+    yield from (textwrap.fill(line, max(width, 40)) for line in refuted_lines(summary.refuted))
+    yield from (hanging(label, text, width) for label, text in _verdicts(summary))
+
+
+def _verdicts(summary: SweepSummary) -> Iterator[tuple[str, str]]:
+    for kind, claims in groupby(summary.ledger.claims, key=lambda one: _kind(one.guarantee)):
+        yield "Privacy", kind
+        for claim in claims:
+            whose = " whole search" if covers_search(claim.guarantee) else " one trial"
+            yield whose, _one_trial(claim, summary)
+    if not summary.ledger.claims:
+        yield "Privacy", "nothing is claimed yet: no trial has reported"
+    if total := _whole_sweep(summary):
+        yield " whole sweep", total
+    yield from ((" earlier", line) for line in earlier_lines(summary.started_from, summary.assumptions))
+    yield from _scores(summary)
+
+
+def _kind(claim: Guarantee) -> str:
+    notion = "" if claim.notion is Notion.DP else f"{claim.notion}, "
+    return f"{notion}{claim.adjacency}, per {claim.unit}, delta {delta_text(claim.delta)}, by {claim.accountant}"
+
+
+def _one_trial(claim: LargestClaim, summary: SweepSummary) -> str:
+    quote, status = quote_of_claim(claim.guarantee), summary.assumptions.status(claim.guarantee)
+    if quote.verdict is Verdict.REFUTED:
+        return str(quote)
+    if quote.verdict is Verdict.NO or is_demonstration(claim.guarantee):
+        return f"{status}; {quote.said}: {quote.sentence}"
+    if covers_search(claim.guarantee):
+        return f"{status}; covers the search and the choice of what it released"
+    launched = sum(1 for trial in summary.trials if trial.attempts)
+    alone = f"; says nothing of having chosen it among {launched}" if launched > 1 else ""
+    return f"{status}{alone}"
+
+
+def _whole_sweep(summary: SweepSummary) -> str:
+    total, uncounted = summary.ledger.procedure, summary.ledger.uncounted
+    if total is None:
+        return f"not counted: {uncounted}" if uncounted else ""
+    if total.refuted:
+        return f"no guarantee: the claim of {' and of '.join(total.refuted)} is refuted"
+    if math.isinf(total.guarantee.epsilon):
+        return PROMISES_NOTHING
+    if total.is_claim:
+        return _guaranteed(total, summary)
+    if not total.choices:
+        return f"no guarantee: the weakest claim among them is {total.guarantee.standing}"
+    what = " and ".join(choice.what for choice in total.choices)
+    if total.standing not in STANDING:
+        return f"no guarantee: {what}, and the weakest claim among them is {total.standing}"
+    instead = " and ".join(dict.fromkeys(choice.instead for choice in total.choices))
+    return f"no guarantee: {what}. For one that you can quote: {instead}{ONE_BUDGET}"
+
+
+def _guaranteed(total: Procedure, summary: SweepSummary) -> str:
+    claim, quote = total.guarantee, quote_of_total(total)
+    covers = "covers all results and the choice of the best"
+    if is_demonstration(claim):
+        covers = COUNTS[0].lower() + COUNTS[1:].rstrip(".")
+    elif covers_search(claim):
+        covers = "covers what it released and the choice of it"
+    elif total.tuned is not None:
+        covers = "covers tuning on one part of the records and the final run on the other"
+    number = f"epsilon {epsilon_text(claim.epsilon)} at delta {delta_text(claim.delta)}"
+    return f"{number}, {summary.assumptions.status(claim)}; {quote.said}: {covers}"
+
+
+def _scores(summary: SweepSummary) -> Iterator[tuple[str, str]]:
+    measured = [axis.metric for axis in summary.objectives if axis.metric not in DECIDED]
+    names: dict[str, list[str]] = {}
+    for name, quotes in metric_quotes(summary.trials, measured).items():
+        for quote in quotes:
+            text = f"{quote.said}: {quote.sentence}" if quote.sentence else quote.said
+            names.setdefault(text, []).append(name)
+    for text, listed in names.items():
+        label = ", ".join(listed)
+        yield (f" {label}", text) if len(label) < LABEL - 1 else (" scores", f"{label}: {text}")
+
+
+def print_result(console: Console, summary: SweepSummary) -> None:
+    """The front of a sweep that ended, and the verdict."""
+    front = summary.front
+    for panel in front.panels:
+        listed = panel.order_of_front()
+        title = f"Pareto front: {len(listed)} of {len(panel.records)} trials"
+        more = "" if len(listed) <= FRONT_ROWS else f", the first {FRONT_ROWS} here; sweeps pareto {summary.name}"
+        if len(front.panels) > 1:
+            title = f"{title} ({panel.title})"
+        console.print(FittedTable(f"{title}{more}", columns(front, panel, FRONT_ROWS), f"sweeps pareto {summary.name}"))
+        console.print()
+    if front.left_out and not front.panels:
+        print_plain(console, front.empty)
+    print_plain(console, *privacy_lines(summary, console.width))
+
+
+def print_plain(console: Console, *lines: str) -> None:
+    """As they are: no colours, no markup, and no line broken but by the terminal."""
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def account_lines(summary: SweepSummary, width: int) -> Iterator[str]:
+    """Below the trials of a sweep: the verdict, what was charged, what its people did and said."""
+    yield from privacy_lines(summary, width)
+    yield hanging("Ledger", executed_text(summary.ledger), width)
+    listed = [
+        *(("Stopped", line) for line in summary.stopped),
+        *(("Accepted", line) for line in summary.accepted),
+        *(("Population", line) for line in filter(None, [summary.population])),
+        *(("Test", line) for line in summary.test_lines()),
+        *(("Tags", f"{key}={value}") for key, value in summary.tags.items()),
+        *(("Note", line) for line in summary.notes),
+    ]
+    yield from (hanging(label, line, width) for label, line in listed)
+    yield hanging("Why", f"sweeps show {summary.record.called} --why", width)
+
+
+def next_lines(summary: SweepSummary) -> Iterator[str]:
+    """What a person may do with a sweep that ended."""
+    best = best_trial(summary.trials, spec_objectives(summary.record.spec)[0])
+    if best is not None and not summary.is_sealed:
+        name = summary.record.called
+        yield f"Next     sweeps show {name} {best.number}, sweeps export {name} {best.number}"
+    elif any(trial.state is TrialState.COMPLETE for trial in summary.trials):
+        yield f"Next     sweeps show {summary.record.called} --why"
+
+
+def near(path: str | Path) -> str:
+    """A path as it is called from here, where it lies below this folder."""
+    place, here = os.path.abspath(path), os.path.join(os.getcwd(), "")
+    return place.removeprefix(here) if place.startswith(here) else str(path)
+
+
+def mlflow_line(uri: str, page: str) -> str:
+    """Where a person looks at MLflow: a server by its own address, a database through a server of one's own."""
+    shown = shown_url(uri)
+    if urlsplit(uri).scheme in ("http", "https"):
+        return f"MLflow   {shown.rstrip('/')}{page}"
+    own = Path(sys.executable).parent / "mlflow"
+    # A fresh clone's environment is not on the path.
+    program = "mlflow" if shutil.which("mlflow") == str(own) else near(own)
+    start = "sqlite:///"
+    where = f"{start}{near(shown.removeprefix(start))}" if shown.startswith(start) else shown
+    return f"MLflow   {program} ui --backend-store-uri {shlex.quote(where)}"
