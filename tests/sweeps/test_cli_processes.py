@@ -142,7 +142,7 @@ def test_a_closed_pipe_changes_nothing_and_a_closed_terminal_stops_cleanly(tmp_p
     process, terminal = on_a_terminal(sweep, "run", str(sweep.spec))
     assert process.stdout is not None
     # As `| head -1` does it.
-    assert process.stdout.readline().startswith("Sweep slow")
+    assert process.stdout.readline().startswith("slow ·")
     process.stdout.close()
     sweep.until_steps(process)
     log = sweep.root / "slow" / "controller.log"

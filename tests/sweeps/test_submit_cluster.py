@@ -110,7 +110,7 @@ def test_a_job_is_stopped_on_the_cluster_and_goes_on_from_a_laptop(cluster, buck
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 130, output
     assert f"at {cluster.dashboard}" in output
-    assert "Sweep far" in output
+    assert "far ·" in output
     assert not [value for value in (*secrets.values(), "client_builder") if value in output]
 
     # The laptop: another folder, the store's URL, and the job server.
