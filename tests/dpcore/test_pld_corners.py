@@ -11,7 +11,7 @@ import pytest
 
 from dpcore import accounting, calibrate
 from dpcore.accountants.pld import PLDAccountant, ToleranceNotReached, closed_forms, contour, grid, laws, routes
-from dpcore.accountants.pld.pairs import SampledGaussianPair
+from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussianPair
 from dpcore.accountants.registry import make
 from dpcore.events import Adjacency, Composed, Gaussian, PoissonSampled, PureDP, Repeated
 from dpcore.guarantee import Status
@@ -313,16 +313,31 @@ def one_step_delta(rate, noise, epsilon):
         return max(remove, add)
 
 
-def test_single_steps_enclose_sixty_digits_closely():
+def replaced_delta(rate, noise, epsilon):
+    with mpmath.workdps(60):
+        q, s, k = mpmath.mpf(rate), mpmath.mpf(noise), mpmath.exp(mpmath.mpf(abs(epsilon)))
+        # The threshold in t = exp(x / s^2): q c t^2 - (k - 1) (1 - q) t - k q c = 0 with c = exp(-1 / (2 s^2)).
+        c = mpmath.exp(-1 / (2 * s * s))
+        b = (k - 1) * (1 - q)
+        x = s * s * mpmath.log((b + mpmath.sqrt(b * b + 4 * k * q * q * c * c)) / (2 * q * c))
+        above = [mpmath.ncdf((mean - x) / s) for mean in (-1, 0, 1)]
+        delta = q * above[2] + (1 - q) * above[1] * (1 - k) - k * q * above[0]
+        return delta if epsilon >= 0 else 1 - 1 / k + delta / k
+
+
+@pytest.mark.parametrize(
+    ("kind", "exact"), [(SampledGaussianPair, one_step_delta), (ReplacedSampledGaussian, replaced_delta)]
+)
+def test_single_steps_enclose_sixty_digits_closely(kind, exact):
     rng = random.Random(1)
     for _ in range(60):
         rate, noise, delta = (10 ** rng.uniform(*span) for span in ((-6, -0.01), (-1, 3), (-15, -0.3)))
-        pair = SampledGaussianPair(rate, noise)
+        pair = kind(rate, noise)
         lower, upper = closed_forms.single_step_epsilon(pair, delta)
         assert upper - lower <= 1e-6 * upper
-        assert one_step_delta(rate, noise, upper) <= delta
-        assert lower == 0 or one_step_delta(rate, noise, lower) >= delta
+        assert exact(rate, noise, upper) <= delta
+        assert lower == 0 or exact(rate, noise, lower) >= delta
         epsilon = rng.uniform(-3, 3) / noise
         found = closed_forms.single_step_delta(pair, epsilon)
-        assert found[0] <= one_step_delta(rate, noise, epsilon) <= found[1]
+        assert found[0] <= exact(rate, noise, epsilon) <= found[1]
         assert found[1] - found[0] <= 1e-9

@@ -26,7 +26,15 @@ import numpy as np
 from scipy.special import ndtr
 
 from dpcore.accountants.pld.bounds import Asked, Bounds
-from dpcore.accountants.pld.pairs import MU_ROUNDING, Array, DominatingPair, Parts, SampledGaussianPair, guessing
+from dpcore.accountants.pld.pairs import (
+    MU_ROUNDING,
+    Array,
+    DominatingPair,
+    Parts,
+    ReplacedSampledGaussian,
+    SampledGaussianPair,
+    guessing,
+)
 from dpcore.gdp import delta_gdp, eps_gdp, relative_error
 
 LARGEST_EPSILON = 700.0
@@ -37,6 +45,8 @@ _TAIL_ROUNDING = 1e-12
 """Relative error of either integral of a single step."""
 _INVERSION = 1e-13
 _UNDERFLOW = 1e-300
+_DENORMAL = 1e-309
+"""Absolute error of a tail: what is less is flushed to zero."""
 _CUTS: Array = np.linspace(-8.0, 40.0, 97)
 
 
@@ -75,13 +85,17 @@ def gaussian_mu(parts: Parts) -> Bounds | None:
 def gaussian_delta(mu: float, epsilon: float) -> Bounds:
     """Around delta of mu-Gaussian DP at `epsilon` of either sign, apart by rounding alone; mu > 0."""
     if epsilon < 0:
-        # delta(-e) = 1 - exp(-e) + exp(-e) delta(e): the pair is symmetric.
-        low, high = (-math.expm1(epsilon) + math.exp(epsilon) * side for side in gaussian_delta(mu, -epsilon))
-        return Bounds(low * (1 - 5 * _EPS), min(1.0, high * (1 + 5 * _EPS)))
+        return _mirrored(gaussian_delta(mu, -epsilon), epsilon)
     value, error = delta_gdp(epsilon, mu), relative_error(mu / 2 - epsilon / mu, mu)
     # Epsilon only lowers delta: at 0 it is an error function, without cancellation.
     most = math.erf(mu / math.sqrt(8)) * (1 + _INVERSION)
     return Bounds(max(0.0, value * (1 - error)), min(1.0, most, value * (1 + error) + _UNDERFLOW))
+
+
+def _mirrored(delta: Bounds, epsilon: float) -> Bounds:
+    """Of a symmetric pair at epsilon < 0, given its `delta` at -epsilon: 1 - exp(epsilon) + exp(epsilon) delta."""
+    low, high = (-math.expm1(epsilon) + math.exp(epsilon) * side for side in delta)
+    return Bounds(low * (1 - 5 * _EPS), min(1.0, high * (1 + 5 * _EPS)))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> Bounds:
@@ -93,22 +107,26 @@ def gaussian_epsilon(mu: float, delta: float) -> Bounds:
 
 # A single step of a sampled Gaussian
 
+SingleStep = SampledGaussianPair | ReplacedSampledGaussian
 
-def _single_step(parts: Parts) -> SampledGaussianPair | None:
+
+def _single_step(parts: Parts) -> SingleStep | None:
     [(pair, count), *others] = parts
-    return pair if count == 1 and not others and isinstance(pair, SampledGaussianPair) else None
+    return pair if count == 1 and not others and isinstance(pair, SingleStep) else None
 
 
-def single_step_delta(pair: SampledGaussianPair, epsilon: float) -> Bounds:
+def single_step_delta(pair: SingleStep, epsilon: float) -> Bounds:
     """Around the exact delta at `epsilon` of either sign, over both directions."""
     # Epsilon only lowers delta; at small rates exp(epsilon) / rate overflows before exp(epsilon).
     if epsilon > LARGEST_EPSILON:
         return Bounds(0.0, single_step_delta(pair, LARGEST_EPSILON).upper)
+    if pair.symmetric and epsilon < 0:
+        return _mirrored(single_step_delta(pair, -epsilon), epsilon)
     if math.isinf(pair.lowest_y(epsilon)):
         return Bounds(0.0, single_step_delta(pair, epsilon + math.log(pair.rate)).upper)
     guess = guessing(epsilon)
     lower, upper = guess * (1 - 4 * _EPS), guess * (1 + 4 * _EPS)
-    for forward in (True, False):
+    for forward in (True,) if pair.symmetric else (True, False):
         place = pair.lowest_y(epsilon if forward else -epsilon)
         if not math.isfinite(place):
             continue
@@ -117,14 +135,17 @@ def single_step_delta(pair: SampledGaussianPair, epsilon: float) -> Bounds:
             factor, mass, gain, loss = pair.slope, q_above, y_above, place * q_above
         else:
             factor, mass, gain, loss = pair.slope * math.exp(epsilon), q_below, place * q_below, y_below
-        # 1 + expm1(loss) / rate cancels near 0: an absolute error.
-        charge = _TAIL_ROUNDING * (gain + loss) + 4 * _EPS * mass
+        # 1 + expm1(loss) / rate cancels near 0: an absolute error. Under replace-one the gain is itself a difference,
+        # of a tail and of one that is at most `mass`.
+        charge = _TAIL_ROUNDING * (gain + loss) + 4 * _EPS * mass + _DENORMAL * (1 + place)
+        if isinstance(pair, ReplacedSampledGaussian):
+            charge += 2 * _TAIL_ROUNDING * mass
         lower = max(lower, factor * (gain - loss - charge) * (1 - _TAIL_ROUNDING))
         upper = max(upper, factor * (gain - loss + charge) * (1 + _TAIL_ROUNDING) + _UNDERFLOW)
     return Bounds(lower, min(upper, 1.0))
 
 
-def single_step_epsilon(pair: SampledGaussianPair, delta: float) -> Bounds:
+def single_step_epsilon(pair: SingleStep, delta: float) -> Bounds:
     """Around the exact epsilon >= 0 at `delta`, apart by rounding alone."""
 
     def solve(side: int) -> tuple[float, float]:
