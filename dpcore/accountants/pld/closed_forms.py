@@ -141,7 +141,8 @@ def single_step_delta(pair: SingleStep, epsilon: float) -> Bounds:
         if isinstance(pair, ReplacedSampledGaussian):
             charge += 2 * _TAIL_ROUNDING * mass
         lower = max(lower, factor * (gain - loss - charge) * (1 - _TAIL_ROUNDING))
-        upper = max(upper, factor * (gain - loss + charge) * (1 + _TAIL_ROUNDING) + _UNDERFLOW)
+        most = gain + min(charge - loss, _TAIL_ROUNDING * (gain + 2 * mass))
+        upper = max(upper, factor * most * (1 + _TAIL_ROUNDING) + _UNDERFLOW)
     return Bounds(lower, min(upper, 1.0))
 
 
