@@ -30,7 +30,7 @@ from trainables.data import SOURCES
 from trainables.data.records import fingerprint
 from trainables.data.source import HoldsOut, parted
 from trainables.data.table import Table
-from trainables.data.table_declaration import schema
+from trainables.data.table_declaration import Schema
 from trainables.export.protocol import Module, ReleasesModel
 from trainables.measures.hooks import Answering
 from trainables.metrics import Dependence
@@ -378,7 +378,7 @@ def _preprocessing(spec: SweepSpec, facts: DatasetSpec) -> Preprocessing:
     source = SOURCES[spec.data.source]
     if not isinstance(source, Table):
         return Preprocessing.of(facts)
-    declared = schema(source.read(parted(spec.data.options())[0]))
+    declared = Schema(source.read(parted(spec.data.options())[0]))
     return Preprocessing.of(facts, declared.columns, declared.classes)
 
 

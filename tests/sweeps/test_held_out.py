@@ -365,7 +365,7 @@ def test_what_a_reading_costs_stays_where_the_data_can_be_asked_no_more(tmp_path
     (tmp_path / "map.pt2").unlink()
     assert charged(store, record) == (before,)
     assert recorded_text(record.spec).startswith("private")
-    monkeypatch.setattr("trainables.data.table.schema", _refusing)
+    monkeypatch.setattr("trainables.data.table.Schema", _refusing)
     (after,) = charged(store, record)
     assert (after.event, after.times, after.apart) == (before.event, 2, False)
     assert recorded_text(record.spec).startswith("private")

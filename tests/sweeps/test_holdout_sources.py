@@ -16,7 +16,7 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.spec import load_spec
 from sweeps.util.workspace import Workspace
 from tests.sweeps.final_runs import KNOBS, ran
-from trainables.data import SOURCES, digits
+from trainables.data import SOURCES, packaged
 from trainables.data.splits import CONTENT
 
 SHARE = 0.4
@@ -225,13 +225,13 @@ def test_features_that_are_kept_are_those_of_the_part(tmp_path):
 @pytest.mark.parametrize(("name", "own"), [("frozen", {"filters": 2, "patch": 3}), ("projected", {"dimension": 3})])
 def test_a_map_is_put_over_the_records_of_a_part_alone(name, own, monkeypatch):
     sizes = [len(images(use).train) for use in ("tuning", "final")]
-    right, handed = digits.Digits.load_records, []
+    right, handed = packaged.Digits.load_records, []
 
     def load(self, options):
         handed.append(right(self, options))
         return handed[-1]
 
-    monkeypatch.setattr(digits.Digits, "load_records", load)
+    monkeypatch.setattr(packaged.Digits, "load_records", load)
     tunes, trains = (SOURCES[name].load({"of": "digits", **own, "part": part(use)}) for use in ("tuning", "final"))
     assert [len(one.train) for one in handed] == [len(tunes.train), len(trains.train)] == sizes
     assert tunes.fingerprint != trains.fingerprint

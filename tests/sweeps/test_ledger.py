@@ -40,7 +40,7 @@ from sweeps.store.records import LedgerEntry, Settlement, SweepState, TrialRecor
 from tests.sweeps import view_sweeps
 from tests.sweeps.stores import guarantee, plan, proposal
 from tests.sweeps.under_charging import never_under_charged
-from trainables.data.uniform import UNIFORM
+from trainables.data.packaged import UNIFORM
 from trainables.system import PrivacyPlan, PrivacyTarget
 from trainables.systems.noisy_mean import NOISY_MEAN
 

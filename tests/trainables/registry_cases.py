@@ -8,7 +8,7 @@ from functools import partial
 from dpcore.events import Adjacency
 from tests.trainables.exam.candidate import Candidate
 from tests.trainables.private_prediction_cases import small
-from trainables.data.uniform import UNIFORM
+from trainables.data.packaged import UNIFORM
 from trainables.registry import SYSTEMS
 from trainables.system import Config, Dataset, Scalar
 

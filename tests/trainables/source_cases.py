@@ -17,7 +17,7 @@ from matplotlib.image import imsave
 from tests.trainables.data_exam.candidate import Candidate
 from tests.trainables.numbered_records import Records, numbered
 from tests.trainables.own_table_cases import ALONE, TABLE, TABLE_OTHERS, people, table_parquet
-from trainables.data import SOURCES, abalone, adult, cifar10, digits, german_credit, idc, imdb, mnist, movielens
+from trainables.data import SOURCES, cifar10, idc, imdb, mnist, movielens, packaged, uci
 
 
 def image(number: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -33,13 +33,13 @@ PACKAGED = SimpleNamespace(file=Path())
 
 
 def digits_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    def packaged() -> SimpleNamespace:
+    def shipped() -> SimpleNamespace:
         with np.load(PACKAGED.file) as held:
             return SimpleNamespace(**held)
 
-    monkeypatch.setattr(digits, "RECORDS", 20)
-    monkeypatch.setattr(digits, "VALIDATION", 4)
-    monkeypatch.setattr("sklearn.datasets.load_digits", packaged)
+    monkeypatch.setattr(packaged, "RECORDS", 20)
+    monkeypatch.setattr(packaged, "VALIDATION", 4)
+    monkeypatch.setattr("sklearn.datasets.load_digits", shipped)
 
 
 def digits_write(folder: Path, records: Records) -> list[Path]:
@@ -108,8 +108,8 @@ def mnist_write(folder: Path, records: Records) -> list[Path]:
 
 def cifar_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cifar10, "BATCH", 2)
-    monkeypatch.setattr(cifar10, "TRAIN_BATCHES", 2)
-    monkeypatch.setattr(cifar10, "FORMS", tuple(replace(one, train=4, test=2) for one in cifar10.FORMS))
+    small = (replace(one, train=4, test=2, files=one.files[-3:]) for one in cifar10.FORMS)
+    monkeypatch.setattr(cifar10, "FORMS", tuple(small))
 
 
 def cifar_write(form: str, folder: Path, records: Records) -> list[Path]:
@@ -123,7 +123,7 @@ def cifar_write(form: str, folder: Path, records: Records) -> list[Path]:
     below = folder / f"cifar-10-batches-{form}"
     below.mkdir()
     files = [
-        below / f"{name}{'.bin' if form == 'bin' else ''}" for name in ("data_batch_1", "data_batch_2", "test_batch")
+        below / f"{name}{'.bin' if form == 'bin' else ''}" for name in ("data_batch_4", "data_batch_5", "test_batch")
     ]
     for i, file in enumerate(files):
         rows = slice(2 * i, 2 * i + 2)
@@ -157,7 +157,7 @@ def idc_write(folder: Path, records: Records) -> list[Path]:
 
 def adult_small(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"TRAIN_FILE": 8, "TEST_FILE": 3, "HELD_OUT": 2}.items():
-        monkeypatch.setattr(adult, name, value)
+        monkeypatch.setattr(uci, name, value)
 
 
 def adult_write(folder: Path, records: Records) -> list[Path]:
@@ -174,8 +174,8 @@ def adult_write(folder: Path, records: Records) -> list[Path]:
 
 
 def abalone_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(abalone, "TRAIN", 5)
-    monkeypatch.setattr(abalone, "TEST", 2)
+    monkeypatch.setattr(uci, "ABALONE_TRAIN", 5)
+    monkeypatch.setattr(uci, "ABALONE_TEST", 2)
 
 
 def abalone_made(seed: int, length: float = 0.01) -> list[tuple[float, int]]:
@@ -189,8 +189,8 @@ def abalone_write(folder: Path, records: Records) -> list[Path]:
 
 
 def german_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"RECORDS": 10, "TRAIN": 4, "HELD_OUT": 3}.items():
-        monkeypatch.setattr(german_credit, name, value)
+    for name, value in {"GERMAN_RECORDS": 10, "GERMAN_TRAIN": 4, "GERMAN_HELD_OUT": 3}.items():
+        monkeypatch.setattr(uci, name, value)
 
 
 def german_write(folder: Path, records: Records) -> list[Path]:

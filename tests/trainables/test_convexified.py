@@ -17,7 +17,7 @@ from dpcore.papers.convexified import Bound, NeuronNoise, log_predictions, publi
 from sweeps.privacy.totals import procedure_guarantee
 from sweeps.store.records import LedgerEntry
 from tests.trainables.recording import counted, memory_run
-from trainables.data.digits import DIGITS
+from trainables.data.packaged import DIGITS
 from trainables.hyperparameters import read
 from trainables.measures.hooks import Answering, Auditable
 from trainables.registry import SYSTEMS

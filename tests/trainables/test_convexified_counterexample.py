@@ -10,7 +10,7 @@ from dpcore.mechanisms.output_perturbation import OutputPerturbation
 from dpcore.papers import convexified as mathematics
 from tests.trainables.test_convexified import ADD, DELTA, REPLACE, SECRET, planned, target
 from tests.trainables.worst_case_records import TINY, tiny_plan, worst_case_scores
-from trainables.data.digits import DIGITS
+from trainables.data.packaged import DIGITS
 from trainables.hyperparameters import read
 from trainables.measures import audits
 from trainables.system import InputSpec, PrivacyPlan

@@ -9,7 +9,7 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from dpcore.gdp import eps_gdp
-from trainables.data.uniform import UNIFORM
+from trainables.data.packaged import UNIFORM
 from trainables.hyperparameters import read
 from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Task, TrialRun
 from trainables.systems import noisy_mean

@@ -27,7 +27,7 @@ from tests.trainables.private_prediction_cases import (
 )
 from tests.trainables.recording import memory_run
 from trainables import models
-from trainables.data.digits import DIGITS
+from trainables.data.packaged import DIGITS
 from trainables.registry import SYSTEMS
 from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Split
 from trainables.systems.answering import QueriesSpent

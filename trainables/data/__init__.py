@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-from trainables.data import (
-    abalone,
-    adult,
-    cifar10,
-    derived,
-    digits,
-    german_credit,
-    idc,
-    imdb,
-    membership_tables,
-    mnist,
-    movielens,
-    table,
-    uniform,
-)
+from trainables.data import cifar10, derived, idc, imdb, membership_tables, mnist, movielens, packaged, table, uci
 from trainables.data.own import OwnSource
 from trainables.data.source import FeaturedSource
 from trainables.plugins import OrImported, by_name
@@ -24,12 +10,12 @@ from trainables.plugins import OrImported, by_name
 _KIND = "data source"
 _PUBLISHED: dict[str, FeaturedSource] = by_name(
     _KIND,
-    digits.DIGITS,
-    uniform.UNIFORM,
+    packaged.DIGITS,
+    packaged.UNIFORM,
     mnist.MNIST,
-    adult.ADULT,
-    abalone.ABALONE,
-    german_credit.GERMAN_CREDIT,
+    uci.ADULT,
+    uci.ABALONE,
+    uci.GERMAN_CREDIT,
     cifar10.CIFAR10,
     idc.IDC,
     imdb.IMDB,

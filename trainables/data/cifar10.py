@@ -16,19 +16,19 @@ import pickle
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainables.data import records
-from trainables.data.files import existing, find_folder, wrong_file
+from trainables.data.files import files_in, find_folder, wrong_file
 from trainables.data.options import InFolder, Limit
 from trainables.data.source import PartOption, PublishedSource
-from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split
 
-BATCH, TRAIN_BATCHES, SUBSET_TRAIN, SUBSET_TEST = 10_000, 5, 4_000, 1_000
+BATCH = 10_000
+_BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 SHAPE, CLASSES = (3, 32, 32), 10
 PIXELS, LARGEST = 3 * 32 * 32, 255.0
 SUBSET = "cifar10_exact_4000_1000.npz"
@@ -44,7 +44,7 @@ class Form:
     files  that of test images is the last; the form is known by the first
     """
 
-    files: Callable[[], list[str]]
+    files: tuple[str, ...]
     train: int
     test: int
     read: Callable[[list[Path]], tuple[Images, Images]]
@@ -64,19 +64,11 @@ class Cifar10(PublishedSource[CifarOptions]):
     def declared(self, asked: CifarOptions) -> DatasetSpec:
         """The facts; looks which files are there, reads none. Raises InvalidValue."""
         form = self._form(asked)
-        return DatasetSpec(
-            dataset=self.name,
-            task=Task.CLASSIFICATION,
-            n=asked.used(form.train),
-            n_validation=form.test,
-            features={"image": InputSpec(shape=SHAPE)},
-            classes=CLASSES,
-        )
+        return self.classified(CLASSES, asked.used(form.train), form.test, image=InputSpec(shape=SHAPE))
 
     def files(self, asked: CifarOptions) -> list[Path]:
         """Those of the form that is there, in order. Raises InvalidValue."""
-        folder = find_folder(self.name, asked.path, "cifar10")
-        return [existing(self.name, folder / name) for name in self._form(asked).files()]
+        return files_in(self.name, asked.path, ["cifar10"], self._form(asked).files)
 
     def records(self, asked: CifarOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records. Raises InvalidValue (size, count, labels, a pickle with anything but arrays)."""
@@ -85,33 +77,22 @@ class Cifar10(PublishedSource[CifarOptions]):
         for part, (pixels, labels), expected in zip(("train", "test"), parts, (form.train, form.test), strict=True):
             records.check_count(facts, f"{folder} ({part} images)", len(pixels), expected)
             records.check_count(facts, f"{folder} ({part} labels)", len(labels), expected)
-        (pixels, labels), (test_pixels, test_labels) = parts
-        return records.dataset(
-            facts,
-            Split(inputs={"image": _scaled(pixels[: facts.n])}, targets=labels[: facts.n]),
-            Split(inputs={"image": _scaled(test_pixels)}, targets=test_labels),
+        splits = (
+            Split(inputs={"image": pixels[:n].astype(np.float32) / np.float32(LARGEST)}, targets=labels[:n])
+            for (pixels, labels), n in zip(parts, (facts.n, form.test), strict=True)
         )
+        return records.dataset(facts, *splits)
 
     def _form(self, asked: CifarOptions) -> Form:
         if asked.path is None:
             return FORMS[0]
         folder = find_folder(self.name, asked.path, "cifar10")
-        return next((form for form in FORMS if (folder / form.files()[0]).is_file()), FORMS[0])
-
-
-def _scaled(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-    scaled: NDArray[np.float32] = pixels.astype(np.float32) / np.float32(LARGEST)
-    return scaled
+        return next((form for form in FORMS if (folder / form.files[0]).is_file()), FORMS[0])
 
 
 def _together(parts: Sequence[Images]) -> tuple[Images, Images]:
     train, test = parts[:-1], parts[-1]
     return (np.concatenate([one for one, _ in train]), np.concatenate([one for _, one in train])), test
-
-
-def _batches(folder: str, ending: str) -> list[str]:
-    names = [*(f"data_batch_{i}" for i in range(1, TRAIN_BATCHES + 1)), "test_batch"]
-    return [f"{folder}/{name}{ending}" for name in names]
 
 
 def _binary(files: list[Path]) -> tuple[Images, Images]:
@@ -188,9 +169,9 @@ class _Arrays(pickle.Unpickler):
 
 
 FORMS = (
-    Form(partial(_batches, "cifar-10-batches-bin", ".bin"), TRAIN_BATCHES * BATCH, BATCH, _binary),
-    Form(partial(_batches, "cifar-10-batches-py", ""), TRAIN_BATCHES * BATCH, BATCH, _python),
-    Form(lambda: [SUBSET], SUBSET_TRAIN, SUBSET_TEST, _subset),
+    Form(tuple(f"cifar-10-batches-bin/{name}.bin" for name in _BATCHES), 50_000, BATCH, _binary),
+    Form(tuple(f"cifar-10-batches-py/{name}" for name in _BATCHES), 50_000, BATCH, _python),
+    Form((SUBSET,), 4_000, 1_000, _subset),
 )
 
 CIFAR10 = Cifar10()

@@ -7,6 +7,7 @@ import lzma
 import os
 import re
 import zlib
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 from urllib.parse import unquote, urlsplit
 
@@ -40,6 +41,15 @@ def existing(source: str, file: Path) -> Path:
     if file.stat().st_size == 0:
         raise InvalidValue("data.path", str(file), "a file with records, this one is empty", "Fetch the file again.")
     return file
+
+
+def files_in(source: str, path: str | None, folders: Sequence[str], names: Iterable[str]) -> list[Path]:
+    """The files `names` of `source`, in one of `folders` below option `path`, or in `path` itself.
+
+    Raises InvalidValue where one of them is not there, or empty.
+    """
+    folder = find_folder(source, path, *folders)
+    return [existing(source, folder / name) for name in names]
 
 
 def wrong_file(file: Path, expected: str, *, quotes: bool = False) -> InvalidValue:

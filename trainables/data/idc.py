@@ -23,7 +23,7 @@ from trainables.data import records
 from trainables.data.files import find_folder
 from trainables.data.options import InFolder, Limit, Whole
 from trainables.data.source import PartOption, PublishedSource
-from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split
 
 PATCHES, TRAIN, TEST = (198_738, 78_786), (29_164, 10_788), (31_825, 11_595)
 """Without cancer, with cancer."""
@@ -50,14 +50,8 @@ class Idc(PublishedSource[IdcOptions]):
 
     def declared(self, asked: IdcOptions) -> DatasetSpec:
         """The facts."""
-        return DatasetSpec(
-            dataset=self.name,
-            task=Task.CLASSIFICATION,
-            n=asked.used(sum(TRAIN)),
-            n_validation=min(asked.validation, sum(TEST)),
-            features={"patch": InputSpec(shape=(3, SIDE, SIDE))},
-            classes=2,
-        )
+        patch = InputSpec(shape=(3, SIDE, SIDE))
+        return self.classified(2, asked.used(sum(TRAIN)), min(asked.validation, sum(TEST)), patch=patch)
 
     def records(self, asked: IdcOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records; class 1 is cancer. Only the patches in use are read. Raises InvalidValue."""

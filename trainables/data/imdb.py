@@ -16,6 +16,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -25,10 +26,10 @@ from pydantic import Field
 
 from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.data import records
-from trainables.data.files import existing, find_folder, unpacked
+from trainables.data.files import files_in, unpacked
 from trainables.data.options import InFolder, Limit
 from trainables.data.source import PartOption, PublishedSource
-from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split
 
 RECORDS, CODES, LENGTH = 25_000, 10_000, 256
 ORDER_SEED = 2011
@@ -54,38 +55,23 @@ class Imdb(PublishedSource[ImdbOptions]):
 
     def declared(self, asked: ImdbOptions) -> DatasetSpec:
         """The facts."""
-        return DatasetSpec(
-            dataset=self.name,
-            task=Task.CLASSIFICATION,
-            n=asked.used(RECORDS),
-            n_validation=RECORDS,
-            features={"words": InputSpec(shape=(LENGTH,), cardinality=CODES)},
-            classes=2,
-            assumptions=(VALIDATION_VOCABULARY,) if asked.vocabulary == "validation" else (),
-        )
+        facts = self.classified(2, asked.used(RECORDS), RECORDS, words=InputSpec(shape=(LENGTH,), cardinality=CODES))
+        return replace(facts, assumptions=(VALIDATION_VOCABULARY,) if asked.vocabulary == "validation" else ())
 
     def files(self, asked: ImdbOptions) -> list[Path]:
         """Of training and test records. Raises InvalidValue."""
-        folder = find_folder(self.name, asked.path, "imdb")
-        return [existing(self.name, folder / f"imdb_{part}.csv.xz") for part in ("train", "test")]
+        return files_in(self.name, asked.path, ["imdb"], ["imdb_train.csv.xz", "imdb_test.csv.xz"])
 
     def records(self, asked: ImdbOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records; class 1 is positive. Raises InvalidValue."""
         (train_texts, train_labels), (texts, labels) = (_read(facts, file) for file in files)
         # The files hold all negatives first. Which positions a limit keeps is public: an order that no record decides.
         chosen = np.random.default_rng(ORDER_SEED).permutation(RECORDS)[: facts.n]
-        validation_words = [_WORD.findall(text) for text in texts]
-        code = _hash if asked.vocabulary == "hashed" else _most_frequent(validation_words).get
-        train = _coded([_WORD.findall(train_texts[i]) for i in chosen], code)
-        return records.dataset(
-            facts,
-            Split(
-                inputs={"words": train},
-                targets=train_labels[chosen],
-                ids=_as_written(train_texts, train_labels)[chosen],
-            ),
-            Split(inputs={"words": _coded(validation_words, code)}, targets=labels, ids=_as_written(texts, labels)),
-        )
+        train_texts, train_labels = [train_texts[i] for i in chosen], train_labels[chosen]
+        hashed = asked.vocabulary == "hashed"
+        code = _hash if hashed else _most_frequent([_WORD.findall(text) for text in texts]).get
+        parts = (_split(*part, code) for part in ((train_texts, train_labels), (texts, labels)))
+        return records.dataset(facts, *parts)
 
 
 def _read(facts: DatasetSpec, file: Path) -> tuple[list[str], NDArray[np.int64]]:
@@ -102,9 +88,10 @@ def _read(facts: DatasetSpec, file: Path) -> tuple[list[str], NDArray[np.int64]]
     return [text.lower().replace("<br />", " ") for text in frame["text"]], frame["label"].to_numpy(np.int64)
 
 
-def _as_written(texts: list[str], labels: NDArray[np.int64]) -> NDArray[np.object_]:
-    """Each review and its label as one text: what decides its part, whatever its words are coded by."""
-    return np.array([f"{label} {text}" for label, text in zip(labels, texts, strict=True)], dtype=object)
+def _split(texts: list[str], labels: NDArray[np.int64], code: Callable[[str], int | None]) -> Split:
+    """A review and its label as one text decide its part, whatever its words are coded by."""
+    ids = np.array([f"{label} {text}" for label, text in zip(labels, texts, strict=True)], dtype=object)
+    return Split(inputs={"words": _coded([_WORD.findall(text) for text in texts], code)}, targets=labels, ids=ids)
 
 
 def _most_frequent(reviews: list[list[str]]) -> dict[str, int]:

@@ -27,7 +27,7 @@ from trainables.data import records
 from trainables.data.files import existing, find_folder, wrong_file
 from trainables.data.options import InFolder, Seed, Whole
 from trainables.data.source import PartOption, PublishedSource
-from trainables.system import Dataset, DatasetSpec, InputSpec, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec
 
 
 class MembershipOptions(PartOption, InFolder):
@@ -41,22 +41,25 @@ class MembershipOptions(PartOption, InFolder):
 class MembershipTable(PublishedSource[MembershipOptions]):
     """One published table as a data source: `data: {source: NAME, path: DIR, train: 1200, seed: 0}`.
 
-    archive   published name; a plain file named as the last part of `members` serves too
-    members   names inside the archive: one table with the class first, or features and then classes
-    folders   names of its folder below option path
+    name      of its archive too, dataset_NAME.tgz, and of its folder below option path
+    members   names inside the archive: one table with the class first, or features and then classes; a plain file
+              named as the last part of one serves too
     train     records that are trained on, unless option `train` says otherwise
     """
 
     name: str
     doc: str
-    archive: str
     members: tuple[str, ...]
-    folders: tuple[str, ...]
     count: int
     width: int
     classes: int
     train: int
     asks = MembershipOptions
+
+    @property
+    def archive(self) -> str:
+        """Name of the published file."""
+        return f"dataset_{self.name}.tgz"
 
     def declared(self, asked: MembershipOptions) -> DatasetSpec:
         """The facts. Raises InvalidValue (train)."""
@@ -64,18 +67,11 @@ class MembershipTable(PublishedSource[MembershipOptions]):
         if train >= self.count:
             remedy = "The others are the validation."
             raise InvalidValue("data.train", train, f"fewer than the {self.count} records of {self.name}", remedy)
-        return DatasetSpec(
-            dataset=self.name,
-            task=Task.CLASSIFICATION,
-            n=train,
-            n_validation=self.count - train,
-            features={"record": InputSpec(shape=(self.width,))},
-            classes=self.classes,
-        )
+        return self.classified(self.classes, train, self.count - train, record=InputSpec(shape=(self.width,)))
 
     def files(self, asked: MembershipOptions) -> list[Path]:
         """For each member itself, or the archive that holds it. Raises InvalidValue."""
-        folder = find_folder(self.name, asked.path, *self.folders)
+        folder = find_folder(self.name, asked.path, self.name)
         plain = [folder / Path(member).name for member in self.members]
         return [one if one.is_file() else existing(self.name, folder / self.archive) for one in plain]
 
@@ -117,9 +113,7 @@ def _member(archive: Path, name: str) -> Iterator[IO[bytes]]:
 LOCATION = MembershipTable(
     name="location",
     doc="check-ins, 446 binary features, 30 classes, 5,010 records; dataset_location.tgz in option path",
-    archive="dataset_location.tgz",
     members=("bangkok",),
-    folders=("location",),
     count=5_010,
     width=446,
     classes=30,
@@ -130,9 +124,7 @@ LOCATION = MembershipTable(
 PURCHASE_100 = MembershipTable(
     name="purchase",
     doc="shopping baskets, 600 binary features, 100 classes, 197,324 records; dataset_purchase.tgz in option path",
-    archive="dataset_purchase.tgz",
     members=("dataset_purchase",),
-    folders=("purchase",),
     count=197_324,
     width=600,
     classes=100,
@@ -141,9 +133,7 @@ PURCHASE_100 = MembershipTable(
 TEXAS_100 = MembershipTable(
     name="texas",
     doc="hospital stays, 6,169 binary features, 100 classes, 67,330 records; dataset_texas.tgz in option path",
-    archive="dataset_texas.tgz",
     members=("texas/100/feats", "texas/100/labels"),
-    folders=("texas",),
     count=67_330,
     width=6_169,
     classes=100,

@@ -33,7 +33,7 @@ from trainables.data.splits import (
     check_beside,
     contents,
 )
-from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split
 
 TRAIN, TEST, SIDE, INK = 60_000, 10_000, 28, 255.0
 DIGITS = 10
@@ -109,15 +109,9 @@ class Mnist(PublishedSource[MnistOptions], HoldsOut):
             if not 0 < held < n:
                 expected = f"a share that is a record or more of {n}, and leaves some to train on"
                 raise InvalidValue("data.validation.share", validation.share, expected, "Write `share: 0.1`, say.")
-        return DatasetSpec(
-            dataset=self.name,
-            task=Task.CLASSIFICATION,
-            n=n if validation is None else n - held,
-            n_validation=held,
-            features={"image": InputSpec(shape=(SIDE, SIDE))},
-            classes=classes,
-            private_validation=None if validation is None else validation.private,
-        )
+        trained = n if validation is None else n - held
+        facts = self.classified(classes, trained, held, image=InputSpec(shape=(SIDE, SIDE)))
+        return replace(facts, private_validation=None if validation is None else validation.private)
 
     def files(self, asked: MnistOptions) -> list[Path]:
         """Training images and labels, then those of the test, each with or without .gz. Raises InvalidValue."""
@@ -135,11 +129,8 @@ class Mnist(PublishedSource[MnistOptions], HoldsOut):
         train = replace(train, ids=ids)
         if validation is None and asked.test is None:
             return records.dataset(facts, train, _part(facts, files[2:], TEST, facts.n_validation))
-        if validation is None:
-            return records.dataset(facts, train, records.taken(train, np.arange(0)))
-        judged = validation.taken(ids)
-        sides = (np.flatnonzero(side) for side in (~judged, judged))
-        return records.dataset(facts, *(records.taken(train, rows) for rows in sides))
+        judged = np.zeros(len(train), dtype=bool) if validation is None else validation.taken(ids)
+        return records.dataset(facts, records.taken(train, ~judged), records.taken(train, judged))
 
     def validates_within(self, asked: MnistOptions) -> bool:
         """Whether a share of the training records validates."""

@@ -26,7 +26,7 @@ from trainables.data.splits import (
     facts_within,
 )
 from trainables.features.declared import Features
-from trainables.system import Dataset, DatasetSpec, Split
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 
 FEATURE_OPTIONS = listed(FeatureOptions)
 """What every source takes besides its own options."""
@@ -208,6 +208,17 @@ class PublishedSource(FeaturedSource, Generic[Asked]):
     def read(self, options: Mapping[str, object]) -> Asked:
         """The options, checked. Raises InvalidOptions."""
         return read(self.asks, self.name, options)
+
+    def classified(self, classes: int, n: int, n_validation: int, **features: InputSpec) -> DatasetSpec:
+        """Facts of a classification."""
+        return DatasetSpec(
+            dataset=self.name,
+            task=Task.CLASSIFICATION,
+            n=n,
+            n_validation=n_validation,
+            features=features,
+            classes=classes,
+        )
 
     def files(self, asked: Asked) -> list[Path]:
         """The files that are read, all of them there and not empty. Raises InvalidValue."""

@@ -8,9 +8,8 @@ records.
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +20,8 @@ from trainables.data import records, table_file
 from trainables.data.options import Option, listed, read
 from trainables.data.source import HoldsOut
 from trainables.data.splits import PartSplit, TestSplit
-from trainables.data.table_declaration import JOINED, Column, Schema, TableOptions, schema
-from trainables.system import Dataset, DatasetSpec, Groups, Split, Task
+from trainables.data.table_declaration import JOINED, Column, Schema, TableOptions
+from trainables.system import Dataset, DatasetSpec, Split, Task
 from trainables.units import Unit
 
 if TYPE_CHECKING:
@@ -30,13 +29,6 @@ if TYPE_CHECKING:
 
 COUNT_TOLERANCE = 0.1
 """The declared n is a constant of the mechanism; it may differ from the records present, but not be a typing error."""
-
-
-_EXACT = 2**53
-"""Whole numbers up to here are numbers with a point, exactly."""
-_ANOTHER_ID = (
-    "Write it as texts, or take a column of its own: with numbers that have a point one record moves all others."
-)
 _MISSING = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"})
 """Texts that stand for a missing id in the files of spreadsheets, databases and pandas."""
 
@@ -58,60 +50,57 @@ class Table(HoldsOut):
 
     def record_facts(self, options: Mapping[str, object]) -> DatasetSpec:
         """The facts; touches no file. Raises InvalidValue."""
-        return schema(self.read(options)).facts()
+        return Schema(self.read(options)).facts()
 
     def inspect_records(self, options: Mapping[str, object]) -> None:
         """The files and their columns; types too, where the files tell them. Raises InvalidValue."""
         asked = self.read(options)
-        declared = schema(asked)
-        table_file.inspect(asked.path, asked.format, declared)
+        declared = Schema(asked)
         held = None if declared.test is None else declared.test.path
-        for other in (declared.validation.path, held):
-            if other is not None:
-                table_file.inspect(other, asked.format, declared)
+        for path in (asked.path or "", declared.validation.path, held):
+            if path is not None:
+                table_file.inspect(path, asked.format, declared)
 
     def load_records(self, options: Mapping[str, object]) -> Dataset:
         """The records. Raises InvalidValue (file, columns, missing values, categories, labels, count)."""
         asked = self.read(options)
-        declared, form = schema(asked), asked.format
-        everything = _records(asked.path, form, declared, declared.n)
+        declared = Schema(asked)
+        unit, validation, test = declared.unit, declared.validation, declared.test
+        everything = _records(asked.path, asked.format, declared, declared.n)
         _check_test_file(asked, declared, everything.ids)
-        validation, beside = declared.validation, None
+        beside = None
         if validation.path is not None:
-            beside = _records(validation.path, form, declared, validation.n)
-            if declared.unit is not None:
+            beside = _records(validation.path, asked.format, declared, validation.n)
+            if unit is not None:
                 # Before test units are parted off: who is one of them may be in no second file either.
-                ids, others = everything.ids, beside.ids
-                _check_apart(declared.unit, ids, others, "data.validation.path", validation.path, "data.path")
+                _check_apart(unit, everything.ids, beside.ids, "data.validation.path", validation.path, "data.path")
         everything = everything.within(declared.part)
-        if declared.test is not None and declared.test.path is None:
-            everything = everything.at(~declared.test.taken(everything.ids))
+        if test is not None and test.path is None:
+            everything = everything.at(~test.taken(everything.ids))
         if beside is not None:
             parts = [everything, beside]
         else:
-            held_out = np.zeros(len(everything.split), dtype=bool)
-            if validation.share:
-                held_out = validation.taken(everything.ids)
-            parts = [everything.at(~held_out), everything.at(held_out)]
+            held = validation.taken(everything.ids) if validation.share else np.zeros(len(everything.split), dtype=bool)
+            parts = [everything.at(~held), everything.at(held)]
         facts = declared.facts()
-        if declared.unit is None:
+        if unit is None:
             return records.dataset(facts, *(part.split for part in parts))
-        (train, units), (judged, _) = [records.by_unit(part.split, part.ids, declared.unit) for part in parts]
+        (train, units), (judged, _) = [records.by_unit(part.split, part.ids, unit) for part in parts]
         return records.dataset(facts, train, judged, units=units)
 
     def record_part(self, options: Mapping[str, object]) -> PartSplit | None:
         """See `FeaturedSource.part`."""
-        return schema(self.read(options)).part
+        return Schema(self.read(options)).part
 
     def declared_test(self, options: Mapping[str, object]) -> TestSplit | None:
         """See `HoldsOut.held_out`."""
-        return schema(self.read(options)).test
+        return Schema(self.read(options)).test
 
     def load_test(self, options: Mapping[str, object]) -> Split:
         """The test records alone, whole units where one is declared. Raises InvalidValue as `load_records` does."""
         asked = self.read(options)
-        declared = schema(asked)
-        test, facts = declared.test, declared.facts()
+        declared = Schema(asked)
+        test = declared.test
         if test is None:
             expected = "a part of the records, or a file, that is declared for the test"
             raise InvalidValue("data.test", None, expected, "Declare it in the spec of a new sweep.")
@@ -123,7 +112,7 @@ class Table(HoldsOut):
             found = _records(test.path, asked.format, declared, test.n)
             _check_test_file(asked, declared, others.ids)
         split = found.split if declared.unit is None else records.by_unit(found.split, found.ids, declared.unit)[0]
-        return records.checked(facts, "test", split)
+        return records.checked(declared.facts(), "test", split)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +123,7 @@ class _Records:
     ids: NDArray[Any]
 
     def at(self, which: NDArray[np.bool_]) -> _Records:
-        return _Records(
-            records.taken(self.split, np.flatnonzero(which)), self.ids[which] if len(self.ids) else self.ids
-        )
+        return _Records(records.taken(self.split, which), self.ids[which] if len(self.ids) else self.ids)
 
     def within(self, part: PartSplit | None) -> _Records:
         """Those of one part; all of them without one. Raises InvalidValue for ids of another kind."""
@@ -146,14 +133,18 @@ class _Records:
 def _records(where: object, form: str | None, declared: Schema, n: int) -> _Records:
     """All records of one file. Raises InvalidValue."""
     table = table_file.read(where, form, declared.names, declared.texts)
-    ids: NDArray[Any]
+    ids: NDArray[Any] = np.zeros(0)
+    count, of = len(table), "records"
     if declared.unit is not None:
         ids = _unit_ids(where, table, declared.unit)
-        _count(where, len(set(ids)), n, f"values of {declared.unit.column}")
-    else:
-        _count(where, len(table), n, "records")
-        id_ = declared.id
-        ids = np.zeros(0) if id_ is None else _split_ids(where, table, id_)
+        count, of = len(set(ids)), f"values of {declared.unit.column}"
+    elif declared.id is not None:
+        ids = _split_ids(where, table, declared.id)
+    if count == 0:
+        raise InvalidValue("data.path", where, "at least one record, found none")
+    if abs(count - n) > max(1.0, COUNT_TOLERANCE * n):
+        expected = f"a number within {COUNT_TOLERANCE:.0%} of the {of} in {where}"
+        raise InvalidValue("data.n", n, expected, "Declare another n.")
     return _Records(_split(where, table, declared), ids)
 
 
@@ -166,11 +157,10 @@ def _check_test_file(asked: TableOptions, declared: Schema, trained: NDArray[Any
     if unit is None or test is None or test.path is None:
         return
     found = _ids_in(test.path, asked.format, unit)
-    others = {"data.path": trained}
+    _check_apart(unit, trained, found, "data.test.path", test.path, "data.path")
     if validation.path is not None:
-        others["data.validation.path"] = _ids_in(validation.path, asked.format, unit)
-    for option, ids in others.items():
-        _check_apart(unit, ids, found, "data.test.path", test.path, option)
+        judged = _ids_in(validation.path, asked.format, unit)
+        _check_apart(unit, judged, found, "data.test.path", test.path, "data.validation.path")
 
 
 def _ids_in(path: str, form: str | None, unit: Unit) -> NDArray[Any]:
@@ -182,69 +172,44 @@ def _check_apart(unit: Unit, ids: NDArray[Any], found: NDArray[Any], option: str
     # 007 among texts of one file is 7 among numbers of the other.
     held, others = ({str(int(one)) if one.isdecimal() else one for one in each} for each in (ids, found))
     if shared := held & others:
-        raise InvalidValue(
-            option,
-            path,
-            f"no {unit.column} that is in the file of {other} too, found {len(shared)}",
-            "Put all records of a unit into one of the files.",
-        )
-
-
-def _count(where: object, found: int, declared: int, of: str) -> None:
-    if found == 0:
-        raise InvalidValue("data.path", where, "at least one record, found none")
-    if abs(found - declared) > max(1.0, COUNT_TOLERANCE * declared):
-        raise InvalidValue(
-            "data.n", declared, f"a number within {COUNT_TOLERANCE:.0%} of the {of} in {where}", "Declare another n."
-        )
+        expected = f"no {unit.column} that is in the file of {other} too, found {len(shared)}"
+        raise InvalidValue(option, path, expected, "Put all records of a unit into one of the files.")
 
 
 def _split_ids(where: object, table: pa.Table, column: str) -> NDArray[Any]:
     """What parts each record. Raises InvalidValue for a missing one, and for others than whole numbers and texts."""
-    ids = _values(where, table, column)
-    here, of_texts = f"data.columns.{column}", ids.dtype == object
+    ids, here = _values(where, table, column), f"data.columns.{column}"
     if missing := sum(isinstance(one, str) and not one for one in ids):
         expected = f"an id in every record of {where}, found {missing} missing"
         raise InvalidValue(here, column, expected, "Give them one, or drop them, before the sweep.")
-    if not (all(isinstance(one, str) for one in ids) if of_texts else ids.dtype.kind in "iu"):
+    if ids.dtype.kind not in "iu" and not (ids.dtype == object and all(isinstance(one, str) for one in ids)):
         # 7 would be 7.0 as soon as one record has 7.5 there, and all records would be parted anew.
         expected = f"whole numbers or texts in {where}, which part the records; found {ids.dtype}"
-        raise InvalidValue(here, column, expected, _ANOTHER_ID)
+        remedy = "Write it as texts, or take a column of its own: with a point in one id all records would move."
+        raise InvalidValue(here, column, expected, remedy)
     return ids
 
 
 def _unit_ids(where: object, table: pa.Table, unit: Unit) -> NDArray[np.object_]:
     """The id of each record's unit as a text. Raises InvalidValue for a missing one, and for numbers with a point."""
-    column = table.column(unit.column)
-    ids = [None if one == "" else one for one in column.to_pylist()]
-    if missing := ids.count(None):
-        raise InvalidValue(
-            "data.unit.column",
-            unit.column,
-            f"an id in every record of {where}, found {missing} missing",
-            "Find out whose these records are, or drop them, before the sweep.",
-        )
-    texts = [one for one in ids if isinstance(one, str)]
-    meant = sorted({repr(one) for one in texts if one.strip().lower() in _MISSING})
+    here, ids = "data.unit.column", table.column(unit.column).to_pylist()
+    if missing := sum(one is None or one == "" for one in ids):
+        expected = f"an id in every record of {where}, found {missing} missing"
+        remedy = "Find out whose these records are, or drop them, before the sweep."
+        raise InvalidValue(here, unit.column, expected, remedy)
+    texts = {one for one in ids if isinstance(one, str)}
+    meant = sorted(repr(one) for one in texts if one.strip().lower() in _MISSING)
     meant += ["texts with spaces around them"] * any(one != one.strip() for one in texts)
-    meant += ["texts with signs that are not seen, or not in Unicode's form NFC"] * any(map(_looks_like_another, texts))
     if meant:
-        raise QuotesRecords(
-            "data.unit.column",
-            unit.column,
-            f"ids in {where}, found {', '.join(meant)}",
-            "A word for a missing id makes one unit of many people, and two spellings two ids of one: correct them.",
+        expected = f"ids in {where}, found {', '.join(meant)}"
+        remedy = (
+            "A word for a missing id makes one unit of many people, and two spellings two ids of one: correct them."
         )
+        raise QuotesRecords(here, unit.column, expected, remedy)
     if wrong := {type(one).__name__ for one in ids} - {"int", "str"}:
-        raise InvalidValue(
-            "data.unit.column", unit.column, f"whole numbers or texts in {where}, found {', '.join(sorted(wrong))}"
-        )
+        expected = f"whole numbers or texts in {where}, found {', '.join(sorted(wrong))}"
+        raise InvalidValue(here, unit.column, expected)
     return np.array([str(one) for one in ids], dtype=object)
-
-
-def _looks_like_another(id_: str) -> bool:
-    """Whether an id may look like one that it is not equal to."""
-    return not id_.isprintable() or not unicodedata.is_normalized("NFC", id_)
 
 
 def encoded(where: object, table: pa.Table, columns: Sequence[Column]) -> dict[str, NDArray[np.generic]]:
@@ -256,36 +221,21 @@ def encoded(where: object, table: pa.Table, columns: Sequence[Column]) -> dict[s
     joined = [_dense(where, table, column) for column in columns if not column.own_feature]
     if joined:
         inputs[JOINED] = np.concatenate(joined, axis=1)
-    for column in columns:
-        if column.own_feature:
-            inputs[column.name] = _own(where, table, column)
-    return inputs
+    return inputs | {column.name: _own(where, table, column) for column in columns if column.own_feature}
 
 
 def _split(where: object, table: pa.Table, declared: Schema) -> Split:
-    weights, groups = declared.weights, declared.groups
-    return Split(
-        inputs=encoded(where, table, declared.columns),
-        targets=_targets(where, table, declared),
-        weights=None
-        if weights is None or not weights.column
-        else _numbers(where, weights.column, _values(where, table, weights.column)).astype(np.float32),
-        groups=None if groups is None else _group_codes(where, table, groups),
-    )
-
-
-def _group_codes(where: object, table: pa.Table, groups: Groups) -> NDArray[np.int64]:
-    """[n], positions in the declared categories. Raises InvalidValue for others."""
-    values = [str(one) for one in _values(where, table, groups.column).tolist()]
-    position = {value: i for i, value in enumerate(groups.categories)}
-    if unknown := sorted(set(values) - position.keys()):
-        raise QuotesRecords(
-            "data.groups",
-            list(groups.categories)[:10],
-            f"every value of column {groups.column} in {where}, which also has {', '.join(unknown[:5])}",
-            "Declare them in `categories`, or correct the records.",
-        )
-    return np.array([position[value] for value in values], dtype=np.int64)
+    if declared.task is Task.REGRESSION:
+        targets: NDArray[np.generic] = _numbers(where, table, declared.label)
+    else:
+        targets = _positions(where, table, declared.label, declared.classes, "classes")
+    split, weights, groups = Split(encoded(where, table, declared.columns), targets), declared.weights, declared.groups
+    if weights is not None and weights.column:
+        split = replace(split, weights=_numbers(where, table, weights.column).astype(np.float32))
+    if groups is not None:
+        codes = _positions(where, table, groups.column, groups.categories, "groups", as_texts=True)
+        split = replace(split, groups=codes)
+    return split
 
 
 def _dense(where: object, table: pa.Table, column: Column) -> NDArray[np.float32]:
@@ -293,29 +243,13 @@ def _dense(where: object, table: pa.Table, column: Column) -> NDArray[np.float32
     if column.categories:
         codes = _positions(where, table, column.name, column.categories, "categories")
         return np.eye(len(column.categories), dtype=np.float32)[codes]
-    return _scaled(column, _numbers(where, column.name, _values(where, table, column.name)))[:, None]
+    return _scaled(column, _numbers(where, table, column.name))[:, None]
 
 
 def _own(where: object, table: pa.Table, column: Column) -> NDArray[np.generic]:
     """[n, *shape]"""
-    values = _values(where, table, column.name)
-    if column.shape:
-        size = math.prod(column.shape)
-        wrong = [i for i, one in enumerate(values) if not isinstance(one, np.ndarray | list) or len(one) != size]
-        if wrong:
-            raise InvalidValue(
-                f"data.columns.{column.name}", where, f"lists of {size} numbers, row {wrong[0]} has another length"
-            )
-        flat = np.array(list(values)) if len(values) else np.zeros((0, size))
-        values = flat.reshape(len(values), *column.shape)
-    numbers = _numbers(where, column.name, values)
+    numbers = _numbers(where, table, column.name, column.shape)
     return numbers if column.codes is not None else _scaled(column, numbers)
-
-
-def _targets(where: object, table: pa.Table, declared: Schema) -> NDArray[np.generic]:
-    if declared.task is Task.REGRESSION:
-        return _numbers(where, declared.label, _values(where, table, declared.label))
-    return _positions(where, table, declared.label, declared.classes, "classes")
 
 
 def _scaled(column: Column, numbers: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -323,44 +257,47 @@ def _scaled(column: Column, numbers: NDArray[np.float64]) -> NDArray[np.float32]
     return ((np.clip(numbers, column.low, column.high) - column.low) / (column.high - column.low)).astype(np.float32)
 
 
-def _numbers(where: object, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
+def _numbers(where: object, table: pa.Table, name: str, shape: tuple[int, ...] = ()) -> NDArray[np.float64]:
+    """[n, *shape]"""
+    values, here = _values(where, table, name), f"data.columns.{name}"
+    if shape:
+        size = math.prod(shape)
+        wrong = [i for i, one in enumerate(values) if not isinstance(one, np.ndarray | list) or len(one) != size]
+        if wrong:
+            raise InvalidValue(here, where, f"lists of {size} numbers, row {wrong[0]} has another length")
+        values = np.array(list(values)).reshape(len(values), *shape)
     if len(values) and values.dtype.kind not in "fiub":
         remedy = "Turn it into numbers (of a date: days since a public one), or declare its `categories`."
-        raise InvalidValue(f"data.columns.{name}", where, f"a column of numbers, found {values.dtype}", remedy)
+        raise InvalidValue(here, where, f"a column of numbers, found {values.dtype}", remedy)
     return values.astype(np.float64)
 
 
 def _positions(
-    where: object, table: pa.Table, name: str, known: tuple[Any, ...], declared_in: str
+    where: object, table: pa.Table, name: str, known: tuple[Any, ...], declared_in: str, *, as_texts: bool = False
 ) -> NDArray[np.int64]:
-    values = _values(where, table, name)
-    if values.dtype.kind == "f" and any(isinstance(one, int) and abs(one) > _EXACT for one in known):
+    """[n], each value's place among those `known`. Raises InvalidValue for others."""
+    found = _values(where, table, name)
+    if found.dtype.kind == "f" and any(isinstance(one, int) and abs(one) > 2**53 for one in known):
         # One record with a point in a CSV file makes such numbers of all, and neighbours one and the same.
         expected = f"whole numbers in {where}, which are declared beyond 2^53: others are read as the nearest of many"
         raise InvalidValue(
             f"data.{declared_in}", name, expected, "Declare them as texts, in quotes, and write them so."
         )
+    values = [str(one) for one in found] if as_texts else found.tolist()
     position = {value: i for i, value in enumerate(known)}
-    unknown = sorted({repr(value) for value in values.tolist() if value not in position})
-    if unknown:
-        raise QuotesRecords(
-            f"data.{declared_in}",
-            list(known)[:10],
-            f"every value of column {name} in {where}, which also has {', '.join(unknown[:5])}",
-            f"Declare them in `{declared_in}`, or correct the records.",
-        )
-    return np.array([position[value] for value in values.tolist()], dtype=np.int64)
+    if unknown := sorted({repr(value) for value in values if value not in position}):
+        expected = f"every value of column {name} in {where}, which also has {', '.join(unknown[:5])}"
+        remedy = f"Declare them in `{declared_in}`, or correct the records."
+        raise QuotesRecords(f"data.{declared_in}", list(known)[:10], expected, remedy)
+    return np.array([position[value] for value in values], dtype=np.int64)
 
 
 def _values(where: object, table: pa.Table, name: str) -> NDArray[Any]:
     column = table.column(name)
     if column.null_count:
-        raise InvalidValue(
-            f"data.columns.{name}",
-            where,
-            f"a value in every record, found {column.null_count} missing",
-            "Drop these records or give the missing values a public constant.",
-        )
+        expected = f"a value in every record, found {column.null_count} missing"
+        remedy = "Drop these records or give the missing values a public constant."
+        raise InvalidValue(f"data.columns.{name}", where, expected, remedy)
     values: NDArray[Any] = column.to_numpy()
     return values
 

@@ -27,7 +27,7 @@ or another word for it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
@@ -39,9 +39,7 @@ from trainables.data.splits import (
     TEST,
     VALIDATION,
     PartOptions,
-    PartSplit,
     TestOptions,
-    TestSplit,
     ValidationOptions,
     ValidationSplit,
     check_beside,
@@ -223,29 +221,38 @@ class TableOptions(Options):
     )
 
 
-@dataclass(frozen=True, slots=True)
 class Schema:
-    """The whole declaration, checked.
+    """The whole declaration, checked; see `TableOptions` for what is not said here. Raises InvalidValue.
 
     n       of the whole file, of which `part` may be read alone
+    own     of the part that is read
     target  ends of a regression's
-    texts   columns of a CSV file that are read as they are written: ids, and what is declared as texts. Whether "1" is
-            a text would otherwise follow from what all other records have there
     """
 
-    n: int
-    label: str
-    classes: tuple[Any, ...]
-    task: Task
-    target: tuple[float, float]
-    columns: tuple[Column, ...]
-    validation: ValidationSplit
-    unit: Unit | None
-    weights: Weights | None
-    groups: Groups | None
-    test: TestSplit | None
-    part: PartSplit | None
-    texts: tuple[str, ...] = ()
+    def __init__(self, asked: TableOptions) -> None:
+        if (asked.classes is None) == (asked.target is None):
+            expected = "either `classes` (a list or a number) or `target: [low, high]`"
+            raise InvalidValue("data.classes", asked.classes, expected, "Declare one.")
+        self.n, self.label, self.unit = asked.n, asked.label, asked.unit
+        self.classes, self.target = asked.classes or (), asked.target or (0.0, 1.0)
+        self.task = Task(asked.task) if self.classes else Task.REGRESSION
+        self.columns = tuple(rule.column(name) for name, rule in asked.columns.items())
+        self._check_columns(asked)
+        self.weights = _weights(asked, len(self.classes))
+        self.groups = None
+        if asked.groups is not None:
+            self.groups = Groups(column=asked.groups.column, categories=tuple(map(str, asked.groups.categories)))
+        self.part, path = None, str(asked.path)
+        if asked.part is not None:
+            self.part = asked.part.part(asked.n, None if asked.unit is None else asked.unit.column)
+        self.own = asked.n if self.part is None else self.part.size(asked.n)
+        self.validation = ValidationSplit()
+        if asked.validation is not None:
+            self.validation = asked.validation.split(self.own, asked.unit, path)
+        self.test = None if asked.test is None else asked.test.split(self.own, asked.unit, self.validation)
+        self._check_splits()
+        check_file(self.test, {"data.path": path, f"{VALIDATION}.path": self.validation.path})
+        self.texts = self._texts(asked)
 
     @property
     def id(self) -> str | None:
@@ -261,6 +268,22 @@ class Schema:
         own = (column.name for column in self.columns)
         return tuple(dict.fromkeys([*own, self.label, *(one for one in others if one)]))
 
+    def _texts(self, asked: TableOptions) -> tuple[str, ...]:
+        """Columns of a CSV file that are read as they are written: ids, and what is declared as texts.
+
+        Whether "1" is a text would otherwise follow from what all other records have there.
+        """
+        inputs = {column.name for column in self.columns}
+        known = inputs | {self.label, "" if self.weights is None else self.weights.column}
+        # Columns that say whose a record is and nothing else.
+        ids = sorted({one for one in (self.id, self.unit and self.unit.column) if one} - known)
+        own = [column.name for column in self.columns if column.is_text]
+        label = [self.label] if are_texts(self.classes) else []
+        groups = []
+        if asked.groups is not None and are_texts(asked.groups.categories) and asked.groups.column not in inputs:
+            groups = [asked.groups.column]
+        return tuple(dict.fromkeys((*ids, *own, *label, *groups)))
+
     def facts(self) -> DatasetSpec:
         """The public facts."""
         features: dict[str, InputSpec] = {}
@@ -271,8 +294,7 @@ class Schema:
             if column.own_feature:
                 features[column.name] = InputSpec(shape=column.shape, cardinality=column.codes)
         # Test records go first, and the validation part is one of what is left.
-        own = self.n if self.part is None else self.part.size(self.n)
-        left = own - (self.test.n if self.test is not None and self.test.path is None else 0)
+        left = self.own - (self.test.n if self.test is not None and self.test.path is None else 0)
         held_out = round(left * self.validation.share)
         return DatasetSpec(
             dataset="table",
@@ -331,81 +353,44 @@ class Schema:
         else:
             yield "Rows that are alike are records of their own."
 
+    def _check_columns(self, asked: TableOptions) -> None:
+        apart = {column.name for column in self.columns if column.own_feature}
+        if JOINED in apart and len(apart) < len(self.columns):
+            expected = (
+                f"another name of this column: as {JOINED!r} models are asked with all plain columns side by side"
+            )
+            raise InvalidValue("data.columns", JOINED, expected, "Rename the column.")
+        if self.label in asked.columns:
+            raise InvalidValue("data.columns", self.label, "inputs only, not the label", "Remove it from `columns`.")
+        for option, one in (("weight", asked.weight), ("groups", asked.groups)):
+            if one is not None and one.column == self.label:
+                expected = f"the name of a column other than the label, {self.label}"
+                raise InvalidValue(f"data.{option}.column", one.column, expected, "Name it.")
 
-def schema(asked: TableOptions) -> Schema:
-    """The declaration in a spec's `data` options. Raises InvalidValue."""
-    if (asked.classes is None) == (asked.target is None):
-        expected = "either `classes` (a list or a number) or `target: [low, high]`"
-        raise InvalidValue("data.classes", asked.classes, expected, "Declare one.")
-    columns = tuple(rule.column(name) for name, rule in asked.columns.items())
-    _check_columns(asked, columns)
-    classes = asked.classes or ()
-    part = None
-    if asked.part is not None:
-        part = asked.part.part(asked.n, None if asked.unit is None else asked.unit.column)
-    own = asked.n if part is None else part.size(asked.n)
-    validation = ValidationSplit()
-    if asked.validation is not None:
-        validation = asked.validation.split(own, asked.unit, str(asked.path))
-    test = None if asked.test is None else asked.test.split(own, asked.unit, validation)
-    groups = asked.groups
-    found = Schema(
-        n=asked.n,
-        label=asked.label,
-        classes=classes,
-        task=Task(asked.task) if classes else Task.REGRESSION,
-        target=asked.target or (0.0, 1.0),
-        columns=columns,
-        validation=validation,
-        unit=asked.unit,
-        weights=_weights(asked, len(classes)),
-        groups=None if groups is None else Groups(column=groups.column, categories=tuple(map(str, groups.categories))),
-        test=test,
-        part=part,
-    )
-    _check_splits(found, own)
-    check_file(test, {"data.path": str(asked.path), f"{VALIDATION}.path": validation.path})
-    return replace(found, texts=_texts(asked, found))
-
-
-def _check_columns(asked: TableOptions, columns: tuple[Column, ...]) -> None:
-    apart = {column.name for column in columns if column.own_feature}
-    if JOINED in apart and len(apart) < len(columns):
-        expected = f"another name of this column: as {JOINED!r} models are asked with all plain columns side by side"
-        raise InvalidValue("data.columns", JOINED, expected, "Rename the column.")
-    if asked.label in asked.columns:
-        raise InvalidValue("data.columns", asked.label, "inputs only, not the label", "Remove it from `columns`.")
-    for option, one in (("weight", asked.weight), ("groups", asked.groups)):
-        if one is not None and one.column == asked.label:
-            expected = f"the name of a column other than the label, {asked.label}"
-            raise InvalidValue(f"data.{option}.column", one.column, expected, "Name it.")
-
-
-def _check_splits(declared: Schema, own: int) -> None:
-    """By one id, and records are left to train on; a private test part shares nobody with charged validation records.
-
-    own  how many records, or units, the part has that is read
-    """
-    validation, test, part = declared.validation, declared.test, declared.part
-    if part is not None:
-        if validation.path is not None and validation.private is not None:
-            expected = "a share of the records where data.part is declared, or a file of public ones"
-            remedy = "Both sweeps would read that file: write `share` and `id`."
-            raise InvalidValue(f"{VALIDATION}.path", validation.path, expected, remedy)
-        for option, other in ((VALIDATION, validation), (TEST, test)):
-            if other is not None:
-                check_beside(option, other, PART, part)
-    if test is None or test.path is not None:
-        return
-    left = own - test.n
-    held = round(left * validation.share)
-    if left - held < 1 or (validation.share and not held):
-        expected = f"a share that leaves records of n={own} to train on"
-        raise InvalidValue(f"{TEST}.share", test.share, expected, "Make it smaller, or the share of data.validation.")
-    if test.private and validation.private is not None and not validation.private.parts:
-        expected = "validation records that no test record is among: another file with `disjoint: true`, or a share"
-        remedy = "Who is in both would be charged for both, which nothing here plans."
-        raise InvalidValue(f"{TEST}.records", "private", expected, remedy)
+    def _check_splits(self) -> None:
+        """By one id, and records are left to train on; a private test part shares nobody with charged validation."""
+        validation, test, part = self.validation, self.test, self.part
+        if part is not None:
+            if validation.path is not None and validation.private is not None:
+                expected = "a share of the records where data.part is declared, or a file of public ones"
+                remedy = "Both sweeps would read that file: write `share` and `id`."
+                raise InvalidValue(f"{VALIDATION}.path", validation.path, expected, remedy)
+            for option, other in ((VALIDATION, validation), (TEST, test)):
+                if other is not None:
+                    check_beside(option, other, PART, part)
+        if test is None or test.path is not None:
+            return
+        left = self.own - test.n
+        held = round(left * validation.share)
+        if left - held < 1 or (validation.share and not held):
+            expected = f"a share that leaves records of n={self.own} to train on"
+            raise InvalidValue(
+                f"{TEST}.share", test.share, expected, "Make it smaller, or the share of data.validation."
+            )
+        if test.private and validation.private is not None and not validation.private.parts:
+            expected = "validation records that no test record is among: another file with `disjoint: true`, or a share"
+            remedy = "Who is in both would be charged for both, which nothing here plans."
+            raise InvalidValue(f"{TEST}.records", "private", expected, remedy)
 
 
 def _weights(asked: TableOptions, classes: int) -> Weights | None:
@@ -420,15 +405,3 @@ def _weights(asked: TableOptions, classes: int) -> Weights | None:
     if asked.weight is None:
         return Weights(classes=each)
     return Weights(classes=each, column=asked.weight.column, high=float(asked.weight.high))
-
-
-def _texts(asked: TableOptions, declared: Schema) -> tuple[str, ...]:
-    """See `Schema.texts`."""
-    inputs = {column.name for column in declared.columns}
-    known = inputs | {declared.label, "" if declared.weights is None else declared.weights.column}
-    # Columns that say whose a record is and nothing else.
-    ids = sorted({one for one in (declared.id, asked.unit and asked.unit.column) if one} - known)
-    own = [column.name for column in declared.columns if column.is_text]
-    label = [declared.label] if are_texts(declared.classes) else []
-    groups = [] if asked.groups is None or not are_texts(asked.groups.categories) else [asked.groups.column]
-    return tuple(dict.fromkeys((*ids, *own, *label, *(one for one in groups if one not in inputs))))

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.data.table_declaration import Column, Schema
@@ -26,197 +26,12 @@ if TYPE_CHECKING:
 
 
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2")
-_WRONG_NAMES = "Correct the names in data.columns, data.label, data.unit or data.validation.id."
-_BLOCK, _LONGEST_HEADER = 1 << 16, 1 << 24
-_FIRST_LINE = re.compile(rb'((?:[^"\n]|"[^"]*")*+)\n')
-"""Up to the first line break that stands in no quotes."""
 _WITHOUT_VALUES = re.compile(
     r"CSV parse error: (?:Row #\d+: )?Expected \d+ columns, got \d+"
     r"|In CSV column #\d+: (?:Row #\d+: )?CSV conversion error to \w+"
 )
 """What pyarrow says of a CSV file before it quotes from it."""
 _EMPTY = "a folder with a file in it, found none"
-
-
-def read(where: object, form: str | None, names: tuple[str, ...], texts: Sequence[str] = ()) -> pa.Table:
-    """All rows of the columns `names`. Raises InvalidValue (path, form, columns).
-
-    texts  columns of a CSV file to be read as they are written. Of the others what is read of one record follows from
-           all of them: 007 is 7 unless some record has a word there
-    """
-    path, kind = _path(where), form_of(where, form)
-    with _readable(path, kind):
-        source = _dataset(path, kind, texts)
-        _check_names(path, kind, list(source.schema.names), names)
-        return source.to_table(columns=list(names))
-
-
-def inspect(where: object, form: str | None, declared: Schema) -> None:
-    """Whether the file is there and has the declared columns, of types that can be what is declared of them.
-
-    Raises InvalidValue.
-    """
-    types = _types(where, form, declared.names)
-    if not types:
-        return
-    path = str(where)
-    for column in declared.columns:
-        _check_column(path, types[column.name], column)
-    if declared.task is Task.REGRESSION and not _is_number(types[declared.label]):
-        expected = f"a column of numbers in {path}, it holds {types[declared.label]}"
-        raise InvalidValue("data.label", declared.label, expected)
-    id_ = declared.id if declared.unit is None else declared.unit.column
-    if id_ is not None and not _is_id(types[id_]):
-        option = "data.unit.column" if declared.unit is not None else f"data.columns.{id_}"
-        raise InvalidValue(option, id_, f"whole numbers or texts in {path}, it holds {types[id_]}")
-
-
-def _types(where: object, form: str | None, names: Sequence[str]) -> dict[str, Any]:
-    """The type of each column of a file that has all of `names`; {} of a CSV file, which tells none."""
-    found, kind = columns(where, form), form_of(where, form)
-    _check_names(_path(where), kind, [name for name, _ in found], names)
-    return {} if kind == "csv" else dict(found)
-
-
-def columns(where: object, form: str | None) -> list[tuple[str, pa.DataType | None]]:
-    """Name and type of each column, in order; of a CSV file no types, which it does not tell. Reads no record.
-
-    Raises InvalidValue (path, form).
-    """
-    path, kind = _path(where), form_of(where, form)
-    with _readable(path, kind):
-        if kind == "csv":
-            return [(name, None) for name in _header(path)]
-        schema = _dataset(path, kind).schema
-        return list(zip(schema.names, schema.types, strict=True))
-
-
-def _dataset(path: str, kind: str, texts: Sequence[str] = ()) -> ds.FileSystemDataset:
-    import pyarrow as pa
-    import pyarrow.dataset as ds
-    from pyarrow.csv import ConvertOptions
-
-    written = ConvertOptions(column_types={name: pa.string() for name in texts})
-    source = ds.dataset(path, format=ds.CsvFileFormat(convert_options=written) if kind == "csv" else kind)
-    if not source.files:
-        raise FileNotFoundError(_EMPTY)
-    return source
-
-
-def _check_names(path: str, kind: str, names: list[str], declared: Sequence[str]) -> None:
-    """Each declared column is there, once. What is said of a CSV file quotes none of it.
-
-    Without a header its first line is a record, and what is near to a declared name may be a value.
-
-    Raises InvalidValue.
-    """
-    missing = [name for name in declared if name not in names]
-    if missing and kind == "csv":
-        spelled = {name.strip().casefold() for name in names}
-        otherwise = [f"`{name}`" for name in missing if name.strip().casefold() in spelled]
-        hint = f"In other capitals, or with spaces, there is {', '.join(otherwise)}. " if otherwise else ""
-        raise InvalidValue(
-            "data.columns",
-            missing,
-            f"columns of {path} in its first line, which must hold the names of the columns, separated by commas",
-            hint + _WRONG_NAMES,
-        )
-    if missing:
-        close = [f"`{one}`" for name in missing for one in difflib.get_close_matches(name, names, n=1)]
-        hint = f"Did you mean {', '.join(close)}? " if close else ""
-        raise InvalidValue(
-            "data.columns", missing, f"columns of {path}, which has {', '.join(names)}", hint + _WRONG_NAMES
-        )
-    if twice := [name for name in declared if names.count(name) > 1]:
-        raise InvalidValue(
-            "data.columns", twice, f"columns that {path} has once", "Rename or drop the others: which is meant?"
-        )
-
-
-def form_of(where: object, form: str | None) -> str:
-    """csv or parquet: as declared, else by the name of the file."""
-    return form or ("csv" if str(where).lower().rstrip("/").endswith(CSV_ENDINGS) else "parquet")
-
-
-def _path(where: object) -> str:
-    if not isinstance(where, str) or not where:
-        raise InvalidValue("data.path", where, "a file, a folder or a URL of Parquet or CSV", "Set data.path.")
-    return where
-
-
-@contextmanager
-def _readable(path: str, kind: str) -> Iterator[None]:
-    import pyarrow as pa
-
-    remedy = "Check data.path and data.format."
-    try:
-        yield
-    except FileNotFoundError as error:
-        expected = _EMPTY if error.args == (_EMPTY,) else "a file or folder that is there, found none"
-        raise InvalidValue("data.path", path, expected, remedy) from error
-    except (pa.ArrowException, OSError, csv.Error) as error:
-        if kind == "csv" and isinstance(error, pa.ArrowInvalid):
-            # It quotes the record that it stumbled over.
-            told = _WITHOUT_VALUES.search(str(error))
-            raise InvalidValue(
-                "data.path", path, f"csv that can be read ({told.group() if told else 'invalid'})", remedy
-            ) from None
-        known = QuotesRecords if isinstance(error, pa.ArrowException) else InvalidValue
-        raise known("data.path", path, f"{kind} that can be read ({error})", remedy) from error
-
-
-def _header(path: str) -> list[str]:
-    """The first line of the file, or of the first file of a folder."""
-    from pyarrow import fs
-
-    filesystem, inside = fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)
-    info = filesystem.get_file_info(inside)
-    if info.type == fs.FileType.NotFound:
-        raise FileNotFoundError(path)
-    if info.type == fs.FileType.Directory:
-        found = filesystem.get_file_info(fs.FileSelector(inside, recursive=True))
-        files = sorted(one.path for one in found if one.is_file and not one.base_name.startswith((".", "_")))
-        if not files:
-            raise FileNotFoundError(_EMPTY)
-        inside = files[0]
-    read = b""
-    with filesystem.open_input_stream(inside) as stream:
-        while not (line := _FIRST_LINE.match(read)) and len(read) < _LONGEST_HEADER and (block := stream.read(_BLOCK)):
-            read += block
-    first = line.group(1) if line else read.partition(b"\n")[0]
-    text = first.decode("utf-8-sig", errors="replace").rstrip("\r")
-    return next(csv.reader(io.StringIO(text, newline="")), [])
-
-
-def _check_column(path: str, found: Any, column: Column) -> None:
-    import pyarrow.types as kinds
-
-    here = f"data.columns.{column.name}"
-    if column.categories:
-        return
-    if not column.shape:
-        if not _is_number(found):
-            remedy = "Turn it into numbers (of a date: days since a public one), or declare its `categories`."
-            raise InvalidValue(here, str(found), f"a column of numbers in {path}", remedy)
-        return
-    lists = kinds.is_list(found) or kinds.is_large_list(found) or kinds.is_fixed_size_list(found)
-    if not lists or not _is_number(found.value_type):
-        raise InvalidValue(
-            here, str(found), f"a column of lists of numbers in {path}, one for each number of its shape"
-        )
-
-
-def _is_number(found: Any) -> bool:
-    import pyarrow.types as kinds
-
-    return bool(kinds.is_integer(found) or kinds.is_floating(found) or kinds.is_boolean(found))
-
-
-def _is_id(found: Any) -> bool:
-    import pyarrow.types as kinds
-
-    inner = found.value_type if kinds.is_dictionary(found) else found
-    return bool(kinds.is_integer(inner) or kinds.is_string(inner) or kinds.is_large_string(inner))
 
 
 class ColumnKind(StrEnum):
@@ -245,6 +60,40 @@ class FileColumn:
     size: int | None = None
 
 
+def read(where: object, form: str | None, names: tuple[str, ...], texts: Sequence[str] = ()) -> pa.Table:
+    """All rows of the columns `names`. Raises InvalidValue (path, form, columns).
+
+    texts  columns of a CSV file to be read as they are written. Of the others what is read of one record follows from
+           all of them: 007 is 7 unless some record has a word there
+    """
+    path, kind = _path(where), form_of(where, form)
+    with _readable(path, kind):
+        source = _dataset(path, kind, texts)
+        _check_names(path, kind, list(source.schema.names), names)
+        return source.to_table(columns=list(names))
+
+
+def inspect(where: object, form: str | None, declared: Schema) -> None:
+    """Whether the file is there and has the declared columns, of types that can be what is declared of them.
+
+    Raises InvalidValue.
+    """
+    path, found = str(where), columns(where, form)
+    _check_names(path, form_of(where, form), [column.name for column in found], declared.names)
+    if form_of(where, form) == "csv":
+        return
+    held = {column.name: column for column in found}
+    for column in declared.columns:
+        _check_column(path, held[column.name], column)
+    if declared.task is Task.REGRESSION and not _is_number(held[declared.label]):
+        expected = f"a column of numbers in {path}, it holds {held[declared.label].type}"
+        raise InvalidValue("data.label", declared.label, expected)
+    id_ = declared.id if declared.unit is None else declared.unit.column
+    if id_ is not None and held[id_].kind is not ColumnKind.WORD and "int" not in held[id_].type:
+        option = "data.unit.column" if declared.unit is not None else f"data.columns.{id_}"
+        raise InvalidValue(option, id_, f"whole numbers or texts in {path}, it holds {held[id_].type}")
+
+
 def file_columns(where: object, form: str | None = None) -> tuple[FileColumn, ...]:
     """The columns of a Parquet or CSV file, or of a folder of such, in order. Reads no record and no statistics.
 
@@ -255,7 +104,7 @@ def file_columns(where: object, form: str | None = None) -> tuple[FileColumn, ..
     numbers, and so is a record; nothing of it is quoted.
     """
     found = columns(where, form)
-    names = [name for name, _ in found]
+    names = [column.name for column in found]
     if not names or len(set(names)) < len(names) or not all(map(str.strip, names)):
         raise InvalidValue("file", str(where), "a file with columns, each with a name of its own")
     if form_of(where, form) == "csv" and any(map(_reads_as_number, names)):
@@ -265,7 +114,111 @@ def file_columns(where: object, form: str | None = None) -> tuple[FileColumn, ..
             "the names of the columns in the first line of a CSV file; a number stands there",
             "Add a line with names: what stands there now is taken for a record, and is not shown.",
         )
-    return tuple(_column(name, type_) for name, type_ in found)
+    return found
+
+
+def columns(where: object, form: str | None) -> tuple[FileColumn, ...]:
+    """Each column as the file tells it, in order. Reads no record. Raises InvalidValue (path, form)."""
+    path, kind = _path(where), form_of(where, form)
+    with _readable(path, kind):
+        if kind == "csv":
+            return tuple(FileColumn(name=name, kind=ColumnKind.UNKNOWN) for name in _header(path))
+        schema = _dataset(path, kind).schema
+        return tuple(_column(name, type_) for name, type_ in zip(schema.names, schema.types, strict=True))
+
+
+def form_of(where: object, form: str | None) -> str:
+    """csv or parquet: as declared, else by the name of the file."""
+    return form or ("csv" if str(where).lower().rstrip("/").endswith(CSV_ENDINGS) else "parquet")
+
+
+def _dataset(path: str, kind: str, texts: Sequence[str] = ()) -> ds.FileSystemDataset:
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+    from pyarrow.csv import ConvertOptions
+
+    written = ConvertOptions(column_types={name: pa.string() for name in texts})
+    source = ds.dataset(path, format=ds.CsvFileFormat(convert_options=written) if kind == "csv" else kind)
+    if not source.files:
+        raise FileNotFoundError(_EMPTY)
+    return source
+
+
+def _check_names(path: str, kind: str, names: list[str], declared: Sequence[str]) -> None:
+    """Each declared column is there, once. Raises InvalidValue.
+
+    Without a header the first line of a CSV file is a record, and what is near to a declared name may be a value: none
+    of it is quoted.
+    """
+    missing = [name for name in declared if name not in names]
+    remedy = "Correct the names in data.columns, data.label, data.unit or data.validation.id."
+    if missing and kind == "csv":
+        expected = f"columns of {path} in its first line, which must hold the names of the columns, separated by commas"
+        spelled = {name.strip().casefold() for name in names}
+        near = [f"`{name}`" for name in missing if name.strip().casefold() in spelled]
+        hint = f"In other capitals, or with spaces, there is {', '.join(near)}. " if near else ""
+        raise InvalidValue("data.columns", missing, expected, hint + remedy)
+    if missing:
+        close = [f"`{one}`" for name in missing for one in difflib.get_close_matches(name, names, n=1)]
+        hint = f"Did you mean {', '.join(close)}? " if close else ""
+        raise InvalidValue("data.columns", missing, f"columns of {path}, which has {', '.join(names)}", hint + remedy)
+    if twice := [name for name in declared if names.count(name) > 1]:
+        raise InvalidValue(
+            "data.columns", twice, f"columns that {path} has once", "Rename or drop the others: which is meant?"
+        )
+
+
+def _path(where: object) -> str:
+    if not isinstance(where, str) or not where:
+        raise InvalidValue("data.path", where, "a file, a folder or a URL of Parquet or CSV", "Set data.path.")
+    return where
+
+
+@contextmanager
+def _readable(path: str, kind: str) -> Iterator[None]:
+    import pyarrow as pa
+
+    remedy = "Check data.path and data.format."
+    try:
+        yield
+    except FileNotFoundError as error:
+        expected = _EMPTY if error.args == (_EMPTY,) else "a file or folder that is there, found none"
+        raise InvalidValue("data.path", path, expected, remedy) from error
+    except (pa.ArrowException, OSError, csv.Error) as error:
+        if kind == "csv" and isinstance(error, pa.ArrowInvalid):
+            # It quotes the record that it stumbled over.
+            told = _WITHOUT_VALUES.search(str(error))
+            expected = f"csv that can be read ({told.group() if told else 'invalid'})"
+            raise InvalidValue("data.path", path, expected, remedy) from None
+        known = QuotesRecords if isinstance(error, pa.ArrowException) else InvalidValue
+        raise known("data.path", path, f"{kind} that can be read ({error})", remedy) from error
+
+
+def _header(path: str) -> list[str]:
+    """The first line of the file, or of the first file of a folder."""
+    from pyarrow import fs
+
+    filesystem, inside = fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)
+    if filesystem.get_file_info(inside).type != fs.FileType.File:
+        inside = _dataset(path, "csv").files[0]
+    with filesystem.open_input_stream(inside) as stream:
+        return next(csv.reader(io.TextIOWrapper(stream, "utf-8-sig", errors="replace", newline="")), [])
+
+
+def _check_column(path: str, found: FileColumn, column: Column) -> None:
+    here = f"data.columns.{column.name}"
+    if column.categories:
+        return
+    if column.shape and found.kind is not ColumnKind.NUMBERS:
+        expected = f"a column of lists of numbers in {path}, one for each number of its shape"
+        raise InvalidValue(here, found.type, expected)
+    if not column.shape and not _is_number(found):
+        remedy = "Turn it into numbers (of a date: days since a public one), or declare its `categories`."
+        raise InvalidValue(here, found.type, f"a column of numbers in {path}", remedy)
+
+
+def _is_number(found: FileColumn) -> bool:
+    return found.kind in (ColumnKind.NUMBER, ColumnKind.TRUTH)
 
 
 def _reads_as_number(text: str) -> bool:
@@ -276,28 +229,22 @@ def _reads_as_number(text: str) -> bool:
     return True
 
 
-def _column(name: str, found: pa.DataType | None) -> FileColumn:
-    if found is None:
-        return FileColumn(name=name, kind=ColumnKind.UNKNOWN)
-    import pyarrow.types as kinds
-
-    size = found.list_size if kinds.is_fixed_size_list(found) else None
-    return FileColumn(name=name, kind=_kind(found), type=str(found), size=size)
-
-
-def _kind(found: pa.DataType) -> ColumnKind:
+def _column(name: str, found: pa.DataType) -> FileColumn:
     import pyarrow.types as kinds
 
     inner = found.value_type if kinds.is_dictionary(found) else found
-    if kinds.is_boolean(inner):
-        return ColumnKind.TRUTH
-    if kinds.is_integer(found) or kinds.is_floating(found):
-        return ColumnKind.NUMBER
-    if kinds.is_string(inner) or kinds.is_large_string(inner) or kinds.is_dictionary(found):
-        return ColumnKind.WORD
-    if kinds.is_temporal(found):
-        return ColumnKind.MOMENT
     lists = kinds.is_list(found) or kinds.is_large_list(found) or kinds.is_fixed_size_list(found)
-    if lists and (kinds.is_integer(found.value_type) or kinds.is_floating(found.value_type)):
-        return ColumnKind.NUMBERS
-    return ColumnKind.OTHER
+    if kinds.is_boolean(inner):
+        kind = ColumnKind.TRUTH
+    elif kinds.is_integer(found) or kinds.is_floating(found):
+        kind = ColumnKind.NUMBER
+    elif kinds.is_string(inner) or kinds.is_large_string(inner) or kinds.is_dictionary(found):
+        kind = ColumnKind.WORD
+    elif kinds.is_temporal(found):
+        kind = ColumnKind.MOMENT
+    elif lists and (kinds.is_integer(found.value_type) or kinds.is_floating(found.value_type)):
+        kind = ColumnKind.NUMBERS
+    else:
+        kind = ColumnKind.OTHER
+    size = found.list_size if kinds.is_fixed_size_list(found) else None
+    return FileColumn(name=name, kind=kind, type=str(found), size=size)

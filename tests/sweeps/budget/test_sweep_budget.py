@@ -27,7 +27,7 @@ from sweeps.search.space import Space
 from sweeps.spec import SweepSpec, load_spec, public_facts
 from sweeps.store.records import Extension
 from tests.sweeps.fake_workers import SPEC
-from trainables.data.uniform import UNIFORM
+from trainables.data.packaged import UNIFORM
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyPlan, PrivacyTarget, Refusal
 

@@ -1,0 +1,76 @@
+"""Data that need no file: scikit-learn's handwritten digits, and the toy's values.
+
+digits   UCI Machine Learning Repository, Optical Recognition of Handwritten Digits (Alpaydin & Kaynak 1998, CC BY
+         4.0), the 1,797 records of 8x8 pixels that scikit-learn ships. Every fifth, by position, validates.
+uniform  Values uniform on [0, 1], whose distribution is public: the error of their mean has a closed form.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field
+
+from trainables.data import records
+from trainables.data.options import Limit, Whole
+from trainables.data.source import PartOption, PublishedSource
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
+
+RECORDS, EVERY, INK = 1797, 5, 16.0
+VALIDATION = -(-RECORDS // EVERY)
+
+
+class DigitsOptions(PartOption, Limit):
+    """Options of the packaged digits."""
+
+
+class Digits(PublishedSource[DigitsOptions]):
+    """`data: {source: digits}`."""
+
+    name = "digits"
+    doc = "handwritten digits, 8x8 pixels, 10 classes, 1,437 + 360 records; packaged with scikit-learn"
+    asks = DigitsOptions
+
+    def declared(self, asked: DigitsOptions) -> DatasetSpec:
+        """The facts."""
+        return self.classified(10, asked.used(RECORDS - VALIDATION), VALIDATION, image=InputSpec(shape=(8, 8)))
+
+    def records(self, asked: DigitsOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
+        """The records; ink 0..16 becomes 0..1. Raises InvalidValue when the package's file is another one."""
+        from sklearn.datasets import load_digits
+
+        bunch = load_digits()
+        records.check_count(facts, "scikit-learn's digits", len(bunch.target), RECORDS)
+        held_out = np.arange(RECORDS) % EVERY == 0
+        images = {"image": (bunch.images / INK).astype(np.float32)}
+        return records.parted(facts, images, bunch.target, np.flatnonzero(~held_out)[: facts.n], held_out)
+
+
+class UniformOptions(PartOption):
+    """Options of the toy."""
+
+    n: Whole = Field(1000, description="how many values there are", examples=[4000])
+
+
+class Uniform(PublishedSource[UniformOptions]):
+    """`data: {source: uniform, n: 1000}`."""
+
+    name = "uniform"
+    doc = "n values uniform on [0, 1] from a fixed seed; option n (default 1000)"
+    asks = UniformOptions
+
+    def declared(self, asked: UniformOptions) -> DatasetSpec:
+        """Facts of n values."""
+        value = InputSpec(shape=(), low=0.0, high=1.0)
+        return DatasetSpec(dataset=self.name, task=Task.MEAN, n=asked.n, n_validation=0, features={"value": value})
+
+    def records(self, asked: UniformOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
+        """The values; the same for the same n."""
+        values = np.random.default_rng(20260101).random(facts.n)
+        train, validation = (Split(inputs={"value": part}, targets=part) for part in (values, np.zeros(0)))
+        return Dataset(facts, train, validation, hashlib.sha256(values.tobytes()).hexdigest())
+
+
+DIGITS, UNIFORM = Digits(), Uniform()
