@@ -341,8 +341,8 @@ def public_inputs(subject: Subject) -> Iterator[str]:
     """Weights, encoders, files and code of the user's own that went in, one sentence each."""
     spec, source = subject.spec, SOURCES[subject.spec.data.source]
     own, features = parted(spec.data.options())
-    if features is not None and (mapped := features.origin_of(source.facts(own))) is not None:
-        yield redacted(f"map of records: {mapped.name} ({mapped.source}; {mapped.digest})")
+    if features is not None:
+        yield redacted(features.provenance(source.facts(own)))
     yield from (f"module of the user's own: {name}" for name in spec.user_modules())
     if (weights := subject.record.fingerprints.get(WEIGHTS)) is not None:
         yield f"what these bring that no seed draws, as weights do: fingerprint {weights}"

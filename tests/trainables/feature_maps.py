@@ -59,16 +59,14 @@ class Remembering(nn.Module):
 class Widening(nn.Module):
     """Divides by the largest number seen so far, once one is beyond its first range: a quantiser's observer.
 
-    kept  how: "buffer", "parameter", or "block", a buffer that is written to without gradients
+    kept  how: "buffer", or "block", a buffer that is written to without gradients
     """
 
     def __init__(self, kept: str) -> None:
         super().__init__()
-        self.kept, largest = kept, torch.tensor(20.0)
-        if kept == "parameter":
-            self.largest: Tensor = nn.Parameter(largest, requires_grad=False)
-        else:
-            self.register_buffer("largest", largest)
+        self.kept = kept
+        self.largest: Tensor
+        self.register_buffer("largest", torch.tensor(20.0))
 
     def forward(self, image: Tensor) -> Tensor:
         with torch.set_grad_enabled(self.kept != "block"):
@@ -136,10 +134,6 @@ def remembering(facts: DatasetSpec) -> nn.Module:
 
 def widening(facts: DatasetSpec) -> nn.Module:
     return Widening("buffer")
-
-
-def widening_a_parameter(facts: DatasetSpec) -> nn.Module:
-    return Widening("parameter")
 
 
 def widening_in_a_block(facts: DatasetSpec) -> nn.Module:

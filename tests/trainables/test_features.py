@@ -6,9 +6,7 @@ import io
 import multiprocessing
 import os
 import pickle
-import socket
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +20,7 @@ from tests.trainables import feature_maps
 from trainables.data import SOURCES, records
 from trainables.data.source import parted
 from trainables.export.program import program
-from trainables.features import declared, programs
-from trainables.features import kept as keeping
+from trainables.features import declared
 from trainables.features.declared import FEATURES, Features
 from trainables.features.kept import kept
 from trainables.features.scattering import Scattering
@@ -110,9 +107,8 @@ def test_one_of_the_users_own() -> None:
         ("centred", "do not depend on the records beside it"),
         ("over_the_batch", "do not depend on the records beside it"),
         ("noisy", "the same features each time"),
-        ("remembering", "keeps nothing of a record"),
+        ("remembering", "it writes to seen"),
         ("widening", "it writes to largest"),
-        ("widening_a_parameter", "it writes to largest"),
         ("widening_in_a_block", "it writes to largest"),
         ("clamping", "it writes to "),
         ("branching", "can leave with a model"),
@@ -156,32 +152,6 @@ def test_a_model_leaves_behind_a_map_from_a_file(tmp_path: Path) -> None:
     whole = program(features.first(model, DIGITS.facts(FEW)), DIGITS.facts(FEW).features).module()
     images = torch.from_numpy(DIGITS.load(FEW).train.inputs["image"].copy())
     assert torch.allclose(whole(images), model(torch.from_numpy(rows_of(data))), atol=1e-5)
-
-
-def test_a_file_that_would_keep_what_is_beyond_made_up_records_is_refused(tmp_path: Path) -> None:
-    for kept_ in ("buffer", "parameter"):
-        file = saved(tmp_path / f"{kept_}.pt2", feature_maps.Widening(kept_))
-        refused(from_file(file), "data.features", "it writes to largest")
-
-
-@pytest.mark.parametrize("folder", ["", "features"])
-def test_a_map_that_kept_something_of_a_real_record_leaves_nothing_and_stays_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
-) -> None:
-    monkeypatch.setattr(programs, "_check_keeps_nothing", lambda *given: None)
-    made = programs.program_of("tests.trainables.feature_maps:widening", DIGITS.facts(FEW))
-    monkeypatch.setattr(declared, "_made", lambda *given: made)
-    features, found, before = parted(own("widening"))[1], DIGITS.load(FEW), programs.digest(made)
-    assert features is not None
-    numbers = found.train.inputs["image"].copy()
-    numbers[3] = 1000
-    beyond = replace(found.train, inputs={"image": numbers})
-    kept_in = tmp_path / folder if folder else None
-    with pytest.raises(InvalidValue, match="keeps nothing of a record"):
-        features.split(beyond, found.facts, kept_in)
-    assert not [one for one in tmp_path.rglob("*") if one.suffix in (".npy", ".part")]
-    assert programs.digest(made) == before
-    assert float(made.state_dict["largest"]) == 20
 
 
 @pytest.mark.parametrize("part", ["no_grad", "autocast", "cond"])
@@ -249,8 +219,8 @@ def test_nothing_in_a_file_is_unpickled(tmp_path: Path, entry: str, read: bool) 
 def test_features_are_computed_once_and_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "features"
     computed = []
-    fill = Features._fill
-    monkeypatch.setattr(Features, "_fill", lambda *given: computed.append(1) or fill(*given))
+    mapped_by = Features._mapped
+    monkeypatch.setattr(Features, "_mapped", lambda *given: computed.append(1) or mapped_by(*given))
 
     def loads(**changes: object) -> int:
         before = len(computed)
@@ -279,12 +249,12 @@ def test_a_file_that_was_cut_short_is_computed_again(tmp_path: Path) -> None:
 
 
 def _once(folder: str, counted: str) -> float:
-    def fill(numbers: np.ndarray) -> None:
+    def compute() -> np.ndarray:
         with Path(counted).open("a") as log:
             log.write("x")
-        numbers.fill(4)
+        return np.full((50, 50), 4, dtype=np.float32)
 
-    return float(kept(Path(folder), "shared", (50, 50), fill).sum())
+    return float(kept(Path(folder), "shared", compute).sum())
 
 
 def test_several_processes_compute_it_once(tmp_path: Path) -> None:
@@ -293,20 +263,3 @@ def test_several_processes_compute_it_once(tmp_path: Path) -> None:
         sums = pool.starmap(_once, [(str(tmp_path / "features"), str(log))] * 12)
     assert sums == [10_000.0] * 12
     assert log.read_text() == "x"
-
-
-def test_a_killed_process_leaves_no_half_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Killed(BaseException):
-        pass
-
-    def killed(*given: object) -> None:
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        # As a kill would leave it: the part is there, nothing tidied up.
-        patch.setattr(keeping.Path, "replace", killed)
-        patch.setattr(keeping.Path, "unlink", lambda *given, **others: None)
-        with pytest.raises(Killed):
-            kept(tmp_path, "one", (3,), lambda numbers: numbers.fill(1))
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["one.lock", f"one.{socket.gethostname()}.part"]
-    assert kept(tmp_path, "one", (3,), lambda numbers: numbers.fill(2)).tolist() == [2, 2, 2]

@@ -21,7 +21,6 @@ import math
 import os
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,6 @@ import numpy as np
 from dpcore.checks import InvalidValue
 from trainables import plugins
 from trainables.features.kept import Numbers, kept
-from trainables.features.named import NAMED
 from trainables.system import Dataset, DatasetSpec, InputSpec, Split
 
 if TYPE_CHECKING:
@@ -41,38 +39,16 @@ if TYPE_CHECKING:
 FEATURES = "features"
 """The one input of a model where a map was put before it."""
 MAP, FROM, BOUNDS, GROUPS = "features", "features_from", "features_bounds", "features_groups"
-_BLOCK = 4096
+SCATTERING, SCATTERING_SOURCE = "scattering", "Mallat 2012; Oyallon & Mallat 2015; J=2, L=8, order 2"
 _SHOWN = 16
 """Of a digest, in a sentence."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MapOrigin:
-    """Where a map is from, as claims say it.
-
-    source    the publication of a named map, or the operator's words
-    digest    SHA-256, in hex: of a named map's code, else of all that decides what it says
-    declared  whether this is the operator's word, and not known here
-    """
-
-    name: str
-    source: str
-    digest: str
-    declared: bool
-
-    def __str__(self) -> str:
-        if not self.declared:
-            word = f"{self.name} ({self.source}; code {self.digest[:_SHOWN]})"
-            return f"Features are {word}, a public function of one record, which was fitted to no records."
-        word = f"{self.name} (SHA-256 {self.digest[:_SHOWN]})"
-        return f"Features are {word}, declared a public function that no private record had a part in: {self.source}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
     """A map as it is declared.
 
-    name    of `trainables.features.declared`, module:function, or a file
+    name    "scattering", module:function, or a file
     origin  where a map of one's own is from; "" of a named one
     groups  of channels that are normalised within each record; None: nothing is
     bounds  that what a map of one's own says is cut to; None of a named one, and of what is normalised
@@ -94,7 +70,7 @@ class Features:
             for option, value in given.items():
                 raise InvalidValue(f"data.{option}", value, f"data.{MAP} beside it", "Name a map, or drop it.")
             return None
-        known = name in NAMED
+        known = name == SCATTERING
         for option in (FROM, BOUNDS):
             if known and option in given:
                 expected = f"nothing: where {name} is from, and its bounds, are known"
@@ -118,24 +94,42 @@ class Features:
         feature = self._feature(facts)
         if self.groups is not None:
             feature = self._normalised(feature)
-        word = self.name if self.name in NAMED else FEATURES
+        word = self.name if self.is_known else FEATURES
+        cut = () if self.bounds is None else (self.bounds,)
         return replace(
             facts,
             dataset=f"{facts.dataset}-{word}",
             features={FEATURES: feature},
-            assumptions=(*facts.assumptions, str(self.origin_of(facts))),
-            treatment=(*facts.treatment, *self._treatment()),
+            assumptions=(*facts.assumptions, self.provenance(facts)),
+            treatment=(
+                *facts.treatment,
+                *(
+                    f"Features that {self.name} gives beyond {low:g} and {high:g} are cut to these."
+                    for low, high in cut
+                ),
+            ),
         )
 
-    def origin_of(self, facts: DatasetSpec) -> MapOrigin:
-        """Where the map is from, over the inputs of `facts`. Raises InvalidValue."""
-        if self.name in NAMED:
-            source, digest_ = NAMED[self.name].source, _code_of(self.name)
-        else:
-            from trainables.features.programs import digest
+    @property
+    def is_known(self) -> bool:
+        """Whether it is a map of this project's."""
+        return self.name == SCATTERING
 
-            source, digest_ = self.origin, digest(self._program(facts))
-        return MapOrigin(name=self.name, source=source, digest=digest_, declared=self.name not in NAMED)
+    def provenance(self, facts: DatasetSpec) -> str:
+        """Where the map over the inputs of `facts` is from, as claims say it. Raises InvalidValue."""
+        if self.is_known:
+            known = f"{self.name} ({SCATTERING_SOURCE}; code {_scattering_code()[:_SHOWN]})"
+            return f"Features are {known}, a public function of one record, which was fitted to no records."
+        return (
+            f"Features are {self.name} (SHA-256 {self.digest(facts)[:_SHOWN]}), declared a public function that no "
+            f"private record had a part in: {self.origin}"
+        )
+
+    def digest(self, facts: DatasetSpec) -> str:
+        """SHA-256, in hex, of all that decides what the map over the inputs of `facts` says. Raises InvalidValue."""
+        from trainables.features.programs import digest
+
+        return digest(self._program(facts))
 
     def pretrained_fingerprint(self, facts: DatasetSpec) -> str:
         """Digest of the map's tensors, over the inputs of `facts`: what its code loads. Raises InvalidValue."""
@@ -172,19 +166,11 @@ class Features:
 
     def split(self, split: Split, facts: DatasetSpec, kept_in: Path | None) -> Split:
         """The same of records that are no data set. Raises InvalidValue, OSError."""
-        from trainables.features.programs import digest
+        decides = [self.digest(facts), self.groups, self.bounds, _content(split)]
+        key = hashlib.sha256(json.dumps(decides).encode()).hexdigest()
+        return replace(split, inputs={FEATURES: kept(kept_in, key, lambda: self._mapped(split, facts))})
 
-        feature = self.facts(facts).features[FEATURES]
-        key = hashlib.sha256(
-            json.dumps([digest(self._program(facts)), self.groups, self.bounds, _content(split)]).encode()
-        ).hexdigest()
-
-        def fill(numbers: Numbers) -> None:
-            self._fill(numbers, split, facts)
-
-        return replace(split, inputs={FEATURES: kept(kept_in, key, (len(split), *feature.shape), fill)})
-
-    def _fill(self, numbers: Numbers, split: Split, facts: DatasetSpec) -> None:
+    def _mapped(self, split: Split, facts: DatasetSpec) -> Numbers:
         """Each record alone: its features are a function of it, to the last digit, whoever else is there."""
         import torch
 
@@ -192,22 +178,18 @@ class Features:
         from trainables.training.losses import tensor
 
         map_, cpu = self.map(facts), torch.device("cpu")
-        held = (*map_.parameters(), *map_.buffers())
-        before = [one.clone() for one in held]
+        numbers = np.empty((len(split), *self.facts(facts).features[FEATURES].shape), dtype=np.float32)
         with limited_threads(1), torch.no_grad():
             for row in range(len(split)):
                 one = map_(*(tensor(array[row : row + 1], cpu) for array in split.inputs.values()))
                 numbers[row] = one[0].numpy()
-        if any(not torch.equal(one, other) for one, other in zip(before, held, strict=True)):
-            expected = "a map that keeps nothing of a record: called on records, it wrote to its tensors"
-            raise InvalidValue(f"data.{MAP}", self.name, expected, "Write it as a function of one record alone.")
-        for start in range(0, len(split), _BLOCK):
-            if not np.isfinite(numbers[start : start + _BLOCK]).all():
-                raise InvalidValue(f"data.{MAP}", self.name, "finite features of every record", "Mend the map.")
+        if not np.isfinite(numbers).all():
+            raise InvalidValue(f"data.{MAP}", self.name, "finite features of every record", "Mend the map.")
+        return numbers
 
     def _feature(self, facts: DatasetSpec) -> InputSpec:
-        if self.name in NAMED:
-            return NAMED[self.name].declares(facts)
+        if self.is_known:
+            return _scattered(facts)
         low, high = self.bounds or (-math.inf, math.inf)
         return InputSpec(shape=_shape(self._program(facts), facts), low=low, high=high)
 
@@ -221,14 +203,9 @@ class Features:
         largest = math.sqrt(numbers // self.groups - 1)
         return replace(feature, low=-largest, high=largest)
 
-    def _treatment(self) -> tuple[str, ...]:
-        if self.bounds is None:
-            return ()
-        return (f"Features that {self.name} gives beyond {self.bounds[0]:g} and {self.bounds[1]:g} are cut to these.",)
-
     def _program(self, facts: DatasetSpec) -> ExportedProgram:
         stamp = None
-        if self.name not in NAMED and not plugins.OBJECT.fullmatch(self.name):
+        if not self.is_known and not plugins.OBJECT.fullmatch(self.name):
             place = Path(self.name).expanduser()
             stamp = (os.stat(place).st_mtime_ns, os.stat(place).st_size) if place.is_file() else None
         return _made(self.name, _Known(facts), stamp)
@@ -250,9 +227,38 @@ class _Known:
 @lru_cache(maxsize=8)
 def _made(name: str, known: _Known, stamp: object) -> ExportedProgram:
     """Written down once in a process: that takes seconds. `stamp` tells another version of a file."""
-    from trainables.features.programs import program_of
+    from trainables.features import programs
 
-    return program_of(name, known.facts)
+    if name == SCATTERING:
+        from trainables.features.scattering import Scattering
+
+        made = programs.written_down(name, Scattering(*_image(known.facts)[-2:]), known.facts)
+    elif plugins.OBJECT.fullmatch(name):
+        made = programs.written_down(name, programs.own_module(name, known.facts), known.facts)
+    else:
+        made = programs.from_file(name, f"{SCATTERING}, module:function")
+    programs.check_apart(name, made, known.facts)
+    return made
+
+
+def _image(facts: DatasetSpec) -> tuple[int, ...]:
+    """(channels, height, width) of the image that a record is, or (height, width). Raises InvalidValue."""
+    features = list(facts.features.values())
+    shape = features[0].shape if len(features) == 1 and features[0].cardinality is None else ()
+    if len(shape) not in (2, 3) or any(side < 8 or side % 4 for side in shape[-2:]):
+        found = ", ".join(f"{name} {one.shape}" for name, one in facts.features.items())
+        expected = f"one image per record, with sides of 8, 12, 16, ... pixels; {facts.dataset} has {found}"
+        raise InvalidValue(f"data.{MAP}", SCATTERING, expected, "Use another source, or another map.")
+    return shape
+
+
+def _scattered(facts: DatasetSpec) -> InputSpec:
+    *channels, height, width = _image(facts)
+    (image,) = facts.features.values()
+    # A wavelet's values sum up to less than 1, signs left out: no modulus exceeds the image's largest number.
+    high = max(abs(image.low), abs(image.high))
+    low = min(0.0, image.low)
+    return InputSpec(shape=(81 * (channels[0] if channels else 1), height // 4, width // 4), low=low, high=high)
 
 
 def _shape(map_: ExportedProgram, facts: DatasetSpec) -> tuple[int, ...]:
@@ -273,10 +279,7 @@ def _content(split: Split) -> str:
     return digest.hexdigest()
 
 
-@lru_cache(maxsize=8)
-def _code_of(name: str) -> str:
-    """SHA-256 of the file that computes a named map."""
-    place = find_spec(f"trainables.features.{name}")
-    assert place is not None
-    assert place.origin is not None
-    return hashlib.sha256(Path(place.origin).read_bytes()).hexdigest()
+@lru_cache
+def _scattering_code() -> str:
+    """SHA-256 of the file that computes the scattering."""
+    return hashlib.sha256((Path(__file__).parent / "scattering.py").read_bytes()).hexdigest()
