@@ -19,11 +19,9 @@ from dpcore.checks import InvalidValue
 from tests.trainables import feature_maps
 from trainables.data import SOURCES, records
 from trainables.data.source import parted
-from trainables.export.program import program
 from trainables.features import declared
 from trainables.features.declared import FEATURES, Features
 from trainables.features.kept import kept
-from trainables.features.scattering import Scattering
 from trainables.system import Dataset
 
 DIGITS = SOURCES["pooled"]
@@ -67,15 +65,6 @@ def test_facts_are_those_of_the_features_and_every_claim_says_whose_map_it_is() 
     # The records are known as the ones that they are, whatever they are seen through.
     assert data.fingerprint == DIGITS.load(FEW).fingerprint
     assert data.train.targets.tolist() == DIGITS.load(FEW).train.targets.tolist()
-
-
-def test_features_are_those_of_the_map_normalised_within_each_record() -> None:
-    images = torch.from_numpy(DIGITS.load(FEW).train.inputs["image"].copy())
-    expected = nn.GroupNorm(27, 81, affine=False)(Scattering(8, 8)(images))
-    assert np.abs(rows_of(DIGITS.load(SCATTERED)) - expected.numpy()).max() < 1e-5
-    raw = rows_of(DIGITS.load({**FEW, "features": "scattering"}))
-    assert raw.min() >= 0
-    assert raw.max() <= 1
 
 
 def test_a_record_has_the_same_features_whoever_else_is_there() -> None:
@@ -141,17 +130,6 @@ def test_a_file_of_torch_export_is_the_map_that_was_saved(tmp_path: Path) -> Non
     # Another file at the same place is another map.
     saved(tmp_path / "rows.pt2", nn.Flatten(0, 0))
     assert rows_of(DIGITS.load(from_file(tmp_path / "rows.pt2"))).shape == (25, 8, 8)
-
-
-def test_a_model_leaves_behind_a_map_from_a_file(tmp_path: Path) -> None:
-    """BatchNorm by statistics that it came with is a fixed map."""
-    asked = from_file(saved(tmp_path / "map.pt2", feature_maps.public_statistics(DIGITS.facts(FEW))))
-    features, data = parted(asked)[1], DIGITS.load(asked)
-    assert features is not None
-    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
-    whole = program(features.first(model, DIGITS.facts(FEW)), DIGITS.facts(FEW).features).module()
-    images = torch.from_numpy(DIGITS.load(FEW).train.inputs["image"].copy())
-    assert torch.allclose(whole(images), model(torch.from_numpy(rows_of(data))), atol=1e-5)
 
 
 @pytest.mark.parametrize("part", ["no_grad", "autocast", "cond"])

@@ -18,17 +18,14 @@ import pytest
 from matplotlib.image import imsave
 
 from dpcore.checks import InvalidValue
-from dpcore.events import Adjacency
 from tests.trainables import source_cases
 from tests.trainables.source_cases import CANDIDATES, mnist_write
-from trainables.data import SOURCES, cifar10, idc, imdb, mnist, records
-from trainables.data.derived import CONTRAST, PUBLIC_AXES, Projected, features
+from trainables.data import SOURCES, cifar10, idc, imdb, mnist
+from trainables.data.derived import CONTRAST, Projected, features
 from trainables.data.membership_tables import LOCATION
 from trainables.data.packaged import DIGITS
 from trainables.data.splits import contents
-from trainables.system import Dataset, DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, Split, Task
-from trainables.systems.noisy_sgd import NOISY_SGD
-from trainables.validation.planning import plan_with_reports
+from trainables.system import Dataset, Split, Task
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
 needs_data = pytest.mark.skipif(
@@ -192,28 +189,6 @@ def test_words_of_training_reviews_do_not_enter_the_vocabulary(small_imdb: Path)
 # Checks of any loaded set
 
 
-def test_content_checks() -> None:
-    facts = DatasetSpec(
-        dataset="made", task=Task.CLASSIFICATION, n=3, n_validation=0, features={"x": InputSpec(shape=(2,))}, classes=2
-    )
-    empty = Split(inputs={"x": np.zeros((0, 2))}, targets=np.zeros(0, dtype=np.int64))
-
-    def load(x: np.ndarray, y: np.ndarray) -> object:
-        return records.dataset(facts, Split(inputs={"x": x}, targets=y), empty)
-
-    good = np.zeros((3, 2))
-    assert load(good, np.array([0, 1, 1]))
-    refused(lambda: records.dataset(facts, empty, empty), "at least one record")
-    refused(lambda: load(good, np.array([0, 1])), "3 for 2 labels")
-    refused(lambda: load(good[:, :1], np.array([0, 1, 1])), "shape (2,)")
-    refused(lambda: load(good, np.array([0, 1, np.nan])), "missing ones")
-    refused(lambda: load(good, np.array([0, 1, 0.5])), "whole numbers")
-    refused(lambda: load(good, np.array([0, 1, -1])), "-1..1")
-    refused(lambda: load(good, np.array([[0, 1, 1]])), "one label per record")
-    refused(lambda: load(np.full((3, 2), np.inf), np.array([0, 1, 1])), "6 NaN or infinite")
-    refused(lambda: load(good.astype(str), np.array([0, 1, 1])), "numbers in x")
-
-
 # CIFAR-10, German Credit and IDC: published counts, forms that agree, and bad files.
 
 CIFAR10, GERMAN, IDC = SOURCES["cifar10"], SOURCES["german_credit"], SOURCES["idc"]
@@ -274,23 +249,6 @@ def test_german_credit_has_its_published_counts_in_both_forms() -> None:
     months = [both[0].train.inputs["applicant"][:, 4] * 72, both[1].train.inputs["applicant"][:, 1] * 68 + 4]
     assert months[0] == pytest.approx(months[1], abs=1e-3)
     assert both[0].train.inputs["applicant"][:, :4].sum(axis=1) == pytest.approx(1)
-
-
-@needs_data
-def test_the_standard_scale_measures_no_record() -> None:
-    """A category of k becomes sqrt(k-1) or -1/sqrt(k-1), a number lies within sqrt(3) of 0."""
-    path = {"path": str(DATA)}
-    unit, standard = GERMAN.load(path), GERMAN.load({**path, "scale": "standard"})
-    before, after = (data.train.inputs["applicant"].astype(np.float64) for data in (unit, standard))
-    assert after[:, :4][before[:, :4] == 1] == pytest.approx(3**0.5)
-    assert after[:, :4][before[:, :4] == 0] == pytest.approx(-(3**-0.5))
-    assert after[:, 4] == pytest.approx((before[:, 4] - 0.5) * 12**0.5)
-    feature = standard.facts.features["applicant"]
-    assert (feature.low, feature.high) == pytest.approx((-(3**0.5), 10**0.5))
-    assert feature.low <= after.min() < after.max() <= feature.high + 1e-6
-    numeric = GERMAN.load({**path, "form": "numeric", "scale": "standard"}).train.inputs["applicant"]
-    assert numeric.shape == (400, 24)
-    assert numeric[:, 0] == pytest.approx((before[:, :4] @ np.arange(4) / 3 - 0.5) * 12**0.5, abs=1e-6)
 
 
 # IDC
@@ -497,27 +455,6 @@ def test_loading_reads_no_test_record(tmp_path: Path) -> None:
     assert (len(alone.train), len(alone.validation)) == (N, 0)
 
 
-def test_reports_on_the_share_compose_in_parallel_with_training() -> None:
-    facts = MNIST.facts(PARTS)
-    assert (facts.n, facts.n_validation) == (42_000, 18_000)
-    config = {"model": "linear", "learning_rate": 1.0, "clip_norm": 1.0, "batch_size": 1000, "epochs": 2}
-    target = PrivacyTarget(epsilon=2.0, delta=1e-5)
-    alone = NOISY_SGD.plan(config, facts, target, {})
-    both = plan_with_reports(NOISY_SGD, config, facts, target, {}, lambda steps: (steps,))
-    assert isinstance(alone, PrivacyPlan)
-    assert isinstance(both, PrivacyPlan)
-    assert both.validation is not None
-    assert both.validation.parallel
-    assert both.mechanism == alone.mechanism
-    assert both.guarantee.epsilon == pytest.approx(alone.guarantee.epsilon, rel=1e-3)
-    assert any("hash of their pixels and labels" in line for line in both.guarantee.assumptions)
-    replaced = PrivacyTarget(epsilon=2.0, delta=1e-5, adjacency=Adjacency.REPLACE_ONE)
-    added = plan_with_reports(NOISY_SGD, config, facts, replaced, {}, lambda steps: (steps,))
-    assert isinstance(added, PrivacyPlan)
-    assert added.validation is not None
-    assert not added.validation.parallel
-
-
 def test_a_recorded_split_stays_as_it_is() -> None:
     """What is hashed: SHA-256 over float32 pixels and one byte of label, little-endian, in hex."""
     split = Split(
@@ -548,17 +485,6 @@ class WithAnotherTrainingSet:
             inputs={name: array[::-1] ** 2 for name, array in data.train.inputs.items()}, targets=data.train.targets
         )
         return Dataset(facts=data.facts, train=train, validation=data.validation, fingerprint="")
-
-
-def test_axes_are_those_of_the_public_records():
-    data = SOURCES["projected"].load({"of": "digits", "dimension": 7})
-    assert data.train.inputs["axes"].shape == (len(data.train), 7)
-    assert PUBLIC_AXES in data.facts.assumptions
-    public = data.validation.inputs["axes"].astype(np.float64)
-    assert np.linalg.norm(public, axis=1).max() == pytest.approx(1)
-    covariance = np.cov(public.T)
-    assert np.allclose(covariance, np.diag(np.diag(covariance)), atol=1e-7)
-    assert (np.diff(np.diag(covariance)) < 0).all()
 
 
 def test_training_records_do_not_move_the_axes():

@@ -96,12 +96,6 @@ def test_csv_and_folders_read_the_same(parquet: Path, tmp_path: Path) -> None:
     assert len(digests) == 1
 
 
-def test_an_object_store_url_is_read(parquet: Path) -> None:
-    """file:// goes through the same pyarrow.fs door as s3:// and gs://, which need a network."""
-    local = TABLE.load(declared(parquet))
-    assert TABLE.load(declared(parquet) | {"path": f"file://{parquet}"}).fingerprint == local.fingerprint
-
-
 def test_the_hashed_split_moves_no_other_record(tmp_path: Path) -> None:
     frame = people()
     validation = {"validation": {"share": 0.3, "id": "id", "records": "public"}}
@@ -156,38 +150,6 @@ def test_bad_tables(tmp_path: Path, change: Callable[[pd.DataFrame], pd.DataFram
         table = table.set_column(table.column_names.index("age"), "age", ages)
     pq.write_table(table, tmp_path / "people.parquet")
     refused(lambda: TABLE.load(declared(tmp_path / "people.parquet")), *words)
-
-
-def test_what_is_said_of_values_beyond_their_declaration_is_what_happens(tmp_path: Path) -> None:
-    """The rule follows from the declaration alone: other records, the same words, and no number of them."""
-    path, frame = tmp_path / "people.parquet", people()
-    frame["age"] = frame["age"].to_numpy().copy()
-    frame.loc[:3, "age"] = [np.inf, -np.inf, 1e9, -5.0]
-    frame["id"] = np.arange(200) // 2
-    frame.to_parquet(path)
-    told = declared(path, validation={"records": "public", "share": 0.3, "id": "id"})
-    numbers, categories, labels, ids = TABLE.facts(told).treatment
-    for words in (numbers, categories, labels, ids):
-        assert not any(letter.isdigit() for letter in words)
-    assert "set to the nearer bound" in numbers
-    data = TABLE.load(declared(path))
-    assert data.train.inputs["x"][:4, 0].tolist() == [1.0, 0.0, 1.0, 0.0]
-    assert "missing ones (NaN, empty) are refused" in numbers
-    frame.loc[0, "age"] = np.nan
-    frame.to_parquet(path)
-    refused(lambda: TABLE.load(declared(path)), "age", "missing")
-    assert "same side of the split" in ids
-    frame.loc[0, "age"] = 1.0
-    frame.to_parquet(path)
-    split = TABLE.load(told)
-    assert len(split.train) % 2 == len(split.validation) % 2 == 0
-    assert len(split.validation) > 0
-    assert "not declared are refused" in categories
-    frame.loc[0, "sex"] = "x"
-    frame.to_parquet(path)
-    refused(lambda: TABLE.load(declared(path)), "categories")
-    per_person = TABLE.facts({**told, "unit": {"column": "id", "max_records": 2}, "n": 100})
-    assert "are one unit" in per_person.treatment[-1]
 
 
 def test_texts_of_a_csv_file_are_no_lists_and_groups_are_as_they_are_written(tmp_path: Path) -> None:
@@ -280,20 +242,6 @@ def test_parquet_is_refused_for_such_ids_before_a_record_is_read(tmp_path, monke
     monkeypatch.setattr(table_file, "read", None)
     with pytest.raises(InvalidValue, match="whole numbers or texts"):
         TABLE.inspect(asked)
-
-
-@pytest.mark.parametrize("odd", [".0", "e0"])
-def test_a_point_in_one_record_makes_no_two_categories_one(tmp_path, odd):
-    """Beyond 2^53 a column of numbers with a point has every other whole number alone."""
-    codes = [2**53, 2**53 + 1]
-    columns = {"person": {"categories": codes}}
-    people = [str(codes[place % 2]) for place in range(40)]
-    data = loaded(written(tmp_path / "p.csv", people), 40, columns=columns)
-    assert data.train.inputs["x"].argmax(axis=1).tolist() == [0, 1] * 20
-    with pytest.raises(InvalidValue, match="as texts"):
-        loaded(written(tmp_path / "p.csv", [*people, str(2**53) + odd]), 41, columns=columns)
-    with pytest.raises(InvalidValue, match="beyond 2"):
-        loaded(written(tmp_path / "p.csv", [str(2**64 + place % 2) for place in range(40)]), 40, columns=columns)
 
 
 # Two spellings of one place are one place, as pyarrow opens it: else public records could be the private ones.

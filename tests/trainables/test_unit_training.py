@@ -14,22 +14,16 @@ import pytest
 import torch
 from scipy import stats
 
-from dpcore.accounting import group_epsilon_lower
 from dpcore.audit import AuditOutcome, AuditVerdict
-from dpcore.checks import InvalidValue
-from dpcore.events import Adjacency
 from dpcore.gradients import ClippedSum, PrivateGradients
 from tests.dpcore import gradient_oracle
-from tests.trainables.recording import counted, memory_run
+from tests.trainables.recording import memory_run
 from tests.trainables.thread_team import ThreadTeam
 from trainables.data import records
 from trainables.hyperparameters import read
-from trainables.measures import audits, membership
-from trainables.measures import canaries as gradient_canaries
+from trainables.measures import audits
 from trainables.measures.audits import AuditSetting, curve_of
-from trainables.measures.objectives import missing
 from trainables.parallel import GradientTask
-from trainables.parallel.sums import shards
 from trainables.registry import SYSTEMS
 from trainables.system import (
     Dataset,
@@ -88,11 +82,6 @@ def people(rows: Callable[[int], int] = lambda person: ROWS, k: int = ROWS) -> D
     return records.dataset(facts, train, whole, units=units)
 
 
-def by_record(data: Dataset) -> Dataset:
-    """The same rows, every one a unit by itself."""
-    return replace(data, facts=replace(data.facts, unit=None, n=len(data.train)), units=None)
-
-
 def planned(name: str, facts: DatasetSpec, epsilon: float = 1.0, word: str = "person", **knobs: Scalar) -> PrivacyPlan:
     target = PrivacyTarget(epsilon=epsilon, delta=1e-5, unit=word)
     plan = SYSTEMS[name].plan({**KNOBS.get(name, VOTES), **knobs}, facts, target, {})
@@ -101,20 +90,6 @@ def planned(name: str, facts: DatasetSpec, epsilon: float = 1.0, word: str = "pe
 
 
 # Plans
-
-
-@GRADIENTS
-def test_a_plan_for_persons_is_one_for_as_many_records(name: str) -> None:
-    """The event is the same over units: n, batches, steps and divisor count them."""
-    data = people()
-    person, record = planned(name, data.facts), planned(name, replace(data.facts, unit=None), word="record")
-    assert counted(person) == counted(record)
-    assert person.config == record.config
-    assert person.event() == record.event()
-    assert replace(person.guarantee, unit="record") == record.guarantee
-    assert person.guarantee.unit == "person"
-    # Each of a person's rows costs a gradient.
-    assert person.work == ROWS * record.work
 
 
 # What a step adds up
@@ -164,11 +139,6 @@ def test_a_step_adds_up_each_persons_clipped_sum(clip_norm: float, microbatch: i
         expected += person * min(1.0, clip_norm / float(person.norm()))
     found = flat(summed(data, clip_norm=clip_norm, microbatch=microbatch)).double()
     assert torch.allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_one_unit_of_one_record_each_is_the_ordinary_sum() -> None:
-    alone = people(lambda person: 1, k=1)
-    assert torch.equal(flat(summed(alone, rate=0.3)), flat(summed(by_record(alone), rate=0.3)))
 
 
 def influence() -> float:
@@ -251,25 +221,6 @@ def test_batches_hold_whole_persons_each_by_one_coin(monkeypatch: pytest.MonkeyP
     assert parts == 20
 
 
-@pytest.mark.parametrize("workers", [2, 3, 7])
-def test_workers_look_after_whole_persons(workers: int) -> None:
-    data = uneven()
-    whole = flat(summed(data, rate=0.3))
-    split = [flat(summed(data, rate=0.3, part=part)) for part in shards(data.present, workers)]
-    assert torch.allclose(torch.stack(split).sum(0), whole, rtol=1e-4, atol=1e-5)
-    assert sum(bool(part.abs().sum() > 0) for part in split) > 1
-
-
-@GRADIENTS
-def test_systems_train_on_persons(name: str) -> None:
-    data = people()
-    run = memory_run(planned(name, data.facts, epsilon=100.0, epochs=20))
-    SYSTEMS[name].fit([run], data, RunSettings())
-    step, _, metrics = run.final
-    assert step == run.member.plan.steps
-    assert metrics["accuracy"] > (0.8 if name.startswith("noisy") else 0.0)
-
-
 VOTES: dict[str, Scalar] = {
     "regularisation": 0.001,
     "bias": True,
@@ -304,19 +255,6 @@ def test_a_person_changes_one_vote(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(changed_votes()) == 1
     monkeypatch.setattr(voters, "parts_by_unit", parts_of_records)
     assert max(changed_votes()) > 1
-
-
-def test_votes_are_cast_by_parts_of_persons() -> None:
-    data = people()
-    plan = planned("subsample-and-aggregate", data.facts, epsilon=50.0)
-    assert plan.guarantee.unit == "person"
-    run = memory_run(plan)
-    SYSTEMS[plan.system].fit([run], data, RunSettings())
-    # 100 answers, most of them right: by chance 80 are with probability 6e-10.
-    assert run.final[2]["accuracy"] > 0.8
-    target = PrivacyTarget(epsilon=1.0, delta=1e-5, unit="person", adjacency=Adjacency.REPLACE_ONE)
-    with pytest.raises(InvalidValue, match="add-remove for subsample-and-aggregate"):
-        SYSTEMS[plan.system].plan(VOTES, data.facts, target, {})
 
 
 def test_workers_and_one_process_draw_the_same_persons() -> None:
@@ -375,42 +313,3 @@ def test_units_that_are_not_enforced_are_refuted(mutant: str, monkeypatch: pytes
     else:
         monkeypatch.setattr(LocalSums, "_batch", draws_records)
     assert refuted(plan, data, canaries=1500)
-
-
-def test_a_claim_per_record_read_per_person_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same rows sampled and clipped one by one: a person of 50 equal rows is plainly seen.
-
-    The claim per record is 1. Group privacy says that no claim per person below about 30 holds, and one run shows more
-    than 1 (95%).
-    """
-    units = people()
-    data = by_record(units)
-    plan = planned("noisy-sgd", data.facts, word="record", batch_size=24 * ROWS, epochs=1)
-    assert not refuted(plan, data)
-    least = group_epsilon_lower(plan.event(), 1e-5, ROWS)
-    assert least is not None
-    assert least > 20 * plan.guarantee.epsilon
-    alone = gradient_canaries.planted
-
-    def persons(data: Dataset, coins: np.ndarray, rng: np.random.Generator, *, replaced: bool) -> Dataset:
-        together = alone(replace(units, train=data.train), coins, rng, replaced=replaced)
-        return replace(together, facts=data.facts, units=None)
-
-    monkeypatch.setattr(gradient_canaries, "planted", persons)
-    found = audited(plan, data)[0].audit.epsilon_lower
-    assert plan.guarantee.epsilon < found < least
-
-
-def test_attacks_on_single_records_are_refused() -> None:
-    """Members of a claim per person are persons: what knows records alone says so."""
-    data = people()
-    claim = planned("noisy-sgd", data.facts).guarantee
-    with pytest.raises(InvalidValue, match="members are single records, and the claim is per person"):
-        membership.check(SYSTEMS["noisy-sgd"], claim, 4)
-    votes = planned("subsample-and-aggregate", data.facts, epsilon=50.0).guarantee
-    assert audits.methods(SYSTEMS["subsample-and-aggregate"], votes) == ()
-    assert audits.methods(SYSTEMS["noisy-sgd"], claim)
-    for name in ("membership_auc", "priv_leak"):
-        assert "single records" in missing(name, SYSTEMS["noisy-sgd"], data.facts)
-    assert not missing("audited_epsilon", SYSTEMS["noisy-sgd"], data.facts)
-    assert "single records" in missing("audited_epsilon", SYSTEMS["subsample-and-aggregate"], data.facts)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from trainables.data import cifar10, derived, idc, imdb, membership_tables, mnist, movielens, packaged, table, uci
 from trainables.data.own import OwnSource
-from trainables.data.source import FeaturedSource
+from trainables.data.source import AnySource
 from trainables.plugins import OrImported, by_name
 
 _KIND = "data source"
-_PUBLISHED: dict[str, FeaturedSource] = by_name(
+_PUBLISHED: dict[str, AnySource] = by_name(
     _KIND,
     packaged.DIGITS,
     packaged.UNIFORM,
@@ -29,10 +29,10 @@ _PUBLISHED: dict[str, FeaturedSource] = by_name(
 _DERIVED = (derived.Pooled(_PUBLISHED), derived.Frozen(_PUBLISHED), derived.Projected(_PUBLISHED))
 
 
-class Sources(OrImported[FeaturedSource]):
+class Sources(OrImported[AnySource]):
     """Those above, and the user's own."""
 
-    def imported(self, name: str) -> FeaturedSource:
+    def imported(self, name: str) -> AnySource:
         """See `OrImported`."""
         return OwnSource(name)
 

@@ -12,7 +12,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,8 @@ from pydantic import Field
 
 from dpcore.checks import InvalidValue
 from trainables.data import records
-from trainables.data.options import Option, Options, Seed, Whole, listed, no_unit, read
-from trainables.data.source import FeaturedSource, PartOption
+from trainables.data.options import Options, Seed, Whole, no_unit
+from trainables.data.source import AnySource, FeaturedSource, PartOption
 from trainables.data.splits import PartSplit, dataset_within, facts_within
 from trainables.system import Dataset, DatasetSpec, InputSpec, Split
 from trainables.validation import declaration
@@ -36,19 +36,11 @@ class Of(Options):
 Asked = TypeVar("Asked", bound=Of)
 
 
-class Derived(FeaturedSource, Generic[Asked]):
+class Derived(FeaturedSource[Asked]):
     """A source over other `sources`, of one record after the other: `data.part` is an option of the other source."""
 
-    asks: type[Asked]
-    """The model of its own options."""
-
-    def __init__(self, sources: Mapping[str, FeaturedSource]) -> None:
+    def __init__(self, sources: Mapping[str, AnySource]) -> None:
         self.sources = sources
-
-    @property
-    def options(self) -> tuple[Option, ...]:
-        """Its own options, beside those of the other source."""
-        return listed(self.asks)
 
     def record_facts(self, options: Mapping[str, object]) -> DatasetSpec:
         """Facts of what is made of the records. Raises InvalidValue (source, own options, the other source's)."""
@@ -93,7 +85,7 @@ class Derived(FeaturedSource, Generic[Asked]):
         made = [self.name, asked.model_dump(), found.fingerprint]
         return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()
 
-    def _read(self, given: Mapping[str, object]) -> tuple[Asked, FeaturedSource, dict[str, object]]:
+    def _read(self, given: Mapping[str, object]) -> tuple[Asked, AnySource, dict[str, object]]:
         known = self.asks.model_fields
         own = {name: value for name, value in given.items() if name in known}
         others = {name: value for name, value in given.items() if name not in known}
@@ -102,7 +94,7 @@ class Derived(FeaturedSource, Generic[Asked]):
             remedy = "It names the source of the records."
             raise InvalidValue("data.of", of, "one of " + ", ".join(self.sources), remedy)
         self.check(of, others)
-        return read(self.asks, self.name, own), self.sources[of], others
+        return self.read(own), self.sources[of], others
 
 
 CONTRAST = 10 / 255

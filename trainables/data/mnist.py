@@ -72,7 +72,7 @@ class MnistOptions(PartOption, Limit, InFolder):
     @property
     def held_out(self) -> TestSplit | None:
         """The published test records, where they are declared for the test."""
-        return None if self.test is None else self.test.split(self.tested, PUBLISHED_APART)
+        return None if self.test is None else self.test.apart(self.tested, PUBLISHED_APART)
 
     @property
     def parted(self) -> ValidationSplit | None:
@@ -89,7 +89,7 @@ class MnistOptions(PartOption, Limit, InFolder):
         return ValidationSplit(share=asked.share, id=CONTENT, key=asked.key, private=private)
 
 
-class Mnist(PublishedSource[MnistOptions], HoldsOut):
+class Mnist(PublishedSource[MnistOptions], HoldsOut[MnistOptions]):
     """`data: {source: mnist, path: DIR, validation: {records: private, share: 0.1}, test: {records: public}}`."""
 
     name = "mnist"
@@ -148,14 +148,11 @@ class Mnist(PublishedSource[MnistOptions], HoldsOut):
         """See `HoldsOut.held_out`."""
         return self.read(options).held_out
 
-    def load_test(self, options: Mapping[str, object]) -> Split:
+    def load_test(self, options: Mapping[str, object], test: TestSplit) -> Split:
         """See `HoldsOut.load_held_out`."""
         asked = self.read(options)
-        if asked.test is None:
-            expected = "records that are declared for the test"
-            raise InvalidValue("data.test", None, expected, "Declare them in the spec of a new sweep.")
         facts = self.declared(asked)
-        return records.checked(facts, "test", _part(facts, self.files(asked)[2:], TEST, asked.tested))
+        return records.checked(facts, "test", _part(facts, self.files(asked)[2:], TEST, test.n))
 
 
 def _part(facts: DatasetSpec, files: list[Path], expected: int, used: int) -> Split:

@@ -32,7 +32,7 @@ from pydantic import Field
 from dpcore.checks import InvalidValue, QuotesRecords
 from trainables import plugins
 from trainables.data import records
-from trainables.data.options import Option, Options, listed, read
+from trainables.data.options import Option, Options, listed
 from trainables.data.source import DataSource, FeaturedSource
 from trainables.data.splits import (
     PART,
@@ -44,7 +44,7 @@ from trainables.data.splits import (
     facts_within,
 )
 from trainables.data.table import COUNT_TOLERANCE
-from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
+from trainables.system import Dataset, DatasetSpec, Split, Task
 from trainables.units import Unit
 
 _SOURCE = "data.source"
@@ -68,8 +68,10 @@ class OwnOptions(Options):
     )
 
 
-class OwnSource(FeaturedSource):
+class OwnSource(FeaturedSource[OwnOptions]):
     """One of these around whatever `place`, written module:object, is."""
+
+    asks = OwnOptions
 
     def __init__(self, place: str) -> None:
         self.name, self._module = place, place.partition(":")[0]
@@ -141,13 +143,13 @@ class OwnSource(FeaturedSource):
         return cut if part is None else dataset_within(part, self._identified(cut))
 
     def _asked(self, options: Mapping[str, object]) -> OwnOptions:
-        return read(OwnOptions, self.name, {name: options[name] for name in OwnOptions.model_fields if name in options})
+        return self.read({name: options[name] for name in OwnOptions.model_fields if name in options})
 
     def _whole(self, options: Mapping[str, object]) -> DatasetSpec:
         """Facts of all records, whichever part is read. Raises InvalidValue."""
         said, validation = self._said(options), self._asked(options).validation
         if said.n_validation and validation is None:
-            validation = read(OwnOptions, self.name, {"validation": {}}).validation
+            validation = self.read({"validation": {}}).validation
         if not said.n_validation and validation is not None:
             raise InvalidValue(VALIDATION, options["validation"], f"nothing: {self.name} has no validation records")
         return replace(
@@ -168,7 +170,7 @@ class OwnSource(FeaturedSource):
             raise self._wrong(f"facts as DatasetSpec, not {type(said).__name__}")
         if said.private_validation is not None or said.asserted_by:
             raise self._wrong("facts without private_validation and asserted_by: the spec says whose they are")
-        for problem in _problems(said):
+        if problem := _impossible(said):
             raise self._wrong(problem)
         return said
 
@@ -245,32 +247,26 @@ def _imported(place: str) -> DataSource:
     return cast(DataSource, source)
 
 
-def _problems(said: DatasetSpec) -> list[str]:
-    """What cannot be true of any data, in words of what was expected."""
-    found = []
-    if not said.features or not all(_is_bounded(one) for one in said.features.values()):
-        found.append("facts with features, each with finite low < high, or a cardinality of at least 1")
+def _impossible(said: DatasetSpec) -> str:
+    """What cannot be true of any data, in words of what was expected; empty where all can be."""
+    bounds = [(one.low, one.high) for one in said.features.values() if one.cardinality is None]
+    codes = [one.cardinality for one in said.features.values() if one.cardinality is not None]
+    if not said.features or not all(map(_finite, bounds)) or any(type(one) is not int or one < 1 for one in codes):
+        return "facts with features, each with finite low < high, or a cardinality of at least 1"
     if said.task in (Task.CLASSIFICATION, Task.RATING):
-        if type(said.classes) is not int or said.classes < 2:
-            found.append(f"facts of a {said.task} with at least 2 classes")
-    elif not -math.inf < said.target_low < said.target_high < math.inf:
-        found.append("facts with finite target_low < target_high")
-    return found
+        fine = type(said.classes) is int and said.classes >= 2
+        return "" if fine else f"facts of a {said.task} with at least 2 classes"
+    return "" if _finite((said.target_low, said.target_high)) else "facts with finite target_low < target_high"
 
 
-def _is_bounded(feature: InputSpec) -> bool:
-    if feature.cardinality is not None:
-        return type(feature.cardinality) is int and feature.cardinality >= 1
-    return -math.inf < feature.low < feature.high < math.inf
+def _finite(bounds: tuple[float, float]) -> bool:
+    return -math.inf < bounds[0] < bounds[1] < math.inf
 
 
 def _cut(facts: DatasetSpec, split: Split) -> Split:
     """Numbers beyond the declared bounds, at the nearer one."""
-
-    def cut(name: str, array: NDArray[np.generic]) -> NDArray[np.generic]:
-        feature = facts.features[name]
-        if feature.cardinality is not None:
-            return array
-        return np.clip(array, np.float32(feature.low), np.float32(feature.high))
-
-    return replace(split, inputs={name: cut(name, array) for name, array in split.inputs.items()})
+    inputs = dict(split.inputs)
+    for name, feature in facts.features.items():
+        if feature.cardinality is None:
+            inputs[name] = np.clip(inputs[name], np.float32(feature.low), np.float32(feature.high))
+    return replace(split, inputs=inputs)

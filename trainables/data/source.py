@@ -10,10 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import Field
 
+from dpcore.checks import InvalidValue
 from trainables.data import records
 from trainables.data.options import FeatureOptions, Option, Options, listed, read
 from trainables.data.splits import (
@@ -65,7 +66,10 @@ def parted(options: Mapping[str, object]) -> tuple[dict[str, object], Features |
     return own, features
 
 
-class FeaturedSource(ABC):
+Asked = TypeVar("Asked", bound=Options)
+
+
+class FeaturedSource(ABC, Generic[Asked]):
     """A data source whose records may be seen through a map; see `DataSource`.
 
     The abstract methods are of the records as they are, and are called without the options of features.
@@ -73,13 +77,19 @@ class FeaturedSource(ABC):
 
     name: str
     doc: str
+    asks: type[Asked]
+    """The model of its own options."""
     parted_by: str | ByContent | None = None
     """What decides the part of a record, where the source knows it: its content, or an id."""
 
     @property
-    @abstractmethod
     def options(self) -> tuple[Option, ...]:
         """Every option of its own that a spec may name; those of features are every source's."""
+        return listed(self.asks)
+
+    def read(self, options: Mapping[str, object]) -> Asked:
+        """Its own options, checked each by itself. Raises InvalidOptions."""
+        return read(self.asks, self.name, options)
 
     def facts(self, options: Mapping[str, object]) -> DatasetSpec:
         """Public facts under a spec's `data` options: of the features, where there are any. Raises InvalidValue."""
@@ -130,7 +140,10 @@ class FeaturedSource(ABC):
         """See `load`; with `Split.ids` where a source has them."""
 
 
-class HoldsOut(FeaturedSource):
+AnySource = FeaturedSource[Any]
+
+
+class HoldsOut(FeaturedSource[Asked]):
     """One that can part off test records (`data.test`): `load` gives none of them."""
 
     def held_out(self, options: Mapping[str, object]) -> TestSplit | None:
@@ -140,7 +153,10 @@ class HoldsOut(FeaturedSource):
     def load_held_out(self, options: Mapping[str, object], kept_in: Path | None = None) -> Split:
         """The test records alone, or their features. Raises InvalidValue as `load` does."""
         own, features = parted(options)
-        split = self.load_test(own)
+        if (declared := self.declared_test(own)) is None:
+            expected = "a part of the records, or a file, that is declared for the test"
+            raise InvalidValue("data.test", None, expected, "Declare it in the spec of a new sweep.")
+        split = self.load_test(own, declared)
         return split if features is None else features.split(split, self.record_facts(own), kept_in)
 
     @abstractmethod
@@ -148,7 +164,7 @@ class HoldsOut(FeaturedSource):
         """See `held_out`."""
 
     @abstractmethod
-    def load_test(self, options: Mapping[str, object]) -> Split:
+    def load_test(self, options: Mapping[str, object], test: TestSplit) -> Split:
         """See `load_held_out`."""
 
 
@@ -163,24 +179,17 @@ class PartOption(Options):
     )
 
 
-Asked = TypeVar("Asked", bound=PartOption)
+Parted = TypeVar("Parted", bound=PartOption)
 
 
-class PublishedSource(FeaturedSource, Generic[Asked]):
+class PublishedSource(FeaturedSource[Parted]):
     """A source of records that were published: `declared` and `records` are of all of them.
 
     The part that a sweep asks for is taken here; no source can forget it. Records that were published to validate or to
     test are in neither part: both sweeps have all of them, as records declared public.
     """
 
-    asks: type[Asked]
-    """The model of its options."""
     parted_by: str | ByContent | None = CONTENT
-
-    @property
-    def options(self) -> tuple[Option, ...]:
-        """See `FeaturedSource.options`."""
-        return listed(self.asks)
 
     def record_part(self, options: Mapping[str, object]) -> PartSplit | None:
         """See `FeaturedSource.part`."""
@@ -205,10 +214,6 @@ class PublishedSource(FeaturedSource, Generic[Asked]):
         found = self.records(asked, facts, self.files(asked))
         return dataset_within(part, found, validation=self.validates_within(asked))
 
-    def read(self, options: Mapping[str, object]) -> Asked:
-        """The options, checked. Raises InvalidOptions."""
-        return read(self.asks, self.name, options)
-
     def classified(self, classes: int, n: int, n_validation: int, **features: InputSpec) -> DatasetSpec:
         """Facts of a classification."""
         return DatasetSpec(
@@ -220,27 +225,27 @@ class PublishedSource(FeaturedSource, Generic[Asked]):
             classes=classes,
         )
 
-    def files(self, asked: Asked) -> list[Path]:
+    def files(self, asked: Parted) -> list[Path]:
         """The files that are read, all of them there and not empty. Raises InvalidValue."""
         return []
 
     @abstractmethod
-    def declared(self, asked: Asked) -> DatasetSpec:
+    def declared(self, asked: Parted) -> DatasetSpec:
         """The facts; reads no record. Raises InvalidValue."""
 
     @abstractmethod
-    def records(self, asked: Asked, facts: DatasetSpec, files: list[Path]) -> Dataset:
+    def records(self, asked: Parted, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records in `files`. Raises InvalidValue."""
 
-    def validates_within(self, asked: Asked) -> bool:
+    def validates_within(self, asked: Parted) -> bool:
         """Whether the validation records are some of those that are parted."""
         return False
 
-    def check_part(self, asked: Asked, part: PartSplit) -> None:
+    def check_part(self, asked: Parted, part: PartSplit) -> None:
         """Raises InvalidValue where something else is asked that does not go with a part."""
         return None
 
-    def _of(self, asked: Asked) -> tuple[PartSplit | None, DatasetSpec]:
+    def _of(self, asked: Parted) -> tuple[PartSplit | None, DatasetSpec]:
         """The part, and the facts of all records. Raises InvalidValue."""
         facts = self.declared(asked)
         if asked.part is None:

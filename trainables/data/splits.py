@@ -212,55 +212,78 @@ class SharedValidationOptions(RecordsOptions):
     key: Word = Field(VALIDATION_KEY, description="of the hash")
 
 
-class ValidationOptions(RecordsOptions):
-    """Of records with ids: a share of them, or a file beside them."""
+class ApartOptions(Options):
+    """Of records that are parted off: a share of all of them, or a file of their own."""
 
-    path: str | None = Field(None, description="of a file with the validation records")
+    path: str | None = Field(None, description="of a file with these records")
     n: Whole | None = Field(None, description="how many records that file holds, or units")
-    disjoint: bool | None = Field(
-        None, strict=True, description="whether nobody has records in both files, whatever records come or go"
-    )
     share: Share | None = Field(None, description="the share of all records that is taken, by a hash of a stable id")
     id: Word | None = Field(None, description="the column with that id")
     key: Word | None = Field(None, description="of the hash")
 
+    def in_file(self, where: str) -> int:
+        """How many records the file of option `where` holds. Raises InvalidValue."""
+        for name in ("share", "id", "key"):
+            if (value := getattr(self, name)) is not None:
+                expected = "nothing beside `path`: the file is not parted"
+                raise InvalidValue(f"{where}.{name}", value, expected, "Drop one.")
+        if self.n is None:
+            raise InvalidValue(f"{where}.n", None, "how many records the file holds, or units", "Declare it.")
+        return self.n
+
+    def by_hash(self, where: str, unit: Unit | None, key: str) -> HashSplit:
+        """The records that are taken by a hash. Raises InvalidValue."""
+        id_ = self.id or (None if unit is None else unit.column)
+        if self.share is None or id_ is None or self.n is not None:
+            forms = "{path: FILE, n: RECORDS}, or {share: in (0, 1), id: COLUMN} for a split by a hash of a stable id"
+            raise InvalidValue(where, self.model_dump(exclude_unset=True), forms, _BY_POSITION)
+        if unit is not None and id_ != unit.column:
+            expected = f"{unit.column}, as in data.unit.column: a split by another id would cut units in two"
+            raise InvalidValue(f"{where}.id", id_, expected, f"Write `id: {unit.column}`, or leave it out.")
+        return HashSplit(share=self.share, id=id_, key=self.key or key)
+
+
+class ValidationOptions(ApartOptions, RecordsOptions):
+    """Of validation records: a share of all, or a file beside them."""
+
+    disjoint: bool | None = Field(
+        None, strict=True, description="whether nobody has records in both files, whatever records come or go"
+    )
+
     def split(self, n: int, unit: Unit | None, path: str) -> ValidationSplit:
         """What it says of `n` records or units in the file `path`. Raises InvalidValue."""
         if self.path is not None:
-            return ValidationSplit(path=self.path, n=_of_file(VALIDATION, self), private=self._other_file(path))
-        id_ = _id(VALIDATION, self, unit)
+            count = self.in_file(VALIDATION)
+            return ValidationSplit(path=self.path, n=count, private=self._other_file(self.path, path))
+        found = self.by_hash(VALIDATION, unit, VALIDATION_KEY)
         if self.disjoint is not None:
             expected = "a validation file beside it: a hash parts records by itself"
             raise InvalidValue(f"{VALIDATION}.disjoint", self.disjoint, expected, "Drop it.")
-        assert self.share is not None
-        share, key = self.share, self.key or VALIDATION_KEY
-        if not 0 < round(n * share) < n:
+        if not 0 < round(n * found.share) < n:
             expected = f"a share that is a record or more of n={n}, and leaves some to train on"
-            raise InvalidValue(f"{VALIDATION}.share", share, expected, "Write `share: 0.2` for a fifth, say.")
+            raise InvalidValue(f"{VALIDATION}.share", found.share, expected, "Write `share: 0.2` for a fifth, say.")
+        by = f"by the hash of {found.id} under the key {found.key!r}, a share of {found.share!r}"
         private = self.private(
-            parts=f"records of {path} by the hash of {id_} under the key {key!r}, a share of {share!r}",
-            assumption=f"The value of {id_} is a record's own and never changes, and the key that splits by its hash "
-            "was chosen without looking at the records.",
+            parts=f"records of {path} {by}",
+            assumption=f"The value of {found.id} is a record's own and never changes, and the key that splits by its "
+            "hash was chosen without looking at the records.",
         )
-        return ValidationSplit(share=share, id=id_, key=key, private=private)
+        return ValidationSplit(share=found.share, id=found.id, key=found.key, private=private)
 
-    def _other_file(self, path: str) -> PrivateValidation | None:
-        assert self.path is not None
-        same = overlap(self.path, path)
-        if not self.disjoint:
-            declared = self.private(parts="", assumption="")
-            if declared is None and same:
-                expected = f"private for records of {path}, which a claim covers"
-                remedy = "Give another file, or call the records private: training and validation then add."
-                raise InvalidValue(f"{VALIDATION}.records", "public", expected, remedy)
-            return declared
-        if same:
+    def _other_file(self, own: str, path: str) -> PrivateValidation | None:
+        same = overlap(own, path)
+        if self.disjoint and same:
             expected = "two files: this one would be disjoint from itself"
             raise InvalidValue(f"{VALIDATION}.disjoint", True, expected, "Drop it.")
-        return self.private(
-            parts=f"{path} and {self.path}, declared to share nobody",
-            assumption=f"Nobody has records in both {path} and {self.path}, whatever records come or go: declared.",
-        )
+        if self.disjoint:
+            word = f"Nobody has records in both {path} and {own}, whatever records come or go: declared."
+            return self.private(parts=f"{path} and {own}, declared to share nobody", assumption=word)
+        declared = self.private(parts="", assumption="")
+        if declared is None and same:
+            expected = f"private for records of {path}, which a claim covers"
+            remedy = "Give another file, or call the records private: training and validation then add."
+            raise InvalidValue(f"{VALIDATION}.records", "public", expected, remedy)
+        return declared
 
 
 class PublishedTestOptions(Options):
@@ -268,20 +291,13 @@ class PublishedTestOptions(Options):
 
     records: Literal["public", "private"] = Field(description=_PUBLIC_OR_PRIVATE)
 
-    def split(self, n: int, apart: str) -> TestSplit:
-        """What it says of `n` records that are apart by `apart`, in words."""
-        return TestSplit(n=n, private=self.records == "private", apart=apart, key=TEST_KEY)
+    def apart(self, n: int, by: str) -> TestSplit:
+        """What it says of `n` records that are apart by `by`, in words."""
+        return TestSplit(n=n, private=self.records == "private", apart=by, key=TEST_KEY)
 
 
-class TestOptions(Options):
+class TestOptions(ApartOptions, PublishedTestOptions):
     """Of test records: a share of all, or a file of public ones."""
-
-    records: Literal["public", "private"] = Field(description=_PUBLIC_OR_PRIVATE)
-    path: str | None = Field(None, description="of a file with the test records, which are public")
-    n: Whole | None = Field(None, description="how many records that file holds, or units")
-    share: Share | None = Field(None, description="the share of all records that is taken, by a hash of a stable id")
-    id: Word | None = Field(None, description="the column with that id")
-    key: Word | None = Field(None, description="of the hash")
 
     def split(self, n: int, unit: Unit | None, validation: ValidationSplit) -> TestSplit:
         """What it says of `n` records or units. Raises InvalidValue."""
@@ -290,36 +306,13 @@ class TestOptions(Options):
             if private:
                 remedy = "Part them off by a hash of an id (share, id), or declare them public."
                 raise InvalidValue(f"{TEST}.records", "private", "public for a file of their own", remedy)
-            return TestSplit(n=_of_file(TEST, self), private=False, path=self.path, key=TEST_KEY)
-        id_, key = _id(TEST, self, unit), self.key or TEST_KEY
-        assert self.share is not None
-        if round(n * self.share) < 1:
+            return TestSplit(n=self.in_file(TEST), private=False, path=self.path, key=TEST_KEY)
+        found = self.by_hash(TEST, unit, TEST_KEY)
+        if round(n * found.share) < 1:
             expected = f"a share that is a record or more of n={n}"
             raise InvalidValue(f"{TEST}.share", self.share, expected, "Write `share: 0.1` for a tenth of them, say.")
-        check_beside(TEST, HashSplit(share=self.share, id=id_, key=key), VALIDATION, validation)
-        return TestSplit(n=round(n * self.share), private=private, share=self.share, id=id_, key=key)
-
-
-def _of_file(where: str, given: ValidationOptions | TestOptions) -> int:
-    """How many records a file of their own holds. Raises InvalidValue."""
-    for name in ("share", "id", "key"):
-        if (value := getattr(given, name)) is not None:
-            raise InvalidValue(f"{where}.{name}", value, "nothing beside `path`: the file is not parted", "Drop one.")
-    if given.n is None:
-        raise InvalidValue(f"{where}.n", None, "how many records the file holds, or units", "Declare it.")
-    return given.n
-
-
-def _id(where: str, given: ValidationOptions | TestOptions, unit: Unit | None) -> str:
-    """The column by whose hash records are parted. Raises InvalidValue."""
-    forms = "{path: FILE, n: RECORDS}, or {share: in (0, 1), id: COLUMN} for a split by a hash of a stable id"
-    id_ = given.id or (None if unit is None else unit.column)
-    if given.share is None or id_ is None or given.n is not None:
-        raise InvalidValue(where, given.model_dump(exclude_unset=True), forms, _BY_POSITION)
-    if unit is not None and id_ != unit.column:
-        expected = f"{unit.column}, as in data.unit.column: a split by another id would cut units in two"
-        raise InvalidValue(f"{where}.id", id_, expected, f"Write `id: {unit.column}`, or leave it out.")
-    return id_
+        check_beside(TEST, found, VALIDATION, validation)
+        return TestSplit(n=round(n * found.share), private=private, share=found.share, id=found.id, key=found.key)
 
 
 class PartOptions(Options):

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.data import records, table_file
-from trainables.data.options import Option, listed, read
 from trainables.data.source import HoldsOut
 from trainables.data.splits import PartSplit, TestSplit
 from trainables.data.table_declaration import JOINED, Column, Schema, TableOptions
@@ -33,20 +32,12 @@ _MISSING = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"})
 """Texts that stand for a missing id in the files of spreadsheets, databases and pandas."""
 
 
-class Table(HoldsOut):
+class Table(HoldsOut[TableOptions]):
     """`data: {source: table, ...}`: see trainables.data.table_declaration for every option."""
 
     name = "table"
     doc = "your own Parquet or CSV, local, s3:// or gs://; declare n, label, columns and classes; option unit"
-
-    @property
-    def options(self) -> tuple[Option, ...]:
-        """See `FeaturedSource.options`."""
-        return listed(TableOptions)
-
-    def read(self, options: Mapping[str, object]) -> TableOptions:
-        """The options, checked each by itself. Raises InvalidOptions."""
-        return read(TableOptions, self.name, options)
+    asks = TableOptions
 
     def record_facts(self, options: Mapping[str, object]) -> DatasetSpec:
         """The facts; touches no file. Raises InvalidValue."""
@@ -57,9 +48,8 @@ class Table(HoldsOut):
         asked = self.read(options)
         declared = Schema(asked)
         held = None if declared.test is None else declared.test.path
-        for path in (asked.path or "", declared.validation.path, held):
-            if path is not None:
-                table_file.inspect(path, asked.format, declared)
+        for path in (asked.path, *filter(None, (declared.validation.path, held))):
+            table_file.inspect(path, asked.format, declared)
 
     def load_records(self, options: Mapping[str, object]) -> Dataset:
         """The records. Raises InvalidValue (file, columns, missing values, categories, labels, count)."""
@@ -96,14 +86,10 @@ class Table(HoldsOut):
         """See `HoldsOut.held_out`."""
         return Schema(self.read(options)).test
 
-    def load_test(self, options: Mapping[str, object]) -> Split:
+    def load_test(self, options: Mapping[str, object], test: TestSplit) -> Split:
         """The test records alone, whole units where one is declared. Raises InvalidValue as `load_records` does."""
         asked = self.read(options)
         declared = Schema(asked)
-        test = declared.test
-        if test is None:
-            expected = "a part of the records, or a file, that is declared for the test"
-            raise InvalidValue("data.test", None, expected, "Declare it in the spec of a new sweep.")
         others = _records(asked.path, asked.format, declared, declared.n)
         if test.path is None:
             others = others.within(declared.part)
@@ -277,12 +263,6 @@ def _positions(
 ) -> NDArray[np.int64]:
     """[n], each value's place among those `known`. Raises InvalidValue for others."""
     found = _values(where, table, name)
-    if found.dtype.kind == "f" and any(isinstance(one, int) and abs(one) > 2**53 for one in known):
-        # One record with a point in a CSV file makes such numbers of all, and neighbours one and the same.
-        expected = f"whole numbers in {where}, which are declared beyond 2^53: others are read as the nearest of many"
-        raise InvalidValue(
-            f"data.{declared_in}", name, expected, "Declare them as texts, in quotes, and write them so."
-        )
     values = [str(one) for one in found] if as_texts else found.tolist()
     position = {value: i for i, value in enumerate(known)}
     if unknown := sorted({repr(value) for value in values if value not in position}):
