@@ -40,7 +40,7 @@ from sweeps.util.log import CONSOLE, Event, say
 from sweeps.util.waiting import patience, wait_for
 from trainables import plugins
 from trainables.worker.files import Folder
-from trainables.worker.ray_shared import Credentials
+from trainables.worker.ray import Credentials
 from trainables.worker.redaction import redacted, shown_url
 
 # Why a cluster that answers cannot be used, found in a second: Ray's own connection retries for twenty.

@@ -234,7 +234,7 @@ def actor_of(trial: Any) -> ActorHandle | None:
 # `tune.execution.class_cache` names its variables: one for PyTorch Lightning, Ray Train's settings and the keys. The
 # runtime-environment agent of each node writes their values in clear into `runtime_env_setup-*.log`, and no process
 # that the cluster holds ready fits such a trial: a new one is started for it, once the agent answers. Nothing here
-# needs any of them, and `trainables.worker.ray_shared` carries the keys. While the block here runs a trial asks for
+# needs any of them, and `trainables.worker.ray` carries the keys. While the block here runs a trial asks for
 # nothing.
 
 

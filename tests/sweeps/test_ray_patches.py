@@ -32,7 +32,7 @@ from sweeps.ray.patches import (
     send_token,
     worker_losses_fail_one_trial,
 )
-from trainables.worker.ray_shared import NAMES
+from trainables.worker.ray import NAMES
 
 
 def test_the_installed_ray_is_the_one_that_was_read():

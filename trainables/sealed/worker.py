@@ -22,8 +22,8 @@ from trainables.sealed.standing import HEAD_BYTES, Box, Candidate, Standing, bes
 from trainables.system import Dataset, Launch, State
 from trainables.worker.attempt import Curve
 from trainables.worker.files import Damaged, Folder
-from trainables.worker.ray_shared import Credentials, SharedData
-from trainables.worker.trial import RecordedRun, train
+from trainables.worker.ray import Credentials, SharedData
+from trainables.worker.trial import LaunchContext, RecordedRun, train
 
 NOT_KEPT = "what failed in a sealed trial is kept nowhere"
 
@@ -73,7 +73,7 @@ def run_slot(
     records = MemoryRecords()
     streams = Streams(secret=drawn.coins.of("slot", number), seed=slot.seed, key=key, attempt=1)
     run = RecordedRun(member=member, start_step=0, state=None, streams=streams, attempt=records)
-    refused = train(group, [run], data)
+    refused = train([run], LaunchContext(group=group, data=data))
     if run.result is None or records.state is None:
         if refused.get(key, ("", ""))[0] == "overran":
             raise OutOfTime

@@ -32,27 +32,17 @@ import re
 import secrets
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from trainables.system import State
-from trainables.worker.files import (
-    Damaged,
-    Folder,
-    number,
-    parsed,
-    verify,
-    whole_number,
-    with_checksum,
-)
+from trainables.worker.files import Damaged, Folder, parsed, verify, whole_number, with_checksum
 from trainables.worker.redaction import redacted
 
 # What an attempt reports, as it travels: inside its checkpoints, and back through Ray.
-
-_STEP = re.compile(r"[1-9]\d{0,17}", re.ASCII)
 
 Curve = Mapping[int, Mapping[str, float]]
 """{number of steps: metrics of the model after them}, of one attempt, between the ends of its reservation."""
@@ -63,22 +53,23 @@ def curve_to_json(curve: Curve) -> dict[str, dict[str, float]]:
     return {str(step): dict(metrics) for step, metrics in curve.items()}
 
 
-def curve_from_json(data: object, place: str, above: int, below: int) -> Curve:
+def curve_from_json(data: Any, place: str, above: int, below: int) -> Curve:
     """The inverse, for steps in (above, below), in order. Raises Damaged."""
-    if not isinstance(data, Mapping):
-        raise Damaged(f"{place}: its curve is no object")
-    found = {}
-    for text, metrics in data.items():
-        written = int(text) if isinstance(text, str) and _STEP.fullmatch(text) else text
-        step = whole_number(place, "a step of its curve", written, 1, max(below - 1, 1))
-        if (
-            not above < step < below
-            or not isinstance(metrics, Mapping)
-            or not all(isinstance(name, str) for name in metrics)
-        ):
-            raise Damaged(f"{place}: its curve says what no worker can have meant")
-        found[step] = {name: number(place, name, value) for name, value in metrics.items()}
+    try:
+        found = {int(step): _metrics(metrics) for step, metrics in data.items()}
+    except _NOT_WRITTEN_SO as error:
+        raise Damaged(f"{place}: its curve is none ({type(error).__name__})") from None
+    if not all(above < step < below for step in found):
+        raise Damaged(f"{place}: its curve has points outside of the reservation")
     return dict(sorted(found.items()))
+
+
+def _metrics(plain: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in plain.items()}
+
+
+_NOT_WRITTEN_SO = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
+"""What comes of reading what no worker wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,26 +116,22 @@ class TrialResult:
         return {**own, "metrics": dict(self.metrics), "curve": curve_to_json(self.curve)}
 
     @classmethod
-    def from_dict(cls, data: object, *, key: str, attempt: int, step: int) -> TrialResult:
+    def from_dict(cls, data: Any, *, key: str, attempt: int, step: int) -> TrialResult:
         """The inverse of `to_dict`, for this attempt and this end of its reservation and no other. Raises Damaged."""
         place = f"result of {key}, attempt {attempt}"
-        if not isinstance(data, Mapping):
-            raise Damaged(f"{place}: {type(data).__name__}, expected an object")
-        for name, expected in (("key", key), ("attempt", attempt), ("step", step)):
-            if data.get(name) != expected or isinstance(data.get(name), bool):
-                raise Damaged(f"{place}: {name} is not {expected!r}")
-        metrics = data.get("metrics")
-        if not isinstance(metrics, Mapping) or not all(isinstance(name, str) for name in metrics):
-            raise Damaged(f"{place}: its metrics are no object")
+        try:
+            if (data["key"], data["attempt"], data["step"]) != (key, attempt, step):
+                raise Damaged(f"{place}: it is of another attempt, or of another step than {step}")
+            metrics, numbers = _metrics(data["metrics"]), [float(data[name]) for name in ("seconds", "peak_memory_mb")]
+        except _NOT_WRITTEN_SO as error:
+            if isinstance(error, Damaged):
+                raise
+            raise Damaged(f"{place}: it is none ({type(error).__name__})") from None
+        # Whose reservation began where is the ledger's to say.
+        curve = curve_from_json(data.get("curve", {}), place, 0, step)
+        seconds, peak = numbers
         return cls(
-            key=key,
-            attempt=attempt,
-            step=step,
-            metrics={name: number(place, name, value) for name, value in metrics.items()},
-            seconds=number(place, "seconds", data.get("seconds")),
-            peak_memory_mb=number(place, "peak_memory_mb", data.get("peak_memory_mb")),
-            # Whose reservation began where is the ledger's to say.
-            curve=curve_from_json(data.get("curve", {}), place, 0, step),
+            key=key, attempt=attempt, step=step, metrics=metrics, seconds=seconds, peak_memory_mb=peak, curve=curve
         )
 
 
@@ -284,46 +271,47 @@ class Traces:
 
 
 @dataclass(frozen=True, slots=True)
-class Charge:
-    """The steps of a reservation that are charged: those below `executed_to`. `doubt` says why all, where it is so."""
+class Recovered:
+    """What a fenced attempt left behind.
+
+    executed_to  steps below this may have been executed, and are charged
+    doubt        why that is the whole reservation although no record states so; "" where all records agree
+    result       what it reported, where it reached the end of its reservation
+    moved        it ended by itself, to go on elsewhere
+    """
 
     executed_to: int
     doubt: str = ""
+    result: TrialResult | None = None
+    moved: bool = False
 
 
-def charge(traces: Traces, from_step: int, to_step: int) -> Charge:
+def charge(traces: Traces, from_step: int, to_step: int) -> Recovered:
     """What is charged for the reservation [from_step, to_step) of which these traces are left."""
-    doubt = _doubt(traces, from_step, to_step)
-    if doubt:
-        return Charge(to_step, doubt)
-    return Charge(traces.horizon if isinstance(traces.horizon, int) else from_step)
+    if doubt := _doubt(traces, from_step, to_step):
+        return Recovered(to_step, doubt)
+    return Recovered(traces.horizon if isinstance(traces.horizon, int) else from_step)
 
 
 def _doubt(traces: Traces, from_step: int, to_step: int) -> str:
     horizon, mirror = traces.horizon, traces.mirror
+    steps: list[int] = []
     for one in (horizon, mirror, *traces.checkpoints):
         if isinstance(one, Damaged):
             return str(one)
         if one is not None and not from_step <= one <= to_step:
             return f"a record states step {one} of a reservation from {from_step} to {to_step}"
-    left = horizon is not None or mirror is not None or bool(traces.checkpoints)
-    if traces.unclaimed and not left:
+        steps += [] if one is None else [one]
+    if traces.unclaimed and not steps:
         # A worker takes the mark away after it has claimed the folder and noted where it begins: none came so far.
         return ""
     if not traces.claimed:
-        return "its claim is missing" if left else "nothing is left in its folder"
-    assert not isinstance(mirror, Damaged)
-    if mirror is None:
+        return "its claim is missing" if steps else "nothing is left in its folder"
+    if mirror is None or (horizon is None and steps != [from_step]):
         return "one of its two records of how far it may go is missing"
-    assert not isinstance(horizon, Damaged)
-    if horizon is None:
-        if mirror > from_step or traces.checkpoints:
-            return "one of its two records of how far it may go is missing"
-        return ""
     # The first is written before the second, so that it may be ahead; never behind.
-    furthest = max([mirror, *(step for step in traces.checkpoints if isinstance(step, int))])
-    if furthest > horizon:
-        return f"its horizon states step {horizon}, another record proves step {furthest}"
+    if isinstance(horizon, int) and max(steps) > horizon:
+        return f"its horizon states step {horizon}, another record proves step {max(steps)}"
     return ""
 
 
@@ -346,40 +334,34 @@ LONGEST_NAME = 64
 _NUMBERED = re.compile(r"horizon\.(0|[1-9]\d{0,17})\.json", re.ASCII)
 
 
-class AlreadyExecuted(RuntimeError):
+class Ended(RuntimeError):
+    """An attempt that ends without a result. `kind` says which way: see `trainables.worker.trial.run_launch`."""
+
+    kind = "error"
+
+
+class AlreadyExecuted(Ended):
     """Noise of this attempt may have been drawn before: drawing the same stream again would reveal a difference."""
 
 
-class Cancelled(RuntimeError):
+class Cancelled(Ended):
     """The controller has given this attempt up; its worker must stop without drawing more noise."""
 
 
-class Overran(RuntimeError):
+class Overran(Ended):
     """The launch has trained for as long as it was given, so it ends here, at a checkpoint."""
 
+    kind = "overran"
 
-class RecordsUnwritable(RuntimeError):
+
+class RecordsUnwritable(Ended):
     """The folder of records refuses a write (full disk, read-only, gone): says nothing about the configuration."""
+
+    kind = "unwritable"
 
 
 class NodeLeaves(OSError):
     """The node has notice that it is to go, so the attempt ends here and another goes on from its checkpoint."""
-
-
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """What a fenced attempt left behind.
-
-    executed_to  steps below this may have been executed, and are charged
-    doubt        why that is the whole reservation although no record states so; "" where all records agree
-    result       what it reported, where it reached the end of its reservation
-    moved        it ended by itself, to go on elsewhere
-    """
-
-    executed_to: int
-    doubt: str = ""
-    result: TrialResult | None = None
-    moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,7 +437,7 @@ class Attempt:
         # On an object store one listing answers both questions.
         names = None if self.folder.is_local else self.folder.names()
         if self.folder.exists(FENCE) if names is None else FENCE in names:
-            raise Cancelled(f"{self.folder.url}: given up by the controller")
+            raise Cancelled("given up by the controller")
         self._check_claim(names)
 
     def save(
@@ -490,15 +472,11 @@ class Attempt:
         if result is not None:
             # It covers its whole reservation, so nothing that the others say could add to it.
             return Recovered(to_step, result=result, moved=moved)
+        claimed = any(name.partition(".")[0] == CLAIM for name in names)
         traces = Traces(
-            unclaimed=RESERVED in names,
-            claimed=any(name.partition(".")[0] == CLAIM for name in names),
-            horizon=horizon,
-            mirror=mirror,
-            checkpoints=checkpoints,
+            unclaimed=RESERVED in names, claimed=claimed, horizon=horizon, mirror=mirror, checkpoints=checkpoints
         )
-        found = charge(traces, from_step, to_step)
-        return Recovered(found.executed_to, doubt=found.doubt, moved=moved)
+        return replace(charge(traces, from_step, to_step), moved=moved)
 
     def signs(self) -> tuple[tuple[str, int], ...]:
         """What its worker has written, with times: it changes with the claim, each interval begun, each checkpoint.
@@ -537,13 +515,17 @@ class Attempt:
         text = json.dumps({"until_step": until_step, "node": platform.node()[:LONGEST_NAME]}).encode()
         self.folder.write(name, with_checksum(f"{self._place}/{name}", text), durable=durable)
 
-    def _noted(self, name: str) -> int | Damaged | None:
-        place = f"{self._place}/{name}"
+    def _said(self, name: str) -> dict[str, Any]:
+        """The record of that name; {} without one. Raises Damaged."""
+        place, content = f"{self._place}/{name}", self.folder.read(name)
+        return {} if content is None else parsed(place, verify(place, content))
+
+    def _noted(self, name: str) -> Reading:
         try:
-            content = self.folder.read(name)
-            if content is None:
-                return None
-            return whole_number(place, "its step", parsed(place, verify(place, content)).get("until_step"), 0, LARGEST)
+            said = self._said(name)
+            return (
+                whole_number(f"{self._place}/{name}", "its step", said.get("until_step"), 0, LARGEST) if said else None
+            )
         except Damaged as damaged:
             return damaged
 
@@ -551,12 +533,10 @@ class Attempt:
     def node(self) -> str:
         """The name of the machine whose worker has it; empty where nothing says it."""
         with suppress(OSError, Damaged):
-            if (content := self.folder.read(MIRROR)) is not None:
-                place = f"{self._place}/{MIRROR}"
-                return str(parsed(place, verify(place, content)).get("node", ""))[:LONGEST_NAME]
+            return str(self._said(MIRROR).get("node", ""))[:LONGEST_NAME]
         return ""
 
-    def _horizon(self, names: Collection[str]) -> int | Damaged | None:
+    def _horizon(self, names: Collection[str]) -> Reading:
         if self.folder.is_local:
             return self._noted(HORIZON) if HORIZON in names else None
         steps = [int(found[1]) for name in names if (found := _NUMBERED.fullmatch(name))]

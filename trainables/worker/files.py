@@ -15,7 +15,6 @@ import errno
 import functools
 import hashlib
 import json
-import math
 import os
 import secrets
 import shutil
@@ -283,16 +282,6 @@ def whole_number(place: str, name: str, value: object, low: int, high: int) -> i
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise Damaged(f"{place}: {name} is no whole number from {low} to {high}")
     return value
-
-
-def number(place: str, name: str, value: object) -> float:
-    """`value` as a float, which may be infinite or no number at all. Raises Damaged."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Damaged(f"{place}: {name} is no number")
-    try:
-        return float(value)
-    except OverflowError:
-        return math.copysign(math.inf, value)
 
 
 def _digest(place: str, body: bytes) -> bytes:

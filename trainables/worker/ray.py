@@ -1,16 +1,18 @@
-"""The function that Ray Tune runs: one launch, any number of members.
+"""What Ray runs and moves: one launch, what the processes of a sweep share, and which nodes are to go.
 
-It reports {"results": [...]} at the end, and before that {"told": ...} for each new part of a member's curve.
+A launch reports {"results": [...]} at the end, and before that {"told": ...} for each new part of a member's curve.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import platform
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 import ray
 from ray._private import state
@@ -18,15 +20,82 @@ from ray.exceptions import RayError
 from ray.util import get_current_placement_group, placement_group_table
 
 from trainables.metrics import Dependence
-from trainables.system import Launch, PrivacyPlan, RunSettings, TrialRun
-from trainables.worker.attempt import Progress
+from trainables.system import Dataset, Launch, PrivacyPlan, RunSettings, TrialRun
+from trainables.worker.attempt import UNWRITABLE, Attempt, Progress
 from trainables.worker.files import Folder
 
-if TYPE_CHECKING:
-    from trainables.worker.ray_shared import Shared
-
-
 TOLD = "told"
+
+# Credentials of an object store, handed from the driver to the workers as a value of the cluster's object store.
+#
+# Never in a runtime environment, a command line or a configuration: Ray logs these, and shows them to everybody who
+# can open its dashboard.
+
+NAMES = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN"})
+"""Variables that the driver's environment decides for all workers; any other one is the node's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The variables of `NAMES` that are set, with their values, which no text shows."""
+
+    values: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def of_this_process(cls) -> Credentials:
+        """Those of the driver."""
+        return cls({name: os.environ[name] for name in NAMES if name in os.environ})
+
+    def take(self) -> None:
+        """Let this process have them, in place of its own."""
+        os.environ.update(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedData:
+    """A data set in the cluster's object store: one copy on each node, mapped by every process there.
+
+    Put by the driver, once for a sweep. `get` copies nothing: the arrays are read-only views of the store.
+    """
+
+    reference: Any
+
+    @classmethod
+    def put(cls, data: Dataset) -> SharedData:
+        """Needs a connected cluster."""
+        return cls(ray.put(data))
+
+    def get(self) -> Dataset:
+        """The data set; the first call on a node brings it there."""
+        data: Dataset = ray.get(self.reference)
+        return data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamLayout:
+    """How many workers a trial has, and what each of them occupies."""
+
+    workers: int
+    cpus: float
+    gpus: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """All that the trials of a sweep have in common, as one object: each start of a trial fetches it once.
+
+    data    put into the object store by the driver
+    trials  where attempts and results are written
+    secret  noise and batches come from it; it travels through the object store, never in the experiment's files
+    credentials  of the driver, for the records on an object store; they travel as the secret does
+    layout  of a trial's workers; None: one process
+    """
+
+    data: SharedData
+    trials: Folder
+    secret: bytes = field(repr=False)
+    credentials: Credentials
+    layout: TeamLayout | None = None
 
 
 def launch_to_json(group: Launch) -> str:
@@ -35,26 +104,17 @@ def launch_to_json(group: Launch) -> str:
         {**{f.name: getattr(member, f.name) for f in dataclasses.fields(member)}, "plan": member.plan.to_json()}
         for member in group.members
     ]
-    execution = dataclasses.asdict(group.execution)
-    withheld = sorted(group.withheld)
-    own = {"measures": group.measures, "withheld": withheld, "seconds": group.seconds}
-    return json.dumps({"members": members, "execution": execution, **own})
+    own = {"measures": group.measures, "withheld": sorted(group.withheld), "seconds": group.seconds}
+    return json.dumps({"members": members, "execution": dataclasses.asdict(group.execution), **own})
 
 
 def launch_from_json(text: str) -> Launch:
     """The inverse of `launch_to_json`."""
     data = json.loads(text)
+    for member in data["members"]:
+        member |= {"plan": PrivacyPlan.from_dict(json.loads(member["plan"])), "curve": tuple(member["curve"])}
     return Launch(
-        members=tuple(
-            TrialRun(
-                **{
-                    **member,
-                    "plan": PrivacyPlan.from_dict(json.loads(member["plan"])),
-                    "curve": tuple(member["curve"]),
-                }
-            )
-            for member in data["members"]
-        ),
+        members=tuple(TrialRun(**member) for member in data["members"]),
         execution=RunSettings(**data["execution"]),
         measures=tuple(data["measures"]),
         withheld=frozenset(map(Dependence, data["withheld"])),
@@ -88,25 +148,20 @@ def ray_trial(config: Mapping[str, Any], *, shared: Shared) -> None:
 
 def _unseen(group: Launch, trials: Folder) -> list[dict[str, Any]]:
     """One answer for each member when this machine does not see the folders that the controller has marked."""
-    from trainables.worker.attempt import UNWRITABLE, Attempt
-
     if all(Attempt.of(trials, member.key, member.attempt).is_seen() for member in group.members):
         return []
     why = f"{UNWRITABLE}: the node {platform.node()} does not see the controller's {trials.url}"
     return [{"key": member.key, "attempt": member.attempt, "unwritable": why} for member in group.members]
 
 
-# What workers enter of Ray's private parts: the nodes that are to go. Seen on Ray 2.60.
-#
-# Ray Train reads them in the same way for its own warning of a preemption. `sweeps/ray/patches.py` has the driver's.
+# Notice that a node is to go: drained by an operator or an autoscaler, or taken back by a cloud. What is read of Ray's
+# private parts Ray Train reads in the same way for its own warning; `sweeps/ray/patches.py` has the driver's.
 
 
 def draining_nodes() -> frozenset[str]:
     """Hexadecimal ids of the connected cluster's nodes that are drained. Raises RayError, RuntimeError or OSError."""
     return frozenset(state.state.get_draining_nodes())
 
-
-# Notice that a node is to go: drained by an operator or an autoscaler, or taken back by a cloud.
 
 ASKED_EVERY_SECONDS = 1.0
 

@@ -7,24 +7,21 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from dpcore.randomness import Streams
 from trainables.measures.quality import QUALITY, NoFiniteNumber, own_metrics
-from trainables.metrics import WITHHELD, Dependence
 from trainables.publishing import Undeclared, published
 from trainables.registry import SYSTEMS
-from trainables.system import Dataset, Launch, State, System, TrialRun
+from trainables.system import Dataset, Launch, State, TrialRun
 from trainables.worker import memory
 from trainables.worker.attempt import (
     NODE_LEAVES,
     UNWRITABLE,
-    AlreadyExecuted,
     Attempt,
-    Cancelled,
     Curve,
+    Ended,
     NodeLeaves,
     Overran,
     Progress,
@@ -32,24 +29,6 @@ from trainables.worker.attempt import (
     TrialResult,
 )
 from trainables.worker.files import Damaged, Folder
-
-
-@dataclass(slots=True)
-class Clock:
-    """Time of one launch: what passes before the first member's first step is every member's, for it is their training.
-
-    Each is then timed from its own first step, so that none pays for what was done, or measured, of the others.
-    """
-
-    opened: float = field(default_factory=time.monotonic)
-    _first: float | None = None
-
-    def first_step(self) -> float:
-        """Called by each member as it begins: when it would have begun alone."""
-        now = time.monotonic()
-        if self._first is None:
-            self._first = now
-        return now - (self._first - self.opened)
 
 
 class Records(Protocol):
@@ -68,33 +47,60 @@ class Records(Protocol):
     def move(self) -> None: ...
 
 
+@dataclass(slots=True, kw_only=True)
+class LaunchContext:
+    """What the runs of one launch have in common.
+
+    group    how they execute, what is measured, what is withheld, how long: its members are not looked at
+    leaving  whether this node has notice that it is to go
+    tell     told what new points of a curve a checkpoint covers
+    """
+
+    group: Launch = field(default_factory=lambda: Launch(members=()))
+    data: Any = None
+    leaving: Callable[[], bool] = lambda: False
+    tell: Callable[[Progress], None] = lambda told: None
+    opened: float = field(default_factory=time.monotonic)
+    first_step: float | None = None
+
+    def begin(self) -> float:
+        """Called by each member as it begins: when it would have begun alone.
+
+        What passes before the first member's first step is every member's, for it is their training. Each is then timed
+        from its own first step, so that none pays for what was done, or measured, of the others.
+        """
+        now = time.monotonic()
+        if self.first_step is None:
+            self.first_step = now
+        return now - (self.first_step - self.opened)
+
+    def peak_memory_mb(self) -> float:
+        """Of all processes of the trial."""
+        team = self.group.execution.team
+        return memory.peak_mb() + (0.0 if team is None else team.peak_memory_mb())
+
+    def measured(self, member: TrialRun, state: State, *, cheap: bool = False) -> Mapping[str, float]:
+        """What the spec asks for besides the system's metrics.
+
+        cheap  the part of it that costs no more than judging does: at each point of the curve too
+        """
+        asked = self.group.measures
+        if cheap:
+            own = own_metrics(asked)
+            asked = tuple(name for name in asked if name in QUALITY or name in own)
+        return _measured(self, asked, member, state) if self.group.measures else {}
+
+
 @dataclass(slots=True)
 class RecordedRun:
-    """A `Run` that keeps its records in an attempt folder (see trainables.worker.attempt for the order of writes).
-
-    measured  what the spec asks for besides the system's metrics, from the state at the end of the reservation
-    judged    the part of that which costs no more than judging does: at each point of the curve too
-    withheld  numbers that depend on these are not recorded
-    seconds   after which the launch is to end; None: never
-    leaving   whether this node has notice that it is to go
-    memory_elsewhere  peak of the trial's other processes, in MiB
-    clock     of the launch
-    tell      told what new points of the curve a checkpoint covers
-    """
+    """A `Run` that keeps its records in an attempt folder (see trainables.worker.attempt for the order of writes)."""
 
     member: TrialRun
     start_step: int
     state: State | None
     streams: Streams
     attempt: Records
-    measured: Callable[[State], Mapping[str, float]] = lambda state: {}
-    judged: Callable[[State], Mapping[str, float]] = lambda state: {}
-    withheld: frozenset[Dependence] = WITHHELD
-    seconds: float | None = None
-    leaving: Callable[[], bool] = lambda: False
-    memory_elsewhere: Callable[[], float] = lambda: 0.0
-    clock: Clock = field(default_factory=Clock)
-    tell: Callable[[Progress], None] = lambda told: None
+    launch: LaunchContext = field(default_factory=LaunchContext)
     result: Mapping[str, Any] | None = None
     _began: float | None = None
     _curve: dict[int, Mapping[str, float]] = field(default_factory=dict)
@@ -102,52 +108,53 @@ class RecordedRun:
     """Points of the curve that a checkpoint covers."""
 
     def reserve_until(self, until_step: int) -> None:
-        """Durably note the horizon. Raises ValueError beyond the reservation, Fenced, NodeLeaves, Overran."""
+        """Durably note the horizon. Raises ValueError beyond the reservation, Cancelled, NodeLeaves, Overran."""
         if until_step > self.member.to_step:
             raise ValueError(
                 f"until_step={until_step}: the reservation of {self.member.key} ends at {self.member.to_step}"
             )
-        if self.leaving():
+        if self.launch.leaving():
             # Everything up to here is in a checkpoint, so that moving costs no step.
             raise NodeLeaves(NODE_LEAVES)
-        if self.seconds is not None and time.monotonic() - self.clock.opened > self.seconds:
+        seconds = self.launch.group.seconds
+        if seconds is not None and time.monotonic() - self.launch.opened > seconds:
             raise Overran
         if self._began is None:
-            self._began = self.clock.first_step()
+            self._began = self.launch.begin()
         with _records():
             self.attempt.reserve_until(until_step)
 
     def report(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
         """Remember a point of the curve until the next checkpoint. Raises Undeclared as `checkpoint` does."""
-        self._curve[step] = self._leaving(self.judged(state), metrics)
+        self._curve[step] = self._released(self.launch.measured(self.member, state, cheap=True), metrics)
 
-    def _leaving(self, asked: Mapping[str, float], metrics: Mapping[str, float]) -> dict[str, float]:
-        """Those that may leave, of what the spec asked for and of the system's own."""
-        plan = self.member.plan
-        both = {**asked, **metrics}
-        leaving = published(both, SYSTEMS[plan.system], plan.config, self.withheld, asked.keys())
-        return {name: float(value) for name, value in leaving.items()}
+    def _released(self, asked: Mapping[str, float], metrics: Mapping[str, float]) -> dict[str, float]:
+        """Those that are not withheld, of what the spec asked for and of the system's own."""
+        plan, withheld = self.member.plan, self.launch.group.withheld
+        found = published({**asked, **metrics}, SYSTEMS[plan.system], plan.config, withheld, asked.keys())
+        return {name: float(value) for name, value in found.items()}
 
     def checkpoint(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
         """Keep the state durably; at the end of the reservation, with the result in the same file.
 
         Raises Undeclared for a metric that the system does not declare.
         """
-        if step != self.member.to_step:
+        member = self.member
+        if step != member.to_step:
             with _records():
                 self.attempt.save(step, state, curve=self._curve)
             if fresh := dict(list(self._curve.items())[self._told :]):
                 self._told = len(self._curve)
-                self.tell(Progress(key=self.member.key, attempt=self.member.attempt, curve=fresh))
+                self.launch.tell(Progress(key=member.key, attempt=member.attempt, curve=fresh))
             return
         # What measuring takes is none of the trial's.
-        seconds = time.monotonic() - (self.clock.opened if self._began is None else self._began)
-        peak_memory_mb = memory.peak_mb() + self.memory_elsewhere()
+        seconds = time.monotonic() - (self.launch.opened if self._began is None else self._began)
+        peak_memory_mb = self.launch.peak_memory_mb()
         result = TrialResult(
-            key=self.member.key,
-            attempt=self.member.attempt,
+            key=member.key,
+            attempt=member.attempt,
             step=step,
-            metrics=self._leaving(self.measured(state), metrics),
+            metrics=self._released(self.launch.measured(member, state), metrics),
             seconds=seconds,
             peak_memory_mb=peak_memory_mb,
             curve=self._curve,
@@ -177,13 +184,8 @@ def open_run(member: TrialRun, trials: Folder, secret: bytes) -> RecordedRun:
     state: State | None = None
     if member.resume_attempt:
         state = Attempt.of(trials, member.key, member.resume_attempt).load(member.from_step)
-    return RecordedRun(
-        member=member,
-        start_step=member.from_step,
-        state=state,
-        streams=Streams(secret=secret, seed=member.seed, key=member.key, attempt=member.attempt),
-        attempt=attempt,
-    )
+    streams = Streams(secret=secret, seed=member.seed, key=member.key, attempt=member.attempt)
+    return RecordedRun(member, member.from_step, state, streams, attempt)
 
 
 def run_launch(
@@ -215,16 +217,12 @@ def run_launch(
     for member in group.members:
         try:
             runs.append(open_run(member, trials, secret))
-        except AlreadyExecuted as stop:
-            refused[member.key] = "error", str(stop)
+        except Ended as stop:
+            refused[member.key] = stop.kind, str(stop)
         except (Damaged, FileNotFoundError) as gone:
             refused[member.key] = "damaged", str(gone)
-        except RecordsUnwritable as stop:
-            refused[member.key] = "unwritable", str(stop)
     if runs:
-        for run in runs:
-            run.tell = tell
-        refused |= train(group, runs, data, leaving)
+        refused |= train(runs, LaunchContext(group=group, data=data, leaving=leaving, tell=tell))
     results = {run.member.key: run.result for run in runs if run.result is not None}
     return [
         dict(results[member.key])
@@ -234,40 +232,22 @@ def run_launch(
     ]
 
 
-def train(
-    group: Launch, runs: list[RecordedRun], data: Dataset, leaving: Callable[[], bool] = lambda: False
-) -> dict[str, tuple[str, str]]:
+def train(runs: list[RecordedRun], launch: LaunchContext) -> dict[str, tuple[str, str]]:
     """Train these runs; {key: (kind, why)} for those that end without a result, as `run_launch` says it.
-
-    group  how they execute, what is measured, what is withheld, how long: its members are not looked at
 
     Raises NodeLeaves, and other OSErrors, which say nothing about the configuration.
     """
     memory.forget_peak()
-    clock = Clock()
     for run in runs:
-        run.leaving, run.clock, run.withheld, run.seconds = leaving, clock, group.withheld, group.seconds
-        if group.execution.team is not None:
-            run.memory_elsewhere = group.execution.team.peak_memory_mb
-    kind, why = "error", dict.fromkeys((run.member.key for run in runs), "ended before its last step")
-    system = SYSTEMS[runs[0].member.plan.system]
-    if group.measures:
-        for run in runs:
-            run.measured = partial(_measured, group, group.measures, system, run.member, data)
-            own = own_metrics(group.measures)
-            cheap = tuple(name for name in group.measures if name in QUALITY or name in own)
-            run.judged = partial(_measured, group, cheap, system, run.member, data)
+        run.launch = launch
+    ended = "error", "ended before its last step"
     try:
-        system.fit(runs, data, group.execution)
-    except Cancelled:
-        why = dict.fromkeys(why, "given up by the controller")
+        SYSTEMS[runs[0].member.plan.system].fit(runs, launch.data, launch.group.execution)
+    except Ended as stop:
+        ended = stop.kind, str(stop)
     except (Undeclared, NoFiniteNumber) as said:
         # Names, and no value of a private record: it may be told.
-        why = dict.fromkeys(why, str(said))
-    except RecordsUnwritable as refused:
-        kind, why = "unwritable", dict.fromkeys(why, str(refused))
-    except Overran:
-        kind, why = "overran", dict.fromkeys(why, "")
+        ended = "error", str(said)
     except NodeLeaves:
         for run in runs:
             run.attempt.move()
@@ -276,20 +256,17 @@ def train(
         # A path or a peer that went away says nothing about the configuration: let the launch be lost.
         raise
     except Exception as failure:
-        for run in runs:
-            where = run.attempt.explain(traceback.format_exc())
-            why[run.member.key] = f"{_without_values(failure)}; the whole text is in {where}"
-    return {key: (kind, text) for key, text in why.items()}
+        text, what = traceback.format_exc(), _without_values(failure)
+        return {run.member.key: ("error", f"{what}; the whole text is in {run.attempt.explain(text)}") for run in runs}
+    return {run.member.key: ended for run in runs}
 
 
-def _measured(
-    group: Launch, asked: tuple[str, ...], system: System, member: TrialRun, data: Dataset, state: State
-) -> Mapping[str, float]:
+def _measured(launch: LaunchContext, asked: tuple[str, ...], member: TrialRun, state: State) -> Mapping[str, float]:
     from trainables.measures.objectives import measure, measured, wanted
 
-    known = measured(asked)
+    known, system, group = measured(asked), SYSTEMS[member.plan.system], launch.group
     names = [one for one in wanted(asked, system) if known[one].depends not in group.withheld]
-    return measure(names, system, member, state, data, group.execution)
+    return measure(names, system, member, state, launch.data, group.execution)
 
 
 def _without_values(failure: Exception) -> str:
