@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import Guarantee
+from dpcore.guarantee import Guarantee, Status
 from sweeps.audit import AuditRecord, audits_of
 from sweeps.heldout import DeclaredTest, HeldOutReading, charged, declared_test, readings
-from sweeps.privacy.claims import HEADING, Assumptions
+from sweeps.privacy.claims import HEADING, Assumptions, covers_search
 from sweeps.privacy.holdout_guarantee import tuned_by_now
 from sweeps.privacy.ledger import Summary
 from sweeps.privacy.population_account import now
@@ -56,6 +56,11 @@ class ClaimRange:
     lowest: float
     highest: float
     trials: int
+
+    @property
+    def axes(self) -> tuple[object, ...]:
+        """What epsilons have to share to be compared."""
+        return self.kind.notion, self.kind.adjacency, self.kind.delta, self.kind.unit
 
     @property
     def bound(self) -> Guarantee:
@@ -193,6 +198,16 @@ class SweepSummary:
     def claims(self) -> Sequence[ClaimRange]:
         """Of its trials, by kind."""
         return _claims(self.trials)
+
+    @property
+    def standing_claims(self) -> list[ClaimRange]:
+        """Those that are not refuted: what is refuted is in no range of numbers that stand."""
+        return [one for one in self.claims if one.kind.status is not Status.REFUTED]
+
+    @property
+    def covers_search(self) -> bool:
+        """Whether the claims that stand cover the search too."""
+        return bool(self.standing_claims) and all(covers_search(one.bound) for one in self.standing_claims)
 
     @cached_property
     def released(self) -> Mapping[str, str]:

@@ -21,8 +21,7 @@ from sweeps.cli.main import lines
 from sweeps.execution import session
 from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Release
-from sweeps.reporting.html import audits_section, write_report
+from sweeps.reporting.html import macro, write_report
 from sweeps.spec import load_spec
 from sweeps.store.errors import UnknownTrial
 from sweeps.store.records import Proposal, Refutation, Settlement
@@ -258,11 +257,11 @@ def test_the_report_page_shows_audits_and_warns_of_a_refuted_system(tmp_path):
     assert f"refuted at level {record.level:.3g}" in page
     assert "covered by no claim" in page
     read, bound = replace(record, reads_records=True), epsilon_text(record.audit.epsilon_lower, up=False)
-    kept = audits_section([read], Release())
+    kept = macro("audits")([read], True)
     assert "stay where the records are kept" in kept
     assert bound not in kept
     assert "Publish no trial of model-sensitivity" in kept, "that a claim is refuted is always said"
-    for section in (audits_section([record], Release()), audits_section([read], Release(public_because="a benchmark"))):
+    for section in (macro("audits")([record], True), macro("audits")([read], False)):
         assert bound in section
 
 

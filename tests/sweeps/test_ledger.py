@@ -35,7 +35,7 @@ from sweeps.privacy.quoting import Verdict, quote_of_total
 from sweeps.privacy.totals import procedure_guarantee, summary
 from sweeps.privacy.wording import total_text
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.reporting.html import guarantee_line
+from sweeps.reporting.html import macro
 from sweeps.store.records import LedgerEntry, Settlement, SweepState, TrialRecord, TrialState
 from tests.sweeps import view_sweeps
 from tests.sweeps.stores import guarantee, plan, proposal
@@ -344,8 +344,8 @@ def test_the_lower_end_is_said_of_the_events_and_not_of_what_ran():
     ran = noisy_vote.NoisyVote(beta=vote.beta, models=64, classes=10, adjacency=Adjacency.REPLACE_ONE, steps=100)
     counted = headline(ran.event(), 1e-5, Adjacency.REPLACE_ONE)
     assert vote.guarantee.epsilon <= 4.0 < 1.1 * 4.0 < counted.epsilon_lower
-    assert "at least" not in guarantee_line(counted)
-    assert f"with such events can spend {epsilon_text(counted.epsilon_lower, up=False)}" in guarantee_line(counted)
+    assert "at least" not in macro("guarantee")(counted)
+    assert f"with such events can spend {epsilon_text(counted.epsilon_lower, up=False)}" in macro("guarantee")(counted)
 
 
 @pytest.mark.parametrize("status", [Status.PROVED_UNDER_ASSUMPTIONS, Status.REFUTED])

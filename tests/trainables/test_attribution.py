@@ -20,7 +20,7 @@ from sweeps.privacy.claims import Assumptions
 from sweeps.privacy.ledger import Procedure
 from sweeps.privacy.totals import procedure_guarantee
 from sweeps.reporting.front import front, kinds
-from sweeps.reporting.html import guarantee_line
+from sweeps.reporting.html import macro
 from sweeps.store.records import EPSILON as EPSILON_METRIC
 from tests.sweeps.front_records import ACCURACY, EPSILON, claiming
 from tests.trainables.registry_cases import CANDIDATES, CASES, data_of
@@ -178,7 +178,7 @@ def test_every_view_names_who_asserts_it():
     assert kinds(asserted, [ACCURACY, EPSILON], across=1, up=0)
     one = records[1].guarantee
     assert Assumptions.of([one]).status(one).startswith("asserted by lab.mean")
-    assert "asserted by lab.mean" in guarantee_line(one)
+    assert "asserted by lab.mean" in macro("guarantee")(one)
     tags = trial_tags(records[1])
     assert tags["sweeps.rests_on"].startswith("asserted by lab.mean")
     assert (tags["sweeps.status"], tags["sweeps.asserted_by"]) == ("asserted", "lab.mean")
