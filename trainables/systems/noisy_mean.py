@@ -48,7 +48,7 @@ from trainables.system import (
     Task,
     Traits,
 )
-from trainables.training.loop import Steady, run_steps
+from trainables.training.loop import Pace, run_steps
 from trainables.training.noise import normals
 
 SIGMA_MAX = 1e6
@@ -185,7 +185,7 @@ class NoisyMean(PlannedSystem[NoisyMeanHyperparameters, NoisySum]):
         """See `PlannedSystem.train`: release sum after sum."""
         run, pause = fit.run, fit.params.step_seconds
         interval = run.member.to_step if pause == 0 else max(1, int(fit.settings.checkpoint_seconds / pause))
-        run_steps(run, _Releases(fit), Steady(interval))
+        run_steps(run, _Releases(fit), Pace(steps=interval))
 
     def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
         """See `trainables.measures.hooks.Auditable`: the largest value among zeros, and the sum of the releases."""

@@ -38,43 +38,28 @@ class Training(Protocol):
         ...
 
 
-class Interval(Protocol):
-    """How many steps lie between two checkpoints."""
-
-    steps: int
-
-    def after(self, executed: int) -> None:
-        """Told of the steps that were executed since the last call."""
-        ...
-
-
 @dataclass(slots=True)
 class Pace:
-    """As many as take `seconds`, learned from the time that steps take."""
+    """How many steps lie between two checkpoints: as many as take `seconds`, learned from the time that steps take.
 
-    seconds: float
+    seconds  None: always `steps`
+    """
+
+    seconds: float | None = None
     steps: int = FIRST_INTERVAL
     _since: float = field(default_factory=time.perf_counter)
 
     def after(self, executed: int) -> None:
         """Learn from `executed` steps that took the time since the last call."""
+        if self.seconds is None:
+            return
         now = time.perf_counter()
         per_step = max((now - self._since) / executed, 1e-9)
         self.steps = max(1, min(int(self.seconds / per_step), executed * LARGEST_GROWTH))
         self._since = now
 
 
-@dataclass(slots=True)
-class Steady:
-    """Always the same number."""
-
-    steps: int
-
-    def after(self, executed: int) -> None:
-        """Nothing is learned."""
-
-
-def run_steps(run: Run, training: Training, interval: Interval) -> None:
+def run_steps(run: Run, training: Training, interval: Pace) -> None:
     """Execute `run` from its first step to its `member.to_step`, through its checkpoints."""
     step, stop = run.start_step, run.member.to_step
     curve = frozenset(run.member.curve)

@@ -6,8 +6,8 @@ Departures  Batches are Poisson samples. The noisy sum is divided by the expecte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,7 @@ from trainables.validation.evaluate import report
 LossFunction = Callable[[Any, Any], Tensor]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PrivateSteps:
     """One run of noised gradient steps, as `run_steps` executes it."""
 
@@ -77,39 +77,31 @@ def train(
     mechanism: SampledGaussian | Sequence,
     optimiser: Callable[[nn.Module], Optimiser],
 ) -> None:
-    """Execute one run up to its `member.to_step`. Raises InvalidValue (model)."""
-    with limited_threads(execution.threads):
-        device = device_of(execution)
-        own = initial_model(run, data, device)
-        if not isinstance(run, hooks.WatchesGradients):
-            check_records_apart(own, data.facts, device, execution)
-        model, loss = hooks.attach(run, own, loss_function(data.facts))
+    """Execute one run up to its `member.to_step`: batches are summed by `execution.team`, or here without one.
+
+    Raises InvalidValue (model), and ValueError for a watched run with a team, which would not see what is watched.
+    """
+    watched = isinstance(run, hooks.WatchesGradients)
+    if watched and execution.team is not None:
+        raise ValueError(f"{run.member.key}: canaries in gradients are planted in one process; run it without workers")
+    device = device_of(execution)
+    with limited_threads(execution.threads), ExitStack() as opened:
+        model, loss = initial_model(run, data, device), loss_function(data.facts)
+        if not watched:
+            check_records_apart(model, data.facts, device, execution)
+        model, loss = hooks.attach(run, model, loss)
         updates = optimiser(model)
         if run.state is not None:
             updates.restore(run.state)
         noise = noise_source(run, execution, device)
-        with clipped_sums(
-            run,
-            data,
-            execution,
-            rate=mechanism.sampling.rate,
-            clip_norm=mechanism.clip_norm,
-            model=model,
-            loss=loss,
-            device=device,
-        ) as sums:
-            steps = PrivateSteps(
-                run=run,
-                data=data,
-                execution=execution,
-                mechanism=mechanism,
-                model=model,
-                optimiser=updates,
-                sums=sums,
-                noise=noise,
-                device=device,
-            )
-            run_steps(run, steps, Pace(execution.checkpoint_seconds))
+        task = gradient_task(run, execution, rate=mechanism.sampling.rate, clip_norm=mechanism.clip_norm)
+        sums: BatchSums
+        if execution.team is None:
+            sums = LocalSums(task, model, data, device, loss=loss)
+        else:
+            sums = opened.enter_context(execution.team.sums(task, model))
+        steps = PrivateSteps(run, data, execution, mechanism, model, updates, sums, noise, device)
+        run_steps(run, steps, Pace(execution.checkpoint_seconds))
 
 
 def check_records_apart(model: nn.Module, facts: DatasetSpec, device: torch.device, execution: RunSettings) -> None:
@@ -183,32 +175,6 @@ class LocalSums:
 def _at(column: Tensor, rows: Tensor) -> Tensor:
     """[*rows.shape, ...]"""
     return column.index_select(0, rows.flatten()).view(*rows.shape, *column.shape[1:])
-
-
-@contextmanager
-def clipped_sums(
-    run: Run,
-    data: Dataset,
-    execution: RunSettings,
-    *,
-    rate: float,
-    clip_norm: float,
-    model: nn.Module,
-    loss: LossFunction,
-    device: torch.device,
-) -> Iterator[BatchSums]:
-    """The sums of `run` from its start to its `member.to_step`: by `execution.team`, or in this process without one.
-
-    Raises ValueError for a watched run with a team, whose workers would not see what is watched.
-    """
-    task = gradient_task(run, execution, rate=rate, clip_norm=clip_norm)
-    if execution.team is None:
-        yield LocalSums(task, model, data, device, loss=loss)
-        return
-    if isinstance(run, hooks.WatchesGradients):
-        raise ValueError(f"{run.member.key}: canaries in gradients are planted in one process; run it without workers")
-    with execution.team.sums(task, model) as sums:
-        yield sums
 
 
 def gradient_task(run: Run, execution: RunSettings, *, rate: float, clip_norm: float) -> GradientTask:
