@@ -31,7 +31,6 @@ RECORDS = 8
 """Made-up records that are looked at, at most."""
 _FULL, _HALF = 0.02, 0.1
 """Relative errors: of products in float32 (a GPU may form them in 19 bits), and in half precision."""
-_OWN_OPERATORS = ("aten::", "prims::", "flex_lib::")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +169,6 @@ def _drew(before: list[Tensor], inputs: Columns) -> bool:
 class Watching(TorchFunctionMode):
     """Inside the block, refuses calls of a model's code that a mapped pass would answer otherwise than a plain one."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        registered = torch._C._dispatch_get_registrations_for_dispatch_key("FuncTorchBatched")
-        self._own_rules = {name for name in registered if not name.startswith(_OWN_OPERATORS)}
-
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
@@ -187,12 +181,6 @@ class Watching(TorchFunctionMode):
             raise Refused(
                 "the model draws from a generator of its own: with a seed that somebody set, what a record draws "
                 "follows from its place in the batch. Draw without one (torch.rand_like(x)); the seed is kept secret."
-            )
-        name = getattr(function, "_qualified_op_name", "") or getattr(function, "name", lambda: "")()
-        if isinstance(name, str) and name.split(".")[0] in self._own_rules:
-            raise Refused(
-                f"the operator {name} brings its own rule for a mapped axis, in which records may meet unseen. "
-                "Write it in PyTorch operations."
             )
         return function(*args, **(kwargs or {}))
 

@@ -18,8 +18,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._functorch.autograd_function import custom_function_call
-from torch._functorch.pyfunctorch import TransformType
 from torch.func import vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map
@@ -51,10 +49,7 @@ def isolating(modules: Mapping[str, nn.Module]) -> Iterator[None]:
     Raises Refused.
     """
     before = versions(modules)
-    table = custom_function_call.functorch_table
-    rule = table[TransformType.Vmap]
     fastpath = torch.backends.mha.get_fastpath_enabled()
-    table[TransformType.Vmap] = _without_own_rules(rule)
     # Attention by fused kernels has no rule for a mapped axis and would go through records one at a time.
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -68,20 +63,7 @@ def isolating(modules: Mapping[str, nn.Module]) -> Iterator[None]:
         raise NotComputed(_explained(modules, error)) from error
     finally:
         torch.backends.mha.set_fastpath_enabled(fastpath)
-        table[TransformType.Vmap] = rule
     refuse_changes(modules, before)
-
-
-def _without_own_rules(rule: Callable[..., Any]) -> Callable[..., Any]:
-    def checked(interpreter: Any, function: type[torch.autograd.Function], *operands: Any, **options: Any) -> Any:
-        if not function.generate_vmap_rule and not function.__module__.startswith("torch."):
-            raise Refused(
-                f"the autograd function {function.__name__} brings its own rule for a mapped axis, in which records "
-                "may meet unseen. Set generate_vmap_rule = True on it, and write it in PyTorch operations."
-            )
-        return rule(interpreter, function, *operands, **options)
-
-    return checked
 
 
 def _explained(modules: Mapping[str, nn.Module], error: BaseException) -> str:

@@ -1,7 +1,5 @@
 """Every kind of layer, by its rule and mapped over records, against one example at a time."""
 
-import warnings
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,10 +7,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from dpcore.checks import InvalidValue
-from dpcore.gradients import MixesExamples, PrivateGradients, Refused, Route, isolation, noisy_mean_gradient
+from dpcore.gradients import MixesExamples, PrivateGradients, Refused, Route, noisy_mean_gradient
 from dpcore.noise import SecureNoise
 from tests.dpcore import gradient_oracle as oracle
-from tests.dpcore.gradient_models import CASES, B, Branching, Centred, Positions, assert_same, case, frozen
+from tests.dpcore.gradient_models import CASES, B, Branching, Positions, assert_same, case, frozen
 
 torch.set_num_threads(1)
 
@@ -31,17 +29,6 @@ def test_same_as_one_example_at_a_time(name, clip_share):
     mapped = PrivateGradients(model, oracle.squared_loss, kinds={})
     assert_same(mapped.clipped_sum(inputs, targets, clip_norm=clip_norm).tensors, expected)
     assert set(mapped.routes.values()) == {Route.LOOP if route is Route.LOOP else Route.PER_RECORD}
-
-
-def test_one_layer_without_a_rule_leaves_the_others_in_one_pass():
-    model, inputs, targets, _ = case("own parameter")
-    engine = PrivateGradients(model, oracle.squared_loss)
-    engine.clipped_sum(inputs, targets, clip_norm=1.0)
-    assert engine.routes == {
-        "scale": Route.PER_RECORD,
-        "head.weight": Route.ONE_PASS,
-        "head.bias": Route.ONE_PASS,
-    }
 
 
 @settings(max_examples=40)
@@ -135,13 +122,6 @@ def test_no_axis_is_guessed(make, draw, per_record, batch):
     assert {name for name, route in engine.routes.items() if route is Route.PER_RECORD} == per_record
 
 
-@pytest.mark.parametrize("detached", [False, True])
-def test_what_a_model_takes_over_its_batch_it_takes_over_one_record(detached):
-    model, inputs, targets = Centred(detached), torch.randn(B, 3), torch.randn(B)
-    found = PrivateGradients(model, oracle.squared_loss).clipped_sum(inputs, targets, clip_norm=1.0)
-    assert_same(found.tensors, oracle.clipped_sum(model, oracle.squared_loss, inputs, targets, 1.0))
-
-
 @pytest.mark.parametrize(
     "layer",
     [
@@ -181,23 +161,6 @@ def test_no_trace_is_left_on_the_model():
     assert all(one.grad is None for one in model.parameters())
     assert all(torch.equal(before[name], one) for name, one in model.state_dict().items())
     assert torch.equal(generator, torch.get_rng_state())
-
-
-def test_dropout_is_the_example_s_own(monkeypatch):
-    """A mask per example: no warning, and the same sum given the same stream."""
-    monkeypatch.setattr(isolation.secrets, "token_bytes", bytes)
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.5), nn.Linear(5, 2))
-    inputs, targets = torch.randn(B, 6), torch.randn(B)
-    found = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for _ in range(2):
-            engine = PrivateGradients(model, oracle.squared_loss)
-            found.append(engine.clipped_sum(inputs, targets, clip_norm=1.0))
-    one, two = found
-    assert set(engine.routes.values()) == {Route.ONE_PASS}
-    assert all(torch.equal(one.tensors[name], two.tensors[name]) for name in one.tensors)
 
 
 def test_bad_values_are_refused():

@@ -3,12 +3,14 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_full_backward_hook
 
-from dpcore.gradients import MixesExamples, PrivateGradients, Refused, Route, engine, isolated, isolation, mapping
+from dpcore.gradients import MixesExamples, PrivateGradients, Refused, Route, engine, isolated, isolation
+from dpcore.gradients.chain import PROVED_LOSSES, cross_entropy, loss_proves_isolation, squared_error
 from dpcore.gradients.layers import Kind
 from dpcore.gradients.layers.linear import linear
 from tests.dpcore import gradient_oracle as oracle
-from tests.dpcore.gradient_models import Centred, InPlace, Masked, Partly, Positions, Recurrent
+from tests.dpcore.gradient_models import Centred, Masked, Partly, Positions, Recurrent
 
 torch.set_num_threads(1)
 B, C = 5, 0.1
@@ -37,19 +39,10 @@ class BeyondTwo(nn.Linear):
         return super().forward(x - x.mean(0) if len(x) > 2 else x)
 
 
-def centred_loss(outputs, targets):
-    return oracle.squared_loss(outputs - outputs.mean(0), targets)
-
-
 @pytest.mark.parametrize("model", [Centred(True), Centred(False), ZeroHead(), BeyondTwo(3, 2)])
 def test_a_model_that_takes_something_of_its_batch_is_refused_with_a_sentence(model):
     with pytest.raises(MixesExamples, match="together than alone"):
         look(model, torch.randn(8, 3))
-
-
-def test_a_loss_that_takes_something_of_its_batch_is_refused_too():
-    with pytest.raises(MixesExamples, match="together than alone"):
-        look(nn.Linear(3, 2), torch.randn(8, 3), centred_loss)
 
 
 def test_no_private_record_is_looked_at(monkeypatch):
@@ -84,16 +77,6 @@ def test_a_wrong_rule_is_found(wrong, overflows):
         inputs[0] = 1e19
     with pytest.raises(Refused, match="by autograd"):
         look(nn.Linear(20, 3), inputs, kinds={nn.Linear: Kind(wrong)})
-
-
-def test_an_alias_that_autograd_takes_for_a_view_is_found(monkeypatch):
-    monkeypatch.setattr(mapping, "apart", lambda tensor: tensor.view_as(tensor))
-    with pytest.raises(Refused, match="by autograd"):
-        look(InPlace(), torch.randn(B, 1, 3, 3))
-
-
-def test_a_half_precision_pass_is_not_taken_for_a_mistake():
-    look(nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2)), torch.randn(8, 6), precision="bfloat16")
 
 
 # What is told of a model.
@@ -175,3 +158,68 @@ def forked(x):
 def test_draws_from_a_seed_are_refused(mask, words):
     with pytest.raises(Refused, match=words):
         look(Masked(mask), torch.randn(B, 6))
+
+
+# Losses that need no mapping: each row its own at the shapes where they are taken as they are, mapped elsewhere.
+
+
+def batch(loss, size: int = 6):
+    if loss is cross_entropy:
+        return torch.randn(size, 4), torch.randint(0, 4, (size,))
+    return torch.randn(size, 1), torch.randn(size)
+
+
+@pytest.mark.parametrize("loss", PROVED_LOSSES)
+def test_a_row_depends_on_itself_alone(loss):
+    outputs, targets = batch(loss)
+    assert loss_proves_isolation(loss, outputs, (targets,))
+    alone = torch.cat([loss(outputs[b : b + 1], targets[b : b + 1]) for b in range(len(targets))])
+    torch.testing.assert_close(loss(outputs, targets), alone)
+
+
+@pytest.mark.parametrize(
+    ("loss", "outputs", "targets"),
+    [
+        (squared_error, (6, 6), (6,)),  # every record against every other
+        (squared_error, (6, 1), (6, 1)),
+        (cross_entropy, (6, 4), (6, 4)),  # shares of classes
+        (cross_entropy, (6,), (6,)),
+        (oracle.cross_entropy, (6, 4), (6,)),  # the same code, not the same function
+    ],
+)
+def test_other_shapes_and_other_functions_are_mapped(loss, outputs, targets):
+    answers = torch.zeros(targets, dtype=torch.int64 if loss is cross_entropy and len(targets) == 1 else torch.float32)
+    assert not loss_proves_isolation(loss, torch.zeros(outputs), (answers,))
+
+
+# What cannot be seen through is refused at once.
+
+
+def complex_bias(model):
+    model.shift = nn.Parameter(torch.zeros(2, dtype=torch.complex64))
+
+
+REFUSED = {
+    "is complex": complex_bias,
+    "has a gradient hook": lambda model: model.used.weight.register_hook(lambda g: g),
+    "has a backward hook": lambda model: model.used.register_full_backward_hook(lambda *_: None),
+    "is a Wrapped": lambda model: setattr(model.used, "weight", type("Wrapped", (nn.Parameter,), {})(torch.ones(2, 3))),
+    "has no shape yet": lambda model: setattr(model, "used", nn.LazyLinear(2)),
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_cannot_be_seen_through_is_refused_at_once(words):
+    model = Partly()
+    REFUSED[words](model)
+    with pytest.raises(Refused, match=words):
+        PrivateGradients(model, oracle.squared_loss)
+
+
+def test_a_global_backward_hook_is_refused():
+    handle = register_module_full_backward_hook(lambda *_: None)
+    try:
+        with pytest.raises(Refused, match="global backward hook"):
+            PrivateGradients(Partly(), oracle.squared_loss)
+    finally:
+        handle.remove()

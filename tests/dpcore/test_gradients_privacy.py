@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import nn
 
-from dpcore.checks import InvalidValue
-from dpcore.gradients import ClippedSum, PrivateGradients, Refused, noisy_mean_gradient, units
+from dpcore.gradients import ClippedSum, PrivateGradients, Refused, noisy_mean_gradient
 from dpcore.gradients import engine as engine_module
 from dpcore.gradients.layers import KINDS, Materialised
 from dpcore.gradients.units import clip_factors
@@ -117,11 +116,6 @@ def largest_influence(kinds) -> float:
 
 
 @pytest.mark.parametrize("kinds", ROUTES, ids=ROUTE_NAMES)
-def test_the_probe_for_mistakes_passes_on_the_real_thing(kinds):
-    assert 0.99 * CLIP < largest_influence(kinds) <= CLIP * (1 + ROUNDING)
-
-
-@pytest.mark.parametrize("kinds", ROUTES, ids=ROUTE_NAMES)
 @pytest.mark.parametrize(
     "mutant",
     [divides_by_the_factor, divides_by_norm_over_clip_without_minimum, clips_the_batch_mean, forgets_to_clip],
@@ -175,18 +169,6 @@ def test_a_record_that_is_not_finite_counts_as_zero_and_leaves_the_others_alone(
         return
     for name, one in expected.items():
         torch.testing.assert_close(found[name], one, rtol=1e-5, atol=1e-6)
-
-
-def test_without_the_clearing_of_rows_a_nan_would_show(monkeypatch):
-    """Mutant: a weight of zero alone does not remove a row, 0 * NaN being NaN."""
-    inputs, targets = examples(6)
-    inputs[0] = float("nan")
-    engine = PrivateGradients(network(), oracle.cross_entropy)
-    engine.clipped_sum(inputs[1:], targets[1:], clip_norm=CLIP)
-    monkeypatch.setattr(units.torch, "isfinite", lambda one: torch.ones_like(one, dtype=torch.bool))
-    monkeypatch.setattr(engine_module, "clip_factors", lambda s, c: clip_factors(torch.nan_to_num(s, nan=0.0), c))
-    found = engine.clipped_sum(inputs, targets, clip_norm=CLIP).tensors
-    assert any(bool(one.isnan().any()) for one in found.values())
 
 
 @pytest.mark.parametrize("kinds", ROUTES, ids=ROUTE_NAMES)
@@ -250,28 +232,6 @@ def test_every_coordinate_gets_noise_of_sigma_times_clip_over_the_public_batch_s
         assert abs(coordinate.mean()) * np.sqrt(draws) < stats.norm.isf(alarm)
     correlation = np.corrcoef(z.T)[np.triu_indices(7, 1)]
     assert np.abs(correlation).max() < stats.norm.isf(alarm) / np.sqrt(draws) * 1.05
-
-
-def test_an_empty_batch_is_noised_like_any_other():
-    engine = PrivateGradients(network(), oracle.cross_entropy)
-    inputs, targets = examples(1)
-    empty = engine.clipped_sum(inputs[:0], targets[:0], clip_norm=CLIP)
-    mean = noisy_mean_gradient(empty, noise_multiplier=1.0, expected_batch_size=10, noise=SecureNoise())
-    assert all(bool((one != 0).all()) for one in mean.values())
-
-
-def test_noise_has_the_shapes_of_the_sums():
-    tensors = {"none": torch.ones(0, 5), "matrix": torch.ones(2, 3), "number": torch.tensor(1.0)}
-    total = ClippedSum(tensors=tensors, clip_norm=1.0)
-    mean = noisy_mean_gradient(total, noise_multiplier=1.0, expected_batch_size=10, noise=SecureNoise())
-    assert {name: one.shape for name, one in mean.items()} == {name: one.shape for name, one in tensors.items()}
-
-
-@pytest.mark.parametrize(("multiplier", "expected"), [(0, 1), (-1, 1), (float("nan"), 1), (1, 0), (1, float("inf"))])
-def test_noise_and_divisor_are_checked(multiplier, expected):
-    total = ClippedSum(tensors={"a": torch.zeros(3)}, clip_norm=1.0)
-    with pytest.raises(InvalidValue):
-        noisy_mean_gradient(total, noise_multiplier=multiplier, expected_batch_size=expected, noise=SecureNoise())
 
 
 def along(outputs, directions):

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.modules import module as global_hooks
 from torch.utils.checkpoint import checkpoint
 
-from tests.dpcore.zoo.case import Case, Demand, codes, normal
-from tests.dpcore.zoo.written import Written, lin, number, plain, written
+from tests.dpcore.zoo.case import Case, Demand, normal
+from tests.dpcore.zoo.written import Written, lin, plain, written
 
 R, S, X = Demand.RIGHT, Demand.SAFE, Demand.REFUSED
 
@@ -55,10 +55,6 @@ def with_gradient_of(module, gradients, *_) -> tuple[Tensor | None, ...]:
     return tuple(None if one is None else 2 * one for one in gradients)
 
 
-def over_the_batch(module, gradients, *_) -> tuple[Tensor | None, ...]:
-    return tuple(None if one is None else one - one.mean(0) for one in gradients)
-
-
 def compiled(**options) -> Case:
     return Case(
         name=f"compiled{''.join(f', {name}' for name in options)}",
@@ -79,34 +75,10 @@ class _Prefixed(nn.Module):
         return self._orig_mod(x)
 
 
-def compiled_in_place() -> nn.Module:
-    model = network()
-    model.compile(backend="eager")
-    return model
-
-
-def compiled_part() -> nn.Module:
-    return Written(
-        lambda m, x: m.head(m.body[0](x)), body=[torch.compile(lin(), backend="eager")], head=nn.Linear(3, 2)
-    )
-
-
-def traced() -> nn.Module:
-    return torch.jit.trace(network(), torch.zeros(4, 4))
-
-
-def traced_mixing() -> nn.Module:
-    return torch.jit.trace(Written(lambda m, x: m.layer(x - x.mean(0)), layer=lin()), torch.zeros(4, 4))
-
-
 def recomputed(m: Written, x: Tensor, *, reentrant: bool) -> Tensor:
     # Reentrant checkpoints have no gradient unless an input asks for one.
     x = x.detach().requires_grad_() if reentrant else x
     return m.head(checkpoint(lambda one: torch.tanh(m.layer(one)), x, use_reentrant=reentrant))
-
-
-def recomputed_mixing(m: Written, x: Tensor) -> Tensor:
-    return checkpoint(lambda one: m.layer(one - one.mean(0)), x, use_reentrant=False)
 
 
 def in_half_precision(m: Written, x: Tensor) -> Tensor:
@@ -131,16 +103,6 @@ def counting(m: Written, x: Tensor) -> Tensor:
     return m.layer(x) * (1 + m.calls)
 
 
-def counting_unused(m: Written, x: Tensor) -> Tensor:
-    m.calls += 1
-    return m.layer(x)
-
-
-def counting_in_a_list(m: Written, x: Tensor) -> Tensor:
-    m.seen.append(len(x))
-    return m.layer(x) * len(m.seen)
-
-
 def remembering(m: Written, x: Tensor) -> Tensor:
     """Minus the mean of the batch before."""
     last = m.last if m.last is not None else torch.zeros(4)
@@ -155,19 +117,6 @@ def caching(m: Written, x: Tensor) -> Tensor:
     return m.layer(x) * m.cache["h"]
 
 
-def queueing(m: Written, x: Tensor) -> Tensor:
-    """Beside the keys of earlier records (He et al. 2020)."""
-    h = m.layer(x)
-    old = torch.cat(m.queue) if m.queue else torch.zeros(1, 3)
-    m.queue.append(h.detach())
-    return h - old.mean(0)
-
-
-def keeping_outputs(m: Written, x: Tensor) -> Tensor:
-    m.kept = m.layer(x)
-    return torch.tanh(m.kept)
-
-
 def losing_a_mask(m: Written, x: Tensor) -> Tensor:
     """Kept by shape alone, as masks are: the same for every record."""
     if x.shape[1:] not in m.cache:
@@ -175,51 +124,10 @@ def losing_a_mask(m: Written, x: Tensor) -> Tensor:
     return m.layer(x * m.cache[x.shape[1:]]).flatten(1)
 
 
-class Replaced(nn.Module):
-    """Trains a layer of which it makes a copy with every call."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = lin()
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not hasattr(self, "late"):
-            self.late = nn.Linear(3, 3)
-        return self.layer(x)
-
-
 CASES = [
     plain("a forward hook that scales", lambda: hooked("register_forward_hook", lambda m, i, o: 2 * o), demand=S),
-    plain(
-        "a forward hook that takes the mean away",
-        lambda: hooked("register_forward_hook", lambda m, i, o: minus_mean(o)),
-        demand=S,
-    ),
-    plain("a forward hook that only looks", lambda: hooked("register_forward_hook", lambda m, i, o: None), demand=S),
-    plain(
-        "a hook before the forward pass",
-        lambda: hooked("register_forward_pre_hook", lambda m, i: (2 * i[0],)),
-        demand=S,
-    ),
     plain("a full backward hook", lambda: hooked("register_full_backward_hook", with_gradient_of), demand=S),
-    plain(
-        "a full backward hook over the batch",
-        lambda: nn.Sequential(lin(4, 4), hooked("register_full_backward_hook", over_the_batch)),
-        demand=S,
-    ),
-    plain(
-        "a full backward hook before the layer's own",
-        lambda: hooked("register_full_backward_pre_hook", with_gradient_of),
-        demand=S,
-    ),
     plain("a hook on a parameter", lambda: parameter_hook(lambda g: 2 * g), demand=S),
-    plain("a hook on a parameter that clips", lambda: parameter_hook(lambda g: g / (1 + g.norm())), demand=S),
-    plain(
-        "a forward hook on all layers",
-        network,
-        demand=S,
-        around=lambda: everywhere("register_module_forward_hook", linear_only(lambda o: 2 * o)),
-    ),
     plain(
         "a forward hook on all layers that mixes",
         network,
@@ -232,21 +140,8 @@ CASES = [
         demand=S,
         around=lambda: everywhere("register_module_full_backward_hook", with_gradient_of),
     ),
-    plain(
-        "a hook before all layers",
-        network,
-        demand=S,
-        around=lambda: everywhere(
-            "register_module_forward_pre_hook", lambda m, i: (i[0] + 1,) if isinstance(m, nn.Linear) else None
-        ),
-    ),
     compiled(),
-    compiled(fullgraph=True),
-    plain("compiled in place", compiled_in_place, demand=S, reference=network),
-    plain("a compiled part, hidden", compiled_part, demand=S),
     plain("scripted", lambda: torch.jit.script(network()), demand=S),
-    plain("traced", traced, demand=S),
-    plain("traced, minus the batch mean", traced_mixing, demand=S),
     plain("a graph of torch.fx", lambda: torch.fx.symbolic_trace(network())),
     plain(
         "a graph of torch.export",
@@ -258,50 +153,18 @@ CASES = [
     ),
     plain("nn.DataParallel", lambda: nn.DataParallel(network()), demand=S),
     written("checkpointed", lambda m, x: recomputed(m, x, reentrant=False), layer=lin, head=lambda: nn.Linear(3, 2)),
-    written(
-        "checkpointed, reentrant",
-        lambda m, x: recomputed(m, x, reentrant=True),
-        layer=lin,
-        head=lambda: nn.Linear(3, 2),
-    ),
-    written("checkpointed, minus the batch mean", recomputed_mixing, layer=lin),
     plain("autocast inside", lambda: Written(in_half_precision, layer=lin()), demand=S, tolerance=3e-2),
     written("a part without gradient", without_gradient, layer=lin, head=lambda: nn.Linear(3, 2)),
     written("a part in inference mode", inference, layer=lin, head=lambda: nn.Linear(3, 2)),
     written("a counter that counts", counting, layer=lin, calls=lambda: 0),
-    written("a counter that is not used", counting_unused, layer=lin, calls=lambda: 0),
-    written("a list that grows", counting_in_a_list, layer=lin, seen=list),
     written("the batch before, remembered", remembering, layer=lin, last=lambda: None),
     written("the first batch, cached", caching, layer=lin, cache=dict),
-    written("a queue of earlier records", queueing, layer=lin, queue=list),
-    written("outputs kept for later", keeping_outputs, layer=lin),
     written("a mask kept by shape", losing_a_mask, draw=normal(4, 4), layer=lin, cache=dict),
-    plain("a layer made at the first call", Replaced, demand=S),
     written(
         "attention by hand",
         lambda m, x: F.scaled_dot_product_attention(*m.qkv(x).chunk(3, 2)),
         draw=normal(3, 4),
         qkv=lambda: nn.Linear(4, 12),
-        demand=R,
-    ),
-    written(
-        "scattered sums",
-        lambda m, x: torch.zeros(len(x), 5).scatter_add(1, torch.tensor([[0, 2, 2]]).expand(len(x), -1), m.layer(x)),
-        layer=lin,
-    ),
-    written(
-        "an einsum with weights of its own",
-        lambda m, x: torch.einsum("btd,dhk->bthk", x, m.weight).flatten(1),
-        draw=normal(3, 4),
-        weight=lambda: number(4, 2, 3),
-        demand=R,
-    ),
-    written(
-        "words for words",
-        lambda m, w: m.head(F.embedding(w, m.table)).mean(1),
-        draw=codes(3),
-        table=lambda: number(7, 4),
-        head=lin,
         demand=R,
     ),
 ]
