@@ -26,14 +26,6 @@ def pseudorandom() -> PseudorandomNoise:
     return PseudorandomNoise(streams.torch(Purpose.NOISE))
 
 
-class BadTails(SecureNoise):
-    """Mutant: 16-bit uniforms, as a careless Box-Muller has."""
-
-    def fill_(self, tensor):
-        u = torch.randint(1, 2**16, (2, tensor.numel())) / 2**16
-        return tensor.copy_(((-2 * u[0].log()).sqrt() * (2 * torch.pi * u[1]).cos()).view_as(tensor))
-
-
 class Repeating(SecureNoise):
     """Mutant: the second half of every draw repeats the first."""
 
@@ -42,13 +34,6 @@ class Repeating(SecureNoise):
         half = tensor.numel() // 2
         tensor.view(-1)[half : 2 * half] = tensor.view(-1)[:half]
         return tensor
-
-
-class WrongScale(SecureNoise):
-    """Mutant: one percent too narrow."""
-
-    def fill_(self, tensor):
-        return super().fill_(tensor).mul_(0.99)
 
 
 def faults(source, dtype=torch.float64, draws: int = N) -> list[str]:
@@ -81,11 +66,6 @@ def test_standard_normal(make, dtype):
     assert faults(make(), dtype) == []
 
 
-@pytest.mark.parametrize("mutant", [BadTails, Repeating, WrongScale])
-def test_the_tests_catch_bad_sources(mutant):
-    assert faults(mutant()) != []
-
-
 def test_far_tail_of_the_secure_source():
     """Beyond 4.5 standard deviations in 8 million draws: a binomial count, two-sided at 1e-9."""
     source, count, total = SecureNoise(), 0, 0
@@ -111,11 +91,6 @@ def test_a_view_is_filled_and_nothing_around_it():
     SecureNoise().fill_(base[:, ::2])
     assert bool((base[:, ::2] != 0).all())
     assert bool((base[:, 1::2] == 0).all())
-
-
-def test_integers_are_refused():
-    with pytest.raises(TypeError, match="floating-point"):
-        SecureNoise().fill_(torch.zeros(3, dtype=torch.int64))
 
 
 def test_nobody_can_seed_copy_or_restore_the_secure_source():
@@ -147,11 +122,6 @@ def test_a_forked_process_draws_other_noise():
     assert not np.array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("make", [pseudorandom, SecureNoise])
-def test_each_source_says_what_floating_point_leaves_open(make):
-    assert make().floating_point.startswith("floating-point: not covered")
-
-
 def test_a_keystream_of_one_key_is_aes_in_counter_mode():
     """The first counter is 0: AES-256 of sixteen zero bytes under a key of zeros, as in the Galois/counter mode's test
     case 13 (McGrew & Viega 2005), where it is the hash key."""
@@ -172,21 +142,9 @@ def test_a_keystream_can_be_had_again_from_its_key_and_from_nothing_else():
     assert stats.kstest(uniform, "uniform").pvalue > ALARM
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (1,), (3,), (5, 7)])
-def test_arrays_are_drawn_in_any_shape(shape):
-    assert SecureNoise().normals(shape).shape == shape
-
-
 def test_arrays_are_standard_normal():
     class Arrays:
         def fill_(self, tensor):
             return tensor.copy_(torch.from_numpy(SecureNoise().normals(tuple(tensor.shape))))
 
     assert faults(Arrays()) == []
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_narrow_types_are_rounded_from_float32(dtype):
-    drawn = SecureNoise().fill_(torch.empty(100_000, dtype=dtype)).double().numpy()
-    assert abs(drawn.std() - 1) < 0.03
-    assert abs(drawn.mean()) < 0.03

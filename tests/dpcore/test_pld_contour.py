@@ -135,15 +135,6 @@ def test_layers_bound_the_spectrum_from_above(pair, forward):
         assert 1 - cut.missing(2000.0) < 0.6
 
 
-def test_layers_of_a_uniform_law_are_that_law():
-    found = lines.layers(np.array([0.0, 0.5, 1.0, 2.0]), np.array([0.5, 0.5, 0.5]))
-    assert found.masses == pytest.approx([1.0])
-    assert 1 - found.missing(1.0) == pytest.approx(math.sin(1.0))
-    two = lines.layers(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.4, 0.1, 0.5]))
-    assert sorted(two.widths) == [1.0, 1.0, 1.0, 3.0]
-    assert two.masses.sum() == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize("mode", [0, 7, 19])
 def test_layers_are_the_level_sets_of_the_density(mode):
     """Held against cutting every level by hand; a law with one mode has a shorter way."""
@@ -166,29 +157,6 @@ def test_layers_are_the_level_sets_of_the_density(mode):
         assert np.allclose(sorted(zip(found.masses, found.widths, strict=True)), sorted(by_hand), rtol=1e-12)
 
 
-def test_mixed_scales_need_no_common_grid():
-    """Noise multipliers 2^10 apart: the answer lies between the part's own and what group accounting allows."""
-    small, large = (SampledGaussianPair(0.01, 1.0), 1000), (SampledGaussianPair(0.01, 1024.0), 100_000)
-    alone = routes.epsilon_bounds((small,), 1e-6, 1e-3)
-    both = routes.epsilon_bounds((small, large), 1e-6, 1e-3)
-    assert both.upper - both.lower <= 1e-3 * both.upper
-    assert alone.lower <= both.upper
-    other = routes.epsilon_bounds((large,), 1e-9, 1e-3)
-    # Adaptive composition: epsilons and deltas add up.
-    rest = routes.epsilon_bounds((small,), 1e-6 - 1e-9, 1e-3)
-    assert both.lower <= rest.upper + other.upper
-
-
-def test_responses_join_without_decaying():
-    parts = ((SampledGaussianPair(0.02, 1.2), 2000), (SampledRandomisedResponse(1.0, 0.3), 4))
-    found, saddle = a_contour(parts, 1e-6)
-    lower, upper = found.invert(math.log(1e-6), saddle.epsilon)
-    grid = on_a_grid(parts, 1e-6, 2e-3, forward=True)
-    assert grid.lower <= upper
-    assert lower <= grid.upper
-    assert upper - lower < 1e-4 * upper
-
-
 @pytest.mark.parametrize(
     ("rate", "epsilon"), [(1.0, 30.0), (1.0, 29.3), (1 - 1e-7, 25.0), (1 - 1e-6, 18.0), (0.99, 30.0), (1e-6, 1e-6)]
 )
@@ -199,19 +167,6 @@ def test_atoms_of_responses_are_those_of_forty_digits(rate, epsilon):
         for loss, sign in zip(found, (-1, 1), strict=True):
             exact = mpmath.log(1 - mpmath.mpf(rate) + rate * mpmath.exp(sign * mpmath.mpf(epsilon)))
             assert abs(loss - exact) <= 8 * EPS * abs(exact)
-
-
-def test_the_add_direction_of_large_responses_is_within_what_the_sum_of_parts_allows():
-    response, rest = SampledRandomisedResponse(1.0, 29.3), ((SampledGaussianPair(0.01, 1.0), 500),)
-    parts = ((response, 5), *rest)
-    found, saddle = a_contour(parts, 1e-6, forward=False)
-    alone, at = a_contour(rest, 1e-6, forward=False)
-    # All five tell the truth, but for 1e-12: the epsilons add up.
-    lower, upper = found.invert(math.log(1e-6), saddle.epsilon)
-    least, most = alone.invert(math.log(1e-6), at.epsilon)
-    assert lower <= 5 * 29.3 + most
-    assert upper >= 5 * 29.3 + least - 1e-5
-    assert upper - lower < 1e-6
 
 
 @pytest.mark.parametrize(
@@ -241,21 +196,6 @@ def test_errors_of_losses_and_densities_cover_the_real_ones(pair, forward):
                 assert abs(at.log_density[i] - density) <= at.density_error[i]
                 worst = max(worst, float(abs(at.log_density[i] - density) / at.density_error[i]))
     assert worst > 0.05
-
-
-def test_losses_that_rounding_blurs_make_no_layers():
-    """At the low end all losses are ln(1 - q) to rounding: their differences say nothing of a cell's width."""
-    pair = SampledGaussianPair(0.3, 0.2)
-    x = np.linspace(-2.0, 0.4, 200)
-    losses, log_least = lines.loss_density(pair, x, 2.0, forward=True)
-    assert (log_least[np.diff(losses) < 1e-13] == -np.inf).all()
-    assert np.isfinite(log_least).sum() > 50
-
-
-def test_replacement_with_losses_beyond_float64_is_left_to_grids():
-    parts = ((ReplacedSampledGaussian(0.5, 0.05), 3),)
-    with pytest.raises(lines.TooFine, match="cut at 600"):
-        a_contour(parts, 1e-200)
 
 
 # What each charge is for: without it, the interval misses.

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpcore import accounting, calibrate
-from dpcore.accountants.pld import PLDAccountant, ToleranceNotReached, closed_forms, contour, grid, laws, routes
+from dpcore.accountants.pld import PLDAccountant, ToleranceNotReached, closed_forms, contour, grid, routes
 from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussianPair
 from dpcore.accountants.registry import make
 from dpcore.events import Adjacency, Composed, Gaussian, PoissonSampled, PureDP, Repeated
@@ -46,17 +46,6 @@ def test_a_composition_of_three_scales_is_bounded_in_seconds_and_little_memory()
 THREE_SCALES = ((1.96043e-8, 0.246692, 38), (4.10028e-5, 55.7596, 1987217), (1, 32.8032, 335995))
 
 
-def test_a_grid_is_never_larger_than_its_bound(monkeypatch):
-    sizes = []
-    build = laws._grid
-    monkeypatch.setattr(laws, "_grid", lambda *a: sizes.append(len((found := build(*a)).ratio)) or found)
-    grid._laws.cache_clear()
-    accountant = PLDAccountant(adjacency=Adjacency.REPLACE_ONE).compose(TOO_FINE)
-    with pytest.raises(ToleranceNotReached, match="the best are"):
-        accountant.epsilon_bounds(2.21717e-6)
-    assert max(sizes) <= grid.MAX_LOSSES + 2
-
-
 def test_both_ends_of_plain_gaussians_hold_in_their_last_digits():
     # One mu for both ends left the lower one above the truth, by up to 4e-13 of it.
     rng = np.random.default_rng(5)
@@ -82,13 +71,6 @@ def exact_delta(epsilon, mu):
     return mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
 
 
-def test_one_mu_for_both_ends_would_be_seen(monkeypatch):
-    monkeypatch.setattr(closed_forms, "MU_ROUNDING", 0.0)
-    monkeypatch.setattr("dpcore.accountants.pld.pairs.MU_ROUNDING", 1e-13)
-    with pytest.raises(AssertionError):
-        test_both_ends_of_plain_gaussians_hold_in_their_last_digits()
-
-
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 @pytest.mark.parametrize("epsilon", [710.0, 1164.07, 5000.0])
 @pytest.mark.parametrize(
@@ -112,23 +94,6 @@ def test_where_the_distribution_is_bounded_loosely_its_upper_end_is_still_the_he
     assert (claim.accountant, claim.status) == ("pld", Status.PROVED)
     assert claim.epsilon_lower <= claim.epsilon < least
     assert claim.assumptions[0] == accounting.APART.format("epsilon")
-
-
-def rare(rate, epsilon, count):
-    """Poisson-sampled pure releases."""
-    return Repeated(event=PoissonSampled(rate=rate, event=PureDP(epsilon=epsilon)), count=count)
-
-
-def test_pure_releases_beside_sampled_steps_have_a_headline():
-    event = Composed(
-        events=(
-            Repeated(event=PureDP(epsilon=0.488812), count=31),
-            Repeated(event=PoissonSampled(rate=0.000359862, event=Gaussian(noise_multiplier=1.44392)), count=15),
-        )
-    )
-    claim = accounting.headline(event, 0.00167, Adjacency.ADD_REMOVE)
-    assert 10.2 <= claim.epsilon <= 31 * 0.488812 + 0.1
-    assert math.isfinite(claim.epsilon)
 
 
 @pytest.mark.parametrize("epsilon", [-1.0, 0.0])
@@ -168,16 +133,6 @@ def test_one_step_is_bounded_where_the_exponential_over_the_rate_overflows(rate,
         x = s * s * mpmath.log((k - 1 + q) / q) + mpmath.mpf(0.5)
         exact = (1 - q - k) * mpmath.ncdf(-x / s) + q * mpmath.ncdf((1 - x) / s)
         assert 0 <= found.lower <= exact <= found.upper
-
-
-def test_a_delta_that_the_distribution_tells_is_the_headline():
-    event, adjacency = composed((0.01, 1.0, 1000)), Adjacency.ADD_REMOVE
-    claim = accounting.headline_delta(event, 1.0, adjacency)
-    bounds = PLDAccountant(adjacency=adjacency).compose(event).delta_bounds(1.0)
-    assert (claim.accountant, claim.delta, claim.delta_lower) == ("pld", bounds.upper, bounds.lower)
-    assert accounting.POISSON in claim.assumptions
-    # One claim turned round: what is spent at that delta is at most that epsilon, up to both tolerances.
-    assert accounting.headline(event, claim.delta, adjacency).epsilon == pytest.approx(1.0, rel=2e-3)
 
 
 # What the privacy-loss accountant reaches by less tilted sums, by overlaps, and by grids coarser than asked.
@@ -221,14 +176,6 @@ def plain(part):
     return hasattr(part.event, "noise_multiplier")
 
 
-def test_one_tilt_alone_would_refuse_them(monkeypatch):
-    monkeypatch.setattr(contour, "TILTS", (1.0,))
-    routes.forget()
-    for event, delta, _ in MANY_PLAIN:
-        with pytest.raises(ArithmeticError):
-            PLDAccountant().compose(event).epsilon_bounds(delta)
-
-
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_bounds_of_a_grid_coarser_than_asked_hold(monkeypatch, adjacency):
     event, delta = composed((0.02, 0.7, 3000), (0.3, 6.0, 200)), 1e-7
@@ -262,7 +209,7 @@ def test_rare_large_losses_are_bounded_far_below_what_other_proofs_say():
     ("adjacency", "rate", "steps", "epsilon", "delta"),
     [
         (Adjacency.ADD_REMOVE, 4.99629e-06, 4, 1.69646, 1.36469e-05),
-        (Adjacency.ADD_REMOVE, 2.37843e-08, 1816, 3.94603, 6.7295e-14),
+        pytest.param(Adjacency.ADD_REMOVE, 2.37843e-08, 1816, 3.94603, 6.7295e-14, marks=pytest.mark.chaos),
         (Adjacency.REPLACE_ONE, 1.50854e-05, 52672, 0.823408, 1.8035e-08),
     ],
 )

@@ -11,7 +11,6 @@ from scipy.optimize import brentq
 from dpcore.accountants import rdp
 from dpcore.accountants.rdp import BU2020_ORDERS, WIDE_ORDERS, RDPAccountant
 from dpcore.calibrate import sampled_gaussian
-from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Gaussian, PoissonSampled, PureDP
 
 MNIST = 256 / 60000
@@ -45,16 +44,6 @@ def test_any_order_against_high_precision_integration(q, s, a):
     # 1e-9 of deliberate rounding; near order 1 the excess over 1 loses digits to cancellation.
     assert found == pytest.approx(exact, rel=2e-8)
     assert integral(q, s, a, backwards=True) <= found  # the other direction never costs more
-
-
-def test_a_lost_sampling_rate_is_caught_by_the_oracle(monkeypatch):
-    """Mutant: the k = 2 term's weight without its (1-q)^(a-k)."""
-    good = rdp._integer(0.1, 1.0, 3)
-    monkeypatch.setattr(np, "log1p", lambda x: np.zeros_like(np.asarray(x, dtype=float)))
-    bad = rdp._integer(0.1, 1.0, 3)
-    monkeypatch.undo()
-    assert good == pytest.approx(integral(0.1, 1.0, 3.0), rel=1e-8)
-    assert bad != pytest.approx(integral(0.1, 1.0, 3.0), rel=1e-3)
 
 
 def test_the_orders_reach_far_enough_at_both_ends():
@@ -101,14 +90,6 @@ def test_improved_conversion_on_table_1(noise, steps, printed):
 def test_improved_conversion_on_table_1_at_the_published_orders(noise, steps, printed):
     accountant = RDPAccountant(orders=BU2020_ORDERS).compose(sampled_gaussian(noise, MNIST, steps))
     assert accountant.epsilon(1e-5) == pytest.approx(printed, abs=1e-4)
-
-
-@pytest.mark.parametrize(("noise", "steps"), [(0.7, 10547), (0.6, 14532), (0.55, 15938), (0.5, 23438)])
-def test_the_wide_orders_are_at_least_as_good_as_the_published_list(noise, steps):
-    """Up to 0.2%: the published list is not a subset, so a point of it can lie nearer to the optimum."""
-    event = sampled_gaussian(noise, MNIST, steps)
-    published = RDPAccountant(orders=BU2020_ORDERS).compose(event).epsilon(1e-5)
-    assert RDPAccountant().compose(event).epsilon(1e-5) <= published * 1.002
 
 
 @pytest.mark.parametrize(
@@ -166,13 +147,6 @@ def test_gaussian_and_pure_dp_curves():
         exact = [math.log(p**a * (1 - p) ** (1 - a) + (1 - p) ** a * p ** (1 - a)) / (a - 1) for a in orders]
         pure = RDPAccountant().compose(PureDP(epsilon=epsilon)).rdp(orders)
         assert pure == pytest.approx(exact, rel=1e-7)
-
-
-def test_orders_and_conversion_are_checked():
-    with pytest.raises(InvalidValue, match="orders"):
-        RDPAccountant(orders=(1.0,))
-    with pytest.raises(InvalidValue, match="conversion"):
-        RDPAccountant(conversion="best")
 
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))

@@ -116,10 +116,6 @@ def test_indices_are_increasing_int64_and_may_be_none():
     assert PoissonSampling(rate=1e-9).indices(5, rng).size == 0
 
 
-def test_rate_one_takes_everybody():
-    assert np.array_equal(PoissonSampling(rate=1.0).indices(7, np.random.default_rng(0)), np.arange(7))
-
-
 def test_the_sampler_makes_its_event():
     gaussian = Gaussian(noise_multiplier=1.1)
     assert PoissonSampling(rate=0.01).event(gaussian) == PoissonSampled(rate=0.01, event=gaussian)
@@ -129,11 +125,6 @@ def test_the_sampler_makes_its_event():
 def test_bad_rates_are_refused(rate):
     with pytest.raises(InvalidValue):
         PoissonSampling(rate=rate)
-
-
-def test_bad_counts_are_refused():
-    with pytest.raises(InvalidValue):
-        PoissonSampling(rate=0.1).indices(-1, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.5])
@@ -163,9 +154,3 @@ def test_the_part_of_a_shard_is_a_poisson_batch_of_it():
     assert stats.chisquare(counts, np.full(10, counts.sum() / 10)).pvalue > ALARM
     assert stats.binomtest(int(counts.sum()), 10 * draws, rate).pvalue > ALARM
     assert stats.binomtest(together, draws, rate * rate).pvalue > ALARM
-
-
-@pytest.mark.parametrize("shard", [range(0, 11), range(-1, 3), range(0, 10, 2)])
-def test_a_shard_outside_the_records_is_refused(shard):
-    with pytest.raises(InvalidValue, match="shard"):
-        PoissonSampling(rate=0.5).indices(10, np.random.default_rng(0), shard)
