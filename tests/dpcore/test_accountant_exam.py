@@ -43,16 +43,6 @@ def events_for(name: str, adjacency: Adjacency):
 
 @EVERY
 @BOTH
-def test_it_says_who_it_is(name, adjacency):
-    accountant = make(name, adjacency)
-    assert accountant.name == name
-    assert accountant.adjacency is adjacency
-    assert accountant.theorem
-    assert (accountant.status.value == "asymptotic") == (name == "gdp-clt")
-
-
-@EVERY
-@BOTH
 def test_nothing_released_costs_nothing(name, adjacency):
     for accountant in (make(name, adjacency), make(name, adjacency).compose(GAUSSIAN, 0)):
         assert accountant.epsilon(1e-5) == 0.0
@@ -70,12 +60,6 @@ def test_non_private_is_infinite(name, adjacency, event):
     accountant = make(name, adjacency).compose(GAUSSIAN).compose(event)
     assert accountant.epsilon(1e-5) == math.inf
     assert accountant.delta(3.0) == 1.0
-
-
-@EVERY
-@BOTH
-def test_plain_non_private_is_always_supported(name, adjacency):
-    assert make(name, adjacency).supports(NonPrivate())
 
 
 @EVERY

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from dpcore import calibrate
 from dpcore.accountants.registry import ACCOUNTANTS, make
-from dpcore.calibrate import CannotCalibrate, Solvable, Target, sampled_gaussian
-from dpcore.checks import InvalidValue
-from dpcore.events import Adjacency, Gaussian, PureDP, UnsupportedEvent
+from dpcore.calibrate import CannotCalibrate, Target, sampled_gaussian
+from dpcore.events import Adjacency, Gaussian, PureDP
 
 NAMES = [name for name in ACCOUNTANTS if name != "gdp"]
 TARGET = Target(epsilon=2.0, delta=1e-5)
@@ -85,11 +84,6 @@ def test_queries_of_any_event():
     assert calibrate.queries(gdp, Gaussian(noise_multiplier=10.0)) == 100
 
 
-def test_unsampled_gaussians_are_solved_to_their_digits():
-    noise = calibrate.noise_multiplier(Target(epsilon=1.0, delta=1e-5), rate=1.0, steps=1)
-    assert noise == pytest.approx(3.7307, abs=1e-12)  # 3.730632 rounded up to five digits
-
-
 def test_the_cache_is_asked_and_keyed_by_everything(monkeypatch):
     cache: dict[str, float] = {}
     noise = calibrate.noise_multiplier(TARGET, rate=0.01, steps=100, cache=cache)
@@ -122,16 +116,6 @@ def test_unreachable_targets_name_the_nearest_value():
     assert steps.value.nearest == 1
     with pytest.raises(CannotCalibrate, match="even queries=1 spends"):
         calibrate.queries(Target(epsilon=0.1, delta=1e-5, accountant="naive"), PureDP(epsilon=1.0))
-
-
-def test_bad_targets_and_parameters():
-    for wrong in ({"epsilon": 0.0}, {"epsilon": float("inf")}, {"delta": 0.0}, {"delta": 1.0}, {"accountant": "prv"}):
-        with pytest.raises(InvalidValue):
-            Target(**{"epsilon": 1.0, "delta": 1e-5, **wrong})
-    with pytest.raises(InvalidValue, match="low"):
-        Solvable(name="x", low=2.0, high=1.0, increases=True)
-    with pytest.raises(UnsupportedEvent):
-        calibrate.noise_multiplier(Target(epsilon=1.0, delta=1e-5, accountant="gdp"), rate=0.1, steps=10)
 
 
 @given(value=st.floats(0.06, 9e5))

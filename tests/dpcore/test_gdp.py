@@ -10,10 +10,9 @@ from dpcore.accountants.gdp import GDPAccountant, GDPCLTAccountant, mu_clt
 from dpcore.accountants.pld import PLDAccountant
 from dpcore.accountants.registry import make
 from dpcore.calibrate import sampled_gaussian
-from dpcore.checks import InvalidValue
-from dpcore.events import Adjacency, Gaussian, NonPrivate, PoissonSampled, PureDP, Repeated, UnsupportedEvent
+from dpcore.events import Adjacency, Gaussian, PureDP, UnsupportedEvent
 from dpcore.gdp import delta_gdp, eps_gdp, mu_gdp, mu_of_pure_dp, sigma_gaussian
-from tests.dpcore.trade_off_oracles import SampledGaussianStep, composed, inverse, least_error_sum
+from tests.dpcore.trade_off_oracles import composed, least_error_sum
 
 MNIST = 256 / 60000
 
@@ -132,24 +131,6 @@ def test_what_no_theorem_covers_is_refused():
 # Trade-off functions against Bu et al. 2020 and closed forms.
 
 
-def test_single_sampled_step_matches_published_points():
-    step = SampledGaussianStep(noise_multiplier=1.0, rate=0.25)
-    assert step.turning_point == pytest.approx(0.308538, abs=1e-6)
-    assert step.one_direction(step.turning_point) == pytest.approx(0.595731, abs=1e-6)
-    for level, value in [(0.05, 0.897622), (0.5, 0.404269), (0.8, 0.121908)]:
-        assert step(level) == pytest.approx(value, abs=1e-6)
-    other = SampledGaussianStep(noise_multiplier=1.1, rate=256 / 60000)
-    assert other.one_direction(0.1) == pytest.approx(0.89891296, abs=1e-8)
-
-
-@pytest.mark.parametrize("level", [0.02, 0.2, 0.45, 0.7, 0.97])
-def test_single_step_is_its_own_inverse_and_below_both_directions(level):
-    step = SampledGaussianStep(noise_multiplier=0.8, rate=0.3)
-    assert step(step(level)) == pytest.approx(level, abs=1e-9)
-    back = inverse(step.one_direction)
-    assert step(level) <= min(step.one_direction(level), back(level)) + 1e-12
-
-
 def test_least_error_sums_of_table_1_row_2():
     mu = 256 / 60000 * math.sqrt(14063 * math.expm1(1 / 1.1**2))
     assert least_error_sum(gdp.gaussian_tradeoff(mu)) == pytest.approx(2 * norm.cdf(-mu / 2), abs=1e-9)
@@ -167,20 +148,3 @@ def test_composed_gaussians_approach_the_closed_form_from_below():
     for level in (0.01, 0.1, 0.3, 0.5, 0.9):
         assert f(level) <= exact(level) + 1e-9
         assert f(level) == pytest.approx(exact(level), abs=1e-4)
-
-
-def test_composed_single_sampled_step_stays_below_the_exact_one():
-    event = PoissonSampled(rate=0.25, event=Gaussian(noise_multiplier=1.0))
-    f = composed(PLDAccountant().compose(event), epsilons=24)
-    exact = SampledGaussianStep(noise_multiplier=1.0, rate=0.25)
-    for level in (0.05, 0.31, 0.5, 0.8):
-        assert f(level) <= exact(level) + 1e-9
-        assert f(level) == pytest.approx(exact(level), abs=5e-3)
-
-
-def test_edges():
-    assert composed(PLDAccountant().compose(NonPrivate()))(0.3) == 0.0
-    event = Repeated(event=Gaussian(noise_multiplier=1.0), count=0)
-    assert composed(PLDAccountant().compose(event))(0.3) == pytest.approx(0.7)
-    with pytest.raises(InvalidValue, match="level"):
-        gdp.gaussian_tradeoff(1.0)(1.5)

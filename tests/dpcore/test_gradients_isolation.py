@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpcore.gradients import PrivateGradients, Refused, Route, chain, isolated
-from dpcore.gradients.layers import KINDS
+from dpcore.gradients import PrivateGradients, Refused, chain, isolated
 from dpcore.gradients.precision import all_digits
 from tests.dpcore import gradient_oracle as oracle
 from tests.dpcore.gradient_models import Centred, assert_same
@@ -150,21 +149,6 @@ def test_a_model_that_works_on_its_inputs_in_place_is_given_each_record_once(mak
 # What is told of a model.
 
 
-def in_place(outputs, targets):
-    return oracle.squared_loss(outputs.clamp_(-0.5, 0.5), targets)
-
-
-def test_a_loss_may_work_in_place_on_the_outputs():
-    torch.manual_seed(0)
-    model, inputs, targets = (
-        nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)),
-        torch.randn(B, 3),
-        torch.randn(B),
-    )
-    found = PrivateGradients(model, in_place).clipped_sum(inputs, targets, clip_norm=0.1).tensors
-    assert_same(found, oracle.clipped_sum(model, in_place, inputs, targets, 0.1))
-
-
 def test_an_autocast_around_the_step_does_not_round_its_sums():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(20, 8), nn.ReLU(), nn.Linear(8, 3))
@@ -200,19 +184,3 @@ def test_outputs_are_those_of_each_record_alone(size):
     alone = torch.cat([model(inputs[b : b + 1]) for b in range(size)])
     torch.testing.assert_close(isolated(model)(inputs), alone)
     assert size == 1 or not torch.allclose(model(inputs), alone)
-
-
-def test_the_kinds_are_exact_types():
-    """A subclass may compute something else: it is mapped."""
-
-    class Centring(nn.Linear):
-        def forward(self, x):
-            return super().forward(x - x.mean(0))
-
-    torch.manual_seed(0)
-    model, inputs, targets = Centring(3, 2), torch.randn(B, 3), torch.randn(B)
-    engine = PrivateGradients(model, oracle.squared_loss)
-    found = engine.clipped_sum(inputs, targets, clip_norm=1.0).tensors
-    assert_same(found, oracle.clipped_sum(model, oracle.squared_loss, inputs, targets, 1.0))
-    assert Centring not in KINDS
-    assert engine.routes["weight"] is Route.PER_RECORD

@@ -71,27 +71,6 @@ def test_gaussians_come_out_in_closed_form(delta):
         assert reading.upper - reading.lower <= 1e-5
 
 
-def test_one_step_is_the_closed_form_on_both_sides():
-    """A single step's spectrum hardly decays: many frequencies, all charges at work."""
-    pair = SampledGaussianPair(0.6, 2.0)
-    for forward in (True, False):
-        found, saddle = a_contour(((pair, 1),), 1e-3, forward=forward, relative=1e-2)
-        for epsilon in (0.9 * saddle.epsilon, saddle.epsilon, 1.1 * saddle.epsilon):
-            exact = one_step(0.6, 2.0, epsilon, forward=forward)
-            reading = found.at(epsilon)
-            assert reading.lower <= float(mpmath.log(exact)) <= reading.upper
-            assert reading.upper - reading.lower < 0.1
-
-
-def one_step(q, s, epsilon, *, forward):
-    q, s, k = mpmath.mpf(q), mpmath.mpf(s), mpmath.exp(mpmath.mpf(epsilon))
-    y = ((k if forward else 1 / k) - 1 + q) / q
-    x = s * s * mpmath.log(y) + mpmath.mpf(0.5)
-    if forward:
-        return (1 - q - k) * mpmath.ncdf(-x / s) + q * mpmath.ncdf((1 - x) / s)
-    return (1 - k * (1 - q)) * mpmath.ncdf(x / s) - k * q * mpmath.ncdf((x - 1) / s)
-
-
 @pytest.mark.parametrize("forward", [True, False])
 @pytest.mark.parametrize(
     ("pair", "tilt"), [(SampledGaussianPair(0.01, 0.8), 2.0), (SampledGaussianPair(0.2, 3.0), 10.0)]

@@ -5,8 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from dpcore.checks import InvalidValue
-from dpcore.gradients import PrivateGradients, Route, engine
+from dpcore.gradients import PrivateGradients, engine
 from dpcore.gradients.layers import KINDS
 
 HALVES = pytest.mark.parametrize("precision", ["bfloat16", "float16"])
@@ -86,30 +85,6 @@ def test_an_example_that_overflows_contributes_zero_and_leaves_the_others(precis
     expected = gradients.clipped_sum(inputs[others], targets[others], clip_norm=1.0).tensors
     for name, one in found.items():
         torch.testing.assert_close(one, expected[name], rtol=1e-4, atol=1e-6)
-
-
-class Tied(nn.Module):
-    """Uses a layer's weight a second time, outside of it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Linear(5, 5)
-
-    def forward(self, inputs):
-        return F.linear(self.inner(inputs).relu(), self.inner.weight)
-
-
-@HALVES
-def test_a_weight_used_outside_its_layer_is_still_seen(precision):
-    torch.manual_seed(0)
-    gradients = PrivateGradients(Tied(), losses, precision=precision)
-    gradients.clipped_sum(torch.randn(8, 5), torch.randint(0, 5, (8,)), clip_norm=1.0)
-    assert gradients.routes == {"inner.weight": Route.PER_RECORD, "inner.bias": Route.PER_RECORD}
-
-
-def test_other_types_are_refused():
-    with pytest.raises(InvalidValue, match="precision"):
-        PrivateGradients(net(), losses, precision="int8")  # type: ignore[arg-type]
 
 
 def test_norms_and_sums_keep_all_digits_where_the_model_asked_for_fewer(monkeypatch):

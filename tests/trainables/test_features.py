@@ -19,7 +19,6 @@ from dpcore.checks import InvalidValue
 from tests.trainables import feature_maps
 from trainables.data import SOURCES, records
 from trainables.data.source import parted
-from trainables.features import declared
 from trainables.features.declared import FEATURES, Features
 from trainables.features.kept import kept
 from trainables.system import Dataset
@@ -132,23 +131,6 @@ def test_a_file_of_torch_export_is_the_map_that_was_saved(tmp_path: Path) -> Non
     assert rows_of(DIGITS.load(from_file(tmp_path / "rows.pt2"))).shape == (25, 8, 8)
 
 
-@pytest.mark.parametrize("part", ["no_grad", "autocast", "cond"])
-def test_maps_that_differ_inside_a_block_or_branch_have_other_digests_and_features(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
-) -> None:
-    origins, rows = set(), []
-    for factor in (2.0, 3.0):
-        # As a user edits a function, and starts another process.
-        monkeypatch.setattr(feature_maps, "rows", lambda facts, by=factor: feature_maps.Times(part, by))
-        declared._made.cache_clear()
-        origins.add(DIGITS.facts(own("rows")).assumptions[-1])
-        rows.append(rows_of(DIGITS.load(own("rows"), tmp_path / "features")))
-    declared._made.cache_clear()
-    assert len(origins) == 2
-    assert np.allclose(rows[1], np.minimum(rows[0] * 1.5, 3))
-    assert not np.array_equal(*rows)
-
-
 class Trap:
     """Leaves a mark when it is unpickled."""
 
@@ -217,13 +199,6 @@ def test_features_are_computed_once_and_by_content(tmp_path: Path, monkeypatch: 
     assert (type(mapped), type(mapped.base)) == (np.ndarray, np.memmap)
     buffers: list[pickle.PickleBuffer] = []
     assert len(pickle.dumps(mapped, protocol=5, buffer_callback=buffers.append)) < 1000
-
-
-def test_a_file_that_was_cut_short_is_computed_again(tmp_path: Path) -> None:
-    rows_of(DIGITS.load(SCATTERED, tmp_path / "features"))
-    for file in (tmp_path / "features").glob("*.npy"):
-        file.write_bytes(file.read_bytes()[:1000])
-    assert np.array_equal(rows_of(DIGITS.load(SCATTERED, tmp_path / "features")), rows_of(DIGITS.load(SCATTERED)))
 
 
 def _once(folder: str, counted: str) -> float:

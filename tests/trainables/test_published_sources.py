@@ -15,17 +15,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.image import imsave
 
 from dpcore.checks import InvalidValue
 from tests.trainables import source_cases
 from tests.trainables.source_cases import CANDIDATES, mnist_write
-from trainables.data import SOURCES, cifar10, idc, imdb, mnist
-from trainables.data.derived import CONTRAST, Projected, features
+from trainables.data import SOURCES, cifar10, mnist
+from trainables.data.derived import CONTRAST, features
 from trainables.data.membership_tables import LOCATION
-from trainables.data.packaged import DIGITS
 from trainables.data.splits import contents
-from trainables.system import Dataset, Split, Task
+from trainables.system import Split, Task
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
 needs_data = pytest.mark.skipif(
@@ -163,29 +161,6 @@ def test_a_damaged_file_is_refused(tmp_path: Path, name: str, change: Callable[[
 # Text files
 
 
-@pytest.fixture
-def small_imdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(imdb, "RECORDS", 4)
-    for part, word in (("train", "secret"), ("test", "fine")):
-        rows = [f'{i},8,{i % 2},"A {word}, GOOD film<br />, good\ttoo it\'s"' for i in range(4)]
-        text = "\n".join(["id,rating,label,text", *rows]) + "\n"
-        (tmp_path / f"imdb_{part}.csv.xz").write_bytes(lzma.compress(text.encode()))
-    return tmp_path
-
-
-def test_words_of_training_reviews_do_not_enter_the_vocabulary(small_imdb: Path) -> None:
-    data = SOURCES["imdb"].load({"path": str(small_imdb)})
-    assert data.facts.assumptions
-    train, validation = (split.inputs["words"][0] for split in (data.train, data.validation))
-    # good (twice a review), then a, film, fine, it's, too in alphabetical order; "secret" has no code
-    assert validation[validation > 0].tolist() == [2, 4, 1, 3, 1, 6, 5]
-    assert train[train > 0].tolist() == [2, 1, 3, 1, 6, 5]
-    assert train[-1] == 5
-    hashed = SOURCES["imdb"].load({"path": str(small_imdb), "vocabulary": "hashed"})
-    assert not hashed.facts.assumptions
-    assert (hashed.train.inputs["words"][0] > 0).sum() == 7
-
-
 # Checks of any loaded set
 
 
@@ -254,46 +229,6 @@ def test_german_credit_has_its_published_counts_in_both_forms() -> None:
 # IDC
 
 
-@pytest.fixture
-def small_idc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Six patches without and four with cancer, of two patients; the brightness of a patch says which it is."""
-    monkeypatch.setattr(idc, "PATCHES", (6, 4))
-    monkeypatch.setattr(idc, "TRAIN", (3, 2))
-    monkeypatch.setattr(idc, "TEST", (2, 1))
-    folder = tmp_path / idc.FOLDER
-    for number in range(10):
-        label = int(number >= 6)
-        place = folder / str(9000 + number % 2) / str(label)
-        place.mkdir(parents=True, exist_ok=True)
-        # The first was cut off by the border of its slide.
-        shape = (50, 40, 3) if number == 0 else (50, 50, 3)
-        imsave(place / f"p_idc5_x{number}_y1_class{label}.png", np.full(shape, (number + 1) / 10))
-    return tmp_path
-
-
-def test_idc_takes_both_classes_in_their_published_numbers(small_idc: Path) -> None:
-    data = IDC.load({"path": str(small_idc)})
-    assert (data.facts.n, data.facts.n_validation) == (5, 3)
-    assert np.bincount(data.train.targets).tolist() == [3, 2]
-    assert np.bincount(data.validation.targets).tolist() == [2, 1]
-    pixels = np.concatenate([data.train.inputs["patch"], data.validation.inputs["patch"]])
-    brightness = pixels[:, :, 0, 0]
-    assert (brightness == brightness[:, :1]).all()
-    tenths = np.rint(brightness[:, 0] * 10).astype(int).tolist()
-    assert len(set(tenths)) == 8
-    labels = np.concatenate([data.train.targets, data.validation.targets])
-    assert [int(one > 6) for one in tenths] == labels.tolist()
-    if 1 in tenths:
-        cut = pixels[tenths.index(1)]
-        assert (cut[:, :, 39] > 0).all()
-        assert not cut[:, :, 40:].any()
-    few = IDC.load({"path": str(small_idc / idc.FOLDER), "limit": 2, "validation": 1})
-    assert np.array_equal(few.train.inputs["patch"], data.train.inputs["patch"][:2])
-    assert len(few.validation) == 1
-    assert idc.present(small_idc)
-    assert not idc.present(small_idc / idc.FOLDER)
-
-
 # Location and its relatives, and pools: published counts, public draws, damaged files.
 
 SMALL = replace(LOCATION, count=6, width=3, classes=2, train=4)
@@ -327,33 +262,7 @@ def test_location_as_published():
     assert (counts[4], counts[7]) == (97, 308)
 
 
-def test_classes_begin_at_zero_and_no_record_is_lost(folder):
-    data = SMALL.load({"path": str(folder)})
-    rows = [
-        f'"{label + 1}",' + ",".join(str(int(v)) for v in record)
-        for split in (data.train, data.validation)
-        for record, label in zip(split.inputs["record"], split.targets, strict=True)
-    ]
-    assert sorted(rows) == sorted(ROWS)
-    assert (len(data.train), len(data.validation)) == (4, 2)
-    assert data.facts == SMALL.facts({})
-
-
 # Pools
-
-
-def test_a_pool_holds_every_record_once():
-    inner = SOURCES["digits"].load({})
-    options = {"of": "digits", "train": 500, "seed": 4}
-    pooled = SOURCES["pooled"].load(options)
-    assert (len(pooled.train), len(pooled.validation)) == (500, 1297)
-    assert pooled.facts == SOURCES["pooled"].facts(options)
-    sums = [
-        np.sort(np.concatenate([one.inputs["image"].sum(axis=(1, 2)) for one in (data.train, data.validation)]))
-        for data in (inner, pooled)
-    ]
-    assert np.array_equal(*sums)
-    assert pooled.fingerprint != SOURCES["pooled"].load({**options, "seed": 5}).fingerprint
 
 
 # Abalone and frozen features: published counts, features that no other record decides, and bad files.
@@ -468,38 +377,3 @@ def test_a_recorded_split_stays_as_it_is() -> None:
 
 
 # Public projections, and digits of a few classes: no private record decides how records are seen.
-
-
-class WithAnotherTrainingSet:
-    """The digits, with training records that somebody else wrote."""
-
-    name = "digits"
-    doc = ""
-
-    def facts(self, options):
-        return DIGITS.facts(options)
-
-    def load_records(self, options):
-        data = DIGITS.load(options)
-        train = Split(
-            inputs={name: array[::-1] ** 2 for name, array in data.train.inputs.items()}, targets=data.train.targets
-        )
-        return Dataset(facts=data.facts, train=train, validation=data.validation, fingerprint="")
-
-
-def test_training_records_do_not_move_the_axes():
-    source = {"digits": WithAnotherTrainingSet()}
-    options = {"of": "digits", "dimension": 7}
-    other = Projected(source).load(options)  # type: ignore[arg-type]
-    same = SOURCES["projected"].load(options)
-    assert np.array_equal(other.validation.inputs["axes"], same.validation.inputs["axes"])
-    assert not np.array_equal(other.train.inputs["axes"], same.train.inputs["axes"])
-
-
-@pytest.mark.skipif(
-    not (DATA / "mnist").is_dir(), reason=f"PUBLISHED DATA NOT CHECKED: no folder {DATA}/mnist. Set SWEEPS_DATA to it."
-)
-def test_the_first_digits_are_as_many_as_published():
-    data = SOURCES["mnist"].load({"classes": 3, "path": str(DATA)})
-    assert (len(data.train), len(data.validation)) == (data.facts.n, data.facts.n_validation) == (18623, 3147)
-    assert set(data.train.targets.tolist()) == {0, 1, 2}

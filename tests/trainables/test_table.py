@@ -116,14 +116,6 @@ def test_the_hashed_split_moves_no_other_record(tmp_path: Path) -> None:
     assert np.array_equal(getattr(whole, other).inputs["x"], getattr(less, other).inputs["x"])
 
 
-def test_a_validation_file(parquet: Path, tmp_path: Path) -> None:
-    pq.write_table(pa.Table.from_pandas(people(50)), tmp_path / "more.parquet")
-    options = declared(parquet, validation={"path": str(tmp_path / "more.parquet"), "n": 50, "records": "public"})
-    data = TABLE.load(options)
-    assert (len(data.train), len(data.validation)) == (200, 50)
-    assert data.facts == TABLE.facts(options)
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -150,25 +142,6 @@ def test_bad_tables(tmp_path: Path, change: Callable[[pd.DataFrame], pd.DataFram
         table = table.set_column(table.column_names.index("age"), "age", ages)
     pq.write_table(table, tmp_path / "people.parquet")
     refused(lambda: TABLE.load(declared(tmp_path / "people.parquet")), *words)
-
-
-def test_texts_of_a_csv_file_are_no_lists_and_groups_are_as_they_are_written(tmp_path: Path) -> None:
-    rows = "\n".join(f"{i / 10},{'ab'[i % 2]},0{i % 2},abcd" for i in range(10))
-    (tmp_path / "a.csv").write_text(f"x,y,zone,scan\n{rows}\n")
-    asked = {"path": str(tmp_path / "a.csv"), "n": 10, "label": "y", "classes": ["a", "b"]}
-    groups = {"column": "zone", "categories": ["00", "01"]}
-    data = TABLE.load({**asked, "columns": {"x": {"low": 0, "high": 1}}, "groups": groups})
-    assert data.train.groups is not None
-    assert data.train.groups.tolist() == [0, 1] * 5
-    truths = "\n".join(f"{i / 10},{'ab'[i % 2]},{str(i % 2 == 0).lower()},abcd" for i in range(10))
-    (tmp_path / "truths.csv").write_text(f"x,y,zone,scan\n{truths}\n")
-    told = {**asked, "path": str(tmp_path / "truths.csv"), "columns": {"x": {"low": 0, "high": 1}}}
-    for categories in ([True, False], ["true", "false"]):
-        data = TABLE.load({**told, "groups": {"column": "zone", "categories": categories}})
-        assert data.train.groups is not None
-        assert data.train.groups.tolist() == [0, 1] * 5
-    scan = {"low": 0, "high": 9, "shape": [4]}
-    refused(lambda: TABLE.load({**asked, "columns": {"scan": scan}}), "data.columns.scan", "lists of 4 numbers")
 
 
 # Ids of a CSV file are read as they are written: what one record has there moves no other one.
@@ -207,16 +180,6 @@ def test_a_word_among_numbers_moves_nobody(tmp_path_factory, seed, word):
     before, after = parts(path, people), parts(path, [*people, word])
     added = {len(people)}
     assert tuple(one - added for one in after) == before
-
-
-def test_units_of_numbers_stay_apart_whoever_joins(tmp_path):
-    """7 and 007 are two persons, also where all are numbers."""
-    people = ["7", "007", "8", "9", *(str(n) for n in range(20, 40))]
-    unit = {"column": "person", "max_records": 3}
-    for joined in (people, [*people, "A1"]):
-        validation = {"share": 0.1, "id": "person", "records": "private"}
-        data = loaded(written(tmp_path / "p.csv", joined), len(joined), unit=unit, validation=validation)
-        assert len(data.units.offsets) - 1 == len(ages(data.train))
 
 
 @pytest.mark.parametrize("odd", ["3.5", "1e3", "true", "2024-01-01"])
@@ -282,19 +245,3 @@ def test_public_records_are_the_private_file_under_no_name(home: Path, spelling:
     declared = {"path": str(home / "a b.parquet"), "n": 20, "label": "y", "classes": 2}
     with pytest.raises(InvalidValue, match=rf"data\.{option}"):
         SOURCES["table"].facts({**declared, "columns": {"x": {"low": 0, "high": 1}}, option: public})
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("s3://b/x", "s3://b/x?region=eu-west-1&endpoint_override=localhost:9000", True),
-        ("s3://key:word@b/x", "s3://b//x/", True),
-        ("s3://b/x%20y/a.parquet", "s3://b/x y", True),
-        ("gs://b/x", "gcs://b/x", True),
-        ("s3://b/x", "s3://b/xy", False),
-        ("s3://b/x", "s3://c/x", False),
-        ("s3://b/x", "gs://b/x", False),
-    ],
-)
-def test_urls_are_told_apart_by_what_they_name(one: str, other: str, same: bool) -> None:
-    assert overlap(one, other) == overlap(other, one) == same

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,8 +22,6 @@ from trainables.planning import check_unit
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, traits_of
 from trainables.units import Unit, Units, arranged
-
-DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 # A hundred people with 1 to 30 rows each.
 
@@ -64,19 +61,6 @@ def kept(data: Dataset) -> dict[int, tuple[float, ...]]:
 
 
 # What is kept of a unit
-
-
-def test_a_table_hands_out_units(tmp_path: Path) -> None:
-    options = declared(written(people(), tmp_path / "people.parquet"))
-    data = SOURCES["table"].load(options)
-    assert data.facts == SOURCES["table"].facts(options)
-    assert (data.facts.n, data.present) == (100, 100)
-    assert data.facts.unit == Unit(column="person", max_records=8)
-    counts = Counter(np.diff(data.units.offsets).tolist())
-    assert counts == Counter(min(8, rows_of(person)) for person in range(100))
-    by_person = people().groupby("person")["age"].agg(set).tolist()
-    found = sorted(tuple(sorted(round(100 * float(age), 2) for age in ages)) for ages in kept(data).values())
-    assert all(any(set(ages) <= whole for whole in by_person) for ages in found)
 
 
 def taken_by_order(ids: object, contents: object, unit: Unit) -> object:
@@ -260,21 +244,3 @@ def test_a_system_declares_whether_it_enforces_units_and_is_refused_if_not(name:
 
 
 # MovieLens
-
-
-@pytest.mark.skipif(not (DATA / "movielens_100k").is_dir(), reason="data are not here")
-def test_movielens_by_user() -> None:
-    options = {"path": str(DATA), "unit": {"column": "user", "max_records": 25}}
-    source = SOURCES["movielens_100k"]
-    facts = source.facts(options)
-    assert facts.n + facts.n_validation == 943
-    # 943 coins of a fifth; the key is fixed. 5 deviations: 6e-7.
-    assert abs(facts.n_validation - 188.6) < 5 * (943 * 0.16) ** 0.5
-    assert list(facts.features) == ["movie"]
-    data = source.load(options)
-    assert data.present == facts.n
-    assert np.diff(data.units.offsets).max() == 25
-    assert np.diff(data.units.offsets).min() == 20  # every user rated at least 20 films
-    few = source.load(options | {"limit": 50})
-    assert few.present == few.facts.n == 50
-    refused(lambda: source.facts({"unit": {"column": "movie", "max_records": 5}}), "data.unit.column", "user")

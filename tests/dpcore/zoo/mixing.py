@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tests.dpcore.zoo.case import Demand, normal, squared_loss
-from tests.dpcore.zoo.written import Written, lin, number, written, zero_head
+from tests.dpcore.zoo.written import Written, lin, written, zero_head
 
 
 def centred(m: Written, x: Tensor) -> Tensor:
@@ -48,15 +48,6 @@ def functional_batch_norm(m: Written, x: Tensor) -> Tensor:
     return m.layer(x) - F.batch_norm(m.layer(x).repeat(2, 1), None, None, training=True)[: len(x)]
 
 
-def whole_norm(m: Written, x: Tensor) -> Tensor:
-    """The sum of the squares of a norm alone is a constant, and its gradient nothing but rounding."""
-    return F.layer_norm(m.layer(x).flatten(), (m.layer(x).numel(),)).view(len(x), -1) + x
-
-
-def branching(m: Written, x: Tensor) -> Tensor:
-    return m.layer(x) * (2 if bool((x > 8).any()) else 1)
-
-
 def normalised_gradient(m: Written, x: Tensor) -> Tensor:
     h = m.layer(x)
     if h.requires_grad:
@@ -73,11 +64,6 @@ def into_zeros(m: Written, x: Tensor) -> Tensor:
 def running(m: Written, x: Tensor) -> Tensor:
     m.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
     return m.layer(x - m.mean)
-
-
-def running_unused(m: Written, x: Tensor) -> Tensor:
-    m.mean.copy_(x.detach().mean(0))
-    return m.layer(x)
 
 
 def centred_loss(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -160,9 +146,7 @@ CASES = [
     written("mixup", mixup, layer=lin),
     written("mixes where there are more than two", of_more_than_two, layer=lin),
     written("functional batch_norm", functional_batch_norm, layer=lin),
-    written("layer_norm over the whole batch", whole_norm, layer=lambda: nn.Linear(4, 4)),
     written("nn.Softmax(0)", lambda m, x: m.soft(m.layer(x)) * x[:, :1], layer=lin, soft=lambda: nn.Softmax(0)),
-    written("a branch that one record takes for all", branching, layer=lin),
     written("attention among records", lambda m, x: (m.layer(x) @ m.layer(x).T).softmax(1) @ m.layer(x), layer=lin),
     written(
         "records and positions flattened",
@@ -181,13 +165,10 @@ CASES = [
     written("the gradient normalised over the batch", normalised_gradient, layer=lin),
     written("written into a tensor of zeros", into_zeros, layer=lin),
     written("a mean that learns, in place", running, layer=lin, mean=lambda: torch.zeros(4)),
-    written("a mean that learns and is not used", running_unused, layer=lin, mean=lambda: torch.zeros(4)),
     written("a loss over the centred outputs", lambda m, x: m.layer(x), loss=centred_loss, layer=lin),
     written("a loss against the others of the batch", lambda m, x: m.layer(x), loss=against_the_others, layer=lin),
     written("a loss that is a mean", lambda m, x: m.layer(x), loss=mean_loss, layer=lin, demand=Demand.REFUSED),
     written("an operation whose own mapping mixes", lambda m, x: Mixes.apply(m.layer(x)), layer=lin),
     written("an operator whose own mapping mixes", lambda m, x: MIXES(m.layer(x)), layer=lin),
     written("an operation with a generated mapping", lambda m, x: Generated.apply(m.layer(x)), layer=lin),
-    written("values taken out of the graph", lambda m, x: m.layer(x) * float(x[0, 0].detach()), layer=lin),
-    written("a scale for each batch", lambda m, x: m.layer(x) * m.scale, layer=lin, scale=number, demand=Demand.RIGHT),
 ]

@@ -103,14 +103,6 @@ CASES = [
         demand=R,
     ),
     written(
-        "a table of positions",
-        lambda m, x: m.head(x + m.places),
-        draw=normal(3, 4),
-        places=lambda: number(3, 4),
-        head=lin,
-        demand=R,
-    ),
-    written(
         "positions as many as records",
         lambda m, x: m.head(x + m.places(torch.arange(5))),
         draw=normal(5, 4),
@@ -120,13 +112,6 @@ CASES = [
     ),
     written("output tied to the words", tied_table, draw=codes(3), table=lambda: nn.Embedding(7, 4), demand=R),
     plain("two layers with one weight", tied_layers),
-    written(
-        "a temperature of no dimension",
-        lambda m, x: m.layer(x) / m.temperature,
-        layer=lin,
-        temperature=number,
-        demand=R,
-    ),
     written("a parameter that nothing uses", lambda m, x: m.layer(x), layer=lin, spare=lambda: number(3), demand=S),
     written(
         "a head that is zero",
@@ -135,7 +120,6 @@ CASES = [
         head=lambda: zero_head(3, 2),
         demand=R,
     ),
-    plain("frozen, but for the head", lambda: nn.Sequential(frozen(lin()), nn.Tanh(), nn.Linear(3, 2))),
     plain("biases alone", lambda: frozen(nn.Sequential(lin(), nn.Tanh(), nn.Linear(3, 2)), "bias")),
     written(
         "low-rank adapters",
@@ -144,9 +128,6 @@ CASES = [
         down=lambda: nn.Linear(4, 2, bias=False),
         up=lambda: zero_head(2, 3),
         demand=R,
-    ),
-    plain(
-        "weight normalisation", lambda: nn.Sequential(parametrizations.weight_norm(lin()), nn.Tanh(), nn.Linear(3, 2))
     ),
     plain("spectral normalisation, which learns", lambda: nn.Sequential(spectral(lin())), demand=S),
     plain("a weight of a subclass of tensors", subclassed, demand=S),

@@ -42,15 +42,6 @@ def everywhere(register: str, hook) -> Iterator[None]:
         handle.remove()
 
 
-def linear_only(change):
-    """Applied to the outputs of linear layers."""
-    return lambda module, inputs, output: change(output) if isinstance(module, nn.Linear) else None
-
-
-def minus_mean(output: Tensor) -> Tensor:
-    return output - output.mean(0)
-
-
 def with_gradient_of(module, gradients, *_) -> tuple[Tensor | None, ...]:
     return tuple(None if one is None else 2 * one for one in gradients)
 
@@ -92,12 +83,6 @@ def without_gradient(m: Written, x: Tensor) -> Tensor:
     return m.head(h)
 
 
-def inference(m: Written, x: Tensor) -> Tensor:
-    with torch.inference_mode():
-        h = torch.tanh(m.layer(x))
-    return m.head(h.clone())
-
-
 def counting(m: Written, x: Tensor) -> Tensor:
     m.calls += 1
     return m.layer(x) * (1 + m.calls)
@@ -117,23 +102,10 @@ def caching(m: Written, x: Tensor) -> Tensor:
     return m.layer(x) * m.cache["h"]
 
 
-def losing_a_mask(m: Written, x: Tensor) -> Tensor:
-    """Kept by shape alone, as masks are: the same for every record."""
-    if x.shape[1:] not in m.cache:
-        m.cache[x.shape[1:]] = torch.ones(x.shape[1:]).tril()
-    return m.layer(x * m.cache[x.shape[1:]]).flatten(1)
-
-
 CASES = [
     plain("a forward hook that scales", lambda: hooked("register_forward_hook", lambda m, i, o: 2 * o), demand=S),
     plain("a full backward hook", lambda: hooked("register_full_backward_hook", with_gradient_of), demand=S),
     plain("a hook on a parameter", lambda: parameter_hook(lambda g: 2 * g), demand=S),
-    plain(
-        "a forward hook on all layers that mixes",
-        network,
-        demand=S,
-        around=lambda: everywhere("register_module_forward_hook", linear_only(minus_mean)),
-    ),
     plain(
         "a full backward hook on all layers",
         network,
@@ -141,8 +113,6 @@ CASES = [
         around=lambda: everywhere("register_module_full_backward_hook", with_gradient_of),
     ),
     compiled(),
-    plain("scripted", lambda: torch.jit.script(network()), demand=S),
-    plain("a graph of torch.fx", lambda: torch.fx.symbolic_trace(network())),
     plain(
         "a graph of torch.export",
         lambda: torch.export.export(
@@ -151,15 +121,12 @@ CASES = [
         demand=S,
         trains=None,
     ),
-    plain("nn.DataParallel", lambda: nn.DataParallel(network()), demand=S),
     written("checkpointed", lambda m, x: recomputed(m, x, reentrant=False), layer=lin, head=lambda: nn.Linear(3, 2)),
     plain("autocast inside", lambda: Written(in_half_precision, layer=lin()), demand=S, tolerance=3e-2),
     written("a part without gradient", without_gradient, layer=lin, head=lambda: nn.Linear(3, 2)),
-    written("a part in inference mode", inference, layer=lin, head=lambda: nn.Linear(3, 2)),
     written("a counter that counts", counting, layer=lin, calls=lambda: 0),
     written("the batch before, remembered", remembering, layer=lin, last=lambda: None),
     written("the first batch, cached", caching, layer=lin, cache=dict),
-    written("a mask kept by shape", losing_a_mask, draw=normal(4, 4), layer=lin, cache=dict),
     written(
         "attention by hand",
         lambda m, x: F.scaled_dot_product_attention(*m.qkv(x).chunk(3, 2)),
