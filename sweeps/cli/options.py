@@ -13,7 +13,7 @@ from sweeps.util.log import EVENTS, configure
 
 DEFAULT_ROOT = Path(".sweeps")
 
-SpecSource = Annotated[str, typer.Argument(help="Spec file (YAML, TOML or JSON), or the name of a packaged example.")]
+SpecSource = Annotated[str, typer.Argument(help="Spec file (YAML), or the name of a packaged example.")]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", help="path.to.key=VALUE (YAML) over the spec's own; repeatable.")
 ]

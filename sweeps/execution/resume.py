@@ -27,7 +27,7 @@ from sweeps.search.samplers import learns
 from sweeps.search.space import Space
 from sweeps.search.turns import widened
 from sweeps.spec import SpecErrors, SweepSpec, diff, load_spec, public_facts
-from sweeps.spec.sections import LARGEST_BUDGET, with_budgets
+from sweeps.spec.sections import LARGEST_BUDGET, TotalPrivacy, with_budgets
 from sweeps.store.errors import StoreOlder
 from sweeps.store.lease import Lease
 from sweeps.store.records import (
@@ -261,7 +261,7 @@ def _with(spec: SweepSpec, section: str, **values: object) -> SweepSpec:
 def _with_shares(spec: SweepSpec) -> SweepSpec:
     """The spec whose budget for the whole sweep, if it has one, stays spread over as many trials as it began with."""
     privacy = spec.privacy
-    if privacy.scope != "sweep" or privacy.shares is not None:
+    if not isinstance(privacy, TotalPrivacy) or privacy.shares is not None:
         return spec
     return _with(spec, "privacy", shares=spec.search.trials)
 

@@ -148,7 +148,7 @@ class _Planner:
         system, epsilon = self.systems[str(config[SYSTEM])], float(config[TARGET_EPSILON])
         claim, privacy = plan.guarantee, self.spec.privacy
         if is_unprotected(plan):
-            if privacy.allow_unprotected is None:
+            if self.spec.unprotected_because is None:
                 raise InvalidValue(
                     "privacy.allow_unprotected",
                     None,

@@ -66,7 +66,7 @@ def notes_on(
     if unprotected := sorted({plan.system for plan in plans if is_unprotected(plan)}):
         notes.append(
             f"{', '.join(unprotected)} claim NOTHING: epsilon is infinite, whatever the budget. "
-            f"Allowed because: {spec.privacy.allow_unprotected}"
+            f"Allowed because: {spec.unprotected_because}"
         )
     if refuted := sorted({plan.system for plan in plans if plan.guarantee.status is Status.REFUTED}):
         notes.append(

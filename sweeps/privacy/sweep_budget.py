@@ -151,7 +151,9 @@ def budget_of(spec: SweepSpec) -> SweepBudget | None:
 
 def budget_of_sections(privacy: Privacy, search: Search, early_stopping: EarlyStopping | None) -> SweepBudget | None:
     """As `budget_of`, of a spec that is still being read. Raises InvalidValue for an order that leaves nothing."""
-    if (privacy.scope, privacy.release) != ("sweep", "all"):
+    from sweeps.spec.sections import TotalPrivacy
+
+    if not isinstance(privacy, TotalPrivacy):
         return None
     shares = privacy.shares or search.trials
     rungs = 1 if early_stopping is None else early_stopping.filled(search.trials).rungs

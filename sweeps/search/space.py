@@ -14,8 +14,8 @@ import numpy as np
 from dpcore.rounding import budget_text
 from sweeps.privacy.sweep_budget import trial_budgets
 from sweeps.spec.constraints import Constraint
-from sweeps.spec.domains import Domain, as_number, is_one_of, meant
-from sweeps.spec.hyperparameters import Knob, SameAs, alone, needs
+from sweeps.spec.domains import Domain, Knob, SameAs, as_number, is_one_of, meant
+from sweeps.spec.hyperparameters import alone, needs
 from sweeps.spec.problems import Absent, Problems
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import SYSTEM, TARGET_EPSILON

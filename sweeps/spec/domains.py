@@ -7,7 +7,7 @@ draws from it by construction.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal, get_args
@@ -151,6 +151,24 @@ class Domain:
         others = {"points": self.points, "step": step}
         return {self.kind: ends} | {name: value for name, value in others.items() if value is not None} | when
 
+    @classmethod
+    def from_dict(cls, written: Mapping[str, Any]) -> Domain:
+        """Of what `to_dict` says."""
+        kind: Any = next(name for name in KINDS if name in written)
+        when = tuple((name, tuple(values)) for name, values in written.get("when", {}).items())
+        if kind == "choice":
+            return cls(kind=kind, values=tuple(written[kind]), when=when)
+        low, high = map(float, written[kind])
+        step = written.get("step")
+        return cls(
+            kind=kind,
+            low=low,
+            high=high,
+            points=written.get("points"),
+            step=None if step is None else float(step),
+            when=when,
+        )
+
     @property
     def condition(self) -> str:
         """Where it is there, in words; empty for everywhere."""
@@ -165,6 +183,40 @@ class Domain:
         low, high = (f"{end:.6g}" for end in (self.low, self.high))
         step = "" if self.step is None else f" in steps of {self.step:.6g}"
         return f"{self.kind} {low} .. {high}{step}" + (f" ({self.points} points)" if self.points else "")
+
+
+# A knob that takes the value of another one: `clip_norm: {same_as: noisy-sgd.clip_norm}`.
+#
+# Within a system the two have one value, which a point states once, under the name of the other. Across systems a
+# knob has the other's values, so that a point means the same in both: each trial is of one system.
+
+SAME_AS = "same_as"
+
+
+@dataclass(frozen=True, slots=True)
+class SameAs:
+    """The value of `knob` of `system`."""
+
+    system: str
+    knob: str
+
+    @classmethod
+    def from_dict(cls, written: Mapping[str, Any]) -> SameAs:
+        """Of what `to_dict` says."""
+        system, _, knob = written[SAME_AS].rpartition(".")
+        return cls(system, knob)
+
+    def to_dict(self) -> dict[str, str]:
+        """As it is written in a spec."""
+        return {SAME_AS: f"{self.system}.{self.knob}"}
+
+    def __str__(self) -> str:
+        return f"same as {self.system}.{self.knob}"
+
+
+Knob = Scalar | Domain | SameAs
+Knobs = dict[str, Knob]
+"""Of one system, by name."""
 
 
 # Values as people write them in a spec, on a command line or in Python: which value of a knob is meant.

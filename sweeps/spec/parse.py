@@ -23,58 +23,16 @@ from sweeps.spec.constraints import Constraint
 from sweeps.spec.documents import read_document, read_file
 from sweeps.spec.hyperparameters import read_systems, renamed
 from sweeps.spec.problems import Problems, SpecError, SpecErrors, check_no_blanks, check_no_secrets, in_file
-from sweeps.spec.rules import (
-    Draft,
-    check_constraints,
-    check_final,
-    check_population,
-    check_raw_measures,
-    check_references,
-    check_reported,
-    check_selection,
-    check_sweep_scope,
-    is_final,
-    proposing,
-    references,
-    selects,
-)
-from sweeps.spec.sections import FUNCTION, Data, Section, SweepSpec
+from sweeps.spec.sections import FUNCTION, PRIVACY, RELEASES, SCOPES, Data, Section, SweepSpec, privacy_kind
 from sweeps.util.suggest import closest, did_you_mean
 from trainables.data.options import InvalidOptions
 from trainables.data.source import FeaturedSource
-from trainables.data.splits import PartSplit
 from trainables.plugins import OrImported
 from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec, System
 
 if TYPE_CHECKING:
     from trainables.data.source import DataSource
-
-
-CHECKS = (
-    rules.check_budgets,
-    rules.check_units,
-    rules.check_unavailable,
-    check_selection,
-    check_sweep_scope,
-    check_final,
-    rules.check_validation,
-    rules.check_test,
-    rules.check_delta,
-    rules.check_objectives,
-    check_reported,
-    check_raw_measures,
-    check_population,
-    check_constraints,
-    rules.check_search,
-    rules.check_first,
-    rules.check_processes,
-    rules.check_curve,
-    rules.check_stalls,
-    rules.check_tracking,
-    check_references,
-)
-"""What holds sections against each other, in the order of their messages."""
 
 _MARKS = ("systems", "privacy", "objectives", "search")
 """Sections that make a document a spec: files of records may have a `name` and `data` too."""
@@ -91,7 +49,7 @@ def load_spec(
 ) -> SweepSpec:
     """The spec in a file (a Path, or a text without a line break that names one), a YAML text, or a mapping.
 
-    A file is TOML or JSON where its name ends so, else YAML. Sections whose names begin with `x-` are ignored.
+    Sections whose names begin with `x-` are ignored.
 
     systems, sources  registries to check against; the installed ones by default
 
@@ -131,28 +89,35 @@ def _checked(raw: dict[str, Any], systems: Mapping[str, System], sources: Mappin
             problems.add(key, raw[key], "a section of a spec", did_you_mean(key, fields))
     read = {key: _read_section(key, raw, field, problems) for key, field in fields.items() if key != "systems"}
     draft = _draft(raw, read, systems, sources, problems)
-    for check in CHECKS:
-        check(draft, problems)
+    rules.check(draft, problems)
     problems.raise_any()
+    return _completed(draft, read)
 
+
+def _completed(draft: rules.Draft, read: dict[str, Any]) -> SweepSpec:
+    """The spec with everything spelled out."""
+    search, chosen = read["search"], draft["chosen"]
     privacy = read["privacy"].model_copy(update={"epsilon": tuple(sorted(read["privacy"].epsilon))})
-    read["privacy"] = privacy
-    read["search"] = read["search"].model_copy(update={"first": rules.first_points(draft, problems)})
-    if selects(draft):
-        read["search"], read["selection"] = proposing(read["search"], read["selection"])
-    elif is_final(draft):
-        # What `auto` comes to where no result may lead the search.
-        read["search"] = read["search"].model_copy(update={"sampler": "random"})
-    if read["early_stopping"] is not None:
-        read["early_stopping"] = read["early_stopping"].filled(read["search"].trials)
-    read["objectives"] = tuple(
-        one.model_copy(update={"goal": one.goal or rules.goal_of(one.metric, draft.chosen)})
-        for one in read["objectives"]
+    stopping = read["early_stopping"]
+    first = rules.first_points(search, privacy, stopping, draft["knobs"], draft["relations"], Problems())
+    # What `auto` comes to where no result may lead the search.
+    fixed = {"sampler": "random"} if draft["kind"] in ("final", *rules.SEALED_KINDS) else {}
+    asked = [metric for _, metric in draft["asked"]]
+    return SweepSpec(
+        **read
+        | {
+            "systems": dict(draft["knobs"]),
+            "privacy": privacy,
+            "search": search.model_copy(update={"first": first, **fixed}),
+            "early_stopping": None if stopping is None else stopping.filled(search.trials),
+            "objectives": tuple(
+                one.model_copy(update={"goal": one.goal or rules.goal_of(one.metric, chosen)})
+                for one in read["objectives"]
+            ),
+            "constraints": tuple(Constraint.parse(one).text for one in read["constraints"]),
+            "front": rules.references(read["front"], privacy, read["limits"], chosen, draft["facts"], asked),
+        }
     )
-    read["constraints"] = tuple(Constraint.parse(one).text for one in read["constraints"])
-    asked = [metric for _, metric in draft.asked]
-    read["front"] = references(read["front"], privacy, read["limits"], draft.chosen, draft.facts, asked)
-    return SweepSpec(**read, systems=dict(draft.systems))
 
 
 def _draft(
@@ -161,30 +126,39 @@ def _draft(
     systems: Mapping[str, System],
     sources: Mapping[str, DataSource],
     problems: Problems,
-) -> Draft:
-    written = raw.get("privacy")
-    # What a broken privacy section asks to be solved counts too, so that its errors raise no others.
-    solve = written.get("solve", "noise") if isinstance(written, Mapping) else None
-    facts = None if read["data"] is None else _facts(read["data"], sources, problems)
+) -> rules.Draft:
+    broken = rules.BROKEN
+    written = raw.get("privacy") if isinstance(raw.get("privacy"), Mapping) else {}
+    data = read["data"]
+    facts = None if data is broken else _facts(data, sources, problems)
     knobs = {}
     if "systems" in raw:
-        solve = solve if solve in ("noise", "steps", "none") else None
-        knobs = read_systems(raw["systems"], systems, solve, facts, problems)
+        # What a broken privacy section asks to be solved counts too, so that its errors raise no others.
+        solve = written.get("solve", "noise") if written else None
+        knobs = read_systems(
+            raw["systems"], systems, solve if solve in ("noise", "steps", "none") else None, facts, problems
+        )
     else:
         problems.add("systems", None, "a mapping from system names to knobs", "Add `systems:`.")
-    return Draft(
-        **{name: read[name] for name in Draft.__slots__ if name in read},
-        systems=knobs,
-        chosen=[systems[name] for name in knobs],
-        facts=facts,
-        part=None if facts is None else _part(read["data"], sources),
-        written_privacy=written if isinstance(written, Mapping) else {},
+    source = None if facts is None else sources[data.source]
+    chosen = [systems[name] for name in knobs]
+    objectives, report, constraints = (
+        () if read[name] is broken else read[name] for name in ("objectives", "report", "constraints")
     )
-
-
-def _part(data: Data, sources: Mapping[str, DataSource]) -> PartSplit | None:
-    source = sources[data.source]
-    return source.part(data.options()) if isinstance(source, FeaturedSource) else None
+    asked = [(f"objectives.{i}.metric", one.metric) for i, one in enumerate(objectives)]
+    wrong = any(rules.relations_speak_of_knobs(constraints, knobs, chosen))
+    return {
+        **read,
+        "kind": privacy_kind(written),
+        "written": written,
+        "knobs": knobs,
+        "chosen": chosen,
+        "facts": broken if facts is None else facts,
+        "facts_or_none": facts,
+        "part": source.part(data.options()) if isinstance(source, FeaturedSource) else None,
+        "asked": [*asked, *((f"report.{i}", metric) for i, metric in enumerate(report))],
+        "relations": () if wrong else constraints,
+    }
 
 
 def sections_of(document: Any) -> dict[str, Any]:
@@ -224,15 +198,15 @@ def _read_section(key: str, raw: dict[str, Any], field: FieldInfo, problems: Pro
     if key not in raw or (raw[key] is None and not field.is_required()):
         if field.is_required():
             problems.add(key, None, "this section", f"Add `{key}:`.")
-            return None
+            return rules.BROKEN
         return field.get_default(call_default_factory=True)
     annotated: Any = Annotated[field.annotation, field]
     try:
         return TypeAdapter(annotated).validate_python(raw[key])
     except ValidationError as error:
         for one in error.errors(include_url=False):
-            _note(key, field, one, problems)
-        return None
+            _note(key, raw, field, one, problems)
+        return rules.BROKEN
 
 
 _EXPECTED = {
@@ -257,15 +231,27 @@ _EXPECTED = {
 """What was expected, by pydantic's type of an error."""
 
 
-def _note(key: str, field: FieldInfo, error: Any, problems: Problems) -> None:
+def _note(key: str, raw: Mapping[str, Any], field: FieldInfo, error: Any, problems: Problems) -> None:
     """One of pydantic's errors in our words."""
     location = [str(part) for part in error["loc"] if str(part) not in ("constrained-str", "function-before")]
+    known = _section_keys(field.annotation)
+    if key == "privacy":
+        # First comes the kind of the section.
+        kind = location.pop(0)
+        known = list(PRIVACY[kind].model_fields)
+        if location and error["type"] in ("extra_forbidden", "too_long", "literal_error"):
+            name = location[0]
+            if (kind, name) in rules.PRIVACY_KEYS:
+                problems.add(f"privacy.{name}", error["input"], *rules.PRIVACY_KEYS[kind, name])
+                return
+            if name in ("scope", "release"):
+                _note_kind(name, raw[key], error["input"], problems)
+                return
     path, value, context = ".".join([key, *location]), error["input"], error.get("ctx", {})
     match error["type"]:
         case "too_short" if value:
             return  # pydantic counts the entries that stand, and what is wrong with the others was said
         case "extra_forbidden":
-            known = _section_keys(field.annotation)
             problems.add(path, value, f"a key of `{key}`", did_you_mean(location[-1], known))
         case "missing":
             problems.add(path, None, "a value", f"Add `{location[-1]}:` to `{key}`.")
@@ -275,11 +261,23 @@ def _note(key: str, field: FieldInfo, error: Any, problems: Problems) -> None:
         case "string_type":
             problems.add(path, value, "a text", "Quote it." if not isinstance(value, Mapping | list) else "")
         case "model_type" | "model_attributes_type" | "dict_type":
-            problems.add(path, value, "a mapping with the keys " + ", ".join(_section_keys(field.annotation)))
+            problems.add(path, value, "a mapping with the keys " + ", ".join(known))
         case kind if kind in _EXPECTED:
             problems.add(path, value, _EXPECTED[kind].format_map(context))
         case _:
             problems.add(path, value, error["msg"][0].lower() + error["msg"][1:])
+
+
+def _note_kind(name: str, written: Mapping[str, Any], value: object, problems: Problems) -> None:
+    """A scope or a release that is none, or none beside the other."""
+    words = SCOPES if name == "scope" else RELEASES
+    if value not in words or written.get("scope") == "sweep":
+        listed = f"{', '.join(map(repr, words[:-1]))} or {words[-1]!r}"
+        problems.add(f"privacy.{name}", value, f"one of {listed}", closest(value, words))
+    else:
+        which = "trials are on the front" if value == "front" else f"trial is {value}"
+        expected = f"all, or `scope: sweep` beside it: which {which} is a result of the whole search"
+        problems.add("privacy.release", value, expected, "Add `scope: sweep`.")
 
 
 def _section_keys(annotation: Any) -> list[str]:

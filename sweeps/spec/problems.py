@@ -66,18 +66,18 @@ class Problems:
         self.errors: list[SpecError] = []
 
     def add(self, path: str, value: object, expected: str, remedy: str = "") -> None:
-        """Note one problem."""
-        self.errors.append(SpecError(path, value, expected, remedy))
+        """Note one problem, unless it is known already."""
+        problem = SpecError(path, value, expected, remedy)
+        if problem not in self.errors:
+            self.errors.append(problem)
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """An InvalidValue that the block raises is one more problem, unless it is known already."""
+        """An InvalidValue that the block raises is one more problem."""
         try:
             yield
         except InvalidValue as error:
-            problem = SpecError(error.name, error.value, error.expected, error.remedy)
-            if problem not in self.errors:
-                self.errors.append(problem)
+            self.add(error.name, error.value, error.expected, error.remedy)
 
     def raise_any(self, where: str = "the spec") -> None:
         """Raises SpecErrors when anything was noted."""

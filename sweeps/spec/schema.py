@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeps.search import samplers
-from sweeps.spec.domains import KINDS
-from sweeps.spec.hyperparameters import NAMES, SAME_AS, WHEN
+from sweeps.spec.domains import KINDS, SAME_AS
+from sweeps.spec.hyperparameters import OPTUNA_NAMES, WHEN
 from sweeps.spec.sections import FUNCTION, SweepSpec
 from trainables.data.derived import Derived
 from trainables.data.source import FEATURE_OPTIONS, DataSource
@@ -72,7 +72,7 @@ def knob(parameter: Hyperparameter) -> JsonSchema:
     forms = [value, _object({SAME_AS: {"type": "string", "minLength": 1}}, [SAME_AS])]
     forms += [_object({kind: values, WHEN: _CONDITIONS}, [kind]) for kind in ("choice", "categorical")]
     if parameter.kind != "choice":
-        kinds = [*KINDS[:-1], *NAMES[:-1]]
+        kinds = [*KINDS[:-1], *OPTUNA_NAMES[:-1]]
         forms += [_range(kind, value) for kind in kinds if parameter.kind == "float" or kind.startswith("int")]
     return outer | {"anyOf": forms}
 
@@ -92,7 +92,7 @@ def _range(kind: str, value: JsonSchema) -> JsonSchema:
     points: JsonSchema = {"type": ["integer", "null"], "minimum": 1}
     step: JsonSchema = {"anyOf": [{"type": ["number", "null"], "exclusiveMinimum": 0}, NUMERIC_TEXT]}
     ends: JsonSchema = {"type": "array", "items": value, "minItems": 2, "maxItems": 2}
-    if kind in NAMES:
+    if kind in OPTUNA_NAMES:
         ends = _object({"low": value, "high": value, "log": {"type": "boolean"}, "step": step}, ["low", "high"])
     return _object({kind: ends, "points": points, "step": step, WHEN: _CONDITIONS}, [kind])
 

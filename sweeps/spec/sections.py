@@ -7,11 +7,20 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    Tag,
+    WithJsonSchema,
+)
 
 from dpcore.events import Adjacency
-from sweeps.spec.domains import Domain
-from sweeps.spec.hyperparameters import SameAs
+from sweeps.spec.domains import SAME_AS, Domain, SameAs
 from trainables.plugins import OBJECT
 from trainables.scalarisation import Scalarisation
 from trainables.system import PrivacyTarget, RunSettings, Scalar
@@ -29,6 +38,13 @@ def _scalar_or_list(value: object) -> object:
     return value if isinstance(value, list | tuple) else [value]
 
 
+def _knob_in(value: object) -> object:
+    """A knob of a canonical spec; whatever a person writes is read by `sweeps.spec.hyperparameters`."""
+    if not isinstance(value, Mapping):
+        return value
+    return SameAs.from_dict(value) if SAME_AS in value else Domain.from_dict(value)
+
+
 def _knob_out(value: Scalar | Domain | SameAs) -> object:
     return value.to_dict() if isinstance(value, Domain | SameAs) else value
 
@@ -44,10 +60,9 @@ Count = Annotated[int, Field(ge=0), NUMBER]
 Delta = Annotated[float, Field(allow_inf_nan=False, ge=1e-300, lt=1), NUMBER]
 """Below it floating point keeps too few digits for an accountant to end."""
 PositiveCount = Annotated[int, Field(ge=1), NUMBER]
+Reason = Annotated[str, Field(min_length=10)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
-Knob = Annotated[
-    Any, PlainValidator(lambda value: value), PlainSerializer(_knob_out), WithJsonSchema({})
-]  # read by sweeps.spec.hyperparameters, which knows each system's parameters, as sweeps.spec.schema does
+Knob = Annotated[Any, PlainValidator(_knob_in), PlainSerializer(_knob_out), WithJsonSchema({})]
 
 
 class Section(BaseModel):
@@ -67,7 +82,7 @@ class Data(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow")
     source: str
-    records_are_public: Annotated[str, Field(min_length=10)] | None = None
+    records_are_public: Reason | None = None
     population: Name | None = None
 
     def options(self) -> dict[str, Any]:
@@ -80,55 +95,129 @@ class Data(BaseModel):
         return str((self.model_extra or {}).get("features") or "")
 
 
-class Privacy(Section):
-    """The fixed budget of every trial.
+_BUDGETS: dict[str, Any] = {
+    "anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}, "minItems": 1}]
+}
+Budgets = Annotated[tuple[Budget, ...], BeforeValidator(_scalar_or_list), Field(min_length=1), WithJsonSchema(_BUDGETS)]
+OneBudget = Annotated[
+    tuple[Budget, ...], BeforeValidator(_scalar_or_list), Field(min_length=1, max_length=1), WithJsonSchema(_BUDGETS)
+]
 
-    epsilon            one or several target budgets, above 0, in nats; several make a knob `target_epsilon`
+
+class Privacy(Section):
+    """What every privacy section has; `scope` and `release` say which one of those below it is.
+
+    epsilon            target budgets, above 0, in nats; several make a knob `target_epsilon`
     delta              in (0, 1), and below 1/n unless `allow_large_delta` says why not
-    allow_unprotected  why trials that claim nothing may run beside the budgets: baselines without noise, say. Their
-                       epsilon is infinite, and is shown as that
-    allow_raw_measures  why metrics that read training records outside of every claim may leave all the same: then
-                        what leaves the sweep is not covered, and nothing in it is called proved
     unit               what neighbours differ in: `record`, or a word for what `data.unit` groups, such as `person`
-    scope, release     what the budget bounds and what leaves the sweep: trial/all bounds each trial, and all of them
-                       leave; sweep/all bounds all of them together, enforced while it runs (`sweeps.budget`);
-                       sweep/best bounds the whole search, of which the best trial alone leaves (`Selection`), and
-                       sweep/first one of which the first trial to meet a public target does, and sweep/front one of
-                       which the best by each of several public orders do; public/all is one final run with what
-                       `search.chosen_from` found on records that are declared public; holdout/all one with what it
-                       found on another part of the same records (`data.part`)
-    spread, shares     of sweep/all: how the budget is spread over how many trials; `search.trials` unless given
-    filter, order      of sweep/all: what adds up, mu^2 or the Renyi divergence at this order
     solve              what the calibration sets: the noise, the steps, or nothing
     noise_source       pseudorandom: noise and batches from statistical generators, seeded by a secret of each run that
                        nobody keeps; secure: noise from a cryptographic source that nobody can seed, batches from a
                        keystream of that secret. The default is the faster one, and claims name it
     """
 
-    epsilon: Annotated[
-        tuple[Budget, ...], BeforeValidator(_scalar_or_list), Field(min_length=1),
-        WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}, "minItems": 1}]}),
-    ]  # fmt: skip
+    epsilon: Budgets
     delta: Delta
-    allow_large_delta: Annotated[str, Field(min_length=10)] | None = None
-    allow_unprotected: Annotated[str, Field(min_length=10)] | None = None
-    allow_raw_measures: Annotated[str, Field(min_length=10)] | None = None
+    allow_large_delta: Reason | None = None
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     unit: str = RECORD
-    scope: Literal["trial", "sweep", "public", "holdout"] = "trial"
-    release: Literal["all", "best", "first", "front"] = "all"
-    spread: Literal["equal", "front-loaded", "halving"] = "equal"
-    shares: PositiveCount | None = None
-    filter: Literal["gdp", "renyi"] = "gdp"
-    order: Annotated[float, Field(allow_inf_nan=False, gt=1, le=10_000), NUMBER] | None = None
     solve: Literal["noise", "steps", "none"] = "noise"
     noise_source: Literal["pseudorandom", "secure"] = "pseudorandom"
+    scope: str
+    release: str
 
     def target(self, epsilon: float) -> PrivacyTarget:
         """The target of one trial at one of the budgets."""
         return PrivacyTarget(
             epsilon=epsilon, delta=self.delta, adjacency=self.adjacency, unit=self.unit, solve=self.solve
         )
+
+
+class TrialPrivacy(Privacy):
+    """A budget bounds each trial, and all trials are released.
+
+    allow_unprotected   why trials that claim nothing may run beside the budgets: baselines without noise, say. Their
+                        epsilon is infinite, and is shown as that
+    allow_raw_measures  why metrics that read training records outside of every claim may be released all the same:
+                        then the release is not covered, and nothing in it is called proved
+    """
+
+    scope: Literal["trial"] = "trial"
+    release: Literal["all"] = "all"
+    allow_unprotected: Reason | None = None
+    allow_raw_measures: Reason | None = None
+
+
+class TotalPrivacy(Privacy):
+    """One budget bounds all trials together, enforced while they run, and all of them are released.
+
+    spread, shares  how the budget is spread over how many trials; `search.trials` unless given
+    filter, order   what adds up: mu^2, or the Renyi divergence at this order
+    """
+
+    scope: Literal["sweep"]
+    release: Literal["all"] = "all"
+    epsilon: OneBudget
+    spread: Literal["equal", "front-loaded", "halving"] = "equal"
+    shares: PositiveCount | None = None
+    filter: Literal["gdp", "renyi"] = "gdp"
+    order: Annotated[float, Field(allow_inf_nan=False, gt=1, le=10_000), NUMBER] | None = None
+
+
+class SealedPrivacy(Privacy):
+    """One budget bounds a whole search, of which the best trial is released, or the best by each of several orders."""
+
+    scope: Literal["sweep"]
+    release: Literal["best", "front"]
+    epsilon: OneBudget
+    noise_source: Literal["pseudorandom"] = "pseudorandom"
+
+
+class FirstPrivacy(SealedPrivacy):
+    """The first trial that meets a public target is released, at the cheapest budget that has one."""
+
+    release: Literal["first"]  # type: ignore[assignment]
+    epsilon: Budgets
+
+
+class FinalPrivacy(Privacy):
+    """One final run with what `search.chosen_from` found on records that are declared public, or (holdout) on another
+    part of the same records (`data.part`)."""
+
+    scope: Literal["public", "holdout"]
+    release: Literal["all"] = "all"
+    epsilon: OneBudget
+
+
+PRIVACY: dict[str, type[Privacy]] = {
+    "trial": TrialPrivacy,
+    "total": TotalPrivacy,
+    "sealed": SealedPrivacy,
+    "first": FirstPrivacy,
+    "final": FinalPrivacy,
+}
+"""Every kind of a privacy section."""
+SCOPES = ("trial", "sweep", "public", "holdout")
+RELEASES = ("all", "best", "first", "front")
+
+
+def privacy_kind(section: object) -> str:
+    """The kind of a privacy section as it was written, or as it was read; of a broken one the nearest."""
+    get = section.get if isinstance(section, Mapping) else lambda name: getattr(section, name, None)
+    scope, release = get("scope"), get("release")
+    if scope == "sweep":
+        return {"best": "sealed", "front": "sealed", "first": "first"}.get(str(release), "total")
+    return "final" if scope in ("public", "holdout") else "trial"
+
+
+AnyPrivacy = Annotated[
+    Annotated[TrialPrivacy, Tag("trial")]
+    | Annotated[TotalPrivacy, Tag("total")]
+    | Annotated[SealedPrivacy, Tag("sealed")]
+    | Annotated[FirstPrivacy, Tag("first")]
+    | Annotated[FinalPrivacy, Tag("final")],
+    Discriminator(privacy_kind),
+]
 
 
 class ObjectiveOptions(Section):
@@ -222,7 +311,7 @@ class Selection(Section):
     shape: Annotated[float, Field(allow_inf_nan=False, gt=-1), NUMBER] | None = None
     deadline_minutes: Annotated[float, Field(allow_inf_nan=False, gt=0, le=1_000_000), NUMBER]
     megabytes: Annotated[float, Field(allow_inf_nan=False, gt=0, le=4096), NUMBER] = 8.0
-    chosen_by: Annotated[str, Field(min_length=10)] | None = None
+    chosen_by: Reason | None = None
     target: TargetOptions | None = None
     orders: tuple[dict[str, Positive], ...] = ()
 
@@ -416,7 +505,7 @@ class SweepSpec(Section):
     data: Data
     systems: Annotated[dict[str, dict[str, Knob]], Field(min_length=1)]
     constraints: tuple[str, ...] = ()
-    privacy: Privacy
+    privacy: AnyPrivacy
     objectives: Annotated[tuple[ObjectiveOptions, ...], Field(min_length=1)]
     search: Search
     report: tuple[str, ...] = ()
@@ -433,15 +522,11 @@ class SweepSpec(Section):
     def canonical(self) -> dict[str, Any]:
         """Plain JSON values, complete; `load_spec(spec.canonical()) == spec`."""
         canonical = self.model_dump(mode="json")
-        for section, names in ABSENT_UNLESS_GIVEN.items():
-            for name in names:
-                if canonical[section] and not canonical[section][name]:
-                    del canonical[section][name]
-        for name in ("constraints", "report", "curve", "selection"):
-            if not canonical[name]:
-                del canonical[name]
-        if (self.privacy.scope, self.privacy.release) != ("sweep", "all"):
-            del canonical["privacy"]["spread"], canonical["privacy"]["filter"]
+        for path in LEFT_OUT_WHERE_EMPTY:
+            section, _, name = path.rpartition(".")
+            place = canonical.get(section) if section else canonical
+            if place and not place.get(name):
+                place.pop(name, None)
         return canonical
 
     def meaning(self) -> dict[str, Any]:
@@ -463,6 +548,21 @@ class SweepSpec(Section):
         """By which trials are best, of which some leave: the first objective, or with `release: front` several."""
         objectives = [(one.metric, str(one.goal)) for one in self.objectives]
         return orders_of(objectives, self.privacy.release, () if self.selection is None else self.selection.orders)
+
+    @property
+    def public_because(self) -> str | None:
+        """Why the records are public."""
+        return self.data.records_are_public
+
+    @property
+    def raw_because(self) -> str | None:
+        """Why metrics are released that read training records outside of every claim."""
+        return self.privacy.allow_raw_measures if isinstance(self.privacy, TrialPrivacy) else None
+
+    @property
+    def unprotected_because(self) -> str | None:
+        """Why trials that claim nothing may run."""
+        return self.privacy.allow_unprotected if isinstance(self.privacy, TrialPrivacy) else None
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -493,15 +593,12 @@ class SweepSpec(Section):
         return tuple(sorted({function.split(":")[0] for function in (*self.user_functions(), *here)}))
 
 
-ABSENT_UNLESS_GIVEN = {
-    "data": ("population",),
-    "limits": ("hours", "trial_minutes"),
-    "privacy": ("shares", "order"),
-    "search": ("first", "resolved", "chosen_from", "chosen"),
-    "selection": ("target", "orders"),
-    "tracking": ("models",),
-}
-"""Values of a canonical spec that are younger than its digest: without them a spec has the one that it always had."""
+LEFT_OUT_WHERE_EMPTY = (
+    *("constraints", "report", "curve", "selection", "data.population", "limits.hours", "limits.trial_minutes"),
+    *("privacy.shares", "privacy.order", "search.first", "search.resolved", "search.chosen_from", "search.chosen"),
+    *("selection.target", "selection.orders", "tracking.models"),
+)
+"""Values that a canonical spec, and so its digest, has only where they are given."""
 FUNCTION = OBJECT
 """The user's own code in a spec: `package.module:function`."""
 WITHOUT_MEANING = frozenset({"name", "tracking", "store", "resources", "execution", "front", "limits.stall_seconds"})

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from dpcore.checks import InvalidValue
+from sweeps.api import places
 from sweeps.cli import main as cli
 from sweeps.mlflow.sync import rebuild
 from sweeps.privacy.published_store import PublishedStore
@@ -124,3 +125,13 @@ def test_other_urls_are_no_files(url):
 
 def test_an_ordinary_url_looks_as_it_always_did():
     assert url_of("/home/me/.sweeps/sweeps.db") == "sqlite:////home/me/.sweeps/sweeps.db"
+
+
+def test_the_variable_of_mlflow_is_the_default_of_tracking(monkeypatch, tmp_path):
+    monkeypatch.delenv("SWEEPS_TRACKING", raising=False)
+    assert places(tmp_path).tracking is None
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hunter22secret@127.0.0.1:9")
+    assert places(tmp_path).tracking == "http://me:hunter22secret@127.0.0.1:9"
+    assert places(tmp_path, tracking="http://other").tracking == "http://other"
+    monkeypatch.setenv("SWEEPS_TRACKING", "http://ours")
+    assert places(tmp_path).tracking == "http://ours"
