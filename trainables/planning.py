@@ -33,7 +33,6 @@ from trainables.hyperparameters import complete, parameters, read
 from trainables.metrics import Config, Metric, Scalar
 from trainables.plugins import OBJECT
 from trainables.system import (
-    NO_HINTS,
     NO_TRAITS,
     Dataset,
     DatasetSpec,
@@ -43,7 +42,6 @@ from trainables.system import (
     Refusal,
     Run,
     RunSettings,
-    SearchHints,
     System,
     Traits,
     traits_of,
@@ -110,7 +108,6 @@ class PlannedSystem(ABC, Generic[Params, Released]):
     metrics: tuple[Metric, ...]
     params: type[Params]
     traits: Traits = NO_TRAITS
-    hints: SearchHints = NO_HINTS
     solves: Mapping[str, str] = MappingProxyType({})
     adjacencies: ClassVar[tuple[Adjacency, ...]] = tuple(Adjacency)
     why_adjacency: str = ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -68,43 +67,6 @@ def traits_of(system: object) -> Traits:
     """What `system` declares as `traits`. Silence means nothing: outside packages may know none of it."""
     declared = getattr(system, "traits", NO_TRAITS)
     return declared if isinstance(declared, Traits) else NO_TRAITS
-
-
-# How the hyperparameters of a system act together: what a model of its results looks at in place of each alone.
-#
-# A step of private descent moves the weights by at most learning rate times clip norm: results lie along a ridge in
-# the two, which a model that sees each by itself has to discover from trials.
-
-Product = Mapping[str, float]
-"""{hyperparameter: power}: a product of powers of hyperparameters, all of them positive numbers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchHints:
-    """What a system says of its hyperparameters to a sampler that models results. It steers a search, and no claim.
-
-    products  {hyperparameter: product}: the logarithm of the product, which has it as a factor, stands for it
-    work      the planned work of a trial is proportional to this product; empty where no product says it
-
-    Raises ValueError for a product that lacks its own hyperparameter, which could not be told from it any more.
-    """
-
-    products: Mapping[str, Product] = field(default_factory=lambda: MappingProxyType({}))
-    work: Product = field(default_factory=lambda: MappingProxyType({}))
-
-    def __post_init__(self) -> None:
-        for name, product in self.products.items():
-            if not product.get(name):
-                raise ValueError(f"product {dict(product)} stands for {name}, which is no factor of it")
-
-
-NO_HINTS = SearchHints()
-
-
-def search_hints_of(system: object) -> SearchHints:
-    """What `system` declares as `hints`. Silence means nothing: outside packages may know none of it."""
-    declared = getattr(system, "hints", NO_HINTS)
-    return declared if isinstance(declared, SearchHints) else NO_HINTS
 
 
 # Weights of records in what is minimised, and groups that a model is judged by: declared, never computed from

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from dpcore.checks import InvalidValue
 from sweeps.privacy.release import Published
@@ -19,10 +18,7 @@ from sweeps.search import samplers
 from sweeps.search.asha import judged
 from sweeps.search.optuna_sampler import OptunaSampler
 from sweeps.search.samplers import Automatic, Learning
-from sweeps.search.turns import BudgetTurns
-from sweeps.search.warm_start import WarmStart
 from sweeps.spec.sections import SweepSpec
-from trainables.system import Scalar
 
 GAUSSIAN_PROCESS, PARZEN, GENETIC = METHODS = ("gp", "tpe", "nsga2")
 MANY_TRIALS = 300
@@ -55,17 +51,9 @@ def resolution(spec: SweepSpec, work: float) -> Resolution:
     return Resolution(GAUSSIAN_PROCESS, f"{trials} trials of about {seconds:.2g} s each, as planned")
 
 
-class AtBudget(Protocol):
-    """A sampler that learns, and proposes at a budget that it is given."""
-
-    warm_start: WarmStart
-
-    def rebuild(self, records: Iterable[Published]) -> None: ...
-    def tell(self, record: Published) -> None: ...
-    def point(self, number: int, index: int, epsilon: float) -> dict[str, Scalar] | None: ...
-
-
-def at_budget(entry: Learning | Automatic, spec: SweepSpec) -> Callable[[SweepSpec, Iterable[Published]], AtBudget]:
+def at_budget(
+    entry: Learning | Automatic, spec: SweepSpec
+) -> Callable[[SweepSpec, Iterable[Published]], OptunaSampler]:
     """What builds such a sampler for a spec, or for one system of it, and the trials of an earlier sweep.
 
     Raises InvalidValue where `auto` was not resolved.
@@ -74,30 +62,5 @@ def at_budget(entry: Learning | Automatic, spec: SweepSpec) -> Callable[[SweepSp
         if spec.search.resolved is None:
             expected = f"a method, one of {samplers.one_of(METHODS)}, which is chosen when a sweep begins"
             raise InvalidValue("search.resolved", None, expected)
-        if spec.search.resolved == GAUSSIAN_PROCESS:
-            # Most of a second of imports, of which no other sampler has any use.
-            from sweeps.search.surrogate import Surrogate
-
-            return Surrogate
         entry = samplers.learning(spec.search.resolved)
     return partial(OptunaSampler, entry)
-
-
-class BudgetsInTurn:
-    """A sampler of all systems of a sweep, which is given its budgets in turn."""
-
-    def __init__(self, inner: AtBudget, turns: BudgetTurns) -> None:
-        self._inner, self._turns = inner, turns
-        self.warm_start = inner.warm_start
-
-    def rebuild(self, records: Iterable[Published]) -> None:
-        """Know these records and no others."""
-        self._inner.rebuild(records)
-
-    def tell(self, record: Published) -> None:
-        """Know a trial's latest state."""
-        self._inner.tell(record)
-
-    def point(self, number: int, index: int) -> dict[str, Scalar] | None:
-        """The configuration of trial `number`, at the budget whose turn it is at proposal `index`."""
-        return self._inner.point(number, index, self._turns.at(index))

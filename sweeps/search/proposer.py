@@ -18,7 +18,7 @@ from typing import Protocol
 
 from sweeps.privacy.release import Published
 from sweeps.search.samplers import Automatic, Independent, Learning, Points, sampler
-from sweeps.search.turns import BudgetTurns, Strata, seed_of_trial, widened
+from sweeps.search.turns import BudgetsInTurn, BudgetTurns, Strata, StratifiedSampler, seed_of_trial, widened
 from sweeps.search.warm_start import WarmStart
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import Extension, Proposal
@@ -47,9 +47,8 @@ def _learner(
     entry: Learning | Automatic, began: SweepSpec, warm: Iterable[Published], extensions: Sequence[Extension]
 ) -> Learner:
     # A quarter of a second of imports that independent samplers do without.
-    from sweeps.search.automatic import BudgetsInTurn, at_budget
+    from sweeps.search.automatic import at_budget
     from sweeps.search.optuna_sampler import OptunaSampler
-    from sweeps.search.stratified import StratifiedSampler
 
     spec = widened(began, extensions)
     build = at_budget(entry, spec)

@@ -176,7 +176,7 @@ def _tpe(seed: int, trials: int) -> BaseSampler:
 
 
 def _nsga2(seed: int, trials: int) -> BaseSampler:
-    from sweeps.search.nsga2 import SteadyStateNSGAII
+    from sweeps.search.optuna_sampler import SteadyStateNSGAII
 
     return SteadyStateNSGAII(population_size=min(50, max(8, trials // 5)), seed=seed)
 
@@ -191,7 +191,7 @@ def _gp(seed: int, trials: int) -> BaseSampler:
 SAMPLERS: Mapping[str, SamplerEntry] = by_name(
     Automatic(
         name="auto",
-        doc="a Gaussian process over natural coordinates and the budget, or tpe or nsga2, by rule; budgets take turns",
+        doc="a Gaussian process, tpe or nsga2, by rule; budgets take turns",
     ),
     Independent(name="random", doc="independent draws from the prior of the space", points=RandomPoints),
     Learning(

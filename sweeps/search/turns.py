@@ -1,15 +1,21 @@
-"""Public random bits of the search: a stream for each use, a pure function of the spec's seed and a trial's number."""
+"""Public random bits of the search, and systems and budgets in turn: functions of the spec's seed and a number."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import ceil
+from typing import Protocol
 
 import numpy as np
 
+from sweeps.privacy.release import Published
+from sweeps.search import warm_start
 from sweeps.search.space import Space
+from sweeps.spec.hyperparameters import alone
 from sweeps.spec.sections import SweepSpec, with_budgets
 from sweeps.store.records import Extension
+from trainables.system import Scalar
 
 # Streams of one proposal. The numbers are part of the format: changing one changes every sweep's proposals.
 POINT, TRIAL, ORDER = 0, 1, 2
@@ -113,3 +119,80 @@ def _in_turn(seed: int, number: int, count: int) -> int:
     # A grid takes this stream at number 0; no sweep has both.
     order = np.random.Generator(np.random.PCG64(sequence(seed, round_, ORDER))).permutation(count)
     return int(order[place])
+
+
+# Samplers that learn, and are given what has its turn.
+
+
+class AtBudget(Protocol):
+    """A sampler that learns, and proposes at a budget that it is given."""
+
+    warm_start: warm_start.WarmStart
+
+    def rebuild(self, records: Iterable[Published]) -> None: ...
+    def tell(self, record: Published) -> None: ...
+    def point(self, number: int, index: int, epsilon: float) -> dict[str, Scalar] | None: ...
+
+
+class BudgetsInTurn:
+    """A sampler of all systems of a sweep, which is given its budgets in turn."""
+
+    def __init__(self, inner: AtBudget, turns: BudgetTurns) -> None:
+        self._inner, self._turns = inner, turns
+        self.warm_start = inner.warm_start
+
+    def rebuild(self, records: Iterable[Published]) -> None:
+        """Know these records and no others."""
+        self._inner.rebuild(records)
+
+    def tell(self, record: Published) -> None:
+        """Know a trial's latest state."""
+        self._inner.tell(record)
+
+    def point(self, number: int, index: int) -> dict[str, Scalar] | None:
+        """The configuration of trial `number`, at the budget whose turn it is at proposal `index`."""
+        return self._inner.point(number, index, self._turns.at(index))
+
+
+class StratifiedSampler:
+    """A sampler that learns for each system by itself, from that system's trials alone: for comparing systems.
+
+    One sampler over all of them gives its trials to the system that leads, and the others' best is then the best of
+    one or two draws.
+
+    build   makes it, of the system's own spec and earlier trials
+    strata  the order of systems and budgets; that of the spec by default
+    """
+
+    def __init__(
+        self,
+        build: Callable[[SweepSpec, Iterable[Published]], AtBudget],
+        spec: SweepSpec,
+        warm: Iterable[Published] = (),
+        strata: Strata | None = None,
+    ) -> None:
+        found, self.warm_start = warm_start.fitting(spec, Space.of(spec), warm)
+        self._strata = strata or Strata.of(spec)
+        share = spec.search.model_copy(update={"trials": ceil(spec.search.trials / len(spec.systems))})
+        self._samplers = {
+            system: build(
+                spec.model_copy(update={"systems": {system: alone(spec.systems, system)}, "search": share}),
+                [record for record in found if record.system == system],
+            )
+            for system in spec.systems
+        }
+
+    def rebuild(self, records: Iterable[Published]) -> None:
+        """Know these records and no others."""
+        known = list(records)
+        for system, sampler in self._samplers.items():
+            sampler.rebuild([record for record in known if record.system == system])
+
+    def tell(self, record: Published) -> None:
+        """Know a trial's latest state."""
+        self._samplers[record.system].tell(record)
+
+    def point(self, number: int, index: int) -> dict[str, Scalar] | None:
+        """The configuration of trial `number`: of the system and the budget whose turn it is at proposal `index`."""
+        system, epsilon = self._strata.at(index)
+        return self._samplers[system].point(number, index, epsilon)

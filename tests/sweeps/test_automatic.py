@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
@@ -15,21 +13,15 @@ from sweeps.planning.auto_sampler import resolved
 from sweeps.planning.preview import preview
 from sweeps.privacy.totals import choices_by_results
 from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.search import Proposer, automatic, surrogate
-from sweeps.search.automatic import BudgetsInTurn, resolution
-from sweeps.search.coordinates import Coordinates
-from sweeps.search.gaussian_process import OPTIMISM, Process, log_odds, normal_scores
+from sweeps.search import Proposer, proposer
+from sweeps.search.automatic import resolution
 from sweeps.search.sampler_exam import faults
-from sweeps.search.space import Space
+from sweeps.search.turns import BudgetsInTurn
 from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
 from sweeps.store.records import Extension
 from tests.sweeps.test_search import MIXED, ONE, TWO, exam
 from tests.sweeps.toys import finished, running, spec_with
-from trainables.publishing import declared
-from trainables.registry import SYSTEMS
-from trainables.system import SearchHints, search_hints_of
 
-FIXED = {"model": "linear", "clip_norm": 1.0, "batch_size": 64, "epochs": 4}
 HILL = {"systems": {"hill": MIXED["hill"]}}
 
 
@@ -122,21 +114,9 @@ def test_the_process_passes_the_exam_of_every_sampler(objectives):
     assert faults(auto(objectives=objectives)) == []
 
 
-def test_each_system_has_a_process_of_its_own_where_they_take_turns(monkeypatch):
-    monkeypatch.setattr(surrogate, "DESIGN", 3)
+def test_each_system_has_a_process_of_its_own_where_they_take_turns():
     search = {"sampler": "auto", "trials": 40, "seed": 3, "stratified": True, "resolved": "gp"}
     assert faults(exam("auto", search=search), proposals=10) == []
-
-
-def test_a_process_proposes_no_point_that_breaks_a_constraint(monkeypatch):
-    monkeypatch.setattr(surrogate, "DESIGN", 3)
-    search = {"sampler": "auto", "trials": 40, "seed": 3, "resolved": "gp"}
-    spec = exam("auto", ONE, search=search, constraints=["rate * clip <= 0.5"], **HILL)
-    proposer, space = Proposer(spec), Space.of(spec)
-    for number in range(12):
-        proposal = proposer.propose()
-        assert number < 3 or not space.broken(proposal.config)
-        proposer.tell(finished(spec, proposal))
 
 
 def _swept(spec: SweepSpec, accuracy: float | None) -> list[dict[str, Any]]:
@@ -176,7 +156,7 @@ def test_results_choose_points_and_never_budgets(method, monkeypatch):
             value, epsilon = self.best
             return self._inner.point(number, index, epsilon) if value == 1.0 else super().point(number, index)
 
-    monkeypatch.setattr(automatic, "BudgetsInTurn", Greedy)
+    monkeypatch.setattr(proposer, "BudgetsInTurn", Greedy)
     assert _budgets(spec, 1.0) != _budgets(spec, 4.0)
 
 
@@ -193,109 +173,3 @@ def test_a_point_that_runs_is_not_proposed_again():
     first = proposer.propose()
     proposer.tell(running(spec, first))
     assert proposer.propose().config["rate"] != first.config["rate"]
-
-
-# -- the model --------------------------------------------------------------------------------------------
-
-
-def test_a_step_of_private_descent_is_learning_rate_times_clip_norm():
-    knobs = {"learning_rate": {"log_uniform": [0.01, 1]}, "clip_norm": {"log_uniform": [0.1, 10]}}
-    raw = {
-        "name": "here", "data": {"source": "digits"}, "objectives": [{"metric": "accuracy"}],
-        "systems": {"noisy-sgd": {**knobs, "batch_size": {"choice": [64, 128]}, "epochs": 20, "model": {"choice": [
-            "linear", "mlp"]}}},
-        "privacy": {"epsilon": [1.0, 4.0], "delta": 1e-4}, "search": {"trials": 40},
-    }  # fmt: skip
-    space = Space.of(load_spec(raw))
-    (branch,) = space.branches
-    natural = search_hints_of(SYSTEMS["noisy-sgd"])
-    found = Coordinates(branch, space.epsilons, natural)
-
-    def config(**knobs: Any) -> dict[str, Any]:
-        return space.config(branch, 1.0, {"batch_size": 64, "model": "mlp", **knobs})
-
-    one, same_step, twice = found.of(
-        [
-            config(learning_rate=0.1, clip_norm=1.0),
-            config(learning_rate=0.05, clip_norm=2.0),
-            config(learning_rate=0.2, clip_norm=1.0),
-        ]
-    )
-    # Batch, clip, step, model, budget.
-    assert len(found) == 5
-    assert np.flatnonzero(~np.isclose(one, same_step)).tolist() == [1]
-    assert np.flatnonzero(~np.isclose(one, twice)).tolist() == [2]
-    assert search_hints_of(SYSTEMS["noisy-adam"]).products == {}
-    assert search_hints_of(object()) == SearchHints()
-    with pytest.raises(ValueError, match="no factor of it"):
-        SearchHints(products={"rate": {"clip": 1}})
-
-
-def test_the_process_knows_least_where_nothing_was_tried_and_believes_in_what_runs():
-    points = np.linspace(-1, 1, 9).reshape(-1, 1)
-    values = normal_scores(np.sin(3 * points[:, 0]))
-    assert np.array_equal(np.argsort(values), np.argsort(np.sin(3 * points[:, 0])))
-    near, far = np.array([[0.5]]), np.array([[3.0]])
-    process, busy = Process(points, values), Process(points, values, far)
-    mean, deviation = process.predict(np.vstack([near, far]))
-    assert deviation[0] < deviation[1]
-    assert process.upper(far)[0] == pytest.approx(mean[1] + OPTIMISM * deviation[1])
-    assert busy.predict(far)[0][0] == pytest.approx(mean[1], abs=0.05)
-    assert busy.upper(far)[0] < process.upper(far)[0]
-
-
-def test_shares_are_seen_by_their_log_odds():
-    """Log odds of .5, .75, .9 are 0, log 3, log 9: as far apart as each other."""
-    assert log_odds(np.array([0.5, 0.75, 0.9])) == pytest.approx(math.sqrt(1.5) * np.array([-1.0, 0.0, 1.0]))
-    shares = np.array([-0.01, 0.1, 0.6, 0.98, 1.0, 1.02])
-    seen = log_odds(shares)
-    assert np.all(np.diff(seen)[:4] > 0)
-    assert seen[4] == seen[5]
-    assert seen[4] - seen[3] < 0.25 * (seen[4] - seen[0])
-    assert log_odds(1 - shares) == pytest.approx(-seen)
-    assert log_odds(np.array([1.0, 1.0])) == pytest.approx([0, 0])
-    metrics = declared(SYSTEMS["noisy-sgd"], ["auc", "calibration_error", "log_loss"])
-    shares_of = {name for name, one in metrics.items() if one.is_share}
-    assert {"accuracy", "auc", "calibration_error"} <= shares_of
-    assert not {"loss", "log_loss", "epsilon", "seconds"} & shares_of
-
-
-@pytest.mark.parametrize(("objectives", "seen"), [(ONE, 1), ([{"metric": "loss"}], 0), ([*ONE, {"metric": "loss"}], 0)])
-def test_log_odds_are_for_one_share_that_decides(objectives, seen, monkeypatch):
-    """Ranks are for all others: where the process looked is counted."""
-    looked = []
-    monkeypatch.setattr(surrogate, "log_odds", lambda values: looked.append(values) or log_odds(values))
-    spec = load_spec(
-        {
-            "name": "share",
-            "data": {"source": "digits"},
-            "systems": {"noisy-sgd": {"learning_rate": {"log_uniform": [0.1, 10]}, **FIXED}},
-            "privacy": {"epsilon": 2.0, "delta": 1e-4},
-            "objectives": objectives,
-            "search": {"sampler": "auto", "trials": 40, "resolved": "gp"},
-        }
-    )
-    proposer = Proposer(spec)
-    for _ in range(surrogate.DESIGN + 1):
-        proposal = proposer.propose()
-        like_a_hill = replace(proposal, config={**proposal.config, "rate": proposal.config["learning_rate"]})
-        proposer.tell(replace(finished(spec, like_a_hill), config=proposal.config))
-    assert len(looked) == seen
-    assert all(np.all((values >= 0) & (values <= 1)) for values in looked)
-
-
-def test_it_climbs_where_draws_do_not(monkeypatch):
-    """The product: 16 trials along a ridge, against as many points of the even design that it begins with."""
-    spec = auto()
-
-    def best(design: int) -> float:
-        monkeypatch.setattr(surrogate, "DESIGN", design)
-        proposer, values = Proposer(spec), []
-        for _ in range(16):
-            proposal = proposer.propose()
-            proposer.tell(finished(spec, proposal))
-            x = math.log10(float(proposal.config["rate"])) - 0.3
-            values.append(math.exp(-(x**2)) * math.exp(-((float(proposal.config["clip"]) - 2.0) ** 2) / 8))
-        return sorted(values)[-5]
-
-    assert best(surrogate.DESIGN) > best(16)

@@ -34,7 +34,7 @@ from dpcore.sampling import PoissonSampling
 from trainables import models
 from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.planning import NOISE_MAX, STEPS_MAX, Case, Fit, PlannedSystem, check_at_most, check_batch, goal_of
-from trainables.system import Scalar, SearchHints, Traits
+from trainables.system import Scalar, Traits
 from trainables.training.hyperparameters import (
     ClipHyperparameters,
     ModelHyperparameters,
@@ -95,12 +95,6 @@ class NoisedDescent(PlannedSystem[Steps, SampledGaussian]):
     """How every system with a sampled Gaussian for each step is planned: one rate, one clip, one noise."""
 
     solves = MappingProxyType({"noise": "noise_multiplier", "steps": "epochs"})
-    hints = SearchHints(
-        # Clipped, a step goes as far as learning rate times clip norm.
-        products={"learning_rate": {"learning_rate": 1, "clip_norm": 1}},
-        # Expected passes over the data: so many gradients of each record.
-        work={"epochs": 1},
-    )
 
     def check(self, case: Case[Steps]) -> None:
         """See `PlannedSystem.check`. Raises InvalidValue (model, batch above n)."""
@@ -171,9 +165,6 @@ class NoisyOptimiser(TrainedByNoisedGradients, NoisedDescent[Model]):
 
     def __init__(self, name: str, params: type[Model]) -> None:
         self.name, self.params = name, params
-        if issubclass(params, NoisyAdamHyperparameters):
-            # Its steps are as long as the learning rate says, whatever the gradient's length.
-            self.hints = SearchHints(work=self.hints.work)
 
     def train(self, fit: Fit[Model, SampledGaussian]) -> None:
         """See `PlannedSystem.train`."""
