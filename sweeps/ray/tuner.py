@@ -35,11 +35,12 @@ from sweeps.store.errors import LeaseLost, StoreError, StoreVanished
 from sweeps.store.records import SweepState
 from sweeps.util import waiting
 from sweeps.util.log import Event, say
+from trainables.parallel.ray_shared import SharedData, TeamLayout
 from trainables.sealed.worker import RemoteWork, SealedWork, serve_remotely
 from trainables.system import Dataset, Launch
 from trainables.worker.attempt import Attempt
 from trainables.worker.files import Folder
-from trainables.worker.ray import TOLD, Credentials, Shared, SharedData, TeamLayout, launch_to_json, ray_trial
+from trainables.worker.ray import TOLD, Credentials, Shared, launch_to_json, ray_trial
 
 # Tune looks for its own result files when it ends and complains about each; ours are in the store.
 logging.getLogger(patches.ANALYSIS_LOGGER).setLevel(logging.CRITICAL)

@@ -25,9 +25,10 @@ from tests.sweeps.sealed_searches import SPEC as SEALED
 from tests.sweeps.sealed_searches import Search
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
+from trainables.parallel.ray_shared import SharedData, TeamLayout
 from trainables.system import PrivacyPlan, PrivacyTarget, RunSettings
 from trainables.systems.noisy_sgd import NOISY_SGD
-from trainables.worker.ray import SharedData, TeamLayout, draining_nodes
+from trainables.worker.ray import draining_nodes
 
 LAYOUT = TeamLayout(workers=2, cpus=0.5, gpus=0.0)
 

@@ -28,10 +28,10 @@ from torch.distributed import DistError
 
 from trainables.parallel.link import Backend, Link, LinkEnded, joined_store, owner_link, owner_store, worker_link
 from trainables.parallel.process import device_named
+from trainables.parallel.ray_shared import SharedData, TeamLayout
 from trainables.parallel.sums import LinkedSums, serve
 from trainables.parallel.team import BatchSums, GradientTask
 from trainables.worker import memory
-from trainables.worker.ray import SharedData, TeamLayout
 
 START_SECONDS = 180.0
 """Longest start of the workers: their bundles are held already, so this is import and rendezvous."""

@@ -17,12 +17,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpcore.randomness import Streams
+from trainables.parallel.ray_shared import SharedData
 from trainables.sealed.draw import Ranking, Schedule, SealedDraw
 from trainables.sealed.standing import HEAD_BYTES, Box, Candidate, Standing, best_of
 from trainables.system import Dataset, Launch, State
 from trainables.worker.attempt import Curve
 from trainables.worker.files import Damaged, Folder
-from trainables.worker.ray import Credentials, SharedData
+from trainables.worker.ray import Credentials
 from trainables.worker.trial import LaunchContext, RecordedRun, train
 
 NOT_KEPT = "what failed in a sealed trial is kept nowhere"

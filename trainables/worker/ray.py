@@ -20,7 +20,8 @@ from ray.exceptions import RayError
 from ray.util import get_current_placement_group, placement_group_table
 
 from trainables.metrics import Dependence
-from trainables.system import Dataset, Launch, PrivacyPlan, RunSettings, TrialRun
+from trainables.parallel.ray_shared import SharedData, TeamLayout
+from trainables.system import Launch, PrivacyPlan, RunSettings, TrialRun
 from trainables.worker.attempt import UNWRITABLE, Attempt, Progress
 from trainables.worker.files import Folder
 
@@ -49,35 +50,6 @@ class Credentials:
     def take(self) -> None:
         """Let this process have them, in place of its own."""
         os.environ.update(self.values)
-
-
-@dataclass(frozen=True, slots=True)
-class SharedData:
-    """A data set in the cluster's object store: one copy on each node, mapped by every process there.
-
-    Put by the driver, once for a sweep. `get` copies nothing: the arrays are read-only views of the store.
-    """
-
-    reference: Any
-
-    @classmethod
-    def put(cls, data: Dataset) -> SharedData:
-        """Needs a connected cluster."""
-        return cls(ray.put(data))
-
-    def get(self) -> Dataset:
-        """The data set; the first call on a node brings it there."""
-        data: Dataset = ray.get(self.reference)
-        return data
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TeamLayout:
-    """How many workers a trial has, and what each of them occupies."""
-
-    workers: int
-    cpus: float
-    gpus: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
