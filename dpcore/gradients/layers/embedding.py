@@ -102,9 +102,6 @@ def embedding_bag(module: nn.Module, uses: Sequence[Use]) -> Contribution:
     layer = cast(nn.EmbeddingBag, module)
     units = len(uses[0].inputs)
     codes_UT = torch.cat([use.inputs[..., 0].reshape(units, -1).long() for use in uses], 1)
-    if len(uses) == 1 and uses[0].gradients[0].numel() == layer.embedding_dim:
-        gradients_UD = uses[0].gradients.reshape(units, -1)
-        return _OneBag(layer.num_embeddings, codes_UT, uses[0].inputs[..., 1].reshape(units, -1), gradients_UD)
     rows = [
         (use.gradients.unsqueeze(-2) * use.inputs[..., 1:].to(use.gradients.dtype)).reshape(
             units, -1, layer.embedding_dim
@@ -112,23 +109,3 @@ def embedding_bag(module: nn.Module, uses: Sequence[Use]) -> Contribution:
         for use in uses
     ]
     return TableRows(layer.num_embeddings, codes_UT, accumulated(torch.cat(rows, 1)))
-
-
-class _OneBag:
-    """One bag for each unit: the gradient of a word's row is the bag's, times all that the word weighs in it."""
-
-    def __init__(self, vocabulary: int, codes_UT: Tensor, shares_UT: Tensor, gradients_UD: Tensor) -> None:
-        self._vocabulary = vocabulary
-        self._gradients_UD = accumulated(gradients_UD)
-        units = torch.arange(len(codes_UT), device=codes_UT.device)[:, None]
-        pairs, positions = torch.unique(units * vocabulary + codes_UT, return_inverse=True)
-        self._units_R, self._codes_R = pairs // vocabulary, pairs % vocabulary
-        self._shares_R = shares_UT.new_zeros(len(pairs)).index_add_(0, positions.flatten(), shares_UT.flatten())
-        weights_U = shares_UT.new_zeros(len(codes_UT)).index_add_(0, self._units_R, self._shares_R.square())
-        self.squared_norms = weights_U * sum_of_squares(self._gradients_UD)
-
-    def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:
-        shares_R = (self._shares_R * weights_U[self._units_R]).to(self._gradients_UD.dtype)
-        total = self._gradients_UD.new_zeros(self._vocabulary, self._gradients_UD.shape[1])
-        rows_RD = self._gradients_UD[self._units_R] * shares_R[:, None]
-        return {"weight": total.index_add_(0, self._codes_R, rows_RD)}
