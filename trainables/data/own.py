@@ -48,7 +48,7 @@ from trainables.system import Dataset, DatasetSpec, Split, Task
 from trainables.units import Unit
 
 _SOURCE = "data.source"
-_REMEDY = "A data source is an object as `trainables.data.source.DataSource` says: see digits.py beside it."
+_REMEDY = "A data source is an object as `trainables.data.source.DataSource` says: see packaged.py beside it."
 
 
 class OwnOptions(Options):

@@ -193,13 +193,13 @@ class PublishedSource(FeaturedSource[Parted]):
 
     def record_part(self, options: Mapping[str, object]) -> PartSplit | None:
         """See `FeaturedSource.part`."""
-        return self._of(self.read(options))[0]
+        return self._parted(self.read(options))[0]
 
     def record_facts(self, options: Mapping[str, object]) -> DatasetSpec:
         """See `FeaturedSource.facts`."""
         asked = self.read(options)
-        part, facts = self._of(asked)
-        return facts_within(part, facts, validation=self.validates_within(asked))
+        part, whole = self._parted(asked)
+        return facts_within(part, whole, validation=self.validates_within(asked))
 
     def inspect_records(self, options: Mapping[str, object]) -> None:
         """See `FeaturedSource.inspect`."""
@@ -210,9 +210,10 @@ class PublishedSource(FeaturedSource[Parted]):
         """See `FeaturedSource.load`."""
         self.record_facts(options)
         asked = self.read(options)
-        part, facts = self._of(asked)
-        found = self.records(asked, facts, self.files(asked))
-        return dataset_within(part, found, validation=self.validates_within(asked))
+        part, whole = self._parted(asked)
+        return dataset_within(
+            part, self.records(asked, whole, self.files(asked)), validation=self.validates_within(asked)
+        )
 
     def classified(self, classes: int, n: int, n_validation: int, **features: InputSpec) -> DatasetSpec:
         """Facts of a classification."""
@@ -245,7 +246,7 @@ class PublishedSource(FeaturedSource[Parted]):
         """Raises InvalidValue where something else is asked that does not go with a part."""
         return None
 
-    def _of(self, asked: Parted) -> tuple[PartSplit | None, DatasetSpec]:
+    def _parted(self, asked: Parted) -> tuple[PartSplit | None, DatasetSpec]:
         """The part, and the facts of all records. Raises InvalidValue."""
         facts = self.declared(asked)
         if asked.part is None:
