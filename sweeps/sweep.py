@@ -33,7 +33,8 @@ from sweeps.reporting.trials import TrialShown, goals_of, selected, trial_shown
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.store.records import TrialState, by_trial, notes, tags
 from sweeps.util.files import write_output
-from sweeps.util.suggest import as_html, closest
+from sweeps.util.suggest import closest
+from sweeps.util.text import as_html
 from sweeps.util.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpcore.checks import InvalidValue
 from sweeps.planning.preview import Preview, preview
@@ -22,11 +22,9 @@ from sweeps.selection.preview import check_deadline, check_model_size, say_deadl
 from sweeps.selection.workers import check_at_once, check_workers, workers_at
 from sweeps.spec import SweepSpec, public_facts
 from sweeps.spec.sections import FUNCTION
+from sweeps.util.text import hanging
 from trainables import plugins
 from trainables.data import SOURCES
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +51,12 @@ class Checked:
         whole = self.plan.to_dict() | beside | {"rehearsal": rehearsal}
         return whole if self.modes is None else whole | {"modes": self.modes.to_dict()}
 
-    def render(self) -> str:
-        """For people."""
-        parts = [self.plan.render(), *(f"records  {one}" for one in self.treatment)]
-        parts += [f"population  {one}" for one in self.population]
-        if self.rehearsal is not None:
-            parts.append(self.rehearsal.render())
-        if self.modes is not None:
-            parts.append(compare.text(self.modes))
-        return "\n".join(parts)
-
     def __str__(self) -> str:
-        return self.render()
+        lines = [*self.plan.lines(), *(() if self.rehearsal is None else self.rehearsal.lines())]
+        lines += [("Records", one) for one in self.treatment]
+        lines += [("Population", one) for one in self.population]
+        parts = [*self.plan.title(), "", *(hanging(label, text) for label, text in lines)]
+        return "\n".join([*parts, *([] if self.modes is None else ["", compare.text(self.modes)])])
 
 
 def checked(

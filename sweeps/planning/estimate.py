@@ -83,10 +83,7 @@ class TotalEstimate:
             return f"{estimate}. After the run the exact total can be quoted. {COUNTS if self.public else COVERS}"
         what = " and ".join(choice.will for choice in self.choices)
         instead = " and ".join(choice.instead for choice in self.choices)
-        return (
-            f"{estimate}. It will be no guarantee, because {what}. One trial's epsilon can be quoted, saying that it "
-            f"leaves out the search for its hyperparameters. For a total that can be quoted, {instead}{ONE_BUDGET}."
-        )
+        return f"{estimate}. It will be no guarantee, because {what}. For one, {instead}{ONE_BUDGET}."
 
 
 def estimated_total(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ from sweeps.spec import public_facts
 from sweeps.spec.hyperparameters import spelled_out
 from sweeps.spec.rules import FINAL, raw_metrics
 from sweeps.spec.sections import SweepSpec
+from sweeps.util.text import hanging
 from trainables.system import DatasetSpec, PrivacyPlan, Refusal, System
 from trainables.units import RECORD
 
@@ -205,7 +206,7 @@ class Preview:
     samples, feasible  draws from the prior that were planned, and how many of them may be launched
     reasons     why the others may not, with counts
     solved      {"<system>.<parameter>": spread of the solved values}
-    work        of a feasible trial, in its system's unit; None without a feasible draw
+    work, steps  of a feasible trial, work in its system's unit; None without a feasible draw
     total       None with the reason in `notes` when no accountant can count it
     warm_start  what the earlier sweep named in `search.warm_start` is worth here; None without one
     started_from  what it released, and the sweeps that it started from
@@ -226,6 +227,7 @@ class Preview:
     reasons: Mapping[str, int]
     solved: Mapping[str, Spread]
     work: Spread | None
+    steps: Spread | None
     total: TotalEstimate | None
     notes: tuple[str, ...]
     warm_start: WarmStart | None
@@ -300,6 +302,7 @@ class Preview:
             "reasons": dict(self.reasons),
             "solved": {name: asdict(one) for name, one in self.solved.items()},
             "work": self.work and asdict(self.work),
+            "steps": self.steps and asdict(self.steps),
             "total": total,
             "notes": self.all_notes,
             "warm_start": self.warm_start and self.warm_start.to_dict(),
@@ -314,59 +317,71 @@ class Preview:
             **({"spread": self.spread} if self.spread else {}),
         }
 
-    def render(self) -> str:
-        """For people, in lines of at most about a hundred characters."""
+    def title(self) -> list[str]:
+        """What is swept, by what, under which budget."""
         privacy, search = self.spec.privacy, self.spec.search
         budgets = ", ".join(epsilon_text(epsilon, digits=6) for epsilon in privacy.epsilon)
-        sampler = search.sampler
-        if self.resolution is not None:
-            sampler += f" ({self.resolution.method}: {self.resolution.why})"
-        if search.stratified or self.resolution is not None:
-            sampler += f", {'systems and budgets' if search.stratified else 'budgets'} in turn,"
-        assumptions = Assumptions.of(claim for total in self.started_from for claim in total.claims())
         most, bounded = ("", "each trial") if self.selection is None else ("at most ", "the whole search")
         if self.spread:
             bounded = "everything that leaves the sweep"
         if privacy.scope in FINAL:
             bounded = "the final run"
-        lines = [
+        method = "" if self.resolution is None else f" ({self.resolution.method})"
+        data = f"{self.facts.dataset} (n={self.facts.n})"
+        return [
             *filter(None, [self.heading]),
-            f"{self.spec.name}: {most}{search.trials} trials by {sampler} on {self.facts.dataset} (n={self.facts.n})",
-            f"budget   epsilon {budgets} at delta {delta_text(privacy.delta)}, {privacy.adjacency}, "
-            f"unit {privacy.unit}, for {bounded}",
-            *(self.selection.lines() if self.selection is not None else ()),
-            *(f"spread   {line}" for line in self.spread),
+            f"{self.spec.name} · {most}{search.trials} trials · {search.sampler}{method} · {data}",
+            f"epsilon {budgets} at delta {delta_text(privacy.delta)}, {privacy.adjacency}, per {privacy.unit}, for "
+            f"{bounded}",
         ]
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """(label, sentence) each."""
+        privacy, search = self.spec.privacy, self.spec.search
+        yield from (("Spread", line) for line in self.spread)
         if privacy.unit != RECORD:
-            lines.append(f"unit     {_unit_text(privacy.unit, self.facts.unit_records, self.per_record)}")
-        if self.validation is not None:
-            lines.append(f"validation records: {self.validation}")
-        if self.test is not None:
-            lines.append(f"test records: {self.test}")
-        lines.append("space")
-        width = max(len(f"{system}.{knob}") for system, knob, _ in self.space)
-        lines += [f"  {f'{system}.{knob}':<{width}}  {domain}" for system, knob, domain in self.space]
-        lines += [f"  where {one}" for one in self.spec.constraints]
-        if self.grid_size is not None:
-            each = f", each {search.repeats} times" if search.repeats > 1 else ""
-            beside = f"; {self.left_out} besides break a constraint, and are left out" if self.left_out else ""
-            lines.append(f"  {self.grid_size} grid points{each}{beside}")
-        lines.append(f"feasible {self.feasible} of {self.samples} draws from the prior ({self.feasible_share:.0%})")
-        lines += [f"  {count} refused: {reason}" for reason, count in self.reasons.items()]
-        lines += [f"solved   {name} {spread}" for name, spread in self.solved.items()]
+            yield "Unit", _unit_text(privacy.unit, self.facts.unit_records, self.per_record)
+        yield from zip(("Space", *[""] * len(self.space)), self._space_lines(), strict=False)
+        if search.stratified or self.resolution is not None:
+            method = "" if self.resolution is None else f"{self.resolution.method}: {self.resolution.why}; "
+            yield "Sampler", f"{method}{'systems and budgets' if search.stratified else 'budgets'} in turn"
+        solved = [f"{name} {spread}" for name, spread in self.solved.items()]
+        yield from zip(("Noise", *[""] * len(solved)), solved, strict=False)
+        refused = "".join(f"; {count} refused: {reason}" for reason, count in self.reasons.items())
+        yield "Feasible", f"{self.feasible} of {self.samples} draws from the prior{refused}"
         if self.noise is not None:
-            lines.append(f"noise    on each count of a report on validation records: {self.noise} records")
-        if self.work is not None:
-            lines.append(f"work     {self.work} a trial, about {self.work.median * search.trials:.4g} in all")
+            yield "", f"on each count of a report on validation records: {self.noise} records"
+        if self.steps is not None:
+            yield "Work", f"{self.steps} steps a trial, about {self.steps.median * search.trials:,.4g} in all"
+        if self.validation is not None:
+            yield "Scores", f"validation records {self.validation}"
+        if self.test is not None:
+            yield "Test", str(self.test)
         if self.warm_start is not None:
-            lines.append(f"warm     {self.warm_start}")
+            yield "Warm start", str(self.warm_start)
+        yield from () if self.selection is None else self.selection.lines()
         if self.total is not None:
-            lines.append(f"total    {self.total}")
-        lines += [f"total    {line}" for line in earlier_lines(self.started_from, assumptions)]
-        lines += [f"note     {note}" for note in self.all_notes]
-        if assumptions.sentences:
-            lines += [f"{HEADING}:", *(f"  {line}" for line in assumptions.lines())]
-        return "\n".join(lines)
+            yield "Total", str(self.total)
+        assumptions = self._assumptions
+        yield from (("Earlier", line) for line in earlier_lines(self.started_from, assumptions))
+        yield from (("Note", note) for note in self.all_notes)
+        yield from ((HEADING if not number else "", line) for number, line in enumerate(assumptions.lines()))
+
+    @property
+    def _assumptions(self) -> Assumptions:
+        return Assumptions.of(claim for total in self.started_from for claim in total.claims())
+
+    def _space_lines(self) -> Iterator[str]:
+        for system, knobs in sorted(self.spec.systems.items()):
+            yield f"{system}: {', '.join(f'{name} {knob}' for name, knob in sorted(knobs.items()))}"
+        yield from (f"where {one}" for one in self.spec.constraints)
+        if self.grid_size is not None:
+            each = f", each {self.spec.search.repeats} times" if self.spec.search.repeats > 1 else ""
+            beside = f"; {self.left_out} besides break a constraint, and are left out" if self.left_out else ""
+            yield f"{self.grid_size} grid points{each}{beside}"
+
+    def __str__(self) -> str:
+        return "\n".join([*self.title(), "", *(hanging(label, text) for label, text in self.lines())])
 
 
 def _unit_text(unit: str, records: int, per_record: Spread | None) -> str:
@@ -440,6 +455,7 @@ def preview(
         reasons=dict(Counter(", ".join(sorted(one.violations)) for one in refusals).most_common()),
         solved=_solved(plans),
         work=Spread.of([plan.work for plan in plans]),
+        steps=Spread.of([plan.steps for plan in plans]),
         total=total,
         notes=(*notes, *why_not),
         warm_start=earlier,

@@ -19,12 +19,14 @@ from dpcore.checks import InvalidValue
 from sweeps.execution.end import shortened
 from sweeps.planning.child import Child, ProcessEnded, Send
 from sweeps.planning.plan import DRAWS, draws, plan_proposal
+from sweeps.privacy.claims import count_text
 from sweeps.search import samplers
 from sweeps.search.sampler_exam import faults
 from sweeps.search.space import Branch, Space
 from sweeps.spec import public_facts
 from sweeps.spec.domains import Domain
 from sweeps.spec.sections import SweepSpec
+from sweeps.util.text import hanging
 from sweeps.util.waiting import patience
 from trainables.rehearsal import Rehearsed, Step
 from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, RunSettings, Scalar, System
@@ -151,21 +153,26 @@ class Rehearsal:
             "seconds": self.seconds,
         }
 
-    def render(self) -> str:
-        """For people."""
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """(label, sentence) each: one for all that ran as they should, one for each that is slow or reaches not all."""
         count = len(self.ran)
-        lines = [f"rehearsal of {count} configuration{'s' * (count != 1)} on made-up records: no record was read"]
-        for one in self.ran:
-            lines.append(f"  {one.label}: {_step_text(one.found)}")
-            if one.found.step is not None:
-                lines += [f"    {line}" for line in _gradients(one.found.step)]
-        for system, reported in {one.found.system: one.found.reported for one in reversed(self.ran)}.items():
-            lines.append(f"  {system} reports {', '.join(reported)}")
+        parts = [f"{count} configuration{'s' * (count != 1)} ran on made-up records; no record was read"]
+        systems = []
+        for system, found in {one.found.system: one.found for one in self.ran}.items():
+            steps = [one.found.step for one in self.ran if one.found.system == system and one.found.step is not None]
+            took = _steps_text(steps) if steps else f"{count_text(found.steps, 'step')} took {found.seconds:.2g} s"
+            systems.append(f"{system}: {took}; reports {', '.join(found.reported)}")
         if self.infeasible:
-            lines.append(f"  {self.infeasible} corners of the space hold nothing that may be launched")
+            parts.append(f"{self.infeasible} corners of the space hold nothing that may be launched")
         if self.left:
-            lines.append(f"  {self.left} more corners of the space were left out: the time was up")
-        return "\n".join(lines)
+            parts.append(f"{self.left} more corners were left out: the time was up")
+        yield "Rehearsal", "; ".join(parts)
+        yield from (("", line) for line in systems)
+        warned = dict.fromkeys(line for one in self.ran if one.found.step for line in _warnings(one.found.step))
+        yield from (("", line) for line in warned)
+
+    def __str__(self) -> str:
+        return "\n".join(hanging(label, text) for label, text in self.lines())
 
 
 def label(system: str, knobs: Mapping[str, Scalar]) -> str:
@@ -174,25 +181,19 @@ def label(system: str, knobs: Mapping[str, Scalar]) -> str:
     return f"{system} ({listed})" if listed else system
 
 
-def _step_text(one: Rehearsed) -> str:
-    step = one.step
-    if step is None:
-        return f"{one.steps} step{'s' * (one.steps != 1)} on {one.records} records took {one.seconds:.2g} s"
-    of = f"{step.records}" if step.records == step.planned else f"{step.records} of the planned {step.planned}"
-    memory = "" if step.memory_mb is None else f" and {max(step.memory_mb, 1.0):.0f} MB"
-    return (
-        f"loss {step.loss:.4g}, {step.parameters:,} weights; a step over {of} takes {step.seconds:.2g} s{memory} "
-        f"({step.device})"
-    )
+def _steps_text(steps: Sequence[Step]) -> str:
+    slowest = max(steps, key=lambda one: one.seconds)
+    of = f"{slowest.records}" if slowest.records == slowest.planned else f"{slowest.records} of {slowest.planned}"
+    memory = max(one.memory_mb or 0.0 for one in steps)
+    grown = f" and {max(memory, 1.0):.0f} MB" if memory else ""
+    weights = " to ".join(f"{count:,}" for count in sorted({min(one.parameters for one in steps), slowest.parameters}))
+    return f"{weights} weights, a step over {of} takes {slowest.seconds:.2g} s{grown} ({slowest.device})"
 
 
-def _gradients(step: Step) -> Iterator[str]:
-    """How each record's gradient is found, with the layers that are slow or untouched by name."""
-    routes = Counter(sorted(step.routes.values(), key=lambda way: way != ONE_PASS))
-    if routes:
-        yield "records kept apart; gradients: " + ", ".join(f"{count} in {way}" for way, count in routes.items())
-    for way in routes:
-        if way != ONE_PASS and way != "unreached":
+def _warnings(step: Step) -> Iterator[str]:
+    """What is slow, and what no loss reaches, by name."""
+    for way in dict.fromkeys(step.routes.values()):
+        if way not in (ONE_PASS, "unreached"):
             yield f"{way}: {', '.join(name for name, one in step.routes.items() if one == way)}"
     if step.looped:
         yield f"right but slow, records go through one at a time: {', '.join(step.looped)}"

@@ -36,7 +36,7 @@ from sweeps.search.asha import rung_ends
 from sweeps.spec.sections import EarlyStopping
 from sweeps.store.records import DECIDED, EPSILON, SYSTEM, TARGET_EPSILON, TrialState, varied_knobs
 from sweeps.util.files import write_output
-from sweeps.util.suggest import as_html
+from sweeps.util.text import as_html
 from trainables.validation.declaration import NOISE_SD
 
 HERE = Path(__file__).parent

@@ -31,10 +31,9 @@ from sweeps.reporting.front import spec_objectives
 from sweeps.reporting.summary import SweepSummary, best_trial, refuted_lines
 from sweeps.reporting.tables import FittedTable, columns
 from sweeps.store.records import DECIDED, TrialState
+from sweeps.util.text import LABEL, hanging
 from trainables.worker.redaction import shown_url
 
-LABEL = 13
-"""Columns of a label at the left; sentences hang behind it."""
 FRONT_ROWS = 20
 
 
@@ -54,15 +53,6 @@ def greeting(name: str, spec: RecordedSpec) -> str:
 def counts_text(counts: Mapping[str, int]) -> str:
     """`30 complete, 2 failed`: states without a trial are left out."""
     return ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "no trial yet"
-
-
-def hanging(label: str, text: str, width: int) -> str:
-    """A label, and its text beside it, broken at `width` columns; no word is broken."""
-    first, rest = f"{label:<{LABEL}}", " " * LABEL
-    return textwrap.fill(
-        text, max(width, 40), initial_indent=first, subsequent_indent=rest, break_long_words=False,
-        break_on_hyphens=False,
-    )  # fmt: skip
 
 
 def privacy_lines(summary: SweepSummary, width: int) -> Iterator[str]:

@@ -218,8 +218,8 @@ class SelectionPreview:
         """Plain JSON values."""
         return asdict(self) | {"measured": None if self.measured is None else self.measured.to_dict()}
 
-    def lines(self) -> list[str]:
-        """For people."""
+    def lines(self) -> list[tuple[str, str]]:
+        """For people: (label, sentence) each."""
         routes = ", ".join(f"{name} {epsilon_text(epsilon)}" for name, epsilon in self.routes.items())
         what, by = "the best of all trials", f"by route: {routes}; the tight one is claimed"
         if self.target is not None:
@@ -234,14 +234,22 @@ class SelectionPreview:
             what = f"the first trial with {self.target}, of the cheapest budget that has one, or word of none"
             by = f"by end, each known afterwards and to be quoted as ex post: {routes}"
         return [
-            f"price    epsilon {epsilon_text(self.epsilon, digits=6)} at delta {delta_text(self.delta)} for {what}, "
-            "the search included: nothing else leaves",
-            f"         of trials like the one in the middle {by}. Such a trial alone would claim "
-            f"{epsilon_text(self.alone)}",
-            f"trials   a secret number, {self.law}: {self.mean:.3g} in the mean; one of the "
-            f"best tenth of the prior is among them with a chance of {self.decile:.0%}",
-            f"time     the winner leaves {self.deadline_minutes:g} minutes after the start, never sooner. "
-            f"{self._planned if self.measured is None else self.measured.measured}",
+            (
+                "Price",
+                f"epsilon {epsilon_text(self.epsilon, digits=6)} at delta {delta_text(self.delta)} for {what}, the "
+                f"search included: nothing else leaves. Of trials like the one in the middle {by}. Such a trial alone "
+                f"would claim {epsilon_text(self.alone)}",
+            ),
+            (
+                "Trials",
+                f"a secret number, {self.law}: {self.mean:.3g} in the mean; one of the best tenth of the prior is "
+                f"among them with a chance of {self.decile:.0%}",
+            ),
+            (
+                "Time",
+                f"the winner leaves {self.deadline_minutes:g} minutes after the start, never sooner. "
+                f"{self._planned if self.measured is None else self.measured.measured}",
+            ),
         ]
 
     @property

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable
-from html import escape
 
 ALIKE = 0.75
 """Least share of letters that two names have in common, in order, to be called alike (Ratcliff and Metzener 1988):
@@ -51,13 +49,3 @@ def _likeness(given: str, name: str) -> float:
 
 def _plain(name: str) -> str:
     return name.strip().lower().replace("_", "-")
-
-
-# Sentences for people as HTML: what stands between backticks is code there too.
-
-_CODE = re.compile(r"`([^`]+)`")
-
-
-def as_html(sentence: str) -> str:
-    """`sentence` with nothing in it that a page would take for markup of its own."""
-    return _CODE.sub(r"<code>\1</code>", escape(sentence))

@@ -82,8 +82,10 @@ def test_it_is_the_default_and_is_resolved_from_the_plans_once():
 
     plan = preview(spec)
     assert plan.to_dict()["resolved"] == "gp"
-    assert "40 trials by auto (gp: 40 trials of about" in plan.render()
-    assert "It will be no guarantee, because the auto sampler chooses trials by the results" in plan.render()
+    assert dict(plan.lines())["Sampler"].startswith("gp: 40 trials of about")
+    assert (
+        "It will be no guarantee, because the auto sampler chooses trials by the results" in dict(plan.lines())["Total"]
+    )
 
 
 def test_the_sampler_that_a_sweep_began_with_stays():

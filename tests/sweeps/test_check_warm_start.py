@@ -35,7 +35,7 @@ def test_the_preview_says_what_fits_and_what_does_not() -> None:
     seen = preview(spec_with(search=TPE), FACTS, {}, systems=SYSTEMS, samples=20, warm=records)
     assert seen.warm_start is not None
     assert (seen.warm_start.offered, seen.warm_start.fitting) == (3, 2)
-    assert "warm     2 of 3 earlier trials fit (left out: 1: " in seen.render()
+    assert dict(seen.lines())["Warm start"].startswith("2 of 3 earlier trials fit (left out: 1: ")
     assert seen.to_dict()["warm_start"]["fitting"] == 2
     assert list(seen.to_dict()["warm_start"]["reasons"].values()) == [1]
     json.dumps(seen.to_dict())
@@ -51,7 +51,7 @@ def test_without_a_warm_start_nothing_is_said() -> None:
     seen = preview(spec_with(), FACTS, {}, systems=SYSTEMS, samples=20, warm=[earlier(0)])
     assert seen.warm_start is None
     assert seen.to_dict()["warm_start"] is None
-    assert "warm" not in seen.render()
+    assert "Warm start" not in dict(seen.lines())
 
 
 SPEC_FILE = """
@@ -85,20 +85,17 @@ def test_the_command_looks_into_the_store_for_the_earlier_sweep(tmp_path, check)
     assert code == 0
     # Trials of another system fit nowhere.
     assert (json.loads(out)["warm_start"]["offered"], json.loads(out)["warm_start"]["fitting"]) == (15, 0)
-    text = check()[1]
-    assert "warm     0 of 15 earlier trials fit" in text
+    text = " ".join(check()[1].split())
+    assert "Warm start 0 of 15 earlier trials fit" in text
     # Both totals: the estimate for this sweep, and what the earlier one released.
     started = json.loads(out)["started_from"]
     assert [(one["sweep"], one["in_this_store"], one["procedure"]["is_claim"]) for one in started] == [
         ("views", True, True)
     ]
-    mine, theirs = [line for line in text.splitlines() if line.startswith("total")]
-    assert mine.startswith("total    all 3 trials together: about epsilon ")
-    assert "because the tpe sampler chooses trials by the results of earlier ones" in mine
-    assert theirs.startswith(
-        "total    the search started from the results of sweep 'views', which adds its own total: all trials together: "
-        f"epsilon {epsilon_text(started[0]['procedure']['epsilon'])} at delta 1e-05, "
-    )
+    assert "Total all 3 trials together: about epsilon " in text
+    assert "because the tpe sampler chooses trials by the results of earlier ones" in text
+    theirs = f"all trials together: epsilon {epsilon_text(started[0]['procedure']['epsilon'])} at delta 1e-05, "
+    assert f"results of sweep 'views', which adds its own total: {theirs}" in text
 
 
 def test_an_earlier_sweep_that_is_not_there_is_named(tmp_path, check):

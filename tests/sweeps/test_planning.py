@@ -218,7 +218,7 @@ def test_preview_without_a_feasible_point_says_so() -> None:
     example, advice = seen.notes
     assert example.startswith("for example: work=")
     assert advice == "no draw is feasible: raise epsilon or `limits`, or narrow the space"
-    assert "feasible 0 of 200" in seen.render()
+    assert ("Feasible", "0 of 200 draws from the prior") in [(label, text[:29]) for label, text in seen.lines()]
 
 
 def test_the_total_is_the_composition_of_all_trials() -> None:
@@ -289,7 +289,7 @@ def test_a_trial_that_claims_nothing_needs_a_reason_and_is_named() -> None:
     assert seen.total is not None
     assert seen.total.epsilon == math.inf
     json.dumps(seen.to_dict(), allow_nan=False)
-    assert "total    all 20 trials together: epsilon inf, since some promise nothing" in seen.render()
+    assert dict(seen.lines())["Total"] == "all 20 trials together: epsilon inf, since some promise nothing"
     # The others are held to the budget all the same.
     config = {**point(allowed), "system": "hill"}
     with pytest.raises(InvalidValue, match="calibration is wrong"):
@@ -327,13 +327,9 @@ def test_preview_of_the_teaching_system() -> None:
     )
     plain = json.loads(json.dumps(seen.to_dict(), allow_nan=False))
     assert plain["total"]["epsilon"] > 2.0
-    text = seen.render()
-    for part in (
-        "toy: 40 trials by random on uniform",
-        "epsilon 0.5, 2 at delta 1e-05, add-remove",
-        "total    all 40 trials together: about epsilon ",
-    ):
-        assert part in text
+    assert seen.title()[0].startswith("toy · 40 trials · random · uniform")
+    assert seen.title()[1].startswith("epsilon 0.5, 2 at delta 1e-05, add-remove")
+    assert dict(seen.lines())["Total"].startswith("all 40 trials together: about epsilon ")
 
 
 def test_notes_warn_of_short_grids_constant_objectives_and_clocks() -> None:

@@ -27,7 +27,7 @@ from sweeps.reporting.summary import SweepSummary
 from sweeps.reporting.tables import render
 from sweeps.store.records import TrialState
 from sweeps.store.store import Store
-from sweeps.util.suggest import as_html
+from sweeps.util.text import as_html
 from tests.sweeps import view_sweeps
 from tests.sweeps.front_records import ACCURACY, EPSILON, record
 from tests.sweeps.test_pareto import of_systems

@@ -107,10 +107,10 @@ def test_private_validation_is_part_of_a_trial(tmp_path):
 
 def test_check_says_what_the_search_costs_and_may_find():
     found = preview(load_spec(DIGITS), samples=3)
-    text, selection = found.render(), found.to_dict()["selection"]
-    assert "for the whole search" in text
-    assert "at most 81 trials by random" in text
-    assert "the tight one is claimed" in text
+    selection = found.to_dict()["selection"]
+    assert found.title()[0].startswith("sealed · at most 81 trials · random")
+    assert found.title()[1].endswith("for the whole search")
+    assert "the tight one is claimed" in dict(found.lines())["Price"]
     assert set(selection["routes"]) == {"renyi", "profile", "tight"}
     assert selection["routes"]["tight"] <= 3 < selection["routes"]["profile"]
     assert math.isclose(selection["decile"], Capped(geometric(27), 81).reach(0.1))

@@ -33,9 +33,9 @@ def test_claims_of_the_example_share_one_front():
 
 def test_the_total_of_releases_that_each_spend_all_of_delta_carries_their_sum():
     shown = preview(load_example_or_file("which-method"), samples=40)
-    heading, first, *_ = shown.render().splitlines()
+    heading, first, *_ = shown.title()
     assert heading.startswith("DEMONSTRATION ON PUBLIC RECORDS: benchmarks of handwritten digits")
-    assert first.startswith("which-method: 90 trials by tpe, systems and budgets in turn, on digits")
+    assert first.startswith("which-method · 90 trials · tpe · digits")
     assert shown.total is not None
     assert 1e-5 < shown.total.delta < 1e-5 * (1 + shown.total.trials)
     assert 8 < shown.total.epsilon < 8 * shown.total.trials

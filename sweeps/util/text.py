@@ -1,0 +1,26 @@
+"""Sentences for people: beside a label on the terminal, and as HTML."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+from html import escape
+
+LABEL = 13
+"""Columns of a label at the left; sentences hang behind it."""
+_CODE = re.compile(r"`([^`]+)`")
+
+
+def hanging(label: str, text: str, width: int = 0) -> str:
+    """A label, and its text beside it, broken at `width` columns (the terminal's by default); no word is broken."""
+    first, rest = f"{label:<{LABEL}}", " " * LABEL
+    return textwrap.fill(
+        text, max(width or shutil.get_terminal_size().columns, 40), initial_indent=first, subsequent_indent=rest,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def as_html(sentence: str) -> str:
+    """`sentence` with nothing in it that a page would take for markup of its own; what is in backticks is code."""
+    return _CODE.sub(r"<code>\1</code>", escape(sentence))
