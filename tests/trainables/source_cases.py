@@ -107,7 +107,6 @@ def mnist_write(folder: Path, records: Records) -> list[Path]:
 
 
 def cifar_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cifar10, "BATCH", 2)
     small = (replace(one, train=4, test=2, files=one.files[-3:]) for one in cifar10.FORMS)
     monkeypatch.setattr(cifar10, "FORMS", tuple(small))
 

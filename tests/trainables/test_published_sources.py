@@ -151,7 +151,7 @@ def unzipped(change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
         ("abalone", lambda content: content.replace(b",9\n", b"\n", 1), "columns, found 8"),
         ("german_credit", lambda content: content.replace(b"A201", b"A209", 1), "found ['A209']"),
         ("german_credit", lambda content: content[content.index(b"\n") + 1 :], "10 records"),
-        ("cifar10, bin", lambda content: content[:-1], "2 records of 3073 bytes"),
+        ("cifar10, bin", lambda content: content[:-1], "images and labels"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, name: str, change: Callable[[bytes], bytes], words: str) -> None:
@@ -199,7 +199,7 @@ def test_a_pickle_that_would_run_code_is_refused(tmp_path: Path) -> None:
             return (Path.touch, (tmp_path / "ran",))
 
     evil = pickle.dumps({b"data": Evil(), b"labels": [1, 2]}, protocol=2)
-    refused(lambda: damaged("cifar10, py", tmp_path, lambda content: evil), "a pickle of arrays")
+    refused(lambda: damaged("cifar10, py", tmp_path, lambda content: evil), "which no array needs")
     assert not (tmp_path / "ran").exists()
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import io
 import pickle
 import zipfile
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,10 +26,9 @@ from trainables.data.options import InFolder, Limit
 from trainables.data.source import PartOption, PublishedSource
 from trainables.system import Dataset, DatasetSpec, InputSpec, Split
 
-BATCH = 10_000
-_BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
-SHAPE, CLASSES = (3, 32, 32), 10
-PIXELS, LARGEST = 3 * 32 * 32, 255.0
+SHAPE, CLASSES, INK = (3, 32, 32), 10, 255.0
+RECORD = 1 + 3 * 32 * 32
+"""Bytes of one, its label first."""
 SUBSET = "cifar10_exact_4000_1000.npz"
 
 Images = tuple[NDArray[np.uint8], NDArray[np.integer]]
@@ -41,13 +39,20 @@ Images = tuple[NDArray[np.uint8], NDArray[np.integer]]
 class Form:
     """One way that the records are stored: in which files below the folder, and how many records they hold.
 
-    files  that of test images is the last; the form is known by the first
+    files  that of test images is the last, the subset's holds both; the form is known by the first
     """
 
     files: tuple[str, ...]
-    train: int
-    test: int
-    read: Callable[[list[Path]], tuple[Images, Images]]
+    train: int = 50_000
+    test: int = 10_000
+
+
+_BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
+FORMS = (
+    Form(tuple(f"cifar-10-batches-bin/{name}.bin" for name in _BATCHES)),
+    Form(tuple(f"cifar-10-batches-py/{name}" for name in _BATCHES)),
+    Form((SUBSET,), 4_000, 1_000),
+)
 
 
 class CifarOptions(PartOption, Limit, InFolder):
@@ -73,14 +78,16 @@ class Cifar10(PublishedSource[CifarOptions]):
     def records(self, asked: CifarOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records. Raises InvalidValue (size, count, labels, a pickle with anything but arrays)."""
         form = self._form(asked)
-        folder, parts = files[0].parent, form.read(files)
-        for part, (pixels, labels), expected in zip(("train", "test"), parts, (form.train, form.test), strict=True):
-            records.check_count(facts, f"{folder} ({part} images)", len(pixels), expected)
-            records.check_count(facts, f"{folder} ({part} labels)", len(labels), expected)
-        splits = (
-            Split(inputs={"image": pixels[:n].astype(np.float32) / np.float32(LARGEST)}, targets=labels[:n])
-            for (pixels, labels), n in zip(parts, (facts.n, form.test), strict=True)
-        )
+        *train, test = (part for file in files for part in _read(file))
+        pixels, labels = (np.concatenate([one[i] for one in train]) for i in (0, 1))
+        splits = []
+        for part, (images, own), whole, n in (
+            ("train", (pixels, labels), form.train, facts.n),
+            ("test", test, form.test, form.test),
+        ):
+            records.check_count(facts, f"{files[0].parent} ({part} images)", len(images), whole)
+            scaled = images[:n].astype(np.float32) / np.float32(INK)
+            splits.append(Split(inputs={"image": scaled}, targets=own[:n]))
         return records.dataset(facts, *splits)
 
     def _form(self, asked: CifarOptions) -> Form:
@@ -90,52 +97,30 @@ class Cifar10(PublishedSource[CifarOptions]):
         return next((form for form in FORMS if (folder / form.files[0]).is_file()), FORMS[0])
 
 
-def _together(parts: Sequence[Images]) -> tuple[Images, Images]:
-    train, test = parts[:-1], parts[-1]
-    return (np.concatenate([one for one, _ in train]), np.concatenate([one for _, one in train])), test
-
-
-def _binary(files: list[Path]) -> tuple[Images, Images]:
-    parts = []
-    for file in files:
-        raw = np.fromfile(file, dtype=np.uint8)
-        if len(raw) != BATCH * (1 + PIXELS):
-            expected = f"{BATCH} records of {1 + PIXELS} bytes, found {len(raw)} bytes"
-            raise wrong_file(file, expected)
-        table = raw.reshape(BATCH, 1 + PIXELS)
-        parts.append((table[:, 1:].reshape(BATCH, *SHAPE), table[:, 0]))
-    return _together(parts)
-
-
-def _python(files: list[Path]) -> tuple[Images, Images]:
-    parts = []
-    for file in files:
-        batch = _Arrays.load(file)
-        try:
-            pixels, labels = np.asarray(batch[b"data"]), np.asarray(batch[b"labels"])
-        except (KeyError, TypeError) as error:
-            raise wrong_file(file, "a dictionary with data and labels") from error
-        if pixels.dtype != np.uint8 or pixels.shape != (BATCH, PIXELS) or labels.shape != (BATCH,):
-            expected = f"{BATCH} rows of {PIXELS} pixel bytes, found {pixels.dtype} {pixels.shape}"
-            raise wrong_file(file, expected)
-        parts.append((pixels.reshape(BATCH, *SHAPE), labels))
-    return _together(parts)
-
-
-def _subset(files: list[Path]) -> tuple[Images, Images]:
-    [file], parts = files, []
+def _read(file: Path) -> list[Images]:
+    """What one file holds: a batch, or training and test images of the subset. Raises InvalidValue."""
     try:
-        with np.load(file, allow_pickle=False) as arrays:
-            for part in ("train", "test"):
-                parts.append((arrays[f"x_{part}"], arrays[f"y_{part}"]))
-    except (KeyError, ValueError, zipfile.BadZipFile) as error:
-        expected = f"arrays x_train, y_train, x_test, y_test ({error})"
-        raise wrong_file(file, expected) from error
-    for pixels, labels in parts:
-        if pixels.dtype != np.uint8 or pixels.shape[1:] != (32, 32, 3) or labels.ndim != 1:
-            expected = f"uint8 images of 32 x 32 x 3 and their labels, found {pixels.dtype} {pixels.shape}"
+        if file.suffix == ".npz":
+            with np.load(file, allow_pickle=False) as arrays:
+                both = [(arrays[f"x_{part}"], arrays[f"y_{part}"]) for part in ("train", "test")]
+            found = [(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)), labels) for pixels, labels in both]
+        elif file.suffix == ".bin":
+            table = np.fromfile(file, dtype=np.uint8).reshape(-1, RECORD)
+            found = [(table[:, 1:].reshape(-1, *SHAPE), table[:, 0])]
+        else:
+            batch = _Arrays.load(file)
+            found = [(np.asarray(batch[b"data"]).reshape(-1, *SHAPE), np.asarray(batch[b"labels"]))]
+    except _NO_IMAGES as error:
+        raise wrong_file(file, f"images and labels of CIFAR-10 ({error})") from error
+    for pixels, labels in found:
+        if pixels.dtype != np.uint8 or pixels.shape != (len(labels), *SHAPE):
+            expected = f"uint8 pixels of {SHAPE} for each label, found {pixels.dtype} {pixels.shape}"
             raise wrong_file(file, expected)
-    return _together([(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)), labels) for pixels, labels in parts])
+    return found
+
+
+_NO_IMAGES = (pickle.UnpicklingError, zipfile.BadZipFile, EOFError, LookupError, TypeError, ValueError, AttributeError)
+"""What comes of reading another file."""
 
 
 class _Arrays(pickle.Unpickler):
@@ -158,20 +143,9 @@ class _Arrays(pickle.Unpickler):
 
     @classmethod
     def load(cls, file: Path) -> dict[bytes, object]:  # type: ignore[override]
-        """The dictionary of one batch file, its texts as bytes. Raises InvalidValue."""
-        try:
-            found = pickle.Unpickler.load(cls(io.BytesIO(file.read_bytes()), encoding="bytes"))
-        except (pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, IndexError) as error:
-            raise wrong_file(file, f"a pickle of arrays ({error})") from error
-        if not isinstance(found, dict):
-            raise wrong_file(file, f"a dictionary, found {type(found).__name__}")
+        """The dictionary of one batch file, its texts as bytes. Raises one of `_NO_IMAGES`."""
+        found = pickle.Unpickler.load(cls(io.BytesIO(file.read_bytes()), encoding="bytes"))
         return {key.encode() if isinstance(key, str) else key: value for key, value in found.items()}
 
-
-FORMS = (
-    Form(tuple(f"cifar-10-batches-bin/{name}.bin" for name in _BATCHES), 50_000, BATCH, _binary),
-    Form(tuple(f"cifar-10-batches-py/{name}" for name in _BATCHES), 50_000, BATCH, _python),
-    Form((SUBSET,), 4_000, 1_000, _subset),
-)
 
 CIFAR10 = Cifar10()
