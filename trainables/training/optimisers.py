@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -99,28 +99,17 @@ class HeavyBall(Optimiser):
         one.sub_(self.memory["velocity"][name].mul_(self._momentum).add_(gradient), alpha=rate)
 
 
-class AdamHyperparameters(Protocol):
-    """What `NoisyAdam` reads of a system's params."""
-
-    @property
-    def beta1(self) -> float: ...
-    @property
-    def beta2(self) -> float: ...
-    @property
-    def xi(self) -> float: ...
-    @property
-    def bias_correction(self) -> bool: ...
-
-
 class NoisyAdam(Optimiser):
     """m = beta1 m + (1 - beta1) g;  u = beta2 u + (1 - beta2) g^2;  theta -= r m / (sqrt(u) + xi).
 
     With `bias_correction` r is that times sqrt(1 - beta2^t) / (1 - beta1^t) at its t-th step.
+
+    params  beta1, beta2, xi and bias_correction, as a system's hyperparameters have them
     """
 
     remembers = ("mean", "square")
 
-    def __init__(self, model: nn.Module, rate_of: RateOf, params: AdamHyperparameters) -> None:
+    def __init__(self, model: nn.Module, rate_of: RateOf, params: Any) -> None:
         super().__init__(model, rate_of)
         self._params, self._steps = params, 0
 
@@ -162,21 +151,12 @@ class LangevinMean(Optimiser):
         one.mul_(1 - rate / (2 * self._prior_variance)).sub_(gradient, alpha=rate / 2 * self._n)
 
 
-class AveragedSquares(Protocol):
-    """What a method with a remembered square reads of its params: a and c."""
-
-    @property
-    def decay(self) -> float: ...
-    @property
-    def floor(self) -> float: ...
-
-
 class RMSprop(Optimiser):
-    """V = a V + (1-a) g^2; theta -= r g / (sqrt(V) + c)."""
+    """V = a V + (1-a) g^2; theta -= r g / (sqrt(V) + c), with a and c the `decay` and `floor` of `params`."""
 
     remembers = ("square",)
 
-    def __init__(self, model: nn.Module, rate_of: RateOf, params: AveragedSquares) -> None:
+    def __init__(self, model: nn.Module, rate_of: RateOf, params: Any) -> None:
         super().__init__(model, rate_of)
         self._params = params
 
@@ -222,7 +202,7 @@ class SGLD(Optimiser):
 class PSGLD(RMSprop):
     """V = a V + (1-a) G^2; P = 1 / (sqrt(V) + c); theta -= (e/2) P G; theta += N(0, e P)."""
 
-    def __init__(self, model: nn.Module, rate_of: RateOf, posterior: NoisyPosterior, params: AveragedSquares) -> None:
+    def __init__(self, model: nn.Module, rate_of: RateOf, posterior: NoisyPosterior, params: Any) -> None:
         super().__init__(model, rate_of, params)
         self._posterior = posterior
 

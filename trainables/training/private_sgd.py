@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -28,14 +27,12 @@ from trainables.parallel.team import BatchSums, GradientTask
 from trainables.system import Dataset, DatasetSpec, Run, RunSettings, State
 from trainables.training.hyperparameters import ModelHyperparameters
 from trainables.training.loop import Pace, run_steps
-from trainables.training.losses import loss_function, record_weights, tensor, weighted
+from trainables.training.losses import LossFunction, loss_function, record_weights, tensor, weighted
 from trainables.training.made_up import made_up
 from trainables.training.noise import batch_key, batches_of, noise_source
 from trainables.training.optimisers import Optimiser
 from trainables.training.released import build_model, model_seed, with_seed
 from trainables.validation.evaluate import report
-
-LossFunction = Callable[[Any, Any], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
