@@ -407,12 +407,11 @@ def _started_from(spec: SweepSpec, workspace: Workspace) -> dict[str, Any]:
     if spec.search.warm_start is None and spec.search.chosen_from is None:
         return {}
     from sweeps.privacy.totals import earlier_totals
-    from sweeps.provenance.recorded_spec import RecordedSpec
 
     opened = PublishedStore.open(workspace.store_url)
     return {
         "warm": opened.trials(spec.search.warm_start) if spec.search.warm_start else (),
-        "started_from": earlier_totals(opened, RecordedSpec(spec.canonical())),
+        "started_from": earlier_totals(opened, spec),
     }
 
 
@@ -471,7 +470,7 @@ def _with_unknown(workspace: Workspace, store: PublishedStore, found: Population
     sweeps = store.sweeps()
     unknown = list(workspace.unknown([one.name for one in sweeps]))
     for one in sweeps:
-        if one.spec.population == found.population.name:
+        if one.spec.data.population == found.population.name:
             known = {trial.key for trial in store.trials(one.name)}
             # What is not here tells nothing.
             with suppress(InvalidValue, OSError):

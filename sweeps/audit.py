@@ -280,7 +280,7 @@ def _setting(
     secret: bytes | None,
     kept_in: Path,
 ) -> audits.AuditSetting:
-    spec = load_spec(recorded.spec.canonical)
+    spec = load_spec(recorded.spec.canonical())
     if spec.privacy.scope == "sweep" and spec.data.records_are_public is None:
         raise InvalidValue(
             "sweep",

@@ -94,7 +94,7 @@ class ModelCard:
         assumptions = Assumptions.of([record.guarantee, with_score, *total.claims()])
         return cls(
             sweep=sweep,
-            heading=Release.recorded(recorded).heading,
+            heading=Release.of(recorded).heading,
             refuted=refuted,
             record=record,
             claim=record.guarantee,
@@ -292,7 +292,7 @@ def card_of(workspace: Workspace, sweep: str, trial: int | str) -> ModelCard:
     published = PublishedStore.open(workspace.store_url)
     recorded = published.sweep(sweep).kept()
     record = _chosen(published, recorded.name, str(trial), True).record
-    spec = load_spec(recorded.spec.canonical)
+    spec = load_spec(recorded.spec.canonical())
     facts = SOURCES[spec.data.source].facts(spec.data.options())
     return ModelCard.of(published, recorded.name, record, facts, spec, refuted=is_refuted(record))
 
@@ -316,7 +316,7 @@ def released(
     chosen = _chosen(published, sweep, str(trial), as_refuted)
     record = chosen.record
     assert record.plan is not None
-    spec = load_spec(recorded.spec.canonical)
+    spec = load_spec(recorded.spec.canonical())
     if recorded.fingerprints.get("code") != code_of(spec) and "code" not in accept:
         raise Changed(
             f"sweep {sweep!r}: code changed since it was started: the weights of {record.key} would stand in another "
@@ -439,7 +439,7 @@ def show_models(workspace: Workspace, sweep: str) -> ModelsShown:
     from sweeps.mlflow.models import log_models
 
     left_out: dict[str, str] = {}
-    uri = record.spec.tracking_uri or workspace.tracking_uri
+    uri = record.spec.tracking.uri or workspace.tracking_uri
     exports = _OfToday(workspace, record.name)
     there = log_models(uri, record, workspace.folder(record.name), trials, asked, exports, left_out)
     return ModelsShown(trials=tuple(there), left_out=left_out, more=more)
@@ -474,16 +474,18 @@ def _no_file_is_no_model() -> Iterator[None]:
 
 def asked_by_name(store: PublishedStore, sweep: str) -> set[str]:
     """Keys of the trials whose models the spec names."""
-    wanted = store.sweep(sweep).spec.models
-    return set() if wanted in ("front", "none") else {one.key for one in _named(store, sweep, wanted)}
+    wanted = store.sweep(sweep).spec.tracking.models
+    return {one.key for one in _named(store, sweep, wanted)} if isinstance(wanted, tuple) else set()
 
 
 def _asked(store: PublishedStore, record: SweepRecord) -> tuple[list[str], int]:
     """Keys of the trials whose models the spec asks for, and how many more its front has."""
-    wanted = record.spec.models
+    wanted = record.spec.tracking.models
     if wanted == "none":
         return [], 0
-    trials, more = _of_front(store, record.name) if wanted == "front" else (_named(store, record.name, wanted), 0)
+    trials, more = (
+        (_named(store, record.name, wanted), 0) if wanted and wanted != "front" else _of_front(store, record.name)
+    )
     return [one.key for one in trials], more
 
 
@@ -545,7 +547,7 @@ def read(
     if (known := _known(made, model.record.key)) is not None:
         return known
     _check_first(made, model.record.key, again)
-    data = load_spec(record.spec.canonical).data
+    data = load_spec(record.spec.canonical()).data
     source = SOURCES[data.source]
     assert isinstance(source, HoldsOut)
     own, features = parted(data.options())

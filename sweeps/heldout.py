@@ -17,7 +17,7 @@ from dpcore.guarantee import Guarantee, resting_on
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram, noise_for, several
 from sweeps.privacy.claims import declared_number
 from sweeps.privacy.ledger import Choice
-from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import HeldOutRead, HeldOutScore, Request, SweepRecord
 from trainables.data import SOURCES
 from trainables.data.files import written_out
@@ -84,34 +84,34 @@ class DeclaredTest:
         )
 
 
-def declared_test(spec: RecordedSpec) -> DeclaredTest | None:
+def declared_test(spec: SweepSpec) -> DeclaredTest | None:
     """The test records of a recorded spec; None where it declares none, or its data can be asked no more."""
-    if not spec.canonical.get("data", {}).get("test"):
+    privacy = spec.privacy
+    if not spec.data.options().get("test"):
         return None
     try:
         held, options = _held(spec)
-        privacy = spec.canonical["privacy"]
-        facts = SOURCES[spec.canonical["data"]["source"]].facts(options)
+        facts = SOURCES[spec.data.source].facts(options)
     except (InvalidValue, KeyError):
         return None
     if held is None:
         return None
-    return DeclaredTest.of(held, facts, min(privacy["epsilon"]), privacy["delta"], Adjacency(privacy["adjacency"]))
+    return DeclaredTest.of(held, facts, min(privacy.epsilon), privacy.delta, privacy.adjacency)
 
 
-def reading_event(spec: RecordedSpec) -> Gaussian | None:
+def reading_event(spec: SweepSpec) -> Gaussian | None:
     """What one reading of its private test records spends; None where it declares none.
 
     It follows from the recorded spec alone, whatever became of its data: how many cells there are does not matter.
     """
-    test, privacy = spec.canonical.get("data", {}).get("test"), spec.canonical["privacy"]
+    test, privacy = spec.data.options().get("test"), spec.privacy
     if not isinstance(test, Mapping) or test.get("records") != "private":
         return None
-    noise = noise_for(min(privacy["epsilon"]), privacy["delta"], 1)
-    return NoisyHistogram(cells=1, noise_multiplier=noise, adjacency=Adjacency(privacy["adjacency"])).event()
+    noise = noise_for(min(privacy.epsilon), privacy.delta, 1)
+    return NoisyHistogram(cells=1, noise_multiplier=noise, adjacency=privacy.adjacency).event()
 
 
-def held_out_of(spec: RecordedSpec) -> TestSplit | None:
+def held_out_of(spec: SweepSpec) -> TestSplit | None:
     """The test records of a recorded spec, as it declares them; None where it does not, or cannot be asked any more."""
     try:
         return _held(spec)[0]
@@ -119,13 +119,13 @@ def held_out_of(spec: RecordedSpec) -> TestSplit | None:
         return None
 
 
-def place(spec: RecordedSpec) -> str | None:
+def place(spec: SweepSpec) -> str | None:
     """What tells the test records of a recorded spec from others without reading them; None: nothing does.
 
     Their file; or the file of all, with the id and key of the hash. Not the share: of two, the smaller part by one hash
     lies in the larger.
     """
-    if not spec.canonical.get("data", {}).get("test"):
+    if not spec.data.options().get("test"):
         return None
     try:
         held, options = _held(spec)
@@ -137,12 +137,9 @@ def place(spec: RecordedSpec) -> str | None:
     return " ".join([written_out(path), *([] if held.path else [repr(held.id), repr(held.key)])])
 
 
-def _held(spec: RecordedSpec) -> tuple[TestSplit | None, Mapping[str, object]]:
+def _held(spec: SweepSpec) -> tuple[TestSplit | None, Mapping[str, object]]:
     """What the data of a recorded spec say of test records, and all their options. Raises InvalidValue, KeyError."""
-    from sweeps.spec.sections import Data
-
-    data = Data(**spec.canonical["data"])
-    source, options = SOURCES[data.source], data.options()
+    source, options = SOURCES[spec.data.source], spec.data.options()
     return (source.held_out(options) if isinstance(source, HoldsOut) else None), options
 
 
@@ -292,7 +289,7 @@ class Charged:
         return (Choice(what=what, will=what, instead="read the test records once"),)
 
 
-def planned(spec: RecordedSpec) -> tuple[Charged, ...]:
+def planned(spec: SweepSpec) -> tuple[Charged, ...]:
     """What a sweep of this spec will be charged: one reading; nothing where it declares no private test records."""
     return _charged(spec, 0)
 
@@ -302,7 +299,7 @@ def charged(store: PublishedStore, record: SweepRecord) -> tuple[Charged, ...]:
     return _charged(record.spec, len(_reads(store.requests(record.name))))
 
 
-def _charged(spec: RecordedSpec, times: int) -> tuple[Charged, ...]:
+def _charged(spec: SweepSpec, times: int) -> tuple[Charged, ...]:
     release = reading_event(spec)
     if release is None:
         return ()

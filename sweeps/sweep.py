@@ -213,7 +213,7 @@ class Sweep:
     @property
     def spec(self) -> SweepSpec:
         """The spec that it began with. Raises SpecErrors where today's rules refuse that."""
-        return load_spec(self._published.sweep(self.name).spec.canonical)
+        return load_spec(self._published.sweep(self.name).spec.canonical())
 
     @property
     def state(self) -> str:
@@ -328,7 +328,7 @@ class Sweep:
         Without `curve` in the spec each trial has its end, and the rungs of early stopping.
         """
         chosen = selected(self._published.trials(self.name), where)
-        heading = Release.recorded(self._published.sweep(self.name).spec).heading
+        heading = Release.of(self._published.sweep(self.name).spec).heading
         return curves_table(chosen, by_trial(self._published.curves(self.name)), heading)
 
     def describe(self, trial: int | str) -> TrialShown:
@@ -485,7 +485,8 @@ class Sweep:
         from sweeps.certificate.document import Approval
         from sweeps.certificate.signing import private_key
 
-        said = (self._published.sweep(self.name).spec.selection or {}).get("chosen_by") or ""
+        selection = self._published.sweep(self.name).spec.selection
+        said = (None if selection is None else selection.chosen_by) or ""
         approval = Approval.now(approved_by, because, ranges or said)
         chosen = None if trial is None else self.trial(trial)
         return certified(self._published, self.name, chosen, approval, private_key(Path(key)))

@@ -178,9 +178,9 @@ def _of_sweep(subject: Subject, approval: Approval) -> Body:
             "accesses": _accesses(subject, counted),
             "provenance": _provenance(subject),
             "searched": document.Searched(
-                sampler=str(record.spec.sampler or spec.search.sampler),
+                sampler=spec.search.sampler,
                 trials=spec.search.trials,
-                ranges={name: dict(one) for name, one in record.spec.canonical["systems"].items()},
+                ranges={name: dict(one) for name, one in record.spec.canonical()["systems"].items()},
                 fixed_points=len(spec.search.first),
             ),
             "accuracy": document.Accuracy(
@@ -269,7 +269,7 @@ def _tuned_by(subject: Subject) -> str:
     selection, complete, orders = subject.spec.selection, len(subject.complete), len(subject.spec.orders)
     if selection is None:
         sampler = subject.spec.search.sampler
-        learns = samplers.learns(subject.record.spec.sampler or sampler)
+        learns = samplers.learns(sampler)
         how = "chose trials by the results of earlier ones" if learns else "was told no result"
         return f"the {sampler} sampler {how}; whoever chose among {complete} finished trials saw their results"
     ranked, left = "ranked inside the release boundary", "one"

@@ -51,13 +51,13 @@ class Subject:
     def of(cls, store: PublishedStore, sweep: str, trial: Published | None = None) -> Subject:
         """Of a sweep that was not deleted. Raises UnknownSweep, InvalidValue, SpecErrors."""
         record = store.sweep(sweep).kept()
-        spec, entries = load_spec(record.spec.canonical), store.ledger(record.name)
+        spec, entries = load_spec(record.spec.canonical()), store.ledger(record.name)
         return cls(
             store=store,
             record=record,
             spec=spec,
             facts=public_facts(spec),
-            release=Release.recorded(record.spec),
+            release=Release.of(record.spec),
             trials=store.trials(record.name),
             trial=trial,
             entries=[one for one in entries if trial is None or one.key == trial.key],

@@ -71,7 +71,7 @@ class Terminal(ProgressDisplay):
         """What stands above every claim of the sweep."""
         seen = PublishedStore.open(self._workspace.store_url)
         spec = seen.sweep(self._name).spec
-        if heading := Release.recorded(spec).heading:
+        if heading := Release.of(spec).heading:
             _tell(self.console, heading, Event.CLAIM)
         for line in refuted_lines(seen.refuted(self._name)):
             _tell(self.console, line, Event.REFUTED)

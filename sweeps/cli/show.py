@@ -194,7 +194,7 @@ def _curves(workspace: Workspace, sweep: str, where: Sequence[str], page: int | 
     from sweeps.reporting.summary import CLAIMED, curve_columns, curve_rows
 
     store = PublishedStore.open(workspace.store_url)
-    heading = Release.recorded(store.sweep(sweep).spec).heading
+    heading = Release.of(store.sweep(sweep).spec).heading
     curves = by_trial(store.curves(sweep))
     told = [trial for trial in selected(store.trials(sweep), where) if trial.key in curves]
     # A program reads them all unless it asks for a page.

@@ -105,7 +105,7 @@ def _recorded_modules(sweep: str, store: str | None) -> tuple[str, ...]:
     if store is None:
         raise InvalidValue("store", None, "the URL of the store that knows the sweep", "Pass --store.")
     with closing(open_store(store, create=False)) as opened:
-        return load_spec(opened.sweep(sweep).spec.canonical).user_modules()
+        return load_spec(opened.sweep(sweep).spec.canonical()).user_modules()
 
 
 def _followed(server: JobServer, job: str) -> Finished:

@@ -21,6 +21,7 @@ from sweeps.privacy.release import Published
 from sweeps.privacy.totals import own_total
 from sweeps.search.space import Space, read_point
 from sweeps.spec import SweepSpec, public_facts
+from sweeps.spec.domains import Domain, SameAs
 from sweeps.spec.problems import Problems
 from sweeps.spec.sections import FUNCTION, Chosen, Data
 from sweeps.store.errors import UnknownSweep
@@ -71,7 +72,7 @@ def check_all_public(tuned: SweepRecord, option: str) -> None:
     if tuned.spec.public_because is None:
         raise InvalidValue(option, tuned.called, "a sweep all of whose records are declared public", remedy)
     for name in PARTS:
-        part = tuned.spec.canonical["data"].get(name)
+        part = tuned.spec.canonical()["data"].get(name)
         if isinstance(part, Mapping) and part.get("records") == "private":
             expected = f"a sweep whose {name} records are public too, as all that it reads"
             raise InvalidValue(option, tuned.called, expected, remedy)
@@ -79,12 +80,12 @@ def check_all_public(tuned: SweepRecord, option: str) -> None:
 
 def reads_the_same(spec: SweepSpec, tuned: SweepRecord) -> bool:
     """Whether records of `spec` are among those of `tuned`, as far as their declarations tell."""
-    return _are_same(spec.data.model_dump(mode="json"), tuned.spec.canonical["data"])
+    return _are_same(spec.data.model_dump(mode="json"), tuned.spec.canonical()["data"])
 
 
 def check_parts(spec: SweepSpec, tuned: SweepRecord) -> None:
     """Whether `tuned` read the other part of the records of a final run, by one split. Raises InvalidValue."""
-    data = tuned.spec.canonical["data"]
+    data = tuned.spec.canonical()["data"]
     own = spec.data.model_dump(mode="json")
     for name in _same(own, data):
         if own.get(name) != data.get(name):
@@ -211,8 +212,8 @@ def _ended(name: str, store: PublishedStore) -> SweepRecord:
     if record.state not in ENDED:
         remedy = f"`sweeps resume {record.called}` goes on with it."
         raise InvalidValue(HERE, record.called, f"a sweep that has ended; it is {record.state}", remedy)
-    if record.spec.warm_start or record.spec.chosen_from:
-        earlier = record.spec.warm_start or record.spec.chosen_from
+    if record.spec.search.warm_start or record.spec.search.chosen_from:
+        earlier = record.spec.search.warm_start or record.spec.search.chosen_from
         expected = f"a sweep that started from no other: it carries on what {earlier} found, on whichever records"
         raise InvalidValue(HERE, record.called, expected, "Choose from one that started cold.")
     if by := store.refuted(record.name):
@@ -282,7 +283,7 @@ def _point(spec: SweepSpec, record: SweepRecord, best: Published) -> dict[str, S
     space, problems = Space.of(spec), Problems()
     system = str(best.config[SYSTEM])
     written: dict[str, Any] = {SYSTEM: system}
-    searched = [name for name, knob in record.spec.systems[system].items() if isinstance(knob, Mapping)]
+    searched = [name for name, knob in record.spec.systems[system].items() if isinstance(knob, Domain | SameAs)]
     if system in spec.systems:
         branch = space.branch(system)
         # What the earlier one searched has to be what it found, also where this spec fixes a value.

@@ -181,7 +181,7 @@ def delete(workspace: Workspace, sweep: str) -> DeleteAnswer:
             store.erase(lease)
         finally:
             lease.release()
-    uri = record.spec.tracking_uri or workspace.tracking_uri
+    uri = record.spec.tracking.uri or workspace.tracking_uri
     left = (*_files_left(workspace, record), *delete_experiment(uri, record))
     return DeleteAnswer(sweep=record.called, left=left)
 
@@ -190,7 +190,8 @@ def _check_nobody_needs(store: Store, record: SweepRecord) -> None:
     names = [
         other.called
         for other in store.sweeps()
-        if other.state not in _OVER and {other.spec.warm_start, other.spec.chosen_from} & {record.name, record.label}
+        if other.state not in _OVER
+        and {other.spec.search.warm_start, other.spec.search.chosen_from} & {record.name, record.label}
     ]
     if names:
         raise InvalidValue(

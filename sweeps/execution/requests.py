@@ -218,12 +218,14 @@ def enqueue(store: Store, sweep: str, written: Mapping[str, Any]) -> EnqueueAnsw
     from sweeps.spec.parse import public_facts
 
     record = store.sweep(sweep).kept()
-    if not Release.recorded(record.spec).policy.at_once:
+    if not Release.of(record.spec).policy.at_once:
         raise InvalidValue("sweep", record.called, "another: this one releases one result, of the trials it began with")
-    if record.spec.chosen_from:
-        expected = f"another: this one is the final run with what {record.spec.chosen_from} found, and nothing besides"
+    if record.spec.search.chosen_from:
+        expected = (
+            f"another: this one is the final run with what {record.spec.search.chosen_from} found, and nothing besides"
+        )
         raise InvalidValue("sweep", record.called, expected, "Start a new sweep.")
-    spec, problems = extended(load_spec(record.spec.canonical), record.extensions), Problems()
+    spec, problems = extended(load_spec(record.spec.canonical()), record.extensions), Problems()
     one_budget = budget_of(spec) is not None
     if one_budget and record.state is SweepState.OUT_OF_BUDGET:
         raise InvalidValue("sweep", record.called, "one whose budget is not spent", "Start a new sweep.")

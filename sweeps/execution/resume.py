@@ -20,7 +20,6 @@ from sweeps.privacy.release import Published, Release
 from sweeps.privacy.sweep_budget import budget_of
 from sweeps.privacy.totals import choices_by_results, choices_of
 from sweeps.privacy.wording import TOTAL_SHOWN_UP_TO, recorded_text
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.search import samplers
 from sweeps.search.grid import SearchGrid
 from sweeps.search.samplers import learns
@@ -58,7 +57,7 @@ def effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Colle
     Raises Changed, InvalidValue.
     """
     try:
-        before = load_spec(recorded.spec.canonical)
+        before = load_spec(recorded.spec.canonical())
     except SpecErrors as refused:
         raise fingerprint.Changed(
             f"sweep {recorded.name!r} was started with a spec that is refused now:\n{refused}\n"
@@ -100,7 +99,7 @@ def accept_spec(store: Store, recorded: SweepRecord, began: SweepSpec) -> None:
 
     began  what came of `effective_spec`
     """
-    before = load_spec(recorded.spec.canonical).digest
+    before = load_spec(recorded.spec.canonical()).digest
     known = [one.wanted.now for one in store.requests(recorded.name) if _of_spec(one.wanted)]
     if began.digest != (known[-1] if known else before):
         accepted = Accepted(what="spec", before=known[-1] if known else before, now=began.digest)
@@ -113,7 +112,6 @@ def _of_spec(wanted: Wanted) -> TypeGuard[Accepted]:
 
 def fixed_parts(before: SweepSpec, given: SweepSpec) -> list[str]:
     """What views read of the recorded spec, and would say falsely of trials under the given one."""
-    recorded, now = RecordedSpec(before.canonical()), RecordedSpec(given.canonical())
     changed = {
         "data.records_are_public and privacy.allow_raw_measures": Release.of(before) != Release.of(given),
         "search.sampler, from one that does not look at results to one that does,": not learns(before.search.sampler)
@@ -126,13 +124,14 @@ def fixed_parts(before: SweepSpec, given: SweepSpec) -> list[str]:
         "privacy.epsilon (--epsilon adds to it)": before.privacy.epsilon != given.privacy.epsilon,
         "search.trials (--trials extends it)": before.search.trials != given.search.trials,
         "limits.hours (--hours extends it)": before.limits.hours != given.limits.hours,
-        "data.validation": recorded_text(recorded) != recorded_text(now),
+        "data.validation": recorded_text(before) != recorded_text(given),
         "data.test": before.data.options().get("test") != given.data.options().get("test"),
         "data.part": before.data.options().get("part") != given.data.options().get("part"),
         "data.population": before.data.population != given.data.population,
         "privacy, where the whole sweep has one budget,": before.privacy != given.privacy
         and "sweep" in (before.privacy.scope, given.privacy.scope),
-        "data.unit and privacy.unit": (recorded.data_unit, recorded.unit) != (now.data_unit, now.unit),
+        "data.unit": before.data.options().get("unit") != given.data.options().get("unit"),
+        "privacy.unit": before.privacy.unit != given.privacy.unit,
     }
     return [name for name, differs in changed.items() if differs] or mechanism_changes(before, given)
 
@@ -144,7 +143,7 @@ def mechanism_changes(before: SweepSpec, given: SweepSpec) -> list[str]:
     that learns does, and no total says that of what was accepted. Where results choose anyway, the total says so, and
     everything may change. Data may move, as long as every plan made for them stays.
     """
-    if choices_by_results(RecordedSpec(before.canonical())):
+    if choices_by_results(before):
         return []
     changed = [one.path for one in diff(before, given) if one.meaning and one.path.split(".")[0] != "data"]
     if before.data != given.data and _planned_from(before) != _planned_from(given):

@@ -38,7 +38,6 @@ from sweeps.privacy.population_ledger import ledger_of, reserve_block, reserve_w
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published, Release
 from sweeps.privacy.wording import stopped_lines
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.reporting.front import rankable, spec_objectives
 from sweeps.search import Proposer
 from sweeps.selection.run import GONE, NOTHING_RELEASED, SealedPlaces, has_begun, opened, release
@@ -383,7 +382,7 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> st
     store.create_sweep(
         SweepRecord(
             name=chosen,
-            spec=RecordedSpec(spec.canonical()),
+            spec=spec,
             digest=spec.digest,
             fingerprints={"code": code_of(spec)},
             root=workspace.root,
@@ -463,7 +462,7 @@ class Session:
                 state=ended,
                 counts=published.counts(self.sweep),
                 seconds=time.monotonic() - started,
-                ranked=rankable(complete, spec_objectives(RecordedSpec(spec.canonical()))),
+                ranked=rankable(complete, spec_objectives(spec)),
                 failure=self._first_failure(published, context),
                 tracking=drain.uri if drain.delivered else None,
                 reasons=runner.reasons(ended),

@@ -30,9 +30,9 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from sweeps.privacy.claims import NOT_RECORDED, sentences_of
 from sweeps.privacy.release import Published, was_published
-from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.reporting.front import AxisEnd, Front, FrontAxis, axis_ends, front, spec_objectives
+from sweeps.reporting.front import AxisEnd, Front, FrontAxis, axis_ends, front
 from sweeps.reporting.tables import rows
+from sweeps.spec.sections import FrontOptions
 from sweeps.store.records import EPSILON, SweepRecord, TrialRecord, TrialState
 from sweeps.util.waiting import patience, wait_for
 from trainables.worker.redaction import shown_url
@@ -319,9 +319,9 @@ def read_front(
     if not chosen:
         if OBJECTIVES not in found.tags:
             raise InvalidValue("objectives", None, f"objectives, as the experiment has no tag {OBJECTIVES}")
-        chosen = spec_objectives(RecordedSpec({"objectives": json.loads(found.tags[OBJECTIVES])}))
-    recorded = RecordedSpec({"front": {"reference": json.loads(found.tags.get(REFERENCES, "{}"))}})
-    ends = {**axis_ends(recorded.references), **(reference or {})}
+        chosen = [FrontAxis(one["metric"], one["goal"]) for one in json.loads(found.tags[OBJECTIVES])]
+    recorded = FrontOptions(reference=json.loads(found.tags.get(REFERENCES, "{}")))
+    ends = {**axis_ends(recorded.reference), **(reference or {})}
     condition = "tags.`sweeps.state` = 'complete'" + (f" AND {filter}" if filter else "")
     with patient_requests(uri):
         runs = read_trial_runs(client, found.experiment_id, condition)

@@ -44,8 +44,8 @@ from sweeps.mlflow.read import (
 from sweeps.privacy.claims import Assumptions
 from sweeps.privacy.quoting import REFUTED, is_refuted, quote_of_claim
 from sweeps.privacy.release import Published, Release
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.reporting.front import FrontAxis, spec_objectives
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import DECIDED, EPSILON, CurveReport, Request, SweepRecord, TrialState, notes, tags
 from sweeps.util.files import path_of
 from sweeps.util.waiting import patience
@@ -60,7 +60,7 @@ def spec_tags(sweep: SweepRecord) -> dict[str, str]:
     objectives = [{"metric": one.metric, "goal": one.goal} for one in spec_objectives(sweep.spec)]
     # Those of the objectives: a tag has 5000 characters.
     names = {one["metric"] for one in objectives}
-    ends = {name: one for name, one in sweep.references.items() if name in names}
+    ends = {name: one.model_dump() for name, one in sweep.references.items() if name in names}
     tags = {
         BEGAN: began(sweep),
         "sweeps.digest": sweep.digest,
@@ -70,19 +70,18 @@ def spec_tags(sweep: SweepRecord) -> dict[str, str]:
     return tags | _budget_tags(sweep.spec)
 
 
-def _budget_tags(spec: RecordedSpec) -> dict[str, str]:
+def _budget_tags(spec: SweepSpec) -> dict[str, str]:
     """What its budgets bound, and what leaves: of a sealed search the law of its trials and its deadline too."""
     tags = {
-        "sweeps.scope": spec.scope,
-        "sweeps.release": spec.release,
-        "sweeps.budgets": json.dumps(list(spec.budgets)),
+        "sweeps.scope": spec.privacy.scope,
+        "sweeps.release": spec.privacy.release,
+        "sweeps.budgets": json.dumps(list(spec.privacy.epsilon)),
+        "sweeps.delta": repr(spec.privacy.delta),
     }
-    if spec.delta is not None:
-        tags["sweeps.delta"] = repr(spec.delta)
     if (selection := spec.selection) is not None:
-        law = {name: selection[name] for name in ("count", "shape", "mean") if selection.get(name) is not None}
-        tags["sweeps.law"] = json.dumps(law | {"at_most": spec.trials})
-        tags["sweeps.deadline_minutes"] = repr(selection["deadline_minutes"])
+        law = selection.model_dump(include={"count", "shape", "mean"}, exclude_none=True)
+        tags["sweeps.law"] = json.dumps(law | {"at_most": spec.search.trials})
+        tags["sweeps.deadline_minutes"] = repr(selection.deadline_minutes)
     return tags
 
 
@@ -276,7 +275,7 @@ class Experiment:
     def __init__(self, uri: str, sweep: SweepRecord) -> None:
         _prepare(uri)
         self._uri, self._sweep = uri, sweep.name
-        heading = Release.recorded(sweep.spec).heading
+        heading = Release.of(sweep.spec).heading
         self._heading = {HEADING: shortened(heading or NO_HEADING, 5000)}
         if heading:
             self._heading[DESCRIPTION] = heading
@@ -405,7 +404,7 @@ class Experiment:
             self._id, run_name=sweep.name, start_time=milliseconds(sweep.created_at), tags=tags
         )
         self._parent = run.info.run_id
-        self._artifact(run.info.artifact_uri, "spec.json", sweep.spec.canonical)
+        self._artifact(run.info.artifact_uri, "spec.json", sweep.spec.canonical())
 
     def _artifact(self, location: str, name: str, content: Mapping[str, Any]) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -19,7 +19,6 @@ from sweeps.privacy.ledger import Choice
 from sweeps.privacy.release import Release
 from sweeps.privacy.totals import NOT_COVERED, choices_by_results, filtered_guarantee, in_parallel, sweep_total
 from sweeps.privacy.wording import COUNTS, COVERS, ONE_BUDGET, PROMISES_NOTHING
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.spec.sections import SweepSpec
 from trainables.system import PrivacyPlan
 
@@ -104,7 +103,7 @@ def estimated_total(
         return None, []
     if not Release.of(spec).covered:
         return None, [f"total of the procedure: {NOT_COVERED}"]
-    if (whole := sweep_total(RecordedSpec(spec.canonical()))) is not None:
+    if (whole := sweep_total(spec)) is not None:
         claim = filtered_guarantee(whole, plans)
         return (
             TotalEstimate(
@@ -121,7 +120,7 @@ def estimated_total(
     from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
     from dpcore.accounting import headline_of_parts, larger_of_parts
 
-    recorded = RecordedSpec(spec.canonical())
+    recorded = spec
     tests = planned(recorded) if tests is None else tests
     choices = choices_by_results(recorded) if choices is None else choices
     chosen = [*certain, *(plans[i % len(plans)] for i in range(spec.search.trials - len(certain)))]

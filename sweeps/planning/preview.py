@@ -31,7 +31,6 @@ from sweeps.privacy.sweep_budget import SweepBudget, budget_of
 from sweeps.privacy.totals import Total as EarlierTotal
 from sweeps.privacy.totals import earlier_lines
 from sweeps.privacy.wording import validation_text
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.search import samplers
 from sweeps.search.asha import first_stop, stops
 from sweeps.search.grid import SearchGrid
@@ -260,7 +259,7 @@ class Preview:
     @property
     def test(self) -> DeclaredTest | None:
         """The test records; None without any."""
-        return declared_test(RecordedSpec(self.spec.canonical()))
+        return declared_test(self.spec)
 
     @property
     def all_notes(self) -> tuple[str, ...]:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from dpcore.guarantee import Guarantee, resting_on
 from sweeps.privacy.claims import HOLDOUT
 from sweeps.privacy.ledger import Summary
-from sweeps.provenance.recorded_spec import RecordedSpec
-from sweeps.spec.sections import Chosen
+from sweeps.spec.sections import Chosen, SweepSpec
 
 if TYPE_CHECKING:
     from sweeps.privacy.published_store import PublishedStore
@@ -64,22 +63,22 @@ def chosen_line(chosen: Chosen) -> str:
     )
 
 
-def tuned_by_now(store: PublishedStore, spec: RecordedSpec) -> Tuned | None:
+def tuned_by_now(store: PublishedStore, spec: SweepSpec) -> Tuned | None:
     """`tuned_of`, with what audits have found since: the claim was recorded when the final run began."""
     tuned = tuned_of(spec)
-    if tuned is None or spec.chosen is None:
+    if tuned is None or spec.search.chosen is None:
         return None
-    name = str(spec.chosen["sweep"])
+    name = spec.search.chosen.sweep
     return replace(tuned, refuted=tuple(f"{system} in {name}" for system in sorted(store.refuted(name))))
 
 
-def tuned_of(spec: RecordedSpec) -> Tuned | None:
+def tuned_of(spec: SweepSpec) -> Tuned | None:
     """Of the final run of a holdout, as it was recorded; None of any other sweep."""
-    if spec.chosen is None or spec.chosen.get("claim") is None:
+    chosen = spec.search.chosen
+    if chosen is None or chosen.claim is None:
         return None
-    assert spec.delta is not None
-    claim = Guarantee.from_dict(dict(spec.chosen["claim"]))
-    return Tuned(claim=claim, target=max(spec.budgets), delta=spec.delta)
+    claim = Guarantee.from_dict(chosen.claim)
+    return Tuned(claim=claim, target=max(spec.privacy.epsilon), delta=spec.privacy.delta)
 
 
 def both(tuned: Tuned, final: Guarantee, launches: int = 1) -> Guarantee:

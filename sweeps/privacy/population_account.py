@@ -33,7 +33,6 @@ from sweeps.privacy.population import (
 )
 from sweeps.privacy.population_ledger import RefutedRows, check_not_refuted, not_known, refuted_rows, whole_of
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.search.space import Space
 from sweeps.spec.sections import FUNCTION, SweepSpec
 from sweeps.store.errors import StoreError, UnknownPopulation
@@ -362,14 +361,16 @@ def _public(store: PublishedStore, rows: Sequence[Row]) -> Iterator[str]:
     charged = {row.sweep for row in rows}
     for sweep in store.sweeps():
         if sweep.name in charged:
-            yield from (f"of {sweep.called} {one}" for one in public_files(sweep.spec.canonical["data"]))
+            yield from (f"of {sweep.called} {one}" for one in public_files(sweep.spec.canonical()["data"]))
 
 
 def _elsewhere(store: PublishedStore, name: str) -> tuple[str, ...]:
     """Sweeps over the same records, by the keyed digests that the store has, that are charged elsewhere or nowhere."""
     sweeps = store.sweeps()
-    known = {one.fingerprints["data"] for one in sweeps if one.spec.population == name and "data" in one.fingerprints}
-    others = [one for one in sweeps if one.spec.population != name and one.fingerprints.get("data") in known]
+    known = {
+        one.fingerprints["data"] for one in sweeps if one.spec.data.population == name and "data" in one.fingerprints
+    }
+    others = [one for one in sweeps if one.spec.data.population != name and one.fingerprints.get("data") in known]
     return tuple(one.called for one in others if store.ledger(one.name))
 
 
@@ -407,11 +408,11 @@ def before(spec: SweepSpec, facts: DatasetSpec, store_url: str) -> tuple[str, ..
     return (f"{name}: {known.spent_text} are spent {IN_THIS_STORE}, {known.left_text} are left", *costs)
 
 
-def now(spec: RecordedSpec, store: PublishedStore) -> str | None:
+def now(spec: SweepSpec, store: PublishedStore) -> str | None:
     """Where the population of a recorded sweep stands; None for published data that declare none."""
-    name = spec.population
+    name = spec.data.population
     if not name:
-        return NOBODY_COUNTS if _is_own(spec.source) else None
+        return NOBODY_COUNTS if _is_own(spec.data.source) else None
     known = account(store, name)
     if known.not_known:
         return f"{name}: {known.not_known} (`sweeps budget {name}`)"

@@ -199,7 +199,7 @@ def charge_audit(store: Store, sweep: SweepRecord, what: str, plan: PrivacyPlan,
     what  tells this audit from others of the sweep. Raises PopulationSpent, and InvalidValue where nothing bounds
     them, or an audit refuted what did.
     """
-    if not (name := sweep.spec.population):
+    if not (name := sweep.spec.data.population):
         return
     check_not_refuted(PublishedStore(store), name, [plan.system])
     charge = repeated(charge_of_steps(ledger_named(store, name), plan, 0, steps), trainings)
@@ -211,8 +211,8 @@ def charge_reading(store: Store, sweep: SweepRecord, what: str, declared: Declar
 
     what  tells this reading from others of the sweep. Raises PopulationSpent.
     """
-    if not (name := sweep.spec.population) or declared.histogram is None:
+    if not (name := sweep.spec.data.population) or declared.histogram is None:
         return
-    delta = float(sweep.spec.canonical["privacy"]["delta"])
+    delta = float(sweep.spec.canonical()["privacy"]["delta"])
     charge = charge_of_event(ledger_named(store, name), declared.histogram.event(), delta)
     store.charge(name, Row(kind=RowKind.READING, what=what, sweep=sweep.name, charge=charge, at=time.time()))

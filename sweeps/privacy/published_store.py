@@ -163,7 +163,7 @@ class PublishedStore:
     def claimed(self, sweep: str, states: Collection[TrialState] | None = None) -> list[Published]:
         """The same with claims as they were made, whatever audits found: for an audit alone. Raises UnknownSweep."""
         record = self._store.sweep(sweep)
-        policy = Release.recorded(record.spec).policy
+        policy = Release.of(record.spec).policy
         if policy.at_once:
             return policy.published(self._store.trials(record.name, states))
         seen = policy.published(
@@ -177,7 +177,7 @@ class PublishedStore:
     def trials_of(self, sweep: str, keys: Collection[str]) -> list[Published]:
         """Those with these keys, in order of number. Raises UnknownSweep, UnknownTrial."""
         record = self._store.sweep(sweep)
-        policy = Release.recorded(record.spec).policy
+        policy = Release.of(record.spec).policy
         if not policy.at_once:
             return [one for one in self.trials(sweep) if one.key in keys]
         return apply_refutations(policy.published(self._store.trials_of(record.name, keys)), self.refuted(sweep))
@@ -189,7 +189,7 @@ class PublishedStore:
         UnknownTrial.
         """
         record = self._store.sweep(sweep)
-        at_once = Release.recorded(record.spec).policy.at_once
+        at_once = Release.of(record.spec).policy.at_once
         trials = self.trials(sweep) if keys is None else self.trials_of(sweep, keys)
         seen = {one.key for one in trials if at_once or one.state is TrialState.COMPLETE}
         reported = [one for one in self._store.curves(record.name, keys) if one.key in seen]
@@ -198,18 +198,18 @@ class PublishedStore:
 
     def held_back(self, sweep: str) -> list[Published]:
         """The trials of which no view is told when they report, as they may be seen now. Raises UnknownSweep."""
-        at_once = Release.recorded(self._store.sweep(sweep).spec).policy.at_once
+        at_once = Release.of(self._store.sweep(sweep).spec).policy.at_once
         return [] if at_once else self.trials(sweep)
 
     def running(self, sweep: str) -> list[Published]:
         """The trials that run now, where the policy lets a trial be seen before all are over. Raises UnknownSweep."""
-        at_once = Release.recorded(self._store.sweep(sweep).spec).policy.at_once
+        at_once = Release.of(self._store.sweep(sweep).spec).policy.at_once
         return self.trials(sweep, [TrialState.RUNNING]) if at_once else []
 
     def counts(self, sweep: str) -> dict[str, int]:
         """How many trials are seen in each state. Raises UnknownSweep."""
         record = self._store.sweep(sweep)
-        if Release.recorded(record.spec).policy.at_once:
+        if Release.of(record.spec).policy.at_once:
             return self._store.counts(record.name)
         return {str(state): 0 for state in TrialState} | Counter(str(one.state) for one in self.trials(sweep))
 
@@ -227,7 +227,7 @@ class PublishedStore:
         Raises UnknownSweep, UnknownTrial.
         """
         [seen] = self.trials_of(sweep, [key])
-        at_once = Release.recorded(self._store.sweep(sweep).spec).policy.at_once
+        at_once = Release.of(self._store.sweep(sweep).spec).policy.at_once
         return self._store.attempts_of(key) if at_once or seen.state is TrialState.COMPLETE else []
 
     def populations(self) -> list[Population]:

@@ -19,7 +19,6 @@ from trainables.scalarisation import Scalarisation
 from trainables.system import PrivacyPlan
 
 if TYPE_CHECKING:
-    from sweeps.provenance.recorded_spec import RecordedSpec
     from sweeps.spec.sections import SweepSpec
 
 
@@ -135,16 +134,6 @@ class Release:
             public_because=spec.public_because,
             raw_because=spec.raw_because,
             policy=ReleasePolicy.called(spec.privacy.release),
-            asked=spec.asked,
-        )
-
-    @classmethod
-    def recorded(cls, spec: RecordedSpec) -> Release:
-        """The release that a recorded spec asks for."""
-        return cls(
-            public_because=spec.public_because,
-            raw_because=spec.raw_because,
-            policy=ReleasePolicy.called(spec.release),
             asked=spec.asked,
         )
 

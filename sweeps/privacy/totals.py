@@ -48,8 +48,8 @@ from sweeps.privacy.ledger import (
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published
 from sweeps.privacy.wording import TOTAL_SHOWN_UP_TO, too_many, total_lines
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.search import samplers
+from sweeps.spec.sections import SweepSpec, TotalPrivacy
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import LedgerEntry, SweepRecord, SweepState, TrialRecord, TrialState, sweep_of
 from trainables.system import PrivacyPlan
@@ -86,12 +86,13 @@ _CUT_SHORT = (
 _DONE = (TrialState.COMPLETE, TrialState.FAILED)
 
 
-def sweep_total(spec: RecordedSpec) -> SweepTotal | None:
+def sweep_total(spec: SweepSpec) -> SweepTotal | None:
     """The one budget of a sweep; None where each of its trials has its own."""
-    if (spec.scope, spec.release) != ("sweep", "all") or spec.delta is None:
+    privacy = spec.privacy
+    if not isinstance(privacy, TotalPrivacy):
         return None
-    (epsilon,) = spec.budgets
-    return SweepTotal(epsilon=epsilon, delta=spec.delta, filter=spec.filter)
+    (epsilon,) = privacy.epsilon
+    return SweepTotal(epsilon=epsilon, delta=privacy.delta, filter=privacy.filter)
 
 
 def filtered_guarantee(total: SweepTotal, plans: Iterable[PrivacyPlan]) -> Guarantee:
@@ -189,10 +190,10 @@ def procedure_guarantee(
     return replace(found, status=Status.NO_CLAIM) if adaptive else found
 
 
-def choices_by_results(spec: RecordedSpec) -> tuple[Choice, ...]:
+def choices_by_results(spec: SweepSpec) -> tuple[Choice, ...]:
     """What lets results choose budgets in a sweep of this spec; none: all were fixed beforehand."""
     found = []
-    sampler = spec.sampler
+    sampler = spec.search.sampler
     if samplers.learns(sampler):
         found.append(
             Choice(
@@ -239,7 +240,7 @@ def choices_of(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[Choic
 
 def _wanted_and_ended(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[int, int]:
     """How many trials were asked for in all, and how many of them have ended; enqueued ones are beside them."""
-    wanted = max([sweep.spec.trials or 0, *(one.trials or 0 for one in sweep.extensions)])
+    wanted = max([sweep.spec.search.trials, *(one.trials or 0 for one in sweep.extensions)])
     return wanted, sum(one.state in _DONE for one in trials if one.request is None)
 
 
@@ -483,7 +484,7 @@ class Total:
 def own_total(store: PublishedStore, sweep: str, trials: Sequence[Published]) -> Total:
     """Of one sweep, all of whose `trials` are given. Raises UnknownSweep."""
     attempts = sum(trial.attempts for trial in trials)
-    if attempts > TOTAL_SHOWN_UP_TO and store.sweep(sweep).spec.scope != "sweep":
+    if attempts > TOTAL_SHOWN_UP_TO and store.sweep(sweep).spec.privacy.scope != "sweep":
         return Total(sweep=sweep, uncounted=too_many(sweep, attempts))
     record = store.sweep(sweep)
     return total_of(
@@ -504,18 +505,18 @@ def totals(store: PublishedStore, sweep: str, trials: Sequence[Published]) -> tu
     return own_total(store, sweep, trials), *earlier_totals(store, store.sweep(sweep).spec)
 
 
-def earlier_totals(store: PublishedStore, spec: RecordedSpec) -> tuple[Total, ...]:
+def earlier_totals(store: PublishedStore, spec: SweepSpec) -> tuple[Total, ...]:
     """Of the sweep that a spec names in `search.warm_start`, of the one that this one started from, ...; or of the one
     in `search.chosen_from`, which started from no other."""
-    if spec.chosen_from is not None:
-        found_by = _earlier(store, spec.chosen_from, _sweep(store, spec.chosen_from))
-        return (replace(found_by, tuned=True, part=spec.scope == HOLDOUT),)
+    if spec.search.chosen_from is not None:
+        found_by = _earlier(store, spec.search.chosen_from, _sweep(store, spec.search.chosen_from))
+        return (replace(found_by, tuned=True, part=spec.privacy.scope == HOLDOUT),)
     found: list[Total] = []
-    name = spec.warm_start
+    name = spec.search.warm_start
     while name is not None and name not in [one.sweep for one in found]:
         record = _sweep(store, name)
         found.append(_earlier(store, name, record))
-        name = None if record is None else record.spec.warm_start
+        name = None if record is None else record.spec.search.warm_start
     return tuple(found)
 
 
@@ -575,7 +576,7 @@ def joint_totals(store: PublishedStore, sweeps: Mapping[str, Sequence[Published]
 
 def _after_others(record: SweepRecord, sweeps: Mapping[str, Sequence[Published]]) -> Iterator[Choice]:
     """What of a sweep was decided when results of the others could be seen, or by them."""
-    if (warm := record.spec.warm_start) is not None:
+    if (warm := record.spec.search.warm_start) is not None:
         what = f"the search started from the results of {warm}"
         yield Choice(what=what, will=what, instead="leave `search.warm_start` out")
     decided = max([record.created_at, *(one.at for one in record.extensions if one.trials is not None or one.epsilon)])

@@ -13,7 +13,7 @@ from sweeps.privacy.claims import Assumptions, claim_text, count_text, covers_se
 from sweeps.privacy.ledger import SPENT_UNSEEN, LargestClaim, Procedure, Summary
 from sweeps.privacy.quoting import quote_of_claim, quote_of_total
 from sweeps.privacy.release import is_demonstration
-from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import TrialRecord, TrialState
 from trainables.system import DatasetSpec
 
@@ -215,23 +215,21 @@ def validation_text(facts: DatasetSpec, adjacency: Adjacency) -> str | None:
     return _IN_PARALLEL if parallel else _ADDED
 
 
-def recorded_text(spec: RecordedSpec) -> str | None:
+def recorded_text(spec: SweepSpec) -> str | None:
     """The line for a recorded spec, whose data may be gone by now."""
-    from sweeps.spec.sections import FUNCTION, Data
+    from sweeps.spec.sections import FUNCTION
     from trainables.data import SOURCES
 
-    if FUNCTION.fullmatch(spec.source):
+    if FUNCTION.fullmatch(spec.data.source):
         # What it says is in the spec: nobody's code is run to show a sweep.
-        declared = spec.canonical.get("data", {}).get("validation")
+        declared = spec.data.options().get("validation")
         if not declared:
             return None
         return _ADDED if declared.get("records") == "private" else TREATED_AS_PUBLIC
     try:
-        data = Data(**spec.canonical["data"])
-        facts = SOURCES[data.source].facts(data.options())
+        facts = SOURCES[spec.data.source].facts(spec.data.options())
     except (InvalidValue, OSError, KeyError):
-        # What is needed to ask is gone. Before records could be declared private all were public, and published
-        # sources are.
-        declared = spec.canonical.get("data", {}).get("validation")
+        # What is needed to ask is gone; those of published sources are public.
+        declared = spec.data.options().get("validation")
         return _PRIVATE if isinstance(declared, Mapping) and declared.get("records") == "private" else TREATED_AS_PUBLIC
-    return validation_text(facts, Adjacency(spec.canonical["privacy"]["adjacency"]))
+    return validation_text(facts, spec.privacy.adjacency)

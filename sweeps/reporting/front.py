@@ -20,7 +20,7 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Quote, legend, metric_quotes, quote_of_claim
 from sweeps.privacy.release import Published, Release
 from sweeps.privacy.totals import Total, joint_totals, lines, sentences, totals
-from sweeps.provenance.recorded_spec import RecordedSpec
+from sweeps.spec.sections import Reference, SweepSpec
 from sweeps.store.records import EPSILON, SweepRecord, TrialState, sweep_of
 
 Floats = NDArray[np.float64]
@@ -286,7 +286,7 @@ def sweep_front(
     ends = {**axis_ends(record.references), **(reference or {})}
     trials = store.trials(sweep)
     found = front(trials, chosen, mix=mix, reference=ends, log10=log10, sweep=sweep, as_refuted=as_refuted)
-    found = replace(found, heading=Release.recorded(spec).heading)
+    found = replace(found, heading=Release.of(spec).heading)
     if not total:
         return found
     return with_totals(found, totals(store, sweep, trials))
@@ -298,9 +298,9 @@ def with_totals(found: Front, counted: tuple[Total, ...]) -> Front:
     return replace(found, totals=counted, assumptions=Assumptions.of(claims))
 
 
-def spec_objectives(spec: RecordedSpec) -> list[FrontAxis]:
+def spec_objectives(spec: SweepSpec) -> list[FrontAxis]:
     """The objectives of a recorded spec."""
-    return [FrontAxis(metric, goal) for metric, goal in spec.objectives]  # type: ignore[arg-type]
+    return [FrontAxis(one.metric, one.goal) for one in spec.objectives]  # type: ignore[arg-type]
 
 
 def rankable(records: Iterable[Published], objectives: Sequence[FrontAxis]) -> int:
@@ -308,9 +308,9 @@ def rankable(records: Iterable[Published], objectives: Sequence[FrontAxis]) -> i
     return sum(_values(record, objectives)[1] is None for record in records)
 
 
-def axis_ends(references: Mapping[str, Mapping[str, Any]]) -> dict[str, AxisEnd]:
-    """Recorded references; none where a spec was written before there were any."""
-    return {metric: AxisEnd(one["value"], one["source"]) for metric, one in references.items()}
+def axis_ends(references: Mapping[str, Reference]) -> dict[str, AxisEnd]:
+    """Of the references of a spec."""
+    return {metric: AxisEnd(one.value, one.source) for metric, one in references.items()}
 
 
 def front(
@@ -635,7 +635,7 @@ def _same_records(records: Sequence[SweepRecord]) -> None:
     )
     _same(
         records,
-        lambda one: _validations(one.spec.canonical.get("data", {})),
+        lambda one: _validations(one.spec.data.options()),
         "sweeps whose specs declare their validation records alike",
         "Scores on other validation records, or under other noise, do not compare.",
     )
@@ -711,7 +711,7 @@ def _references(records: Sequence[SweepRecord]) -> dict[str, AxisEnd]:
 
 
 def _heading(records: Sequence[SweepRecord]) -> str:
-    headings = {one.name: Release.recorded(one.spec).heading for one in records}
+    headings = {one.name: Release.of(one.spec).heading for one in records}
     if len(set(headings.values())) == 1:
         return headings[records[0].name]
     return "; ".join(f"{name}: {heading}" for name, heading in headings.items() if heading)

@@ -33,7 +33,6 @@ from sweeps.reporting import figures
 from sweeps.reporting.front import Front
 from sweeps.reporting.summary import SweepSummary
 from sweeps.search.asha import rung_ends
-from sweeps.spec.sections import EarlyStopping
 from sweeps.store.records import DECIDED, EPSILON, SYSTEM, TARGET_EPSILON, TrialState, varied_knobs
 from sweeps.util.files import write_output
 from sweeps.util.text import as_html
@@ -119,9 +118,8 @@ def facts(summary: SweepSummary) -> list[str]:
     """What stands under the title."""
     spec = summary.record.spec
     found = [f"state {summary.record.state}"]
-    found += [f"data {spec.source}"] if spec.source else []
-    found += [f"{spec.sampler} sampler"] if spec.sampler else []
-    found += ["systems and budgets in turn"] if spec.is_stratified else []
+    found += [f"data {spec.data.source}", f"{spec.search.sampler} sampler"]
+    found += ["systems and budgets in turn"] if spec.search.stratified else []
     return [*found, time.strftime("written %Y-%m-%d %H:%M UTC", time.gmtime())]
 
 
@@ -152,13 +150,14 @@ def searched(summary: SweepSummary) -> str:
     """What a sealed search chose from, and when it ended."""
     spec, selection = summary.record.spec, summary.record.spec.selection
     assert selection is not None
-    shape = "" if selection.get("shape") is None else f" of shape {selection['shape']:g}"
-    what = "first trial that met the target" if selection.get("target") else "best trial"
+    shape = "" if selection.shape is None else f" of shape {selection.shape:g}"
+    what = "first trial that met the target" if selection.target else "best trial"
     if len(spec.orders) > 1:
         what = f"best trial by each of {len(spec.orders)} orders ({'; '.join(map(str, spec.orders))})"
     return (
-        f"The {what} of a secret number of them ({selection['count']}{shape}, mean {selection['mean']:g} before its "
-        f"cap at {spec.trials}), {selection['deadline_minutes']:g} minutes after the start, however many there were."
+        f"The {what} of a secret number of them ({selection.count}{shape}, mean {selection.mean:g} before its "
+        f"cap at {spec.search.trials}), {selection.deadline_minutes:g} minutes after the start, however many there "
+        "were."
     )
 
 
@@ -268,7 +267,7 @@ def afterwards(summary: SweepSummary, trial: Published) -> Guarantee | None:
     stopping = summary.record.spec.early_stopping
     assert stopping is not None
     assert trial.plan is not None
-    return ex_post(trial.plan, trial.step, len(rung_ends(EarlyStopping.model_validate(stopping), trial.plan.steps)))
+    return ex_post(trial.plan, trial.step, len(rung_ends(stopping, trial.plan.steps)))
 
 
 def _is_number(value: object) -> bool:

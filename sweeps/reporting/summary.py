@@ -133,7 +133,7 @@ class SweepSummary:
             ledger=ledger,
             started_from=started_from,
             assumptions=Assumptions.of([*claims, *(claim for total in totals for claim in total.claims())]),
-            release=Release.recorded(spec),
+            release=Release.of(spec),
             validation=recorded_text(spec),
             declared_test=declared_test(spec),
             tests=readings(store, sweep),

@@ -26,10 +26,10 @@ from sweeps.privacy.quoting import Verdict, metric_quotes, quote_of_claim, quote
 from sweeps.privacy.release import is_demonstration
 from sweeps.privacy.totals import earlier_lines
 from sweeps.privacy.wording import COUNTS, ONE_BUDGET, PROMISES_NOTHING, executed_text
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.reporting.front import spec_objectives
 from sweeps.reporting.summary import SweepSummary, best_trial, refuted_lines
 from sweeps.reporting.tables import FittedTable, columns
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import DECIDED, TrialState
 from sweeps.util.text import LABEL, hanging
 from trainables.worker.redaction import shown_url
@@ -37,17 +37,13 @@ from trainables.worker.redaction import shown_url
 FRONT_ROWS = 20
 
 
-def greeting(name: str, spec: RecordedSpec) -> str:
+def greeting(name: str, spec: SweepSpec) -> str:
     """`quickstart · 32 trials · tpe · digits · epsilon 1, 2, 4, 8 at delta 0.0001`."""
-    privacy = spec.canonical.get("privacy", {})
-    budgets = privacy.get("epsilon") or ()
-    listed = budgets if isinstance(budgets, list | tuple) else (budgets,)
+    privacy = spec.privacy
     most = "at most " if spec.selection is not None else ""
-    parts = [name, f"{most}{spec.trials} trials", spec.sampler, spec.source]
-    if listed:
-        text = ", ".join(epsilon_text(one, digits=6) for one in listed)
-        parts.append(f"epsilon {text} at delta {delta_text(privacy['delta'])}")
-    return " · ".join(filter(None, parts))
+    budgets = ", ".join(epsilon_text(one, digits=6) for one in privacy.epsilon)
+    claim = f"epsilon {budgets} at delta {delta_text(privacy.delta)}"
+    return " · ".join([name, f"{most}{spec.search.trials} trials", spec.search.sampler, spec.data.source, claim])
 
 
 def counts_text(counts: Mapping[str, int]) -> str:

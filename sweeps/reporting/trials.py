@@ -22,9 +22,9 @@ from sweeps.privacy.claims import HEADING, Assumptions, claim_text, count_text
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Quote, dependence, legend_of, quote_of_claim, quote_of_metric
 from sweeps.privacy.release import Published, Release
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.reporting.summary import UnderWay, assumptions_of, curve_rows, row_columns, trial_row, trial_rows, under_way
 from sweeps.reporting.tables import FittedColumn, FittedTable, cell, csv_text
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import (
     DECIDED,
     EPSILON,
@@ -377,7 +377,7 @@ def _seconds(left: float | None) -> str:
     return f"{left:.0f} s" if left < 120 else f"{left / 60:.0f} min" if left < 7200 else f"{left / 3600:.1f} h"
 
 
-def goals_of(spec: RecordedSpec) -> dict[str, str]:
+def goals_of(spec: SweepSpec) -> dict[str, str]:
     """{metric: maximize or minimize} of every number that a sweep of this spec may report."""
     from trainables.publishing import declared
     from trainables.registry import SYSTEMS
@@ -386,7 +386,7 @@ def goals_of(spec: RecordedSpec) -> dict[str, str]:
     for system in spec.systems:
         if system in SYSTEMS:
             found |= {name: str(one.goal) for name, one in declared(SYSTEMS[system]).items() if one.goal is not None}
-    return found | {metric: goal for metric, goal in spec.objectives if goal}
+    return found | {one.metric: one.goal for one in spec.objectives if one.goal}
 
 
 def listed(
@@ -413,7 +413,7 @@ def listed(
     shown = chosen if page is None else page_of(chosen, page)
     return Listed(
         sweep=sweep,
-        heading=Release.recorded(spec).heading,
+        heading=Release.of(spec).heading,
         metrics=tuple(dict.fromkeys(spec.asked)),
         named=named_in(conditions, sort),
         matching=len(chosen),
@@ -597,7 +597,7 @@ def trial_shown(store: PublishedStore, workspace: Workspace, sweep: str, trial: 
         running=under_way(store, workspace, sweep, [trial]).get(trial.key),
         curve=store.curves(sweep, [trial.key]),
         depends=_depends(trial),
-        heading=Release.recorded(store.sweep(sweep).spec).heading,
+        heading=Release.of(store.sweep(sweep).spec).heading,
         refuted=store.refuted(sweep).get(trial.system),
         assumptions=Assumptions.of(claims),
         # What an attempt left behind says how it ended.

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from dpcore.rounding import epsilon_text
-from sweeps.provenance.recorded_spec import RecordedSpec
 
 if TYPE_CHECKING:
+    from sweeps.spec.sections import Reference, SweepSpec
     from trainables.system import PrivacyPlan, Scalar
 
 
@@ -102,7 +102,7 @@ class SweepRecord:
     """
 
     name: str
-    spec: RecordedSpec
+    spec: SweepSpec
     digest: str
     fingerprints: Mapping[str, str]
     root: str
@@ -113,9 +113,12 @@ class SweepRecord:
     label: str = ""
 
     @property
-    def references(self) -> Mapping[str, Mapping[str, Any]]:
+    def references(self) -> Mapping[str, Reference]:
         """Where the axes of its front end: those of the spec, as far as later budgets moved none."""
-        return self.spec.at_budgets([epsilon for one in self.extensions for epsilon in one.epsilon]).references
+        from sweeps.spec.sections import with_budgets
+
+        added = [epsilon for one in self.extensions for epsilon in one.epsilon]
+        return with_budgets(self.spec, (*self.spec.privacy.epsilon, *added)).front.reference
 
     @property
     def called(self) -> str:

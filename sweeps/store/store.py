@@ -41,7 +41,6 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, s
 
 from dpcore.checks import InvalidValue
 from sweeps.privacy.population import Charge, Population, Row
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.store import charges as population_charges
 from sweeps.store.database import Calibrations, Database
 from sweeps.store.errors import Conflict, StoreError, SweepExists, UnknownSweep, UnknownTrial
@@ -297,7 +296,7 @@ class Store:
         """Record a new sweep. Raises SweepExists, also for a name that another one had."""
         row = {
             "name": record.name,
-            "spec": dumps(record.spec.canonical),
+            "spec": dumps(record.spec.canonical()),
             "digest": record.digest,
             "fingerprints": dumps(record.fingerprints),
             "root": record.root,
@@ -305,7 +304,7 @@ class Store:
             "state": str(record.state),
             "records": record.records,
             "label": record.label,
-            "population": record.spec.population,
+            "population": record.spec.data.population or "",
         }
         # Of two that come at once the database lets one in, and the other sees its row.
         unless_taken = self._database.insert(sweeps).values(row).on_conflict_do_nothing().returning(sweeps.c.id)
@@ -816,9 +815,11 @@ def _trial_row(
 
 
 def _sweep_record(row: Any, extended: Mapping[int, Sequence[Extension]]) -> SweepRecord:
+    from sweeps.spec.sections import SweepSpec
+
     return SweepRecord(
         name=row.name,
-        spec=RecordedSpec(json.loads(row.spec)),
+        spec=SweepSpec.model_validate_json(row.spec),
         digest=row.digest,
         fingerprints=json.loads(row.fingerprints),
         root=row.root,

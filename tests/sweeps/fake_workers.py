@@ -20,7 +20,6 @@ from sweeps.execution.limits import SharedBudget
 from sweeps.privacy.ledger import spending
 from sweeps.privacy.population import Population
 from sweeps.privacy.population_ledger import ledger_of
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.search import Proposer
 from sweeps.search.asha import report_steps
 from sweeps.spec import load_spec
@@ -183,7 +182,7 @@ class FakeSweep:
         self.store.create_sweep(
             SweepRecord(
                 name=NAME,
-                spec=RecordedSpec(self.spec.canonical()),
+                spec=self.spec,
                 digest="d",
                 fingerprints={},
                 root="/r",

@@ -18,9 +18,9 @@ from typing import Any
 from dpcore.events import Adjacency, Gaussian, PoissonSampled
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms.protocol import Scheduled
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.store.records import Proposal, Settlement, SweepRecord
 from sweeps.store.store import Store
+from tests.sweeps.recorded_specs import recorded
 from trainables.system import PrivacyPlan, Refusal, Scalar
 
 SWEEP = "quick-start"
@@ -68,11 +68,10 @@ def refusal() -> Refusal:
 def record(name: str = SWEEP) -> SweepRecord:
     return SweepRecord(
         name=name,
-        spec=RecordedSpec(
+        spec=recorded(
             {
                 "name": name,
                 "systems": {"noisy-sgd": {"z": 1, "a": 2}},
-                "privacy": {"allow_raw_measures": None},
             }
         ),
         digest="abc",
@@ -85,7 +84,7 @@ def record(name: str = SWEEP) -> SweepRecord:
 def of_population(name: str = SWEEP, population: str = "people") -> SweepRecord:
     """A sweep over a population."""
     plain = record(name)
-    return replace(plain, spec=RecordedSpec({**plain.spec.canonical, "data": {"population": population}}))
+    return replace(plain, spec=recorded({**plain.spec.canonical(), "data": {"population": population}}))
 
 
 def settle(store: Store, lease: object, key: str, attempt: int = 1, step: int = 100, **changes: object) -> None:

@@ -19,7 +19,6 @@ from sweeps.mlflow.sync import rebuild
 from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.claims import HEADING, NOT_RECORDED, ONE_TRIAL, Assumptions, sentences_of, spans
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.reporting.front import sweep_front
 from sweeps.reporting.html import write_report
 from sweeps.reporting.tables import render
@@ -28,6 +27,7 @@ from sweeps.spec import public_facts
 from sweeps.store.records import Settlement, SweepRecord, TrialRecord
 from sweeps.store.store import Store, open_store
 from sweeps.util.workspace import Workspace
+from tests.sweeps.recorded_specs import recorded
 from tests.sweeps.view_sweeps import guarantee
 from trainables.system import PrivacyPlan
 
@@ -52,7 +52,7 @@ def write(place: Workspace, name: str, systems: list[str], changes: list[str]) -
     spec = load_example_or_file("which-method", changes=changes)
     store = open_store(place.store_url)
     record = {"digest": spec.digest, "fingerprints": {}, "root": place.root, "created_at": 1.7e9}
-    store.create_sweep(SweepRecord(name=name, spec=RecordedSpec(spec.canonical()), **record))  # type: ignore[arg-type]
+    store.create_sweep(SweepRecord(name=name, spec=spec, **record))  # type: ignore[arg-type]
     proposer, facts = Proposer(spec), public_facts(spec)
     lease = store.acquire(name)
     wanted = list(systems)
@@ -219,7 +219,7 @@ def test_a_sweep_that_started_from_another_states_both_totals_in_every_view(
 def test_an_earlier_sweep_that_is_gone_is_said(store: Store) -> None:
     from sweeps.privacy.totals import earlier_lines, earlier_totals
 
-    totals = earlier_totals(store, RecordedSpec({"search": {"warm_start": "deleted"}}))
+    totals = earlier_totals(store, recorded({"search": {"warm_start": "deleted"}}))
     assert [total.to_dict() for total in totals] == [{"sweep": "deleted", "in_this_store": False}]
     (line,) = earlier_lines(totals, Assumptions())
     assert "'deleted'" in line

@@ -12,7 +12,6 @@ from sweeps.execution.resume import extended, without_extensions
 from sweeps.planning.auto_sampler import resolved
 from sweeps.planning.preview import preview
 from sweeps.privacy.totals import choices_by_results
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.search import Proposer, proposer
 from sweeps.search.automatic import resolution
 from sweeps.search.sampler_exam import faults
@@ -104,7 +103,7 @@ def test_an_unresolved_one_proposes_nothing_and_others_have_no_method():
         spec_with(search={"sampler": "random", "trials": 4, "resolved": "gp"})
     with pytest.raises(SpecErrors, match=r"search\.resolved='gp': expected tpe or nsga2 for several systems"):
         exam("auto", search={"sampler": "auto", "trials": 4, "resolved": "gp"})
-    assert choices_by_results(RecordedSpec(auto().canonical()))
+    assert choices_by_results(auto())
 
 
 # -- proposals --------------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from sweeps.execution import session
 from sweeps.privacy.population import Row, RowKind
 from sweeps.privacy.population_account import ELSEWHERE, account, now
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.selection.run import ANNOUNCED
 from sweeps.spec import load_spec
 from sweeps.store.errors import StoreOlder, UnknownPopulation
@@ -73,7 +72,7 @@ def test_two_stores_over_one_population_each_say_that_they_know_of_their_own_alo
         root = tmp_path / folder
         sweeps.population_budget("people", **LINEAR, root=root)
         store = places(root, None).open_store()
-        store.create_sweep(replace(record(), spec=RecordedSpec(load_spec(OVER).canonical())))
+        store.create_sweep(replace(record(), spec=load_spec(OVER)))
         row = Row(kind=RowKind.AUDIT, what="a", sweep=record().name, charge=DPCharge(2.0, 1e-5))
         store.charge("people", row)
         spent[folder] = account(PublishedStore(store), "people")

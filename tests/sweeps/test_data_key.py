@@ -84,7 +84,7 @@ def test_no_file_of_a_sweep_holds_a_plain_digest_and_another_data_set_is_still_s
 def test_the_source_of_noise_that_claims_name_cannot_be_changed_on_the_way(over):
     from dpcore.checks import InvalidValue
 
-    recorded = open_store(over.store_url).sweep("over").spec.canonical
+    recorded = open_store(over.store_url).sweep("over").spec.canonical()
     source = "secure" if recorded["privacy"]["noise_source"] == "pseudorandom" else "pseudorandom"
     changed = load_spec({**recorded, "privacy": {**recorded["privacy"], "noise_source": source}})
     with pytest.raises(InvalidValue, match=r"privacy\.noise_source"):

@@ -260,7 +260,7 @@ def test_a_session_extends_says_the_cost_and_goes_on_without_being_asked_again(s
     store = workspace.open_store()
     kept = store.sweep("here")
     assert [(one.trials, one.launched) for one in kept.extensions] == [(5, 3)]
-    assert kept.spec.canonical["search"]["trials"] == 3
+    assert kept.spec.canonical()["search"]["trials"] == 3
     assert len(store.trials("here", [TrialState.FAILED])) == 5
     assert asked_for == [(3, 3), (5, 3)]
     with pytest.raises(InvalidValue, match="from 5, which sweep 'here' has now"):
@@ -289,7 +289,7 @@ def test_a_session_adds_a_budget_and_keeps_it(started, capsys):
     assert set(budgets[3:]) == {1.0, 8.0}
     assert [one.plan.guarantee.epsilon <= one.config["target_epsilon"] for one in store.trials("here")] == [True] * 9
     assert store.sweep("here").extensions[0].epsilon == (8.0,)
-    assert store.sweep("here").spec.references["epsilon"]["value"] == 1.1
+    assert store.sweep("here").spec.front.reference["epsilon"].value == 1.1
     assert store.sweep("here").references["epsilon"]["value"] == 8.8
     assert enqueue(store, "here", {"clip": 0.5, "target_epsilon": 8.0}).config["target_epsilon"] == 8.0
     with pytest.raises(InvalidValue, match=r"epsilon=8.0.*a budget besides 1, 8.*each once"):

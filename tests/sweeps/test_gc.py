@@ -16,7 +16,6 @@ from sweeps.execution import gc, requests, session
 from sweeps.execution.gc import collect
 from sweeps.execution.resume import extended
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.spec import load_spec
 from sweeps.store.errors import LeaseHeld, SweepExists
 from sweeps.store.records import Extension, Refutation, SweepRecord, TrialState
@@ -132,7 +131,7 @@ def place(tmp_path):
 
 def begin(store, workspace, name, **search):
     spec = load_spec({**SPEC, "name": name, "search": {**SPEC["search"], **search}})
-    recorded = RecordedSpec(spec.canonical())
+    recorded = spec
     values = {"name": name, "digest": spec.digest, "fingerprints": {"data": "d"}, "root": workspace.root}
     store.create_sweep(SweepRecord(spec=recorded, created_at=time.time(), **values))
 

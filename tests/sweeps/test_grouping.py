@@ -10,7 +10,6 @@ import pytest
 
 from sweeps.execution.controller import Controller, Done
 from sweeps.execution.limits import worker_losses
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
 from sweeps.store.records import SweepRecord, TrialState
@@ -45,7 +44,7 @@ def start(root: Path, spec: Any, name: str = "shared") -> Controller:
         store.create_sweep(
             SweepRecord(
                 name=name,
-                spec=RecordedSpec(spec.canonical()),
+                spec=spec,
                 digest=spec.digest,
                 fingerprints={},
                 root=str(root),

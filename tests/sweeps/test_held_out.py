@@ -253,7 +253,7 @@ def test_the_estimate_before_a_sweep_holds_the_reading_that_is_planned(tmp_path)
         ({"data.test": {"share": 0.2, "id": "id"}}, "public or private"),
         ({"data.test": {"records": "public", "share": 0.9999, "id": "id"}}, "leaves records.*Make it smaller"),
         ({"privacy.adjacency": "replace-one"}, "add-remove"),
-        ({"systems": {"subsample-and-aggregate": {}}}, "whose model may leave"),
+        ({"systems": {"subsample-and-aggregate": {}}}, "whose model may be released"),
     ],
 )
 def test_what_cannot_be_is_said_by_the_spec(tmp_path, change, said):

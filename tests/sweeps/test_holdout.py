@@ -138,7 +138,7 @@ def test_the_point_is_the_best_of_what_tuned_and_stays(root):
     assert trial.config["learning_rate"] == best.config["learning_rate"]
     recorded = opened(root).sweep("final")
     went_on = effective_spec(recorded, load_spec(final(root)), ())
-    assert went_on.canonical()["search"] == recorded.spec.canonical["search"]
+    assert went_on.canonical()["search"] == recorded.spec.canonical()["search"]
     moved = final(root, data={"part": part("final", share=0.5)})
     with pytest.raises(fingerprint.Changed, match=r"data\.part"):
         effective_spec(recorded, load_spec(moved), ("spec",))

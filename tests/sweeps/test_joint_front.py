@@ -212,8 +212,8 @@ def test_only_an_end_that_all_have_ends_an_axis(tmp_path, store):
 
 
 def test_a_heading_says_whose_it_is(tmp_path, store):
-    recorded(tmp_path, "c", data={"records_are_public": "because"})
-    assert joint_front(store, ["a", "c"]).heading == "c: DEMONSTRATION ON PUBLIC RECORDS: because"
+    recorded(tmp_path, "c", data={"records_are_public": "because of that"})
+    assert joint_front(store, ["a", "c"]).heading == "c: DEMONSTRATION ON PUBLIC RECORDS: because of that"
 
 
 def test_points_are_drawn_and_written_by_sweep(store):

@@ -34,10 +34,10 @@ from sweeps.privacy.claims import ONE_TRIAL, Assumptions
 from sweeps.privacy.quoting import Verdict, quote_of_total
 from sweeps.privacy.totals import procedure_guarantee, summary
 from sweeps.privacy.wording import total_text
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.reporting.html import macro
 from sweeps.store.records import LedgerEntry, Settlement, SweepState, TrialRecord, TrialState
 from tests.sweeps import view_sweeps
+from tests.sweeps.recorded_specs import recorded
 from tests.sweeps.stores import guarantee, plan, proposal
 from tests.sweeps.under_charging import never_under_charged
 from trainables.data.packaged import UNIFORM
@@ -143,14 +143,13 @@ def test_deltas_that_approximate_releases_have_fixed_come_on_top():
         ({"search": {"sampler": "grid"}}, []),
         ({"search": {"sampler": "tpe"}}, ["tpe"]),
         ({"search": {"sampler": "one that nobody listed"}}, ["nobody listed"]),
-        ({}, ["None"]),
         ({"search": {"sampler": "random"}, "early_stopping": {"method": "asha"}}, ["early stopping"]),
         ({"search": {"sampler": "gp"}, "early_stopping": {"method": "asha"}}, ["gp", "early stopping"]),
     ],
 )
 def test_what_chooses_by_results_is_named_and_a_stranger_counts_as_choosing(spec, chosen):
     """A sampler that somebody forgets to list must not make a total print as a claim."""
-    found = ledger.choices_by_results(RecordedSpec(spec))
+    found = ledger.choices_by_results(recorded(spec))
     assert len(found) == len(chosen)
     assert all(word in choice.what and word in choice.will for word, choice in zip(chosen, found, strict=True))
 
@@ -231,7 +230,7 @@ def trial(number, epsilon=1.0):
     )
 
 
-CHOSEN = ledger.choices_by_results(RecordedSpec({"search": {"sampler": "tpe"}}))
+CHOSEN = ledger.choices_by_results(recorded({"search": {"sampler": "tpe"}}))
 
 
 def test_the_summary_keeps_claim_and_ledger_apart():
@@ -256,8 +255,8 @@ def test_a_total_of_fewer_trials_than_were_fixed_rests_on_who_ended_them(tmp_pat
     store.set_state(lease, "running")
     view_sweeps.complete(store, lease, 0)
     record = replace(store.sweep("views"), state=SweepState(state))
-    canonical = {**record.spec.canonical, "search": {"sampler": "random", "trials": 3}}
-    record = replace(record, spec=RecordedSpec(canonical))
+    canonical = {**record.spec.canonical(), "search": {"sampler": "random", "trials": 3}}
+    record = replace(record, spec=recorded(canonical))
     sentence = "That only 1 of its 3 trials have ended was not decided by results."
     if state == "out of hours":
         sentence = "That only 1 of its 3 trials ended within limits.hours was not decided by records."
@@ -306,7 +305,7 @@ def test_a_total_with_lost_launches_rests_on_why_they_were_lost(tmp_path):
     assert found.rests_on == (sentence,)
     assert sentence in found.guarantee.assumptions
     assert quote_of_total(found).verdict is Verdict.WITH
-    stopping = RecordedSpec({**record.spec.canonical, "early_stopping": {"method": "asha"}})
+    stopping = recorded({**record.spec.canonical(), "early_stopping": {"method": "asha"}})
     assert ledger.cut_short(replace(record, spec=stopping), trials) == ()
 
 

@@ -15,7 +15,6 @@ from dpcore.guarantee import Status
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.spec_code import code_of
 from sweeps.privacy.wording import TREATED_AS_PUBLIC, recorded_text
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.spec import SpecErrors
 from sweeps.spec.parse import public_facts
 from trainables import plugins
@@ -114,7 +113,7 @@ def test_what_it_says_is_its_word_and_the_claim_rests_on_it() -> None:
         assert {one.status for one in plan.beside} <= {status, Status.ASYMPTOTIC}
         # What parts records is believed of our code alone.
         assert plan.validation is None or not plan.validation.parallel
-        told = recorded_text(RecordedSpec(found.canonical()))
+        told = recorded_text(found)
         assert (told == TREATED_AS_PUBLIC) == (validation == PUBLIC)
     assert "asserted by own_people" in str(sweeps.check(spec(), rehearsal=False))
 

@@ -34,7 +34,6 @@ from sweeps.privacy.population_ledger import (
     settle_block,
 )
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.store.errors import PopulationSpent, UnknownPopulation
 from sweeps.store.records import Proposal, Refutation, Settlement
@@ -47,6 +46,7 @@ from tests.sweeps.private_people import (
     people,  # noqa: F401  the fixture
     spec_of,
 )
+from tests.sweeps.recorded_specs import recorded
 from tests.sweeps.stores import of_population, plan, record
 from trainables.data import SOURCES, splits
 
@@ -309,8 +309,8 @@ def store(tmp_path):
 
 def recorded_over(name, population="people"):
     sweep = of_population(name, population)
-    privacy = {**sweep.spec.canonical["privacy"], "delta": 1e-5}
-    return replace(sweep, spec=RecordedSpec({**sweep.spec.canonical, "privacy": privacy}))
+    privacy = {**sweep.spec.canonical()["privacy"], "delta": 1e-5}
+    return replace(sweep, spec=recorded({**sweep.spec.canonical(), "privacy": privacy}))
 
 
 def test_each_twin_costs_what_its_steps_cost_the_trial(store):

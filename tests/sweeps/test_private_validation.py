@@ -26,7 +26,6 @@ from sweeps.planning.preview import preview
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.totals import in_parallel, procedure_event, procedure_guarantee, reported_event
 from sweeps.privacy.wording import recorded_text
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.reporting.html import write_report
 from sweeps.spec import SpecErrors, load_spec
 from sweeps.store.records import LedgerEntry, SweepState
@@ -34,6 +33,7 @@ from sweeps.store.store import open_store
 from sweeps.sweep import Sweep
 from sweeps.util.workspace import Workspace
 from tests.sweeps.private_people import DELTA, PUBLIC, N, people, spec_of
+from tests.sweeps.recorded_specs import recorded
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
@@ -350,11 +350,11 @@ def test_the_preview_says_what_is_private_and_counts_reports_in_its_total(people
 )
 def test_a_recorded_sweep_says_in_one_line_whose_its_validation_records_are(people, validation, says):
     raw = spec_of(people)
-    recorded = raw | {"data": raw["data"] | {"validation": validation}}
-    recorded["privacy"] = {"adjacency": "add-remove"}
-    assert says in recorded_text(RecordedSpec(recorded))
-    assert "\n" not in recorded_text(RecordedSpec(recorded))
-    assert recorded_text(RecordedSpec(recorded | {"data": {"source": "uniform"}})) is None
+    sections = raw | {"data": raw["data"] | {"validation": validation}}
+    sections["privacy"] = {"adjacency": "add-remove"}
+    assert says in recorded_text(recorded(sections))
+    assert "\n" not in recorded_text(recorded(sections))
+    assert recorded_text(recorded(sections | {"data": {"source": "uniform"}})) is None
 
 
 @pytest.mark.parametrize(

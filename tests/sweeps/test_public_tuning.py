@@ -53,7 +53,7 @@ def best(root, sweep="proxy"):
 def test_the_one_run_is_that_of_the_best_and_its_claim_that_of_the_whole(root):
     (trial,) = opened(root).trials("final")
     assert trial.config["learning_rate"] == best(root).config["learning_rate"]
-    recorded = opened(root).sweep("final").spec.canonical["search"]
+    recorded = opened(root).sweep("final").spec.canonical()["search"]
     assert recorded["chosen"]["trial"] == best(root).key
     found = sweeps.open("final", root=root)
     claim = found.overview().ledger.procedure
@@ -79,21 +79,21 @@ def test_what_becomes_of_the_proxy_changes_nothing(root):
     recorded = opened(root).sweep("final")
     given = load_spec(final(root))
     went_on = effective_spec(recorded, given, ())
-    assert went_on.search.first == load_spec(recorded.spec.canonical).search.first
-    forged = recorded.spec.canonical | {
-        "search": {**recorded.spec.canonical["search"], "chosen": {**given_chosen(recorded), "trial": "proxy-9"}}
+    assert went_on.search.first == load_spec(recorded.spec.canonical()).search.first
+    forged = recorded.spec.canonical() | {
+        "search": {**recorded.spec.canonical()["search"], "chosen": {**given_chosen(recorded), "trial": "proxy-9"}}
     }
     with pytest.raises(fingerprint.Changed, match="chosen"):
         effective_spec(recorded, load_spec(forged), ("spec",))
 
 
 def given_chosen(recorded):
-    return recorded.spec.canonical["search"]["chosen"]
+    return recorded.spec.canonical()["search"]["chosen"]
 
 
 def test_a_recorded_choice_is_made_anew_in_a_new_sweep(root):
     """Nobody writes it: a spec that brings one along is chosen for again."""
-    recorded = opened(root).sweep("final").spec.canonical
+    recorded = opened(root).sweep("final").spec.canonical()
     forged = {**recorded["search"], "chosen": {**recorded["search"]["chosen"], "trial": "proxy-9", "sweep": "other"}}
     again = with_chosen(load_spec({**recorded, "search": forged}), opened(root))
     assert again.search.chosen == load_spec(recorded).search.chosen
@@ -163,7 +163,7 @@ def test_a_copied_file_is_known_by_its_records(tmp_path):
     ran(spec("proxy", str(tmp_path / "copy.csv"), data={"records_are_public": WHY}), tmp_path)
     with pytest.raises(InvalidValue, match="these are the same"):
         ran(spec("final", people, privacy=PRIVACY, search={"trials": 1, "chosen_from": "proxy"}), tmp_path)
-    recorded = load_spec(opened(tmp_path).sweep("final").spec.canonical)
+    recorded = load_spec(opened(tmp_path).sweep("final").spec.canonical())
     check_apart(recorded, "another")
 
 
@@ -185,7 +185,7 @@ def test_nothing_is_added_to_a_final_run(root):
     with pytest.raises(InvalidValue, match="the final run with what proxy found"):
         enqueue(store, "final", {"learning_rate": 0.1})
     recorded = store.sweep("final")
-    loaded = load_spec(recorded.spec.canonical)
+    loaded = load_spec(recorded.spec.canonical())
     with pytest.raises(InvalidValue, match="the trials that it began with"):
         extension_for(recorded, loaded, store.trials("final"), 2)
     with pytest.raises(InvalidValue, match="the trials that it began with"):

@@ -13,13 +13,13 @@ import pytest
 from sweeps.privacy import release
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import NOTHING, OPEN, WINNERS_ALONE, Release, ReleasePolicy
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.search import Proposer
-from sweeps.spec import load_spec, parse
+from sweeps.spec import load_spec
 from sweeps.store.records import TrialRecord, TrialState
 from sweeps.store.store import open_store
 from sweeps.util.workspace import Workspace
 from tests.sweeps.published_sweeps import NAME, publish, swept
+from tests.sweeps.recorded_specs import recorded
 from tests.sweeps.test_publishing import printed, sweeps  # noqa: F401  # a fixture
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +92,7 @@ def test_only_the_publisher_makes_published_records():
 @pytest.mark.parametrize(
     ("room", "names"),
     [
-        ("search", {"warm_start.py", "asha.py", "proposer.py", "optuna_sampler.py", "stratified.py"}),
+        ("search", {"warm_start.py", "asha.py", "proposer.py", "optuna_sampler.py"}),
         (
             "reporting",
             {"summary.py", "front.py", "figures.py", "trials.py", "importance.py", "tables.py", "progress.py"},
@@ -123,11 +123,9 @@ MEASURED = ("expected_error", "estimate", "seconds")
 
 
 def swept_under(policy: ReleasePolicy, root: Path, monkeypatch, told: list[TrialRecord] | None = None) -> Workspace:
-    """A whole sweep. No spec may ask for anything but `all` yet: the check is lifted, and the word given this sense."""
-    others = [one for one in parse.CHECKS if one.__name__ != "check_unavailable"]
-    monkeypatch.setattr(parse, "CHECKS", others)
-    monkeypatch.setitem(release._BY_WORD, "best", policy)
-    return swept(root, {**SPEC, "privacy": {**SPEC["privacy"], "release": "best"}}, told, views=False)
+    """A whole sweep, of which `release: all` is given this sense."""
+    monkeypatch.setitem(release._BY_WORD, "all", policy)
+    return swept(root, SPEC, told, views=False)
 
 
 def numbers(workspace: Workspace) -> dict[int, set[float]]:
@@ -227,7 +225,7 @@ def test_what_is_held_back_steers_nothing(tmp_path, monkeypatch):
 
 
 def test_a_word_without_a_meaning_publishes_nothing():
-    assert Release.recorded(RecordedSpec({"privacy": {"release": "all"}})).policy == OPEN
-    assert Release.recorded(RecordedSpec({"privacy": {"release": "best"}})).policy == WINNERS_ALONE
+    assert Release.of(recorded({})).policy == OPEN
+    assert Release.of(recorded({"privacy": {"scope": "sweep", "release": "best"}})).policy == WINNERS_ALONE
     for word in ("everything", "", None, "ALL"):
-        assert Release.recorded(RecordedSpec({"privacy": {"release": word}})).policy == NOTHING
+        assert ReleasePolicy.called(word) == NOTHING

@@ -18,7 +18,6 @@ from sweeps.privacy.claims import Assumptions
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import was_published
 from sweeps.privacy.totals import Total
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.reporting.figures import front_figure, parallel_figure
 from sweeps.reporting.front import FrontAxis, front
 from sweeps.reporting.html import report_page, write_report
@@ -30,6 +29,7 @@ from sweeps.store.store import Store
 from sweeps.util.text import as_html
 from tests.sweeps import view_sweeps
 from tests.sweeps.front_records import ACCURACY, EPSILON, record
+from tests.sweeps.recorded_specs import recorded
 from tests.sweeps.test_pareto import of_systems
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
@@ -151,8 +151,8 @@ def test_a_knob_that_each_system_fixes_has_no_axis_and_code_is_code():
 @pytest.mark.parametrize("stratified", [True, False])
 def test_the_heading_says_how_points_were_proposed(stratified: bool, store: Store):
     content = SweepSummary.load(PublishedStore(store), "views", count_all=True)
-    before = content.record.spec.canonical
-    spec = RecordedSpec({**before, "search": {**before["search"], "stratified": stratified}})
+    before = content.record.spec.canonical()
+    spec = recorded({**before, "search": {**before["search"], "stratified": stratified}})
     shown = words(report_page(replace(content, record=replace(content.record, spec=spec))))
     assert ("systems and budgets in turn" in shown) is stratified
 

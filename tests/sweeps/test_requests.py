@@ -14,7 +14,6 @@ from sweeps.execution import requests
 from sweeps.execution.controller import Done
 from sweeps.execution.requests import RequestPoller
 from sweeps.privacy.totals import choices_of, summary_in_passing
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.search import Proposer
 from sweeps.spec import SpecErrors, load_spec
 from sweeps.store.errors import UnknownSweep
@@ -291,7 +290,7 @@ def asked(tmp_path):
     spec = spec_of()
     record = SweepRecord(
         name=NAME,
-        spec=RecordedSpec(spec.canonical()),
+        spec=spec,
         digest=spec.digest,
         fingerprints={},
         root=str(tmp_path),

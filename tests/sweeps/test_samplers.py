@@ -16,12 +16,12 @@ from sweeps.planning.spec_code import code_of
 from sweeps.privacy import totals
 from sweeps.privacy.claims import Assumptions
 from sweeps.privacy.wording import total_text
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.search import Proposer, samplers
 from sweeps.search.sampler_exam import faults
 from sweeps.search.samplers import SAMPLERS, Independent, Learning, RandomPoints, by_name
 from sweeps.spec import SpecErrors, load_spec, spec_schema
 from tests.sweeps import climber
+from tests.sweeps.recorded_specs import recorded
 from tests.sweeps.test_ledger import entry, trial
 from tests.sweeps.test_search import MIXED, ONE, TWO, changed, exam
 from tests.sweeps.toys import finished, spec_with
@@ -154,7 +154,7 @@ def test_what_a_sampler_cannot_do_is_refused(installed):
 
 
 def total_of(sampler: object) -> str:
-    choices = totals.choices_by_results(RecordedSpec({"search": {"sampler": sampler}}))
+    choices = totals.choices_by_results(recorded({"search": {"sampler": sampler}}))
     total = totals.summary([trial(0)], [entry()], choices).procedure
     assert total is not None
     return total_text(total, Assumptions.of([total.guarantee]))

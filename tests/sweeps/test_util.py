@@ -12,7 +12,6 @@ from sweeps.api import places
 from sweeps.cli import main as cli
 from sweeps.mlflow.sync import rebuild
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import SweepRecord
 from sweeps.store.store import open_store
@@ -20,6 +19,7 @@ from sweeps.util import files, suggest
 from sweeps.util.files import path_of, url_of
 from sweeps.util.workspace import Workspace
 from tests.sweeps import view_sweeps
+from tests.sweeps.recorded_specs import recorded
 from tests.sweeps.view_sweeps import mixed_sweep
 
 ALIKE = [
@@ -95,7 +95,7 @@ def test_the_store_is_where_it_was_named_and_nothing_lies_beside_it(tmp_path, na
     workspace = Workspace.at(tmp_path / name)
     store = open_store(workspace.store_url)
     store.create_sweep(
-        SweepRecord(name="s", spec=RecordedSpec({}), digest="d", fingerprints={}, root=workspace.root, created_at=1.0)
+        SweepRecord(name="s", spec=recorded({}), digest="d", fingerprints={}, root=workspace.root, created_at=1.0)
     )
     store.close()
     assert [path.name for path in tmp_path.iterdir()] == [name]

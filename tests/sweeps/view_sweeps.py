@@ -8,11 +8,11 @@ from typing import Any
 from dpcore.events import Adjacency, Gaussian
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms.protocol import Scheduled
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.store.lease import Lease
 from sweeps.store.records import Proposal, Settlement, SweepRecord
 from sweeps.store.store import Store, open_store
 from sweeps.util.files import url_of
+from tests.sweeps.recorded_specs import recorded
 from trainables.system import PrivacyPlan, Refusal
 
 OBJECTIVES = [{"metric": "accuracy", "goal": "maximize"}, {"metric": "epsilon", "goal": "minimize"}]
@@ -32,7 +32,7 @@ def new_sweep(root: Path, name: str = "views", *, created_at: float = 1.7e9, **s
     }
     store.create_sweep(
         SweepRecord(
-            name=name, spec=RecordedSpec(content), digest="d", fingerprints={}, root=str(root), created_at=created_at
+            name=name, spec=recorded(content), digest="d", fingerprints={}, root=str(root), created_at=created_at
         )
     )
     return store

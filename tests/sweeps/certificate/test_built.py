@@ -14,7 +14,6 @@ from sweeps.certificate.subject import STATED, CannotCertify, checked_trial
 from sweeps.privacy.population import Population
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published
-from sweeps.provenance.recorded_spec import RecordedSpec
 from sweeps.store.records import (
     LedgerEntry,
     Proposal,
@@ -198,7 +197,7 @@ SEARCHES = {
 def searched(folder, document, *states, won=False):
     """The store of a sealed search in these states one after the other; of one that won, as trial 0."""
     planner = planner_of(document)
-    store, spec = open_store(f"sqlite:///{folder}/sweeps.db"), RecordedSpec(planner.prior.spec.canonical())
+    store, spec = open_store(f"sqlite:///{folder}/sweeps.db"), planner.prior.spec
     store.create_sweep(
         SweepRecord(name="sealed", spec=spec, digest="d", fingerprints={}, root=str(folder), created_at=1.0)
     )
