@@ -83,19 +83,6 @@ def test_delta_beyond_the_range_of_the_exponential_is_bounded(event, epsilon, ad
     assert 0 <= lower <= upper <= 1e-14
 
 
-TOO_FINE = composed((4.16192e-7, 0.475707, 319912))
-"""Under replace-one, at delta 2.21717e-6, a grid of 18 million losses."""
-
-
-def test_where_the_distribution_is_bounded_loosely_its_upper_end_is_still_the_headline_if_it_is_the_least():
-    delta, adjacency = 2.21717e-6, Adjacency.REPLACE_ONE
-    claim = accounting.headline(TOO_FINE, delta, adjacency)
-    least = min(make(name, adjacency).compose(TOO_FINE).epsilon(delta) for name in ("rdp", "advanced", "naive"))
-    assert (claim.accountant, claim.status) == ("pld", Status.PROVED)
-    assert claim.epsilon_lower <= claim.epsilon < least
-    assert claim.assumptions[0] == accounting.APART.format("epsilon")
-
-
 @pytest.mark.parametrize("epsilon", [-1.0, 0.0])
 def test_no_delta_is_larger_than_the_chance_that_the_record_was_drawn(epsilon):
     """.632 is true, and once was 1 by the Renyi accountant."""

@@ -81,16 +81,6 @@ def test_published_ratings() -> None:
     assert stars.tolist() == [6110, 11370, 27145, 34174, 21201]
 
 
-@needs_data
-def test_both_forms_of_adult_are_the_same_people() -> None:
-    binary, raw = (SOURCES["adult"].load({"path": str(DATA), "form": form}) for form in ("a9a", "raw"))
-    assert np.array_equal(binary.train.targets, raw.train.targets)
-    assert (len(binary.train), len(binary.validation)) == (29305, 3256)
-    # 451,592 non-zeros among all 32,561 rows of a9a
-    ones = binary.train.inputs["person"].sum() + binary.validation.inputs["person"].sum()
-    assert int(ones) == 451_592
-
-
 def test_digits_are_complete_and_split_by_position() -> None:
     data = SOURCES["digits"].load({})
     counts = np.bincount(data.train.targets) + np.bincount(data.validation.targets)
@@ -331,25 +321,6 @@ def written(folder: Path, numbers: range | list[int]) -> dict[str, object]:
 
 def images(split: Split) -> set[bytes]:
     return {one.tobytes() for one in split.inputs["image"]}
-
-
-@pytest.mark.usefixtures("small")
-def test_each_record_finds_its_side_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = written(tmp_path / "all", range(N))
-    found, facts = MNIST.load(asked), MNIST.facts(asked)
-    train, validation, held = images(found.train), images(found.validation), images(MNIST.load_held_out(asked))
-    assert (facts.n, facts.n_validation, MNIST.held_out(asked).n) == (140, 60, TESTED)
-    assert len(train | validation | held) == N + TESTED
-    # Within five standard deviations of a fair share.
-    assert abs(len(validation) - 60) < 33
-    # Whoever comes or goes, and in whatever order: nobody else moves.
-    monkeypatch.setattr(source_cases, "TRAINING", N)
-    turned = MNIST.load(written(tmp_path / "turned", [*range(N - 1, 99, -1), *range(300, 400)]))
-    stay = train | validation
-    assert images(turned.train) & stay <= train
-    assert images(turned.validation) & stay <= validation
-    other = MNIST.load({**asked, "validation": {**PARTS["validation"], "key": "another"}})
-    assert images(other.validation) != validation
 
 
 @pytest.mark.usefixtures("small")
