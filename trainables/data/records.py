@@ -51,10 +51,7 @@ def by_unit(split: Split, ids: Iterable[object], unit: Unit) -> tuple[Split, Uni
     """The records of `split` unit by unit, at most `unit.max_records` of each; `ids` [n] says whose each record is."""
     columns = [array for _, array in sorted(split.inputs.items())] + [split.targets]
     columns += [one for one in (split.weights, split.groups) if one is not None]
-    flat = [np.frombuffer(np.ascontiguousarray(one).tobytes(), np.uint8) for one in columns]
-    together = np.concatenate([one.reshape(len(split), len(one) // max(len(split), 1)) for one in flat], axis=1)
-    whole, width = together.tobytes(), together.shape[1]
-    contents = (whole[row * width : (row + 1) * width] for row in range(len(split)))
+    contents = (b"".join(column[row].tobytes() for column in columns) for row in range(len(split)))
     kept, units = arranged(ids, contents, unit)
     return taken(split, kept), units
 
@@ -120,10 +117,7 @@ def _groups(facts: DatasetSpec, label: str, groups: Array | None, n: int) -> NDA
         return None
     if groups is None or groups.shape != (n,):
         raise InvalidValue("data", label, f"one group per record, {declared.column}")
-    codes = _integers(label, declared.column, groups)
-    if codes.size and (codes.min() < 0 or codes.max() >= len(declared.categories)):
-        raise InvalidValue("data", label, f"{declared.column} as codes in 0..{len(declared.categories) - 1}")
-    return codes
+    return _codes(label, declared.column, groups, len(declared.categories))
 
 
 def as_input(label: str, name: str, feature: InputSpec, array: Array) -> Array:
@@ -136,24 +130,14 @@ def as_input(label: str, name: str, feature: InputSpec, array: Array) -> Array:
     if array.shape[1:] != feature.shape:
         raise InvalidValue("data", label, f"{name} of shape {feature.shape} per record, found {array.shape[1:]}")
     if feature.cardinality is not None:
-        codes = _integers(label, name, array)
-        if codes.size and (codes.min() < 0 or codes.max() >= feature.cardinality):
-            raise QuotesRecords(
-                "data", label, f"{name} codes in 0..{feature.cardinality - 1}, found {codes.min()}..{codes.max()}"
-            )
-        return codes
+        return _codes(label, f"{name} codes", array, feature.cardinality)
     if array.dtype.kind not in "fiub":
         raise InvalidValue("data", label, f"numbers in {name}, found {array.dtype}")
     with np.errstate(over="ignore"):
         values = array.astype(np.float32, copy=False)
-    finite = np.isfinite(values)
-    if not finite.all():
-        raise InvalidValue(
-            "data",
-            label,
-            f"finite numbers in {name}, found {int((~finite).sum())} NaN or infinite",
-            "Drop these records or give the missing values a public constant.",
-        )
+    if wrong := int((~np.isfinite(values)).sum()):
+        expected = f"finite numbers in {name}, found {wrong} NaN or infinite"
+        raise InvalidValue("data", label, expected, "Drop these records or give the missing values a public constant.")
     return values
 
 
@@ -161,32 +145,29 @@ def _targets(facts: DatasetSpec, label: str, targets: Array) -> Array:
     if targets.ndim != 1:
         raise InvalidValue("data", label, f"one label per record, found shape {targets.shape}")
     if facts.task in (Task.CLASSIFICATION, Task.RATING):
-        codes = _integers(label, "label", targets)
-        if codes.size and (codes.min() < 0 or facts.classes is None or codes.max() >= facts.classes):
-            raise QuotesRecords(
-                "data",
-                label,
-                f"labels in 0..{(facts.classes or 0) - 1}, found {codes.min()}..{codes.max()}",
-                "Declare all classes, or correct the records.",
-            )
-        return codes
+        return _codes(label, "labels", targets, facts.classes or 0)
     values = targets.astype(np.float32, copy=False)
     if not np.isfinite(values).all():
         raise InvalidValue("data", label, "finite targets, found NaN or infinite ones", "Drop these records.")
     return np.clip(values, facts.target_low, facts.target_high)
 
 
-def _integers(label: str, name: str, array: Array) -> NDArray[np.int64]:
+def _codes(label: str, name: str, array: Array, count: int) -> NDArray[np.int64]:
+    """Whole numbers 0..count-1. Raises InvalidValue."""
     if array.dtype.kind == "f":
         if not np.isfinite(array).all():  # type: ignore[type-var]
-            raise InvalidValue("data", label, f"a {name} in every record, found missing ones", "Drop these records.")
+            raise InvalidValue("data", label, f"{name} in every record, found missing ones", "Drop these records.")
         if (array != np.floor(array)).any():  # type: ignore[call-overload]
             raise InvalidValue("data", label, f"whole numbers as {name}")
     elif array.dtype.kind not in "iub":
         raise InvalidValue("data", label, f"whole numbers as {name}, found {array.dtype}")
     with np.errstate(invalid="ignore"):
         # What is beyond int64 is beyond any number of codes.
-        return array.astype(np.int64, copy=False)
+        codes = array.astype(np.int64, copy=False)
+    if codes.size and not 0 <= codes.min() <= codes.max() < count:
+        expected = f"{name} in 0..{count - 1}, found {codes.min()}..{codes.max()}"
+        raise QuotesRecords("data", label, expected, "Declare all of them, or correct the records.")
+    return codes
 
 
 def check_several_classes(facts: DatasetSpec, train: Split) -> None:
@@ -226,4 +207,4 @@ def without_ids(data: Dataset) -> Dataset:
 
 def select(inputs: Mapping[str, Array], targets: Array, rows: Array | slice) -> Split:
     """The records at positions `rows`."""
-    return Split(inputs={name: array[rows] for name, array in inputs.items()}, targets=targets[rows])
+    return taken(Split(inputs=inputs, targets=targets), rows)
