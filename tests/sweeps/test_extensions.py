@@ -290,7 +290,7 @@ def test_a_session_adds_a_budget_and_keeps_it(started, capsys):
     assert [one.plan.guarantee.epsilon <= one.config["target_epsilon"] for one in store.trials("here")] == [True] * 9
     assert store.sweep("here").extensions[0].epsilon == (8.0,)
     assert store.sweep("here").spec.front.reference["epsilon"].value == 1.1
-    assert store.sweep("here").references["epsilon"]["value"] == 8.8
+    assert store.sweep("here").references["epsilon"].value == 8.8
     assert enqueue(store, "here", {"clip": 0.5, "target_epsilon": 8.0}).config["target_epsilon"] == 8.0
     with pytest.raises(InvalidValue, match=r"epsilon=8.0.*a budget besides 1, 8.*each once"):
         session.resume("here", workspace, session.RunOptions(trials=12, epsilon=[8.0]))
