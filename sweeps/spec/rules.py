@@ -90,108 +90,81 @@ SEALED_KINDS = ("sealed", "first")
 # Keys of a privacy section that its kind does not have, or has fewer values of: {(kind, key): (expected, remedy)}.
 
 _OF_TOTAL = "left out unless scope is sweep and release is all: it spreads a budget of the whole sweep"
+_NO_PRICE = "null: what is not covered has no price, and the winner would carry it"
 _UNCOVERED = {
     "total": ("left out with scope: sweep: what no claim covers is in no total", "Drop it, or use scope: trial."),
-    "sealed": ("null: what is not covered has no price, and the winner would carry it", "Drop it."),
-    "first": ("null: what is not covered has no price, and the winner would carry it", "Drop it."),
+    "sealed": (_NO_PRICE, "Drop it."),
+    "first": (_NO_PRICE, "Drop it."),
     "final": ("null here: the claim of the final run is that of the whole procedure", "Drop it."),
 }
 _SEEDED = "pseudorandom: a lost trial is run again with the very noise that it had, which nobody can seed here"
+_ONE_TOTAL = "one number with scope: sweep, which is spread over the trials"
+_ONE_SEARCH = "one budget: that of the whole search"
 PRIVACY_KEYS: Mapping[tuple[str, str], tuple[str, str]] = {
     **{
         (kind, key): (_OF_TOTAL, "Add `scope: sweep`, or drop it.")
-        for kind in ("trial", "sealed", "first", "final")
+        for kind in ("trial", *_UNCOVERED)
         for key in ("spread", "shares", "filter", "order")
+        if kind != "total"
     },
     **{(kind, key): said for kind, said in _UNCOVERED.items() for key in ("allow_unprotected", "allow_raw_measures")},
     **{(kind, "noise_source"): (_SEEDED, "Drop it.") for kind in SEALED_KINDS},
-    ("total", "epsilon"): (
-        "one number with scope: sweep, which is spread over the trials",
-        "Name the total alone; several totals are several sweeps.",
-    ),
-    ("sealed", "epsilon"): (
-        "one budget: that of the whole search",
-        "Keep one, or use `release: first`, of which the cheapest budget is released that reaches a target.",
-    ),
+    ("total", "epsilon"): (_ONE_TOTAL, "Name the total alone; several totals are several sweeps."),
+    ("sealed", "epsilon"): (_ONE_SEARCH, "Keep one, or use `release: first`: the cheapest that reaches a target."),
     ("final", "epsilon"): ("one budget: that of the final run", "Keep one."),
 }
 
 
-# Values that may not stand beside a kind of privacy: (kinds, path, values that may, expected, remedy).
+# Values that may not stand beside a kind of privacy: {path: expected}. They may be left out, or be one of `_MAY`.
 
-_DRAWS = "random: the price of the best holds for independent draws from a prior that no result changes"
 _CLOCK = "null: what ends a trial by the clock may depend on its records. The deadline alone ends all"
-_OPEN_KINDS = ("trial", "total", *SEALED_KINDS)
-BESIDE: tuple[tuple[tuple[str, ...], str, tuple[Any, ...], str, str], ...] = (
-    (
-        SEALED_KINDS,
-        "early_stopping.method",
-        (None,),
-        "null: which trials go on would follow from other trials, and the price holds for independent ones",
-        "Drop it.",
-    ),
-    (SEALED_KINDS, "curve", (None,), "null: of a sealed trial nothing is released but the winner's end", "Drop it."),
-    (SEALED_KINDS, "search.sampler", ("random", "auto"), _DRAWS, "Use random."),
-    (
-        SEALED_KINDS,
-        "search.warm_start",
-        (None,),
-        "null: the prior is fixed in public, and results of another sweep are none of it",
-        "Drop it.",
-    ),
-    (SEALED_KINDS, "search.first", ((),), "none: a point that is tried first is no draw from the prior", "Drop it."),
-    (
-        SEALED_KINDS,
-        "search.stratified",
-        (False,),
-        "false: whose turn it is would tell the winner's place among the trials",
-        "Drop it.",
-    ),
-    (SEALED_KINDS, "search.resolved", (None,), "null: no method is chosen", "Drop it."),
-    (SEALED_KINDS, "limits.hours", (None,), _CLOCK, "Drop it."),
-    (SEALED_KINDS, "limits.trial_minutes", (None,), _CLOCK, "Drop it."),
-    (SEALED_KINDS, "limits.stall_seconds", (None,), _CLOCK, "Drop it."),
-    (SEALED_KINDS, "resources.workers", (1,), "1: a sealed trial is trained by one process", "Drop it."),
-    (("final",), "early_stopping.method", (None,), "null: a final run is one trial", "Drop it."),
-    (
-        ("final",),
-        "search.trials",
-        (1,),
-        "1: the one final run, with what search.chosen_from found",
-        "Write `trials: 1`.",
-    ),
-    (("final",), "search.sampler", ("random", "auto"), "none: a final run searches nothing", "Leave it out."),
-    (
-        ("final",),
-        "search.warm_start",
-        (None,),
-        "null: a final run learns from no sweep, and takes its point from search.chosen_from",
-        "Drop it.",
-    ),
-    (("final",), "search.stratified", (False,), "false: there is one trial", "Drop it."),
-    (("final",), "search.resolved", (None,), "null: nothing is searched", "Drop it."),
-    *(
-        (
-            _OPEN_KINDS,
-            f"search.{name}",
-            (None,),
-            "privacy.scope: public beside it, or holdout",
-            "Add it, or drop this.",
-        )
-        for name in ("chosen_from", "chosen")
-    ),
-)
+_TUNED = "privacy.scope: public beside it, or holdout"
+_MAY: Mapping[str, tuple[object, ...]] = {
+    "search.sampler": ("random", "auto"),
+    "search.trials": (1,),
+    "resources.workers": (1,),
+}
+_BESIDE_SEALED = {
+    "early_stopping.method": "null: which trials go on would follow from others; the price is that of independent ones",
+    "curve": "null: of a sealed trial nothing is released but the winner's end",
+    "search.sampler": "random: the price of the best holds for independent draws from a prior that no result changes",
+    "search.warm_start": "null: the prior is fixed in public, and results of another sweep are none of it",
+    "search.first": "none: a point that is tried first is no draw from the prior",
+    "search.stratified": "false: whose turn it is would tell the winner's place among the trials",
+    "search.resolved": "null: no method is chosen",
+    "limits.hours": _CLOCK,
+    "limits.trial_minutes": _CLOCK,
+    "limits.stall_seconds": _CLOCK,
+    "resources.workers": "1: a sealed trial is trained by one process",
+}
+_BESIDE_FINAL = {
+    "early_stopping.method": "null: a final run is one trial",
+    "search.trials": "1: the one final run, with what search.chosen_from found",
+    "search.sampler": "none: a final run searches nothing",
+    "search.warm_start": "null: a final run learns from no sweep, and takes its point from search.chosen_from",
+    "search.stratified": "false: there is one trial",
+    "search.resolved": "null: nothing is searched",
+}
+_BESIDE_OTHERS = {"search.chosen_from": _TUNED, "search.chosen": _TUNED}
+BESIDE: Mapping[str, Mapping[str, str]] = {
+    "trial": _BESIDE_OTHERS,
+    "total": _BESIDE_OTHERS,
+    "sealed": _BESIDE_SEALED | _BESIDE_OTHERS,
+    "first": _BESIDE_SEALED | _BESIDE_OTHERS,
+    "final": _BESIDE_FINAL,
+}
 
 
 def _beside(draft: Draft) -> Found:
-    for kinds, path, may, expected, remedy in BESIDE:
+    for path, expected in BESIDE[draft["kind"]].items():
         section, _, name = path.partition(".")
         value = draft[section]
-        if draft["kind"] not in kinds or value is BROKEN:
-            continue
-        value = getattr(value, name) if name and value is not None else value
-        if value not in may:
-            yield path, list(value) if isinstance(value, tuple) else value, expected, remedy
+        if value is not BROKEN:
+            value = getattr(value, name) if name and value is not None else value
+            may = _MAY.get(path, ())
+            if value not in (may or (None, (), False)):
+                remedy = f"Write `{name}: {may[0]}`." if may else "Leave it out."
+                yield path, list(value) if isinstance(value, tuple) else value, expected, remedy
 
 
 def _refused(call: Callable[..., object], *arguments: object, at: str = "") -> Found:

@@ -237,7 +237,7 @@ def test_early_stopping_validation_and_units_stay():
     assert changed(early_stopping={"method": "asha"}) == ["early_stopping"]
     assert changed(data={**TABLE, "validation": validation}) == ["data.validation"]
     per_person = raw["privacy"] | {"unit": "person"}
-    assert changed(data={**TABLE, "unit": unit}, privacy=per_person) == ["data.unit and privacy.unit"]
+    assert changed(data={**TABLE, "unit": unit}, privacy=per_person) == ["data.unit", "privacy.unit"]
 
 
 def test_changed_code_and_data_are_refused_until_accepted_and_an_exhausted_sweep_says_so(sweeps, exhausted):
