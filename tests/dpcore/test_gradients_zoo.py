@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from tests.dpcore.zoo import layers, mixing, parameters, surroundings, uses
+from tests.dpcore.zoo import layers, models
 from tests.dpcore.zoo.case import Demand
 from tests.dpcore.zoo.judging import judge, judge_answers
 
 torch.set_num_threads(1)
-ZOO = [*layers.CASES, *mixing.CASES, *parameters.CASES, *uses.CASES, *surroundings.CASES]
+ZOO = [*layers.CASES, *models.CASES]
 
 
 @pytest.mark.parametrize("case", ZOO, ids=lambda one: one.name)
