@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from dpcore.accounting import group_epsilon_lower
 from dpcore.guarantee import Status
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.heldout import DeclaredTest, declared_test
-from sweeps.planning.auto_sampler import resolution_of
+from sweeps.planning.auto_sampler import Resolution, resolution_of
 from sweeps.planning.estimate import Spread, TotalEstimate, estimated_total
 from sweeps.planning.plan import (
     DRAWS,
@@ -45,10 +45,6 @@ from sweeps.spec.sections import SweepSpec
 from sweeps.util.text import hanging
 from trainables.system import DatasetSpec, PrivacyPlan, Refusal, System
 from trainables.units import RECORD
-
-if TYPE_CHECKING:
-    from sweeps.search.automatic import Resolution
-
 
 # Notes under the plan of a sweep: what a person may not have meant, or should know before it runs.
 

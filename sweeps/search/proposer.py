@@ -13,13 +13,17 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import ceil
 from typing import Protocol
 
+from dpcore.checks import InvalidValue
 from sweeps.privacy.release import Published
-from sweeps.search.samplers import Automatic, Independent, Learning, Points, sampler
-from sweeps.search.turns import BudgetsInTurn, BudgetTurns, Strata, StratifiedSampler, seed_of_trial, widened
-from sweeps.search.warm_start import WarmStart
+from sweeps.search.samplers import METHODS, Automatic, Independent, Learning, Points, learning, one_of, sampler
+from sweeps.search.space import Space
+from sweeps.search.turns import Turns, seed_of_trial, widened
+from sweeps.search.warm_start import WarmStart, fitting
+from sweeps.spec.hyperparameters import alone
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import Extension, Proposal
 from trainables.system import Scalar
@@ -43,20 +47,101 @@ class Learner(Protocol):
         ...
 
 
+class AtBudget(Protocol):
+    """A sampler that learns, and proposes at a budget that it is given."""
+
+    warm_start: WarmStart
+
+    def rebuild(self, records: Iterable[Published]) -> None: ...
+    def tell(self, record: Published) -> None: ...
+    def point(self, number: int, index: int, epsilon: float) -> dict[str, Scalar] | None: ...
+
+
+class BudgetsInTurn:
+    """A sampler of all systems of a sweep, which is given its budgets in turn."""
+
+    def __init__(self, inner: AtBudget, turns: Turns) -> None:
+        self._inner, self._turns = inner, turns
+        self.warm_start = inner.warm_start
+
+    def rebuild(self, records: Iterable[Published]) -> None:
+        """Know these records and no others."""
+        self._inner.rebuild(records)
+
+    def tell(self, record: Published) -> None:
+        """Know a trial's latest state."""
+        self._inner.tell(record)
+
+    def point(self, number: int, index: int) -> dict[str, Scalar] | None:
+        """The configuration of trial `number`, at the budget whose turn it is at proposal `index`."""
+        return self._inner.point(number, index, self._turns.at(index)[1])
+
+
+class StratifiedSampler:
+    """A sampler that learns for each system by itself, from that system's trials alone: for comparing systems.
+
+    One sampler over all of them gives its trials to the system that leads, and the others' best is then the best of
+    one or two draws.
+
+    build  makes it, of the system's own spec and earlier trials
+    """
+
+    def __init__(
+        self,
+        build: Callable[[SweepSpec, Iterable[Published]], AtBudget],
+        spec: SweepSpec,
+        warm: Iterable[Published],
+        turns: Turns,
+    ) -> None:
+        found, self.warm_start = fitting(spec, Space.of(spec), warm)
+        self._turns = turns
+        share = spec.search.model_copy(update={"trials": ceil(spec.search.trials / len(spec.systems))})
+        self._samplers = {
+            system: build(
+                spec.model_copy(update={"systems": {system: alone(spec.systems, system)}, "search": share}),
+                [record for record in found if record.system == system],
+            )
+            for system in spec.systems
+        }
+
+    def rebuild(self, records: Iterable[Published]) -> None:
+        """Know these records and no others."""
+        known = list(records)
+        for system, own in self._samplers.items():
+            own.rebuild([record for record in known if record.system == system])
+
+    def tell(self, record: Published) -> None:
+        """Know a trial's latest state."""
+        self._samplers[record.system].tell(record)
+
+    def point(self, number: int, index: int) -> dict[str, Scalar] | None:
+        """The configuration of trial `number`: of the system and the budget whose turn it is at proposal `index`."""
+        system, epsilon = self._turns.at(index)
+        assert system is not None
+        return self._samplers[system].point(number, index, epsilon)
+
+
 def _learner(
     entry: Learning | Automatic, began: SweepSpec, warm: Iterable[Published], extensions: Sequence[Extension]
 ) -> Learner:
     # A quarter of a second of imports that independent samplers do without.
-    from sweeps.search.automatic import at_budget
     from sweeps.search.optuna_sampler import OptunaSampler
 
-    spec = widened(began, extensions)
-    build = at_budget(entry, spec)
-    if spec.search.stratified:
-        return StratifiedSampler(build, spec, warm, Strata.of(began, extensions))
+    spec, turns = widened(began, extensions), Turns.of(began, extensions)
+    in_turn = isinstance(entry, Automatic)
     if isinstance(entry, Automatic):
-        return BudgetsInTurn(build(spec, warm), BudgetTurns.of(began, extensions))
-    return OptunaSampler(entry, spec, warm)
+        if spec.search.resolved is None:
+            expected = f"a method, one of {one_of(METHODS)}, which is chosen when a sweep begins"
+            raise InvalidValue("search.resolved", None, expected)
+        entry = learning(spec.search.resolved)
+    method = entry
+
+    def build(spec: SweepSpec, warm: Iterable[Published]) -> OptunaSampler:
+        return OptunaSampler(method, spec, warm)
+
+    if spec.search.stratified:
+        return StratifiedSampler(build, spec, warm, turns)
+    return BudgetsInTurn(build(spec, warm), turns) if in_turn else build(spec, warm)
 
 
 class Proposer:

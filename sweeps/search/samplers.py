@@ -24,7 +24,7 @@ import numpy as np
 from dpcore.checks import InvalidValue
 from sweeps.search.grid import SearchGrid
 from sweeps.search.space import Space
-from sweeps.search.turns import ORDER, POINT, Stages, Strata, sequence
+from sweeps.search.turns import ORDER, POINT, Turns, sequence
 from sweeps.spec.sections import FUNCTION, SweepSpec
 from sweeps.store.records import Extension
 from sweeps.util.suggest import closest
@@ -42,15 +42,14 @@ class RandomPoints:
     """Independent draws from the prior of the space; systems and budgets in turn where the spec says so."""
 
     def __init__(self, spec: SweepSpec, extensions: Iterable[Extension] = ()) -> None:
-        extensions = tuple(extensions)
         self._space, self._seed = Space.of(spec), spec.search.seed
-        self._stages = Stages.of(spec, extensions)
-        self._strata = Strata.of(spec, extensions) if spec.search.stratified else None
+        self._turns = Turns.of(spec, extensions)
 
     def point(self, number: int) -> dict[str, Scalar] | None:
         """Draw `number`."""
-        stratum = None if self._strata is None else self._strata.at(number)
-        space = replace(self._space, epsilons=self._stages.at(number)[1])
+        system, epsilon = self._turns.at(number)
+        stratum = None if system is None else (system, epsilon)
+        space = replace(self._space, epsilons=self._turns.stage(number)[1])
         return space.draw(np.random.Generator(np.random.PCG64(sequence(self._seed, number, POINT))), stratum)
 
 
@@ -149,8 +148,8 @@ class Learning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Automatic:
-    """A sampler that learns, by a method which a rule chooses before the first trial (`sweeps.search.automatic`): one
-    that can take the sweep's systems and objectives."""
+    """A sampler that learns, by a method which a rule chooses before the first trial: one that can take the sweep's
+    systems and objectives (`sweeps.planning.auto_sampler`)."""
 
     name: str
     doc: str
@@ -159,6 +158,8 @@ class Automatic:
 
 
 SamplerEntry = Independent | Learning | Automatic
+METHODS = ("gp", "tpe", "nsga2")
+"""What the automatic one may come to."""
 
 
 def by_name(*entries: SamplerEntry) -> dict[str, SamplerEntry]:
@@ -176,7 +177,7 @@ def _tpe(seed: int, trials: int) -> BaseSampler:
 
 
 def _nsga2(seed: int, trials: int) -> BaseSampler:
-    from sweeps.search.nsga2 import SteadyStateNSGAII
+    from sweeps.search.optuna_sampler import SteadyStateNSGAII
 
     return SteadyStateNSGAII(population_size=min(50, max(8, trials // 5)), seed=seed)
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from dpcore.rounding import delta_text, epsilon_text
+from sweeps.planning.plan import SECONDS_PER_GRADIENT
 from sweeps.planning.rehearsal import Rehearsal
-from sweeps.search.automatic import SECONDS_PER_GRADIENT
 from sweeps.selection.law import law_text
 from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.selection.workers import workers_of

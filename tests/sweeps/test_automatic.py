@@ -9,13 +9,11 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps.execution.resume import extended, without_extensions
-from sweeps.planning.auto_sampler import resolved
+from sweeps.planning.auto_sampler import resolution, resolved
 from sweeps.planning.preview import preview
 from sweeps.privacy.totals import choices_by_results
 from sweeps.search import Proposer, proposer
-from sweeps.search.automatic import resolution
 from sweeps.search.sampler_exam import faults
-from sweeps.search.turns import BudgetsInTurn
 from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
 from sweeps.store.records import Extension
 from tests.sweeps.test_search import MIXED, ONE, TWO, exam
@@ -143,7 +141,7 @@ def test_results_choose_points_and_never_budgets(method, monkeypatch):
     assert _budgets(spec, 1.0) == _budgets(spec, 4.0)
     assert sorted(_budgets(spec, 4.0)) == [1.0] * 4 + [2.0] * 4 + [4.0] * 4
 
-    class Greedy(BudgetsInTurn):
+    class Greedy(proposer.BudgetsInTurn):
         """The mutant: the budget of a good result, once there is one."""
 
         best = (0.0, 0.0)
