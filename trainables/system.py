@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # What a system declares that it can do besides planning and training alone on public validation records.
 #
 # What comes with a method of its own (canaries, membership scores, queries, neighbours, a rehearsal) is declared by
-# the method: see `trainables.measures.hooks` and `trainables.rehearsal.setting`.
+# the method: see `trainables.measures.hooks` and `trainables.rehearsal`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

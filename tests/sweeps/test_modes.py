@@ -33,7 +33,7 @@ from sweeps.selection.modes import (
     reaching,
 )
 from sweeps.spec import load_spec, public_facts
-from trainables.rehearsal.findings import Rehearsed, Step
+from trainables.rehearsal import Rehearsed, Step
 
 CLOSE = 2 * NEAR
 """Of a noise whose plan spends its budget to within NEAR."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from optuna.samplers import RandomSampler
 
 from sweeps.planning.check import before_launch
 from sweeps.planning.rehearsal import WouldFail
@@ -18,16 +16,15 @@ from sweeps.privacy.claims import Assumptions
 from sweeps.privacy.wording import total_text
 from sweeps.search import Proposer, samplers
 from sweeps.search.sampler_exam import faults
-from sweeps.search.samplers import SAMPLERS, Independent, Learning, RandomPoints, by_name
+from sweeps.search.samplers import SAMPLERS, Independent, Learning, by_name
 from sweeps.spec import SpecErrors, load_spec, spec_schema
 from tests.sweeps import climber
 from tests.sweeps.recorded_specs import recorded
 from tests.sweeps.test_ledger import entry, trial
-from tests.sweeps.test_search import MIXED, ONE, TWO, changed, exam
+from tests.sweeps.test_search import MIXED, ONE, TWO, exam
 from tests.sweeps.toys import finished, spec_with
 from trainables import plugins
 
-ROOT = Path(__file__).parents[2]
 RESOLVED = {"auto": {"resolved": "tpe"}}
 """Its own process sits the exam in test_automatic.py."""
 
@@ -90,44 +87,6 @@ def test_a_newcomer_of_an_installed_package_passes_it_and_learns(installed):
     assert learned > sorted(best("random", seed) for seed in range(5))[2]
 
 
-class _Remembers(RandomSampler):
-    """Every proposal depends on how many this process made."""
-
-    made = 0
-
-    def __init__(self, seed: int) -> None:
-        type(self).made += 1
-        super().__init__(seed=self.made)
-
-
-class _KeepsItInTheStudy(RandomSampler):
-    """As stock samplers that count in attributes of a study, which a rebuilt one lacks."""
-
-    def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
-        study.set_user_attr("asked", study.user_attrs.get("asked", 0) + 1)
-        self._rng.rng.random(study.user_attrs["asked"])
-        return super().sample_independent(study, trial, param_name, param_distribution)
-
-
-class _GoesOutside(RandomSampler):
-    def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
-        value = super().sample_independent(study, trial, param_name, param_distribution)
-        return 2 * param_distribution.high if hasattr(param_distribution, "high") else value
-
-
-@pytest.mark.parametrize(
-    ("mutant", "words"),
-    [
-        (_Remembers, "run again"),
-        (_KeepsItInTheStudy, "after a restart"),
-        (_GoesOutside, "no point of the space: clip="),
-    ],
-)
-def test_the_exam_finds_what_it_is_for(mutant, words, monkeypatch):
-    changed(monkeypatch, "tpe", build=lambda seed, trials: mutant(seed=seed))
-    assert any(words in fault for fault in faults(exam("tpe", systems={"hill": MIXED["hill"]})))
-
-
 def test_what_a_sampler_cannot_do_is_refused(installed):
     two = {"systems": {"hill": MIXED["hill"], "valley": MIXED["valley"]}}
     for name in samplers.known():
@@ -170,42 +129,6 @@ def test_a_forgotten_sampler_lends_no_sweep_a_total(installed, monkeypatch):
     assert samplers.fixed() == ("random", "grid")
     monkeypatch.setattr(samplers, "learns", lambda name: name in ("tpe", "nsga2", "gp"))
     assert "no guarantee" not in total_of("climber"), "the mutant that this test is for"
-
-
-class _Greedy:
-    """A sampler that would learn, listed as one that does not."""
-
-    def __init__(self, spec: Any) -> None:
-        self.told: list[Any] = []
-        self._points = RandomPoints(spec)
-
-    def point(self, number: int) -> Any:
-        return self._points.point(number + len(self.told))
-
-    def tell(self, record: Any) -> None:
-        self.told.append(record)
-
-    rebuild = tell
-
-
-def test_one_that_is_listed_as_independent_is_told_nothing(monkeypatch):
-    """A learning sampler listed wrongly cannot learn: the total stays true."""
-    made: list[_Greedy] = []
-    changed(monkeypatch, "random", points=lambda spec, given: made.append(_Greedy(spec)) or made[-1])
-    spec = exam("random")
-
-    def run(accuracy: float) -> list[Any]:
-        proposer = Proposer(spec, warm=[])
-        proposer.rebuild([])
-        out = []
-        for _ in range(10):
-            proposal = proposer.propose()
-            proposer.tell(finished(spec, proposal, metrics={"accuracy": accuracy}))
-            out.append(proposal.config)
-        return out
-
-    assert run(0.1) == run(0.9)
-    assert [one.told for one in made] == [[], []]
 
 
 def test_a_package_cannot_replace_a_sampler_nor_offer_one_that_counts_as_independent(tmp_path, monkeypatch):
@@ -263,10 +186,6 @@ def test_a_function_of_the_users_own_is_a_sampler(own, caplog):
         exam("mysamplers:build", ONE, systems=MIXED)
 
 
-def test_a_stock_class_of_optuna_may_be_named(own):
-    assert faults(own_spec("optuna.samplers:TPESampler")) == []
-
-
 def test_the_operator_decides(own, installed, monkeypatch):
     monkeypatch.setenv("SWEEPS_PLUGINS", "deny")
     for name in ("mysamplers:build", "climber"):
@@ -299,9 +218,3 @@ def test_run_tries_it_out_before_a_sweep_is_recorded(own, source, words):
     with pytest.raises(WouldFail, match=r"search\.sampler") as caught:
         before_launch(load_spec(raw))
     assert words in str(caught.value)
-
-
-def test_the_guide_knows_every_sampler():
-    text = (ROOT / "sweeps/guide/extending.md").read_text(encoding="utf-8")
-    for name in (*SAMPLERS, samplers.ENTRY_POINTS):
-        assert f"`{name}`" in text, name

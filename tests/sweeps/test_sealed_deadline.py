@@ -27,7 +27,7 @@ from sweeps.spec import load_spec
 from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_searches import Search
 from tests.sweeps.small_table import small_table
-from trainables.rehearsal.findings import Rehearsed, Step
+from trainables.rehearsal import Rehearsed, Step
 
 KNOBS: dict[str, Any] = {"model": "linear", "clip_norm": 1.0, "batch_size": 64, "epochs": 20, "learning_rate": 1.0}
 SPEC: dict[str, Any] = {

@@ -11,7 +11,7 @@ from dpcore.events import Adjacency
 from sweeps.search import Proposer
 from sweeps.search.warm_start import lesson
 from sweeps.store.records import Proposal, TrialRecord, TrialState
-from tests.sweeps.test_search import MIXED, ONE, TWO, exam, stratified
+from tests.sweeps.test_search import MIXED, ONE, TWO, exam
 from tests.sweeps.toys import finished, infeasible, running
 from tests.sweeps.view_sweeps import guarantee
 
@@ -112,18 +112,3 @@ def test_warm_start_takes_what_fits_and_says_what_does_not() -> None:
     again = Proposer(spec, records)
     again.rebuild([])
     assert again.propose() == first
-
-
-def test_strata_share_out_a_warm_start() -> None:
-    """Every system's sampler gets the earlier trials of that system; together they are all of them."""
-    spec = stratified("tpe")
-    earlier = Proposer(stratified("random"))
-    records = [finished(spec, proposal) for proposal in (earlier.propose() for _ in range(30)) if proposal]
-    warm, cold = Proposer(spec, records), Proposer(spec)
-    assert (warm.warm_start.offered, warm.warm_start.fitting) == (30, 30)
-    for _ in range(6):
-        learned, blank = warm.propose(), cold.propose()
-        assert learned is not None
-        assert blank is not None
-        assert learned.config["system"] == blank.config["system"]
-        assert learned.config != blank.config

@@ -1,24 +1,32 @@
-"""A few steps of a trial by its system's own `fit`, over made-up records; nothing is written."""
+"""A trial in small on made-up records: a few steps by its system's own `fit`. Nothing is written.
+
+Steps on Poisson batches are rehearsed as they are planned, over as many made-up records as give a few in each batch.
+Any other system looks at all records at once, in a way that only it knows: it is planned anew for a small number of
+them, and runs a few of its steps. A system for which this is wrong says what is right (`SetsItsRehearsal`).
+"""
 
 from __future__ import annotations
 
 import math
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from dpcore.checks import InvalidValue
+from dpcore.events import PoissonSampled, blocks
 from dpcore.randomness import Streams
 from trainables.hyperparameters import read
 from trainables.measures.hooks import CanaryTrained
 from trainables.measures.objectives import measure, wanted
 from trainables.publishing import OWN_METRICS, published
-from trainables.rehearsal.findings import CannotRun, Rehearsed, Step
-from trainables.rehearsal.setting import Replanned, Setting, sampling_rates, setting_of
-from trainables.system import DatasetSpec, PrivacyPlan, RunSettings, State, System, TrialRun
+from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, RunSettings, State, System, TrialRun
 from trainables.training.hyperparameters import BatchHyperparameters
 from trainables.training.made_up import SEED, made_up
 
@@ -26,6 +34,180 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from trainables.rehearsal.step import Loss
+
+# What a rehearsal finds.
+
+_LIBRARIES = ("site-packages", "dist-packages")
+
+
+class CannotRun(ValueError):
+    """A trial of this configuration would fail. The message says at what, why, and where in whose code."""
+
+    @classmethod
+    def by(cls, error: BaseException, doing: str) -> CannotRun:
+        """What `error` means for the person whose code or spec it came from. Only made-up records can be quoted."""
+        said = str(error) or "no message"
+        if isinstance(error, CannotRun | InvalidValue):
+            return cls(said)
+        where = _place(error)
+        return cls(f"{doing}: {type(error).__name__}: {said}" + (f" ({where})" if where else ""))
+
+
+def _place(error: BaseException) -> str:
+    """The innermost line outside of installed packages and of this one: mostly the user's own."""
+    frames = traceback.extract_tb(error.__traceback__)
+    here = Path(__file__).parent
+    own = [one for one in frames if not any(part in Path(one.filename).parts for part in _LIBRARIES)]
+    own = [one for one in own if Path(one.filename).parent != here]
+    if not own:
+        return ""
+    frame = own[-1]
+    return f"{Path(frame.filename).name}, line {frame.lineno}, in {frame.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One forward and backward pass over a whole batch, at the first weights.
+
+    records    how many passed, or units; fewer than `planned` where the whole batch would have taken too long here
+    planned    expected records of a batch, or units
+    seconds    that it took; the least of a few where it is quick
+    memory_mb  by how much the peak memory grew for it, in MiB; None where that cannot be told apart
+    device     on what: "cpu" or "cuda"
+    loss       mean over the records
+    routes     {parameter: how its gradient is found for each record}; {} where no gradient is clipped
+    looped     operations and layers that go through records one at a time: right, and slow
+    unreached  trainable parameters on which no loss depends: they would be filled with noise alone
+    unit_records  records of a unit, at most; 1 where batches are of records
+    """
+
+    records: int
+    planned: int
+    seconds: float
+    memory_mb: float | None
+    device: str
+    loss: float
+    parameters: int
+    routes: Mapping[str, str]
+    looped: tuple[str, ...]
+    unreached: tuple[str, ...]
+    unit_records: int = 1
+
+    @property
+    def gradient_seconds(self) -> float:
+        """Of one record's gradient: what `PrivacyPlan.work` counts of a system that trains a network."""
+        return self.seconds / (self.records * self.unit_records)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsed:
+    """One configuration that ran.
+
+    records, steps  made-up training records, and steps of the plan over them
+    seconds         that these steps took, metrics included
+    reported        names of the metrics that the trial reported, and of measures that were asked for
+    step            None for a system that trains no network
+    """
+
+    system: str
+    config: Config
+    records: int
+    steps: int
+    seconds: float
+    reported: tuple[str, ...]
+    step: Step | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+
+# How much of a trial is run, and on how many records.
+
+EACH_BATCH = 8
+"""Expected records of a batch in the steps that are rehearsed."""
+SAMPLED_STEPS, WHOLE_STEPS = 2, 20
+SMALLEST, GROWTH = 64, 4
+VALIDATION = 64
+
+Replanned = Callable[[DatasetSpec], PrivacyPlan | Refusal]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A trial in small.
+
+    plan        what runs, from its first step on
+    facts       those that it was planned from
+    records     made-up training records, or units
+    validation  made-up validation records
+    steps       of the plan that are run
+    """
+
+    plan: PrivacyPlan
+    facts: DatasetSpec
+    records: int
+    validation: int
+    steps: int
+
+
+@runtime_checkable
+class SetsItsRehearsal(Protocol):
+    """A system that knows better than `setting_of` how it is rehearsed; it changes the setting that it is given."""
+
+    def rehearsal(self, setting: Setting) -> Setting:
+        """The setting to run. Reads no record."""
+        ...
+
+
+def setting_of(system: System, plan: PrivacyPlan, facts: DatasetSpec, replanned: Replanned) -> Setting:
+    """The small trial that stands for `plan`; `replanned` plans the same configuration from other facts.
+
+    Raises InvalidValue where the configuration cannot be planned again.
+    """
+    found = _sampled(plan, facts) or _whole(plan, facts, replanned)
+    return system.rehearsal(found) if isinstance(system, SetsItsRehearsal) else found
+
+
+def sampling_rates(plan: PrivacyPlan) -> tuple[float, ...]:
+    """The rate of each block of steps on Poisson batches; () where some step looks at other batches."""
+    steps = [event for event, _ in blocks(plan.event())]
+    rates = tuple(event.rate for event in steps if isinstance(event, PoissonSampled))
+    return rates if len(rates) == len(steps) else ()
+
+
+def _sampled(plan: PrivacyPlan, facts: DatasetSpec) -> Setting | None:
+    rates = sampling_rates(plan)
+    if not rates:
+        return None
+    steps = min(plan.steps, SAMPLED_STEPS)
+    reports = plan.validation
+    return Setting(
+        # Nothing is released, so a report may come after any step.
+        plan=plan if reports is None else replace(plan, validation=replace(reports, at=(steps,))),
+        facts=facts,
+        records=min(facts.n, math.ceil(EACH_BATCH / min(rates))),
+        validation=min(facts.n_validation, VALIDATION),
+        steps=steps,
+    )
+
+
+def _whole(plan: PrivacyPlan, facts: DatasetSpec, replanned: Replanned) -> Setting:
+    size = SMALLEST
+    while size < facts.n:
+        few = replace(facts, n=size, n_validation=min(facts.n_validation, size))
+        # Too few for this configuration where it is refused: batches, parts or questions are more.
+        with suppress(InvalidValue):
+            small = replanned(few)
+            if isinstance(small, PrivacyPlan):
+                plan, facts = small, few
+                break
+        size *= GROWTH
+    steps = min(plan.steps, WHOLE_STEPS)
+    return Setting(plan=plan, facts=facts, records=facts.n, validation=facts.n_validation, steps=steps)
+
+
+# The run itself.
 
 _SECRET = b"of rehearsals, where there is nothing to keep"
 _TOO_LONG = frozenset({"audited_epsilon"})
@@ -127,19 +309,14 @@ def _run(
 ) -> RehearsedRun:
     def examine(model: nn.Module, loss: Loss) -> Step:
         # Not every system needs torch, which takes seconds to import.
-        from trainables.rehearsal.step import Batches, examined
+        from trainables.rehearsal.step import examined
 
-        batches = Batches(planned=_planned_batch(plan, facts), clip_norm=_clip_norm(system, plan, facts))
-        return examined(model, loss, facts, batches, execution, saying)
+        clip_norm = system.canary_scale(plan, facts)[0] if isinstance(system, CanaryTrained) else None
+        return examined(model, loss, facts, _planned_batch(plan, facts), clip_norm, execution, saying)
 
     member = TrialRun(key="rehearsal", attempt=1, seed=SEED, plan=setting.plan, from_step=0, to_step=setting.steps)
-    return RehearsedRun(
-        member=member,
-        start_step=0,
-        state=None,
-        streams=Streams(secret=_SECRET, seed=SEED, key=member.key, attempt=1),
-        examine=examine,
-    )
+    streams = Streams(secret=_SECRET, seed=SEED, key=member.key, attempt=1)
+    return RehearsedRun(member=member, start_step=0, state=None, streams=streams, examine=examine)
 
 
 def _planned_batch(plan: PrivacyPlan, facts: DatasetSpec) -> int:
@@ -148,10 +325,6 @@ def _planned_batch(plan: PrivacyPlan, facts: DatasetSpec) -> int:
     if rates:
         return max(1, round(max(rates) * facts.n))
     return read(BatchHyperparameters, {"batch_size": facts.n, **plan.config}).batch_size
-
-
-def _clip_norm(system: System, plan: PrivacyPlan, facts: DatasetSpec) -> float | None:
-    return system.canary_scale(plan, facts)[0] if isinstance(system, CanaryTrained) else None
 
 
 def _check_objectives(objectives: Sequence[str], metrics: Mapping[str, float]) -> None:

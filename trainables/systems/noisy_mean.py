@@ -33,7 +33,7 @@ from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.measures.hooks import Neighbours
 from trainables.metrics import Worst
 from trainables.planning import Case, Fit, NotLaunched, PlannedSystem
-from trainables.rehearsal.setting import Setting
+from trainables.rehearsal import Setting
 from trainables.system import (
     Dataset,
     DatasetSpec,

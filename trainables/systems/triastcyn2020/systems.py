@@ -45,7 +45,7 @@ from dpcore.sampling import PoissonSampling
 from trainables import models
 from trainables.hyperparameters import read
 from trainables.planning import STEPS_MAX, Case, Fit, PlannedSystem, check_at_most, check_batch
-from trainables.rehearsal.setting import Setting
+from trainables.rehearsal import Setting
 from trainables.system import DatasetSpec, PrivacyPlan, PrivacyTarget, Split, State, Traits
 from trainables.systems.linear import classes_of
 from trainables.systems.noisy_sgd import NoisedDescent
