@@ -5,13 +5,12 @@ Ours  `sweep_front` on a SQLite store: reading, checking guarantees, front and h
 Peer  Optuna's own sort of the same points, already in memory (`optuna.study._multi_objective`), which needs neither
       a store nor guarantees.
 
-Run: python -m tests.benchmarks.front [--trials 30000] [--json FILE]
+Run: python -m tests.benchmarks.front [--trials 30000]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
@@ -123,7 +122,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=30_000)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results = [measure(options.trials, everything, options.repeats) for everything in (True, False)]
     versions = {"optuna": optuna.__version__, "moocore": moocore.__version__}
@@ -134,8 +132,6 @@ def main() -> None:
             f"{one['points']:18} {one['on_front']:9} {one['call_seconds']:8.3f} {one['command_seconds']:10.3f} "
             f"{one['optuna_seconds']:14.3f}"
         )
-    if options.json:
-        options.json.write_text(json.dumps({"versions": versions, "results": results}, indent=2))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Seconds per trial of the whole road (store written, MLflow drained) against the stock stack.
 
-    python -m tests.benchmarks.orchestration [--trials 1000] [--stock-trials 300] [--rounds 1] [--json FILE]
+    python -m tests.benchmarks.orchestration [--trials 1000] [--stock-trials 300] [--rounds 1]
 
 Ours     noisy-mean with four knobs: plan, reservation, Ray Tune, result, MLflow in its own process; from the
          first decision to the drained outbox. Stock: Ray Tune with OptunaSearch and MLflowLoggerCallback on a
@@ -13,13 +13,11 @@ Resume   seconds from `resume` to the first launch, with 10,000 finished trials 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import tempfile
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from sweeps.execution import session
@@ -186,15 +184,11 @@ def main() -> None:
     parser.add_argument("--stock-trials", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--finished", type=int, default=10_000)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from sweeps.ray.cluster import cluster
 
-    rows: list[dict[str, object]] = []
-
     def measured(**row: object) -> None:
-        rows.append(row)
         text = (f"{key}={value:.4f}" if isinstance(value, float) else str(value) for key, value in row.items())
         print("  ".join(text), flush=True)
 
@@ -213,8 +207,6 @@ def main() -> None:
                 measured(work="sealed, s a trial", sealed=c, open=a, ratio=c / a)
         empty, full = first_launch(0), first_launch(options.finished)
         measured(work=f"first launch after {options.finished} trials", seconds=full, empty=empty, more=full - empty)
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=2))
 
 
 if __name__ == "__main__":

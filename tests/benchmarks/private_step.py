@@ -1,6 +1,6 @@
 """One step of noisy-sgd (clipped sum, noise, update) against plain SGD and Opacus, interleaved, one thread.
 
-    python -m tests.benchmarks.private_step [--json FILE] [--rounds N] [--batch 256] [--models ...] [--engines ...]
+    python -m tests.benchmarks.private_step [--rounds N] [--batch 256] [--models ...] [--engines ...]
 
 The process starts itself again with a tuned allocator for every side: half of Opacus's time on the MLP is
 page faults otherwise, and the tuned number is the one to quote. Peak memory is that of a process for each engine, with
@@ -10,7 +10,6 @@ the allocator as it comes.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -212,7 +211,6 @@ def peak() -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--models", nargs="*", default=list(TIMED), choices=list(TIMED))
@@ -230,7 +228,6 @@ def main() -> int:
         f"torch {torch.__version__}, opacus {opacus.__version__}, batch {options.batch}, one thread, tuned allocator, "
         f"load average {load:.1f} on {os.cpu_count()} cores"
     )
-    rows = []
     for model in options.models:
         timed = TIMED[model]
         medians = measure(timed, options.batch, options.rounds, tuple(options.engines))
@@ -247,27 +244,6 @@ def main() -> int:
                 f"{name:26s}{median * 1e3:9.2f}{speed:14.2f}{against:16.2f}"
                 f"{'-' if peak is None else f'{peak:.0f}':>10s}{'-' if share is None else f'{share:.2f}':>10s}"
             )
-            rows.append(
-                {
-                    "engine": name,
-                    "model": model,
-                    "median_seconds": median,
-                    "of_plain": speed,
-                    "of_best_opacus": against,
-                    "peak_mb": peak,
-                    "peak_of_plain": share,
-                }
-            )
-    if options.json:
-        document = {
-            "versions": {"torch": torch.__version__, "opacus": opacus.__version__},
-            "batch": options.batch,
-            "rounds": options.rounds,
-            "load_average": load,
-            "rows": rows,
-        }
-        with open(options.json, "w") as file:
-            json.dump(document, file, indent=1)
     return 0
 
 

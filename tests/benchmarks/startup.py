@@ -1,6 +1,6 @@
 """Seconds from the command to the first step, and from the last step to the prompt, of a sweep of one trial.
 
-    python -m tests.benchmarks.startup [--cluster] [--rounds 5] [--json FILE]
+    python -m tests.benchmarks.startup [--cluster] [--rounds 5]
 
 Bare   a Python process that imports Ray, starts it, runs one task that imports torch, and ends Ray: to the task's end,
        and from there to the end of the process. One CPU, no dashboard, as a local sweep has it.
@@ -15,7 +15,6 @@ Both sides take turns; the median of the rounds is printed, and the processor ti
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import statistics
@@ -99,7 +98,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cluster", action="store_true", help="on one that runs already")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     with ray_cluster(cpus=2) if options.cluster else nullcontext() as cluster:
         rounds = [(bare(cluster), ours(cluster)) for _ in range(options.rounds)]
@@ -109,8 +107,6 @@ def main() -> None:
     }
     for side, figures in found.items():
         print(f"{side:12}" + "  ".join(f"{name} {seconds:.2f} s" for name, seconds in figures.items()))
-    if options.json:
-        options.json.write_text(json.dumps({"rounds": rounds, "medians": found}, indent=1))
 
 
 if __name__ == "__main__":

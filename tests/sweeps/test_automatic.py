@@ -113,11 +113,6 @@ def test_the_process_passes_the_exam_of_every_sampler(objectives):
     assert faults(auto(objectives=objectives)) == []
 
 
-def test_each_system_has_a_process_of_its_own_where_they_take_turns():
-    search = {"sampler": "auto", "trials": 40, "seed": 3, "stratified": True, "resolved": "gp"}
-    assert faults(exam("auto", search=search), proposals=10) == []
-
-
 def _swept(spec: SweepSpec, accuracy: float | None) -> list[dict[str, Any]]:
     proposer, out = Proposer(spec), []
     for _ in range(12):
@@ -157,11 +152,6 @@ def test_results_choose_points_and_never_budgets(method, monkeypatch):
 
     monkeypatch.setattr(proposer, "BudgetsInTurn", Greedy)
     assert _budgets(spec, 1.0) != _budgets(spec, 4.0)
-
-
-def test_results_choose_points():
-    spec = auto()
-    assert _swept(spec, 1.0) != _swept(spec, None)
 
 
 def test_a_point_that_runs_is_not_proposed_again():

@@ -12,10 +12,9 @@ from dpcore.rounding import epsilon_text
 from sweeps.cli import main as cli
 from sweeps.planning.preview import preview
 from sweeps.search import Proposer
-from sweeps.spec import load_spec
 from sweeps.store.records import TrialRecord
 from tests.sweeps import view_sweeps
-from tests.sweeps.toys import SOURCES, SPEC, SYSTEMS, finished, spec_with
+from tests.sweeps.toys import SOURCES, SYSTEMS, finished, spec_with
 
 TPE = {"sampler": "tpe", "trials": 20, "seed": 7, "warm_start": "earlier"}
 FACTS = SOURCES["points"].facts({})
@@ -45,13 +44,6 @@ def test_the_preview_says_what_fits_and_what_does_not() -> None:
 def test_nothing_that_fits_is_said() -> None:
     seen = preview(spec_with(search=TPE), FACTS, {}, systems=SYSTEMS, samples=20, warm=[earlier(0, rate=900.0)])
     assert any("nothing of sweep 'earlier' fits: the search starts cold" in note for note in seen.notes)
-
-
-def test_without_a_warm_start_nothing_is_said() -> None:
-    seen = preview(spec_with(), FACTS, {}, systems=SYSTEMS, samples=20, warm=[earlier(0)])
-    assert seen.warm_start is None
-    assert seen.to_dict()["warm_start"] is None
-    assert "Warm start" not in dict(seen.lines())
 
 
 SPEC_FILE = """
@@ -106,10 +98,3 @@ def test_an_earlier_sweep_that_is_not_there_is_named(tmp_path, check):
     assert code == 2
     assert "'views'" in err
     assert "another" in err
-
-
-def test_a_spec_without_one_opens_no_store(tmp_path, check):
-    (tmp_path / "later.yaml").write_text(SPEC_FILE.replace(", warm_start: views", ""))
-    assert check()[0] == 0
-    assert not (tmp_path / "sweeps.db").exists()
-    assert load_spec({**SPEC, "search": TPE}, systems=SYSTEMS, sources=SOURCES).search.warm_start == "earlier"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import datetime
 import gzip
-import os
 import re
 import sys
 from types import SimpleNamespace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,7 +18,7 @@ from sweeps.cli import main as cli
 from sweeps.planning import check as checking
 from sweeps.planning.check import before_launch, check_places
 from sweeps.ray.cluster import ClusterUnreachable
-from sweeps.spec import SpecErrors, load_spec
+from sweeps.spec import load_spec
 from trainables.data import SOURCES, table_file
 
 ROWS = 20
@@ -79,18 +77,9 @@ def test_what_is_there_passes_without_reading_a_record(tmp_path, monkeypatch):
     check_places(load_spec(spec(parquet(tmp_path))))
 
 
-def test_a_missing_file(tmp_path):
-    refused(spec(tmp_path / "nowhere.parquet"), "data.path", "nowhere.parquet", "Check data.path")
-
-
 def test_a_missing_id_column(tmp_path):
     raw = spec(parquet(tmp_path), data={"validation": {"records": "public", "share": 0.2, "id": "persn"}})
     refused(raw, "persn", "has age, work, y, person", "Did you mean `person`?")
-
-
-def test_a_missing_validation_file(tmp_path):
-    raw = spec(parquet(tmp_path), data={"validation": {"records": "public", "path": str(tmp_path / "b.pq"), "n": 5}})
-    refused(raw, "b.pq")
 
 
 @pytest.mark.parametrize(
@@ -117,26 +106,12 @@ def test_a_column_that_cannot_be_what_is_declared(tmp_path, changed, data, words
     refused(raw, *words)
 
 
-def test_lists_of_numbers_pass(tmp_path):
-    path = parquet(tmp_path, age=[np.zeros(4).tolist()] * ROWS)
-    check_places(load_spec(spec(path, data={"columns": {"age": {"low": 0, "high": 9, "shape": [4]}}})))
-
-
 @pytest.mark.parametrize("name", ["people.csv", "people.csv.gz"])
 def test_of_a_csv_file_the_first_line_alone_is_read(tmp_path, name):
     path, opened = tmp_path / name, gzip.open if name.endswith("gz") else open
     with opened(path, "wt") as stream:
         stream.write('age,work,y,"person"\r\nnot a number at all\n')
     check_places(load_spec(spec(path)))
-
-
-def test_a_csv_file_without_a_header_is_not_quoted(tmp_path):
-    path = tmp_path / "people.csv"
-    path.write_text("41,private,1,Ada Lovelace\n")
-    with pytest.raises(InvalidValue) as found:
-        check_places(load_spec(spec(path)))
-    assert "in its first line" in str(found.value)
-    assert "Ada" not in str(found.value)
 
 
 @pytest.mark.parametrize(
@@ -152,12 +127,6 @@ def test_a_value_that_is_near_to_a_name_is_not_quoted(tmp_path, line, value):
     assert "Did you mean" not in str(found.value)
 
 
-def test_other_capitals_in_a_csv_file_are_told(tmp_path):
-    path = tmp_path / "people.csv"
-    path.write_text("Age, work,y,person\n")
-    refused(spec(path), "['age', 'work']", "In other capitals, or with spaces, there is `age`, `work`")
-
-
 def test_what_is_said_of_a_broken_csv_file_quotes_no_record(tmp_path):
     path = tmp_path / "people.csv"
     path.write_text("age,work,y,person\n41,private,1,Ada\n42,secret\n")
@@ -170,38 +139,11 @@ def test_what_is_said_of_a_broken_csv_file_quotes_no_record(tmp_path):
     assert "Ada" not in str(found.value)
 
 
-def test_a_quoted_name_may_hold_a_line_break(tmp_path):
-    path = tmp_path / "people.csv"
-    path.write_text('"age\nin years",age,work,y,person\n')
-    check_places(load_spec(spec(path)))
-
-
-def test_a_declared_column_that_is_there_twice(tmp_path):
-    path = tmp_path / "people.csv"
-    path.write_text("age,work,y,person,work\n")
-    refused(spec(path), "data.columns=['work']", "once")
-
-
-def test_a_first_line_that_is_too_long_to_be_one(tmp_path):
-    path = tmp_path / "people.csv"
-    path.write_text("a" * 140_000 + ",work,y,person\n")
-    refused(spec(path), "data.path", "csv that can be read (field larger")
-
-
 @pytest.mark.parametrize("name", ["parts", "parts.csv"])
 def test_an_empty_folder_and_a_missing_file_are_called_so(tmp_path, name):
     refused(spec(tmp_path / name), "a file or folder that is there, found none")
     (tmp_path / name).mkdir()
     refused(spec(tmp_path / name), "a folder with a file in it, found none")
-
-
-def test_a_folder_of_csv_files(tmp_path):
-    folder = tmp_path / "parts.csv"
-    folder.mkdir()
-    (folder / "0.csv").write_text("age,work,y,person\n")
-    check_places(load_spec(spec(folder)))
-    (folder / "0.csv").write_text("age,work,y\n")
-    refused(spec(folder), "person")
 
 
 FILELESS = {"digits", "uniform", "table", "frozen", "pooled", "projected"}
@@ -239,43 +181,12 @@ def test_resources_that_this_machine_has_not(tmp_path, resources, words):
     refused(raw, words, "this machine has", "--address", error=ClusterUnreachable)
 
 
-def test_a_gpu_that_no_trial_asks_for(tmp_path):
-    refused(spec(parquet(tmp_path), execution={"device": "cuda"}), "execution.device", "Set resources.gpus")
-
-
-def test_ordinary_resources_need_no_ray(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sweeps.ray.cluster", None)
-    check_places(load_spec(spec(parquet(tmp_path), resources={"cpus": os.cpu_count()})))
-
-
 def test_a_clients_port_is_for_run(tmp_path):
     with pytest.raises(InvalidValue, match="`sweeps run` submits the sweep by this address"):
         checking.checked(load_spec(spec(parquet(tmp_path))), address="ray://127.0.0.1:10001")
 
 
-def test_a_cluster_that_does_not_answer(tmp_path):
-    with pytest.raises(ClusterUnreachable, match="does not answer"):
-        check_places(load_spec(spec(parquet(tmp_path))), "127.0.0.1:1")
-
-
 # Objectives, before anything else
-
-
-@pytest.mark.parametrize(
-    ("metric", "data", "words"),
-    [
-        ("accuracy", {"validation": None}, "table has none, and no trial would report it"),
-        ("rmse", {}, "a metric of a classification, which table is"),
-        ("accuracy", {"classes": None, "target": [0, 1]}, "a metric of a regression"),
-        ("accuracy_noise_sd", {}, "private validation records"),
-    ],
-)
-def test_an_objective_that_no_trial_could_report(tmp_path, metric, data, words):
-    raw = spec("nowhere.parquet", objectives=[{"metric": metric}])
-    raw["data"] = {name: one for name, one in {**raw["data"], **data}.items() if one is not None}
-    with pytest.raises(SpecErrors, match=words) as found:
-        load_spec(raw)
-    assert [one.path for one in found.value.errors] == ["objectives.0.metric"]
 
 
 # At the command line: before a sweep is recorded, and before any process is started
@@ -333,25 +244,6 @@ def test_a_space_of_which_nothing_can_run_is_refused(sweeps, tmp_path, command, 
     assert not (tmp_path / ".sweeps").exists()
 
 
-def test_a_rehearsal_of_nothing_is_refused(tmp_path, monkeypatch):
-    class Empty:
-        def __init__(self, spec):
-            pass
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-        def finished(self):
-            return SimpleNamespace(ran=())
-
-    monkeypatch.setattr(checking, "Rehearsing", Empty)
-    with pytest.raises(InvalidValue, match="feasible=0"):
-        checking.checked(load_spec(spec(parquet(tmp_path), **NOTHING_FITS)))
-
-
 PRIVATE_DOCUMENTS = [
     "Smith,HIV,41\nJones,none,40\n",
     '[{"patient": "Smith", "diagnosis": "HIV"}]',
@@ -373,13 +265,6 @@ def test_a_file_of_records_in_the_place_of_a_spec_is_not_quoted(tmp_path, monkey
     assert end.value.code == 2
     assert "document=" in said or "expected valid JSON" in said
     assert not {"Smith", "HIV", "Jones"} & set(re.findall(r"\w+", said))
-
-
-def test_without_a_rehearsal_check_looks_at_the_spec_alone(sweeps, tmp_path):
-    code, out, _ = sweeps("check", spec("nowhere.parquet", resources={"gpus": 8}), "--no-rehearsal")
-    assert code == 0
-    assert "Feasible" in out
-    assert "rehearsal" not in out
 
 
 def test_run_tries_out_only_models_that_are_not_ours(tmp_path, monkeypatch):

@@ -211,16 +211,6 @@ def test_preview_counts_what_may_be_launched() -> None:
     assert preview(spec, FACTS, {}, systems=SYSTEMS) == seen
 
 
-def test_preview_without_a_feasible_point_says_so() -> None:
-    spec = spec_with(limits={"work": 1})
-    seen = preview(spec, FACTS, {}, systems=SYSTEMS)
-    assert (seen.feasible, seen.work, seen.total, seen.solved) == (0, None, None, {})
-    example, advice = seen.notes
-    assert example.startswith("for example: work=")
-    assert advice == "no draw is feasible: raise epsilon or `limits`, or narrow the space"
-    assert ("Feasible", "0 of 200 draws from the prior") in [(label, text[:29]) for label, text in seen.lines()]
-
-
 def test_the_total_is_the_composition_of_all_trials() -> None:
     """One point in the space: the total of 20 trials is 20 times 27 Gaussians, by the same accountant."""
     spec = spec_with(systems={"hill": {"rate": 1.0}})
@@ -248,13 +238,6 @@ class Bare(Hill):
         assert isinstance(plan, PrivacyPlan)
         claim = replace(plan.guarantee, epsilon=math.inf, status=Status.MEMBERSHIP_ONLY)
         return replace(plan, mechanism=Scheduled(schedule=((self.event, plan.steps),)), guarantee=claim)
-
-
-class Miscounted(Bare):
-    """A known bug: noise that is claimed to protect infinitely little."""
-
-    name = "bare"
-    event = Gaussian(noise_multiplier=1.0)
 
 
 REASON = "a baseline of the comparison"
@@ -294,63 +277,6 @@ def test_a_trial_that_claims_nothing_needs_a_reason_and_is_named() -> None:
     config = {**point(allowed), "system": "hill"}
     with pytest.raises(InvalidValue, match="calibration is wrong"):
         plan_proposal(allowed, config, FACTS, {}, {**systems, "hill": Overspends()})
-
-
-def test_the_reason_covers_no_infinite_claim_of_a_mechanism() -> None:
-    """Mutant: a system with noise whose accounting ended at infinity is a bug, whatever the spec allows."""
-    systems = {**SYSTEMS, "bare": Miscounted()}
-    with pytest.raises(InvalidValue, match="calibration is wrong"):
-        plan_proposal(bare_spec(), point(bare_spec()), FACTS, {}, systems)
-
-
-@pytest.mark.parametrize("reason", [None, "values of a teaching example"])
-def test_check_promises_no_more_of_the_total_than_show_prints(reason: str | None) -> None:
-    raw = yaml.safe_load(TOY)
-    public = {} if reason is None else {"records_are_public": reason}
-    spec = load_spec({**raw, "data": {**raw["data"], **public}, "search": {"sampler": "random", "trials": 3}})
-    said = str(preview(spec, samples=4).total)
-    assert ("It covers all results" in said) == (reason is None)
-    assert ("not what else leaves of these public records" in said) == (reason is not None)
-
-
-def test_preview_of_the_teaching_system() -> None:
-    spec = load_spec(TOY)
-    seen = preview(spec)
-    assert seen.facts.n == public_facts(spec).n == 1000
-    assert seen.feasible == seen.samples == 200
-    assert seen.space == (
-        ("noisy-mean", "clip", "uniform 0.2 .. 1"),
-        ("noisy-mean", "prior", "0.5"),
-        ("noisy-mean", "shrinkage", "1.0"),
-        ("noisy-mean", "step_seconds", "0.0"),
-        ("noisy-mean", "steps", "int_log_uniform 1 .. 64"),
-    )
-    plain = json.loads(json.dumps(seen.to_dict(), allow_nan=False))
-    assert plain["total"]["epsilon"] > 2.0
-    assert seen.title()[0].startswith("toy · 40 trials · random · uniform")
-    assert seen.title()[1].startswith("epsilon 0.5, 2 at delta 1e-05, add-remove")
-    assert dict(seen.lines())["Total"].startswith("all 40 trials together: about epsilon ")
-
-
-def test_notes_warn_of_short_grids_constant_objectives_and_clocks() -> None:
-    grid = spec_with(systems={"hill": {"rate": {"choice": [1, 2]}}}, search={"sampler": "grid", "trials": 20})
-    seen = preview(grid, FACTS, {}, systems=SYSTEMS)
-    assert seen.grid_size == 2
-    assert seen.notes == ("the grid ends after 2 of 20 trials",)
-    both = spec_with(objectives=[{"metric": "epsilon"}, {"metric": "seconds"}])
-    notes = preview(both, FACTS, {}, systems=SYSTEMS, samples=5).notes
-    assert [note.split(":")[0] for note in notes] == [
-        "epsilon is an objective and there is one budget",
-        "seconds depend on the machine",
-    ]
-    greedy = spec_with(privacy={"epsilon": [1, 2], "delta": 1e-5}, search={"sampler": "tpe", "trials": 20})
-    assert preview(greedy, FACTS, {}, systems=SYSTEMS, samples=5).notes == (
-        "tpe will favour the best budget: add epsilon as an objective to cover them all",
-    )
-    asha = spec_with(early_stopping={"method": "asha"})
-    assert preview(asha, FACTS, {}, systems=SYSTEMS, samples=5).notes == (
-        "early stopping: a trial of 27 steps stops first after 3",
-    )
 
 
 def test_a_sweep_is_exhausted_after_twenty_proposals_a_trial_or_two_hundred_refusals() -> None:

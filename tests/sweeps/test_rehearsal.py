@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 import sweeps.planning.rehearsal as rehearsal
-from sweeps.execution.end import LONGEST
 from sweeps.planning.child import Child, ProcessEnded
 from sweeps.planning.rehearsal import Rehearsal, corners
 from sweeps.spec import load_spec
@@ -54,25 +53,6 @@ def found(raw) -> tuple[Rehearsal | None, dict[str, str]]:
     return next((one for one in sent if isinstance(one, Rehearsal)), None), failed
 
 
-@pytest.mark.parametrize(
-    ("builder", "words"),
-    [
-        ("too_wide_an_input", "x (1, 3): RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
-        ("an_output_too_few", "returns (1, 2) for one record, x (1, 3): expected (1, 3)"),
-        ("squeezed_to_0d", "returns () for one record"),
-        ("raises_when_built", "planning it, which builds its model: RuntimeError: no checkpoint at ./pretrained.pt"),
-        ("raises_when_called", "KeyError: 'age' (broken_models.py, line"),
-        ("infinite_loss", "the loss of 8 of 8 made-up records"),
-    ],
-)
-def test_mistakes_in_a_model_of_ones_own(builder, words):
-    end, failed = found(spec({"model": f"{BROKEN}:{builder}"}))
-    assert not end.ran
-    (reason,) = failed.values()
-    assert words in reason
-    assert f"model={BROKEN}:{builder}" in next(iter(failed))
-
-
 def test_what_is_right_is_told(capsys):
     end, failed = found(spec({"model": f"{BROKEN}:with_a_scale", "batch_size": {"choice": [8, 32]}}))
     assert not failed
@@ -82,11 +62,6 @@ def test_what_is_right_is_told(capsys):
     assert system.endswith("reports accuracy, auc, loss")
     assert slow == "per record: scale"
     assert json.loads(json.dumps(end.to_dict()))["ran"][0]["step"]["planned"] in (8, 32)
-
-
-def test_weights_that_no_loss_depends_on_are_named():
-    end, _ = found(spec({"model": f"{BROKEN}:unreached_weight"}))
-    assert "NO loss depends on forgotten" in list(end.lines())[-1][1]
 
 
 def test_one_broken_corner_does_not_hide_the_others():
@@ -111,13 +86,6 @@ def test_the_corners_are_where_shapes_change():
     assert len(seen) == len({tuple(one.items()) for one in seen}) <= 12
 
 
-def test_every_system_has_its_corners():
-    raw = spec()
-    raw["systems"]["noisy-adam"] = {**KNOBS, "batch_size": {"choice": [8, 16]}}
-    seen = [one.system for one in corners(load_spec(raw))]
-    assert seen[:2] == ["noisy-adam", "noisy-sgd"]
-
-
 # In a process of its own
 
 
@@ -126,54 +94,16 @@ def sends(send, what):
         send(one)
 
 
-def ends(send, code):
-    import os
-
-    send("before")
-    os._exit(code)
-
-
-def crashes(send):
-    import os
-
-    os.abort()
-
-
 def waits(send):
     send("before")
     time.sleep(600)
 
 
-def test_a_child_that_comes_back():
-    with Child(sends, [1, 2]) as child:
-        assert list(child.messages(60)) == [1, 2]
-
-
-@pytest.mark.parametrize(
-    ("work", "given", "words"),
-    [
-        (ends, [7], "ended itself with exit code 7"),
-        (crashes, [], "ended by SIGABRT"),
-    ],
-)
-def test_a_child_that_dies_is_no_silence(work, given, words):
-    with Child(work, *given) as child, pytest.raises(ProcessEnded, match=words):
-        list(child.messages(60))
-
-
-def starts_another(send):
+def starts_another_and_ends(send):
     helper = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
     helper.start()
     send(helper.pid)
-
-
-def starts_another_and_ends(send):
-    starts_another(send)
     os._exit(7)
-
-
-def is_interrupted(send):
-    raise KeyboardInterrupt
 
 
 def gone(pid):
@@ -184,13 +114,6 @@ def gone(pid):
     return False
 
 
-def test_a_child_may_start_processes_and_they_end_with_it():
-    with Child(starts_another) as child:
-        (pid,) = child.messages(60)
-        assert _runs(pid)
-    assert gone(pid)
-
-
 def test_a_child_that_dies_is_seen_although_what_it_started_lives():
     with Child(starts_another_and_ends) as child:
         messages = child.messages(60)
@@ -198,30 +121,6 @@ def test_a_child_that_dies_is_seen_although_what_it_started_lives():
         with pytest.raises(ProcessEnded, match="exit code 7"):
             next(messages)
     assert gone(pid)
-
-
-def test_a_child_that_is_interrupted_says_so_without_a_traceback(capfd):
-    with Child(is_interrupted) as child, pytest.raises(ProcessEnded, match="exit code 130"):
-        list(child.messages(60))
-    assert "Traceback" not in capfd.readouterr().err
-
-
-def test_a_long_message_of_a_builder_is_cut(monkeypatch):
-    from trainables.rehearsal import CannotRun
-
-    def fails(*_):
-        raise CannotRun("x" * 3000)
-
-    monkeypatch.setattr(rehearsal, "first_plan", fails)
-    _, failed = found(spec())
-    assert {len(reason) for reason in failed.values()} == {LONGEST}
-
-
-def test_a_child_that_never_comes_back_is_stopped():
-    began = time.monotonic()
-    with Child(waits) as child, pytest.raises(ProcessEnded, match="did not come back within 3 s, and was stopped"):
-        list(child.messages(3))
-    assert time.monotonic() - began < 60
 
 
 ORPHANING = """

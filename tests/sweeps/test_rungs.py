@@ -67,13 +67,6 @@ def test_the_best_of_three_goes_on() -> None:
         assert next_rung(SPEC, [*records[:1], replace(records[1], state=state), records[2]]) is None
 
 
-def test_ties_go_to_the_earlier_trial_and_goals_are_minded() -> None:
-    assert next_rung(SPEC, [at(2, 3, 0.5), at(1, 3, 0.5), at(0, 3, 0.4)]) == Promote("exam-1", 3, 9)
-    spec = spec_with(early_stopping=ASHA, objectives=[{"metric": "loss"}])
-    records = [replace(at(i, 3, 0.0), metrics={"loss": loss}) for i, loss in enumerate([0.3, 0.1, 0.2])]
-    assert next_rung(spec, records) == Promote("exam-1", 3, 9)
-
-
 def test_higher_rungs_come_first() -> None:
     upper = [at(i, 9, 0.8 + i / 100) for i in range(3)]
     lower = [at(i, 3, 0.1) for i in range(3, 12)]
@@ -106,14 +99,6 @@ def test_a_trial_that_reported_nothing_finite_at_a_rung_has_no_place_in_it() -> 
     broken = replace(silent, reports={3: {"accuracy": math.inf}, 9: {"accuracy": 0.05}})
     assert next_rung(SPEC, [silent, *lower]) is None
     assert next_rung(SPEC, [broken, *lower]) is None
-
-
-def test_trials_without_a_result_have_no_say() -> None:
-    lost = replace(at(3, 0, 0.9), metrics={}, guarantee=None, state=TrialState.RUNNING)
-    broken = replace(at(4, 3, float("nan")), state=TrialState.COMPLETE)
-    refused = replace(at(5, 0, 0.9), plan=None, state=TrialState.INFEASIBLE)
-    records = [at(0, 3, 0.5), at(1, 3, 0.7), lost, broken, refused]
-    assert next_rung(SPEC, records) is None
 
 
 def test_a_short_trial_tops_out_early() -> None:

@@ -2,13 +2,11 @@
 
 import math
 from copy import deepcopy
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from dpcore.accounting import POISSON
-from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from dpcore.selection import Capped, geometric, price_best
 from sweeps.planning.preview import preview
@@ -118,20 +116,6 @@ def test_check_says_what_the_search_costs_and_may_find():
     assert preview(load_spec({**DIGITS, "selection": {"deadline_minutes": 1e-4}}), samples=3).selection.notes()
 
 
-def test_a_prior_is_that_of_a_sealed_search():
-    open_one = load_spec({**SPEC, "privacy": {"epsilon": 3, "delta": 1e-5}, "selection": None})
-    with pytest.raises(InvalidValue, match=r"selection=None: expected that of a sealed search"):
-        SealedPrior(open_one, public_facts(open_one))
-    spec = load_spec(SPEC)
-    prior = SealedPrior(spec, public_facts(spec))
-    assert prior.law == Capped(geometric(27), 81)
-    with pytest.raises(AttributeError):
-        prior.law = Capped(geometric(3), 81)
-    most = spec.model_copy(update={"search": spec.search.model_copy(update={"trials": 0})})
-    with pytest.raises(InvalidValue, match=r"search\.trials=0"):
-        replace(prior, spec=most)
-
-
 def test_a_space_that_no_noise_covers_has_no_plan():
     spec = load_spec({**SPEC, "limits": {"noise_multiplier": 0.5}})
     assert isinstance(SealedPlanner.of(SealedPrior(spec, public_facts(spec))), Refusal)
@@ -142,9 +126,3 @@ def test_laws_have_the_mean_that_was_asked_for(count):
     law = law_of(Selection(count=count, mean=10, deadline_minutes=1), 60)
     assert math.isclose(law.priced.mean, 10)
     assert law.largest <= 60
-
-
-def test_a_law_between():
-    assert law_of(Selection(count="tnb", shape=3, mean=27, deadline_minutes=1), 200).law.shape == 3
-    with pytest.raises(InvalidValue, match=r"selection.shape=None"):
-        law_of(Selection(count="tnb", mean=27, deadline_minutes=1), 200)

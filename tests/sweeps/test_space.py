@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -83,35 +82,6 @@ def test_a_grid_is_inside_without_repeats(domain: Domain) -> None:
         assert len(values) <= domain.points
     if domain.kind != "choice" and len(values) > 1:
         assert (values[0], values[-1]) == (domain.low, domain.high)
-
-
-def test_choices_tell_truth_values_from_numbers() -> None:
-    domain = Domain(kind="choice", values=(1, "1"))
-    assert domain.contains(1)
-    assert not domain.contains(True)
-    assert not domain.contains(1.0)
-    assert not Domain(kind="int_uniform", low=0, high=3).contains(True)
-    assert not Domain(kind="int_uniform", low=0, high=3).contains(0.5)
-
-
-def test_draws_follow_the_domain() -> None:
-    """Kolmogorov-Smirnov at 2000 draws from a fixed seed; a right domain exceeds 1.95/sqrt(2000) once in 1000."""
-    rng = np.random.default_rng(3)
-    quantiles = rng.random(2000)
-    limit = 1.95 / math.sqrt(2000)
-
-    def distance(shares: list[float]) -> float:
-        ordered, ranks = np.sort(shares), np.arange(1, 2001) / 2000
-        return float(max(np.max(ranks - ordered), np.max(ordered - ranks + 1 / 2000)))
-
-    log = Domain(kind="log_uniform", low=0.01, high=100)
-    drawn = [float(log.draw(u)) for u in quantiles]
-    assert distance([math.log(value / 0.01) / math.log(1e4) for value in drawn]) < limit
-    assert distance([(value - 0.01) / 99.99 for value in drawn]) > limit  # the linear law is told apart
-    dice = Domain(kind="int_uniform", low=1, high=6)
-    counts = np.bincount([int(dice.draw(u)) for u in quantiles], minlength=7)[1:]
-    # Chi-square with 5 degrees of freedom: above 20.5 once in 1000.
-    assert float(((counts - 2000 / 6) ** 2 / (2000 / 6)).sum()) < 20.5
 
 
 MIXED: dict[str, Any] = {

@@ -59,8 +59,3 @@ def test_what_is_undefined_and_what_is_not(tmp_path, metric, task, refused):
             check_defined(data, [metric])
     else:
         check_defined(data, [metric])
-
-
-def test_private_records_are_not_looked_at(tmp_path):
-    loaded = load_spec(spec(tmp_path, "auc", records="private"))
-    check_defined(SOURCES["table"].load(loaded.data.options()), ["auc"])

@@ -9,15 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from dpcore.checks import InvalidValue
-from dpcore.sampling import PoissonSampling
-from tests.trainables.parallel_cases import GIVEN, WORKERS, clouds, fitted, images, planned
-from tests.trainables.recording import MemoryRun, counted, memory_run
+from tests.trainables.parallel_cases import WORKERS, clouds, fitted, images, planned
+from tests.trainables.recording import MemoryRun, memory_run
 from tests.trainables.thread_team import ThreadTeam
-from trainables.measures.hooks import WatchesGradients
 from trainables.parallel.sums import Layout, serve, shards
-from trainables.system import PrivacyPlan, RunSettings
-from trainables.systems.langevin import CLIPPED_SGLD
+from trainables.system import RunSettings
 from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD
 from trainables.training.hyperparameters import epochs_of
 from trainables.training.released import MODEL_SEED
@@ -50,17 +46,6 @@ def test_several_workers_train_the_model_of_one(system, workers):
     data = clouds()
     plan = planned(system, data, learning_rate=0.05)
     assert_same_model(fitted(system, plan, data, workers), fitted(system, plan, data))
-
-
-@WORKERS
-def test_langevin_walks_are_the_same_too(workers):
-    data = clouds()
-    config = {name.name: name.default for name in CLIPPED_SGLD.hyperparameters if name.default is not None}
-    config |= {"model": "mlp", "hidden": 4, "batch_size": 30, "epochs": 1.0, "step_size": 1e-4, "halve_every": 5}
-    config["noise_multiplier"] = 1.0
-    plan = CLIPPED_SGLD.plan(config, data.facts, GIVEN, {})
-    assert isinstance(plan, PrivacyPlan), plan
-    assert_same_model(fitted(CLIPPED_SGLD, plan, data, workers), fitted(CLIPPED_SGLD, plan, data))
 
 
 def test_convolutions_in_microbatches_over_a_bridge_are_the_same_too():
@@ -114,17 +99,6 @@ def test_records_keep_the_order_of_one_process():
     assert len(run.checkpoints) > 1
 
 
-@pytest.mark.parametrize("system", [NOISY_SGD, NOISY_ADAM], ids=lambda one: one.name)
-def test_the_plan_does_not_know_of_workers(system):
-    data = clouds()
-    plan = planned(system, data)
-    run = fitted(system, plan, data, 2)
-    assert run.member.plan == plan == planned(system, data)
-    ((event, steps),) = counted(plan)
-    assert event == PoissonSampling(rate=30 / 300).event(event.event)  # type: ignore[attr-defined]
-    assert steps == run.final[0]
-
-
 # What it is made of
 
 
@@ -134,11 +108,6 @@ def test_shards_cover_every_record_once_and_evenly(n, workers):
     assert [row for part in parts for row in part] == list(range(n))
     assert len(parts) == workers
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
-
-
-def test_no_worker_is_refused():
-    with pytest.raises(InvalidValue, match="workers=0"):
-        shards(10, 0)
 
 
 def test_flat_tensors_hold_every_type_exactly():
@@ -170,20 +139,3 @@ def test_an_error_in_a_worker_ends_the_run():
     with pytest.raises(ZeroDivisionError):
         NOISY_SGD.fit([run], data, RunSettings(team=team))
     assert not run.checkpoints
-
-
-def test_a_watched_run_is_refused_a_team():
-    data = clouds()
-
-    class Watched(MemoryRun):
-        def attach(self, model, loss):
-            return model, loss
-
-        def saw(self, step, gradient):
-            pass
-
-    plain = memory_run(planned(NOISY_SGD, data))
-    run = Watched(member=plain.member, start_step=0, state=None, streams=plain.streams)
-    assert isinstance(run, WatchesGradients)
-    with pytest.raises(ValueError, match="without workers"):
-        NOISY_SGD.fit([run], data, RunSettings(team=ThreadTeam(data, 2)))

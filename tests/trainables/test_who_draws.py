@@ -77,9 +77,3 @@ def test_nobody_draws_around_the_door():
 def test_only_the_door_knows_the_stream_of_noise_and_its_sources():
     found = {name: names & {"NOISE", "REPORT", "SecureNoise", "PseudorandomNoise"} for name, names in sources().items()}
     assert {name for name, names in found.items() if names} <= DOOR
-
-
-def test_a_generator_of_ones_own_is_seen(tmp_path):
-    path = tmp_path / "newcomer.py"
-    path.write_text("import numpy as np\ndef fit(runs):\n    return np.random.default_rng().standard_normal(3)\n")
-    assert around_the_door({"trainables/newcomer.py": drawing(path)}) != []
