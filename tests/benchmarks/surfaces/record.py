@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,31 +33,21 @@ from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, PrivacyPlan, RunSettings
 
-ROUND = 50
-"""Trials of a data set before the next one's turn."""
 
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """The trials of a file, by number; a last line that was cut short is none."""
-    lines = path.read_text().split("\n")[:-1] if path.exists() else []
-    return sorted((json.loads(line) for line in lines if line), key=lambda one: int(one["number"]))
-
-
-def trials(spec: SweepSpec, data: Dataset, wanted: Iterator[int]) -> Iterator[dict[str, Any]]:
+def trials(spec: SweepSpec, data: Dataset, wanted: Iterable[int]) -> Iterator[dict[str, Any]]:
     """What each of the `wanted` trials comes to: its knobs, solved noise, planned cost, and accuracy at each rung.
 
     Seconds are those of the processor.
     """
     facts, points = public_facts(spec), RandomPoints(spec)
-    for number in wanted:
+    for number in sorted(wanted):
         config = points.point(number)
         assert config is not None
-        start = time.process_time()
         plan = plan_proposal(spec, config, facts, {})
         if not isinstance(plan, PrivacyPlan):
             yield {"number": number, "config": config, "refused": plan.reason}
             continue
-        planned = time.process_time()
+        start = time.process_time()
         step, state, accuracy = 0, None, {}
         for attempt, end in enumerate(stops(spec, plan.steps), start=1):
             run = memory_run(
@@ -80,46 +70,30 @@ def trials(spec: SweepSpec, data: Dataset, wanted: Iterator[int]) -> Iterator[di
             "work": plan.work,
             "steps": plan.steps,
             "accuracy": accuracy,
-            "planning_seconds": round(planned - start, 4),
-            "seconds": round(time.process_time() - planned, 4),
+            "seconds": round(time.process_time() - start, 4),
         }
 
 
-def record(sets: Sequence[str], folder: Path, files: Path, count: int, kept: Path = TABLE) -> None:
-    """Append what is missing of the first `count` trials of each data set, some of every set in turn.
-
-    folder  of the appended files
-    files   folder of the data sets' own files
-    kept    table whose trials are not missing
-    """
-    specs = {data: sweep(data, str(files)) for data in sets}
-    records = {data: SOURCES[data].load(spec.data.options()) for data, spec in specs.items()}
-    paths = {data: folder / f"{data}.jsonl" for data in sets}
-    done = {data: _mended(path) | {int(row["number"]) for row in rows(data, kept)} for data, path in paths.items()}
-    for start in range(0, count, ROUND):
-        for data, spec in specs.items():
-            wanted = (number for number in range(start, min(start + ROUND, count)) if number not in done[data])
-            with paths[data].open("a") as file:
-                for one in trials(spec, records[data], wanted):
-                    file.write(f"{json.dumps(one)}\n")
-                    file.flush()
+def known(path: Path) -> list[dict[str, Any]]:
+    """The trials of a file."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def _mended(path: Path) -> set[int]:
-    """The numbers in a file, which afterwards ends with a whole line."""
-    known = read(path)
-    if path.exists():
-        path.write_text("".join(f"{json.dumps(one)}\n" for one in known))
-    return {one["number"] for one in known}
+def record(data: str, path: Path, files: str, count: int) -> None:
+    """Append what is missing of the first `count` trials of a data set, whose own files lie in `files`."""
+    spec = sweep(data, files)
+    done = {one["number"] for one in (*known(path), *rows(data))}
+    with path.open("a") as file:
+        for one in trials(spec, SOURCES[data].load(spec.data.options()), set(range(count)) - done):
+            file.write(f"{json.dumps(one)}\n")
+            file.flush()
 
 
 SINGLE = ("learning_rate", "clip_norm", "epochs", "noise_multiplier", "work", "rung_1", "rung_2", "accuracy", "seconds")
 
 
-def row(data: str, one: dict[str, Any]) -> dict[str, Any] | None:
-    """One trial as a row; None for one that was refused. A short trial has the same report at two rungs."""
-    if "accuracy" not in one:
-        return None
+def row(data: str, one: dict[str, Any]) -> dict[str, Any]:
+    """One trial as a row. A short trial has the same report at two rungs."""
     reports = [value for _, value in sorted((int(step), value) for step, value in one["accuracy"].items())]
     config = {name: value for name, value in one["config"].items() if name not in ("system", "hidden")}
     others = {name: one[name] for name in ("number", "noise_multiplier", "work", "steps", "seconds")}
@@ -127,35 +101,25 @@ def row(data: str, one: dict[str, Any]) -> dict[str, Any] | None:
     return {"data": data, **config, **others, **rungs}
 
 
-def merged(kept: Path, folder: Path) -> pa.Table:
-    """The trials of the table `kept` and of the files in `folder`, by data set and number.
-
-    A trial that both have is the table's.
-    """
+def keep(folder: Path) -> None:
+    """Add the trials of `folder` to the table, by data set and number."""
     found: list[dict[str, Any]] = []
     for data in SETS:
-        recorded = [row(data, one) for one in read(folder / f"{data}.jsonl")]
-        trials = {one["number"]: one for one in (*filter(None, recorded), *rows(data, kept))}
-        found += [trials[number] for number in sorted(trials)]
+        recorded = [row(data, one) for one in known(folder / f"{data}.jsonl") if "accuracy" in one]
+        by_number = {one["number"]: one for one in (*recorded, *rows(data))}
+        found += [by_number[number] for number in sorted(by_number)]
     table = pa.Table.from_pylist(found)
     for name in SINGLE:
         # Single precision holds more digits than a trial of ten thousand validation records has.
         column = pa.array(table[name].to_numpy().astype(np.float32))
         table = table.set_column(table.schema.get_field_index(name), name, column)
-    return table
-
-
-def keep(folder: Path) -> None:
-    """Add the trials of `folder` to the table."""
-    table = merged(TABLE, folder)
     pq.write_table(table, TABLE, compression="zstd", compression_level=19)
-    print(f"{TABLE}: { {data: table['data'].to_pylist().count(data) for data in SETS} }")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the data sets' files")
+    parser.add_argument("--data", default="data", help="folder of the data sets' files")
     parser.add_argument("--set", choices=SETS, action="append", help="one data set; all unless given")
     parser.add_argument("--trials", type=int, default=TRIALS)
     parser.add_argument("--keep", action="store_true", help="add what was recorded to the table")
@@ -164,7 +128,8 @@ def main() -> None:
         return keep(options.folder)
     torch.set_num_threads(1)
     options.folder.mkdir(parents=True, exist_ok=True)
-    record(options.set or SETS, options.folder, options.data, options.trials)
+    for data in options.set or SETS:
+        record(data, options.folder / f"{data}.jsonl", options.data, options.trials)
 
 
 if __name__ == "__main__":
