@@ -1,19 +1,28 @@
-"""The durable record of an attempt: atomic files, fence before horizon, no pickles."""
+"""A worker's records, files, clock and memory: what is written is whole, and what is charged is what was reserved."""
 
+from __future__ import annotations
+
+import json
 import os
 import shutil
 import subprocess
 import sys
 import textwrap
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.sweeps import stores
-from trainables.system import Launch, TrialRun
+from trainables.system import Launch, RunSettings, TrialRun
+from trainables.training.trained_model import METRICS
+from trainables.worker import trial
 from trainables.worker.attempt import Attempt, Cancelled, Recovered, TrialResult
 from trainables.worker.files import Damaged, Folder
 from trainables.worker.ray import _unseen
+
+# The durable record of an attempt: atomic files, fence before horizon, no pickles.
 
 
 @pytest.fixture
@@ -160,3 +169,120 @@ def test_a_sign_of_life_is_what_its_worker_writes_and_nothing_else(attempt):
     attempt.reserve()
     attempt.recover(0, 2)
     assert attempt.signs() == seen[-1]
+
+
+# Files of records.
+
+
+def test_a_write_is_whole_and_leaves_nothing_beside_it(tmp_path):
+    folder = Folder(str(tmp_path)).child("sweep").child("trial")
+    folder.write("f", b"old")
+    folder.write("f", b"new")
+    assert (folder.read("f"), folder.read("g"), folder.exists("f"), folder.exists("g")) == (b"new", None, True, False)
+    assert folder.names() == ["f"]
+    assert folder.sizes() == {"f": 3}
+    with pytest.raises(TypeError):
+        folder.write("f", None)
+    assert (folder.names(), folder.read("f")) == (["f"], b"new")
+    folder.delete("f")
+    folder.delete("f")
+    assert folder.names() == []
+
+
+def test_a_claim_is_one_callers(tmp_path):
+    folder = Folder(str(tmp_path)).child("trial")
+    assert folder.claim("claim", "a")
+    assert not folder.claim("claim", "b")
+    assert folder.holds("claim", "a")
+    assert not folder.holds("claim", "b")
+
+
+def test_what_is_no_file_is_damaged_and_a_name_is_one_component(tmp_path):
+    folder = Folder(str(tmp_path))
+    (tmp_path / "place").mkdir()
+    with pytest.raises(Damaged):
+        folder.read("place")
+    for name in ("", "..", "a/b", "a\\b"):
+        with pytest.raises(ValueError, match="one file or folder name"):
+            folder.read(name)
+
+
+# What a trial's seconds and memory hold when several are launched together, or one after the other.
+
+SHARED, OWN, MEASURING = 0.3, 0.1, 0.2
+SLACK = 0.15
+
+
+def shared_training(runs, data, execution):
+    time.sleep(SHARED)
+    for run in runs:
+        run.reserve_until(1)
+        time.sleep(OWN)
+        run.checkpoint(1, {"w": np.zeros(1)}, {"accuracy": 0.5})
+
+
+def measured(*arguments):
+    time.sleep(MEASURING)
+    return {}
+
+
+def test_a_shared_training_is_every_members_and_the_rest_is_ones_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(trial, "SYSTEMS", {"shared": SimpleNamespace(fit=shared_training, metrics=METRICS)})
+    monkeypatch.setattr(trial, "_measured", measured)
+    plan = SimpleNamespace(system="shared", config={})
+    members = tuple(
+        TrialRun(key=f"timed-{number}", attempt=1, seed=number, plan=plan, from_step=0, to_step=1)
+        for number in range(4)
+    )
+    group = Launch(members=members, measures=("queries",))
+    found = trial.run_launch(group, None, Folder(str(tmp_path)), bytes(32))
+    for result in found:
+        assert SHARED + OWN <= result["seconds"] < SHARED + OWN + SLACK
+
+
+def test_memory_is_that_of_the_launch_and_of_its_team(tmp_path, monkeypatch):
+    def holding(runs, data, execution):
+        held = np.ones(data << 17)
+        runs[0].reserve_until(1)
+        runs[0].checkpoint(1, {"w": held[:1]}, {})
+
+    monkeypatch.setattr(trial, "SYSTEMS", {"holding": SimpleNamespace(fit=holding, metrics=())})
+    plan, peaks = SimpleNamespace(system="holding", config={}), []
+    team = SimpleNamespace(peak_memory_mb=lambda: 5000.0)
+    for number, (megabytes, execution) in enumerate(
+        ((400, RunSettings()), (1, RunSettings()), (1, RunSettings(team=team)))
+    ):
+        member = TrialRun(key=f"held-{number}", attempt=1, seed=0, plan=plan, from_step=0, to_step=1)
+        group = Launch(members=(member,), execution=execution)
+        peaks.append(trial.run_launch(group, megabytes, Folder(str(tmp_path)), bytes(32))[0]["peak_memory_mb"])
+    assert peaks[0] > peaks[1] + 300
+    assert 5000 < peaks[2] < 5000 + peaks[0]
+
+
+# Peak memory of one launch, not of all that its process ran before.
+
+SCRIPT = """
+import json, numpy
+from trainables.worker import memory
+
+numpy.ones(80 << 20)
+first = memory.peak_mb()
+memory.forget_peak()
+small = memory.peak_mb()
+held = numpy.ones(40 << 20)
+large = memory.peak_mb()
+del held
+after = memory.peak_mb()
+print(json.dumps([first, small, large, after]))
+"""
+
+
+def test_a_launch_does_not_inherit_the_peak_of_the_one_before():
+    """In a process of its own: what other tests left behind may be freed at any moment."""
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    first, small, large, after = json.loads(done.stdout)
+    assert first > 640
+    assert small < first - 600
+    assert small + 300 < large < small + 400
+    # The kernel counts pages in batches.
+    assert after > large - 10
