@@ -90,12 +90,6 @@ def test_a_system_without_a_model_that_may_be_judged_is_named(people) -> None:
     assert "subsample-and-aggregate" in errors(raw)["report.0"]
 
 
-def test_without_validation_records_there_is_nothing_to_report(people) -> None:
-    raw = spec_of(people, objectives=[{"metric": "epsilon"}], report=["f1"])
-    del raw["data"]["validation"]
-    assert "validation records" in errors(raw)["report.0"]
-
-
 def test_a_raw_metric_besides_needs_a_reason_and_steers_no_sampler() -> None:
     raw = attacked(objectives=[{"metric": "accuracy"}], search={"sampler": "tpe", "trials": 2})
     asked = raw | {"report": ["membership_auc"]}

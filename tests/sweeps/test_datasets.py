@@ -64,9 +64,3 @@ def test_an_example_is_printed_as_a_spec_has_it(name):
     known = {one.name: one.example for one in SOURCES[name].options}
     shown = "\n".join(line for line in text.splitlines() if line.startswith(" " * 15))
     assert read_document(shown or "{}") == known
-
-
-def test_an_unknown_source_is_refused_with_what_is_meant():
-    code, text = said("datasets", "mnost")
-    assert code == 2
-    assert "the name of a data source. Did you mean `mnist`?" in text

@@ -12,7 +12,7 @@ import torch
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.planning.spec_code import code_of
-from sweeps.spec import SpecErrors, load_spec
+from sweeps.spec import load_spec
 from tests.sweeps.published_sweeps import NAME, swept
 from tests.trainables.source_cases import mnist_small, mnist_write
 from trainables.data import SOURCES
@@ -121,20 +121,6 @@ def test_another_map_is_another_sweep(tmp_path, monkeypatch):
     (tmp_path / "lab_maps.py").write_text("import torch\n\ndef build(facts):\n    return torch.nn.Flatten(0, 0)\n")
     assert code_of(spec) != before
     sys.modules.pop("lab_maps")
-
-
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        ({**DATA, "features": "lab:build"}, r"data\.features_from.*a sentence"),
-        ({**DATA, "features_groups": 3}, r"data\.features_groups.*data\.features beside it"),
-        ({**SCATTERED, "features_bounds": [0, 1]}, r"data\.features_bounds.*are known"),
-        ({"source": "abalone", "features": "scattering"}, r"data\.features.*one image per record"),
-    ],
-)
-def test_a_spec_that_cannot_be_says_what_is_wrong(data, said):
-    with pytest.raises(SpecErrors, match=said):
-        load_spec(raw(data))
 
 
 @pytest.mark.parametrize("records", ["public", "private"])

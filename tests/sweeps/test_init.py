@@ -12,11 +12,10 @@ from typer.testing import CliRunner
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.cli.main import app
-from sweeps.spec import SpecErrors, public_facts
+from sweeps.spec import SpecErrors
 from sweeps.spec.documents import read_document
 from sweeps.spec.problems import BLANK
 from trainables.data import table_file
-from trainables.system import Task
 
 N = 400
 ANSWERS = {
@@ -167,8 +166,3 @@ def test_the_command_writes_what_the_call_returns_and_nothing_over_anything(parq
     assert target.read_text() == printed
     with pytest.raises(InvalidValue, match="not there yet"):
         CliRunner().invoke(app, [*words, "--output", str(target)], catch_exceptions=False)
-
-
-def test_a_regression_is_asked_for_its_ends(parquet):
-    whole = filled(read_document(sweeps.init(parquet, label="wage")))
-    assert public_facts(sweeps.load(whole)).task is Task.REGRESSION
