@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from sweeps.privacy.charge import check_terms
-from sweeps.privacy.population import Population
-from sweeps.privacy.population_account import NextSweep, PopulationAccount, account, accounts, next_sweep
+from sweeps.privacy.population_account import NextSweep, PopulationAccount, account, accounts
 from sweeps.privacy.population_ledger import make_ledger
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.summary import list_summaries
 from sweeps.spec import SweepSpec
+from sweeps.store.population import Population
+from sweeps.store.workspace import DEFAULT_ROOT, Workspace
 from sweeps.sweep import Sweep
 from sweeps.util.exits import ExitCode
-from sweeps.util.workspace import DEFAULT_ROOT, Workspace
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from sweeps.certificate.verify import Verification
+    from sweeps.checking import Checked
     from sweeps.execution.end import SweepEnd
     from sweeps.execution.session import RunOptions
-    from sweeps.planning.check import Checked
     from sweeps.sweep import ParetoFront
     from trainables.export.files import Files
 
@@ -178,9 +178,9 @@ def check(
     `print` of what comes back says it in words. Raises SpecErrors, InvalidValue, and WouldFail for what the rehearsal
     found.
     """
+    from sweeps.checking import checked
     from sweeps.execution.final_run import with_chosen
-    from sweeps.planning.check import checked
-    from sweeps.privacy.population_account import before
+    from sweeps.planning.next_sweep import before
 
     loaded = load(spec, data=data, trials=trials, changes=changes, systems=systems, sources=sources)
     workspace = places(root, store or loaded.store)
@@ -267,8 +267,8 @@ def created(
 
     The arguments are those of `run`, which raises what this does. Nothing of the sweep has run yet.
     """
+    from sweeps.checking import before_launch
     from sweeps.execution import session
-    from sweeps.planning.check import before_launch
 
     changes = _with_models(changes, models)
     loaded = load(spec, data=data, trials=trials, seed=seed, changes=changes, systems=systems, sources=sources)
@@ -362,7 +362,7 @@ def _driven(sweep: str, workspace: Workspace, progress: bool | None, options: Ru
     from rich.console import Console
 
     from sweeps.execution import session
-    from sweeps.reporting.progress import ProgressDisplay, in_notebook
+    from sweeps.progress import ProgressDisplay, in_notebook
     from sweeps.util.fingerprint import working_folder_is_importable
     from sweeps.util.log import LOG, kept_in
 
@@ -479,6 +479,7 @@ def _with_unknown(workspace: Workspace, store: PublishedStore, found: Population
 
 
 def _following(known: PopulationAccount, spec: SweepSpec) -> NextSweep | None:
+    from sweeps.planning.next_sweep import next_sweep
     from sweeps.spec import public_facts
 
     check_terms(known.population, spec.privacy.adjacency, spec.privacy.unit)

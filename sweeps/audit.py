@@ -30,8 +30,8 @@ from sweeps.privacy.release import Published
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.store.records import Refutation, SweepRecord, this_person, trial_key
 from sweeps.store.store import Store
+from sweeps.store.workspace import Workspace
 from sweeps.util import fingerprint
-from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.measures import audits
 from trainables.measures.hooks import Auditable

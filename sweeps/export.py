@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
-from sweeps.heldout import DeclaredTest, HeldOutReading, declared_test, of_its_records, readings
 from sweeps.planning.spec_code import code_of
 from sweeps.privacy.claims import Assumptions, claim_text, count_text, declared_number
+from sweeps.privacy.heldout import DeclaredTest, HeldOutReading, declared_test, of_its_records, readings
 from sweeps.privacy.population_ledger import charge_reading
 from sweeps.privacy.published_store import OVER, PublishedStore
 from sweeps.privacy.quoting import Quote, dependence, is_refuted, quote_of_claim, quote_of_metric
@@ -24,8 +24,8 @@ from sweeps.reporting.front import LABELS, spec_objectives, sweep_front
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.store.records import Accepted, HeldOutRead, HeldOutScore, SweepRecord, TrialState, this_person
 from sweeps.store.store import Store
+from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import Changed, check_accepted
-from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.data.records import fingerprint
 from trainables.data.source import HoldsOut, parted

@@ -32,10 +32,10 @@ from sweeps.reporting.tables import (
 from sweeps.reporting.trials import TrialShown, goals_of, selected, trial_shown
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.store.records import TrialState, by_trial, notes, tags
+from sweeps.store.workspace import Workspace
 from sweeps.util.files import write_output
 from sweeps.util.suggest import closest
 from sweeps.util.text import as_html
-from sweeps.util.workspace import Workspace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from sweeps.execution.gc import Collected, DeleteAnswer
     from sweeps.execution.requests import EnqueueAnswer, StopAnswer
     from sweeps.export import ModelsShown
-    from sweeps.heldout import HeldOutReading
     from sweeps.mlflow.models import RegisteredVersion
+    from sweeps.privacy.heldout import HeldOutReading
     from trainables.export.model import ReleasedModel
 
 

@@ -90,7 +90,7 @@ def test_dpcore_has_no_clock_no_network_and_no_files():
     [
         "sweeps.cli.main",
         "sweeps.reporting.front, sweeps.store",
-        "sweeps.planning.preview, sweeps.spec",
+        "sweeps.preview, sweeps.spec",
         "sweeps.cli.account",
     ],
 )

@@ -23,10 +23,10 @@ from sweeps.certificate.signing import SIGNATURE, key_text, signed
 from sweeps.certificate.subject import CannotCertify, Subject
 from sweeps.certificate.verify import recomputed
 from sweeps.execution.final_run import check_parts
-from sweeps.heldout import readings
 from sweeps.planning.spec_code import WEIGHTS, code_of
 from sweeps.privacy import wording
 from sweeps.privacy.claims import HOLDOUT, Assumptions, count_text
+from sweeps.privacy.heldout import readings
 from sweeps.privacy.holdout_guarantee import both, tuned_by_now
 from sweeps.privacy.population_account import ELSEWHERE, IN_THIS_STORE, account
 from sweeps.privacy.published_store import PublishedStore
@@ -34,9 +34,8 @@ from sweeps.privacy.quoting import Verdict, dependence, quote_of_metric
 from sweeps.privacy.release import Published
 from sweeps.privacy.totals import earlier_lines, earlier_totals, sentences
 from sweeps.privacy.wording import recorded_text
-from sweeps.search import samplers
 from sweeps.spec.problems import SpecErrors
-from sweeps.spec.sections import Chosen
+from sweeps.spec.sections import Chosen, learns
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import DECIDED, SweepState, accepted
 from sweeps.util.files import write_output
@@ -269,8 +268,8 @@ def _tuned_by(subject: Subject) -> str:
     selection, complete, orders = subject.spec.selection, len(subject.complete), len(subject.spec.orders)
     if selection is None:
         sampler = subject.spec.search.sampler
-        learns = samplers.learns(sampler)
-        how = "chose trials by the results of earlier ones" if learns else "was told no result"
+        learned = learns(sampler)
+        how = "chose trials by the results of earlier ones" if learned else "was told no result"
         return f"the {sampler} sampler {how}; whoever chose among {complete} finished trials saw their results"
     ranked, left = "ranked inside the release boundary", "one"
     if orders > 1:

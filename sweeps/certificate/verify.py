@@ -17,7 +17,7 @@ from sweeps.certificate.modes import ComposedTrials, headline_of
 from sweeps.certificate.second_opinion import second_opinion
 from sweeps.certificate.signing import is_signed, key_text
 from sweeps.privacy.holdout_guarantee import Tuned, both
-from sweeps.search.samplers import learns
+from sweeps.spec.sections import learns
 from sweeps.store.records import SweepState
 
 if TYPE_CHECKING:

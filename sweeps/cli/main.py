@@ -42,13 +42,13 @@ from sweeps.cli.submit import submit
 from sweeps.privacy.claims import HEADING, Assumptions
 from sweeps.reporting.front import LABELS, AxisEnd, FrontAxis, joint_front
 from sweeps.reporting.tables import FORMATS, SUFFIXES, render
+from sweeps.store.workspace import Workspace
 from sweeps.util import exits
 from sweeps.util.exits import ExitCode
 from sweeps.util.files import write_output
 from sweeps.util.fingerprint import working_folder_is_importable
 from sweeps.util.log import configured
 from sweeps.util.suggest import closest
-from sweeps.util.workspace import Workspace
 from trainables.worker.redaction import holds_secret, redacted, shown_url
 
 if TYPE_CHECKING:
@@ -301,9 +301,9 @@ def audit(
     from dpcore.checks import InvalidValue
     from sweeps.audit import METHODS, attack_trial, audit_trial
     from sweeps.cli.output import print_json
+    from sweeps.store.workspace import Workspace
     from sweeps.util import log
     from sweeps.util.fingerprint import check_accepted
-    from sweeps.util.workspace import Workspace
     from trainables.measures.audits import CANARIES
 
     known = {str(one): one for one in METHODS}
@@ -499,7 +499,7 @@ def sweeps(
 
 
 def _workspace(root: Path, store: str | None, tracking: str | None = None, records: str | None = None) -> Any:
-    from sweeps.util.workspace import Workspace
+    from sweeps.store.workspace import Workspace
 
     return Workspace.at(root, store=store, tracking=tracking, records=records)
 
@@ -754,8 +754,8 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """A paper's tables and figures beside ours. A killed reproduction resumes when it is run again."""
+    from sweeps.cli.reproduce import reproduce_command
     from sweeps.papers import Effort
-    from sweeps.papers.command import reproduce_command
 
     effort = Effort(grid=grid, repeats=repeats, quick=quick)  # type: ignore[arg-type]  # checked by Effort
     reproduce_command(paper, data, _workspace(root, store), effort, as_json=as_json)

@@ -20,13 +20,13 @@ from sweeps.execution.session import RunOptions
 from sweeps.mlflow.page import kept_page
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Release
-from sweeps.reporting.progress import ProgressDisplay
+from sweeps.progress import ProgressDisplay
 from sweeps.reporting.summary import SweepSummary, refuted_lines
 from sweeps.reporting.terminal import greeting, mlflow_line, near, next_lines, print_plain, print_result
+from sweeps.store.workspace import DEFAULT_ROOT, Workspace
 from sweeps.util import log
 from sweeps.util.exits import ExitCode
 from sweeps.util.log import LOG, Event, kept_in, say
-from sweeps.util.workspace import DEFAULT_ROOT, Workspace
 from trainables.worker.redaction import shown_url
 
 

@@ -24,8 +24,8 @@ from sweeps.reporting.tables import csv_text
 from sweeps.reporting.terminal import account_lines, counts_text, print_plain
 from sweeps.reporting.trials import Listed, listed, page_of, place_of, selected
 from sweeps.store.records import SweepState, by_trial
+from sweeps.store.workspace import Workspace
 from sweeps.util.suggest import closest
-from sweeps.util.workspace import Workspace
 
 
 def show(
@@ -56,7 +56,7 @@ def show(
 
     Running trials come first, with their step and the seconds left to the end of their launch.
     """
-    from sweeps.util.workspace import Workspace
+    from sweeps.store.workspace import Workspace
 
     show_asked(
         sweep=sweep,

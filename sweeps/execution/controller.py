@@ -19,6 +19,7 @@ from sweeps.execution.requests import PointQueue
 from sweeps.execution.resume import Lost, check_store_not_stale, find_resume_checkpoint
 from sweeps.planning.plan import exhausted, infeasible_in_a_row, plan_proposal
 from sweeps.privacy.release import Release
+from sweeps.ray.decisions import Decision, Done, Wait
 from sweeps.search import Proposer
 from sweeps.search.asha import Promote, between, first_stop, next_rung, report_steps
 from sweeps.search.space import Space
@@ -33,26 +34,6 @@ from trainables.worker.attempt import Attempt
 from trainables.worker.files import Folder
 
 # What a controller may decide when it is asked for the next launch.
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing to launch now; something still runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Nothing will be launched again.
-
-    exhausted    the space ran dry before the trials were all launched
-    over_budget  the population's budget did not hold the next launch
-    """
-
-    exhausted: bool = False
-    over_budget: bool = False
-
-
-Decision = Launch | Wait | Done
 
 
 # Proposals that are planned before their turn, in search of those that train together in one launch.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sweeps.privacy.release import Published
 from sweeps.store.records import SweepState, TrialState
 from sweeps.util.exits import ExitCode
+from sweeps.util.text import QUOTES, shortened
 from trainables.metrics import Metric
 from trainables.worker.attempt import ERROR, Attempt
 from trainables.worker.files import Folder
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
 #
 # An exception's message may quote a record. It is in no store, view or report: only in the attempt's folder and, for
 # the first failure, on the terminal of the one who runs the sweep.
-
-LONGEST = 600
-"""Characters of a message that a terminal shows; the file has them all."""
-QUOTES = "Its words may quote a record: they are in that file and here, in no store and no view."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +88,6 @@ def last_exception(traceback: str) -> str:
     behind = lines[frames[-1] + 1 :] if frames else lines
     begins = next((number for number, line in enumerate(behind) if line and not line[0].isspace()), 0)
     return shortened(" ".join(" ".join(behind[begins:]).split()))
-
-
-def shortened(text: str) -> str:
-    """At most LONGEST characters of it."""
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 @dataclass(frozen=True, slots=True)

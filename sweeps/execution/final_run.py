@@ -14,7 +14,6 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import STANDING, Guarantee, Notion
 from sweeps.planning.plan import plan_proposal
-from sweeps.privacy.population import PARTS
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import quote_of_total
 from sweeps.privacy.release import Published
@@ -25,6 +24,7 @@ from sweeps.spec.domains import Domain, SameAs
 from sweeps.spec.problems import Problems
 from sweeps.spec.sections import FUNCTION, Chosen, Data
 from sweeps.store.errors import UnknownSweep
+from sweeps.store.population import PARTS
 from sweeps.store.records import SYSTEM, SweepRecord, SweepState, TrialState
 from trainables.data import SOURCES
 from trainables.data.files import overlap

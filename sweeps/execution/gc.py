@@ -26,7 +26,7 @@ from sweeps.reporting.front import LABELS, spec_objectives, sweep_front
 from sweeps.selection.run import SealedPlaces
 from sweeps.store.records import SweepRecord, SweepState, TrialState
 from sweeps.store.store import Store
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from trainables.worker.attempt import Attempt
 
 ENDED = (TrialState.COMPLETE, TrialState.FAILED)

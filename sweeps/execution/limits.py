@@ -9,7 +9,7 @@ of whichever steps came out would be one of a number that was not fixed beforeha
 stopped has failed, and all of its reservation is charged. One that `limits.hours` left on its way is charged in the
 ledger as far as it came, since it may go on, and counts in a total with its whole plan; the total then rests on that
 records did not decide how many trials ended in time (`sweeps.ledger.spending.cut_short`). Ending within what was
-planned reveals no more than the plan (`sweeps.execution.stopped_trials` says why).
+planned reveals no more than the plan (`sweeps.privacy.stopped_trials` says why).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweeps.privacy.charge import charge_of_steps
-from sweeps.privacy.population import Charge, Population, admits, charges_of, refusal
 from sweeps.privacy.sweep_budget import budget_of
 from sweeps.spec import SweepSpec
 from sweeps.store.errors import PopulationSpent
+from sweeps.store.population import Charge, Population, admits, charges_of, refusal
 from sweeps.store.records import AttemptRecord, LedgerEntry, Outcome, Reservation, TrialRecord
 from sweeps.store.store import Store
 from sweeps.util.log import say

@@ -35,9 +35,9 @@ from sweeps.store.records import (
     this_person,
 )
 from sweeps.store.store import Store
+from sweeps.store.workspace import Workspace
 from sweeps.util.log import Event, say
 from sweeps.util.waiting import patience
-from sweeps.util.workspace import Workspace
 from trainables.system import PrivacyPlan, Refusal, Scalar
 
 LOOK_SECONDS = 0.2

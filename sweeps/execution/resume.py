@@ -12,9 +12,9 @@ from typing import TypeGuard
 from dpcore.checks import InvalidValue
 from dpcore.rounding import budget_text
 from sweeps.execution.limits import SharedBudget
-from sweeps.heldout import charged
 from sweeps.planning.plan import exhausted, infeasible_in_a_row, plan_proposal
 from sweeps.privacy.claims import count_text
+from sweeps.privacy.heldout import charged
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published, Release
 from sweeps.privacy.sweep_budget import budget_of
@@ -22,11 +22,10 @@ from sweeps.privacy.totals import choices_by_results, choices_of
 from sweeps.privacy.wording import TOTAL_SHOWN_UP_TO, recorded_text
 from sweeps.search import samplers
 from sweeps.search.grid import SearchGrid
-from sweeps.search.samplers import learns
 from sweeps.search.space import Space
 from sweeps.search.turns import widened
 from sweeps.spec import SpecErrors, SweepSpec, diff, load_spec, public_facts
-from sweeps.spec.sections import LARGEST_BUDGET, TotalPrivacy, with_budgets
+from sweeps.spec.sections import LARGEST_BUDGET, TotalPrivacy, learns, with_budgets
 from sweeps.store.errors import StoreOlder
 from sweeps.store.lease import Lease
 from sweeps.store.records import (

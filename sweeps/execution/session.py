@@ -38,19 +38,19 @@ from sweeps.privacy.population_ledger import ledger_of, reserve_block, reserve_w
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published, Release
 from sweeps.privacy.wording import stopped_lines
+from sweeps.ray.sealed_workers import check_at_once, check_workers, workers_at
 from sweeps.reporting.front import rankable, spec_objectives
 from sweeps.search import Proposer
 from sweeps.selection.run import GONE, NOTHING_RELEASED, SealedPlaces, has_begun, opened, release
-from sweeps.selection.workers import check_at_once, check_workers, workers_at
 from sweeps.spec import SweepSpec, public_facts
 from sweeps.store.errors import StoreError
 from sweeps.store.lease import Lease
 from sweeps.store.records import Accepted, SweepRecord, SweepState, TrialState, this_person
 from sweeps.store.store import Store
+from sweeps.store.workspace import Workspace
 from sweeps.util import fingerprint, waiting
 from sweeps.util.exits import Interruption
 from sweeps.util.log import CONSOLE, Event, say
-from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.publishing import declared
 from trainables.registry import SYSTEMS

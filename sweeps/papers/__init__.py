@@ -16,7 +16,7 @@ from sweeps.papers.results import Claim, Effort, Result, ResultTable, Say
 from sweeps.papers.run import Paper, Reproduction, one_cluster
 
 if TYPE_CHECKING:
-    from sweeps.util.workspace import Workspace
+    from sweeps.store.workspace import Workspace
 __all__ = ["PAPERS", "Claim", "Effort", "Reproduction", "Result", "ResultTable", "Say", "reproduce"]
 
 

@@ -22,7 +22,7 @@ from sweeps.util.log import Event, say
 if TYPE_CHECKING:
     from sweeps.spec.sections import SweepSpec
     from sweeps.store.records import TrialRecord
-    from sweeps.util.workspace import Workspace
+    from sweeps.store.workspace import Workspace
 
 
 # A paper's file: its title, what it printed, its statements, its sweeps, and how much of it each effort runs.

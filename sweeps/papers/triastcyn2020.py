@@ -38,7 +38,7 @@ from trainables.worker.attempt import Attempt
 
 if TYPE_CHECKING:
     from sweeps.store.records import TrialRecord
-    from sweeps.util.workspace import Workspace
+    from sweeps.store.workspace import Workspace
 
 
 # What the paper states that needs no data: Theorems 3 and 4, Figures 1 and 5, attack success, Table 1's arithmetic.

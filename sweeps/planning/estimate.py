@@ -13,7 +13,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Composed, UnsupportedEvent
 from dpcore.guarantee import STANDING, Status, resting_on
 from dpcore.rounding import delta_text, epsilon_text
-from sweeps.heldout import Charged, planned
+from sweeps.privacy.heldout import Charged, planned
 from sweeps.privacy.holdout_guarantee import both, tuned_of
 from sweeps.privacy.ledger import Choice
 from sweeps.privacy.release import Release

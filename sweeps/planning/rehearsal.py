@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from dpcore.checks import InvalidValue
-from sweeps.execution.end import shortened
 from sweeps.planning.child import Child, ProcessEnded, Send
 from sweeps.planning.plan import DRAWS, draws, plan_proposal
 from sweeps.privacy.claims import count_text
@@ -26,7 +25,7 @@ from sweeps.search.space import Branch, Space
 from sweeps.spec import public_facts
 from sweeps.spec.domains import Domain
 from sweeps.spec.sections import SweepSpec
-from sweeps.util.text import hanging
+from sweeps.util.text import hanging, shortened
 from sweeps.util.waiting import patience
 from trainables.rehearsal import Rehearsed, Step
 from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, RunSettings, Scalar, System

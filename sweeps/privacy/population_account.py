@@ -6,17 +6,18 @@ Numbers of what was spent are rounded up, those of what is left down.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import chain, cycle, islice
 from typing import Any
 
 from dpcore.rounding import delta_text, epsilon_text
 from dpcore.selection.filters import DPCharge
-from sweeps.privacy.charge import charge_of_steps, check_terms
 from sweeps.privacy.claims import count_text
-from sweeps.privacy.population import (
+from sweeps.privacy.population_ledger import RefutedRows, not_known, refuted_rows
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.spec.sections import FUNCTION, SweepSpec
+from sweeps.store.population import (
     AddingRule,
     Charge,
     Left,
@@ -24,24 +25,14 @@ from sweeps.privacy.population import (
     Row,
     RowKind,
     Spent,
-    admits,
     charges_of,
     left,
     public_files,
     spent,
-    to_charge,
 )
-from sweeps.privacy.population_ledger import RefutedRows, check_not_refuted, not_known, refuted_rows, whole_of
-from sweeps.privacy.published_store import PublishedStore
-from sweeps.search.space import Space
-from sweeps.spec.sections import FUNCTION, SweepSpec
-from sweeps.store.errors import StoreError, UnknownPopulation
-from trainables.system import DatasetSpec, PrivacyPlan
 
 # What the next sweep would cost its population, before it runs: an estimate from public facts; no record is read.
 
-DRAWS = 6
-"""Feasible draws whose cost is counted, in turn."""
 NOT_KNOWN = "whether what is left holds it is not known"
 
 
@@ -84,61 +75,6 @@ class NextSweep:
             return f"{text}; what is left holds none of them: it would not begin"
         many = "all of them" if self.fits >= self.trials else f"about {self.fits} of them"
         return f"{text}; what is left holds {many}. A launch that is lost and made again is charged again"
-
-
-def next_sweep(
-    population: Population,
-    charges: Sequence[Charge] | None,
-    spec: SweepSpec,
-    facts: DatasetSpec,
-    calibrations: MutableMapping[str, float] | None = None,
-) -> NextSweep | None:
-    """What a sweep of this spec would cost beside what was charged; None where no draw of its space may be launched.
-
-    charges  that count; None where what is spent is not known
-
-    Raises InvalidValue for plans that have no place in the ledger.
-    """
-    public = public_files(spec.data.options())
-    if spec.privacy.scope == "sweep":
-        dp, gdp = whole_of(spec)
-        whole = to_charge(population, dp.epsilon, dp.delta, gdp)
-        fits = None if charges is None else spec.search.trials * admits(population, charges, whole)
-        return NextSweep(
-            trials=spec.search.trials, cost=spent(population, [whole]), fits=fits, whole=True, public=public
-        )
-    known, drawn = (
-        [charge_of_steps(population, plan, 0, plan.steps) for plan in plans]
-        for plans in _plans(spec, facts, calibrations)
-    )
-    if not known and not drawn:
-        return None
-    wanted = list(islice(chain(known, cycle(drawn or known)), spec.search.trials))
-    fits = None if charges is None else _held(population, charges, wanted)
-    return NextSweep(trials=len(wanted), cost=spent(population, wanted), fits=fits, whole=False, public=public)
-
-
-def _held(population: Population, charges: Sequence[Charge], wanted: Sequence[Charge]) -> int:
-    """How many from the first on the budget holds: it stops at the first that it does not."""
-    low, high = 0, len(wanted)
-    while low < high:
-        middle = (low + high + 1) // 2
-        fits = admits(population, [*charges, *wanted[: middle - 1]], wanted[middle - 1])
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return low
-
-
-def _plans(
-    spec: SweepSpec, facts: DatasetSpec, calibrations: MutableMapping[str, float] | None
-) -> Iterator[Iterable[PrivacyPlan]]:
-    """Of trials that there will be whatever is drawn, and of a few draws."""
-    from sweeps.planning.plan import certain, draws, plan_proposal
-
-    known: MutableMapping[str, float] = {} if calibrations is None else calibrations
-    space = Space.of(spec)
-    for configs, most in ((certain(spec, space), None), (draws(spec, space), DRAWS)):
-        planned = (plan_proposal(spec, config, facts, known) for config in configs)
-        yield islice((one for one in planned if isinstance(one, PrivacyPlan)), most)
 
 
 ADDS = (
@@ -384,35 +320,11 @@ OWN_SOURCE = "table"
 """The packaged source that reads the user's own data."""
 
 
-def before(spec: SweepSpec, facts: DatasetSpec, store_url: str) -> tuple[str, ...]:
-    """What a sweep of this spec would cost its population; nothing for published data that declare none.
-
-    Raises InvalidValue for a spec that its population's ledger cannot count.
-    """
-    name = spec.data.population
-    if name is None:
-        return (NOBODY_COUNTS,) if _is_own(spec.data.source) else ()
-    try:
-        store = PublishedStore.open(store_url)
-        known = account(store, name)
-    except UnknownPopulation as unknown:
-        return (f"{unknown} Until then no sweep over it begins.",)
-    except StoreError:
-        return (str(UnknownPopulation(name, ())) + " Until then no sweep over it begins.",)
-    check_terms(known.population, spec.privacy.adjacency, spec.privacy.unit)
-    check_not_refuted(store, name, spec.systems)
-    following = next_sweep(known.population, known.counted, spec, facts)
-    costs = () if following is None else (str(following), *following.public)
-    if known.not_known:
-        return (f"{name}: {known.not_known}", *costs)
-    return (f"{name}: {known.spent_text} are spent {IN_THIS_STORE}, {known.left_text} are left", *costs)
-
-
 def now(spec: SweepSpec, store: PublishedStore) -> str | None:
     """Where the population of a recorded sweep stands; None for published data that declare none."""
     name = spec.data.population
     if not name:
-        return NOBODY_COUNTS if _is_own(spec.data.source) else None
+        return NOBODY_COUNTS if is_own(spec.data.source) else None
     known = account(store, name)
     if known.not_known:
         return f"{name}: {known.not_known} (`sweeps budget {name}`)"
@@ -422,5 +334,5 @@ def now(spec: SweepSpec, store: PublishedStore) -> str | None:
     )
 
 
-def _is_own(source: str) -> bool:
+def is_own(source: str) -> bool:
     return source == OWN_SOURCE or FUNCTION.fullmatch(source) is not None

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 
 from dpcore.checks import InvalidValue
 from dpcore.selection.filters import DPCharge, GDPCharge, GDPFilter
-from sweeps.heldout import DeclaredTest
 from sweeps.privacy.charge import charge_of_event, charge_of_steps, check_terms, repeated
 from sweeps.privacy.claims import count_text
-from sweeps.privacy.population import AddingRule, Charge, Population, Row, RowKind, to_charge
+from sweeps.privacy.heldout import DeclaredTest
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.sweep_budget import budget_of
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.errors import UnknownPopulation
 from sweeps.store.lease import Lease
+from sweeps.store.population import AddingRule, Charge, Population, Row, RowKind, to_charge
 from sweeps.store.records import Refutation, SweepRecord
 from sweeps.store.store import Store
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from trainables.system import PrivacyPlan
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from dpcore.guarantee import Guarantee, Status
 from sweeps.privacy.claims import covers_search
-from sweeps.privacy.population import Population, Row
 from sweeps.privacy.release import Published, Release
+from sweeps.store.population import Population, Row
 from sweeps.store.records import (
     AttemptRecord,
     CurveReport,

@@ -30,9 +30,9 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Event, Repeated, phases
 from dpcore.guarantee import FLOATING_POINT, Guarantee, Status, resting_on, weakest
 from dpcore.rounding import budget_text
-from sweeps.heldout import Charged, charged
 from sweeps.privacy.charge import UNCOUNTED, ReleasedParts, rounding_line
 from sweeps.privacy.claims import HOLDOUT, ONE_TRIAL, Assumptions, claim_of_search, covers_search
+from sweeps.privacy.heldout import Charged, charged
 from sweeps.privacy.holdout_guarantee import Tuned, tuned_by_now, tuned_of, with_tuning
 from sweeps.privacy.ledger import (
     BY_SUMS,
@@ -48,8 +48,7 @@ from sweeps.privacy.ledger import (
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published
 from sweeps.privacy.wording import TOTAL_SHOWN_UP_TO, too_many, total_lines
-from sweeps.search import samplers
-from sweeps.spec.sections import SweepSpec, TotalPrivacy
+from sweeps.spec.sections import FIXED_SAMPLERS, SweepSpec, TotalPrivacy, learns
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import LedgerEntry, SweepRecord, SweepState, TrialRecord, TrialState, sweep_of
 from trainables.system import PrivacyPlan
@@ -194,12 +193,12 @@ def choices_by_results(spec: SweepSpec) -> tuple[Choice, ...]:
     """What lets results choose budgets in a sweep of this spec; none: all were fixed beforehand."""
     found = []
     sampler = spec.search.sampler
-    if samplers.learns(sampler):
+    if learns(sampler):
         found.append(
             Choice(
                 what=f"the {sampler} sampler chose trials by the results of earlier ones",
                 will=f"the {sampler} sampler chooses trials by the results of earlier ones",
-                instead=f"search with `sampler: {'` or `'.join(samplers.fixed())}`",
+                instead=f"search with `sampler: {'` or `'.join(FIXED_SAMPLERS)}`",
             )
         )
     if spec.early_stopping is not None:

@@ -23,13 +23,13 @@ import ray
 from ray import tune
 from ray.tune.search import Searcher
 
-from sweeps.execution.controller import Controller, Done, Wait
 from sweeps.ray import patches
 from sweeps.ray.cluster import ClusterUnreachable, alive_nodes, check_resources
+from sweeps.ray.decisions import Decides, Done, Wait
 from sweeps.ray.patches import actor_of
 from sweeps.ray.resources import lacking, request
+from sweeps.ray.sealed_workers import waiting_text
 from sweeps.ray.watchdog import STOPPED_SECONDS, Sign, Stalls, ended_for
-from sweeps.selection.workers import waiting_text
 from sweeps.spec import Resources
 from sweeps.store.errors import LeaseLost, StoreError, StoreVanished
 from sweeps.store.records import SweepState
@@ -59,7 +59,7 @@ def _state_at_end(done: Done) -> SweepState:
 
 @dataclass(slots=True)
 class _Live:
-    controller: Controller
+    controller: Decides
     reason: Callable[[str], str]
     on_first_sign: Callable[[], None]
     check: Callable[[], None]
@@ -180,7 +180,7 @@ def _tune_name(trial: Any) -> str:
 
 
 def execute(
-    controller: Controller,
+    controller: Decides,
     loaded: list[Dataset],
     secret: bytes,
     resources: Resources,

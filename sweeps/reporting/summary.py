@@ -12,8 +12,8 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Status
 from sweeps.audit import AuditRecord, audits_of
-from sweeps.heldout import DeclaredTest, HeldOutReading, charged, declared_test, readings
 from sweeps.privacy.claims import HEADING, Assumptions, covers_search
+from sweeps.privacy.heldout import DeclaredTest, HeldOutReading, charged, declared_test, readings
 from sweeps.privacy.holdout_guarantee import tuned_by_now
 from sweeps.privacy.ledger import Summary
 from sweeps.privacy.population_account import now
@@ -37,7 +37,7 @@ from sweeps.store.records import (
     notes,
     tags,
 )
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from trainables.worker.attempt import CLAIM, Attempt, steps_among
 from trainables.worker.files import Folder
 from trainables.worker.redaction import shown_url

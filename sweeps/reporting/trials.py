@@ -17,7 +17,6 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Event, blocks, to_dict
 from dpcore.guarantee import Guarantee
 from dpcore.rounding import delta_text, epsilon_text
-from sweeps.execution.end import QUOTES
 from sweeps.privacy.claims import HEADING, Assumptions, claim_text, count_text
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Quote, dependence, legend_of, quote_of_claim, quote_of_metric
@@ -35,9 +34,10 @@ from sweeps.store.records import (
     Refutation,
     TrialState,
 )
+from sweeps.store.workspace import Workspace
 from sweeps.util.log import LOG
 from sweeps.util.suggest import did_you_mean
-from sweeps.util.workspace import Workspace
+from sweeps.util.text import QUOTES
 from trainables.metrics import Dependence
 from trainables.validation.declaration import NOISE_SD
 from trainables.worker.attempt import ERROR, Attempt

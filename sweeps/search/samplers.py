@@ -219,11 +219,6 @@ SAMPLERS: Mapping[str, SamplerEntry] = by_name(
 )
 
 
-def learns(name: object) -> bool:
-    """Whether results may have chosen what sampler `name` of a (recorded) spec proposed; so of any unknown one."""
-    return not isinstance(SAMPLERS.get(str(name)), Independent)
-
-
 def names(select: Callable[[SamplerEntry], bool] = lambda entry: True) -> tuple[str, ...]:
     """Names of this project's own samplers, in order; those that `select` takes."""
     return tuple(name for name, entry in SAMPLERS.items() if select(entry))
@@ -237,11 +232,6 @@ def is_learning(entry: SamplerEntry) -> bool:
 def is_automatic(name: object) -> bool:
     """Whether sampler `name` comes to a method that a rule chooses."""
     return isinstance(SAMPLERS.get(str(name)), Automatic)
-
-
-def fixed() -> tuple[str, ...]:
-    """Names of the samplers that look at no result."""
-    return names(lambda entry: not is_learning(entry))
 
 
 def walks_grid(name: object) -> bool:

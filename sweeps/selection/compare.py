@@ -13,6 +13,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import UnsupportedEvent
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.planning.rehearsal import Rehearsal
+from sweeps.ray.sealed_workers import workers_of
 from sweeps.selection import modes
 from sweeps.selection.law import law_of
 from sweeps.selection.modes import (
@@ -25,7 +26,6 @@ from sweeps.selection.modes import (
     default_chance,
     laws_at,
 )
-from sweeps.selection.workers import workers_of
 from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.spec.sections import SweepSpec
 from trainables.system import DatasetSpec

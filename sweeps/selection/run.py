@@ -27,14 +27,14 @@ from dpcore.checks import InvalidValue
 from dpcore.selection import draw
 from sweeps.privacy.population_ledger import settle_block
 from sweeps.privacy.release import Release
+from sweeps.ray.sealed_workers import workers_at
 from sweeps.search.space import Space
 from sweeps.selection.price import SealedPlanner, SealedPrior
-from sweeps.selection.workers import workers_at
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.lease import Lease
 from sweeps.store.records import TARGET_EPSILON, Proposal, Settlement, SweepRecord, SweepState, TrialState, trial_key
 from sweeps.store.store import Store
-from sweeps.util.workspace import ANNOUNCED, Workspace
+from sweeps.store.workspace import ANNOUNCED, Workspace
 from trainables.measures.objectives import measured
 from trainables.sealed.draw import COINS, BestScores, Coins, FirstSuccess, Ranking, Schedule, SealedDraw, Slot
 from trainables.sealed.standing import KEY_BYTES, Box, Candidate, Standing

@@ -23,7 +23,6 @@ from typing import Any, Literal
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
-from sweeps.privacy.population import own_public_parts
 from sweeps.privacy.sweep_budget import trial_budgets
 from sweeps.search import samplers
 from sweeps.search.grid import SearchGrid, points_up_to
@@ -35,6 +34,7 @@ from sweeps.spec.hyperparameters import spelled_out
 from sweeps.spec.problems import Problems
 from sweeps.spec.sections import (
     BUDGET_AXES,
+    FIXED_SAMPLERS,
     MOST,
     Data,
     EarlyStopping,
@@ -52,7 +52,9 @@ from sweeps.spec.sections import (
     TrialPrivacy,
     beyond,
     direction,
+    learns,
 )
+from sweeps.store.population import own_public_parts
 from sweeps.store.records import TARGET_EPSILON
 from sweeps.util.files import check_tracking_uri
 from sweeps.util.suggest import did_you_mean
@@ -533,8 +535,8 @@ def raw_metrics_steer_nothing(
     if not raw or _raw_reason(privacy) is None or data.records_are_public is not None:
         return
     names = ", ".join(metric.name for _, metric in raw.values())
-    if samplers.learns(search.sampler):
-        expected = f"{samplers.one_of(samplers.fixed())} with {names}: every later configuration would carry training "
+    if learns(search.sampler):
+        expected = f"{samplers.one_of(FIXED_SAMPLERS)} with {names}: every later configuration would carry training "
         remedy = "Use the random sampler, or drop that objective."
         yield "search.sampler", search.sampler, expected + "records on", remedy
     if early_stopping is not None:

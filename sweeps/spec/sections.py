@@ -599,6 +599,16 @@ LEFT_OUT_WHERE_EMPTY = (
     *("selection.target", "selection.orders", "tracking.models"),
 )
 """Values that a canonical spec, and so its digest, has only where they are given."""
+FIXED_SAMPLERS = ("random", "grid")
+"""Those that look at no result: all budgets are fixed before the first trial runs."""
+
+
+def learns(sampler: object) -> bool:
+    """Whether results may have chosen what a sampler of a (recorded) spec proposed; so of any unknown one: a forgotten
+    sampler can cost a sweep its total, never lend it one."""
+    return sampler not in FIXED_SAMPLERS
+
+
 FUNCTION = OBJECT
 """The user's own code in a spec: `package.module:function`."""
 WITHOUT_MEANING = frozenset({"name", "tracking", "store", "resources", "execution", "front", "limits.stall_seconds"})

@@ -14,8 +14,8 @@ from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.selection.filters import DPCharge, GDPCharge, LinearLedger
-from sweeps.privacy.population import AddingRule, Charge, Population, Row, RowKind, admits, refusal, together
 from sweeps.store.errors import Conflict, PopulationExists, PopulationSpent, UnknownPopulation
+from sweeps.store.population import AddingRule, Charge, Population, Row, RowKind, admits, refusal, together
 from sweeps.store.schema import charges, populations
 
 

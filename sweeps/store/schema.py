@@ -206,7 +206,7 @@ charges = Table(
     CheckConstraint("(epsilon IS NULL) <> (mu IS NULL)", name="one_rule"),
     CheckConstraint("settled IS NULL OR settled <= epsilon", name="refund"),
 )
-"""What was charged to populations (`sweeps.privacy.population.Row`). Rows are appended, and outlive their sweeps."""
+"""What was charged to populations (`sweeps.store.population.Row`). Rows are appended, and outlive their sweeps."""
 
 outbox = Table(
     "outbox",

@@ -40,11 +40,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 
 from dpcore.checks import InvalidValue
-from sweeps.privacy.population import Charge, Population, Row
 from sweeps.store import charges as population_charges
 from sweeps.store.database import Calibrations, Database
 from sweeps.store.errors import Conflict, StoreError, SweepExists, UnknownSweep, UnknownTrial
 from sweeps.store.lease import LEASE_SECONDS, Lease, acquire, read_driver
+from sweeps.store.population import Charge, Population, Row
 from sweeps.store.records import (
     AttemptRecord,
     CurveReport,

@@ -24,3 +24,15 @@ def hanging(label: str, text: str, width: int = 0) -> str:
 def as_html(sentence: str) -> str:
     """`sentence` with nothing in it that a page would take for markup of its own; what is in backticks is code."""
     return _CODE.sub(r"<code>\1</code>", escape(sentence))
+
+
+# Words of an exception, for the person at the terminal.
+
+LONGEST = 600
+"""Characters of a message that a terminal shows; the file has them all."""
+QUOTES = "Its words may quote a record: they are in that file and here, in no store and no view."
+
+
+def shortened(text: str) -> str:
+    """At most LONGEST characters of it."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."

@@ -24,7 +24,7 @@ from sweeps.execution import session
 from sweeps.selection.run import opened
 from sweeps.spec import load_spec, public_facts
 from sweeps.store.records import Settlement
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.sealed.standing import best_of
 from trainables.sealed.worker import run_slot

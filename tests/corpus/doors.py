@@ -27,7 +27,7 @@ from sweeps.papers import reproduce as reproduce_paper
 from sweeps.planning.plan import plan_proposal
 from sweeps.search import Proposer
 from sweeps.spec import SweepSpec, load_spec, public_facts
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from tests.sweeps import published_sweeps
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES

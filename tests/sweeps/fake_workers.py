@@ -15,14 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.execution.controller import Controller, Done, Wait
+from sweeps.execution.controller import Controller
 from sweeps.execution.limits import SharedBudget
 from sweeps.privacy.ledger import spending
-from sweeps.privacy.population import Population
 from sweeps.privacy.population_ledger import ledger_of
+from sweeps.ray.decisions import Done, Wait
 from sweeps.search import Proposer
 from sweeps.search.asha import report_steps
 from sweeps.spec import load_spec
+from sweeps.store.population import Population
 from sweeps.store.records import SweepRecord, TrialRecord, TrialState
 from sweeps.store.store import open_store
 from tests.sweeps.under_charging import never_under_charged

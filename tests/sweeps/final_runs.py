@@ -16,7 +16,7 @@ from sweeps.privacy.population_ledger import ledger_of
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
 from sweeps.store.store import open_store
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.system import Launch
 from trainables.worker.ray import launch_from_json, launch_to_json

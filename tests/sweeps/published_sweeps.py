@@ -19,7 +19,7 @@ from sweeps.search import Proposer
 from sweeps.spec import load_spec
 from sweeps.store.records import TrialRecord
 from sweeps.store.store import open_store
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.metrics import Dependence, Metric
 from trainables.system import Dataset, Launch, Run, RunSettings, State

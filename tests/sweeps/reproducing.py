@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sweeps.papers import Claim, Effort, Reproduction, Result
 from sweeps.papers.run import Paper
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 
 
 def claims_of(paper: Paper, held: Callable[[Reproduction], None]) -> list[Claim]:

@@ -33,8 +33,8 @@ from sweeps.selection import run
 from sweeps.spec import load_spec
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.errors import UnknownSweep
+from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import code_digest
-from sweeps.util.workspace import Workspace
 from trainables.sealed import standing, worker
 
 NAME, POPULATION = "sealed", "people"

@@ -12,8 +12,8 @@ from sweeps.selection.run import SealedPlaces, opened, release
 from sweeps.spec import load_spec, public_facts
 from sweeps.store.records import SweepState
 from sweeps.store.store import Store
+from sweeps.store.workspace import Workspace
 from sweeps.util.exits import Interruption
-from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.sealed.worker import SealedWork, serve
 

@@ -26,7 +26,7 @@ from sweeps.search import Proposer
 from sweeps.spec import public_facts
 from sweeps.store.records import Settlement, SweepRecord, TrialRecord
 from sweeps.store.store import Store, open_store
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from tests.sweeps.recorded_specs import recorded
 from tests.sweeps.view_sweeps import guarantee
 from trainables.system import PrivacyPlan

@@ -26,10 +26,10 @@ from sweeps.spec import load_spec
 from sweeps.store.errors import UnknownTrial
 from sweeps.store.records import Proposal, Refutation, Settlement
 from sweeps.store.store import open_store
+from sweeps.store.workspace import Workspace
 from sweeps.sweep import Sweep
 from sweeps.util import fingerprint
 from sweeps.util.exits import ExitCode
-from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.system import PrivacyPlan
 from trainables.systems.vandermaaten2020.minimiser import MinimiserHyperparameters, sensitivity_of

@@ -10,7 +10,7 @@ import pytest
 from dpcore.checks import InvalidValue
 from sweeps.execution.resume import extended, without_extensions
 from sweeps.planning.auto_sampler import resolution, resolved
-from sweeps.planning.preview import preview
+from sweeps.preview import preview
 from sweeps.privacy.totals import choices_by_results
 from sweeps.search import Proposer, proposer
 from sweeps.search.sampler_exam import faults

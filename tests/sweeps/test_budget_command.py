@@ -15,12 +15,12 @@ from dpcore.selection.filters import DPCharge
 from sweeps.api import places
 from sweeps.cli import main as cli
 from sweeps.execution import session
-from sweeps.privacy.population import Row, RowKind
 from sweeps.privacy.population_account import ELSEWHERE, account, now
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.selection.run import ANNOUNCED
 from sweeps.spec import load_spec
 from sweeps.store.errors import StoreOlder, UnknownPopulation
+from sweeps.store.population import Row, RowKind
 from tests.sweeps.fake_workers import SPEC
 from tests.sweeps.stores import of_population, plan, proposal, record
 

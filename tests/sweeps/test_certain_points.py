@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dpcore.gdp import eps_gdp, mu_gdp
-from sweeps.planning.preview import preview
-from sweeps.privacy.population import Population
-from sweeps.privacy.population_account import next_sweep
+from sweeps.planning.next_sweep import next_sweep
+from sweeps.preview import preview
 from sweeps.spec import load_spec, public_facts
+from sweeps.store.population import Population
 from tests.sweeps.fake_workers import SPEC
 
 DELTA = 1e-5

@@ -15,13 +15,14 @@ from sweeps.cli import main as cli
 from sweeps.cli.run import resume_command
 from sweeps.examples import load_example_or_file
 from sweeps.execution import session
-from sweeps.execution.controller import Controller, Done
+from sweeps.execution.controller import Controller
 from sweeps.execution.resume import fixed_parts
+from sweeps.ray.decisions import Done
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
 from sweeps.store.store import open_store
+from sweeps.store.workspace import Workspace
 from sweeps.util.exits import ExitCode
-from sweeps.util.workspace import Workspace
 from trainables.data import SOURCES
 
 # No noise is small enough for the limit: every proposal is refused, and no cluster is ever needed.

@@ -14,13 +14,13 @@ import ray
 import sweeps.ray  # noqa: F401  (sets what Ray reads from the environment before it is imported)
 from dpcore.checks import InvalidValue
 from sweeps.execution import session
-from sweeps.privacy.population import Population
 from sweeps.ray.cluster import ClusterUnreachable, await_room, check_importable_everywhere
 from sweeps.ray.patches import cluster_metadata, head_processes, own_versions
 from sweeps.selection.run import KEY
+from sweeps.store.population import Population
 from sweeps.store.records import SweepState
+from sweeps.store.workspace import Workspace
 from sweeps.util.waiting import VARIABLE
-from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_searches import SPEC as SEALED
 from tests.sweeps.sealed_searches import Search
 from tests.trainables.recording import memory_run
@@ -152,8 +152,8 @@ def test_a_module_that_only_this_process_has(cluster, monkeypatch):
 
 
 def test_check_asks_the_cluster_what_it_has(cluster):
+    from sweeps.checking import check_places
     from sweeps.examples import load_example_or_file
-    from sweeps.planning.check import check_places
 
     check_places(load_example_or_file("toy", changes=["resources.gpus=1"]), "auto")
     with pytest.raises(ClusterUnreachable, match=r"resources\.gpus=8: the cluster has 2 CPUs, 1 GPUs"):
@@ -162,7 +162,7 @@ def test_check_asks_the_cluster_what_it_has(cluster):
 
 def test_a_sealed_search_with_workers_that_would_wait_is_refused_before_its_price_is_paid(cluster, tmp_path):
     """The cluster has two CPUs and a GPU; the population's ledger and the folder stay as they were."""
-    from sweeps.planning.check import check_places
+    from sweeps.checking import check_places
 
     with closing(Workspace.at(tmp_path).open_store(create=True)) as store:
         store.make_population(Population.of("people", "linear", 5.0, 1e-4))

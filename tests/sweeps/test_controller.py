@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.execution.controller import Done
 from sweeps.execution.limits import INTERRUPTED, worker_losses
+from sweeps.ray.decisions import Done
 from sweeps.store.errors import LeaseLost
 from sweeps.store.records import Outcome, TrialState
 from tests.sweeps.fake_workers import (

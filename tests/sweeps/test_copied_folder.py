@@ -15,8 +15,9 @@ import pytest
 
 import sweeps
 from sweeps.execution import session
-from sweeps.execution.controller import Controller, Done
+from sweeps.execution.controller import Controller
 from sweeps.ray import cluster, patches, tuner
+from sweeps.ray.decisions import Done
 from tests.sweeps.test_private_validation import NoViews
 from trainables.data import SOURCES
 from trainables.system import Dataset

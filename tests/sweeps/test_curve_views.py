@@ -19,7 +19,7 @@ from sweeps.reporting.front import FrontAxis
 from sweeps.reporting.html import report_page
 from sweeps.reporting.summary import SweepSummary
 from sweeps.store.records import Settlement
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from tests.sweeps.tracked_runs import prepared, runs_of
 from tests.sweeps.view_sweeps import launch, new_sweep
 

@@ -10,8 +10,8 @@ import pytest
 from sweeps.execution import session
 from sweeps.spec import load_spec
 from sweeps.store.store import Store, open_store
+from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import Changed, keyed
-from sweeps.util.workspace import Workspace
 from tests.sweeps.stores import record
 from trainables.data import SOURCES
 

@@ -9,13 +9,15 @@ import pytest
 
 from sweeps.cli import main as cli
 from sweeps.execution import session
-from sweeps.execution.controller import Controller, Done
-from sweeps.execution.end import LONGEST, Failure, last_exception
+from sweeps.execution.controller import Controller
+from sweeps.execution.end import Failure, last_exception
+from sweeps.ray.decisions import Done
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
 from sweeps.store.store import open_store
+from sweeps.store.workspace import Workspace
 from sweeps.util.exits import ExitCode
-from sweeps.util.workspace import Workspace
+from sweeps.util.text import LONGEST
 from trainables.data import SOURCES
 from trainables.worker.attempt import Attempt
 

@@ -18,8 +18,8 @@ from sweeps.privacy.totals import choices_of, summary_in_passing
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
 from sweeps.store.records import Extension, SweepState, TrialState
+from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import Changed
-from sweeps.util.workspace import Workspace
 from tests.sweeps import view_sweeps
 from tests.sweeps.fake_workers import NAME, FakeSweep
 from tests.sweeps.stores import record

@@ -13,7 +13,6 @@ import sweeps
 from dpcore.guarantee import Notion, Status
 from dpcore.selection.filters import DPCharge
 from sweeps.privacy.charge import trial_profile
-from sweeps.privacy.population import Population
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import quote_of_claim
 from sweeps.search.space import Space
@@ -21,9 +20,10 @@ from sweeps.selection.law import TARGET
 from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.selection.run import drawn_for
 from sweeps.spec import load_spec, public_facts
+from sweeps.store.population import Population
 from sweeps.store.records import TrialState
+from sweeps.store.workspace import Workspace
 from sweeps.sweep import Sweep
-from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_searches import SPEC, Search
 from tests.sweeps.test_sealed_planning import DIGITS, planner_of
 from trainables.sealed.draw import FirstSuccess, Slot

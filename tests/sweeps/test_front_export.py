@@ -142,7 +142,7 @@ class TestExport:
     @pytest.mark.parametrize("form", tables.FORMATS)
     def test_the_name_of_the_file_says_the_format(self, form, tmp_path, capsys):
         from sweeps.cli.main import pareto_command
-        from sweeps.util.workspace import Workspace
+        from sweeps.store.workspace import Workspace
 
         workspace = Workspace.at(str(tmp_path))
         view_sweeps.new_sweep(tmp_path).close()

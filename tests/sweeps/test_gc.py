@@ -19,7 +19,7 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.spec import load_spec
 from sweeps.store.errors import LeaseHeld, SweepExists
 from sweeps.store.records import Extension, Refutation, SweepRecord, TrialState
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from tests.sweeps import view_sweeps
 from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep
 from tests.sweeps.stores import plan, proposal, settle

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from sweeps.execution.controller import Controller, Done
+from sweeps.execution.controller import Controller
 from sweeps.execution.limits import worker_losses
+from sweeps.ray.decisions import Done
 from sweeps.search import Proposer
 from sweeps.spec import load_spec
 from sweeps.store.records import SweepRecord, TrialState

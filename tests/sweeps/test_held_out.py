@@ -17,16 +17,16 @@ from dpcore.events import Adjacency, Gaussian
 from dpcore.mechanisms.noisy_histogram import noise_for
 from sweeps.cli import main as cli
 from sweeps.execution import session
-from sweeps.heldout import DeclaredTest, charged, of_its_records
-from sweeps.planning.preview import preview
+from sweeps.preview import preview
 from sweeps.privacy.claims import declared_number
+from sweeps.privacy.heldout import DeclaredTest, charged, of_its_records
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.totals import joint_totals
 from sweeps.privacy.wording import recorded_text
 from sweeps.spec import SpecErrors, load_spec
 from sweeps.store.records import Accepted, HeldOutRead
+from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import Changed
-from sweeps.util.workspace import Workspace
 from tests.sweeps.published_sweeps import NAME, swept
 from trainables.data import SOURCES
 from trainables.export.program import program
@@ -332,7 +332,7 @@ def test_a_sweep_without_test_records_says_so(tmp_path):
 
 
 def _places(root):
-    from sweeps.util.workspace import Workspace
+    from sweeps.store.workspace import Workspace
 
     return Workspace.at(root)
 

@@ -19,16 +19,16 @@ from sweeps.execution.final_run import with_chosen
 from sweeps.execution.resume import effective_spec
 from sweeps.privacy.holdout_guarantee import UNTIL_CHOSEN, Tuned, both, with_tuning
 from sweeps.privacy.ledger import Procedure, Spending, Summary
-from sweeps.privacy.population import Population
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Verdict, quote_of_total
 from sweeps.privacy.totals import totals
 from sweeps.reporting.html import write_report
 from sweeps.spec import load_spec
+from sweeps.store.population import Population
 from sweeps.store.records import Refutation
 from sweeps.store.store import open_store
+from sweeps.store.workspace import Workspace
 from sweeps.util import fingerprint
-from sweeps.util.workspace import Workspace
 from tests.sweeps.final_runs import ran, spec, table
 from tests.sweeps.view_sweeps import guarantee
 from trainables.data import SOURCES

@@ -18,7 +18,7 @@ from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.spec import load_spec, public_facts
 from sweeps.store.records import Proposal, Refutation, Settlement, SweepState
 from sweeps.store.store import open_store
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from tests.sweeps.final_runs import ran
 from tests.sweeps.test_holdout import SHARE, final, finished, opened, total, tuning
 

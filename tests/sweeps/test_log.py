@@ -21,10 +21,10 @@ from sweeps.execution.session import log_run_config
 from sweeps.planning.auto_sampler import resolved
 from sweeps.ray import tuner
 from sweeps.spec import public_facts
+from sweeps.store.workspace import Workspace
 from sweeps.util import log, waiting
 from sweeps.util.exits import Interruption
 from sweeps.util.log import LOG, Event, configured, kept_in, say
-from sweeps.util.workspace import Workspace
 
 SMITH = "Smith, 47, positive"
 """Of a record."""

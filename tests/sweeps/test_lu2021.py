@@ -34,7 +34,7 @@ from sweeps.papers.lu2021 import measured as read_set
 from sweeps.papers.pictures import draw
 from sweeps.papers.run import Missing, full_grid
 from sweeps.store.records import TrialRecord, TrialState
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from tests.sweeps.reproducing import claims_of
 from trainables.data import SOURCES
 from trainables.planning import NOISE_MAX

@@ -7,7 +7,7 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps.execution import gc
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from tests.sweeps import stores
 from tests.sweeps.object_stores import BUCKET, EVERYTHING, READING, object_store
 from trainables.system import TrialRun

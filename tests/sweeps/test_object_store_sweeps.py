@@ -12,7 +12,7 @@ from sweeps.privacy.ledger import spending
 from sweeps.spec import load_spec
 from sweeps.store.records import TrialState
 from sweeps.store.store import open_store
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from tests.sweeps.object_stores import BUCKET, EVERYTHING, READING, object_store
 from tests.sweeps.stores import record
 from tests.sweeps.test_cli_processes import SLOW, Sweep

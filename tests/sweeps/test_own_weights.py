@@ -17,8 +17,8 @@ from sweeps.planning.spec_code import WEIGHTS, weights_of
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.spec import load_spec
 from sweeps.store.records import Accepted, SweepState
+from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import Changed
-from sweeps.util.workspace import Workspace
 from tests.trainables.test_pretrained import MODULE, another
 from trainables.data import SOURCES
 from trainables.features import declared

@@ -20,7 +20,7 @@ from dpcore.mechanisms.protocol import Scheduled
 from dpcore.selection import EventProfile
 from dpcore.selection.filters import DPCharge, GDPCharge
 from sweeps.privacy.charge import charge_of_steps, repeated
-from sweeps.privacy.population import (
+from sweeps.store.population import (
     Population,
     Row,
     RowKind,

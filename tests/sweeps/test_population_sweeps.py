@@ -19,11 +19,10 @@ from dpcore.selection.filters import DPCharge, GDPCharge
 from sweeps.api import places
 from sweeps.audit import attack_trial, audit_trial, audits_of
 from sweeps.execution import session
-from sweeps.execution.controller import Done
-from sweeps.heldout import DeclaredTest
+from sweeps.planning.next_sweep import before, next_sweep
 from sweeps.planning.plan import plan_proposal
-from sweeps.privacy.population import Population, Row, RowKind, charges_of, spent
-from sweeps.privacy.population_account import account, before, next_sweep, now
+from sweeps.privacy.heldout import DeclaredTest
+from sweeps.privacy.population_account import account, now
 from sweeps.privacy.population_ledger import (
     charge_audit,
     charge_reading,
@@ -34,12 +33,14 @@ from sweeps.privacy.population_ledger import (
     settle_block,
 )
 from sweeps.privacy.published_store import PublishedStore
+from sweeps.ray.decisions import Done
 from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.store.errors import PopulationSpent, UnknownPopulation
+from sweeps.store.population import Population, Row, RowKind, charges_of, spent
 from sweeps.store.records import Proposal, Refutation, Settlement
 from sweeps.store.store import open_store
+from sweeps.store.workspace import Workspace
 from sweeps.util import fingerprint
-from sweeps.util.workspace import Workspace
 from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, Killed, memory_folder
 from tests.sweeps.private_people import (
     N,

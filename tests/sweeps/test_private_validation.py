@@ -18,20 +18,20 @@ from dpcore.accounting import headline, headline_of_parts
 from dpcore.events import Adjacency, Composed, Repeated
 from dpcore.randomness import fresh_secret
 from sweeps.execution import session
-from sweeps.execution.controller import Done
 from sweeps.execution.session import RunContext, TuneRunner
-from sweeps.execution.stopped_trials import ex_post
 from sweeps.planning.plan import plan_proposal
-from sweeps.planning.preview import preview
+from sweeps.preview import preview
 from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.stopped_trials import ex_post
 from sweeps.privacy.totals import in_parallel, procedure_event, procedure_guarantee, reported_event
 from sweeps.privacy.wording import recorded_text
+from sweeps.ray.decisions import Done
 from sweeps.reporting.html import write_report
 from sweeps.spec import SpecErrors, load_spec
 from sweeps.store.records import LedgerEntry, SweepState
 from sweeps.store.store import open_store
+from sweeps.store.workspace import Workspace
 from sweeps.sweep import Sweep
-from sweeps.util.workspace import Workspace
 from tests.sweeps.private_people import DELTA, PUBLIC, N, people, spec_of
 from tests.sweeps.recorded_specs import recorded
 from tests.trainables.recording import memory_run

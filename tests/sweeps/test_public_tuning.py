@@ -17,8 +17,8 @@ from sweeps.execution.resume import effective_spec
 from sweeps.privacy.claims import ONE_TRIAL
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.spec import SpecErrors, load_spec
+from sweeps.store.workspace import Workspace
 from sweeps.util import fingerprint
-from sweeps.util.workspace import Workspace
 from tests.sweeps.final_runs import KNOBS, WHY, ran, spec, table
 
 PRIVACY = {"epsilon": 1.0, "delta": 1e-5, "scope": "public"}

@@ -28,7 +28,7 @@ from sweeps.reporting.html import write_report
 from sweeps.spec import load_spec
 from sweeps.spec.parse import public_facts
 from sweeps.store.records import Refutation
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from tests.sweeps import view_sweeps
 from tests.sweeps.front_records import claiming
 from tests.sweeps.test_ledger import entry, guarantee, plan, trial

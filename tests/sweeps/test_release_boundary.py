@@ -17,7 +17,7 @@ from sweeps.search import Proposer
 from sweeps.spec import load_spec
 from sweeps.store.records import TrialRecord, TrialState
 from sweeps.store.store import open_store
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from tests.sweeps.published_sweeps import NAME, publish, swept
 from tests.sweeps.recorded_specs import recorded
 from tests.sweeps.test_publishing import printed, sweeps  # noqa: F401  # a fixture

@@ -11,11 +11,11 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps.cli import main as cli
+from sweeps.cli.reproduce import reproduce_command
 from sweeps.papers import PAPERS, Claim, Effort, Result, bu2020, reproduce, run
-from sweeps.papers.command import reproduce_command
 from sweeps.papers.run import full_grid, swept
 from sweeps.papers.statements import hold
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyPlan

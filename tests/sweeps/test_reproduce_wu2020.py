@@ -14,9 +14,9 @@ from sweeps.papers import Claim, Effort, reproduce, wu2020
 from sweeps.papers.run import full_grid
 from sweeps.papers.statements import hold
 from sweeps.papers.wu2020 import PAPER, TABLE_1, Measurements
-from sweeps.planning.preview import preview
+from sweeps.preview import preview
 from sweeps.store.records import TrialRecord, TrialState
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from tests.sweeps.reproducing import claims_of
 from tests.sweeps.view_sweeps import guarantee
 from tests.trainables.test_published_sources import DATA, needs_data

@@ -11,15 +11,15 @@ import pytest
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.execution import requests
-from sweeps.execution.controller import Done
 from sweeps.execution.requests import RequestPoller
 from sweeps.privacy.totals import choices_of, summary_in_passing
+from sweeps.ray.decisions import Done
 from sweeps.search import Proposer
 from sweeps.spec import SpecErrors, load_spec
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import KnownPoint, StopRequest, SweepRecord, TrialState
 from sweeps.store.store import open_store
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, Worker, memory_folder
 from tests.sweeps.stores import SWEEP, record
 from trainables.system import Launch

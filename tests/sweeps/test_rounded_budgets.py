@@ -7,7 +7,7 @@ import re
 import pytest
 
 from dpcore.rounding import budget_text
-from sweeps.planning.preview import spread_lines
+from sweeps.preview import spread_lines
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.sweep_budget import budget_of
 from sweeps.reporting import trials

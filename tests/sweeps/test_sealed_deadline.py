@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 
 from dpcore.checks import InvalidValue
+from sweeps import checking as checking
 from sweeps.api import created
 from sweeps.execution import session
-from sweeps.planning import check as checking
-from sweeps.planning.preview import preview
 from sweeps.planning.rehearsal import Rehearsal, Tried, corners
-from sweeps.privacy.population import Population
+from sweeps.preview import preview
+from sweeps.ray.sealed_workers import check_workers, waiting_text, workers_of
 from sweeps.selection import run
 from sweeps.selection.preview import MeasuredDeadline, check_deadline
 from sweeps.selection.run import KEY
-from sweeps.selection.workers import check_workers, waiting_text, workers_of
 from sweeps.spec import load_spec
-from sweeps.util.workspace import Workspace
+from sweeps.store.population import Population
+from sweeps.store.workspace import Workspace
 from tests.sweeps.sealed_searches import Search
 from tests.sweeps.small_table import small_table
 from trainables.rehearsal import Rehearsed, Step

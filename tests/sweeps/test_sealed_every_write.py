@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 
 from dpcore.selection.filters import DPCharge
-from sweeps.privacy.population import Population, RowKind
 from sweeps.selection.run import ANNOUNCED, SealedPlaces, opened
 from sweeps.spec import public_facts
 from sweeps.store.errors import UnknownSweep
+from sweeps.store.population import Population, RowKind
 from sweeps.store.records import TARGET_EPSILON, SweepState, TrialState
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from tests.sweeps.sealed_lives import (
     FIRST,
     FRONT,

@@ -15,7 +15,7 @@ import yaml
 from sweeps.selection.run import ANNOUNCED, Announcement, SealedPlaces, opened
 from sweeps.spec import load_spec, public_facts
 from sweeps.store.records import SweepState
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.sealed.standing import Candidate, Standing
 from trainables.sealed.worker import SealedWork, after, run_slot

@@ -9,7 +9,7 @@ import pytest
 from dpcore.accounting import POISSON
 from dpcore.guarantee import Status
 from dpcore.selection import Capped, geometric, price_best
-from sweeps.planning.preview import preview
+from sweeps.preview import preview
 from sweeps.privacy.charge import trial_profile
 from sweeps.privacy.claims import ONE_TRIAL
 from sweeps.search.space import Space

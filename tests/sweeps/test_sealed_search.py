@@ -20,13 +20,12 @@ import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from dpcore.selection.filters import DPCharge
+from sweeps.checking import before_launch
 from sweeps.execution import session
 from sweeps.execution.gc import delete
 from sweeps.execution.requests import enqueue
 from sweeps.execution.session import SelectionRunner
-from sweeps.planning.check import before_launch
 from sweeps.privacy.claims import covers_search
-from sweeps.privacy.population import Population, RowKind
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import quote_of_claim
 from sweeps.privacy.totals import joint_totals
@@ -34,10 +33,11 @@ from sweeps.reporting.html import write_report
 from sweeps.selection.run import ANNOUNCED, GONE, KEY, NOTHING_RELEASED, release
 from sweeps.spec import load_spec
 from sweeps.store.errors import StoreOlder
+from sweeps.store.population import Population, RowKind
 from sweeps.store.records import SweepState, TrialState
+from sweeps.store.workspace import Workspace
 from sweeps.sweep import Sweep
 from sweeps.util.fingerprint import Changed
-from sweeps.util.workspace import Workspace
 from tests.sweeps.sealed_searches import SPEC, Search, files
 from tests.sweeps.small_table import N, small_table
 from tests.sweeps.test_first_success import to_reach

@@ -24,7 +24,7 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.summary import UnderWay, progress
 from sweeps.reporting.trials import PAGE, Condition, selected
 from sweeps.store.records import LedgerEntry, TrialState
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from tests.sweeps.view_sweeps import complete, launch, mixed_sweep, new_sweep
 from trainables.worker.attempt import LONGEST_NAME, Attempt
 

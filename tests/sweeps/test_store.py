@@ -17,7 +17,6 @@ from sqlalchemy import text
 
 from dpcore.checks import InvalidValue
 from dpcore.selection.filters import DPCharge, GDPCharge
-from sweeps.privacy.population import Population, Row, RowKind
 from sweeps.store import lease as leases
 from sweeps.store.database import Database
 from sweeps.store.errors import (
@@ -32,6 +31,7 @@ from sweeps.store.errors import (
     UnknownSweep,
     UnknownTrial,
 )
+from sweeps.store.population import Population, Row, RowKind
 from sweeps.store.records import (
     Extension,
     KnownPoint,

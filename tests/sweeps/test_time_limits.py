@@ -21,7 +21,7 @@ from sweeps.execution.limits import (
 from sweeps.privacy.totals import summary_in_passing
 from sweeps.spec import load_spec
 from sweeps.store.records import AttemptRecord, Extension, Outcome, SweepState, TrialState
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from tests.sweeps import view_sweeps
 from tests.sweeps.fake_workers import NAME, FakeSweep
 from tests.sweeps.test_extensions import SPEC, NoViews

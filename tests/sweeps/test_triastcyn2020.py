@@ -25,7 +25,7 @@ from sweeps.reporting.html import report_page
 from sweeps.reporting.summary import SweepSummary
 from sweeps.search.space import Space
 from sweeps.store.records import TrialRecord, TrialState
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from tests.sweeps import view_sweeps
 from tests.sweeps.reproducing import claims_of
 from tests.sweeps.view_sweeps import guarantee

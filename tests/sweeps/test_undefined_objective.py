@@ -9,7 +9,7 @@ from dpcore.checks import InvalidValue
 from sweeps.execution import session
 from sweeps.spec import load_spec
 from sweeps.store.records import SweepState
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.validation.planning import check_defined
 

@@ -15,9 +15,9 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import SweepRecord
 from sweeps.store.store import open_store
+from sweeps.store.workspace import Workspace
 from sweeps.util import files, suggest
 from sweeps.util.files import path_of, url_of
-from sweeps.util.workspace import Workspace
 from tests.sweeps import view_sweeps
 from tests.sweeps.recorded_specs import recorded
 from tests.sweeps.view_sweeps import mixed_sweep

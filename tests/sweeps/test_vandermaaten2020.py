@@ -29,7 +29,7 @@ from sweeps.papers.vandermaaten2020 import (
     tables,
     temperature,
 )
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
 POINT = Point(

@@ -13,7 +13,7 @@ from dpcore.accountants.bayesian import BayesianAccountant, left_cost
 from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate, Repeated
 from dpcore.guarantee import Notion, Status
-from sweeps.execution.stopped_trials import ex_post
+from sweeps.privacy.stopped_trials import ex_post
 from sweeps.privacy.totals import procedure_guarantee
 from sweeps.reporting.front import FrontAxis, MixedGuarantees, front
 from sweeps.store.records import LedgerEntry, TrialRecord, TrialState

@@ -14,7 +14,7 @@ from dpcore.rounding import delta_text, epsilon_text
 from dpcore.sampling import PoissonSampling
 from sweeps.execution.session import create
 from sweeps.spec import load_spec
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 from tests.trainables.recording import counted, memory_run
 from trainables.data import SOURCES
 from trainables.system import Launch, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, TrialRun

@@ -20,7 +20,6 @@ from sweeps.execution.resume import check_budget_left, extension_for
 from sweeps.planning.plan import check_corners, plan_proposal
 from sweeps.privacy.charge import LaunchCharge, charge_of
 from sweeps.privacy.ledger import Procedure
-from sweeps.privacy.population import Population
 from sweeps.privacy.population_ledger import reserve_whole
 from sweeps.privacy.privacy_filter import SweepFilter
 from sweeps.privacy.published_store import PublishedStore
@@ -30,6 +29,7 @@ from sweeps.privacy.totals import IN_TIME, Assumptions, choices_of, cut_short, o
 from sweeps.privacy.wording import total_text
 from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
 from sweeps.store.errors import PopulationSpent
+from sweeps.store.population import Population
 from sweeps.store.records import Reservation, SweepState
 from tests.sweeps.budget.test_sweep_filter import CHANGE, DELTA, EPSILON, PRIVACY, check
 from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, launched, memory_folder

@@ -11,9 +11,9 @@ from sweeps.certificate.build import certified
 from sweeps.certificate.modes import Statement, TrialAlone
 from sweeps.certificate.plans import LedgerRow, PlannedTrial
 from sweeps.certificate.subject import STATED, CannotCertify, checked_trial
-from sweeps.privacy.population import Population
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published
+from sweeps.store.population import Population
 from sweeps.store.records import (
     LedgerEntry,
     Proposal,

@@ -17,9 +17,9 @@ from dpcore.checks import InvalidValue
 from sweeps.examples import load_example_or_file
 from sweeps.execution import session
 from sweeps.execution.end import Failure, SweepEnd
-from sweeps.reporting.progress import in_notebook
+from sweeps.progress import in_notebook
 from sweeps.spec import SpecErrors
-from sweeps.util.workspace import Workspace
+from sweeps.store.workspace import Workspace
 
 TEXT = """
 name: here
@@ -64,7 +64,7 @@ def test_a_bad_one_is_refused_as_by_the_command_line(spec, options, found):
 
 def test_check_says_what_the_command_says(tmp_path):
     found = sweeps.check("toy", root=tmp_path)
-    assert "60 trials by random" in str(found)
+    assert "60 trials · random" in str(found)
     assert found.rehearsal.ran
     assert sweeps.check("toy", rehearsal=False, root=tmp_path).rehearsal is None
 

@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from rich.console import Console
 
-from sweeps.reporting import progress as display
+from sweeps import progress as display
 from sweeps.store.records import TrialState
 
 OBJECTIVES = [

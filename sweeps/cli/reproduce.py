@@ -13,8 +13,8 @@ from sweeps.papers import Effort, Result, reproduce
 from sweeps.papers.run import PUBLIC
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Release
+from sweeps.store.workspace import Workspace
 from sweeps.util.log import say
-from sweeps.util.workspace import Workspace
 
 
 def reproduce_command(

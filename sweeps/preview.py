@@ -13,7 +13,6 @@ import numpy as np
 from dpcore.accounting import group_epsilon_lower
 from dpcore.guarantee import Status
 from dpcore.rounding import delta_text, epsilon_text
-from sweeps.heldout import DeclaredTest, declared_test
 from sweeps.planning.auto_sampler import Resolution, resolution_of
 from sweeps.planning.estimate import Spread, TotalEstimate, estimated_total
 from sweeps.planning.plan import (
@@ -26,6 +25,7 @@ from sweeps.planning.plan import (
     plan_proposal,
 )
 from sweeps.privacy.claims import HEADING, Assumptions
+from sweeps.privacy.heldout import DeclaredTest, declared_test
 from sweeps.privacy.release import Published, Release
 from sweeps.privacy.sweep_budget import SweepBudget, budget_of
 from sweeps.privacy.totals import Total as EarlierTotal
@@ -41,7 +41,7 @@ from sweeps.selection.price import SealedPrior
 from sweeps.spec import public_facts
 from sweeps.spec.hyperparameters import spelled_out
 from sweeps.spec.rules import FINAL, raw_metrics
-from sweeps.spec.sections import SweepSpec
+from sweeps.spec.sections import SweepSpec, learns
 from sweeps.util.text import hanging
 from trainables.system import DatasetSpec, PrivacyPlan, Refusal, System
 from trainables.units import RECORD
@@ -93,7 +93,7 @@ def notes_on(
         notes.append(f"the grid ends after {points} of {spec.search.trials} trials")
     if len(spec.privacy.epsilon) == 1 and any(objective.metric == "epsilon" for objective in spec.objectives):
         notes.append("epsilon is an objective and there is one budget: it will hardly vary. Give a list of budgets.")
-    favours = samplers.learns(spec.search.sampler) and not samplers.is_automatic(spec.search.sampler)
+    favours = learns(spec.search.sampler) and not samplers.is_automatic(spec.search.sampler)
     if len(spec.privacy.epsilon) > 1 and len(spec.objectives) == 1 and favours:
         notes.append(
             f"{spec.search.sampler} will favour the best budget: add epsilon as an objective to cover them all"

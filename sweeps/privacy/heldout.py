@@ -146,7 +146,7 @@ def _held(spec: SweepSpec) -> tuple[TestSplit | None, Mapping[str, object]]:
 # Who read the test records of a sweep, for which trial, and what came of it: by the requests of the whole store.
 #
 # Test records that several sweeps of a store declare are one set where they lie in the same place (the same file, or
-# the same id and key of the same file: `sweeps.heldout.place`), or were the same when they were read. Its
+# the same id and key of the same file: `sweeps.privacy.heldout.place`), or were the same when they were read. Its
 # readings count together. Nothing tells of the same people in another file, or under another key.
 
 UNTOUCHED = "read once, for this model alone"

@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcore.checks import InvalidValue
-from sweeps.planning.preview import Preview, preview
 from sweeps.planning.rehearsal import Rehearsal, Rehearsing, check_feasible
+from sweeps.preview import Preview, preview
 from sweeps.privacy.release import Published
 from sweeps.privacy.totals import Total
+from sweeps.ray.sealed_workers import check_at_once, check_workers, workers_at
 from sweeps.search import samplers
 from sweeps.selection import compare
 from sweeps.selection.compare import compared
 from sweeps.selection.modes import Comparison
 from sweeps.selection.preview import check_deadline, check_model_size, say_deadline
-from sweeps.selection.workers import check_at_once, check_workers, workers_at
 from sweeps.spec import SweepSpec, public_facts
 from sweeps.spec.sections import FUNCTION
 from sweeps.util.text import hanging
@@ -73,7 +73,7 @@ def checked(
     rehearsal           False: only plan, from public facts alone
     modes               compare the ways to charge for the search too (`sweeps.selection.compare`)
     address             see `check_places`
-    warm, started_from  as in `sweeps.planning.preview.preview`
+    warm, started_from  as in `sweeps.preview.preview`
     """
     if rehearsal and address is not None and address.startswith("ray://"):
         raise InvalidValue(
