@@ -44,11 +44,6 @@ def test_the_same_standing_is_the_same_bytes(best: tuple[Candidate, ...]) -> Non
     assert [found.slot for found in Standing.from_bytes(one.to_bytes()).best] == [found.slot for found in best]
 
 
-def test_a_trial_that_wins_by_several_orders_is_written_once() -> None:
-    once, twice = (len(Standing(following=1, best=(BEST,) * times).to_bytes()) for times in (1, 2))
-    assert twice < once + WEIGHT.nbytes
-
-
 def test_each_order_has_its_own_best_and_equal_ones_are_parted_by_their_slots() -> None:
     assert best_of() == ()
     assert [one.slot for one in best_of(BEST, OTHER)] == [3, 5]

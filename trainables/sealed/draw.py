@@ -80,14 +80,7 @@ class SealedDraw:
     def from_bytes(cls, body: bytes) -> SealedDraw:
         """The inverse of `to_bytes`."""
         data = json.loads(body)
-        slots = (
-            Slot(
-                config=one["config"],
-                seed=one["seed"],
-                plan=PrivacyPlan.from_dict(one["plan"]),
-            )
-            for one in data["slots"]
-        )
+        slots = (Slot(**{**one, "plan": PrivacyPlan.from_dict(one["plan"])}) for one in data["slots"])
         coins = Coins(bytes.fromhex(data["coins"]))
         return cls(count=data["count"], coins=coins, slots=tuple(slots))
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
 from dpcore.checks import InvalidValue
@@ -71,40 +70,28 @@ class Standing:
 
     def to_bytes(self) -> bytes:
         """As bytes that `from_bytes` reads."""
-        said: dict[str, object] = {"following": self.following, "written": self.written}
-        arrays: dict[str, NDArray[np.generic]] = {}
-        distinct = {one.slot: one for one in self.best}
-        said["best"] = [one.slot for one in self.best]
-        said["candidates"] = [
-            {"slot": one.slot, "ranks": list(one.ranks), "metrics": dict(one.metrics)} for one in distinct.values()
-        ]
-        for slot, one in distinct.items():
-            # As they lie in memory, whatever view of it the model has.
-            arrays |= {f"{slot}.{name}": np.array(value, order="C") for name, value in one.state.items()}
+        best = [{"slot": one.slot, "ranks": list(one.ranks), "metrics": dict(one.metrics)} for one in self.best]
+        said = {"following": self.following, "written": self.written, "best": best}
         head = np.frombuffer(json.dumps(said).encode().ljust(_SAID_BYTES), dtype=np.uint8)
+        # As they lie in memory, whatever view of it the model has.
+        arrays = {
+            f"{order}.{name}": np.array(value, order="C")
+            for order, one in enumerate(self.best)
+            for name, value in one.state.items()
+        }
         return save({_HEAD: head, **arrays})
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Standing:
         """The inverse of `to_bytes`."""
         read = load(body)
-        head = json.loads(read[_HEAD].tobytes())
-        states: dict[int, dict[str, NDArray[np.generic]]] = {said["slot"]: {} for said in head["candidates"]}
-        for name, value in read.items():
-            if name != _HEAD:
-                slot, _, own = name.partition(".")
-                states[int(slot)][own] = value
-        found = {
-            said["slot"]: Candidate(
-                slot=said["slot"],
-                ranks=tuple(said["ranks"]),
-                metrics=said["metrics"],
-                state=states[said["slot"]],
-            )
-            for said in head["candidates"]
-        }
-        best = tuple(found[slot] for slot in head["best"])
-        return cls(following=head["following"], written=head["written"], best=best)
+        said = json.loads(read.pop(_HEAD).tobytes())
+        best = []
+        for order, one in enumerate(said["best"]):
+            own = f"{order}."
+            state = {name.removeprefix(own): value for name, value in read.items() if name.startswith(own)}
+            best.append(Candidate(slot=one["slot"], ranks=tuple(one["ranks"]), metrics=one["metrics"], state=state))
+        return cls(following=said["following"], written=said["written"], best=tuple(best))
 
 
 KEY_BYTES = 32
