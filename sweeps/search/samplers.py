@@ -177,7 +177,7 @@ def _tpe(seed: int, trials: int) -> BaseSampler:
 
 
 def _nsga2(seed: int, trials: int) -> BaseSampler:
-    from sweeps.search.optuna_sampler import SteadyStateNSGAII
+    from sweeps.search.nsga2 import SteadyStateNSGAII
 
     return SteadyStateNSGAII(population_size=min(50, max(8, trials // 5)), seed=seed)
 

@@ -95,7 +95,7 @@ def test_only_the_publisher_makes_published_records():
 @pytest.mark.parametrize(
     ("room", "names"),
     [
-        ("search", {"warm_start.py", "asha.py", "proposer.py", "optuna_sampler.py", "turns.py"}),
+        ("search", {"warm_start.py", "asha.py", "proposer.py", "optuna_sampler.py"}),
         (
             "reporting",
             {"summary.py", "front.py", "figures.py", "trials.py", "importance.py", "tables.py"},
