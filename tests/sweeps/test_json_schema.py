@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from copy import deepcopy
@@ -13,7 +14,7 @@ import jsonschema
 import pytest
 
 from sweeps.examples import example_names
-from sweeps.spec import load_spec, spec_schema
+from sweeps.spec import SweepSpec, load_spec, spec_schema
 from sweeps.spec.documents import read_document
 from tests.sweeps.generated_specs import accepted
 from trainables.data import SOURCES
@@ -57,6 +58,8 @@ def test_it_takes_whatever_loads_as_it_was_written_and_as_it_is_recorded():
     for raw, spec in generated():
         assert_taken(raw)
         assert_taken(spec.canonical())
+        # A store reads it without the code that it names.
+        assert SweepSpec.model_validate_json(json.dumps(spec.canonical())) == spec
 
 
 def misspelled(values: Mapping[str, Any], name: str) -> dict[str, Any]:
