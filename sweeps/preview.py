@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,14 +25,14 @@ from sweeps.planning.plan import (
     plan_proposal,
 )
 from sweeps.privacy.claims import HEADING, Assumptions
-from sweeps.privacy.heldout import DeclaredTest, declared_test
+from sweeps.privacy.heldout import declared_test
 from sweeps.privacy.release import Published, Release
 from sweeps.privacy.sweep_budget import SweepBudget, budget_of
 from sweeps.privacy.totals import Total as EarlierTotal
 from sweeps.privacy.totals import earlier_lines
 from sweeps.privacy.wording import validation_text
 from sweeps.search import samplers
-from sweeps.search.asha import first_stop, stops
+from sweeps.search.asha import first_stop
 from sweeps.search.grid import SearchGrid
 from sweeps.search.space import Space
 from sweeps.search.warm_start import WarmStart, fitting
@@ -107,45 +107,41 @@ def notes_on(
     return notes
 
 
-def notes_on_withheld(spec: SweepSpec, systems: Mapping[str, System] | None = None) -> list[str]:
+def _withheld(spec: SweepSpec, systems: Mapping[str, System] | None) -> Iterator[str]:
     """Which metrics of the systems leave no trial."""
     from trainables.registry import SYSTEMS
 
     if not Release.of(spec).withheld:
-        return []
-    found = {name: raw_metrics((systems or SYSTEMS)[name], spelled_out(spec.systems, name)) for name in spec.systems}
-    return [
-        f"{', '.join(names)} of {system} read training records outside of every claim: they leave no trial"
-        for system, names in found.items()
-        if names
-    ]
+        return
+    for name in spec.systems:
+        if metrics := raw_metrics((systems or SYSTEMS)[name], spelled_out(spec.systems, name)):
+            yield f"{', '.join(metrics)} of {name} read training records outside of every claim: they leave no trial"
 
 
 # What `sweeps check` says of one budget for the whole sweep: how it is spread, and what that buys.
 
 
-def spread_lines(spec: SweepSpec, plans: Sequence[PrivacyPlan]) -> tuple[str, ...]:
-    """One line each; none where each trial has a budget of its own.
-
-    plans  of draws that may be launched
-    """
+def spread_lines(spec: SweepSpec) -> tuple[str, ...]:
+    """One line each; none where each trial has a budget of its own."""
     budget = budget_of(spec)
     if budget is None:
         return ()
-    lines = [f"{_total_text(budget)}; {_parts_text(budget)}"]
-    if budget.rungs > 1 and plans:
-        lines.append(_stopping_text(spec, budget, plans))
+    total = f"mu {epsilon_text(math.sqrt(budget.total))}"
+    if budget.order is not None:
+        total = f"Renyi divergence {epsilon_text(budget.total)} at order {budget.order:g}"
+    lines = [f"{total} in all; {_parts_text(budget)}"]
+    if budget.rungs > 1:
+        more = (
+            ""
+            if budget.spread == "halving"
+            else "; `privacy.spread: halving` gives it to the same trials as less noise"
+        )
+        lines.append(f"early stopping leaves the parts of rungs that are not launched to others{more}")
     lines.append(
         "a launch that would exceed the budget is refused, and the sweep ends; each launch that is lost takes its part "
         "again, so that fewer trials may run"
     )
     return tuple(lines)
-
-
-def _total_text(budget: SweepBudget) -> str:
-    if budget.order is not None:
-        return f"Renyi divergence {epsilon_text(budget.total)} at order {budget.order:g} in all"
-    return f"mu {epsilon_text(math.sqrt(budget.total))} in all"
 
 
 def _parts_text(budget: SweepBudget) -> str:
@@ -158,30 +154,6 @@ def _parts_text(budget: SweepBudget) -> str:
         return f"equal: {budget.shares} trials at epsilon {each} each"
     launched = ", ".join(str(budget.times(rung)) for rung in range(budget.rungs))
     return f"halving: a trial that runs whole at epsilon {each}, for {launched} launches of the rungs in turn"
-
-
-def _stopping_text(spec: SweepSpec, budget: SweepBudget, plans: Sequence[PrivacyPlan]) -> str:
-    """What rungs that are not launched leave to others."""
-    from sweeps.privacy.charge import charge_of
-
-    plan = sorted(plans, key=lambda one: one.steps)[len(plans) // 2]
-    ends = stops(spec, plan.steps)
-    known: dict[str, float] = {}
-    charges = [charge_of(budget, plan, start, end, known).amounts for start, end in zip((0, *ends), ends, strict=False)]
-    taken = []
-    for costs in np.transpose(charges):
-        expected = sum(math.ceil(budget.shares / budget.reduction**rung) * cost for rung, cost in enumerate(costs))
-        taken.append(expected / budget.total)
-    share = f"{max(taken):.0%} of the budget"
-    more = (
-        ""
-        if budget.spread == "halving"
-        else "; `privacy.spread: halving` gives the rest to the same trials as less noise"
-    )
-    return (
-        f"early stopping: if 1 of {budget.reduction} goes on at each rung, {budget.shares} trials as a typical draw "
-        f"take {share}, and others may use what is left (search.trials is the most){more}"
-    )
 
 
 SEALED_SAMPLES = 40
@@ -234,38 +206,9 @@ class Preview:
     spread: tuple[str, ...] = ()
 
     @property
-    def heading(self) -> str:
-        """Above every claim of the sweep (`sweeps.privacy.release`); mostly empty."""
-        return Release.of(self.spec).heading
-
-    @property
-    def space(self) -> tuple[tuple[str, str, str], ...]:
-        """(system, knob, its value or domain) each."""
-        return tuple(
-            (system, name, str(knob))
-            for system, knobs in sorted(self.spec.systems.items())
-            for name, knob in sorted(knobs.items())
-        )
-
-    @property
-    def validation(self) -> str | None:
-        """What is done with the validation records, in one line; None without any."""
-        return validation_text(self.facts, self.spec.privacy.adjacency)
-
-    @property
-    def test(self) -> DeclaredTest | None:
-        """The test records; None without any."""
-        return declared_test(self.spec)
-
-    @property
     def all_notes(self) -> tuple[str, ...]:
         """Those of the plan, and of the selection: what it may say of the deadline waits for a rehearsal."""
         return self.notes if self.selection is None else (*self.notes, *self.selection.notes())
-
-    @property
-    def feasible_share(self) -> float:
-        """Share of the prior that may be launched."""
-        return self.feasible / self.samples
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; an infinite total is the string "inf"."""
@@ -275,7 +218,7 @@ class Preview:
             total["epsilon"] = "inf"
         return {
             "name": self.spec.name,
-            "heading": self.heading,
+            "heading": Release.of(self.spec).heading,
             "data": self.facts.dataset,
             "n": self.facts.n,
             "digest": self.spec.digest,
@@ -287,7 +230,11 @@ class Preview:
             "resolved": None if self.resolution is None else self.resolution.method,
             "stratified": search.stratified,
             "trials": search.trials,
-            "space": self.space,
+            "space": [
+                (system, name, str(knob))
+                for system, knobs in sorted(self.spec.systems.items())
+                for name, knob in sorted(knobs.items())
+            ],
             "constraints": self.spec.constraints,
             "grid_size": self.grid_size,
             "left_out": self.left_out,
@@ -302,12 +249,12 @@ class Preview:
             "notes": self.all_notes,
             "warm_start": self.warm_start and self.warm_start.to_dict(),
             "started_from": [one.to_dict() for one in self.started_from],
-            "validation": self.validation,
-            "test": None if self.test is None else str(self.test),
+            "validation": validation_text(self.facts, privacy.adjacency),
+            "test": None if (test := declared_test(self.spec)) is None else str(test),
             "per_record": self.per_record and asdict(self.per_record),
             "unit_records": self.facts.unit_records,
             "noise": self.noise and asdict(self.noise),
-            "feasible_share": self.feasible_share,
+            "feasible_share": self.feasible / self.samples,
             **({} if self.selection is None else {"selection": self.selection.to_dict()}),
             **({"spread": self.spread} if self.spread else {}),
         }
@@ -324,7 +271,7 @@ class Preview:
         method = "" if self.resolution is None else f" ({self.resolution.method})"
         data = f"{self.facts.dataset} (n={self.facts.n})"
         return [
-            *filter(None, [self.heading]),
+            *filter(None, [Release.of(self.spec).heading]),
             f"{self.spec.name} · {most}{search.trials} trials · {search.sampler}{method} · {data}",
             f"epsilon {budgets} at delta {delta_text(privacy.delta)}, {privacy.adjacency}, per {privacy.unit}, for "
             f"{bounded}",
@@ -336,35 +283,30 @@ class Preview:
         yield from (("Spread", line) for line in self.spread)
         if privacy.unit != RECORD:
             yield "Unit", _unit_text(privacy.unit, self.facts.unit_records, self.per_record)
-        yield from zip(("Space", *[""] * len(self.space)), self._space_lines(), strict=False)
+        yield from _under("Space", self._space_lines())
         if search.stratified or self.resolution is not None:
             method = "" if self.resolution is None else f"{self.resolution.method}: {self.resolution.why}; "
             yield "Sampler", f"{method}{'systems and budgets' if search.stratified else 'budgets'} in turn"
-        solved = [f"{name} {spread}" for name, spread in self.solved.items()]
-        yield from zip(("Noise", *[""] * len(solved)), solved, strict=False)
+        yield from _under("Noise", (f"{name} {spread}" for name, spread in self.solved.items()))
         refused = "".join(f"; {count} refused: {reason}" for reason, count in self.reasons.items())
         yield "Feasible", f"{self.feasible} of {self.samples} draws from the prior{refused}"
         if self.noise is not None:
             yield "", f"on each count of a report on validation records: {self.noise} records"
         if self.steps is not None:
             yield "Work", f"{self.steps} steps a trial, about {self.steps.median * search.trials:,.4g} in all"
-        if self.validation is not None:
-            yield "Scores", f"validation records {self.validation}"
-        if self.test is not None:
-            yield "Test", str(self.test)
+        if (validation := validation_text(self.facts, privacy.adjacency)) is not None:
+            yield "Scores", f"validation records {validation}"
+        if (test := declared_test(self.spec)) is not None:
+            yield "Test", str(test)
         if self.warm_start is not None:
             yield "Warm start", str(self.warm_start)
         yield from () if self.selection is None else self.selection.lines()
         if self.total is not None:
             yield "Total", str(self.total)
-        assumptions = self._assumptions
+        assumptions = Assumptions.of(claim for total in self.started_from for claim in total.claims())
         yield from (("Earlier", line) for line in earlier_lines(self.started_from, assumptions))
         yield from (("Note", note) for note in self.all_notes)
-        yield from ((HEADING if not number else "", line) for number, line in enumerate(assumptions.lines()))
-
-    @property
-    def _assumptions(self) -> Assumptions:
-        return Assumptions.of(claim for total in self.started_from for claim in total.claims())
+        yield from _under(HEADING, assumptions.lines())
 
     def _space_lines(self) -> Iterator[str]:
         for system, knobs in sorted(self.spec.systems.items()):
@@ -377,6 +319,11 @@ class Preview:
 
     def __str__(self) -> str:
         return "\n".join([*self.title(), "", *(hanging(label, text) for label, text in self.lines())])
+
+
+def _under(label: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """(label, line) of the first, and no label before the others."""
+    return ((label if not number else "", line) for number, line in enumerate(lines))
 
 
 def _unit_text(unit: str, records: int, per_record: Spread | None) -> str:
@@ -429,7 +376,7 @@ def preview(
     grid_size = None if grid is None else len(grid)
     notes = [f"for example: {refusals[0].reason}"] if refusals else []
     notes += notes_on(spec, facts, plans, samples, grid_size)
-    notes += notes_on_withheld(spec, systems)
+    notes += _withheld(spec, systems)
     total, why_not = None, list[str]()
     if spec.selection is None:
         known = (plan_proposal(spec, config, facts, calibrations, systems) for config in certain(spec, space))
@@ -459,7 +406,7 @@ def preview(
         noise=Spread.of([plan.validation.histogram.deviation for plan in plans if plan.validation is not None]),
         resolution=resolution_of(spec, facts, calibrations, systems),
         selection=selection,
-        spread=spread_lines(spec, plans),
+        spread=spread_lines(spec),
     )
 
 

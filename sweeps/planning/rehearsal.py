@@ -25,10 +25,10 @@ from sweeps.search.space import Branch, Space
 from sweeps.spec import public_facts
 from sweeps.spec.domains import Domain
 from sweeps.spec.sections import SweepSpec
-from sweeps.util.text import hanging, shortened
+from sweeps.util.text import shortened
 from sweeps.util.waiting import patience
-from trainables.rehearsal import Rehearsed, Step
-from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, RunSettings, Scalar, System
+from trainables.rehearsal import CannotRun, Rehearsed, Step, rehearse
+from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, Scalar, System
 
 __all__ = ["Rehearsal", "Rehearsing", "WouldFail"]
 
@@ -170,9 +170,6 @@ class Rehearsal:
         warned = dict.fromkeys(line for one in self.ran if one.found.step for line in _warnings(one.found.step))
         yield from (("", line) for line in warned)
 
-    def __str__(self) -> str:
-        return "\n".join(hanging(label, text) for label, text in self.lines())
-
 
 def label(system: str, knobs: Mapping[str, Scalar]) -> str:
     """A corner by the knobs that decide its shapes."""
@@ -255,13 +252,8 @@ class Rehearsing(Child):
 
 def _rehearse_all(send: Send, spec: SweepSpec) -> None:
     """The child's work: every corner that there is time for."""
-    from trainables.registry import SYSTEMS
-    from trainables.rehearsal import CannotRun, rehearse
-
     began = time.monotonic()
-    facts = public_facts(spec)
-    calibrations: dict[str, float] = {}
-    execution = _execution(spec)
+    facts, calibrations = public_facts(spec), dict[str, float]()
     if samplers.module_of(spec.search.sampler) is not None:
         _try_sampler(send, spec)
     ran: list[Tried] = []
@@ -273,36 +265,40 @@ def _rehearse_all(send: Send, spec: SweepSpec) -> None:
             continue
         here = label(corner.system, corner.knobs)
         path = f"systems.{here}"
-        send(_Next(path, _PLANNING))
         try:
-            found = first_plan(spec, corner, facts, calibrations)
-            if found is None:
-                infeasible += 1
-                continue
-            config, plan = found
-
-            def replanned(few: DatasetSpec, config: Config = config) -> PrivacyPlan | Refusal:
-                return plan_proposal(spec, config, few, calibrations)
-
-            def saying(doing: str, path: str = path) -> None:
-                send(_Next(path, doing))
-
-            rehearsed = rehearse(
-                SYSTEMS[corner.system],
-                plan,
-                facts,
-                objectives=spec.asked,
-                replanned=replanned,
-                execution=execution,
-                saying=saying,
-            )
-            warm = warm if ran else time.monotonic()
-            ran.append(Tried(here, config, rehearsed))
-        except CannotRun as error:
-            send(_Failed(path, shortened(str(error))))
+            found = _rehearse_corner(send, spec, path, corner, facts, calibrations)
         except Exception as error:
             send(_Failed(path, shortened(str(CannotRun.by(error, _PLANNING)))))
+        else:
+            infeasible += found is None
+            if found is not None:
+                warm = warm if ran else time.monotonic()
+                ran.append(Tried(here, *found))
     send(Rehearsal(ran=tuple(ran), infeasible=infeasible, left=left, seconds=time.monotonic() - began))
+
+
+def _rehearse_corner(
+    send: Send, spec: SweepSpec, path: str, corner: Corner, facts: DatasetSpec, calibrations: MutableMapping[str, float]
+) -> tuple[Config, Rehearsed] | None:
+    """What ran, as trials run (on a GPU only where trials have one); None where nothing may be launched."""
+    from trainables.registry import SYSTEMS
+
+    send(_Next(path, _PLANNING))
+    found = first_plan(spec, corner, facts, calibrations)
+    if found is None:
+        return None
+    config, plan = found
+    settings = spec.settings()
+    rehearsed = rehearse(
+        SYSTEMS[corner.system],
+        plan,
+        facts,
+        objectives=spec.asked,
+        replanned=lambda few: plan_proposal(spec, config, few, calibrations),
+        execution=settings if spec.resources.per_worker()[1] > 0 else replace(settings, device="cpu"),
+        saying=lambda doing: send(_Next(path, doing)),
+    )
+    return config, rehearsed
 
 
 def _try_sampler(send: Send, spec: SweepSpec) -> None:
@@ -314,12 +310,6 @@ def _try_sampler(send: Send, spec: SweepSpec) -> None:
         found = [f"asking it for points: {type(error).__name__}: {error}"]
     for one in found:
         send(_Failed(_SAMPLER, shortened(one)))
-
-
-def _execution(spec: SweepSpec) -> RunSettings:
-    """As trials run; on a GPU only where trials have one."""
-    settings = spec.settings()
-    return settings if spec.resources.per_worker()[1] > 0 else replace(settings, device="cpu")
 
 
 class WouldFail(ValueError):

@@ -27,7 +27,7 @@ TARGET = 1.0000004
 @pytest.mark.parametrize("filter", [{}, {"filter": "renyi", "order": 12.0}])
 def test_what_check_says_that_a_sweep_may_spend_is_no_less_than_that(epsilon, filter):
     one = spec({"epsilon": epsilon} | filter)
-    said = float(re.search(r"(?:mu|divergence) ([\d.]+)", spread_lines(one, [])[0])[1])
+    said = float(re.search(r"(?:mu|divergence) ([\d.]+)", spread_lines(one)[0])[1])
     budget = budget_of(one)
     whole = budget.total if filter else budget.total**0.5
     assert whole <= said < 1.002 * whole
