@@ -1,15 +1,13 @@
 """One model trained by several processes: data-parallel sums, and one process that adds the noise.
 
-team       what a worker is told and what it gives
+team       what a worker is told and what it gives, and what a process may use of its machine
 sums       which records each worker looks after, and who draws the noise, and why
 link       how tensors travel: Gloo between CPUs, NCCL between GPUs
 ray_team   workers as Ray actors in the trial's placement group (imported by those who have Ray)
-process    what a process may use of its machine
 """
 
 from __future__ import annotations
 
-from trainables.parallel.process import device_named, limited_threads
-from trainables.parallel.team import BatchSums, GradientTask, Team
+from trainables.parallel.team import BatchSums, GradientTask, Team, device_named, limited_threads
 
 __all__ = ["BatchSums", "GradientTask", "Team", "device_named", "limited_threads"]

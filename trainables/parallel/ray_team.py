@@ -27,10 +27,9 @@ from torch import nn
 from torch.distributed import DistError
 
 from trainables.parallel.link import Backend, Link, LinkEnded, joined_store, owner_link, owner_store, worker_link
-from trainables.parallel.process import device_named
 from trainables.parallel.ray_shared import SharedData, TeamLayout
 from trainables.parallel.sums import LinkedSums, serve
-from trainables.parallel.team import BatchSums, GradientTask
+from trainables.parallel.team import BatchSums, GradientTask, device_named
 from trainables.worker import memory
 
 START_SECONDS = 180.0

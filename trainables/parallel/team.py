@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+import torch
 from torch import nn
 
 from dpcore.gradients import ClippedSum
@@ -57,3 +59,25 @@ class Team(Protocol):
     def peak_memory_mb(self) -> float:
         """Largest resident memory of all its processes in the present run, added up, in MiB."""
         ...
+
+
+# What a process may use of its machine.
+
+
+def device_named(name: str) -> torch.device:
+    """The torch device of that name; "auto" is a GPU where torch sees one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(name)
+
+
+@contextmanager
+def limited_threads(threads: int) -> Iterator[None]:
+    """At most so many torch threads inside; 0 changes nothing."""
+    before = torch.get_num_threads()
+    if threads:
+        torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -22,8 +22,7 @@ from dpcore.noise import NoiseSource
 from dpcore.sampling import PoissonSampling
 from trainables.hyperparameters import read
 from trainables.measures import hooks
-from trainables.parallel.process import device_named, limited_threads
-from trainables.parallel.team import BatchSums, GradientTask
+from trainables.parallel.team import BatchSums, GradientTask, device_named, limited_threads
 from trainables.system import Dataset, DatasetSpec, Run, RunSettings, State
 from trainables.training.hyperparameters import ModelHyperparameters
 from trainables.training.loop import Pace, run_steps
