@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import math
 import time
-import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -26,7 +24,8 @@ from trainables.hyperparameters import read
 from trainables.measures.hooks import CanaryTrained
 from trainables.measures.objectives import measure, wanted
 from trainables.publishing import OWN_METRICS, published
-from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, RunSettings, State, System, TrialRun
+from trainables.rehearsal.findings import CannotRun, Rehearsed, Step
+from trainables.system import DatasetSpec, PrivacyPlan, Refusal, RunSettings, State, System, TrialRun
 from trainables.training.hyperparameters import BatchHyperparameters
 from trainables.training.made_up import SEED, made_up
 
@@ -34,93 +33,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from trainables.rehearsal.step import Loss
-
-# What a rehearsal finds.
-
-_LIBRARIES = ("site-packages", "dist-packages")
-
-
-class CannotRun(ValueError):
-    """A trial of this configuration would fail. The message says at what, why, and where in whose code."""
-
-    @classmethod
-    def by(cls, error: BaseException, doing: str) -> CannotRun:
-        """What `error` means for the person whose code or spec it came from. Only made-up records can be quoted."""
-        said = str(error) or "no message"
-        if isinstance(error, CannotRun | InvalidValue):
-            return cls(said)
-        where = _place(error)
-        return cls(f"{doing}: {type(error).__name__}: {said}" + (f" ({where})" if where else ""))
-
-
-def _place(error: BaseException) -> str:
-    """The innermost line outside of installed packages and of this one: mostly the user's own."""
-    frames = traceback.extract_tb(error.__traceback__)
-    here = Path(__file__).parent
-    own = [one for one in frames if not any(part in Path(one.filename).parts for part in _LIBRARIES)]
-    own = [one for one in own if Path(one.filename).parent != here]
-    if not own:
-        return ""
-    frame = own[-1]
-    return f"{Path(frame.filename).name}, line {frame.lineno}, in {frame.name}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One forward and backward pass over a whole batch, at the first weights.
-
-    records    how many passed, or units; fewer than `planned` where the whole batch would have taken too long here
-    planned    expected records of a batch, or units
-    seconds    that it took; the least of a few where it is quick
-    memory_mb  by how much the peak memory grew for it, in MiB; None where that cannot be told apart
-    device     on what: "cpu" or "cuda"
-    loss       mean over the records
-    routes     {parameter: how its gradient is found for each record}; {} where no gradient is clipped
-    looped     operations and layers that go through records one at a time: right, and slow
-    unreached  trainable parameters on which no loss depends: they would be filled with noise alone
-    unit_records  records of a unit, at most; 1 where batches are of records
-    """
-
-    records: int
-    planned: int
-    seconds: float
-    memory_mb: float | None
-    device: str
-    loss: float
-    parameters: int
-    routes: Mapping[str, str]
-    looped: tuple[str, ...]
-    unreached: tuple[str, ...]
-    unit_records: int = 1
-
-    @property
-    def gradient_seconds(self) -> float:
-        """Of one record's gradient: what `PrivacyPlan.work` counts of a system that trains a network."""
-        return self.seconds / (self.records * self.unit_records)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsed:
-    """One configuration that ran.
-
-    records, steps  made-up training records, and steps of the plan over them
-    seconds         that these steps took, metrics included
-    reported        names of the metrics that the trial reported, and of measures that were asked for
-    step            None for a system that trains no network
-    """
-
-    system: str
-    config: Config
-    records: int
-    steps: int
-    seconds: float
-    reported: tuple[str, ...]
-    step: Step | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return asdict(self)
-
 
 # How much of a trial is run, and on how many records.
 
