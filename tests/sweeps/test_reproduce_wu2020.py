@@ -203,6 +203,8 @@ def test_without_data_the_theory_stands_and_the_cut_is_said(tmp_path: Path) -> N
 
 
 @needs_data
+@pytest.mark.chaos
+@pytest.mark.outage
 def test_the_quick_form_runs_on_the_real_data(tmp_path: Path) -> None:
     lines: list[str] = []
     result = reproduce("wu2020", DATA, Workspace.at(tmp_path), QUICK, lines.append)

@@ -212,6 +212,8 @@ def test_a_sweep_that_mixes_notions_ends_with_a_panel_for_each(tmp_path: Path) -
 
 
 @needs_data
+@pytest.mark.chaos
+@pytest.mark.outage
 def test_the_quick_form_runs_on_the_real_data(tmp_path: Path) -> None:
     """Abalone by DPVI at two noise levels, through the ordinary sweep machinery."""
     workspace = Workspace.at(tmp_path)

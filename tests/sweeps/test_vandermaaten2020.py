@@ -225,6 +225,8 @@ def test_every_part_is_a_valid_sweep(effort: Effort, tmp_path: Path) -> None:
     not (DATA / "mnist").is_dir(), reason=f"FIGURES NOT REPRODUCED: no folder {DATA}/mnist. Set SWEEPS_DATA to it."
 )
 @pytest.mark.timeout(900)
+@pytest.mark.chaos
+@pytest.mark.outage
 def test_quick_runs_on_real_data_and_is_read_again(tmp_path: Path) -> None:
     effort = Effort(quick=True)
     result = reproduce("vandermaaten2020", DATA, Workspace.at(tmp_path), effort, print)
