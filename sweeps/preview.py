@@ -27,7 +27,6 @@ from sweeps.planning.plan import (
 from sweeps.privacy.claims import HEADING, Assumptions
 from sweeps.privacy.heldout import declared_test
 from sweeps.privacy.release import Published, Release
-from sweeps.privacy.sweep_budget import SweepBudget, budget_of
 from sweeps.privacy.totals import Total as EarlierTotal
 from sweeps.privacy.totals import earlier_lines
 from sweeps.privacy.wording import validation_text
@@ -42,6 +41,7 @@ from sweeps.spec import public_facts
 from sweeps.spec.hyperparameters import spelled_out
 from sweeps.spec.rules import FINAL, raw_metrics
 from sweeps.spec.sections import SweepSpec, learns
+from sweeps.spec.sweep_budget import SweepBudget, budget_of
 from sweeps.util.text import hanging
 from trainables.system import DatasetSpec, PrivacyPlan, Refusal, System
 from trainables.units import RECORD

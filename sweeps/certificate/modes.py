@@ -57,8 +57,8 @@ from sweeps.certificate.subject import STATED, Subject, checked_total, checked_t
 from sweeps.privacy.charge import TOLERANCE, FilterCharge, LaunchCharge, charge_of, shown_to_cover
 from sweeps.privacy.heldout import Charged, charged
 from sweeps.privacy.ledger import Procedure
-from sweeps.privacy.sweep_budget import budget_of
 from sweeps.privacy.totals import charged_as, choices_of, cut_short, summary, sweep_total
+from sweeps.spec.sweep_budget import budget_of
 
 OneTrial = Annotated[tuple[PlannedTrial, ...], Field(min_length=1, max_length=1)]
 Trials = Annotated[tuple[PlannedTrial, ...], Field(min_length=1)]

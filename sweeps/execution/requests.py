@@ -16,11 +16,11 @@ from dpcore.checks import InvalidValue
 from sweeps.privacy.claims import Assumptions, claim_text
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Release
-from sweeps.privacy.sweep_budget import budget_of
 from sweeps.search.space import Space, read_point
 from sweeps.spec import load_spec
 from sweeps.spec.documents import read_document
 from sweeps.spec.problems import Problems
+from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.errors import StoreError
 from sweeps.store.lease import Lease
 from sweeps.store.records import (

@@ -17,7 +17,6 @@ from sweeps.privacy.claims import count_text
 from sweeps.privacy.heldout import charged
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published, Release
-from sweeps.privacy.sweep_budget import budget_of
 from sweeps.privacy.totals import choices_by_results, choices_of
 from sweeps.privacy.wording import TOTAL_SHOWN_UP_TO, recorded_text
 from sweeps.search import samplers
@@ -26,6 +25,7 @@ from sweeps.search.space import Space
 from sweeps.search.turns import widened
 from sweeps.spec import SpecErrors, SweepSpec, diff, load_spec, public_facts
 from sweeps.spec.sections import LARGEST_BUDGET, TotalPrivacy, learns, with_budgets
+from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.errors import StoreOlder
 from sweeps.store.lease import Lease
 from sweeps.store.records import (

@@ -21,7 +21,6 @@ from dpcore.guarantee import STANDING
 from sweeps.privacy.claims import ONE_TRIAL
 from sweeps.privacy.holdout_guarantee import chosen_line
 from sweeps.privacy.release import Release
-from sweeps.privacy.sweep_budget import budget_of
 from sweeps.search import samplers
 from sweeps.search.asha import report_steps, stops
 from sweeps.search.grid import SearchGrid
@@ -29,6 +28,7 @@ from sweeps.search.space import Branch, Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.problems import Problems
 from sweeps.spec.sections import SweepSpec
+from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.records import SYSTEM, TARGET_EPSILON, TrialRecord, TrialState
 from trainables.measures.objectives import check_measurable
 from trainables.planning import check_unit, check_weights, of_their_metrics, resting_on_word

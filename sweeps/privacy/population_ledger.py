@@ -18,8 +18,8 @@ from sweeps.privacy.charge import charge_of_event, charge_of_steps, check_terms,
 from sweeps.privacy.claims import count_text
 from sweeps.privacy.heldout import DeclaredTest
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.sweep_budget import budget_of
 from sweeps.spec.sections import SweepSpec
+from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.errors import UnknownPopulation
 from sweeps.store.lease import Lease
 from sweeps.store.population import AddingRule, Charge, Population, Row, RowKind, to_charge

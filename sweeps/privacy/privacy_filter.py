@@ -22,7 +22,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import UnsupportedEvent
 from dpcore.selection import BudgetExceeded, PrivacyFilter
 from sweeps.privacy.charge import LaunchCharge, charge_of, filter_charge, trial_profile
-from sweeps.privacy.sweep_budget import SweepBudget
+from sweeps.spec.sweep_budget import SweepBudget
 from sweeps.store.records import Reservation
 from trainables.system import PrivacyPlan, Refusal
 

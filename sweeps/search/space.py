@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcore.rounding import budget_text
-from sweeps.privacy.sweep_budget import trial_budgets
 from sweeps.spec.constraints import Constraint
 from sweeps.spec.domains import Domain, Knob, SameAs, as_number, is_one_of, meant
 from sweeps.spec.hyperparameters import alone, needs
 from sweeps.spec.problems import Absent, Problems
 from sweeps.spec.sections import SweepSpec
+from sweeps.spec.sweep_budget import trial_budgets
 from sweeps.store.records import SYSTEM, TARGET_EPSILON
 from sweeps.util.suggest import closest, did_you_mean
 from trainables.system import Hyperparameter, Scalar

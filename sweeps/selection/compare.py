@@ -15,7 +15,6 @@ from dpcore.rounding import delta_text, epsilon_text
 from sweeps.planning.rehearsal import Rehearsal
 from sweeps.ray.sealed_workers import workers_of
 from sweeps.selection import modes
-from sweeps.selection.law import law_of
 from sweeps.selection.modes import (
     TOP,
     Comparison,
@@ -27,6 +26,7 @@ from sweeps.selection.modes import (
     laws_at,
 )
 from sweeps.spec import SpecErrors, load_spec, public_facts
+from sweeps.spec.law import law_of
 from sweeps.spec.sections import SweepSpec
 from trainables.system import DatasetSpec
 

@@ -45,9 +45,9 @@ from sweeps.planning.rehearsal import corners, first_plan
 from sweeps.privacy.charge import trial_profile
 from sweeps.privacy.ledger import Choice
 from sweeps.privacy.privacy_filter import Rule, fitted, fitted_to_part
-from sweeps.privacy.sweep_budget import Spread, SweepBudget
 from sweeps.search.asha import rung_ends, stops
 from sweeps.spec.sections import EarlyStopping, SweepSpec
+from sweeps.spec.sweep_budget import Spread, SweepBudget
 from sweeps.store.records import TARGET_EPSILON
 from trainables.registry import SYSTEMS
 from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, Scalar
@@ -313,7 +313,7 @@ def made(found: PrivacyPlan | Refusal) -> PrivacyPlan:
 # Modes in which every trial leaves: one run without a search, one budget for each trial, one budget for all.
 #
 # One budget for all is either composed exactly, where nothing follows from results, or kept by a filter, in the parts
-# that a sweep would give its trials (`sweeps.privacy.sweep_budget`).
+# that a sweep would give its trials (`sweeps.spec.sweep_budget`).
 
 COMPOSED = "composition of privacy-loss distributions (Zhu, Dong & Wang 2022, theorem 27)"
 FILTERED = "GDP filter (Smith & Thakurta 2022; Koskela, Tobaben & Honkela 2023)"

@@ -34,7 +34,8 @@ from sweeps.privacy.charge import trial_profile
 from sweeps.privacy.claims import ONE_TRIAL, PRIVATE_SELECTION
 from sweeps.privacy.privacy_filter import fitted
 from sweeps.search.space import Space
-from sweeps.selection.law import law_of, law_text, of_best, of_first, of_front, rests_on
+from sweeps.selection.law import of_best, of_first, of_front, rests_on
+from sweeps.spec.law import law_of, law_text
 from sweeps.spec.sections import Selection, SweepSpec
 from sweeps.store.records import TARGET_EPSILON
 from trainables.planning import of_their_models

@@ -23,7 +23,6 @@ from typing import Any, Literal
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
-from sweeps.privacy.sweep_budget import trial_budgets
 from sweeps.search import samplers
 from sweeps.search.grid import SearchGrid, points_up_to
 from sweeps.search.samplers import Automatic, Independent, Learning
@@ -36,6 +35,7 @@ from sweeps.spec.sections import (
     BUDGET_AXES,
     FIXED_SAMPLERS,
     MOST,
+    TARGET_EPSILON,
     Data,
     EarlyStopping,
     ExecutionOptions,
@@ -54,8 +54,7 @@ from sweeps.spec.sections import (
     direction,
     learns,
 )
-from sweeps.store.population import own_public_parts
-from sweeps.store.records import TARGET_EPSILON
+from sweeps.spec.sweep_budget import trial_budgets
 from sweeps.util.files import check_tracking_uri
 from sweeps.util.suggest import did_you_mean
 from trainables.data import SOURCES
@@ -333,8 +332,10 @@ def population_counts_all(data: Data, written: Mapping[str, Any]) -> Found:
                 f"left out beside data.population: {data.population}, whose ledger counts all that is released",
                 "Leave the population out where its records need no protection.",
             )
-    options = data.options()
-    for name in own_public_parts(options):
+    for name, part in data.options().items():
+        own = name in ("validation", "test") and isinstance(part, Mapping) and not part.get("path")
+        if not own or part.get("records") != "public":
+            continue
         yield (
             f"data.{name}.records",
             "public",
@@ -560,7 +561,7 @@ def selection_is_asked_for(kind: str, selection: Selection | None) -> Found:
 def selection_has_a_law(kind: str, selection: Selection | None, search: Search) -> Found:
     """The number of trials has a law with a price."""
     if kind in SEALED_KINDS and selection is not None:
-        from sweeps.selection.law import law_of
+        from sweeps.spec.law import law_of
 
         yield from _refused(law_of, selection, search.trials)
 

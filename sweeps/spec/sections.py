@@ -677,7 +677,8 @@ def _leaves(path: str, value: object) -> list[tuple[str, object]]:
 
 BEYOND = 1.1
 """Of the largest budget: a trial exactly at a reference would add no volume."""
-BUDGET_AXES = ("epsilon", "target_epsilon")
+TARGET_EPSILON = "target_epsilon"
+BUDGET_AXES = ("epsilon", TARGET_EPSILON)
 
 
 def beyond(budgets: Sequence[float]) -> Reference:

@@ -315,10 +315,5 @@ def public_files(data: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def own_public_parts(data: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of the parts of a data section that are records of its own source, and declared public."""
-    return tuple(name for name in PARTS if _is_public(data.get(name)) and not data[name].get("path"))
-
-
 def _is_public(part: object) -> bool:
     return isinstance(part, Mapping) and part.get("records") == "public"

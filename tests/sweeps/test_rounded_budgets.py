@@ -9,12 +9,12 @@ import pytest
 from dpcore.rounding import budget_text
 from sweeps.preview import spread_lines
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.sweep_budget import budget_of
 from sweeps.reporting import trials
 from sweeps.reporting.front import sweep_front
 from sweeps.reporting.html import report_page
 from sweeps.reporting.summary import SweepSummary
 from sweeps.reporting.tables import columns
+from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.records import Proposal, Settlement
 from tests.sweeps.budget.test_sweep_budget import spec
 from tests.sweeps.view_sweeps import config_of, guarantee, new_sweep, plan

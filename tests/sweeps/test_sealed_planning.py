@@ -13,9 +13,10 @@ from sweeps.preview import preview
 from sweeps.privacy.charge import trial_profile
 from sweeps.privacy.claims import ONE_TRIAL
 from sweeps.search.space import Space
-from sweeps.selection.law import PRIOR, law_of, rests_on
+from sweeps.selection.law import PRIOR, rests_on
 from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.spec import load_spec, public_facts
+from sweeps.spec.law import law_of
 from sweeps.spec.sections import Selection
 from sweeps.store.records import TARGET_EPSILON
 from tests.sweeps.small_table import small_table

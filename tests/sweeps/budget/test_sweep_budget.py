@@ -21,10 +21,10 @@ from sweeps.execution.resume import extended
 from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.charge import GaussianRule, charge, charge_of, shown_to_cover, trial_profile
 from sweeps.privacy.privacy_filter import NEAR, fitted
-from sweeps.privacy.sweep_budget import SweepBudget, budget_of
 from sweeps.search.asha import stops
 from sweeps.search.space import Space
 from sweeps.spec import SweepSpec, load_spec, public_facts
+from sweeps.spec.sweep_budget import SweepBudget, budget_of
 from sweeps.store.records import Extension
 from tests.sweeps.fake_workers import SPEC
 from trainables.data.packaged import UNIFORM

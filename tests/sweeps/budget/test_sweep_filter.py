@@ -14,8 +14,8 @@ from dpcore.gdp import mu_gdp
 from dpcore.selection import BudgetExceeded
 from sweeps.execution.limits import NO_RETRY
 from sweeps.privacy.privacy_filter import SweepFilter
-from sweeps.privacy.sweep_budget import budget_of
 from sweeps.ray.decisions import Done, Wait
+from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.records import LedgerEntry, Reservation, TrialState
 from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, Worker, launched, memory_folder
 

@@ -22,10 +22,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from dpcore.events import Adjacency
+from sweeps.spec.sections import EarlyStopping, Privacy, Search, SweepSpec, TotalPrivacy
 
 if TYPE_CHECKING:
     from dpcore.selection import GDPFilter, RenyiFilter
-    from sweeps.spec.sections import EarlyStopping, Privacy, Search, SweepSpec
 
 
 Spread = Literal["equal", "front-loaded", "halving"]
@@ -151,8 +151,6 @@ def budget_of(spec: SweepSpec) -> SweepBudget | None:
 
 def budget_of_sections(privacy: Privacy, search: Search, early_stopping: EarlyStopping | None) -> SweepBudget | None:
     """As `budget_of`, of a spec that is still being read. Raises InvalidValue for an order that leaves nothing."""
-    from sweeps.spec.sections import TotalPrivacy
-
     if not isinstance(privacy, TotalPrivacy):
         return None
     shares = privacy.shares or search.trials
