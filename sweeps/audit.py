@@ -33,8 +33,8 @@ from sweeps.store.store import Store
 from sweeps.store.workspace import Workspace
 from sweeps.util import fingerprint
 from trainables.data import SOURCES
+from trainables.hooks import Auditable
 from trainables.measures import audits
-from trainables.measures.hooks import Auditable
 from trainables.measures.membership import Attacked, check, likelihood_ratio_attack
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, PrivacyPlan, RunSettings, Split, System

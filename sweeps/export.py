@@ -32,12 +32,12 @@ from trainables.data.source import HoldsOut, parted
 from trainables.data.table import Table
 from trainables.data.table_declaration import Schema
 from trainables.export.protocol import Module, ReleasesModel
-from trainables.measures.hooks import Answering
+from trainables.hooks import Answering
 from trainables.metrics import Dependence
 from trainables.publishing import declared
 from trainables.registry import SYSTEMS
+from trainables.reports import NOISE_SD, share_error
 from trainables.system import DatasetSpec
-from trainables.validation.declaration import NOISE_SD, share_error
 from trainables.worker.attempt import Attempt
 
 if TYPE_CHECKING:

@@ -32,6 +32,7 @@ from dpcore.rounding import epsilon_text
 from trainables.hyperparameters import complete, parameters, read
 from trainables.metrics import Config, Metric, Scalar
 from trainables.plugins import OBJECT
+from trainables.reports import PUBLIC_VALIDATION
 from trainables.system import (
     NO_TRAITS,
     Dataset,
@@ -47,7 +48,6 @@ from trainables.system import (
     traits_of,
 )
 from trainables.units import RECORD
-from trainables.validation.declaration import PUBLIC_VALIDATION
 
 NOISE_MIN, NOISE_MAX = 0.2, 1000.0
 """Range of noise multipliers that a plan may ask for. Below it a single unsampled step spends epsilon 33 at delta 1e-5;

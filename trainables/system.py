@@ -21,17 +21,17 @@ from dpcore.mechanisms import protocol
 from dpcore.randomness import Streams
 from trainables import plugins
 from trainables.metrics import WITHHELD, Config, Dependence, Metric, Scalar, Task
+from trainables.reports import PrivateReports, PrivateValidation
 from trainables.units import RECORD, Unit, Units
-from trainables.validation.declaration import PrivateReports, PrivateValidation
 
 if TYPE_CHECKING:
-    from trainables.parallel.team import Team
+    from trainables.team import Team
 
 
 # What a system declares that it can do besides planning and training alone on public validation records.
 #
 # What comes with a method of its own (canaries, membership scores, queries, neighbours, a rehearsal) is declared by
-# the method: see `trainables.measures.hooks` and `trainables.rehearsal`.
+# the method: see `trainables.hooks` and `trainables.rehearsal`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

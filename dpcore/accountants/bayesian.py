@@ -4,7 +4,7 @@ Source  Triastcyn & Faltings (2020), Theorems 1-4 and Corollary 1. Conventions: 
         N(0, sigma^2 I), one more record x' ~ mu or none, orders lambda integer.
 
 An outlier rarer than delta_mu may be fully exposed, so a claim made here is `average-case` and stands beside the
-ordinary differential privacy of the same run (`beside_ordinary`), never instead of it.
+ordinary differential privacy of the same run, never instead of it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, gammaln, logsumexp, xlog1py
 
 from dpcore import checks
-from dpcore.accounting import headline
-from dpcore.events import Adjacency, Event, NonPrivate
+from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee, Notion, Status
 
 # Privacy cost of one subsampled Gaussian step against one record whose contribution is known.
@@ -333,16 +332,6 @@ def average_case(epsilon: float, delta_mu: float, theorem: str, unit: str, *assu
         theorem=f"Triastcyn & Faltings (2020), {theorem}",
         assumptions=(AVERAGE, EXCHANGEABLE, MAXIMUM_ENTROPY, UNPROTECTED, *assumptions),
     )
-
-
-def beside_ordinary(bayesian: Guarantee, event: Event | None, delta: float) -> tuple[Guarantee, Guarantee]:
-    """The average-case claim and the ordinary differential privacy of the same run, in this order.
-
-    event  what the run released, with the clipping norm as its sensitivity; None where nothing was clipped or the
-           batches were not Poisson samples: the second epsilon is then infinite
-    delta  of the second, in (0, 1)
-    """
-    return bayesian, headline(NonPrivate() if event is None else event, delta, bayesian.adjacency, bayesian.unit)
 
 
 def attack_success(epsilon: float) -> float:

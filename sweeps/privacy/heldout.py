@@ -23,9 +23,9 @@ from trainables.data import SOURCES
 from trainables.data.files import written_out
 from trainables.data.source import HoldsOut
 from trainables.data.splits import TestSplit
+from trainables.reports import NOISE_SD, Bins
 from trainables.system import DatasetSpec
 from trainables.training.noise import named_generators
-from trainables.validation.declaration import NOISE_SD, Bins
 from trainables.validation.histogram_bins import cells_for
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from sweeps.store.records import (
     by_trial,
     varied_knobs,
 )
-from trainables.validation.declaration import NOISE_SD
+from trainables.reports import NOISE_SD
 
 if TYPE_CHECKING:
     import matplotlib.figure

@@ -36,7 +36,7 @@ from sweeps.search.asha import rung_ends
 from sweeps.store.records import DECIDED, EPSILON, SYSTEM, TARGET_EPSILON, TrialState, varied_knobs
 from sweeps.util.files import write_output
 from sweeps.util.text import as_html
-from trainables.validation.declaration import NOISE_SD
+from trainables.reports import NOISE_SD
 
 HERE = Path(__file__).parent
 STYLE = (HERE / "style.css").read_text(encoding="utf-8")

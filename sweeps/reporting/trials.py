@@ -39,7 +39,7 @@ from sweeps.util.log import LOG
 from sweeps.util.suggest import did_you_mean
 from sweeps.util.text import QUOTES
 from trainables.metrics import Dependence
-from trainables.validation.declaration import NOISE_SD
+from trainables.reports import NOISE_SD
 from trainables.worker.attempt import ERROR, Attempt
 from trainables.worker.redaction import shown_url
 

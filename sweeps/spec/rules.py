@@ -66,8 +66,8 @@ from trainables.measures.objectives import MEASURES, measured, missing
 from trainables.measures.quality import GROUPED, QUALITY, check_had, own_metrics
 from trainables.planning import check_unit, check_weights
 from trainables.publishing import OWN_METRICS, declared, natural_worst
+from trainables.reports import NOISE_SD
 from trainables.system import DatasetSpec, Dependence, Metric, Scalar, System, traits_of
-from trainables.validation.declaration import NOISE_SD
 from trainables.validation.histogram_bins import reported
 from trainables.validation.planning import check_private
 

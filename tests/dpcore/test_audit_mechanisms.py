@@ -25,13 +25,13 @@ from dpcore.audit import (
     claimed,
     count_at,
 )
+from dpcore.erm import LogisticRisk, minimise, unit_inputs
 from dpcore.events import Adjacency, Gaussian, PoissonSampled, Repeated
 from dpcore.gdp import mu_gdp
 from dpcore.guarantee import Guarantee
 from dpcore.mechanisms import loss_perturbation, noisy_vote, output_perturbation
 from dpcore.mechanisms.output_perturbation import MinimiserSensitivity
 from dpcore.papers import convexified
-from dpcore.papers.erm import LogisticRisk, minimise, unit_inputs
 from dpcore.papers.sgld import noise_multiplier
 from dpcore.sampling import PoissonSampling
 

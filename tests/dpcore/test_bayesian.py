@@ -14,14 +14,13 @@ from dpcore.accountants.bayesian import (
     BayesianAccountant,
     BayesianFilter,
     attack_success,
-    beside_ordinary,
     estimated_cost,
     left_cost,
     right_cost,
 )
 from dpcore.accountants.rdp import RDPAccountant
 from dpcore.checks import InvalidValue
-from dpcore.events import Gaussian, PoissonSampled, Repeated
+from dpcore.events import Gaussian, PoissonSampled
 from dpcore.guarantee import Notion, Status
 
 EIGHT = np.arange(1, 9) / 10
@@ -161,16 +160,10 @@ def test_failures_are_charged_per_step_and_order():
             two.epsilon(delta)
 
 
-def test_without_clipping_there_is_no_ordinary_epsilon_beside_it():
+def test_an_average_claims_no_more_than_an_average():
     bayesian = run().guarantee(1e-8)
     assert (bayesian.notion, bayesian.status) == (Notion.BAYESIAN_DP, Status.AVERAGE_CASE)
     assert any("outlier" in line for line in bayesian.assumptions)
-    clipped = Repeated(event=PoissonSampled(rate=0.02, event=Gaussian(noise_multiplier=1.0)), count=50)
-    for event, finite in ((clipped, True), (None, False)):
-        first, second = beside_ordinary(bayesian, event, 1e-5)
-        assert first is bayesian
-        assert second.notion is Notion.DP
-        assert math.isfinite(second.epsilon) is finite
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from scipy.optimize import check_grad
 from sklearn.linear_model import LogisticRegression
 
+from dpcore import erm
 from dpcore.checks import InvalidValue
+from dpcore.erm import LogisticRisk, minimise, steps_bound, unit_inputs
 from dpcore.events import Adjacency
 from dpcore.mechanisms.output_perturbation import MinimiserSensitivity
-from dpcore.papers import erm
-from dpcore.papers.erm import LogisticRisk, minimise, steps_bound, unit_inputs
 
 
 def problem(n=60, d=5, classes=3, modulus=1e-2, seed=0, linear=0.0, scale=3.0):

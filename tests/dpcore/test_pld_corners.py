@@ -31,7 +31,7 @@ def test_a_composition_of_three_scales_is_bounded_in_seconds_and_little_memory()
     program = (
         "from tests.dpcore.test_pld_corners import THREE_SCALES, composed\n"
         "from dpcore.accountants.pld import PLDAccountant\n"
-        "from trainables.worker.memory import peak_mb\n"
+        "from trainables.memory import peak_mb\n"
         "bounds = PLDAccountant().compose(composed(*THREE_SCALES)).epsilon_bounds(2.29384e-14)\n"
         "print(bounds.lower, bounds.upper, peak_mb())\n"
     )

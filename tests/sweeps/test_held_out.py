@@ -29,7 +29,7 @@ from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import Changed
 from tests.sweeps.published_sweeps import NAME, swept
 from trainables.data import SOURCES
-from trainables.export.program import program
+from trainables.features.exported import program
 from trainables.system import InputSpec
 from trainables.units import share_of
 

@@ -33,7 +33,7 @@ from sweeps.store.population import (
     together,
 )
 from tests.sweeps.stores import guarantee, plan
-from trainables.validation.declaration import PrivateReports
+from trainables.reports import PrivateReports
 
 LINEAR = Population.of("people", "linear", 3.0, 1e-5)
 GDP = Population.of("people", "gdp", 3.0, 1e-5)

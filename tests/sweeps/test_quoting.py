@@ -33,7 +33,7 @@ from tests.sweeps import view_sweeps
 from tests.sweeps.front_records import claiming
 from tests.sweeps.test_ledger import entry, guarantee, plan, trial
 from trainables.metrics import Dependence
-from trainables.validation.declaration import NOISE_SD
+from trainables.reports import NOISE_SD
 
 EPSILON = 1.7531
 """That the refuted code claims: of no other trial."""

@@ -27,10 +27,10 @@ from tests.trainables.registry_cases import CANDIDATES, CASES, data_of
 from trainables import planning
 from trainables.planning import attributed_plan, of_their_models
 from trainables.registry import SYSTEMS
+from trainables.reports import PUBLIC_VALIDATION
 from trainables.system import PrivacyTarget, Refusal
 from trainables.systems.noisy_mean import NoisyMean
 from trainables.systems.noisy_sgd import NOISY_SGD
-from trainables.validation.declaration import PUBLIC_VALIDATION
 
 HERE = __name__
 NAME = "noisy-mean"

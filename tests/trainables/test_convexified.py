@@ -18,8 +18,8 @@ from sweeps.privacy.totals import procedure_guarantee
 from sweeps.store.records import LedgerEntry
 from tests.trainables.recording import counted, memory_run
 from trainables.data.packaged import DIGITS
+from trainables.hooks import Answering, Auditable
 from trainables.hyperparameters import read
-from trainables.measures.hooks import Answering, Auditable
 from trainables.registry import SYSTEMS
 from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Split, Task
 from trainables.systems.answering import QueriesSpent

@@ -14,11 +14,11 @@ from scipy import stats
 import dpcore.gradients.engine as engine
 from dpcore.audit import AuditOutcome, AuditVerdict
 from dpcore.checks import InvalidValue
+from dpcore.erm import LogisticRisk
 from dpcore.events import Adjacency
 from dpcore.gradients import clipped as releases
 from dpcore.guarantee import Status
 from dpcore.mechanisms.protocol import Scheduled
-from dpcore.papers.erm import LogisticRisk
 from dpcore.sampling import PoissonSampling
 from trainables.data import SOURCES
 from trainables.measures.audits import AuditSetting, Method, curve_of, gather, methods

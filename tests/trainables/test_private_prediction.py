@@ -9,10 +9,10 @@ import torch
 from scipy import stats
 
 from dpcore.checks import InvalidValue
+from dpcore.erm import LogisticRisk, minimise, unit_inputs
 from dpcore.mechanisms.loss_perturbation import least_modulus
 from dpcore.mechanisms.noise_families import GaussianNoise, RadialNoise
 from dpcore.mechanisms.output_perturbation import MinimiserSensitivity
-from dpcore.papers.erm import LogisticRisk, minimise, unit_inputs
 from tests.trainables.private_prediction_cases import (
     ADD,
     CASES,

@@ -10,11 +10,11 @@ from dpcore.accountants.composition import eps_pure
 from dpcore.accounting import headline
 from dpcore.audit import AuditOutcome, AuditVerdict
 from dpcore.checks import InvalidValue
+from dpcore.erm import minimise
 from dpcore.events import Adjacency, ApproximateDP, PureDP
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms import loss_perturbation, noisy_vote
 from dpcore.mechanisms.noise_families import GaussianNoise
-from dpcore.papers.erm import minimise
 from tests.trainables.recording import counted, memory_run
 from trainables.data import SOURCES
 from trainables.measures.audits import AuditSetting, curve_of, gather

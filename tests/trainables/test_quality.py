@@ -15,8 +15,8 @@ from trainables.measures.objectives import measure, missing
 from trainables.measures.quality import COMPUTED, QUALITY, value_of
 from trainables.metrics import Task
 from trainables.registry import SYSTEMS
+from trainables.reports import PrivateValidation
 from trainables.system import Launch, RunSettings
-from trainables.validation.declaration import PrivateValidation
 from trainables.validation.evaluate import UncountedReport
 from trainables.worker.files import Folder
 from trainables.worker.trial import run_launch

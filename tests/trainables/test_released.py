@@ -6,7 +6,7 @@ import torch
 
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
-from trainables.measures.hooks import Scored
+from trainables.hooks import Scored
 from trainables.parallel import device_named
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyPlan, PrivacyTarget, RunSettings, Scalar

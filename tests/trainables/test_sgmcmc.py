@@ -20,8 +20,8 @@ from dpcore.papers import membership
 from tests.trainables.recording import MemoryRun, memory_run
 from tests.trainables.test_published_sources import DATA, needs_data
 from trainables.data import SOURCES
+from trainables.hooks import Scored
 from trainables.hyperparameters import read
-from trainables.measures.hooks import Scored
 from trainables.registry import SYSTEMS
 from trainables.system import (
     Dataset,

@@ -20,10 +20,10 @@ from tests.trainables.registry_cases import CANDIDATES, data_of
 from trainables.data import SOURCES, records
 from trainables.measures import retraining
 from trainables.measures.canaries import PIECES, Watched, draw_signs, planted
-from trainables.parallel.team import GradientTask
 from trainables.planning import check_weights
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, PrivacyPlan, PrivacyTarget, Weights, traits_of
+from trainables.team import GradientTask
 from trainables.training.losses import loss_function
 from trainables.training.private_sgd import LocalSums
 from trainables.training.released import build_model

@@ -263,7 +263,7 @@ def test_memory_is_that_of_the_launch_and_of_its_team(tmp_path, monkeypatch):
 
 SCRIPT = """
 import json, numpy
-from trainables.worker import memory
+from trainables import memory
 
 numpy.ones(80 << 20)
 first = memory.peak_mb()

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from dpcore.checks import InvalidValue
+from trainables import reports as declaration
 from trainables.data import records
 from trainables.data.options import Options, Seed, Whole, no_unit
 from trainables.data.source import AnySource, FeaturedSource, PartOption
 from trainables.data.splits import PartSplit, dataset_within, facts_within
 from trainables.system import Dataset, DatasetSpec, InputSpec, Split
-from trainables.validation import declaration
 
 
 class Of(Options):

@@ -32,9 +32,9 @@ from dpcore.checks import InvalidValue
 from trainables.data import records
 from trainables.data.files import overlap
 from trainables.data.options import Options, Share, Whole, Word
+from trainables.reports import Bins, PrivateValidation
 from trainables.system import Dataset, DatasetSpec, Split
 from trainables.units import Unit, share_of
-from trainables.validation.declaration import Bins, PrivateValidation
 
 PART, TEST, VALIDATION = "data.part", "data.test", "data.validation"
 PART_KEY, TEST_KEY, VALIDATION_KEY = "tuning", "test", "validation"

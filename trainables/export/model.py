@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from dpcore.checks import InvalidValue
 from trainables.export.preprocessing import Preprocessing
-from trainables.export.program import NotReadable, program, read
+from trainables.features.exported import NotReadable, program, read
 from trainables.system import Task
 
 if TYPE_CHECKING:

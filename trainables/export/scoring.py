@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
+from trainables.reports import Bins, share_error
 from trainables.system import DatasetSpec, Split, Task
 from trainables.training.noise import unseeded_noise
-from trainables.validation.declaration import Bins, share_error
 from trainables.validation.evaluate import judgements, metrics_of, noised
 from trainables.validation.histogram_bins import Judgements
 

@@ -174,7 +174,7 @@ class Features:
         """Each record alone: its features are a function of it, to the last digit, whoever else is there."""
         import torch
 
-        from trainables.parallel.team import limited_threads
+        from trainables.team import limited_threads
         from trainables.training.losses import tensor
 
         map_, cpu = self.map(facts), torch.device("cpu")

@@ -1,7 +1,7 @@
 """A feature map as a program that torch.export wrote down: by name, by a function of the user's own, or from a file.
 
 A program has no code of anybody's but PyTorch's operations, so that what is computed, what is kept, and what leaves
-with an exported model are one and the same. A file is read without pickle (`trainables.export.program.read`).
+with an exported model are one and the same. A file is read without pickle (`trainables.features.exported.read`).
 
 A real record is always mapped alone, so that its features are a function of it whatever the map does with a batch. An
 exported model is asked with many at once: a map that mixes records is refused, by made-up ones.
@@ -20,7 +20,7 @@ from torch.export.graph_signature import OutputKind
 
 from dpcore.checks import InvalidValue
 from trainables import plugins
-from trainables.export.program import NotExportable, NotReadable, program, quiet_copies, read
+from trainables.features.exported import NotExportable, NotReadable, program, quiet_copies, read
 from trainables.models import pretrained
 from trainables.system import DatasetSpec
 from trainables.training.made_up import made_up

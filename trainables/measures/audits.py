@@ -29,8 +29,8 @@ from dpcore.events import Adjacency, UnsupportedEvent
 from dpcore.gdp import TradeOff, enveloped
 from dpcore.guarantee import Guarantee, Notion, Status
 from dpcore.randomness import fresh_secret
+from trainables.hooks import Answering, Auditable, CanaryTrained, Scored
 from trainables.measures import retraining
-from trainables.measures.hooks import Answering, Auditable, CanaryTrained, Scored
 from trainables.system import Dataset, PrivacyPlan, RunSettings, Split, State, System
 from trainables.units import RECORD
 

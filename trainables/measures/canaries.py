@@ -30,6 +30,7 @@ from dpcore.events import Event, Gaussian, PoissonSampled, blocks
 from trainables.data import records
 from trainables.measures.retraining import Twin
 from trainables.system import Dataset, PrivacyPlan
+from trainables.training.losses import CANARY
 
 Loss = Callable[[Any, Any], Tensor]
 
@@ -38,7 +39,6 @@ SCALE = 100.0
 AIM = 0.7
 """The likelihood ratio is taken for this share of the planned noise: the score then finds halved noise more often, and
 the planned noise hardly less often."""
-COLUMN = "canary"
 """Name of the input that says which canary a record is, negative for the opposite way; 0 for an ordinary record."""
 
 
@@ -68,9 +68,9 @@ def planted(data: Dataset, coins: NDArray[np.bool_], rng: np.random.Generator, *
     ordinary = np.zeros(len(data.validation), dtype=np.int64)
     return replace(
         data,
-        train=replace(train, inputs={**train.inputs, COLUMN: codes[order]}),
+        train=replace(train, inputs={**train.inputs, CANARY: codes[order]}),
         units=units,
-        validation=replace(data.validation, inputs={**data.validation.inputs, COLUMN: ordinary}),
+        validation=replace(data.validation, inputs={**data.validation.inputs, CANARY: ordinary}),
     )
 
 

@@ -23,9 +23,9 @@ from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee
 from dpcore.randomness import fresh_secret
 from trainables.data import records as content
+from trainables.hooks import Answering, AttacksItself, CanaryTrained, Scored
 from trainables.measures import retraining
 from trainables.measures.audits import AuditSetting, answer_scores
-from trainables.measures.hooks import Answering, AttacksItself, CanaryTrained, Scored
 from trainables.system import Dataset, RunSettings, Split, State, System, TrialRun
 from trainables.units import RECORD
 

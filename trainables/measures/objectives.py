@@ -13,7 +13,7 @@ import numpy as np
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Notion
-from trainables.measures.hooks import Answering, Auditable, CanaryTrained, Scored
+from trainables.hooks import Answering, Auditable, CanaryTrained, Scored
 from trainables.measures.quality import GROUPED, QUALITY, own_metrics, why_not
 from trainables.metrics import Dependence, Metric
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, RunSettings, State, System, TrialRun

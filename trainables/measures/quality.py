@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from dpcore.checks import InvalidValue
 from trainables import plugins
 from trainables.metrics import Dependence, Metric, Task, Worst
+from trainables.reports import NOISE_SD
 from trainables.system import Dataset, DatasetSpec, Split, State, System, TrialRun, traits_of
-from trainables.validation.declaration import NOISE_SD
 
 if TYPE_CHECKING:
     from torch import nn

@@ -21,7 +21,7 @@ KEY = "twin"
 
 @dataclass(slots=True)
 class Twin:
-    """The `Run` protocol in memory. `outcome()` is what left the system; see `trainables.measures.hooks`."""
+    """The `Run` protocol in memory. `outcome()` is what left the system; see `trainables.hooks`."""
 
     member: TrialRun
     streams: Streams

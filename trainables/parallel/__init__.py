@@ -8,6 +8,6 @@ ray_team   workers as Ray actors in the trial's placement group (imported by tho
 
 from __future__ import annotations
 
-from trainables.parallel.team import BatchSums, GradientTask, Team, device_named, limited_threads
+from trainables.team import BatchSums, GradientTask, Team, device_named, limited_threads
 
 __all__ = ["BatchSums", "GradientTask", "Team", "device_named", "limited_threads"]

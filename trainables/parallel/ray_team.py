@@ -26,11 +26,11 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from torch import nn
 from torch.distributed import DistError
 
+from trainables import memory
 from trainables.parallel.link import Backend, Link, LinkEnded, joined_store, owner_link, owner_store, worker_link
 from trainables.parallel.ray_shared import SharedData, TeamLayout
 from trainables.parallel.sums import LinkedSums, serve
-from trainables.parallel.team import BatchSums, GradientTask, device_named
-from trainables.worker import memory
+from trainables.team import BatchSums, GradientTask, device_named
 
 START_SECONDS = 180.0
 """Longest start of the workers: their bundles are held already, so this is import and rendezvous."""

@@ -28,8 +28,8 @@ from torch import Tensor, nn
 from dpcore import checks
 from dpcore.gradients import ClippedSum
 from trainables.parallel.link import Link
-from trainables.parallel.team import GradientTask, limited_threads
 from trainables.system import Dataset
+from trainables.team import GradientTask, limited_threads
 from trainables.training.private_sgd import LocalSums
 from trainables.training.released import build_model
 

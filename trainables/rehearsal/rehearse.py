@@ -20,8 +20,8 @@ import numpy as np
 from dpcore.checks import InvalidValue
 from dpcore.events import PoissonSampled, blocks
 from dpcore.randomness import Streams
+from trainables.hooks import CanaryTrained
 from trainables.hyperparameters import read
-from trainables.measures.hooks import CanaryTrained
 from trainables.measures.objectives import measure, wanted
 from trainables.publishing import OWN_METRICS, published
 from trainables.rehearsal.findings import CannotRun, Rehearsed, Step
@@ -140,7 +140,7 @@ class RehearsedRun:
     final: State | None = None
 
     def attach(self, model: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
-        """See `trainables.measures.hooks.WatchesGradients`."""
+        """See `trainables.hooks.WatchesGradients`."""
         self.step = self.examine(model, loss)
         return model, loss
 

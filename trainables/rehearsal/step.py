@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from dpcore.gradients import PrivateGradients, isolated
 from dpcore.gradients.refusals import refuse
+from trainables import memory
 from trainables.models.registry import outputs
 from trainables.parallel import device_named
 from trainables.rehearsal.findings import CannotRun, Step
 from trainables.system import Dataset, DatasetSpec, RunSettings, Task
 from trainables.training.losses import loss_function, tensor
 from trainables.training.made_up import made_up
-from trainables.worker import memory
 
 Loss = Callable[[Any, Any], Tensor]
 Saying = Callable[[str], None]

@@ -16,9 +16,9 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.mechanisms.protocol import Mechanism
 from dpcore.randomness import Purpose
+from trainables import hooks
 from trainables.data.records import fingerprint
 from trainables.hyperparameters import hyperparameter, hyperparameters
-from trainables.measures import hooks
 from trainables.planning import Case, Fit, NotLaunched, PlannedSystem
 from trainables.system import (
     Dataset,
@@ -174,7 +174,7 @@ class AnsweringSystem(TrainedOnce[Asked, Released, Trained]):
         return {"queries": max(1, low)}
 
     def queries(self, plan: PrivacyPlan) -> int:
-        """How many answers one trial releases (see `trainables.measures.hooks.Answering`)."""
+        """How many answers one trial releases (see `trainables.hooks.Answering`)."""
         return plan.steps
 
 

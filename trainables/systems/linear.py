@@ -1,7 +1,7 @@
 """Linear classifiers on any data of classes: every record as one float64 row of norm at most 1.
 
 Real features are flattened; a category becomes one column per value. `clip_norm` and `bias` as in
-`dpcore.papers.erm.unit_inputs`: no record's row depends on another record.
+`dpcore.erm.unit_inputs`: no record's row depends on another record.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
-from dpcore.papers.erm import unit_inputs
+from dpcore.erm import unit_inputs
 from trainables.data.records import select
 from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.system import DatasetSpec, Split, Task

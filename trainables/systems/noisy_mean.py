@@ -29,8 +29,8 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.gdp import mu_gdp
 from dpcore.mechanisms.noisy_sum import NoisySum
+from trainables.hooks import Neighbours
 from trainables.hyperparameters import hyperparameter, hyperparameters
-from trainables.measures.hooks import Neighbours
 from trainables.metrics import Worst
 from trainables.planning import Case, Fit, NotLaunched, PlannedSystem
 from trainables.rehearsal import Setting
@@ -188,7 +188,7 @@ class NoisyMean(PlannedSystem[NoisyMeanHyperparameters, NoisySum]):
         run_steps(run, _Releases(fit), Pace(steps=interval))
 
     def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
-        """See `trainables.measures.hooks.Auditable`: the largest value among zeros, and the sum of the releases."""
+        """See `trainables.hooks.Auditable`: the largest value among zeros, and the sum of the releases."""
 
         def data(values: np.ndarray) -> Dataset:
             split = Split({VALUE: values}, np.zeros(len(values)))

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from dpcore.checks import InvalidValue
 from dpcore.gradients import isolated
 from dpcore.gradients.chain import cross_entropy, squared_error
-from trainables.measures.canaries import COLUMN
 from trainables.system import DatasetSpec, Split, Task
 
 EVALUATION_BATCH = 1024
+CANARY = "canary"
+"""The input that says which canary of an audit a record is; 0 of ordinary ones (`trainables.measures.canaries`)."""
 
 
 def loss_function(facts: DatasetSpec) -> Callable[[Tensor, Tensor], Tensor]:
@@ -89,8 +90,8 @@ def record_weights(facts: DatasetSpec, split: Split) -> NDArray[np.float32] | No
         if split.weights is None:
             raise InvalidValue("weights", None, f"the column {declared.column} of every record that is trained on")
         weights = weights * split.weights
-    if COLUMN in split.inputs and COLUMN not in facts.features:
-        weights[split.inputs[COLUMN] != 0] = max(1.0, declared.largest)
+    if CANARY in split.inputs and CANARY not in facts.features:
+        weights[split.inputs[CANARY] != 0] = max(1.0, declared.largest)
     return weights
 
 

@@ -20,10 +20,10 @@ from dpcore.gradients.check import RECORDS
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian, Sequence, part_at
 from dpcore.noise import NoiseSource
 from dpcore.sampling import PoissonSampling
+from trainables import hooks
 from trainables.hyperparameters import read
-from trainables.measures import hooks
-from trainables.parallel.team import BatchSums, GradientTask, device_named, limited_threads
 from trainables.system import Dataset, DatasetSpec, Run, RunSettings, State
+from trainables.team import BatchSums, GradientTask, device_named, limited_threads
 from trainables.training.hyperparameters import ModelHyperparameters
 from trainables.training.loop import Pace, run_steps
 from trainables.training.losses import LossFunction, loss_function, record_weights, tensor, weighted

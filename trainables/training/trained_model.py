@@ -1,4 +1,4 @@
-"""What systems that train a model offer to audits and membership measures (`trainables.measures.hooks`)."""
+"""What systems that train a model offer to audits and membership measures (`trainables.hooks`)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian, Sequence
 from trainables.metrics import Dependence, Metric, Task, Worst
+from trainables.reports import NOISE_SD
 from trainables.system import DatasetSpec, PrivacyPlan, Split, State
-from trainables.validation.declaration import NOISE_SD
 
 if TYPE_CHECKING:
     from torch import nn
@@ -24,7 +24,7 @@ class ScoredByLoss:
     def membership_scores(
         self, plan: PrivacyPlan, facts: DatasetSpec, state: State, split: Split
     ) -> NDArray[np.float64]:
-        """See `trainables.measures.hooks.Scored`: minus each record's loss."""
+        """See `trainables.hooks.Scored`: minus each record's loss."""
         from trainables.training.released import negative_losses
 
         return negative_losses(plan, facts, state, split)
@@ -40,7 +40,7 @@ class TrainedByNoisedGradients(ScoredByLoss):
     """A system that trains it by noisy sums of clipped per-record gradients."""
 
     def canary_scale(self, plan: PrivacyPlan, facts: DatasetSpec) -> tuple[float, float]:
-        """See `trainables.measures.hooks.CanaryTrained`: clip norm and divisor of the noisy sum."""
+        """See `trainables.hooks.CanaryTrained`: clip norm and divisor of the noisy sum."""
         released = plan.mechanism
         assert isinstance(released, SampledGaussian | Sequence)
         return released.clip_norm, released.expected_batch_size

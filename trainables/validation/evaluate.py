@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.noise import NoiseSource
+from trainables.reports import NOISE_SD, Bins
 from trainables.system import Dataset, DatasetSpec, Run, RunSettings, Split, Task
 from trainables.training.losses import EVALUATION_BATCH, answers, loss_function, tensor
 from trainables.training.noise import report_noise
-from trainables.validation.declaration import NOISE_SD, Bins
 from trainables.validation.histogram_bins import Judgements, cells_for
 
 Floats = NDArray[np.float64]

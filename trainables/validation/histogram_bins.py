@@ -36,8 +36,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.mechanisms.noisy_histogram import Estimate, area_under_curve, mean
+from trainables.reports import NOISE_SD, Bins
 from trainables.system import DatasetSpec, Task
-from trainables.validation.declaration import NOISE_SD, Bins
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]

@@ -27,8 +27,8 @@ from dpcore.guarantee import resting_on
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram, noise_for
 from dpcore.rounding import epsilon_text
 from trainables.planning import attributed_plan
+from trainables.reports import PUBLIC_VALIDATION, PrivateReports
 from trainables.system import Config, Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, Refusal, System, traits_of
-from trainables.validation.declaration import PUBLIC_VALIDATION, PrivateReports
 from trainables.validation.histogram_bins import cells_for
 
 SHARE_WHERE_PARTS_ADD = 0.1

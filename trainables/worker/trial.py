@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dpcore.randomness import Streams
+from trainables import memory
 from trainables.measures.quality import QUALITY, NoFiniteNumber, own_metrics
 from trainables.publishing import Undeclared, published
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Launch, State, TrialRun
-from trainables.worker import memory
 from trainables.worker.attempt import (
     NODE_LEAVES,
     UNWRITABLE,

@@ -12,8 +12,8 @@ import numpy as np
 
 from dpcore.events import Adjacency
 from tests.trainables.recording import MemoryRun, memory_run
+from trainables.reports import PrivateValidation
 from trainables.system import Config, Dataset, PrivacyPlan, PrivacyTarget, RunSettings, Scalar, System
-from trainables.validation.declaration import PrivateValidation
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,9 +15,10 @@ from torch import nn
 from dpcore.checks import InvalidValue
 from trainables.data import SOURCES
 from trainables.data.table_declaration import Column
-from trainables.export import files, program
+from trainables.export import files
 from trainables.export.model import ReleasedModel
 from trainables.export.preprocessing import Preprocessing
+from trainables.features import exported as program
 from trainables.system import InputSpec, Task
 
 FILM = Preprocessing(

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from dpcore.gradients import Refused
+from trainables.reports import share_error
 from trainables.system import DatasetSpec, InputSpec, Split, Task
 from trainables.training.losses import answers, record_losses
-from trainables.validation.declaration import share_error
 from trainables.validation.evaluate import judge
 
 

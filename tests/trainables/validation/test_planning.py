@@ -13,9 +13,9 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Composed
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
+from trainables.reports import PUBLIC_VALIDATION, PrivateValidation
 from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, Refusal, Task
 from trainables.units import Unit
-from trainables.validation.declaration import PUBLIC_VALIDATION, PrivateValidation
 from trainables.validation.planning import plan_with_reports
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE

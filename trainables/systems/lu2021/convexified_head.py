@@ -20,8 +20,8 @@ from dpcore.mechanisms.noise_families import NoiseLaw
 from dpcore.mechanisms.output_perturbation import OutputPerturbation
 from dpcore.papers import convexified
 from dpcore.papers.convexified import Head, minimise_head
+from trainables.hooks import Neighbours
 from trainables.hyperparameters import hyperparameter, hyperparameters
-from trainables.measures.hooks import Neighbours
 from trainables.planning import Case, Fit
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, RunSettings, Split, State
 from trainables.systems.answering import ACCURACY, AnsweringSystem, QueryHyperparameters, answer_queries
@@ -124,7 +124,7 @@ class ConvexifiedHead(AnsweringSystem[ConvexifiedHeadHyperparameters, OutputPert
         answer_queries(fit, answers)
 
     def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
-        """See `trainables.measures.hooks.Auditable`: all records alike but for one label, flipped or not, which moves a
+        """See `trainables.hooks.Auditable`: all records alike but for one label, flipped or not, which moves a
         risk-averse minimiser most. The likelihood ratio of all answers is the best attack there is; it must not find
         more than the claim allows."""
         from trainables.systems.lu2021.neighbours import alike, odd_one

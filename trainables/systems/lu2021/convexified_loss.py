@@ -12,7 +12,7 @@ from dpcore.events import Adjacency
 from dpcore.gdp import mu_gdp
 from dpcore.guarantee import Guarantee
 from dpcore.papers.convexified import Bound, NeuronNoise, OneNeuronAnswers, published_guarantee
-from trainables.measures.hooks import Neighbours
+from trainables.hooks import Neighbours
 from trainables.planning import Case, Fit
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, RunSettings
 from trainables.systems.answering import AnsweringSystem
@@ -127,13 +127,13 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
         answer(fit, trained)
 
     def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
-        """Data sets that the answers tell apart (see `trainables.measures.hooks.Auditable`)."""
+        """Data sets that the answers tell apart (see `trainables.hooks.Auditable`)."""
         from trainables.systems.lu2021.neighbours import published_neighbours
 
         return published_neighbours(*self.read(plan), facts)
 
     def without_its_attack(self, plan: PrivacyPlan) -> PrivacyPlan:
-        """See `trainables.measures.hooks.AttacksItself`: no shadows."""
+        """See `trainables.hooks.AttacksItself`: no shadows."""
         return replace(plan, config={**plan.config, "shadows": 0})
 
 

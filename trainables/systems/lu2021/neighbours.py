@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.papers.convexified import NeuronNoise, OneNeuronAnswers
-from trainables.measures.hooks import Neighbours
+from trainables.hooks import Neighbours
 from trainables.system import Dataset, DatasetSpec, InputSpec, Split, State
 from trainables.systems.linear import classes_of
 from trainables.systems.lu2021.hyperparameters import ConvexifiedLossHyperparameters

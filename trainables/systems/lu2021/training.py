@@ -12,7 +12,7 @@ from scipy.special import ndtr, softmax
 from dpcore.audit.attacks import Decisions
 from dpcore.mechanisms.noise_families import Normals
 from dpcore.papers.convexified import OneNeuronAnswers, accuracy_loss
-from trainables.measures import hooks
+from trainables import hooks
 from trainables.parallel import limited_threads
 from trainables.planning import Fit
 from trainables.system import Dataset, DatasetSpec, RunSettings, Split, State

@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accountants.bayesian import beside_ordinary
+from dpcore.accounting import headline
 from dpcore.checks import InvalidValue
-from dpcore.events import Adjacency
+from dpcore.events import Adjacency, NonPrivate
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms.average_case import AverageCase
 from dpcore.mechanisms.protocol import Mechanism, Scheduled, unprotected
@@ -182,7 +182,7 @@ class BayesianVariational(WatchedDescent[BayesianVariationalHyperparameters]):
     def membership_scores(
         self, plan: PrivacyPlan, facts: DatasetSpec, state: State, split: Split
     ) -> NDArray[np.float64]:
-        """See `trainables.measures.hooks.Scored`: the log probability of each record's class, over draws."""
+        """See `trainables.hooks.Scored`: the log probability of each record's class, over draws."""
         from trainables.systems.triastcyn2020.variational import log_probabilities
 
         return log_probabilities(plan, facts, state, split)
@@ -225,7 +225,7 @@ class StoppedSystem(PlannedSystem[Stopped, Unclaimed]):
 
     def beside(self, case: Case[Stopped], released: Unclaimed, claim: Guarantee) -> tuple[Guarantee, ...]:
         """No ordinary epsilon."""
-        return (beside_ordinary(claim, None, case.target.delta)[1],)
+        return (headline(NonPrivate(), case.target.delta, claim.adjacency, claim.unit),)
 
     def work(self, case: Case[Stopped], released: Unclaimed) -> float:
         """See `PlannedSystem.work`."""

@@ -18,7 +18,7 @@ from dpcore.gradients.units import clip_factors
 from dpcore.mechanisms.average_case import AverageCase
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian
 from dpcore.randomness import Purpose, Streams
-from trainables.measures import hooks
+from trainables import hooks
 from trainables.parallel import limited_threads
 from trainables.planning import Fit
 from trainables.system import Dataset, Run, Split, State

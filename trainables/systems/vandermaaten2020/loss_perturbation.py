@@ -12,8 +12,8 @@ from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 from dpcore.mechanisms import loss_perturbation
 from dpcore.mechanisms.loss_perturbation import Jacobian, PerturbationLaw, PerturbedMinimiser
 from dpcore.mechanisms.output_perturbation import SOFTMAX_LIPSCHITZ, UNIT_INPUTS
+from trainables.hooks import Neighbours
 from trainables.hyperparameters import hyperparameter, hyperparameters
-from trainables.measures.hooks import Neighbours
 from trainables.planning import Case, Fit
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, State, Traits
 from trainables.systems.answering import ACCURACY, SolvedSystem, check_present
@@ -165,7 +165,7 @@ class LossPerturbation(ReleasesLinearModel, SolvedSystem[LossPerturbationHyperpa
         self.keep(fit, fit.mechanism.release(inputs, labels, normals(fit.run, fit.settings)))
 
     def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
-        """See `trainables.measures.hooks.Auditable`."""
+        """See `trainables.hooks.Auditable`."""
         params, released = self.read(plan)
         with_it, without_it, groups = moved_furthest(params, released.adjacency, facts)
 

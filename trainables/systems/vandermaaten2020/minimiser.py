@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from dpcore.accountants.composition import PURE_ACCOUNTANT, PURE_THEOREM, eps_pure
+from dpcore.erm import LogisticRisk, minimise
 from dpcore.events import Adjacency, PureDP
 from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 from dpcore.mechanisms.output_perturbation import MinimiserSensitivity
-from dpcore.papers.erm import LogisticRisk, minimise
 from trainables.hyperparameters import hyperparameter, hyperparameters, read
 from trainables.planning import Fit
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, Split, State
@@ -125,7 +125,7 @@ class ReleasesLinearModel:
         fit.run.checkpoint(1, {_THETA: theta}, {"accuracy": right / len(labels)} if len(labels) else {})
 
     def membership_scores(self, plan: PrivacyPlan, facts: DatasetSpec, state: State, split: Split) -> Array:
-        """See `trainables.measures.hooks.Scored`: minus each record's cross-entropy."""
+        """See `trainables.hooks.Scored`: minus each record's cross-entropy."""
         logits = read(self.params, plan.config).rows(facts, split) @ np.asarray(state[_THETA], dtype=np.float64)
         losses: Array = logsumexp(logits, axis=1) - logits[np.arange(len(split)), labels_of(split)]
         return -losses

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.events import Adjacency
-from trainables.measures.hooks import Neighbours
+from trainables.hooks import Neighbours
 from trainables.system import Dataset, DatasetSpec, Split, State
 from trainables.systems.linear import RowHyperparameters, classes_of
 

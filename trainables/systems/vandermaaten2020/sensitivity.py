@@ -15,8 +15,8 @@ from dpcore.guarantee import Guarantee
 from dpcore.mechanisms import output_perturbation
 from dpcore.mechanisms.noise_families import GaussianNoise, NoiseLaw, RadialNoise
 from dpcore.mechanisms.output_perturbation import Calibrated, MinimiserSensitivity, OutputPerturbation
+from trainables.hooks import Neighbours
 from trainables.hyperparameters import hyperparameter, hyperparameters
-from trainables.measures.hooks import Neighbours
 from trainables.planning import Case, Fit
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, RunSettings, State, Traits
 from trainables.systems.answering import ACCURACY, AnsweringSystem, QueryHyperparameters, TrainedOnce, answer_queries
@@ -152,7 +152,7 @@ class ModelSensitivity(ReleasesLinearModel, NoisedMinimiser[ModelSensitivityHype
         self.keep(fit, fit.mechanism.release(trained, normals(fit.run, fit.settings)))
 
     def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
-        """See `trainables.measures.hooks.Auditable`."""
+        """See `trainables.hooks.Auditable`."""
         params, released = self.read(plan)
         with_it, without_it, groups = moved_furthest(params, released.adjacency, facts)
 
@@ -235,7 +235,7 @@ class PredictionSensitivity(
         answer_queries(fit, answers)
 
     def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
-        """See `trainables.measures.hooks.Auditable`: every query is the target, which alone says anything about it."""
+        """See `trainables.hooks.Auditable`: every query is the target, which alone says anything about it."""
         params, released = self.read(plan)
         columns = Columns(facts, params.clip_norm, 1)
         target = columns.target(range(0), 0.0)

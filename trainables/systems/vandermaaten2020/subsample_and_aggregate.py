@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
+from dpcore.erm import LogisticRisk, minimise
 from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms import noisy_vote
 from dpcore.mechanisms.noisy_vote import NoisyVote
-from dpcore.papers.erm import LogisticRisk, minimise
 from trainables import models
+from trainables.hooks import Neighbours
 from trainables.hyperparameters import hyperparameter, hyperparameters
-from trainables.measures.hooks import Neighbours
 from trainables.planning import Case, Fit
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, RunSettings, Traits
 from trainables.systems.answering import ACCURACY, AnsweringSystem, QueryHyperparameters, answer_queries, group_of
@@ -206,7 +206,7 @@ class SubsampleAndAggregate(AnsweringSystem[SubsampleHyperparameters, NoisyVote,
         answer_queries(fit, answers)
 
     def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
-        """See `trainables.measures.hooks.Auditable`: one record changes the mind of one model, and the votes are split
+        """See `trainables.hooks.Auditable`: one record changes the mind of one model, and the votes are split
         where that shows most."""
         params, released = self.read(plan)
         beta, members, classes = released.beta, released.models, released.classes

@@ -16,7 +16,7 @@ from dpcore.mechanisms.protocol import Scheduled
 from dpcore.noise import NoiseSource
 from dpcore.papers.sgld import step_size_of
 from dpcore.randomness import Purpose
-from trainables.measures import hooks
+from trainables import hooks
 from trainables.models.images import with_dropout
 from trainables.parallel import limited_threads
 from trainables.planning import Fit

@@ -33,7 +33,7 @@ class Scored(Protocol):
 class Answering(Protocol):
     """A system that releases labels of queried validation records, and no model.
 
-    It calls `trainables.measures.hooks.released` with `asked` and `labels` of every answer that it releases.
+    It calls `trainables.hooks.released` with `asked` and `labels` of every answer that it releases.
     """
 
     def queries(self, plan: PrivacyPlan) -> int:
@@ -54,7 +54,7 @@ class AttacksItself(Protocol):
 class CanaryTrained(Protocol):
     """A system that releases noisy sums of clipped per-record gradients.
 
-    It calls `trainables.measures.hooks.attach` with its model and loss before training, and `saw` with every noisy
+    It calls `trainables.hooks.attach` with its model and loss before training, and `saw` with every noisy
     mean gradient.
     """
 

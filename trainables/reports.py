@@ -81,7 +81,7 @@ class PrivateReports:
     histogram  the mechanism of every report
     at         numbers of steps after which there is a report, increasing: its end, the rungs of early stopping, and the
                points of its curve
-    bins, parts  see `trainables.validation.declaration`
+    bins, parts  see `trainables.reports`
 
     Raises InvalidValue.
     """
