@@ -88,6 +88,12 @@ def test_no_files_import_each_other_in_a_circle():
     TopologicalSorter({name: imported_modules(name, known) for name in known}).prepare()
 
 
+def test_the_spec_knows_no_other_room_but_search():
+    known = modules()
+    taken = {one for name in known if name.startswith("sweeps.spec") for one in imported_modules(name, known)}
+    assert {one.split(".")[1] for one in taken if one.startswith("sweeps.")} <= {"spec", "search", "util"}
+
+
 @pytest.mark.parametrize(
     ("library", "door"),
     [
