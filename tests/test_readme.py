@@ -32,7 +32,7 @@ def test_the_script_goes_from_a_file_to_a_model_and_what_it_says_of_new_rows(tmp
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=250, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "6 trials by random" in done.stdout
+    assert "6 trials · random" in done.stdout
     said = done.stdout.splitlines()[-6:]
     assert said[0].split() == ["prediction", "probability.low", "probability.high"]
     assert {line.split()[1] for line in said[1:]} <= {"low", "high"}
