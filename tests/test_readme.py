@@ -72,3 +72,9 @@ def test_every_link_of_the_pages_leads_somewhere_and_the_first_page_names_each_o
         for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), (page.name, target)
     assert all(f"({page.relative_to(ROOT)})" in README for page in GUIDE)
+
+
+@pytest.mark.parametrize("floor", ROOMS[:3])
+def test_every_file_that_a_floor_s_page_names_is_there(floor):
+    named = re.findall(r"`([a-z_0-9/]+(?:\.py|/))`", (ROOT / floor / "README.md").read_text(encoding="utf-8"))
+    assert [one for one in named if not (ROOT / one).exists() and not any((ROOT / floor).rglob(one))] == []
