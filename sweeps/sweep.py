@@ -16,7 +16,7 @@ from sweeps.privacy.release import Published, Release
 from sweeps.reporting.figures import Plots
 from sweeps.reporting.front import LABELS, AxisEnd, Front, FrontAxis, joint_front, spec_objectives
 from sweeps.reporting.html import as_page, folded
-from sweeps.reporting.summary import SweepSummary, best_trial, under_way
+from sweeps.reporting.summary import SweepSummary, best_trial, trial_progress
 from sweeps.reporting.tables import (
     FORMATS,
     LIMIT,
@@ -29,7 +29,7 @@ from sweeps.reporting.tables import (
     render,
     trials_table,
 )
-from sweeps.reporting.trials import TrialShown, goals_of, selected, trial_shown
+from sweeps.reporting.trials import TrialSummary, goals_of, selected, summarize_trial
 from sweeps.spec import SweepSpec, load_spec
 from sweeps.store.records import TrialState, by_trial, notes, tags
 from sweeps.store.workspace import Workspace
@@ -318,7 +318,7 @@ class Sweep:
         """
         spec = self._published.sweep(self.name).spec
         chosen = selected(self._published.trials(self.name), where, sort, goals_of(spec))
-        return trials_table(chosen, under_way(self._published, self.workspace, self.name, chosen))
+        return trials_table(chosen, trial_progress(self._published, self.workspace, self.name, chosen))
 
     def curves(self, where: str | Sequence[str] = ()) -> pd.DataFrame:
         """Metrics at planned steps, of running trials too: the spec's `curve` says how many. Columns: `curves_table`.
@@ -331,12 +331,12 @@ class Sweep:
         heading = Release.of(self._published.sweep(self.name).spec).heading
         return curves_table(chosen, by_trial(self._published.curves(self.name)), heading)
 
-    def describe(self, trial: int | str) -> TrialShown:
+    def describe(self, trial: int | str) -> TrialSummary:
         """One trial whole, in words when printed: plan, solved values, launches, metrics, curve, claim, files.
 
         Raises InvalidValue.
         """
-        return trial_shown(self._published, self.workspace, self.name, self.trial(trial))
+        return summarize_trial(self._published, self.workspace, self.name, self.trial(trial))
 
     def trial(self, trial: int | str) -> Published:
         """One trial, by number or key: its knobs, plan, metrics, claim, reason. Raises InvalidValue."""

@@ -327,7 +327,7 @@ def _provenance(subject: Subject) -> document.Provenance:
         declared=(*bounds, *facts.treatment),
         part=None
         if part is None
-        else document.RecordsPart(
+        else document.HashSplit(
             use=part.use.value, share=part.share, id=None if part.id is CONTENT else str(part.id), key=part.key
         ),
         chosen=None

@@ -79,7 +79,7 @@ class Accesses(Part):
     population: tuple[Sentence, ...]
 
 
-class RecordsPart(Part):
+class HashSplit(Part):
     """Which part of its records a sweep reads: those whose keyed hash of their own id is below the share tune, all
     others are of the final run (`trainables.data.splits`).
 
@@ -128,7 +128,7 @@ class Provenance(Part):
     public_because: str
     public_inputs: tuple[Sentence, ...]
     declared: tuple[Sentence, ...]
-    part: RecordsPart | None
+    part: HashSplit | None
     chosen: ChosenPoint | None
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from dpcore.events import KINDS, phases
 from dpcore.guarantee import Guarantee
 from dpcore.rounding import delta_text, epsilon_text
-from sweeps.certificate.document import Approval, Body, HoldoutBody, RecordsPart, Signature, attested_in
+from sweeps.certificate.document import Approval, Body, HashSplit, HoldoutBody, Signature, attested_in
 from sweeps.certificate.plans import Part
 from sweeps.privacy.charge import LaunchCharge
 from sweeps.reporting.html import STYLE
@@ -135,7 +135,7 @@ def _plain(value: Any) -> str:
     match value:
         case None:
             return "–"
-        case RecordsPart():
+        case HashSplit():
             return str(value)
         case str():
             return value or "none"

@@ -334,7 +334,7 @@ def list_summaries(workspace: Workspace) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnderWay:
+class TrialProgress:
     """Where a running trial is.
 
     step          steps up to its newest checkpoint
@@ -349,9 +349,9 @@ class UnderWay:
     node: str = ""
 
 
-def under_way(
+def trial_progress(
     store: PublishedStore, workspace: Workspace, sweep: str, trials: Iterable[Published]
-) -> dict[str, UnderWay]:
+) -> dict[str, TrialProgress]:
     """{key: where it is} of those `trials` that are seen to run; without those whose files cannot be read from here."""
     running = {trial.key for trial in trials if trial.state is TrialState.RUNNING}
     if not running:
@@ -367,7 +367,7 @@ def under_way(
     return {key: one for key, one in found.items() if one is not None}
 
 
-def _of(trials: Folder, entry: LedgerEntry) -> UnderWay | None:
+def _of(trials: Folder, entry: LedgerEntry) -> TrialProgress | None:
     try:
         attempt = Attempt.of(trials, entry.key, entry.attempt)
         return replace(progress(entry, dict(attempt.signs())), node=attempt.node)
@@ -375,7 +375,7 @@ def _of(trials: Folder, entry: LedgerEntry) -> UnderWay | None:
         return None
 
 
-def progress(entry: LedgerEntry, signs: Mapping[str, int]) -> UnderWay:
+def progress(entry: LedgerEntry, signs: Mapping[str, int]) -> TrialProgress:
     """Where a launch is by the files that its worker wrote.
 
     signs  {name: when it was written, in nanoseconds}, all by one clock
@@ -387,7 +387,7 @@ def progress(entry: LedgerEntry, signs: Mapping[str, int]) -> UnderWay:
     if steps and claimed:
         seconds = (max(at for name, at in signs.items() if steps_among([name]) == [step]) - min(claimed)) / 1e9
         left = seconds / (step - entry.from_step) * (entry.to_step - step)
-    return UnderWay(step=step, until=entry.to_step, seconds_left=left)
+    return TrialProgress(step=step, until=entry.to_step, seconds_left=left)
 
 
 # A trial as one flat row: what tables, CSV and JSON of trials have in common.
@@ -397,7 +397,7 @@ _WORK = ("steps", "planned_steps", "at_step", "seconds_left", "node", "work", "a
 _GROUPS = ("", "knob", "solved", "metric", "claim", "work")
 
 
-def trial_row(trial: Published, assumptions: Assumptions, running: UnderWay | None = None) -> dict[str, Any]:
+def trial_row(trial: Published, assumptions: Assumptions, running: TrialProgress | None = None) -> dict[str, Any]:
     """The columns of `sweeps.reporting.tables.trials_table` that this trial has.
 
     running  where it is, of a trial that runs
@@ -421,7 +421,7 @@ def trial_row(trial: Published, assumptions: Assumptions, running: UnderWay | No
 
 
 def trial_rows(
-    trials: Iterable[Published], running: Mapping[str, UnderWay], assumptions: Assumptions
+    trials: Iterable[Published], running: Mapping[str, TrialProgress], assumptions: Assumptions
 ) -> list[dict[str, Any]]:
     """One row each."""
     return [trial_row(trial, assumptions, running.get(trial.key)) for trial in trials]

@@ -23,7 +23,7 @@ from sweeps.privacy.claims import HEADING, compared_epsilon
 from sweeps.privacy.quoting import legend_of, quote_of_claim
 from sweeps.privacy.release import Published
 from sweeps.reporting.front import Front, Panel
-from sweeps.reporting.summary import UnderWay, assumptions_of, curve_columns, curve_rows, row_columns, trial_rows
+from sweeps.reporting.summary import TrialProgress, assumptions_of, curve_columns, curve_rows, row_columns, trial_rows
 from sweeps.store.records import EPSILON, SYSTEM, TARGET_EPSILON, CurveReport, LedgerEntry, sweep_of, varied_knobs
 
 if TYPE_CHECKING:
@@ -352,7 +352,7 @@ def _plain(value: Any) -> Any:
 # Published trials, fronts and ledgers as pandas tables: one row each, one number a cell, nothing rounded.
 
 
-def trials_table(trials: Iterable[Published], running: Mapping[str, UnderWay] | None = None) -> pd.DataFrame:
+def trials_table(trials: Iterable[Published], running: Mapping[str, TrialProgress] | None = None) -> pd.DataFrame:
     """One row a trial, in the order given, indexed by its number.
 
     key, state, reason     its name everywhere; where it stands, and why

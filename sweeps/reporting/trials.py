@@ -21,7 +21,15 @@ from sweeps.privacy.claims import HEADING, Assumptions, claim_text, count_text
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Quote, dependence, legend_of, quote_of_claim, quote_of_metric
 from sweeps.privacy.release import Published, Release
-from sweeps.reporting.summary import UnderWay, assumptions_of, curve_rows, row_columns, trial_row, trial_rows, under_way
+from sweeps.reporting.summary import (
+    TrialProgress,
+    assumptions_of,
+    curve_rows,
+    row_columns,
+    trial_progress,
+    trial_row,
+    trial_rows,
+)
 from sweeps.reporting.tables import FittedColumn, FittedTable, cell, csv_text
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import (
@@ -284,7 +292,7 @@ class Listed:
     matching: int
     trials: Sequence[Published]
     page: int | None
-    running: Mapping[str, UnderWay]
+    running: Mapping[str, TrialProgress]
 
     def rows(self) -> list[dict[str, Any]]:
         """One flat row each; `heading` and `assumptions` stand in each, since rows travel alone."""
@@ -419,7 +427,7 @@ def listed(
         matching=len(chosen),
         trials=shown,
         page=page,
-        running=under_way(store, workspace, sweep, shown),
+        running=trial_progress(store, workspace, sweep, shown),
     )
 
 
@@ -466,7 +474,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrialShown:
+class TrialSummary:
     """One trial with all that may be seen of it.
 
     running      where it is, if it runs
@@ -480,7 +488,7 @@ class TrialShown:
 
     trial: Published
     launches: Sequence[Launch]
-    running: UnderWay | None
+    running: TrialProgress | None
     curve: Sequence[CurveReport]
     depends: Mapping[str, Dependence]
     heading: str
@@ -586,15 +594,15 @@ class TrialShown:
         return "\n".join(self.lines())
 
 
-def trial_shown(store: PublishedStore, workspace: Workspace, sweep: str, trial: Published) -> TrialShown:
+def summarize_trial(store: PublishedStore, workspace: Workspace, sweep: str, trial: Published) -> TrialSummary:
     """Read what belongs to one trial. Raises UnknownSweep, StoreError."""
     attempts = {one.attempt: one for one in store.attempts_of(sweep, trial.key)}
     claims: list[Guarantee] = [] if trial.guarantee is None else [trial.guarantee]
     claims += [] if trial.plan is None else [trial.plan.guarantee, *trial.plan.beside]
-    return TrialShown(
+    return TrialSummary(
         trial=trial,
         launches=[Launch(charged=one, ended=attempts.get(one.attempt)) for one in store.ledger_of(trial.key)],
-        running=under_way(store, workspace, sweep, [trial]).get(trial.key),
+        running=trial_progress(store, workspace, sweep, [trial]).get(trial.key),
         curve=store.curves(sweep, [trial.key]),
         depends=_depends(trial),
         heading=Release.of(store.sweep(sweep).spec).heading,

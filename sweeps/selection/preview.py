@@ -49,7 +49,7 @@ class MeasuredDeadline:
     trial_seconds  of the dearest trial that was rehearsed, as it is planned under the price of the search
     label          which that is, by the knobs that decide its shapes
     step_seconds, step_records  what was measured: one step of it, over so many records or units
-    unmeasured     systems of the space that train no network: of their trials nothing is known
+    not_measured     systems of the space that train no network: of their trials nothing is known
     deadline_minutes  announced
     elsewhere      whether trials run on a cluster: then this machine's speed decides nothing
     """
@@ -60,7 +60,7 @@ class MeasuredDeadline:
     label: str
     step_seconds: float
     step_records: int
-    unmeasured: tuple[str, ...]
+    not_measured: tuple[str, ...]
     deadline_minutes: float
     elsewhere: bool
 
@@ -82,8 +82,8 @@ class MeasuredDeadline:
             f"{_short(self.minutes)} minutes, as measured: in the rehearsal a step of {self.label} over a batch of "
             f"{self.step_records} took {_short(self.step_seconds)} s, without noise and scores"
         )
-        if self.unmeasured:
-            text += f". Trials of {', '.join(self.unmeasured)} were not measured"
+        if self.not_measured:
+            text += f". Trials of {', '.join(self.not_measured)} were not measured"
         return f"{text}. That was this machine, and not the cluster" if self.elsewhere else text
 
     @property
@@ -163,7 +163,7 @@ def _measured(spec: SweepSpec, rehearsal: Rehearsal, *, elsewhere: bool) -> Meas
         label=label,
         step_seconds=step.seconds,
         step_records=step.records,
-        unmeasured=tuple(sorted({one.found.system for one in rehearsal.ran if one.found.step is None})),
+        not_measured=tuple(sorted({one.found.system for one in rehearsal.ran if one.found.step is None})),
         deadline_minutes=planner.prior.selection.deadline_minutes,
         elsewhere=elsewhere,
     )

@@ -21,7 +21,7 @@ from dpcore.guarantee import Status
 from sweeps.cli import main as cli
 from sweeps.cli import show as showing
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.reporting.summary import UnderWay, progress
+from sweeps.reporting.summary import TrialProgress, progress
 from sweeps.reporting.trials import PAGE, Condition, selected
 from sweeps.store.records import LedgerEntry, TrialState
 from sweeps.store.workspace import Workspace
@@ -225,9 +225,9 @@ def entry(**fields):
 
 def test_the_pace_is_that_of_the_workers_own_files():
     begun = {"claim": 5 * SECOND, "horizon.json": 9 * SECOND}
-    assert progress(entry(), begun) == UnderWay(step=0, until=100, seconds_left=None)
+    assert progress(entry(), begun) == TrialProgress(step=0, until=100, seconds_left=None)
     signs = {**begun, "checkpoint.10.npz": 7 * SECOND, "checkpoint.20.npz": 9 * SECOND}
-    assert progress(entry(), signs) == UnderWay(step=20, until=100, seconds_left=4 / 20 * 80)
+    assert progress(entry(), signs) == TrialProgress(step=20, until=100, seconds_left=4 / 20 * 80)
     # A launch that went on from step 10 took its 4 s for ten steps.
     assert progress(entry(attempt=2, from_step=10), signs).seconds_left == 4 / 10 * 80
     # On an object store a claim has its holder's name.

@@ -23,7 +23,7 @@ from dpcore.selection import (
     geometric,
 )
 from sweeps.certificate import document
-from sweeps.certificate.document import Approval, Body, HoldoutBody, RecordsPart, Signature, written
+from sweeps.certificate.document import Approval, Body, HashSplit, HoldoutBody, Signature, written
 from sweeps.certificate.modes import ComposedTrials, Filtered, Statement, TrialAlone
 from sweeps.certificate.plans import LedgerRow, Part, PlannedTrial, Profile, released_by
 from sweeps.certificate.sealed import mode_of
@@ -255,7 +255,7 @@ TOTALS = [mode for mode in MADE if mode not in ("trial", "statement")]
 
 # -- a holdout: a sweep that tuned, of each kind, and one final run ----------------------------------------------
 
-SPLIT = RecordsPart(use="tuning", share=0.2, id="person_id", key="tuning")
+SPLIT = HashSplit(use="tuning", share=0.2, id="person_id", key="tuning")
 TARGET = document.FinalTarget(epsilon=2.0, delta=DELTA)
 
 
