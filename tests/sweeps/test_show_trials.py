@@ -174,13 +174,13 @@ def test_rows_travel_with_all_they_need(trials, show):
 
 
 def test_a_heading_stands_in_every_row(tmp_path, show):
-    store = new_sweep(tmp_path, data={"records_are_public": "because"})
+    store = new_sweep(tmp_path, data={"records_are_public": "a benchmark"})
     lease = store.acquire("views")
     complete(store, lease, 0)
     lease.release()
     store.close()
     (row,) = csv.DictReader(io.StringIO(show("views", "--format", "csv")))
-    assert row["heading"] == "DEMONSTRATION ON PUBLIC RECORDS: because"
+    assert row["heading"] == "DEMONSTRATION ON PUBLIC RECORDS: a benchmark"
 
 
 def test_json_has_the_rows_beside_what_it_had(trials, show):

@@ -425,7 +425,7 @@ class Attempt:
             self.folder.delete(RESERVED)
 
     def reserve_until(self, until_step: int) -> None:
-        """Note the horizon durably. Raises Cancelled if the attempt was given up, OSError where this is not its folder."""
+        """Note the horizon durably. Raises Cancelled if the attempt was given up, OSError if another has its folder."""
         if self.folder.is_local:
             # Before the note, which would make the folder anew, or hide another worker's.
             self._check_claim()
