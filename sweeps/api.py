@@ -20,7 +20,7 @@ from sweeps.privacy.population_account import NextSweep, PopulationAccount, acco
 from sweeps.privacy.population_ledger import make_ledger
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.summary import list_summaries
-from sweeps.spec import SweepSpec
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.population import Population
 from sweeps.store.workspace import DEFAULT_ROOT, Workspace
 from sweeps.sweep import Sweep
@@ -480,7 +480,7 @@ def _with_unknown(workspace: Workspace, store: PublishedStore, found: Population
 
 def _following(known: PopulationAccount, spec: SweepSpec) -> NextSweep | None:
     from sweeps.planning.next_sweep import next_sweep
-    from sweeps.spec import public_facts
+    from sweeps.spec.parse import public_facts
 
     check_terms(known.population, spec.privacy.adjacency, spec.privacy.unit)
     return next_sweep(known.population, known.counted, spec, public_facts(spec))

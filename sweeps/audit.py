@@ -27,7 +27,8 @@ from sweeps.planning.spec_code import accepting, code_of, weights_of
 from sweeps.privacy.population_ledger import charge_audit
 from sweeps.privacy.published_store import FILE, FOLDER, PublishedStore, tell
 from sweeps.privacy.release import Published
-from sweeps.spec import SweepSpec, load_spec
+from sweeps.spec.parse import load_spec
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import Refutation, SweepRecord, this_person, trial_key
 from sweeps.store.store import Store
 from sweeps.store.workspace import Workspace

@@ -20,8 +20,8 @@ from sweeps.selection import compare
 from sweeps.selection.compare import compared
 from sweeps.selection.modes import Comparison
 from sweeps.selection.preview import check_deadline, check_model_size, say_deadline
-from sweeps.spec import SweepSpec, public_facts
-from sweeps.spec.sections import FUNCTION
+from sweeps.spec.parse import public_facts
+from sweeps.spec.sections import FUNCTION, SweepSpec
 from sweeps.util.text import hanging
 from trainables import plugins
 from trainables.data import SOURCES

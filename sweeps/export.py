@@ -21,7 +21,8 @@ from sweeps.privacy.release import Published, Release
 from sweeps.privacy.totals import own_total
 from sweeps.privacy.wording import total_lines
 from sweeps.reporting.front import LABELS, spec_objectives, sweep_front
-from sweeps.spec import SweepSpec, load_spec
+from sweeps.spec.parse import load_spec
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import Accepted, HeldOutRead, HeldOutScore, SweepRecord, TrialState, this_person
 from sweeps.store.store import Store
 from sweeps.store.workspace import Workspace

@@ -37,8 +37,8 @@ from sweeps.search.space import Space
 from sweeps.search.warm_start import WarmStart, fitting
 from sweeps.selection.preview import SelectionPreview, sealed_outcomes
 from sweeps.selection.price import SealedPrior
-from sweeps.spec import public_facts
 from sweeps.spec.hyperparameters import spelled_out
+from sweeps.spec.parse import public_facts
 from sweeps.spec.rules import FINAL, raw_metrics
 from sweeps.spec.sections import SweepSpec, learns
 from sweeps.spec.sweep_budget import SweepBudget, budget_of

@@ -30,7 +30,8 @@ from sweeps.reporting.tables import (
     trials_table,
 )
 from sweeps.reporting.trials import TrialSummary, goals_of, selected, summarize_trial
-from sweeps.spec import SweepSpec, load_spec
+from sweeps.spec.parse import load_spec
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import TrialState, by_trial, notes, tags
 from sweeps.store.workspace import Workspace
 from sweeps.util.files import write_output

@@ -19,7 +19,7 @@ from dpcore.gradients import ClippedSum, PrivateGradients, noisy_mean_gradient
 from dpcore.noise import SecureNoise
 from dpcore.randomness import Streams
 from sweeps.examples import load_example_or_file
-from sweeps.spec import SpecErrors
+from sweeps.spec.problems import SpecErrors
 from trainables.data import SOURCES
 
 ROOT = Path(__file__).parent.parent

@@ -13,7 +13,8 @@ from sweeps.privacy.ledger import Procedure, Summary
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Verdict, quote_of_claim, quote_of_total
 from sweeps.privacy.release import Published, Release
-from sweeps.spec import SweepSpec, load_spec, public_facts
+from sweeps.spec.parse import load_spec, public_facts
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import LedgerEntry, SweepRecord, SweepState, TrialState
 from trainables.system import DatasetSpec, PrivacyPlan
 

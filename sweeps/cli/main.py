@@ -630,7 +630,7 @@ def resume(
         return submit(sweep, client, resume=True, accept=accept, trials=trials, hours=hours, epsilon=epsilon, **places)
     from sweeps.cli.run import drive
     from sweeps.execution.session import RunOptions
-    from sweeps.spec import load_spec
+    from sweeps.spec.parse import load_spec
     from sweeps.util.fingerprint import check_accepted
 
     check_accepted(accept or [])
@@ -787,7 +787,7 @@ def datasets(
 @app.command()
 def schema() -> None:
     """JSON schema of a spec, for editors."""
-    from sweeps.spec import spec_schema
+    from sweeps.spec.schema import spec_schema
 
     print_json(spec_schema())
 

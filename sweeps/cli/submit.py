@@ -99,7 +99,7 @@ def submit(
 
 def _recorded_modules(sweep: str, store: str | None) -> tuple[str, ...]:
     from dpcore.checks import InvalidValue
-    from sweeps.spec import load_spec
+    from sweeps.spec.parse import load_spec
     from sweeps.store.store import open_store
 
     if store is None:

@@ -20,10 +20,10 @@ from sweeps.execution.resume import Lost, check_store_not_stale, find_resume_che
 from sweeps.planning.plan import exhausted, infeasible_in_a_row, plan_proposal
 from sweeps.privacy.release import Release
 from sweeps.ray.decisions import Decision, Done, Wait
-from sweeps.search import Proposer
 from sweeps.search.asha import Promote, between, first_stop, next_rung, report_steps
+from sweeps.search.proposer import Proposer
 from sweeps.search.space import Space
-from sweeps.spec import SweepSpec
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.lease import Lease
 from sweeps.store.records import AttemptRecord, Proposal, Reservation, TrialRecord, TrialState
 from sweeps.store.store import Store

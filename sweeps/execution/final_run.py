@@ -19,10 +19,10 @@ from sweeps.privacy.quoting import quote_of_total
 from sweeps.privacy.release import Published
 from sweeps.privacy.totals import own_total
 from sweeps.search.space import Space, read_point
-from sweeps.spec import SweepSpec, public_facts
 from sweeps.spec.domains import Domain, SameAs
+from sweeps.spec.parse import public_facts
 from sweeps.spec.problems import Problems
-from sweeps.spec.sections import FUNCTION, Chosen, Data
+from sweeps.spec.sections import FUNCTION, Chosen, Data, SweepSpec
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.population import PARTS
 from sweeps.store.records import SYSTEM, SweepRecord, SweepState, TrialState

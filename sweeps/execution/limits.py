@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweeps.privacy.charge import charge_of_steps
-from sweeps.spec import SweepSpec
+from sweeps.spec.sections import SweepSpec
 from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.errors import PopulationSpent
 from sweeps.store.population import Charge, Population, admits, charges_of, refusal

@@ -15,7 +15,7 @@ from typing import Any
 
 from sweeps.execution.limits import OVERRAN, worker_losses
 from sweeps.privacy.release import Published, Release
-from sweeps.search import Proposer
+from sweeps.search.proposer import Proposer
 from sweeps.store.lease import Lease
 from sweeps.store.records import Settlement, TrialRecord, TrialState
 from sweeps.store.store import Store

@@ -23,8 +23,9 @@ from sweeps.search import samplers
 from sweeps.search.grid import SearchGrid
 from sweeps.search.space import Space
 from sweeps.search.turns import widened
-from sweeps.spec import SpecErrors, SweepSpec, diff, load_spec, public_facts
-from sweeps.spec.sections import LARGEST_BUDGET, TotalPrivacy, learns, with_budgets
+from sweeps.spec.parse import load_spec, public_facts
+from sweeps.spec.problems import SpecErrors
+from sweeps.spec.sections import LARGEST_BUDGET, SweepSpec, TotalPrivacy, diff, learns, with_budgets
 from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.errors import StoreOlder
 from sweeps.store.lease import Lease

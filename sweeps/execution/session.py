@@ -40,9 +40,10 @@ from sweeps.privacy.release import Published, Release
 from sweeps.privacy.wording import stopped_lines
 from sweeps.ray.sealed_workers import check_at_once, check_workers, workers_at
 from sweeps.reporting.front import rankable, spec_objectives
-from sweeps.search import Proposer
+from sweeps.search.proposer import Proposer
 from sweeps.selection.run import GONE, NOTHING_RELEASED, SealedPlaces, has_begun, opened, release
-from sweeps.spec import SweepSpec, public_facts
+from sweeps.spec.parse import public_facts
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.errors import StoreError
 from sweeps.store.lease import Lease
 from sweeps.store.records import Accepted, SweepRecord, SweepState, TrialState, this_person

@@ -87,7 +87,7 @@ def full_grid(raw: Mapping[str, Any]) -> SweepSpec:
     """A grid sweep that runs every point `search.repeats` times: `search.trials` is counted here. Raises SpecErrors."""
     from sweeps.search.grid import SearchGrid
     from sweeps.search.space import Space
-    from sweeps.spec import load_spec
+    from sweeps.spec.parse import load_spec
 
     raw = {**raw, "data": {**raw["data"], "records_are_public": PUBLIC}}
     search = {**raw.get("search", {}), "sampler": "grid", "trials": 1}

@@ -71,7 +71,7 @@ class Point:
 
 def points_of(spec: SweepSpec, trials: Iterable[TrialRecord]) -> list[Point]:
     """The points of one sweep; trials without an accuracy (infeasible ones) have none."""
-    from sweeps.spec import public_facts
+    from sweeps.spec.parse import public_facts
 
     facts = public_facts(spec)
     points = []

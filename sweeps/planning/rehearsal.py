@@ -22,8 +22,8 @@ from sweeps.privacy.claims import count_text
 from sweeps.search import samplers
 from sweeps.search.sampler_exam import faults
 from sweeps.search.space import Branch, Space
-from sweeps.spec import public_facts
 from sweeps.spec.domains import Domain
+from sweeps.spec.parse import public_facts
 from sweeps.spec.sections import SweepSpec
 from sweeps.util.text import shortened
 from sweeps.util.waiting import patience

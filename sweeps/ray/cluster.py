@@ -34,7 +34,7 @@ from sweeps.ray.patches import (
 )
 from sweeps.ray.resources import Node, lacking, listed, room_for
 from sweeps.ray.watchdog import Watchdog
-from sweeps.spec import Resources
+from sweeps.spec.sections import Resources
 from sweeps.util.exits import hangups_held
 from sweeps.util.log import CONSOLE, Event, say
 from sweeps.util.waiting import patience, wait_for

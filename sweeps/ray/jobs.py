@@ -23,7 +23,7 @@ from dpcore.checks import InvalidValue
 from sweeps.ray import patches
 from sweeps.ray.job_start import OPERATORS, ORDER_FILE, SPEC_FILE, Order
 from sweeps.ray.patches import send_token, server_version
-from sweeps.spec import SweepSpec
+from sweeps.spec.sections import SweepSpec
 from sweeps.util.fingerprint import packages
 from trainables.worker.redaction import redacted, shown_url
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sweeps.spec import Resources
+from sweeps.spec.sections import Resources
 
 if TYPE_CHECKING:
     from ray.tune import PlacementGroupFactory

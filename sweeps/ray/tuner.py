@@ -30,7 +30,7 @@ from sweeps.ray.patches import actor_of
 from sweeps.ray.resources import lacking, request
 from sweeps.ray.sealed_workers import waiting_text
 from sweeps.ray.watchdog import STOPPED_SECONDS, Sign, Stalls, ended_for
-from sweeps.spec import Resources
+from sweeps.spec.sections import Resources
 from sweeps.store.errors import LeaseLost, StoreError, StoreVanished
 from sweeps.store.records import SweepState
 from sweeps.util import waiting

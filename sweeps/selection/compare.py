@@ -25,8 +25,9 @@ from sweeps.selection.modes import (
     default_chance,
     laws_at,
 )
-from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.spec.law import law_of
+from sweeps.spec.parse import load_spec, public_facts
+from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import SweepSpec
 from trainables.system import DatasetSpec
 

@@ -22,7 +22,7 @@ from sweeps.examples import load_example_or_file
 from sweeps.privacy.charge import trial_profile
 from sweeps.search.space import Space
 from sweeps.selection.price import SealedPlanner, SealedPrior
-from sweeps.spec import public_facts
+from sweeps.spec.parse import public_facts
 from trainables.system import PrivacyPlan
 
 EXAMPLE = "mnist-record"

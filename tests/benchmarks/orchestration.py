@@ -22,7 +22,7 @@ from typing import Any
 
 from sweeps.execution import session
 from sweeps.selection.run import opened
-from sweeps.spec import load_spec, public_facts
+from sweeps.spec.parse import load_spec, public_facts
 from sweeps.store.records import Settlement
 from sweeps.store.workspace import Workspace
 from trainables.data import SOURCES
@@ -143,7 +143,7 @@ def first_launch(finished: int) -> float:
 
 def _fill(workspace: Workspace, name: str, spec: Any, trials: int) -> None:
     from sweeps.planning.plan import plan_proposal
-    from sweeps.search import Proposer
+    from sweeps.search.proposer import Proposer
     from sweeps.store.store import open_store
     from trainables.system import PrivacyPlan
 

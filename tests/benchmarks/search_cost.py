@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 from sweeps.planning.plan import plan_proposal
 from sweeps.search.space import Space
 from sweeps.selection.price import SealedPlanner, SealedPrior
-from sweeps.spec import SweepSpec, load_spec, public_facts
+from sweeps.spec.parse import load_spec, public_facts
+from sweeps.spec.sections import SweepSpec
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.data.source import parted

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from sweeps.search import Proposer
-from sweeps.spec import load_spec
+from sweeps.search.proposer import Proposer
+from sweeps.spec.parse import load_spec
 from sweeps.store.records import TrialRecord, TrialState
 from tests.chaos import witness
 from tests.chaos.harness import HANG_SECONDS, Attacked, Victim, below, held

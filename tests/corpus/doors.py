@@ -25,8 +25,9 @@ from sweeps.cli import main as cli
 from sweeps.papers import PAPERS, Effort
 from sweeps.papers import reproduce as reproduce_paper
 from sweeps.planning.plan import plan_proposal
-from sweeps.search import Proposer
-from sweeps.spec import SweepSpec, load_spec, public_facts
+from sweeps.search.proposer import Proposer
+from sweeps.spec.parse import load_spec, public_facts
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.workspace import Workspace
 from tests.sweeps import published_sweeps
 from tests.trainables.recording import memory_run

@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 import yaml
 
-from sweeps.spec import load_spec
+from sweeps.spec.parse import load_spec
 from sweeps.store.store import open_store
 from tests.infra.manifests import (
     CLUSTERS,

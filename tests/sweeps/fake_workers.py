@@ -20,9 +20,9 @@ from sweeps.execution.limits import SharedBudget
 from sweeps.privacy.ledger import spending
 from sweeps.privacy.population_ledger import ledger_of
 from sweeps.ray.decisions import Done, Wait
-from sweeps.search import Proposer
 from sweeps.search.asha import report_steps
-from sweeps.spec import load_spec
+from sweeps.search.proposer import Proposer
+from sweeps.spec.parse import load_spec
 from sweeps.store.population import Population
 from sweeps.store.records import SweepRecord, TrialRecord, TrialState
 from sweeps.store.store import open_store

@@ -13,8 +13,8 @@ from sweeps.execution import session
 from sweeps.execution.controller import Controller
 from sweeps.execution.limits import SharedBudget
 from sweeps.privacy.population_ledger import ledger_of
-from sweeps.search import Proposer
-from sweeps.spec import load_spec
+from sweeps.search.proposer import Proposer
+from sweeps.spec.parse import load_spec
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from trainables.data import SOURCES

@@ -7,7 +7,9 @@ from copy import deepcopy
 from typing import Any
 
 from sweeps.search import samplers
-from sweeps.spec import SpecErrors, SweepSpec, load_spec
+from sweeps.spec.parse import load_spec
+from sweeps.spec.problems import SpecErrors
+from sweeps.spec.sections import SweepSpec
 from tests.trainables.source_cases import CANDIDATES
 from trainables.registry import SYSTEMS
 from trainables.system import Hyperparameter, System

@@ -15,8 +15,8 @@ from sweeps.execution.controller import Controller
 from sweeps.mlflow.sync import rebuild
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.html import write_report
-from sweeps.search import Proposer
-from sweeps.spec import load_spec
+from sweeps.search.proposer import Proposer
+from sweeps.spec.parse import load_spec
 from sweeps.store.records import TrialRecord
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace

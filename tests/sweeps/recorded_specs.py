@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sweeps.spec import SweepSpec
+from sweeps.spec.sections import SweepSpec
 
 PLAIN: dict[str, Any] = {
     "name": "s",

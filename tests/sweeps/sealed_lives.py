@@ -30,7 +30,7 @@ from sqlalchemy.engine import Engine
 
 from sweeps.execution import session
 from sweeps.selection import run
-from sweeps.spec import load_spec
+from sweeps.spec.parse import load_spec
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.workspace import Workspace
@@ -240,7 +240,7 @@ for line in sys.stdin:
 def warm() -> None:
     """What a first session imports and computes, before any clock runs."""
     from sweeps.selection.price import SealedPrior
-    from sweeps.spec import public_facts
+    from sweeps.spec.parse import public_facts
 
     for kind in KINDS:
         spec = specified(kind)

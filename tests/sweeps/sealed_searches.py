@@ -9,7 +9,7 @@ from typing import Any
 from sweeps.execution import session
 from sweeps.execution.session import RunContext, SelectionRunner
 from sweeps.selection.run import SealedPlaces, opened, release
-from sweeps.spec import load_spec, public_facts
+from sweeps.spec.parse import load_spec, public_facts
 from sweeps.store.records import SweepState
 from sweeps.store.store import Store
 from sweeps.store.workspace import Workspace

@@ -11,7 +11,8 @@ import pytest
 
 from sweeps.execution.end import missing_metrics
 from sweeps.privacy.release import Published
-from sweeps.spec import SpecErrors, load_spec
+from sweeps.spec.parse import load_spec
+from sweeps.spec.problems import SpecErrors
 from tests.sweeps.front_records import record
 from tests.sweeps.private_people import PUBLIC, people, spec_of
 from tests.sweeps.published_sweeps import REASON, attacked

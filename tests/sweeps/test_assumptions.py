@@ -22,8 +22,8 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import sweep_front
 from sweeps.reporting.html import write_report
 from sweeps.reporting.tables import render
-from sweeps.search import Proposer
-from sweeps.spec import public_facts
+from sweeps.search.proposer import Proposer
+from sweeps.spec.parse import public_facts
 from sweeps.store.records import Settlement, SweepRecord, TrialRecord
 from sweeps.store.store import Store, open_store
 from sweeps.store.workspace import Workspace

@@ -22,7 +22,7 @@ from sweeps.execution import session
 from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.html import macro, write_report
-from sweeps.spec import load_spec
+from sweeps.spec.parse import load_spec
 from sweeps.store.errors import UnknownTrial
 from sweeps.store.records import Proposal, Refutation, Settlement
 from sweeps.store.store import open_store

@@ -12,9 +12,12 @@ from sweeps.execution.resume import extended, without_extensions
 from sweeps.planning.auto_sampler import resolution, resolved
 from sweeps.preview import preview
 from sweeps.privacy.totals import choices_by_results
-from sweeps.search import Proposer, proposer
+from sweeps.search import proposer
+from sweeps.search.proposer import Proposer
 from sweeps.search.sampler_exam import faults
-from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
+from sweeps.spec.parse import load_spec, public_facts
+from sweeps.spec.problems import SpecErrors
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import Extension
 from tests.sweeps.test_search import MIXED, ONE, TWO, exam
 from tests.sweeps.toys import finished, running, spec_with

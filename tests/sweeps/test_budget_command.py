@@ -18,7 +18,7 @@ from sweeps.execution import session
 from sweeps.privacy.population_account import ELSEWHERE, account, now
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.selection.run import ANNOUNCED
-from sweeps.spec import load_spec
+from sweeps.spec.parse import load_spec
 from sweeps.store.errors import StoreOlder, UnknownPopulation
 from sweeps.store.population import Row, RowKind
 from tests.sweeps.fake_workers import SPEC

@@ -11,7 +11,7 @@ import pytest
 from dpcore.rounding import epsilon_text
 from sweeps.cli import main as cli
 from sweeps.preview import preview
-from sweeps.search import Proposer
+from sweeps.search.proposer import Proposer
 from sweeps.store.records import TrialRecord
 from tests.sweeps import view_sweeps
 from tests.sweeps.toys import SOURCES, SYSTEMS, finished, spec_with

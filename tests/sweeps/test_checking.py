@@ -18,7 +18,7 @@ from sweeps import checking as checking
 from sweeps.checking import before_launch, check_places
 from sweeps.cli import main as cli
 from sweeps.ray.cluster import ClusterUnreachable
-from sweeps.spec import load_spec
+from sweeps.spec.parse import load_spec
 from trainables.data import SOURCES, table_file
 
 ROWS = 20

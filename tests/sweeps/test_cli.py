@@ -18,8 +18,8 @@ from sweeps.execution import session
 from sweeps.execution.controller import Controller
 from sweeps.execution.resume import fixed_parts
 from sweeps.ray.decisions import Done
-from sweeps.search import Proposer
-from sweeps.spec import load_spec
+from sweeps.search.proposer import Proposer
+from sweeps.spec.parse import load_spec
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from sweeps.util.exits import ExitCode

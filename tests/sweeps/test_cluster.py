@@ -14,7 +14,9 @@ from sweeps.ray.cluster import batches_of_machines, other_versions
 from sweeps.ray.patches import own_versions
 from sweeps.ray.resources import lacking, request, room_for
 from sweeps.ray.watchdog import Sign, Stalls
-from sweeps.spec import Resources, SpecErrors, load_spec
+from sweeps.spec.parse import load_spec
+from sweeps.spec.problems import SpecErrors
+from sweeps.spec.sections import Resources
 
 LAPTOP = {"CPU": 2.0}
 HOST = {"CPU": 16.0, "GPU": 1.0}
@@ -288,7 +290,7 @@ def test_a_launch_given_to_another_process_begins_anew(clock):
 
 
 def test_a_limit_that_healthy_workers_would_meet_is_refused():
-    from sweeps.spec import SpecErrors
+    from sweeps.spec.problems import SpecErrors
     from tests.sweeps.toys import spec_with
 
     with pytest.raises(SpecErrors, match=r"limits\.stall_seconds=20.*at least 30, 3 times"):

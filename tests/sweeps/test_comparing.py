@@ -23,7 +23,7 @@ from sweeps.reporting.front import AxisEnd, FrontAxis, front, hypervolume, kinds
 from sweeps.search.asha import objective_at, objective_values
 from sweeps.search.space import Space
 from sweeps.search.warm_start import kept
-from sweeps.spec import load_spec, public_facts
+from sweeps.spec.parse import load_spec, public_facts
 from sweeps.store.records import DECIDED, TrialRecord, TrialState
 from tests.sweeps import toys, view_sweeps
 from tests.sweeps.test_pareto import brute_force

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.search.asha import report_steps, stops
-from sweeps.spec import SpecErrors, SweepSpec, load_spec
+from sweeps.spec.parse import load_spec
+from sweeps.spec.problems import SpecErrors
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import TrialState
 from tests.sweeps import fake_workers
 from tests.sweeps.fake_workers import ASHA, FakeSweep, simulate

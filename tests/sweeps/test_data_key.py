@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.execution import session
-from sweeps.spec import load_spec
+from sweeps.spec.parse import load_spec
 from sweeps.store.store import Store, open_store
 from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import Changed, keyed

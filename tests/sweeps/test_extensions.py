@@ -15,8 +15,8 @@ from dpcore.guarantee import Status
 from sweeps.execution import resume, session
 from sweeps.execution.requests import enqueue
 from sweeps.privacy.totals import choices_of, summary_in_passing
-from sweeps.search import Proposer
-from sweeps.spec import load_spec
+from sweeps.search.proposer import Proposer
+from sweeps.spec.parse import load_spec
 from sweeps.store.records import Extension, SweepState, TrialState
 from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import Changed

@@ -12,7 +12,7 @@ import torch
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.planning.spec_code import code_of
-from sweeps.spec import load_spec
+from sweeps.spec.parse import load_spec
 from tests.sweeps.published_sweeps import NAME, swept
 from tests.trainables.source_cases import mnist_small, mnist_write
 from trainables.data import SOURCES

@@ -19,7 +19,7 @@ from sweeps.search.space import Space
 from sweeps.selection.law import TARGET
 from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.selection.run import drawn_for
-from sweeps.spec import load_spec, public_facts
+from sweeps.spec.parse import load_spec, public_facts
 from sweeps.store.population import Population
 from sweeps.store.records import TrialState
 from sweeps.store.workspace import Workspace

@@ -16,7 +16,7 @@ from sweeps.execution import gc, requests, session
 from sweeps.execution.gc import collect
 from sweeps.execution.resume import extended
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.spec import load_spec
+from sweeps.spec.parse import load_spec
 from sweeps.store.errors import LeaseHeld, SweepExists
 from sweeps.store.records import Extension, Refutation, SweepRecord, TrialState
 from sweeps.store.workspace import Workspace

@@ -11,8 +11,8 @@ import pytest
 from sweeps.execution.controller import Controller
 from sweeps.execution.limits import worker_losses
 from sweeps.ray.decisions import Done
-from sweeps.search import Proposer
-from sweeps.spec import load_spec
+from sweeps.search.proposer import Proposer
+from sweeps.spec.parse import load_spec
 from sweeps.store.records import SweepRecord, TrialState
 from sweeps.store.store import open_store
 from trainables.data import SOURCES

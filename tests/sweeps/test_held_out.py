@@ -23,7 +23,8 @@ from sweeps.privacy.heldout import DeclaredTest, charged, of_its_records
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.totals import joint_totals
 from sweeps.privacy.wording import recorded_text
-from sweeps.spec import SpecErrors, load_spec
+from sweeps.spec.parse import load_spec
+from sweeps.spec.problems import SpecErrors
 from sweeps.store.records import Accepted, HeldOutRead
 from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import Changed

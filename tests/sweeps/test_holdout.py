@@ -23,7 +23,7 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Verdict, quote_of_total
 from sweeps.privacy.totals import totals
 from sweeps.reporting.html import write_report
-from sweeps.spec import load_spec
+from sweeps.spec.parse import load_spec
 from sweeps.store.population import Population
 from sweeps.store.records import Refutation
 from sweeps.store.store import open_store

@@ -15,7 +15,7 @@ from sweeps.certificate.subject import CannotCertify
 from sweeps.execution import session
 from sweeps.execution.final_run import with_chosen
 from sweeps.selection.price import SealedPlanner, SealedPrior
-from sweeps.spec import load_spec, public_facts
+from sweeps.spec.parse import load_spec, public_facts
 from sweeps.store.records import Proposal, Refutation, Settlement, SweepState
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace

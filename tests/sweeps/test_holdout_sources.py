@@ -13,7 +13,7 @@ import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.execution.final_run import check_parts, with_chosen
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.spec import load_spec
+from sweeps.spec.parse import load_spec
 from sweeps.store.workspace import Workspace
 from tests.sweeps.final_runs import KNOBS, ran
 from trainables.data import SOURCES, packaged

@@ -14,8 +14,10 @@ import jsonschema
 import pytest
 
 from sweeps.examples import example_names
-from sweeps.spec import SweepSpec, load_spec, spec_schema
 from sweeps.spec.documents import read_document
+from sweeps.spec.parse import load_spec
+from sweeps.spec.schema import spec_schema
+from sweeps.spec.sections import SweepSpec
 from tests.sweeps.generated_specs import accepted
 from trainables.data import SOURCES
 

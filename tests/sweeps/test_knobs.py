@@ -13,14 +13,15 @@ import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.rehearsal import check_feasible
-from sweeps.search import Proposer, samplers
+from sweeps.search import samplers
 from sweeps.search.grid import SearchGrid
+from sweeps.search.proposer import Proposer
 from sweeps.search.sampler_exam import faults
 from sweeps.search.space import Space, read_point
 from sweeps.search.warm_start import fitting
-from sweeps.spec import SpecErrors, load_spec, public_facts
 from sweeps.spec.constraints import Constraint
-from sweeps.spec.problems import Problems
+from sweeps.spec.parse import load_spec, public_facts
+from sweeps.spec.problems import Problems, SpecErrors
 from sweeps.store.records import TrialState
 from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, memory_folder
 from tests.sweeps.test_requests import launched

@@ -20,7 +20,7 @@ from sweeps.cli.output import clear_errors
 from sweeps.execution.session import log_run_config
 from sweeps.planning.auto_sampler import resolved
 from sweeps.ray import tuner
-from sweeps.spec import public_facts
+from sweeps.spec.parse import public_facts
 from sweeps.store.workspace import Workspace
 from sweeps.util import log, waiting
 from sweeps.util.exits import Interruption

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from sweeps.examples import load_example_or_file
-from sweeps.spec import public_facts
+from sweeps.spec.parse import public_facts
 
 SECONDS, CORES = 30.0, 2
 """Of the longest trial on one core of a busy machine, features and scoring left out; of the machine."""

@@ -32,7 +32,7 @@ from sweeps.selection.modes import (
     laws_at,
     reaching,
 )
-from sweeps.spec import load_spec, public_facts
+from sweeps.spec.parse import load_spec, public_facts
 from trainables.rehearsal import Rehearsed, Step
 
 CLOSE = 2 * NEAR

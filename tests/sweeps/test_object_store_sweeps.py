@@ -9,7 +9,7 @@ import pytest
 from dpcore.checks import InvalidValue
 from sweeps.execution import session
 from sweeps.privacy.ledger import spending
-from sweeps.spec import load_spec
+from sweeps.spec.parse import load_spec
 from sweeps.store.records import TrialState
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace

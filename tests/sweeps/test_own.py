@@ -23,7 +23,8 @@ from sweeps.planning.spec_code import code_of
 from sweeps.privacy.release import Release
 from sweeps.privacy.wording import TREATED_AS_PUBLIC, recorded_text
 from sweeps.search.space import Space
-from sweeps.spec import SpecErrors, public_facts
+from sweeps.spec.parse import public_facts
+from sweeps.spec.problems import SpecErrors
 from tests.trainables.registry_cases import CANDIDATES, data_of
 from tests.trainables.test_measures import member
 from trainables import plugins

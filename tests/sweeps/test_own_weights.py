@@ -15,7 +15,7 @@ from sweeps.execution import session
 from sweeps.execution.session import TuneRunner
 from sweeps.planning.spec_code import WEIGHTS, weights_of
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.spec import load_spec
+from sweeps.spec.parse import load_spec
 from sweeps.store.records import Accepted, SweepState
 from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import Changed

@@ -20,7 +20,9 @@ from sweeps.planning.plan import check_corners, exhausted, plan_proposal
 from sweeps.preview import preview
 from sweeps.privacy.totals import procedure_guarantee
 from sweeps.search.space import Space
-from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
+from sweeps.spec.parse import load_spec, public_facts
+from sweeps.spec.problems import SpecErrors
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import LedgerEntry
 from tests.sweeps.toys import SOURCES, SYSTEMS, Hill, spec_with
 from trainables.system import Config, DatasetSpec, PrivacyPlan, PrivacyTarget, Refusal

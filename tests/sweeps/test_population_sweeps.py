@@ -34,7 +34,8 @@ from sweeps.privacy.population_ledger import (
 )
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.ray.decisions import Done
-from sweeps.spec import SpecErrors, load_spec, public_facts
+from sweeps.spec.parse import load_spec, public_facts
+from sweeps.spec.problems import SpecErrors
 from sweeps.store.errors import PopulationSpent, UnknownPopulation
 from sweeps.store.population import Population, Row, RowKind, charges_of, spent
 from sweeps.store.records import Proposal, Refutation, Settlement

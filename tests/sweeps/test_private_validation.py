@@ -27,7 +27,8 @@ from sweeps.privacy.totals import in_parallel, procedure_event, procedure_guaran
 from sweeps.privacy.wording import recorded_text
 from sweeps.ray.decisions import Done
 from sweeps.reporting.html import write_report
-from sweeps.spec import SpecErrors, load_spec
+from sweeps.spec.parse import load_spec
+from sweeps.spec.problems import SpecErrors
 from sweeps.store.records import LedgerEntry, SweepState
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace

@@ -16,7 +16,8 @@ from sweeps.execution.final_run import check_apart, with_chosen
 from sweeps.execution.resume import effective_spec
 from sweeps.privacy.claims import ONE_TRIAL
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.spec import SpecErrors, load_spec
+from sweeps.spec.parse import load_spec
+from sweeps.spec.problems import SpecErrors
 from sweeps.store.workspace import Workspace
 from sweeps.util import fingerprint
 from tests.sweeps.final_runs import KNOBS, WHY, ran, spec, table

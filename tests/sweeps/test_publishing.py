@@ -12,8 +12,9 @@ import pytest
 import sweeps as python
 from sweeps.cli import main as cli
 from sweeps.privacy.release import Release
-from sweeps.search import Proposer
-from sweeps.spec import SpecErrors, load_spec
+from sweeps.search.proposer import Proposer
+from sweeps.spec.parse import load_spec
+from sweeps.spec.problems import SpecErrors
 from sweeps.store.records import TrialRecord, TrialState
 from sweeps.store.store import open_store
 from tests.sweeps.published_sweeps import (

@@ -25,8 +25,7 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Verdict, quote_of_claim, quote_of_metric, quote_of_total
 from sweeps.privacy.totals import summary
 from sweeps.reporting.html import write_report
-from sweeps.spec import load_spec
-from sweeps.spec.parse import public_facts
+from sweeps.spec.parse import load_spec, public_facts
 from sweeps.store.records import Refutation
 from sweeps.store.workspace import Workspace
 from tests.sweeps import view_sweeps

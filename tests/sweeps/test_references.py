@@ -14,7 +14,8 @@ from dpcore.checks import InvalidValue
 from sweeps import examples
 from sweeps.reporting import tables
 from sweeps.reporting.front import AxisEnd, FrontAxis, axis_ends, front, sweep_front
-from sweeps.spec import SpecErrors, load_spec
+from sweeps.spec.parse import load_spec
+from sweeps.spec.problems import SpecErrors
 from tests.sweeps import toys, view_sweeps
 from tests.sweeps.front_records import record
 from tests.sweeps.toys import spec_with

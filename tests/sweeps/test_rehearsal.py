@@ -16,7 +16,7 @@ import yaml
 import sweeps.planning.rehearsal as rehearsal
 from sweeps.planning.child import Child, ProcessEnded
 from sweeps.planning.rehearsal import Rehearsal, corners
-from sweeps.spec import load_spec
+from sweeps.spec.parse import load_spec
 
 ROOT = Path(__file__).parent.parent.parent
 BROKEN = "tests.trainables.broken_models"

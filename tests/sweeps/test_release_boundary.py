@@ -13,8 +13,8 @@ import pytest
 from sweeps.privacy import release
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import NOTHING, OPEN, WINNERS_ALONE, Release, ReleasePolicy
-from sweeps.search import Proposer
-from sweeps.spec import load_spec
+from sweeps.search.proposer import Proposer
+from sweeps.spec.parse import load_spec
 from sweeps.store.records import TrialRecord, TrialState
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace

@@ -14,8 +14,9 @@ from sweeps.execution import requests
 from sweeps.execution.requests import RequestPoller
 from sweeps.privacy.totals import choices_of, summary_in_passing
 from sweeps.ray.decisions import Done
-from sweeps.search import Proposer
-from sweeps.spec import SpecErrors, load_spec
+from sweeps.search.proposer import Proposer
+from sweeps.spec.parse import load_spec
+from sweeps.spec.problems import SpecErrors
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import KnownPoint, StopRequest, SweepRecord, TrialState
 from sweeps.store.store import open_store

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.search.asha import Promote, first_stop, next_rung, rung_ends
-from sweeps.spec import EarlyStopping
+from sweeps.spec.sections import EarlyStopping
 from sweeps.store.records import Proposal, TrialRecord, TrialState
 from tests.sweeps.toys import finished, spec_with
 from tests.sweeps.view_sweeps import plan

@@ -14,10 +14,13 @@ from sweeps.planning.spec_code import code_of
 from sweeps.privacy import totals
 from sweeps.privacy.claims import Assumptions
 from sweeps.privacy.wording import total_text
-from sweeps.search import Proposer, samplers
+from sweeps.search import samplers
+from sweeps.search.proposer import Proposer
 from sweeps.search.sampler_exam import faults
 from sweeps.search.samplers import SAMPLERS, Independent, Learning, by_name
-from sweeps.spec import SpecErrors, load_spec, spec_schema
+from sweeps.spec.parse import load_spec
+from sweeps.spec.problems import SpecErrors
+from sweeps.spec.schema import spec_schema
 from sweeps.spec.sections import FIXED_SAMPLERS
 from tests.sweeps import climber
 from tests.sweeps.recorded_specs import recorded

@@ -22,7 +22,7 @@ from sweeps.ray.sealed_workers import check_workers, waiting_text, workers_of
 from sweeps.selection import run
 from sweeps.selection.preview import MeasuredDeadline, check_deadline
 from sweeps.selection.run import KEY
-from sweeps.spec import load_spec
+from sweeps.spec.parse import load_spec
 from sweeps.store.population import Population
 from sweeps.store.workspace import Workspace
 from tests.sweeps.sealed_searches import Search

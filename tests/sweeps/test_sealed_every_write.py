@@ -19,7 +19,7 @@ import pytest
 
 from dpcore.selection.filters import DPCharge
 from sweeps.selection.run import ANNOUNCED, SealedPlaces, opened
-from sweeps.spec import public_facts
+from sweeps.spec.parse import public_facts
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.population import Population, RowKind
 from sweeps.store.records import TARGET_EPSILON, SweepState, TrialState

@@ -18,7 +18,8 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Verdict, quote_of_claim, quote_of_total
 from sweeps.privacy.totals import summary_in_passing
 from sweeps.selection.price import SealedPlanner, SealedPrior
-from sweeps.spec import SpecErrors, load_spec, public_facts
+from sweeps.spec.parse import load_spec, public_facts
+from sweeps.spec.problems import SpecErrors
 from sweeps.store.records import Refutation, SweepState, TrialState, sweep_of, this_person
 from sweeps.sweep import Sweep
 from tests.sweeps.sealed_searches import SECONDS, SPEC, Search

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from sweeps.selection.run import ANNOUNCED, Announcement, SealedPlaces, opened
-from sweeps.spec import load_spec, public_facts
+from sweeps.spec.parse import load_spec, public_facts
 from sweeps.store.records import SweepState
 from sweeps.store.workspace import Workspace
 from trainables.data import SOURCES

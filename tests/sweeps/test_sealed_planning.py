@@ -15,8 +15,8 @@ from sweeps.privacy.claims import ONE_TRIAL
 from sweeps.search.space import Space
 from sweeps.selection.law import PRIOR, rests_on
 from sweeps.selection.price import SealedPlanner, SealedPrior
-from sweeps.spec import load_spec, public_facts
 from sweeps.spec.law import law_of
+from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.sections import Selection
 from sweeps.store.records import TARGET_EPSILON
 from tests.sweeps.small_table import small_table

@@ -31,7 +31,7 @@ from sweeps.privacy.quoting import quote_of_claim
 from sweeps.privacy.totals import joint_totals
 from sweeps.reporting.html import write_report
 from sweeps.selection.run import ANNOUNCED, GONE, KEY, NOTHING_RELEASED, release
-from sweeps.spec import load_spec
+from sweeps.spec.parse import load_spec
 from sweeps.store.errors import StoreOlder
 from sweeps.store.population import Population, RowKind
 from sweeps.store.records import SweepState, TrialState

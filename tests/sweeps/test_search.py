@@ -13,10 +13,11 @@ from typing import Any, cast
 import pytest
 
 from dpcore.events import Adjacency
-from sweeps.search import Proposer, warm_start
+from sweeps.search import warm_start
+from sweeps.search.proposer import Proposer
 from sweeps.search.samplers import SAMPLERS
 from sweeps.search.warm_start import lesson
-from sweeps.spec import SweepSpec
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import Proposal, TrialRecord, TrialState
 from tests.sweeps.toys import finished, infeasible, running, spec_with
 from tests.sweeps.view_sweeps import guarantee
@@ -202,7 +203,7 @@ def test_violations_teach_where_the_feasible_points_are(sampler: str) -> None:
 
 def test_random_needs_no_optuna_and_no_sampler_warns() -> None:
     code = (
-        "import sys; from sweeps.search import Proposer; from tests.sweeps.toys import spec_with;"
+        "import sys; from sweeps.search.proposer import Proposer; from tests.sweeps.toys import spec_with;"
         "Proposer(spec_with()).propose(); assert 'optuna' not in sys.modules, 'optuna was imported'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -17,7 +17,8 @@ from sweeps.cli.submit import _end
 from sweeps.examples import load_example_or_file
 from sweeps.ray.job_start import ORDER_FILE, Order, versions
 from sweeps.ray.jobs import Finished, JobServer, JobServerRefused, check_references, pack, taken_from_here
-from sweeps.spec import SpecErrors, load_spec
+from sweeps.spec.parse import load_spec
+from sweeps.spec.problems import SpecErrors
 from sweeps.util.fingerprint import code_digest
 from tests.sweeps.clusters import base_environment
 

@@ -19,7 +19,7 @@ from sweeps.execution.limits import (
     worker_losses,
 )
 from sweeps.privacy.totals import summary_in_passing
-from sweeps.spec import load_spec
+from sweeps.spec.parse import load_spec
 from sweeps.store.records import AttemptRecord, Extension, Outcome, SweepState, TrialState
 from sweeps.store.workspace import Workspace
 from tests.sweeps import view_sweeps

@@ -9,7 +9,7 @@ from sweeps.audit import AuditRecord, audit_trial
 from sweeps.cli.main import lines
 from sweeps.preview import preview
 from sweeps.privacy.wording import stopped_lines
-from sweeps.spec import load_spec
+from sweeps.spec.parse import load_spec
 from sweeps.store.records import TrialState
 from sweeps.store.store import open_store
 from tests.sweeps.test_audit import SGD, finished

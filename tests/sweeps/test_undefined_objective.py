@@ -7,7 +7,7 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps.execution import session
-from sweeps.spec import load_spec
+from sweeps.spec.parse import load_spec
 from sweeps.store.records import SweepState
 from sweeps.store.workspace import Workspace
 from trainables.data import SOURCES

@@ -10,7 +10,8 @@ import pytest
 
 from sweeps.planning.plan import plan_proposal
 from sweeps.search.space import Space
-from sweeps.spec import SpecErrors, load_spec, public_facts
+from sweeps.spec.parse import load_spec, public_facts
+from sweeps.spec.problems import SpecErrors
 from trainables.registry import SYSTEMS
 
 SPEC: dict[str, Any] = {

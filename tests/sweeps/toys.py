@@ -10,7 +10,8 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms.protocol import Scheduled
-from sweeps.spec import SweepSpec, load_spec
+from sweeps.spec.parse import load_spec
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import Proposal, TrialRecord, TrialState
 from tests.sweeps.view_sweeps import guarantee, plan
 from trainables.data.options import Option

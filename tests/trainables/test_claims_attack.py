@@ -13,7 +13,7 @@ from dpcore.gradients import clipped as releases
 from dpcore.rounding import delta_text, epsilon_text
 from dpcore.sampling import PoissonSampling
 from sweeps.execution.session import create
-from sweeps.spec import load_spec
+from sweeps.spec.parse import load_spec
 from sweeps.store.workspace import Workspace
 from tests.trainables.recording import counted, memory_run
 from trainables.data import SOURCES

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from sweeps.spec import load_spec
+from sweeps.spec.parse import load_spec
 from tests.trainables.noisy_sgd_cases import fitted, given_noise, parameters, planned, tiny
 from trainables.systems.noisy_sgd import NOISY_SGD
 from trainables.training.optimisers import HeavyBall, steadily

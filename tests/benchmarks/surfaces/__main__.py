@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.search.space import Space
-from sweeps.spec import SweepSpec
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import TARGET_EPSILON
 from tests.benchmarks.surfaces.results import RESULTS, Question, Result, line_of, read, write
 from tests.benchmarks.surfaces.searches import STOCK, Search, asha, ours, stock

@@ -25,7 +25,8 @@ from sweeps.planning.plan import plan_proposal
 from sweeps.search.asha import stops
 from sweeps.search.samplers import RandomPoints
 from sweeps.search.turns import seed_of_trial
-from sweeps.spec import SweepSpec, public_facts
+from sweeps.spec.parse import public_facts
+from sweeps.spec.sections import SweepSpec
 from tests.benchmarks.surfaces.sets import SETS, TRIALS, sweep
 from tests.benchmarks.surfaces.surface import TABLE, rows
 from tests.trainables.recording import memory_run

@@ -16,9 +16,10 @@ import optuna
 from dpcore.guarantee import Guarantee, Status
 from sweeps.planning.auto_sampler import resolved
 from sweeps.privacy.release import was_published
-from sweeps.search import Proposer
+from sweeps.search.proposer import Proposer
 from sweeps.search.space import Space
-from sweeps.spec import SweepSpec, public_facts
+from sweeps.spec.parse import public_facts
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import TARGET_EPSILON, TrialRecord, TrialState
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sweeps.spec import SweepSpec, load_spec
+from sweeps.spec.parse import load_spec
+from sweeps.spec.sections import SweepSpec
 
 MODELS = ("linear", "mlp")
 BUDGETS = (1.0, 2.0, 4.0, 8.0)

@@ -26,7 +26,9 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Verdict, quote_of_total
 from sweeps.privacy.totals import IN_TIME, Assumptions, choices_of, cut_short, own_total, summary, sweep_total
 from sweeps.privacy.wording import total_text
-from sweeps.spec import SpecErrors, SweepSpec, load_spec, public_facts
+from sweeps.spec.parse import load_spec, public_facts
+from sweeps.spec.problems import SpecErrors
+from sweeps.spec.sections import SweepSpec
 from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.errors import PopulationSpent
 from sweeps.store.population import Population

@@ -23,7 +23,8 @@ from sweeps.privacy.charge import GaussianRule, charge, charge_of, shown_to_cove
 from sweeps.privacy.privacy_filter import NEAR, fitted
 from sweeps.search.asha import stops
 from sweeps.search.space import Space
-from sweeps.spec import SweepSpec, load_spec, public_facts
+from sweeps.spec.parse import load_spec, public_facts
+from sweeps.spec.sections import SweepSpec
 from sweeps.spec.sweep_budget import SweepBudget, budget_of
 from sweeps.store.records import Extension
 from tests.sweeps.fake_workers import SPEC

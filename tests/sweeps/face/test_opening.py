@@ -18,7 +18,7 @@ from sweeps.examples import load_example_or_file
 from sweeps.execution import session
 from sweeps.execution.end import Failure, SweepEnd
 from sweeps.progress import in_notebook
-from sweeps.spec import SpecErrors
+from sweeps.spec.problems import SpecErrors
 from sweeps.store.workspace import Workspace
 
 TEXT = """

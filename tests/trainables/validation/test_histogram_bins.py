@@ -13,8 +13,7 @@ from sklearn.metrics import roc_auc_score
 
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from sweeps.planning.plan import plan_proposal
-from sweeps.spec import load_spec
-from sweeps.spec.parse import public_facts
+from sweeps.spec.parse import load_spec, public_facts
 from tests.dpcore.audited_releases import noise
 from tests.sweeps.private_people import people
 from tests.sweeps.test_asked_metrics import of
