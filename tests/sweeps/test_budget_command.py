@@ -138,13 +138,13 @@ def test_what_each_sweep_spent_is_shown(said, spec, tmp_path):
 
 
 def test_check_says_what_a_population_has_left(said, spec, tmp_path):
-    before = said("check", spec, "--no-rehearsal")
+    before = " ".join(said("check", spec, "--no-rehearsal").split())
     assert "Make it, once and for ever, with `sweeps budget people" in before
     assert "Until then no sweep over it begins." in before
     sweeps.population_budget("people", **LINEAR, root=tmp_path)
-    after = said("check", spec, "--no-rehearsal")
-    assert "population  people: epsilon 0 at delta 0 are spent in this store, epsilon 3, delta" in after
-    assert "population  5 trials together about epsilon 5 at delta" in after
+    after = " ".join(said("check", spec, "--no-rehearsal").split())
+    assert "Population people: epsilon 0 at delta 0 are spent in this store, epsilon 3, delta" in after
+    assert "Population 5 trials together about epsilon 5 at delta" in after
     found = json.loads(said("check", spec, "--no-rehearsal", "--json"))
     assert len(found["population"]) == 2
     assert sweeps.check(SPEC, rehearsal=False, root=tmp_path).population == ()

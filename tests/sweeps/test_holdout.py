@@ -125,8 +125,8 @@ def test_every_view_says_the_whole(root):
     assert "covers what had left the sweep that tuned when its best was chosen, that choice and the final run" in said
     page = write_report(opened(root), "final", root / "final.html").read_text()
     assert "Tuning on one part of the records and the final run on the other" in page
-    checked = str(sweeps.check(final(root), root=root, rehearsal=False))
-    assert "unit record, for the final run" in checked
+    checked = " ".join(str(sweeps.check(final(root), root=root, rehearsal=False)).split())
+    assert "per record, for the final run" in checked
     assert f"about epsilon {total(root, 'tuning').guarantee.epsilon:.4g}"[:20] in checked
     assert sweep.overview().ledger.procedure.to_dict()["tuned"]["epsilon"] == total(root, "tuning").guarantee.epsilon
 

@@ -126,7 +126,7 @@ def test_two_sweeps_on_parts_say_alike_what_decides_them(name):
         load_spec(spec("tuning", {"source": source, **options, "part": part("tuning")})),
         load_spec({**final({"source": source, **options, **changes})}),
     )
-    record = SimpleNamespace(called="tuning", spec=SimpleNamespace(canonical=tuned.canonical()))
+    record = SimpleNamespace(called="tuning", spec=tuned)
     if refused is None:
         check_parts(run, record)
         return
