@@ -150,7 +150,7 @@ def spec(
 def install(folder: Path) -> None:
     """Make `folder` hold a distribution that offers these systems; put it on PYTHONPATH."""
     distribution = folder / "witness-1.dist-info"
-    distribution.mkdir(parents=True)
+    distribution.mkdir(parents=True, exist_ok=True)
     (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: witness\nVersion: 1\n")
     named = {"WITNESSED_MEAN": WITNESSED_MEAN, "WITNESSED_SGD": WITNESSED_SGD, "HUNGRY_MEAN": HUNGRY_MEAN}
     entries = "\n".join(f"{system.name} = {__name__}:{name}" for name, system in named.items())
@@ -160,7 +160,7 @@ def install(folder: Path) -> None:
 def watched(folder: Path) -> dict[str, str]:
     """Environment of a process whose workers find the systems and leave what they drew below `folder`."""
     install(folder / "packages")
-    (folder / "witness").mkdir()
+    (folder / "witness").mkdir(exist_ok=True)
     path = os.pathsep.join([str(ROOT), str(folder / "packages")])
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, FOLDER: str(folder / "witness")}
 

@@ -30,10 +30,9 @@ class Swept:
 
     def environment(self) -> dict[str, str]:
         """What a job is submitted with."""
-        if not self.witness.exists():
-            self.watched = witness.watched(self.slurm.folder)
+        watched = witness.watched(self.slurm.folder)
         return {
-            **{name: self.watched[name] for name in ("PYTHONPATH", witness.FOLDER)},
+            **{name: watched[name] for name in ("PYTHONPATH", witness.FOLDER)},
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "SWEEPS_STORE": self.url,
             "SWEEPS_ROOT": str(self.slurm.folder / "state-of-sweeps"),
