@@ -34,10 +34,9 @@ from trainables.data.table import Table
 from trainables.data.table_declaration import Schema
 from trainables.export.protocol import Module, ReleasesModel
 from trainables.hooks import Answering
-from trainables.metrics import Dependence
+from trainables.metrics import Dependence, scores_of, with_error
 from trainables.publishing import declared
 from trainables.registry import SYSTEMS
-from trainables.reports import NOISE_SD, share_error
 from trainables.system import DatasetSpec
 from trainables.worker.attempt import Attempt
 
@@ -57,7 +56,6 @@ class ModelCard:
     with_score      the claim of the model and its test score together; without a score, that of the model
     charged         steps that the ledger charged this trial, lost launches included
     metrics         as the trial reported them
-    standard_error  {metric: of the mean over n_validation records}, for what is a share of them
     candidates      finished trials that this one was chosen among, if it was chosen; None: a secret number, of which
                     a sealed search let out the best
     test            the test records that the spec declares; None: it declares none
@@ -74,7 +72,6 @@ class ModelCard:
     total: tuple[str, ...]
     charged: int
     facts: DatasetSpec
-    standard_error: Mapping[str, float]
     candidates: int | None
     noise_source: str
     test: DeclaredTest | None = None
@@ -104,7 +101,6 @@ class ModelCard:
             charged=sum(entry.steps_spent for entry in store.ledger(sweep) if entry.key == record.key),
             facts=facts,
             with_score=with_score,
-            standard_error=share_error(record.metrics, 0 if facts.unit else facts.n_validation),
             candidates=None
             if recorded.selection is not None
             else sum(one.state is TrialState.COMPLETE for one in trials),
@@ -138,7 +134,6 @@ class ModelCard:
             },
             "validation": self._metrics(),
             "validation_quotes": {name: quote.to_dict() for name, quote in self._quotes().items()},
-            "standard_error": dict(self.standard_error),
             "best_of": self.candidates,
             "test": None if self.test is None else self._tested(),
         }
@@ -147,7 +142,8 @@ class ModelCard:
         """The same as Markdown."""
         plan, status = self.record.plan, self.assumptions.status(self.claim)
         assert plan is not None
-        scores = ", ".join(f"{name} {value:.6g}{self._spread(name)}" for name, value in self._metrics().items())
+        measured = self._metrics()
+        scores = ", ".join(f"{name} {with_error(measured, name)}" for name in scores_of(measured))
         quotes = self._quotes()
         alike = {quote: [name for name in quotes if quotes[name] == quote] for quote in quotes.values()}
         quoted = "".join(
@@ -228,15 +224,11 @@ class ModelCard:
             name: one.depends for name, one in declared(SYSTEMS[self.record.system], self.record.metrics).items()
         }
         reported = self.record.metrics.items()
-        return {
-            name: value for name, value in reported if depends.get(name.removesuffix(NOISE_SD)) is Dependence.VALIDATION
-        }
+        return {name: value for name, value in reported if depends.get(name) is Dependence.VALIDATION}
 
     def _quotes(self) -> dict[str, Quote]:
-        return {name: quote_of_metric(name, dependence(self.record, name), self.record) for name in self._metrics()}
-
-    def _spread(self, name: str) -> str:
-        return f" ± {self.standard_error[name]:.2g}" if name in self.standard_error else ""
+        names = scores_of(self._metrics())
+        return {name: quote_of_metric(name, dependence(self.record, name), self.record) for name in names}
 
 
 # The model of one finished trial, as it may leave: published, covered by its claim, and with a card that says so.
@@ -569,8 +561,7 @@ def read(
             found = score(model.module, split, model.facts)
         else:
             found = noised_score(model.module, split, model.facts, declared.held.n, declared.histogram, declared.bins)
-        came = HeldOutScore(read=number, metrics=found.metrics, standard_error=found.standard_error)
-        store.ask(record.name, came, this_person())
+        store.ask(record.name, HeldOutScore(read=number, metrics=found), this_person())
     return next(one for one in readings(seen, record.name) if one.id == number)
 
 

@@ -14,7 +14,7 @@ from sweeps.privacy.ledger import Summary
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published, Release
 from sweeps.reporting.figures import Plots
-from sweeps.reporting.front import LABELS, AxisEnd, Front, FrontAxis, joint_front, spec_objectives
+from sweeps.reporting.front import LABELS, AxisEnd, Front, FrontAxis, axis_of, goals_of, joint_front, spec_objectives
 from sweeps.reporting.html import as_page, folded
 from sweeps.reporting.summary import SweepSummary, best_trial, trial_progress
 from sweeps.reporting.tables import (
@@ -29,7 +29,7 @@ from sweeps.reporting.tables import (
     render,
     trials_table,
 )
-from sweeps.reporting.trials import TrialSummary, goals_of, selected, summarize_trial
+from sweeps.reporting.trials import TrialSummary, selected, summarize_trial
 from sweeps.spec.parse import load_spec
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import TrialState, by_trial, notes, tags
@@ -369,13 +369,14 @@ class Sweep:
         return asked_front(self._published, [self.name], objective, reference, mix, as_refuted)
 
     def best(self, objective: str | None = None) -> Published:
-        """The finished trial that is best by one objective: "METRIC:maximize", or the spec's first by default.
+        """The finished trial that is best by one objective: "accuracy", "METRIC:minimize"; by default the spec's first.
 
+        Scores with a standard error are compared shrunk (`sweeps.reporting.shrinkage`), so that luck is paid for.
         Its claim covers its own training alone. That it was chosen among others is the total's part: see `claim`.
         None whose claim is refuted. Raises InvalidValue where no other finished trial reports it.
         """
-        own = spec_objectives(self._published.sweep(self.name).spec)[0]
-        chosen = own if objective is None else FrontAxis.parse(objective)
+        spec = self._published.sweep(self.name).spec
+        chosen = spec_objectives(spec)[0] if objective is None else axis_of(objective, spec)
         found = best_trial(self._published.trials(self.name, [TrialState.COMPLETE]), chosen)
         if found is None:
             raise InvalidValue("objective", chosen.metric, "a metric that a finished trial reports whose claim stands")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
 
@@ -44,6 +45,9 @@ class Worst(StrEnum):
     TARGET_RANGE = "the public range of the target"
 
 
+STANDARD_ERROR = "_se"
+"""Behind the name of a metric: its standard error, which stands beside every score of validation or test records."""
+
 WITHHELD = frozenset({Dependence.RAW})
 """What leaves no trial, unless the spec of its sweep says why it may."""
 
@@ -71,6 +75,17 @@ class Metric:
     tasks: frozenset[Task] | None = None
 
     @property
+    def error(self) -> Metric:
+        """The standard error that is reported beside it."""
+        return replace(
+            self,
+            name=self.name + STANDARD_ERROR,
+            goal=None,
+            worst=None,
+            doc=f"standard error of {self.name}: of the validation records as a sample, and of the noise on a release",
+        )
+
+    @property
     def is_share(self) -> bool:
         """Whether its natural ends are 0 and 1: accuracy, an error rate, an area under a curve."""
         return (self.goal, self.worst) in (("maximize", 0.0), ("minimize", 1.0))
@@ -79,3 +94,35 @@ class Metric:
         """On what it depends under this complete configuration; a hyperparameter that is missing counts as raw."""
         raw = any(config.get(name, value) == value for name, value in self.raw_under.items())
         return Dependence.RAW if raw else self.depends
+
+
+def share_error(share: float, n: int, alike: int = 1) -> float:
+    """Standard error of a share of n >= 1 records, of drawing other records.
+
+    alike  largest number of records that belong together, of which all may be right at once: the variance is at most so
+           many times as large
+
+    sqrt(p (1 - p) / (n + 4)) with p as if two records more had been right, and two wrong (Agresti & Coull 1998): of ten
+    that are all right the share itself would say 0, and be sure.
+    """
+    p = (n * min(max(share, 0.0), 1.0) + 2) / (n + 4)
+    return math.sqrt(alike * p * (1 - p) / (n + 4))
+
+
+def with_error(metrics: Mapping[str, float], name: str) -> str:
+    """A metric for people: "0.933 ± 0.013", to two digits of its standard error; four digits where it has none.
+
+    Empty where it was not reported.
+    """
+    if name not in metrics:
+        return ""
+    value, error = metrics[name], metrics.get(name + STANDARD_ERROR)
+    if error is None or not 0 < error < math.inf or not math.isfinite(value):
+        return f"{value:.4g}"
+    digits = max(0, 1 - math.floor(math.log10(error)))
+    return f"{value:.{digits}f} ± {error:.{digits}f}"
+
+
+def scores_of(metrics: Iterable[str]) -> list[str]:
+    """The names of metrics that are no errors of others."""
+    return [name for name in metrics if not name.endswith(STANDARD_ERROR)]

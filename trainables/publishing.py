@@ -42,11 +42,15 @@ OWN_METRICS: Mapping[str, Metric] = {
 
 
 def declared(system: System, asked: Collection[str] = ()) -> Mapping[str, Metric]:
-    """Every metric that a trial of `system` may report, by name. A system's own declaration goes before a measure's.
+    """Every metric that a trial of `system` may report, by name; of those of validation records also the error.
+
+    A system's own declaration goes before a measure's.
 
     asked  names in the spec, of which some may be functions of the user's own: no other such function is known
     """
-    return {**measured(asked), **{metric.name: metric for metric in system.metrics}, **OWN_METRICS}
+    known = {**measured(asked), **{metric.name: metric for metric in system.metrics}, **OWN_METRICS}
+    errors = (metric.error for metric in known.values() if metric.depends is Dependence.VALIDATION)
+    return {**{one.name: one for one in errors}, **known}
 
 
 class Undeclared(InvalidValue):

@@ -14,7 +14,6 @@ declaration the parts add.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -54,24 +53,6 @@ def check_public(found: PrivateValidation | None, source: str, why: str) -> None
             f"public with data.source: {source}, since {why}",
             "Use the source alone.",
         )
-
-
-NOISE_SD = "_noise_sd"
-"""Beside each metric of a noised histogram: the standard deviation that the noise gives it."""
-
-
-def share_error(metrics: Mapping[str, float], n: int) -> Mapping[str, float]:
-    """Of an accuracy, a share of n records: of drawing other records, with its noise where it was noised. {} without n.
-
-    sqrt(p (1 - p) / (n + 4)) with p as if two records more had been right, and two wrong (Agresti & Coull 1998): of ten
-    that are all right the share itself would say 0, and be sure.
-    """
-    share = metrics.get("accuracy")
-    if share is None or not n:
-        return {}
-    p = (n * min(max(share, 0.0), 1.0) + 2) / (n + 4)
-    sampling = p * (1 - p) / (n + 4)
-    return {"accuracy": math.sqrt(sampling + metrics.get("accuracy" + NOISE_SD, 0.0) ** 2)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

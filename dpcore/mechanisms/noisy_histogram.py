@@ -102,20 +102,20 @@ def several(histogram: NoisyHistogram, releases: int) -> Repeated:
     return Repeated(event=histogram.event(), count=releases)
 
 
-# What noised counts say: means and the area under a curve, each with the standard error that the noise gives it.
+# What noised counts say: means and the area under a curve, each with its standard error.
 #
 # Post-processing: counts, their noise's standard deviation, public weights and bounds go in; records do not.
 # Denominators are noised counts too, held between public bounds: never the number of records that were there.
 #
-# A standard error here is of the noise alone, to first order (delta method): the records are a sample, and cells have
-# a width, which both add to it.
+# A standard error is that of the noise, to first order (delta method), and of the records as a sample of others like
+# them, which the noised counts estimate too. That cells have a width adds to it, and is not counted.
 
 Counts = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number and the standard deviation that the noise gives it."""
+    """A number and its standard error."""
 
     value: float
     standard_error: float
@@ -132,31 +132,41 @@ class Estimate:
         )
 
 
-def mean(counts: Counts, weights: Counts, between: tuple[float, float], deviation: float) -> Estimate:
+def mean(counts: Counts, weights: Counts, between: tuple[float, float], deviation: float, alike: int = 1) -> Estimate:
     """The mean over all records of a weight that depends on the cell: sum of weight times count over sum of counts.
 
     counts, weights  [cells]; a weight of 1 for right and 0 for wrong cells gives the accuracy
     between          public bounds of the number of records, 0 < low <= high: a noised total outside says more about
                      the noise than about the records
     deviation        standard deviation of the noise on a count
+    alike            largest number of records that belong together, and may all fall into one cell
 
-    With total T and mean m the error is deviation * ||weights - m|| / T: dividing by the noised total costs no
-    accuracy, since its noise cancels part of the numerator's. Raises InvalidValue.
+    With total T and mean m the noise's error is deviation * ||weights - m|| / T: dividing by the noised total costs no
+    accuracy, since its noise cancels part of the numerator's. A sample's variance is at most `alike` * sum of count *
+    (weight - m)^2 / T^2. Raises InvalidValue.
     """
     low, high = between
     if not 0 < low <= high:
         raise InvalidValue("between", between, "two numbers, 0 < low <= high")
     total = float(np.clip(counts.sum(), low, high))
     value = float(weights @ counts) / total
-    return Estimate(value, deviation * float(np.linalg.norm(weights - value)) / total)
+    off = weights - value
+    # Counts that their noise takes below 0 say that no record fell there.
+    sampled = alike * float(np.maximum(counts, 0.0) @ off**2)
+    return Estimate(value, math.sqrt(deviation**2 * float(off @ off) + sampled) / total)
 
 
 def area_under_curve(
-    positives: Counts, negatives: Counts, of_positives: Counts | float, of_negatives: Counts | float
+    positives: Counts,
+    negatives: Counts,
+    of_positives: Counts | float,
+    of_negatives: Counts | float,
+    alike: int = 1,
 ) -> Estimate:
     """The area under the ROC curve of binned scores, bins in increasing order of the score [bins each].
 
     of_positives, of_negatives  standard deviations of the noise, for all bins or for each
+    alike  as for `mean`
 
     A pair in the same bin counts one half. With p, q the counts and P, Q their sums it is
     sum_s p_s (sum_{t<s} q_t + q_s / 2) / (P Q) (Hanley & McNeil 1982). Where a noised sum is below 1, nothing is known:
@@ -172,4 +182,17 @@ def area_under_curve(
     slopes = np.concatenate(
         [(below - area * total_q) * of_positives / pairs, (above - area * total_p) * of_negatives / pairs]
     )
-    return Estimate(area, float(np.linalg.norm(slopes))).clipped(0.0, 1.0)
+    sampled = area_error(area, total_p, total_q, alike)
+    return Estimate(area, math.hypot(float(np.linalg.norm(slopes)), sampled)).clipped(0.0, 1.0)
+
+
+def area_error(area: float, positives: float, negatives: float, alike: int = 1) -> float:
+    """Standard error of an area under the ROC curve of so many records, as a sample of others; `alike` as for `mean`.
+
+    Hanley & McNeil (1982), Radiology 143, equation 2. The area is kept off 0 and 1, as no sample is sure.
+    """
+    edge = 1 / (2 * min(positives, negatives) + 2)
+    a = min(max(area, edge), 1 - edge)
+    both_above, both_below = a / (2 - a), 2 * a * a / (1 + a)
+    spread = a * (1 - a) + (positives - 1) * (both_above - a * a) + (negatives - 1) * (both_below - a * a)
+    return math.sqrt(alike * spread / (positives * negatives))

@@ -8,7 +8,7 @@ import math
 import os
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,7 @@ from sweeps.reporting.tables import rows
 from sweeps.spec.sections import FrontOptions
 from sweeps.store.records import EPSILON, SweepRecord, TrialRecord, TrialState
 from sweeps.util.waiting import patience, wait_for
+from trainables.metrics import STANDARD_ERROR
 from trainables.worker.redaction import shown_url
 
 if TYPE_CHECKING:
@@ -65,6 +66,12 @@ DESCRIPTION = "mlflow.note.content"
 """MLflow's own page shows it as the description."""
 TAGGED = "sweeps.tag."
 """What the tags begin with that people gave the sweep."""
+BUDGET = "sweeps.budget"
+"""The epsilon that a trial was held to."""
+FRONT_TAG = "sweeps.front"
+"""Whether a finished trial is on the front of its sweep: true or false."""
+ERROR = ".se"
+"""Behind the name of a metric: its standard error."""
 ASSUMPTIONS = "sweeps.assumptions"
 """Those, numbered, one a line."""
 LARGEST = 1.797e308
@@ -288,7 +295,7 @@ def mlflow_front(
 
     objectives  those of the sweep's spec, kept as a tag of the experiment, unless given
     filter      a condition in MLflow's own language on the runs that take part, such as
-                ``metrics.`knob.batch_size` >= 128``
+                ``metrics.accuracy > 0.9 AND tags.`sweeps.budget` = '4'``
 
     Raises InvalidValue for an unknown experiment, MixedGuarantees as `front` does.
     """
@@ -335,10 +342,11 @@ def read_front(
 def _record(run: TrialRun) -> TrialRecord:
     """The trial of a run."""
     tags, params = run.tags, run.params
-    metrics = {name: from_mlflow(value) for name, value in run.metrics.items()}
-    knobs = {name.removeprefix("knob."): value for name, value in metrics.items() if name.startswith("knob.")}
-    # Params are text: what is a number there is a metric too, and that one counts.
-    config: Mapping[str, Any] = {name: knobs.get(name, _flag(text)) for name, text in params.items()}
+    metrics = {
+        name.removesuffix(ERROR) + STANDARD_ERROR if name.endswith(ERROR) else name: from_mlflow(value)
+        for name, value in run.metrics.items()
+    }
+    config: Mapping[str, Any] = {name: _typed(text) for name, text in params.items()}
     guarantee = None
     if "sweeps.delta" in tags and EPSILON in metrics:
         rests_on = tags.get(ASSUMPTIONS)
@@ -362,10 +370,16 @@ def _record(run: TrialRun) -> TrialRecord:
         seed=0,
         plan=None,
         violations={},
-        metrics={name: value for name, value in metrics.items() if not name.startswith("knob.")},
+        metrics=metrics,
         guarantee=guarantee,
     )
 
 
-def _flag(text: str) -> bool | str:
-    return {"True": True, "False": False}.get(text, text)
+def _typed(text: str) -> bool | int | float | str:
+    """The value of a param, which MLflow keeps as text."""
+    if text in ("True", "False"):
+        return text == "True"
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text

@@ -24,7 +24,10 @@ from sweeps.mlflow.read import (
     ASSERTED_BY,
     ASSUMPTIONS,
     BEGAN,
+    BUDGET,
     DESCRIPTION,
+    ERROR,
+    FRONT_TAG,
     HEADING,
     NO_HEADING,
     OBJECTIVES,
@@ -44,11 +47,12 @@ from sweeps.mlflow.read import (
 from sweeps.privacy.claims import Assumptions
 from sweeps.privacy.quoting import REFUTED, is_refuted, quote_of_claim
 from sweeps.privacy.release import Published, Release
-from sweeps.reporting.front import FrontAxis, spec_objectives
+from sweeps.reporting.front import LABELS, FrontAxis, front, spec_objectives
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import DECIDED, EPSILON, CurveReport, Request, SweepRecord, TrialState, notes, tags
 from sweeps.util.files import path_of
 from sweeps.util.waiting import patience
+from trainables.metrics import STANDARD_ERROR
 from trainables.worker.redaction import shown_url
 
 _GUARANTEE_TAGS = ("notion", "adjacency", "unit", "status", "accountant", "theorem")
@@ -91,10 +95,12 @@ def trial_tags(trial: Published) -> dict[str, str]:
         TRIAL_KEY: trial.key,
         "sweeps.number": str(trial.number),
         "sweeps.state": str(trial.state),
-        "sweeps.feasible": str(trial.state is not TrialState.INFEASIBLE).lower(),
+        "sweeps.feasible": _flag(trial.state is not TrialState.INFEASIBLE),
         "sweeps.system": trial.system,
         "sweeps.attempts": str(trial.attempts),
     }
+    if trial.target_epsilon is not None:
+        tags[BUDGET] = f"{trial.target_epsilon:.12g}"
     if trial.reason:
         tags["sweeps.reason"] = shortened(trial.reason, 5000)
     if trial.guarantee is not None:
@@ -135,13 +141,9 @@ def params_of(trial: Published) -> dict[str, str]:
 
 
 def metrics_of(trial: Published, curve: Sequence[CurveReport] = ()) -> list[Metric]:
-    """Knobs that are numbers, every report with the claim beside it, and the end."""
-    start, end = milliseconds(trial.proposed_at), milliseconds(trial.finished_at or trial.proposed_at)
-    metrics = [
-        Metric(f"knob.{sanitized(name)}", float(value), start, 0)
-        for name, value in trial.config.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    ]
+    """Every report with its errors and the claim beside it, and the end."""
+    end = milliseconds(trial.finished_at or trial.proposed_at)
+    metrics = []
     reports = dict(trial.reports) or ({trial.step: trial.metrics} if trial.metrics else {})
     reports[trial.step] = trial.metrics
     # By the time at which each was recorded: written again when the trial has ended, it is the same row.
@@ -153,10 +155,16 @@ def metrics_of(trial: Published, curve: Sequence[CurveReport] = ()) -> list[Metr
         for name, value in values.items():
             # Of several reports the last one's epsilon is the claim.
             if name != EPSILON or step != trial.step:
-                metrics.append(Metric(sanitized(name), float(value), told.get(step, end), step))
+                metrics.append(Metric(_named(name), float(value), told.get(step, end), step))
     if trial.guarantee is not None and trial.step:
         metrics.append(Metric(EPSILON, trial.guarantee.epsilon, told.get(trial.step, end), trial.step))
     return metrics
+
+
+def _named(metric: str) -> str:
+    """As MLflow has it: the standard error of accuracy is accuracy.se, beside it in every list."""
+    name = sanitized(metric)
+    return name.removesuffix(STANDARD_ERROR) + ERROR if name.endswith(STANDARD_ERROR) else name
 
 
 def milliseconds(seconds: float) -> int:
@@ -281,6 +289,7 @@ class Experiment:
             self._heading[DESCRIPTION] = heading
         self._client = MlflowClient(tracking_uri=uri)
         self._runs: dict[Identity, str] = {}
+        self._on_front: set[Identity] = set()
         self._parent = ""
         try:
             self._id, existed = self._open(sweep)
@@ -337,13 +346,25 @@ class Experiment:
 
     def _tags_of(self, trial: Published) -> dict[str, str]:
         tags = trial_tags(trial) | self._heading
+        if trial.state is TrialState.COMPLETE:
+            tags[FRONT_TAG] = _flag(identity_of(trial) in self._on_front)
         if is_refuted(trial):
             said = (f"REFUTED: {REFUTED.sentence}.", self._heading.get(DESCRIPTION))
             tags[DESCRIPTION] = " ".join(filter(None, said))
         return tags
 
+    def put_front(self, objectives: Sequence[FrontAxis], finished: Sequence[Published]) -> None:
+        """Make the tag `sweeps.front` of every finished trial say whether it is on the front now."""
+        found = front(finished, objectives, mix=LABELS, may_be_empty=True)
+        keys = set(found.keys())
+        now = {identity_of(trial) for trial in finished if trial.key in keys}
+        for one in (now ^ self._on_front) & self._runs.keys():
+            self._client.set_tag(self._runs[one], FRONT_TAG, _flag(one in now))
+        self._on_front = now
+
     def put_sweep(self, sweep: SweepRecord, finished: Sequence[Published]) -> None:
         """Make the parent run say where the sweep stands, under which heading, and the best of its finished trials."""
+        self.put_front(spec_objectives(sweep.spec), finished)
         for best in best_values(sweep, finished):
             self._client.log_metric(self._parent, best.key, best.value, best.timestamp, best.step)
         self._client.set_experiment_tag(self._id, SHARED_VIEW, shared_view(spec_objectives(sweep.spec)))
@@ -393,6 +414,8 @@ class Experiment:
                 self._client.delete_run(run_id)
             else:
                 self._runs[key, start] = run_id
+        flags = {run_id: flag for run_id, flag, _ in tagged_runs(self._client, self._id, FRONT_TAG)}
+        self._on_front = {one for one, run_id in self._runs.items() if flags.get(run_id) == _flag(True)}
         for run_id, flag, _ in tagged_runs(self._client, self._id, PARENT):
             # A trial's run that somebody tagged so is no parent.
             if flag == "true" and run_id not in self._runs.values():
@@ -411,6 +434,10 @@ class Experiment:
             path = Path(folder) / name
             path.write_text(json.dumps(content, indent=1))
             get_artifact_repository(location, tracking_uri=self._uri).log_artifact(str(path))
+
+
+def _flag(value: bool) -> str:
+    return str(value).lower()
 
 
 def _prepare(uri: str) -> None:

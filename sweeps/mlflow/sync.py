@@ -245,10 +245,11 @@ def drain(store: PublishedStore, sweep: str, uri: str, ending: threading.Event) 
     """
     from sweeps.mlflow.read import UNREACHABLE
     from sweeps.mlflow.runs import Experiment
+    from sweeps.reporting.front import spec_objectives
 
     experiment: Experiment | None = None
     running, words = RunningTrials(store, sweep), SweepWords(store, sweep)
-    pause = 0.0
+    pause = front_at = 0.0
     give_up_at = float("inf")
     while True:
         last_round = ending.is_set()
@@ -278,6 +279,10 @@ def drain(store: PublishedStore, sweep: str, uri: str, ending: threading.Event) 
                 if time.monotonic() - since > DELIVER_SECONDS:
                     store.delivered([row.id for row in rows if row.key in written])
                     since = time.monotonic()
+            if written and time.monotonic() >= front_at:
+                finished = store.trials(sweep, [TrialState.COMPLETE])
+                experiment.put_front(spec_objectives(store.sweep(sweep).spec), finished)
+                front_at = time.monotonic() + RUNNING_SECONDS
             if any(row.key is None for row in rows):
                 curves = by_trial(store.curves(sweep))
                 for trial in store.held_back(sweep):

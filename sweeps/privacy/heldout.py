@@ -23,7 +23,8 @@ from trainables.data import SOURCES
 from trainables.data.files import written_out
 from trainables.data.source import HoldsOut
 from trainables.data.splits import TestSplit
-from trainables.reports import NOISE_SD, Bins
+from trainables.metrics import STANDARD_ERROR, with_error
+from trainables.reports import Bins
 from trainables.system import DatasetSpec
 from trainables.training.noise import named_generators
 from trainables.validation.histogram_bins import cells_for
@@ -160,7 +161,7 @@ class HeldOutReading:
     records   word of the store for these test records
     number    1 for the first reading of them in this store, and so on (of one set, as above)
     of        how many there are by now
-    metrics, standard_error  what came of it; both empty where it was cut short
+    metrics  what came of it, with errors; empty where it was cut short
     """
 
     id: int
@@ -172,7 +173,6 @@ class HeldOutReading:
     number: int
     of: int
     metrics: Mapping[str, float]
-    standard_error: Mapping[str, float]
 
     @property
     def standing(self) -> str:
@@ -190,7 +190,6 @@ class HeldOutReading:
         return {
             "trial": self.trial,
             "metrics": dict(self.metrics),
-            "standard_error": dict(self.standard_error),
             "reading": self.number,
             "readings": self.of,
             "standing": self.standing,
@@ -199,11 +198,8 @@ class HeldOutReading:
         }
 
     def __str__(self) -> str:
-        noise = {name: f" (noise {one:.2g})" for name, one in self.metrics.items() if name.endswith(NOISE_SD)}
-        spread = {name.removesuffix(NOISE_SD): text for name, text in noise.items()}
-        spread |= {name: f" ± {one:.2g}" for name, one in self.standard_error.items()}
-        listed = [(name, value) for name, value in self.metrics.items() if name not in noise]
-        scores = ", ".join(f"{name} {value:.6g}{spread.get(name, '')}" for name, value in listed)
+        listed = [name for name in self.metrics if not name.endswith(STANDARD_ERROR)]
+        scores = ", ".join(f"{name} {with_error(self.metrics, name)}" for name in listed)
         return f"{scores or 'cut short, its score is not known'} ({self.standing})"
 
 
@@ -253,7 +249,6 @@ def of_its_records(store: PublishedStore, sweep: str, word: str | None = None) -
             number=number,
             of=len(found),
             metrics=scores[one.id].metrics if one.id in scores else {},
-            standard_error=scores[one.id].standard_error if one.id in scores else {},
         )
         for number, (one, wanted, name) in enumerate(found, start=1)
     )

@@ -18,10 +18,7 @@ from sweeps.privacy.claims import covers_search
 from sweeps.privacy.ledger import Procedure
 from sweeps.privacy.release import Published, is_demonstration
 from sweeps.store.records import DECIDED
-from trainables.metrics import Dependence
-
-NOISE_SD = "_noise_sd"
-"""Ending of the metric that says how much noise another one has: there is one where validation records are private."""
+from trainables.metrics import Dependence, scores_of
 
 
 class Verdict(StrEnum):
@@ -155,7 +152,7 @@ def quote_of_metric(name: str, depends: Dependence | None, trial: Published) -> 
         # The model that was scored is what the claim was to cover.
         return REFUTED if claim is not None else _NO_EPSILON
     covering = quote_of_claim(claim)
-    if depends is Dependence.VALIDATION and not _is_noised(name, trial):
+    if depends is Dependence.VALIDATION and (trial.plan is None or trial.plan.validation is None):
         if covering.verdict is not Verdict.NO:
             return _TREATED_AS_PUBLIC
         sentence = f"{_TREATED_AS_PUBLIC.sentence}, and its training has {covering.words}"
@@ -163,13 +160,6 @@ def quote_of_metric(name: str, depends: Dependence | None, trial: Published) -> 
     if covering.verdict is Verdict.NO:
         return covering
     return Quote(Verdict.WITH, "with its claim", "its release is within the trial's claim, and is worth what that is")
-
-
-def _is_noised(name: str, trial: Published) -> bool:
-    if trial.plan is not None:
-        return trial.plan.validation is not None
-    # Of a view that keeps no plans.
-    return name.removesuffix(NOISE_SD) + NOISE_SD in trial.metrics
 
 
 def metric_quotes(trials: Iterable[Published], names: Iterable[str]) -> dict[str, tuple[Quote, ...]]:
@@ -218,7 +208,7 @@ def legend(quotes: Iterable[Quote], metrics: Mapping[str, Iterable[Quote]] | Non
 
 def legend_of(trials: Sequence[Published]) -> list[str]:
     """The legend of all that these trials claim and measured."""
-    names = dict.fromkeys(name for trial in trials for name in trial.metrics)
+    names = dict.fromkeys(name for trial in trials for name in scores_of(trial.metrics))
     claims = [trial.guarantee for trial in trials if trial.guarantee is not None]
     return legend(map(quote_of_claim, claims), metric_quotes(trials, names))
 

@@ -34,7 +34,7 @@ from sweeps.store.records import (
     by_trial,
     varied_knobs,
 )
-from trainables.reports import NOISE_SD
+from trainables.metrics import STANDARD_ERROR, with_error
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -188,7 +188,7 @@ def parallel_figure(trials: Sequence[Published], objectives: Sequence[FrontAxis]
 def curves_figure(
     trials: Sequence[Published], curves: Mapping[str, Sequence[CurveReport]], objective: FrontAxis, on_front: set[str]
 ) -> Figure | None:
-    """One line for each trial through its planned steps; those on the front stand out, and show their noise.
+    """One line for each trial through its planned steps; those on the front stand out, and show their errors.
 
     A line that early stopping ended, ends there, with a mark. None where no trial has two points. At most MAX_LINES
     lines, front trials first.
@@ -213,8 +213,8 @@ def curves_figure(
     xaxis = {"title": {"text": "share of the planned steps"}, "tickformat": ".0%", "range": [0, 1.03]}
     yaxis = {"title": {"text": escape(objective.axis)}, "automargin": True}
     figure = _figure([one for one in data if one["x"]], 400, xaxis, yaxis)
-    noised = any(name + NOISE_SD in line.points[-1].metrics for line in lines)
-    return figure | {"lines": len(best) + len(others), "of": len(lines), "noised": noised}
+    barred = any(name + STANDARD_ERROR in line.points[-1].metrics for line in lines)
+    return figure | {"lines": len(best) + len(others), "of": len(lines), "barred": barred}
 
 
 class _Line(NamedTuple):
@@ -235,18 +235,22 @@ def _drawn_lines(lines: Sequence[_Line], name: str, bars: bool = False) -> Figur
     points: list[tuple[float | None, float | None, float | None, str | None]] = []
     for trial, told in lines:
         for one in told:
-            value, noise = one.metrics[name], one.metrics.get(name + NOISE_SD)
+            value, error = one.metrics[name], one.metrics.get(name + STANDARD_ERROR)
             text = f"<b>{escape(trial.key)}</b><br>after {one.step:,} of {trial.planned_steps:,} steps"
-            text += f"<br>{escape(name)} {value:.4g}" + ("" if noise is None else f" (noise sd {noise:.2g})")
+            text += f"<br>{escape(name)} {with_error(one.metrics, name)}"
             text += "" if trial.guarantee is None else f"<br>epsilon {epsilon_text(trial.guarantee.epsilon)}"
-            points.append((round(one.step / trial.planned_steps, 4), value, noise, text))
+            points.append((round(one.step / trial.planned_steps, 4), value, error, text))
         points.append(gap)
-    x, y, noises, hover = ([one[column] for one in points] for column in range(4))
+    x, y, errors, hover = ([one[column] for one in points] for column in range(4))
     drawn = _scatter(x, y, hover)  # type: ignore[arg-type]
-    if bars and any(noises):
-        error = {"type": "data", "array": [noise or 0.0 for noise in noises], "thickness": 1, "width": 3}  # type: ignore[list-item]
-        drawn["error_y"] = error
+    if bars and any(errors):
+        drawn["error_y"] = _bars([error or 0.0 for error in errors])  # type: ignore[misc]
     return drawn
+
+
+def _bars(errors: Sequence[float]) -> Figure:
+    """One standard error up and down."""
+    return {"type": "data", "array": list(errors), "thickness": 1, "width": 3}
 
 
 def _stroke(colour: str, width: float, marker: float) -> Figure:
@@ -315,8 +319,13 @@ def _strip(objective: FrontAxis, panel: Panel) -> Figure:
 
 
 def _points(panel: Panel, chosen: np.ndarray, across: int, up: int, names: list[str]) -> Figure:
+    """With a bar of one standard error for those on the front."""
     x, y = (_plain(panel.values[chosen, axis]) for axis in (across, up))
-    return _scatter(x, y, [_hover(panel, int(i), names) for i in chosen])
+    drawn = _scatter(x, y, [_hover(panel, int(i), names) for i in chosen])
+    for key, axis in (("error_x", across), ("error_y", up)):
+        if (errors := np.where(panel.on_front[chosen], panel.errors[chosen, axis], 0.0)).any():
+            drawn[key] = _bars(errors.tolist())
+    return drawn
 
 
 def _scatter(x: Sequence[Any], y: Sequence[Any], hover: Sequence[str | None] | None = None, **style: Any) -> Figure:
@@ -332,7 +341,8 @@ def _hover(panel: Panel, index: int, names: list[str]) -> str:
     record = panel.records[index]
     lines = [f"<b>{escape(record.key)}</b>{' (refuted)' if is_refuted(record) else ''}"]
     for name, value in zip(names, panel.values[index].tolist(), strict=True):
-        shown = epsilon_text(value) if name in (EPSILON, TARGET_EPSILON) else f"{value:.4g}"
+        is_budget = name in (EPSILON, TARGET_EPSILON)
+        shown = epsilon_text(value) if is_budget else with_error({name: value} | dict(record.metrics), name)
         lines.append(f"{escape(name)} <b>{shown}</b>")
     if EPSILON not in names and record.guarantee is not None:
         lines.append(f"epsilon <b>{epsilon_text(record.guarantee.epsilon)}</b>")
@@ -465,6 +475,7 @@ def _scatter_points(axis: Any, front: Front, panel: Panel, across: int, up: int)
             axis.plot(x[own], y[own], color=_COLOURS[0], alpha=0.6, linewidth=1, drawstyle=steps)
         axis.scatter(x[~panel.on_front], y[~panel.on_front], s=14, color="#9aa5b1", linewidths=0, label="dominated")
         axis.scatter(x[panel.on_front], y[panel.on_front], s=30, color=_COLOURS[0], linewidths=0, label="front")
+        _error_bars(axis, panel, panel.on_front, across, up, _COLOURS[0])
         return
     for kind in found:
         style = {"color": _COLOURS[kind.system % len(_COLOURS)], "marker": _MARKERS.get(kind.status, "^")}
@@ -472,7 +483,16 @@ def _scatter_points(axis: Any, front: Front, panel: Panel, across: int, up: int)
         axis.plot(x[kind.own], y[kind.own], color=style["color"], alpha=0.6, linewidth=1, drawstyle=steps)
         axis.scatter(x[dominated], y[dominated], s=14, alpha=0.35, linewidths=0, **style)
         axis.scatter(x[best], y[best], s=44, linewidths=0.8, edgecolors="black", label=kind.name, **style)
+        _error_bars(axis, panel, best, across, up, style["color"])
     axis.plot([], [], " ", label="outlined: on the front; lines: each one's own")
+
+
+def _error_bars(axis: Any, panel: Panel, shown: np.ndarray, across: int, up: int, colour: str) -> None:
+    """One standard error each way, of points on the front."""
+    if not shown.any() or not panel.errors.any():
+        return
+    x, y, (wide, high) = panel.values[shown, across], panel.values[shown, up], panel.errors[shown][:, [across, up]].T
+    axis.errorbar(x, y, xerr=wide, yerr=high, fmt="none", ecolor=colour, elinewidth=0.8, capsize=2, zorder=0)
 
 
 # The report page's charts as Plotly figures, for a notebook or a paper.

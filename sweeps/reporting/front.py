@@ -20,10 +20,18 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Quote, legend, metric_quotes, quote_of_claim
 from sweeps.privacy.release import Published, Release
 from sweeps.privacy.totals import Total, joint_totals, lines, sentences, totals
+from sweeps.reporting.shrinkage import APART, shrink_alike
 from sweeps.spec.sections import Reference, SweepSpec
 from sweeps.store.records import EPSILON, SweepRecord, TrialState, sweep_of
+from trainables.metrics import STANDARD_ERROR
 
 Floats = NDArray[np.float64]
+
+
+SPREAD = (
+    "± is one standard error, of the validation records as a sample and of the noise of a private release; points are "
+    "ranked by scores shrunk towards those of their system and budget (`sweeps explain shrunk`)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +95,10 @@ class Panel:
                  statuses that occur
     records      one trial per point
     values       (points, objectives), in the objectives' own units, as they are printed
-    compared     the same as dominance and hypervolume take them: epsilon by `sweeps.release.comparing`
+    errors       (points, objectives), standard errors of these values; 0 of what is known
+    compared     the same as dominance and hypervolume take them: epsilon by `sweeps.release.comparing`, scores with an
+                 error shrunk (`sweeps.reporting.shrinkage`)
+    compared_errors  standard errors of those
     on_front     (points,), True when no point of the panel dominates it
     hypervolume  volume that the front dominates up to the front's references (log10 units on log axes); None without
                  a reference for each objective, or when it would take too long (more than three objectives, many
@@ -97,7 +108,9 @@ class Panel:
     label: Mapping[str, Any]
     records: Sequence[Published]
     values: Floats
+    errors: Floats
     compared: Floats
+    compared_errors: Floats
     on_front: NDArray[np.bool_]
     hypervolume: float | None
 
@@ -125,6 +138,20 @@ class Panel:
         guarantee = self.records[index].guarantee
         assert guarantee is not None
         return guarantee
+
+    def alike(self, index: int, objectives: Sequence[FrontAxis]) -> list[int]:
+        """Numbers of the trials that may be as good as a point: no worse in any objective, or not told apart in it."""
+        if not self.compared_errors.any():
+            return []
+        may = np.ones(len(self.records), dtype=bool)
+        for column, one in enumerate(objectives):
+            values, errors = self.compared[:, column], self.compared_errors[:, column]
+            sign = 1.0 if one.goal == "maximize" else -1.0
+            with np.errstate(invalid="ignore"):
+                lost = sign * (values[index] - values)
+            may &= ~(lost > APART * np.hypot(errors, errors[index]))
+        may[index] = False
+        return [self.records[int(i)].number for i in np.flatnonzero(may)]
 
     def order(self) -> NDArray[np.intp]:
         """Front points first, then the others, each sorted by the first objective, then by trial number."""
@@ -192,7 +219,8 @@ class Front:
         shown = [(panel, int(i)) for panel in self.panels for i in np.flatnonzero(panel.on_front)]
         records = [panel.records[i] for panel, i in shown]
         claims = [record.guarantee for record in records if record.guarantee is not None]
-        return legend(map(quote_of_claim, claims), metric_quotes(records, [one.metric for one in self.objectives]))
+        said = legend(map(quote_of_claim, claims), metric_quotes(records, [one.metric for one in self.objectives]))
+        return [SPREAD, *said] if any(panel.errors.any() for panel in self.panels) else said
 
     @property
     def left_out(self) -> str:
@@ -301,6 +329,24 @@ def with_totals(found: Front, counted: tuple[Total, ...]) -> Front:
 def spec_objectives(spec: SweepSpec) -> list[FrontAxis]:
     """The objectives of a recorded spec."""
     return [FrontAxis(one.metric, one.goal) for one in spec.objectives]  # type: ignore[arg-type]
+
+
+def axis_of(text: str, spec: SweepSpec) -> FrontAxis:
+    """Read "METRIC", whose goal is the spec's or its system's own, or "METRIC:maximize". Raises InvalidValue."""
+    goal = goals_of(spec).get(text)
+    return FrontAxis.parse(text if goal is None else f"{text}:{goal}")
+
+
+def goals_of(spec: SweepSpec) -> dict[str, str]:
+    """{metric: maximize or minimize} of every number that a sweep of this spec may report."""
+    from trainables.publishing import declared
+    from trainables.registry import SYSTEMS
+
+    found: dict[str, str] = {}
+    for system in spec.systems:
+        if system in SYSTEMS:
+            found |= {name: str(one.goal) for name, one in declared(SYSTEMS[system]).items() if one.goal is not None}
+    return found | {one.metric: one.goal for one in spec.objectives if one.goal}
 
 
 def rankable(records: Iterable[Published], objectives: Sequence[FrontAxis]) -> int:
@@ -496,7 +542,9 @@ def _panel(
     log10: Collection[str],
 ) -> Panel:
     maximize = [one.goal == "maximize" for one in objectives]
-    compared = _compared(records, values, objectives)
+    names = [one.metric + STANDARD_ERROR for one in objectives]
+    errors = np.array([[record.metrics.get(name, 0.0) for name in names] for record in records])
+    compared, compared_errors = _compared(records, values, errors, objectives)
     on_front = nondominated(compared, maximize)
     kept = compared[on_front]
     volume = None
@@ -510,15 +558,24 @@ def _panel(
                     raise InvalidValue("log10", one.metric, "an objective whose values are all above 0")
                 scaled[:, column], corner[column] = np.log10(scaled[:, column]), math.log10(corner[column])
         volume = hypervolume(scaled, maximize, corner)
-    return Panel(label, records, values, compared, on_front, volume)
+    return Panel(label, records, values, errors, compared, compared_errors, on_front, volume)
 
 
-def _compared(records: Sequence[Published], values: Floats, objectives: Sequence[FrontAxis]) -> Floats:
-    compared = values.copy()
+def _compared(
+    records: Sequence[Published], values: Floats, errors: Floats, objectives: Sequence[FrontAxis]
+) -> tuple[Floats, Floats]:
+    compared, left = values.copy(), errors.copy()
     for column, one in enumerate(objectives):
         if one.metric == EPSILON:
             compared[:, column] = [compared_epsilon(record.guarantee) for record in records if record.guarantee]
-    return compared
+        elif errors[:, column].any():
+            compared[:, column], left[:, column] = shrink_alike(values[:, column], errors[:, column], family(records))
+    return compared, left
+
+
+def family(records: Iterable[Published]) -> list[tuple[str, str, float | None]]:
+    """Of each trial what its like share, towards whose mean its scores are shrunk: sweep, system and budget."""
+    return [(sweep_of(record.key), record.system, record.target_epsilon) for record in records]
 
 
 # What a panel mixes, told apart: its points by sweep, system and status of their claims, each kind's own front.
@@ -721,7 +778,7 @@ def _heading(records: Sequence[SweepRecord]) -> str:
 
 FEW = 8
 """Distinct values up to which each has a tick of its own: the budgets of a sweep."""
-APART = 1.15
+NEIGHBOURS = 1.15
 """Ratio of neighbours whose labels do not overlap."""
 
 
@@ -734,7 +791,7 @@ def log_ticks(compared: Floats) -> list[float] | None:
     if not len(finite) or finite.min() <= 0 or finite.max() <= 4 * finite.min():
         return None
     distinct = np.unique(finite)
-    if len(distinct) <= FEW and (distinct[1:] >= APART * distinct[:-1]).all():
+    if len(distinct) <= FEW and (distinct[1:] >= NEIGHBOURS * distinct[:-1]).all():
         return [float(value) for value in distinct]
     decades = range(math.floor(math.log10(finite.min())), math.ceil(math.log10(finite.max())) + 1)
     return [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]

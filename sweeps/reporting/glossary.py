@@ -50,6 +50,19 @@ def _glossary(**words: tuple[str, str]) -> Mapping[str, Explained]:
 
 
 GLOSSARY: Mapping[str, Explained] = _glossary(
+    standard_error=(
+        "How far a score would move if other validation records had been drawn, and where it was released privately if "
+        "other noise had been. It stands behind the score: 0.933 ± 0.013. Two scores of equal trials differ by more "
+        "than two such errors of their difference one time in twenty.",
+        "shrunk",
+    ),
+    shrunk=(
+        "The best of many noisy scores is partly luck, and overstates what its trial is worth. So fronts and `best` "
+        "compare scores that were moved towards the mean of the trials of the same system and budget: the more, the "
+        "larger their standard error beside the spread of the trials (empirical Bayes, Efron & Morris 1975). Scores "
+        "are printed as they were reported; data frames, CSV and JSON have both.",
+        "standard-error",
+    ),
     epsilon=(
         "How much one person's data can change what others learn from a result: any outcome is at most exp(epsilon) "
         "times as likely with a person in the data as without, but for the small chance delta. 0 reveals nothing of "

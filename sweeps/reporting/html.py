@@ -36,7 +36,7 @@ from sweeps.search.asha import rung_ends
 from sweeps.store.records import DECIDED, EPSILON, SYSTEM, TARGET_EPSILON, TrialState, varied_knobs
 from sweeps.util.files import write_output
 from sweeps.util.text import as_html
-from trainables.reports import NOISE_SD
+from trainables.metrics import scores_of, with_error
 
 HERE = Path(__file__).parent
 STYLE = (HERE / "style.css").read_text(encoding="utf-8")
@@ -164,7 +164,7 @@ def searched(summary: SweepSummary) -> str:
 def winner(summary: SweepSummary, trial: Published) -> list[tuple[str, str]]:
     """What is shown of a trial that left a sealed search: scores, test records, knobs."""
     objectives = [one.metric for one in summary.objectives]
-    measured = [name for name in trial.metrics if not name.endswith(NOISE_SD) and name not in DECIDED]
+    measured = [name for name in scores_of(trial.metrics) if name not in DECIDED]
     names = sorted(measured, key=lambda name: objectives.index(name) if name in objectives else len(objectives))
     solved = () if trial.plan is None else trial.plan.solved
     config = trial.config if trial.plan is None else trial.plan.config
@@ -173,17 +173,11 @@ def winner(summary: SweepSummary, trial: Published) -> list[tuple[str, str]]:
     won = [str(order) for order in orders if best_by(order, summary.trials) == trial.key]
     return [
         *([("best by", "; ".join(won))] if len(orders) > 1 else []),
-        *((name, _score(trial.metrics, name)) for name in names),
+        *((name, with_error(trial.metrics, name)) for name in names),
         *(("test records", str(one)) for one in summary.tests if one.trial == trial.key),
         ("knobs", ", ".join(text for name, text in values.items() if name not in solved)),
         ("solved", ", ".join(values[name] for name in solved) or "nothing"),
     ]
-
-
-def _score(metrics: Mapping[str, float], name: str) -> str:
-    noise = metrics.get(name + NOISE_SD)
-    spread = "" if noise is None else f" (its noise has a standard deviation of {noise:.2g})"
-    return f"{metrics[name]:.6g}{spread}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +224,7 @@ def _row(trial: Published, measured: Sequence[str], varied: Sequence[str]) -> di
     claim, target = trial.guarantee, trial.target_epsilon
     return {
         "state": str(trial.state),
-        **{name: trial.metrics.get(name) for name in measured},
+        **{name: with_error(trial.metrics, name) for name in measured},
         EPSILON: None if claim is None else epsilon_text(claim.epsilon),
         TARGET_EPSILON: None if target is None else epsilon_text(target),
         "status": None,

@@ -22,8 +22,9 @@ from sweeps.privacy.quoting import is_refuted, quote_of_claim
 from sweeps.privacy.release import Published, Release
 from sweeps.privacy.totals import Total, earlier_lines, earlier_totals, summary_in_passing, summary_of, total_of
 from sweeps.privacy.wording import claim_lines, executed_text, recorded_text, stopped_lines, total_lines
-from sweeps.reporting.front import LABELS, Front, FrontAxis, axis_ends, front, label_of, spec_objectives
+from sweeps.reporting.front import LABELS, Front, FrontAxis, axis_ends, family, front, label_of, spec_objectives
 from sweeps.reporting.importance import Importance, importances
+from sweeps.reporting.shrinkage import shrink_alike
 from sweeps.store.records import (
     DECIDED,
     CurveReport,
@@ -38,6 +39,7 @@ from sweeps.store.records import (
     tags,
 )
 from sweeps.store.workspace import Workspace
+from trainables.metrics import STANDARD_ERROR
 from trainables.worker.attempt import CLAIM, Attempt, steps_among
 from trainables.worker.files import Folder
 from trainables.worker.redaction import shown_url
@@ -308,16 +310,22 @@ def refuted_lines(refuted: Mapping[str, Refutation]) -> Iterator[str]:
 def best_trial(trials: Iterable[Published], objective: FrontAxis) -> Published | None:
     """The finished trial that is best by one objective; the first of equal ones. None whose claim is refuted.
 
-    None where no finished trial with a claim that stands reports it.
+    Scores with an error are compared as fronts compare them, shrunk towards those of their like. None where no finished
+    trial with a claim that stands reports it.
     """
     sign = -1.0 if objective.goal == "maximize" else 1.0
     ranked = [
-        (sign * value, trial.number, trial)
+        trial
         for trial in trials
         if trial.state is TrialState.COMPLETE and not is_refuted(trial)
         if (value := trial.metric(objective.metric)) is not None and value == value
     ]
-    return min(ranked)[2] if ranked else None
+    if not ranked:
+        return None
+    values = [float(trial.metric(objective.metric) or 0.0) for trial in ranked]
+    errors = [trial.metrics.get(objective.metric + STANDARD_ERROR, 0.0) for trial in ranked]
+    compared, _ = shrink_alike(values, errors, family(ranked))
+    return min(zip(sign * compared, [one.number for one in ranked], ranked, strict=True), key=lambda one: one[:2])[2]
 
 
 def list_summaries(workspace: Workspace) -> list[dict[str, Any]]:
@@ -483,7 +491,7 @@ def curve_rows(
 
 
 def curve_columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Those of every point, the metrics, each noise beside its metric, then what is claimed."""
+    """Those of every point, the metrics, each error beside its metric, then what is claimed."""
     named = {name for row in rows for name in row}
     claimed = [name for name in CLAIMED if name in named]
     return [*_POINT, *sorted(named - {*_POINT, *CLAIMED}), *claimed]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.markup import escape
 from rich.measure import Measurement
@@ -25,6 +26,7 @@ from sweeps.privacy.release import Published
 from sweeps.reporting.front import Front, Panel
 from sweeps.reporting.summary import TrialProgress, assumptions_of, curve_columns, curve_rows, row_columns, trial_rows
 from sweeps.store.records import EPSILON, SYSTEM, TARGET_EPSILON, CurveReport, LedgerEntry, sweep_of, varied_knobs
+from trainables.metrics import STANDARD_ERROR, with_error
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,9 +144,15 @@ def columns(front: Front, panel: Panel, limit: int) -> list[FittedColumn]:
     claims = [one.guarantee for one in records if one.guarantee is not None]
     found = [FittedColumn("trial", [one.key if front.is_joint else str(one.number) for one in records])]
     for number, one in enumerate(front.objectives):
-        values = [float(panel.values[i][number]) for i in listed]
-        cells = [epsilon_text(value) if one.metric in (EPSILON, TARGET_EPSILON) else f"{value:.4g}" for value in values]
+        cells = [
+            epsilon_text(float(panel.values[i][number]))
+            if one.metric in (EPSILON, TARGET_EPSILON)
+            else with_error({one.metric: float(panel.values[i][number])} | dict(panel.records[i].metrics), one.metric)
+            for i in listed
+        ]
         found.append(FittedColumn(f"{one.metric} {'↑' if one.goal == 'maximize' else '↓'}", cells))
+    if alike := [panel.alike(i, front.objectives) for i in listed if panel.compared_errors.any()]:
+        found.append(FittedColumn(ALIKE, [_numbers(one) for one in alike]))
     if EPSILON not in [one.metric for one in front.objectives]:
         # What may be quoted stands in every row, whatever the axes are.
         found.append(FittedColumn(EPSILON, [epsilon_text(claim.epsilon) for claim in claims]))
@@ -158,6 +166,15 @@ def columns(front: Front, panel: Panel, limit: int) -> list[FittedColumn]:
     if len(set(front.quotes(panel))) > 1:
         found.append(FittedColumn("quote", [quote_of_claim(claim).words for claim in claims]))
     return found
+
+
+ALIKE = "not told apart"
+"""Heading of the trials that may be as good as a point of the front: of equal ones 5% are told apart by chance."""
+
+
+def _numbers(trials: Sequence[int]) -> str:
+    """At most three of them."""
+    return ", ".join(map(str, trials[:3])) + (f" +{len(trials) - 3}" if len(trials) > 3 else "")
 
 
 # A front for the terminal: one table a panel, as wide as the terminal and no wider.
@@ -210,6 +227,8 @@ def rows(front: Front, everything: bool = False) -> Iterator[dict[str, Any]]:
     heading           what stands above every claim of the sweep, where anything does: rows travel alone
     rests_on          the status with its assumptions counted
     assumptions       those in full, numbered as in every other form
+    <metric>_se       standard error of an objective's score, and <metric>_shrunk the score as fronts compare it
+    not_told_apart    numbers of the trials that may be as good, of a point on the front whose score has an error
     knob.<name>, metric.<name>  of a knob, and of a metric that is no objective
     """
     for panel in front.panels:
@@ -230,6 +249,10 @@ def _rows(front: Front, panel: Panel, everything: bool) -> Iterator[dict[str, An
         row: dict[str, Any] = {"key": record.key, "number": record.number, "on_front": on_front}
         row |= {"sweep": sweep_of(record.key)} if front.is_joint else {}
         row.update(zip(names, panel.values[index].tolist(), strict=True))
+        for column in np.flatnonzero(panel.errors.any(axis=0)):
+            row[names[column] + STANDARD_ERROR] = float(panel.errors[index, column])
+            row[f"{names[column]}_shrunk"] = float(panel.compared[index, column])
+            row["not_told_apart"] = panel.alike(index, front.objectives) if on_front else []
         row[EPSILON] = claim.epsilon
         row.setdefault(TARGET_EPSILON, record.target_epsilon)
         row[COMPARED] = compared_epsilon(claim)
@@ -358,7 +381,7 @@ def trials_table(trials: Iterable[Published], running: Mapping[str, TrialProgres
     key, state, reason     its name everywhere; where it stands, and why
     system, target_epsilon what was proposed, with `knob.<name>` for each hyperparameter
     solved.<name>          what the calibration chose, the noise multiplier for example
-    metric.<name>          as reported last
+    metric.<name>          as reported last, metric.<name>_se its standard error
     epsilon, delta, ...    its claim, empty before the first report; `status` counts its assumptions, whose sentences
                            are in `.attrs["assumptions"]`, the first of them number 1
     quote, quote_as        whether its epsilon may be quoted, and with which words; of the metrics, and in sentences, in
@@ -387,8 +410,8 @@ def curves_table(
     number, key             whose
     step, share             after how many of its planned steps, and which share of them (1: all)
     attempt                 the launch that ran the last of them
-    metric.<name>           measured there; on private validation records of a noised histogram, and then
-    metric.<name>_noise_sd  is the standard deviation of that noise
+    metric.<name>           measured there
+    metric.<name>_se        its standard error
     status                  of the trial's claim; empty before it has one
     heading                 what stands above every claim of the sweep, where something does
     """

@@ -21,6 +21,7 @@ from sweeps.privacy.claims import HEADING, Assumptions, claim_text, count_text
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Quote, dependence, legend_of, quote_of_claim, quote_of_metric
 from sweeps.privacy.release import Published, Release
+from sweeps.reporting.front import goals_of
 from sweeps.reporting.summary import (
     TrialProgress,
     assumptions_of,
@@ -31,7 +32,6 @@ from sweeps.reporting.summary import (
     trial_rows,
 )
 from sweeps.reporting.tables import FittedColumn, FittedTable, cell, csv_text
-from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import (
     DECIDED,
     EPSILON,
@@ -46,8 +46,7 @@ from sweeps.store.workspace import Workspace
 from sweeps.util.log import LOG
 from sweeps.util.suggest import did_you_mean
 from sweeps.util.text import QUOTES
-from trainables.metrics import Dependence
-from trainables.reports import NOISE_SD
+from trainables.metrics import Dependence, scores_of, with_error
 from trainables.worker.attempt import ERROR, Attempt
 from trainables.worker.redaction import shown_url
 
@@ -337,7 +336,7 @@ class Listed:
         measured = [name for name in self.metrics if name not in DECIDED]
         for name in measured:
             if name in self.named or any(trial.metrics.get(name) for trial in trials):
-                yield FittedColumn(name, [cell(trial.metrics.get(name)) for trial in trials])
+                yield FittedColumn(name, [with_error(trial.metrics, name) for trial in trials])
         if self.running:
             where = [self.running.get(trial.key) for trial in trials]
             yield FittedColumn("step", ["" if one is None else f"{one.step}/{one.until}" for one in where])
@@ -383,18 +382,6 @@ def _seconds(left: float | None) -> str:
     if left is None:
         return "?"
     return f"{left:.0f} s" if left < 120 else f"{left / 60:.0f} min" if left < 7200 else f"{left / 3600:.1f} h"
-
-
-def goals_of(spec: SweepSpec) -> dict[str, str]:
-    """{metric: maximize or minimize} of every number that a sweep of this spec may report."""
-    from trainables.publishing import declared
-    from trainables.registry import SYSTEMS
-
-    found: dict[str, str] = {}
-    for system in spec.systems:
-        if system in SYSTEMS:
-            found |= {name: str(one.goal) for name, one in declared(SYSTEMS[system]).items() if one.goal is not None}
-    return found | {one.metric: one.goal for one in spec.objectives if one.goal}
 
 
 def listed(
@@ -556,7 +543,7 @@ class TrialSummary:
         """{number: how it may be quoted}: of its epsilon, and of each metric that it measured."""
         trial = self.trial
         claimed = {} if trial.guarantee is None else {EPSILON: quote_of_claim(trial.guarantee)}
-        measured = [name for name in trial.metrics if name not in DECIDED]
+        measured = [name for name in scores_of(trial.metrics) if name not in DECIDED]
         return claimed | {name: quote_of_metric(name, self.depends.get(name), trial) for name in measured}
 
     def _planned(self) -> Iterator[str]:
@@ -574,13 +561,14 @@ class TrialSummary:
 
     def _reported(self) -> Iterator[str]:
         trial, quotes = self.trial, self.quotes()
-        for name, value in trial.metrics.items():
+        for name in scores_of(trial.metrics):
             if name not in DECIDED:
-                yield f"metric   {name} {value:.6g}{self._origin(name)}; {quotes[name].said}"
+                yield f"metric   {name} {with_error(trial.metrics, name)}{self._origin(name)}; {quotes[name].said}"
         if len(self.curve) > 1 or trial.state is TrialState.RUNNING:
             for one in self.curve:
                 share = f"{one.step:,} of {trial.planned_steps:,} steps ({one.step / trial.planned_steps:.0%})"
-                yield f"curve    {share}: {_with_noise(one.metrics)}"
+                told = ", ".join(f"{name} {with_error(one.metrics, name)}" for name in scores_of(one.metrics))
+                yield f"curve    {share}: {told}"
 
     def _origin(self, name: str) -> str:
         found = self.depends.get(name)
@@ -669,15 +657,6 @@ def _value(name: str, value: object) -> str:
     if name in (EPSILON, TARGET_EPSILON):
         return epsilon_text(value, digits=6)
     return delta_text(value) if name == "delta" else f"{value:.6g}"
-
-
-def _with_noise(metrics: Mapping[str, float]) -> str:
-    """Each metric with the standard deviation of its noise, where it has any."""
-    return ", ".join(
-        f"{name} {value:.6g}" + (f" (noise sd {metrics[name + NOISE_SD]:.2g})" if name + NOISE_SD in metrics else "")
-        for name, value in metrics.items()
-        if not name.endswith(NOISE_SD)
-    )
 
 
 def _time(seconds: float) -> str:

@@ -66,7 +66,6 @@ from trainables.measures.objectives import MEASURES, measured, missing
 from trainables.measures.quality import GROUPED, QUALITY, check_had, own_metrics
 from trainables.planning import check_unit, check_weights
 from trainables.publishing import OWN_METRICS, declared, natural_worst
-from trainables.reports import NOISE_SD
 from trainables.system import DatasetSpec, Dependence, Metric, Scalar, System, traits_of
 from trainables.validation.histogram_bins import reported
 from trainables.validation.planning import check_private
@@ -435,7 +434,7 @@ def _only_reports(metric: str, chosen: Sequence[System], facts: DatasetSpec | No
         return None
     found = [one for system in chosen if (one := declared(system, [metric]).get(metric)) is not None]
     said = reported(facts, facts.private_validation.bins)
-    judged = any(one.depends is Dependence.VALIDATION or one.name.endswith(NOISE_SD) for one in found)
+    judged = any(one.depends is Dependence.VALIDATION for one in found)
     return said if judged and metric not in said else None
 
 
@@ -460,11 +459,9 @@ def _lacking(metric: Metric, facts: DatasetSpec) -> tuple[str, str] | None:
             f"a metric of a {facts.task}, which {facts.dataset} is: no trial would report it",
             "Choose another objective; `sweeps systems` lists them.",
         )
-    if metric.name.removesuffix(NOISE_SD) in GROUPED and facts.groups is None:
+    if metric.name in GROUPED and facts.groups is None:
         remedy = "Declare data.groups: {column: NAME, categories: [...]} (source table), or drop it."
         return f"groups: {facts.dataset} declares none, and no trial would report it", remedy
-    if metric.name.endswith(NOISE_SD) and facts.private_validation is None:
-        return "private validation records: no noise is added to public ones", "Choose another objective."
     return None
 
 

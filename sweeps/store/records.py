@@ -499,12 +499,11 @@ class HeldOutScore:
     """What came of a reading.
 
     read  number of its `HeldOutRead`
-    metrics, standard_error  see `trainables.export.scoring`
+    metrics  see `trainables.export.scoring`
     """
 
     read: int
     metrics: Mapping[str, float]
-    standard_error: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

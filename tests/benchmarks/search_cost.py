@@ -140,7 +140,7 @@ def trial(spec: SweepSpec, number: int, data: Dataset, test: Split) -> dict[str,
         "number": number,
         "config": plan.config,
         "validation": metrics["accuracy"],
-        "test": score(model, test, data.facts).metrics["accuracy"],
+        "test": score(model, test, data.facts)["accuracy"],
         "seconds": round(time.process_time() - start, 2),
     }
 

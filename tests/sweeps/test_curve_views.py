@@ -23,7 +23,7 @@ from sweeps.store.workspace import Workspace
 from tests.sweeps.tracked_runs import prepared, runs_of
 from tests.sweeps.view_sweeps import launch, new_sweep
 
-EARLY = {2: {"accuracy": 0.3, "accuracy_noise_sd": 0.02}, 5: {"accuracy": 0.4, "accuracy_noise_sd": 0.02}}
+EARLY = {2: {"accuracy": 0.3, "accuracy_se": 0.02}, 5: {"accuracy": 0.4, "accuracy_se": 0.02}}
 ACCURACY = FrontAxis.parse("accuracy:maximize")
 
 
@@ -59,13 +59,13 @@ def shown(tmp_path, capsys, *, trial=None, form="table", **asked):
 def test_a_table_has_each_point_once_and_of_running_trials_too(store, tmp_path, capsys):
     table = sweeps.open("views", root=tmp_path).curves()
     assert list(table.columns) == [
-        "number", "key", "step", "share", "attempt", "metric.accuracy", "metric.accuracy_noise_sd",
+        "number", "key", "step", "share", "attempt", "metric.accuracy", "metric.accuracy_se",
         "status",
     ]  # fmt: skip
     points = [(0, 2, 0.2), (0, 5, 0.5), (0, 10, 1.0), (1, 2, 0.2), (1, 5, 0.5)]
     assert list(zip(table["number"], table["step"], table["share"], strict=True)) == points
     assert list(table["metric.accuracy"]) == [0.3, 0.4, 0.6, 0.3, 0.4]
-    assert math.isnan(table["metric.accuracy_noise_sd"][2])
+    assert math.isnan(table["metric.accuracy_se"][2])
     running = sweeps.open("views", root=tmp_path).curves("state=running")
     assert list(running["key"]) == ["views-1"] * 2
     # The command line has the same.
@@ -99,7 +99,7 @@ def test_curves_are_paged_by_trials_that_have_one(store, tmp_path, capsys, monke
 
 def test_one_trial_shows_its_curve_with_noise_and_claim(store, tmp_path, capsys):
     text = shown(tmp_path, capsys, trial="1")
-    assert "curve    2 of 10 steps (20%): accuracy 0.3 (noise sd 0.02)\n" in text
+    assert "curve    2 of 10 steps (20%): accuracy 0.300 ± 0.020\n" in text
     assert "claim    none yet" not in text
     assert "claim    none yet" in shown(tmp_path, capsys, trial="2")
     curve = json.loads(shown(tmp_path, capsys, trial="0", form="json"))["curve"]

@@ -137,7 +137,7 @@ def test_the_card_says_what_it_was_chosen_among_and_how_sure_the_score_is(own):
     card = sweep.model(0).card
     accuracy = sweep.trial(0).metrics["accuracy"]
     assert card["best_of"] == 2
-    assert card["standard_error"]["accuracy"] == pytest.approx((accuracy * (1 - accuracy) / 200) ** 0.5, rel=0.03)
+    assert card["validation"]["accuracy_se"] == pytest.approx((accuracy * (1 - accuracy) / 200) ** 0.5, rel=0.03)
     assert card["steps_charged"] == sweep.trial(0).planned_steps
     assert any("all trials together" in line for line in card["total"])
     assert "before you quote a number of it" in sweep.model(0).page

@@ -148,6 +148,6 @@ def test_published_test_records_are_opened_once_for_the_model_of_features(tmp_pa
         assert reading.metrics["accuracy"] * 12 == pytest.approx(round(reading.metrics["accuracy"] * 12))
         assert card["claim_with_score"]["epsilon"] == claim.epsilon
     else:
-        assert reading.metrics["accuracy_noise_sd"] > 0
+        assert reading.metrics["accuracy_se"] > 0
         assert any("published split of MNIST" in line for line in card["claim_with_score"]["assumptions"])
     assert sweep.test(0) == reading

@@ -31,6 +31,7 @@ from sweeps.util.fingerprint import Changed
 from tests.sweeps.published_sweeps import NAME, swept
 from trainables.data import SOURCES
 from trainables.features.exported import program
+from trainables.metrics import with_error
 from trainables.system import InputSpec
 from trainables.units import share_of
 
@@ -119,7 +120,7 @@ def test_public_ones_are_read_once_on_record_and_every_card_says_so(public, monk
     said = public.model(1).predict(held).values
     share = float((said == held["label"]).mean())
     assert reading.metrics["accuracy"] == pytest.approx(share, abs=1e-12)
-    assert reading.standard_error["accuracy"] == pytest.approx((share * (1 - share) / len(held)) ** 0.5, rel=0.05)
+    assert reading.metrics["accuracy_se"] == pytest.approx((share * (1 - share) / len(held)) ** 0.5, rel=0.05)
     # The same trial again is no other reading; another trial is.
     assert public.test(1) == reading
     assert (reading.number, reading.of) == (1, 1)
@@ -136,7 +137,7 @@ def test_public_ones_are_read_once_on_record_and_every_card_says_so(public, monk
     # No claim covers public records, and none is changed by them.
     assert public.model(1).card["test"]["claim_with_score"]["epsilon"] == public.trial(1).guarantee.epsilon
     assert any("2 of 2" in line or "2nd of 2" in line for line in public.overview().lines())
-    assert f"{reading.metrics['accuracy']:.6g} ± " in public.report().read_text()
+    assert f"accuracy {with_error(reading.metrics, 'accuracy')}" in public.report().read_text()
 
 
 def test_a_reading_that_was_cut_short_and_those_of_other_sweeps_count(tmp_path, monkeypatch):
@@ -209,7 +210,7 @@ def test_private_ones_leave_noised_and_are_charged_in_parallel(private):
     before = total(private)
     assert before.guarantee.epsilon >= planned
     reading = private.test(1)
-    assert reading.metrics["accuracy_noise_sd"] > 0.001
+    assert reading.metrics["accuracy_se"] > 0.001
     # Nothing of it is a share of whole records.
     assert abs(reading.metrics["accuracy"] * 100 - round(reading.metrics["accuracy"] * 100)) > 1e-9
     card, claim = private.model(1).card, private.trial(1).guarantee

@@ -153,7 +153,7 @@ def test_a_sweep_publishes_noised_reports_alone_and_claims_what_it_spent(people,
         )
         assert record.guarantee.epsilon == claim.epsilon <= 2.0
         for metrics in (one.metrics for one in store.curves("own", [record.key])):
-            assert {"accuracy", "auc", "loss", "accuracy_noise_sd", "auc_noise_sd", "loss_noise_sd"} <= set(metrics)
+            assert {"accuracy", "auc", "loss", "accuracy_se", "auc_se", "loss_se"} <= set(metrics)
             for one in raw:
                 for name, value in one.items():
                     assert metrics[name] != value
@@ -363,7 +363,7 @@ def test_a_recorded_sweep_says_in_one_line_whose_its_validation_records_are(peop
     [
         ({"systems": {"subsample-and-aggregate": {"models": 4}}}, "data.validation.records"),
         ({"objectives": [{"metric": "rmse"}]}, "objectives.0.metric"),
-        ({"objectives": [{"metric": "rmse_noise_sd"}]}, "objectives.0.metric"),
+        ({"objectives": [{"metric": "rmse_se"}]}, "objectives.0.metric"),
     ],
 )
 def test_check_refuses_what_no_noised_report_gives(people, changes, path):

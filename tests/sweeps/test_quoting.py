@@ -32,7 +32,6 @@ from tests.sweeps import view_sweeps
 from tests.sweeps.front_records import claiming
 from tests.sweeps.test_ledger import entry, guarantee, plan, trial
 from trainables.metrics import Dependence
-from trainables.reports import NOISE_SD
 
 EPSILON = 1.7531
 """That the refuted code claims: of no other trial."""
@@ -285,11 +284,3 @@ def test_a_metric_is_quoted_by_what_it_depends_on(depends, verdict, under_refute
     assert quote_of_metric("accuracy", depends, fallen).verdict is under_refuted
     bounding_nothing = quote_of_metric("accuracy", depends, claiming(0, status=Status.AVERAGE_CASE))
     assert bounding_nothing.verdict is (Verdict.YES if depends is Dependence.PUBLIC else Verdict.NO)
-
-
-def test_a_noised_score_is_worth_what_its_claim_is():
-    assert quoting.NOISE_SD == NOISE_SD
-    seen = replace(claiming(0), plan=None, metrics={"accuracy": 0.5, "accuracy_noise_sd": 0.01})
-    assert quote_of_metric("accuracy", Dependence.VALIDATION, seen).words == "with its claim"
-    bare = replace(seen, metrics={"accuracy": 0.5})
-    assert quote_of_metric("accuracy", Dependence.VALIDATION, bare).words == "as a score on public records"

@@ -268,7 +268,7 @@ def test_a_search_on_private_validation_records(tmp_path):
     assert search.release(work)
     [winner] = search.store.trials(search.name)
     assert winner.plan.validation is not None
-    assert winner.metrics["accuracy_noise_sd"] > 0
+    assert winner.metrics["accuracy_se"] > 0
     # Its model leaves with a card that says among how many it was chosen: that is a secret, and not 1.
     model = sweeps.open(search.name, root=tmp_path / "second").model(0)
     assert model.card["best_of"] is None

@@ -272,7 +272,7 @@ def test_one_trial_is_shown_whole(trials, show):
         "plan     Gaussian noise on clipped sums; 10 steps, work 1,000",
         "steps    10 x gaussian (noise_multiplier 4, adjacency add-remove)",
         "launch 1 settled: steps 0 to 10, 10 steps charged, 0.5 s",
-        f"metric   accuracy {accuracy(one):.6g} (of validation records, treated as public)",
+        f"metric   accuracy {accuracy(one):.4g} (of validation records, treated as public)",
         "(of the machine: no claim covers it)",
         "claim    epsilon 7.992 at delta 1e-05, differential-privacy, add-remove, per record, by pld, status: proved",
         "theorem  Dong, Roth and Su (2022), Theorem 2.7",

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import threading
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow import MlflowClient
 
+import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.execution import requests
 from sweeps.mlflow.page import kept_page
@@ -21,7 +24,7 @@ from sweeps.mlflow.sync import drain, rebuild
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import FrontAxis, MixedGuarantees, sweep_front
 from sweeps.reporting.tables import rows
-from sweeps.store.records import TrialRecord
+from sweeps.store.records import TrialRecord, TrialState
 from sweeps.store.store import Store, open_store
 from tests.sweeps import view_sweeps
 from tests.sweeps.sealed_searches import Search
@@ -90,8 +93,8 @@ def test_a_run_says_what_the_record_says(tracked):
     run = runs_of(uri)[trial.key][0]
     assert run.data.metrics["accuracy"] == trial.metrics["accuracy"]
     assert run.data.metrics["epsilon"] == trial.guarantee.epsilon
-    assert run.data.metrics["knob.learning_rate"] == trial.config["learning_rate"]
-    assert run.data.metrics["knob.batch_size"] == trial.config["batch_size"]
+    assert float(run.data.params["learning_rate"]) == trial.config["learning_rate"]
+    assert int(run.data.params["batch_size"]) == trial.config["batch_size"]
     assert run.data.params["model"] == "mlp"
     expected = {
         "sweeps.trial_key": trial.key,
@@ -221,17 +224,34 @@ def test_the_front_from_mlflow_equals_the_stores(tracked, monkeypatch: pytest.Mo
     volumes = [one.panels[0].hypervolume for one in (read_front(uri, "views"), sweep_front(store, "views"))]
     assert volumes[0] is not None
     assert volumes[0] == volumes[1]
-    narrowed = mlflow_front(uri, "views", filter="metrics.`knob.batch_size` >= 128")
-    assert set(narrowed["knob.batch_size"]) <= {128, 256}
+    narrowed = mlflow_front(uri, "views", filter="params.batch_size = '128'")
+    assert set(narrowed["knob.batch_size"]) == {128}
     single = mlflow_front(uri, "views", [FrontAxis("accuracy", "maximize")])
     assert single["accuracy"].tolist() == [max(trial.metrics.get("accuracy", 0) for trial in store.trials("views"))]
     with pytest.raises(InvalidValue, match="nowhere"):
         mlflow_front(uri, "nowhere")
 
 
+def test_the_queries_of_the_guide_and_every_name_on_its_page(tracked):
+    """What is tagged or measured is told there, but for metrics by their own names."""
+    store, uri = tracked
+    page = (Path(sweeps.__file__).parent / "guide/mlflow.md").read_text()
+    [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    found: dict[str, Any] = {}
+    exec(code.replace("sqlite:///.sweeps/mlflow.db", uri).replace("quickstart", "views").replace("'4'", "'1'"), found)
+    front = sweep_front(store, "views").keys()
+    assert sorted(found["front"]["tags.sweeps.trial_key"]) == sorted(front)
+    assert len(found["trials"]) == len(store.trials("views"))
+    of_one = [one for one in store.trials("views", [TrialState.COMPLETE]) if one.target_epsilon == 1]
+    assert found["best"]["metrics.accuracy"].item() == max(one.metrics["accuracy"] for one in of_one)
+    runs = [run for listed in runs_of(uri).values() for run in listed]
+    named = {tag for run in runs for tag in run.data.tags if tag.startswith("sweeps.")}
+    assert {tag for tag in named if f"`{tag}`" not in page} == set()
+
+
 CONDITIONS = (
     "tags.`sweeps.state` = 'complete'",
-    "metrics.`knob.batch_size` >= 128 AND metrics.accuracy < 0.6",
+    "params.batch_size = '128' AND metrics.accuracy < 0.6",
     "params.model = 'mlp' AND tags.`sweeps.number` != '3'",
     "attributes.status = 'FINISHED' AND tags.`sweeps.feasible` = 'true'",
     "attributes.run_name LIKE 'views-1%'",

@@ -20,6 +20,7 @@ from tests.trainables.recording import counted, memory_run
 from trainables.data.packaged import DIGITS
 from trainables.hooks import Answering, Auditable
 from trainables.hyperparameters import read
+from trainables.metrics import scores_of
 from trainables.registry import SYSTEMS
 from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Split, Task
 from trainables.systems.answering import QueriesSpent
@@ -254,10 +255,10 @@ def test_runs_end_with_their_metrics_and_keep_no_model(data):
     assert set(state) == {"answered", "correct", "members_called", "others_called"}
     assert metrics["accuracy"] == metrics["baseline_accuracy"] > 0.8
     assert metrics["accuracy_loss"] == 0
-    assert set(metrics) <= {one.name for one in CONVEXIFIED_LOSS.metrics}
+    assert set(scores_of(metrics)) <= {one.name for one in CONVEXIFIED_LOSS.metrics}
     plain = memory_run(planned(CONVEXIFIED_LOSS, {"queries": 90}, epsilon=1e6))
     CONVEXIFIED_LOSS.fit([plain], data, RunSettings())
-    assert set(plain.final[2]) == {"accuracy", "stability"}
+    assert set(plain.final[2]) == {"accuracy", "accuracy_se", "stability"}
 
 
 def test_a_tiny_budget_leaves_half_of_the_answers_right(data):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -23,8 +22,7 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from trainables import plugins
-from trainables.metrics import Dependence, Metric, Task, Worst
-from trainables.reports import NOISE_SD
+from trainables.metrics import STANDARD_ERROR, Dependence, Metric, Task, Worst, share_error
 from trainables.system import Dataset, DatasetSpec, Split, State, System, TrialRun, traits_of
 
 if TYPE_CHECKING:
@@ -91,37 +89,23 @@ QUALITY: Mapping[str, Metric] = {
         ),
     )
 }
-_GROUPED = (
-    _of_classes(
-        name="worst_group_accuracy",
-        goal="maximize",
-        worst=0.0,
-        released="the validation records (without noise where they are declared public), and the released model",
-        doc="accuracy on the group of data.groups that has the least of it (groups without a record are left out; "
-        "of noised counts those whose count is below twice its noise; itself left out where none is left)",
-    ),
-    _of_classes(
-        name="smallest_group",
-        goal="maximize",
-        released="the validation records (without noise where they are declared public): no model",
-        doc="number of validation records in the smallest group of data.groups, which worst_group_accuracy may rest on",
-    ),
-)
 GROUPED: Mapping[str, Metric] = {
     one.name: one
     for one in (
-        *_GROUPED,
-        *(
-            replace(
-                one,
-                name=one.name + NOISE_SD,
-                goal="minimize",
-                worst=None,
-                doc=f"standard deviation that the noise on private validation records gives {one.name}",
-                released="the noised histogram of validation records: post-processing of the claim",
-                depends=Dependence.RELEASED,
-            )
-            for one in _GROUPED
+        _of_classes(
+            name="worst_group_accuracy",
+            goal="maximize",
+            worst=0.0,
+            released="the validation records (without noise where they are declared public), and the released model",
+            doc="accuracy on the group of data.groups that has the least of it (groups without a record are left out; "
+            "of noised counts those whose count is below twice its noise; itself left out where none is left)",
+        ),
+        _of_classes(
+            name="smallest_group",
+            goal="maximize",
+            released="the validation records (without noise where they are declared public): no model",
+            doc="number of validation records in the smallest group of data.groups, which worst_group_accuracy may "
+            "rest on",
         ),
     )
 }
@@ -205,14 +189,41 @@ def quality(names: Sequence[str], system: System, member: TrialRun, state: State
         raise UncountedReport(f"{', '.join(names)}: the plan counts no look at private validation records for it")
     assert isinstance(system, ReleasesModel)
     model = system.released_model(member.plan, data.facts, state)
-    scores = predicted(model, data.validation, data.facts)
-    plain = {name: value_of(name, data.validation.targets, scores) for name in names if name not in GROUPED}
-    grouped = of_groups(data, scores) if any(name in GROUPED for name in names) else {}
-    found = plain | {name: value for name, value in grouped.items() if name in names}
+    scores, targets = predicted(model, data.validation, data.facts), data.validation.targets
+    found: dict[str, float] = {}
+    for name in [one for one in names if one not in GROUPED]:
+        found[name] = value_of(name, targets, scores)
+        error = jackknife_error(partial(value_of, name), targets, scores, data.facts.unit_records)
+        if math.isfinite(error):
+            found[name + STANDARD_ERROR] = error
+    if any(name in GROUPED for name in names):
+        grouped = of_groups(data, scores)
+        found |= {name: value for name, value in grouped.items() if name.removesuffix(STANDARD_ERROR) in names}
     if not np.isfinite(scores).all():
         # The model is none: what it reports says so.
         return found
     return {name: value for name, value in found.items() if not math.isnan(value)}
+
+
+PARTS = 20
+"""Of the records, each left out once for an error."""
+
+
+def jackknife_error(value: Callable[[Targets, Floats], float], targets: Targets, scores: Floats, alike: int) -> float:
+    """Standard error of `value` of n records, of drawing others: by leaving out one of `PARTS` parts of them at a time.
+
+    alike  largest number of records that belong together; the variance is at most so many times as large
+
+    Source  Efron & Tibshirani (1993), An Introduction to the Bootstrap, section 11.5 (the jackknife by groups). nan
+            where fewer than two records are there, or a value without some of them is none.
+    """
+    parts = min(PARTS, len(targets))
+    if parts < 2:
+        return math.nan
+    # Records may lie in an order: neighbours go to different parts.
+    of_record = np.arange(len(targets)) % parts
+    values = np.array([value(targets[of_record != one], scores[of_record != one]) for one in range(parts)])
+    return math.sqrt(alike * (parts - 1) * float(np.var(values)))
 
 
 def predicted(model: nn.Module, split: Split, facts: DatasetSpec) -> Floats:
@@ -232,15 +243,20 @@ def predicted(model: nn.Module, split: Split, facts: DatasetSpec) -> Floats:
 
 
 def of_groups(data: Dataset, shares: Floats) -> dict[str, float]:
-    """Those of `GROUPED` from probabilities [n, C] of public validation records whose groups are known."""
+    """Those of `GROUPED`, with errors, from probabilities [n, C] of public validation records with groups."""
     groups, codes = data.facts.groups, data.validation.groups
     assert groups is not None
     assert codes is not None
     counts = np.bincount(codes, minlength=len(groups.categories))
     right = np.bincount(codes, weights=shares.argmax(1) == data.validation.targets, minlength=len(counts))
     there = counts > 0
-    worst = float((right[there] / counts[there]).min()) if there.any() and np.isfinite(shares).all() else math.nan
-    return {"worst_group_accuracy": worst, "smallest_group": float(counts.min())}
+    found = {"smallest_group": float(counts.min())}
+    if not there.any() or not np.isfinite(shares).all():
+        return found | {"worst_group_accuracy": math.nan}
+    least = np.flatnonzero(there)[int(np.argmin(right[there] / counts[there]))]
+    worst = float(right[least] / counts[least])
+    error = share_error(worst, int(counts[least]), data.facts.unit_records)
+    return found | {"worst_group_accuracy": worst, "worst_group_accuracy" + STANDARD_ERROR: error}
 
 
 def value_of(name: str, targets: Targets, scores: Floats) -> float:

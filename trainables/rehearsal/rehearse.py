@@ -23,6 +23,7 @@ from dpcore.randomness import Streams
 from trainables.hooks import CanaryTrained
 from trainables.hyperparameters import read
 from trainables.measures.objectives import measure, wanted
+from trainables.metrics import scores_of
 from trainables.publishing import OWN_METRICS, published
 from trainables.rehearsal.findings import CannotRun, Rehearsed, Step
 from trainables.system import DatasetSpec, PrivacyPlan, Refusal, RunSettings, State, System, TrialRun
@@ -243,7 +244,7 @@ def _check_objectives(objectives: Sequence[str], metrics: Mapping[str, float]) -
     """Raises CannotRun where a trial would have no rank."""
     silent = [one for one in objectives if one not in OWN_METRICS and one not in _TOO_LONG and one not in metrics]
     if silent:
-        told = ", ".join(sorted({*metrics, *OWN_METRICS}))
+        told = ", ".join(sorted({*scores_of(metrics), *OWN_METRICS}))
         raise CannotRun(
             f"no trial would report the objective {', '.join(silent)} on these data, so none could be ranked. "
             f"It reports {told}."

@@ -19,6 +19,7 @@ from dpcore.randomness import Purpose
 from trainables import hooks
 from trainables.data.records import fingerprint
 from trainables.hyperparameters import hyperparameter, hyperparameters
+from trainables.metrics import share_error
 from trainables.planning import Case, Fit, NotLaunched, PlannedSystem
 from trainables.system import (
     Dataset,
@@ -232,6 +233,13 @@ def next_answers(run: Run, limit: int, answered: int) -> range:
     return range(answered, until)
 
 
+def accuracy_of(right: int, asked: int) -> dict[str, float]:
+    """The share of `asked` records that was answered `right`, with its error; {} without any."""
+    if not asked:
+        return {}
+    return {"accuracy": right / asked, "accuracy_se": share_error(right / asked, asked)}
+
+
 def answer_queries(fit: Fit[Any, Any], answers: Callable[[Positions], Mapping[str, NDArray[Any]]]) -> None:
     """Answer the run's next queries, validation records of a publicly seeded order; no model is kept, counts are.
 
@@ -248,4 +256,4 @@ def answer_queries(fit: Fit[Any, Any], answers: Callable[[Positions], Mapping[st
     correct += int((shown["labels"] == validation.targets[asked]).sum())
     answered = run.member.to_step
     state = {_ANSWERED: np.asarray(answered), _CORRECT: np.asarray(correct)}
-    run.checkpoint(answered, state, {"accuracy": correct / answered})
+    run.checkpoint(answered, state, accuracy_of(correct, answered))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian, Sequence
 from trainables.metrics import Dependence, Metric, Task, Worst
-from trainables.reports import NOISE_SD
 from trainables.system import DatasetSpec, PrivacyPlan, Split, State
 
 if TYPE_CHECKING:
@@ -78,19 +76,3 @@ METRICS = (
         tasks=frozenset({Task.CLASSIFICATION}),
     ),
 )
-REPORTED = (
-    *METRICS,
-    *(
-        replace(
-            one,
-            name=one.name + NOISE_SD,
-            goal="minimize",
-            worst=None,
-            doc=f"standard deviation that the noise on private validation records gives {one.name}",
-            released="the noised histogram of validation records: post-processing of the claim",
-            depends=Dependence.RELEASED,
-        )
-        for one in METRICS
-    ),
-)
-"""Of systems that report on private validation records too (`trainables.validation.evaluate.report`)."""

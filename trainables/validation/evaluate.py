@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -9,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dpcore.mechanisms.noisy_histogram import NoisyHistogram
+from dpcore.mechanisms.noisy_histogram import Estimate, NoisyHistogram, area_error
 from dpcore.noise import NoiseSource
-from trainables.reports import NOISE_SD, Bins
+from trainables.metrics import STANDARD_ERROR, share_error
+from trainables.reports import Bins
 from trainables.system import Dataset, DatasetSpec, Run, RunSettings, Split, Task
 from trainables.training.losses import EVALUATION_BATCH, answers, loss_function, tensor
 from trainables.training.noise import report_noise
@@ -97,23 +99,28 @@ def report(
 def noised(
     judged: Judgements, facts: DatasetSpec, units: int, histogram: NoisyHistogram, bins: Bins, noise: NoiseSource
 ) -> Mapping[str, float]:
-    """What one release of `histogram` says of judged records, each judged by itself; with the noise of each number.
+    """What one release of `histogram` says of judged records, each judged by itself; with the error of each number.
 
     units  declared number of these records, or of their units
     """
     cells = cells_for(facts, bins)
     counts = histogram.release(cells.of(judged), noise)
     between = (units / MISCOUNTED, units * histogram.unit_records * MISCOUNTED)
-    found = cells.estimates(counts, histogram.deviation, between)
+    return _told(cells.estimates(counts, histogram.deviation, between, histogram.unit_records))
+
+
+def _told(found: Mapping[str, Estimate]) -> dict[str, float]:
     values = {name: one.value for name, one in found.items()}
-    return values | {name + NOISE_SD: one.standard_error for name, one in found.items()}
+    # Of a single record, or of equal ones, nobody knows how much others differ: nothing is said.
+    errors = {name + STANDARD_ERROR: one.standard_error for name, one in found.items()}
+    return values | {name: error for name, error in errors.items() if 0 < error < math.inf}
 
 
 def judge(model: nn.Module, split: Split, facts: DatasetSpec, device: torch.device) -> Mapping[str, float]:
     """Metrics on `split` as it is: the loss; of classes accuracy and auc, of ratings accuracy and rmse, else rmse.
 
-    {} without records. The auc is that of `trainables.validation.histogram_bins`, without bins; it is left out where
-    every record is of one class.
+    Each with its standard error. {} without records. The auc is that of `trainables.validation.histogram_bins`, without
+    bins; it is left out where every record is of one class.
     """
     if not len(split):
         return {}
@@ -121,27 +128,45 @@ def judge(model: nn.Module, split: Split, facts: DatasetSpec, device: torch.devi
 
 
 def metrics_of(judged: Judgements, facts: DatasetSpec) -> Mapping[str, float]:
-    """The metrics of `judge`, of one record or more that were judged."""
-    metrics = {"loss": float(judged.losses.mean())}
+    """The metrics of `judge`, of one record or more that were judged, with their errors."""
+    alike = facts.unit_records
+    found = {"loss": mean_of(judged.losses, alike)}
     if facts.task is not Task.REGRESSION:
-        metrics["accuracy"] = float((judged.predictions == judged.labels).mean())
+        share = float((judged.predictions == judged.labels).mean())
+        found["accuracy"] = Estimate(share, share_error(share, len(judged), alike))
     if facts.task is not Task.CLASSIFICATION:
-        metrics["rmse"] = float(judged.squared_errors.mean() ** 0.5)
+        found["rmse"] = mean_of(judged.squared_errors, alike).root()
     elif (
-        area := area_under_curve(judged.labels, judged.predictions, judged.confidences, facts.classes or 0)
+        area := area_under_curve(judged.labels, judged.predictions, judged.confidences, facts.classes or 0, alike)
     ) is not None:
-        metrics["auc"] = area
-    return metrics
+        found["auc"] = area
+    return _told(found)
+
+
+def mean_of(values: NDArray[np.float64], alike: int = 1) -> Estimate:
+    """Of n >= 1 values, with the error of drawing others; infinite for a single one, which says nothing of it.
+
+    alike  largest number of values that belong together: their mean varies at most as if they were equal
+    """
+    error = math.sqrt(alike * float(np.var(values, ddof=1)) / len(values)) if len(values) > 1 else math.inf
+    return Estimate(float(values.mean()), error)
 
 
 def area_under_curve(
-    labels: NDArray[np.int64], predictions: NDArray[np.int64], confidences: NDArray[np.float64], classes: int
-) -> float | None:
-    """The auc of `trainables.validation.histogram_bins`, without bins; arrays [n]. None for records of one class."""
+    labels: NDArray[np.int64],
+    predictions: NDArray[np.int64],
+    confidences: NDArray[np.float64],
+    classes: int,
+    alike: int = 1,
+) -> Estimate | None:
+    """The auc of `trainables.validation.histogram_bins`, without bins; arrays [n]. None for records of one class.
+
+    Of several classes the error is the mean of each area's, which it is at most however these depend on each other.
+    """
     # It takes longer to import than all else here: not for every trial.
     from scipy.stats import rankdata
 
-    areas = []
+    areas, errors = [], []
     for one in range(1 if classes == 2 else classes):
         positive = labels == one
         inside, outside = int(positive.sum()), int((~positive).sum())
@@ -150,4 +175,5 @@ def area_under_curve(
             # Mann & Whitney (1947): the ranks of the positives, ties halved.
             won = rankdata(scores)[positive].sum() - inside * (inside + 1) / 2
             areas.append(float(won) / (inside * outside))
-    return float(np.mean(areas)) if areas else None
+            errors.append(area_error(areas[-1], inside, outside, alike))
+    return Estimate(float(np.mean(areas)), float(np.mean(errors))) if areas else None

@@ -36,7 +36,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.mechanisms.noisy_histogram import Estimate, area_under_curve, mean
-from trainables.reports import NOISE_SD, Bins
+from trainables.metrics import STANDARD_ERROR
+from trainables.reports import Bins
 from trainables.system import DatasetSpec, Task
 
 Floats = NDArray[np.float64]
@@ -121,24 +122,26 @@ class ScoreCells:
         cells: Codes = (judged.labels * self.classes + predictions) * self.bins + bins
         return cells
 
-    def estimates(self, counts: Floats, deviation: float, between: tuple[float, float]) -> Mapping[str, Estimate]:
+    def estimates(
+        self, counts: Floats, deviation: float, between: tuple[float, float], alike: int = 1
+    ) -> Mapping[str, Estimate]:
         table = counts.reshape(self.classes, self.classes, self.bins)
-        found = {"accuracy": mean(counts, self.right, between, deviation).clipped(0.0, 1.0)}
-        found["auc"] = self._area(table, deviation)
+        found = {"accuracy": mean(counts, self.right, between, deviation, alike).clipped(0.0, 1.0)}
+        found["auc"] = self._area(table, deviation, alike)
         if self.classes == 2:
             losses = np.logaddexp(0.0, np.where(self.right.reshape(table.shape) == 1, -_MIDDLES, _MIDDLES))
-            found["loss"] = mean(counts, losses.ravel(), between, deviation).clipped(0.0, float(losses.max()))
+            found["loss"] = mean(counts, losses.ravel(), between, deviation, alike).clipped(0.0, float(losses.max()))
         return found
 
-    def _area(self, table: Floats, deviation: float) -> Estimate:
+    def _area(self, table: Floats, deviation: float, alike: int) -> Estimate:
         # Of two classes both areas are the same one.
-        areas = [self._area_of(table, one, deviation) for one in range(1 if self.classes == 2 else self.classes)]
+        areas = [self._area_of(table, one, deviation, alike) for one in range(1 if self.classes == 2 else self.classes)]
         # The deviation of a mean is at most the mean of the deviations, however the areas depend on each other.
         return Estimate(
             float(np.mean([one.value for one in areas])), float(np.mean([one.standard_error for one in areas]))
         )
 
-    def _area_of(self, table: Floats, one: int, deviation: float) -> Estimate:
+    def _area_of(self, table: Floats, one: int, deviation: float, alike: int) -> Estimate:
         """Of class `one` against the rest: confident in another class, ..., confident in this one."""
         others = np.delete(np.arange(self.classes), one)
         rest = len(others)
@@ -149,7 +152,11 @@ class ScoreCells:
 
         merged = np.repeat([rest, 1], self.bins)
         return area_under_curve(
-            scores(np.array([one])), scores(others), deviation * np.sqrt(merged), deviation * np.sqrt(merged * rest)
+            scores(np.array([one])),
+            scores(others),
+            deviation * np.sqrt(merged),
+            deviation * np.sqrt(merged * rest),
+            alike,
         )
 
 
@@ -170,11 +177,13 @@ class LossCells:
     def of(self, judged: Judgements) -> Codes:
         return judged.right * len(_LOSS_VALUES) + np.digitize(np.nan_to_num(judged.losses, nan=np.inf), LOSSES)
 
-    def estimates(self, counts: Floats, deviation: float, between: tuple[float, float]) -> Mapping[str, Estimate]:
+    def estimates(
+        self, counts: Floats, deviation: float, between: tuple[float, float], alike: int = 1
+    ) -> Mapping[str, Estimate]:
         losses = np.tile(_LOSS_VALUES, 2)
         return {
-            "accuracy": mean(counts, self.right, between, deviation).clipped(0.0, 1.0),
-            "loss": mean(counts, losses, between, deviation).clipped(0.0, float(_LOSS_VALUES[-1])),
+            "accuracy": mean(counts, self.right, between, deviation, alike).clipped(0.0, 1.0),
+            "loss": mean(counts, losses, between, deviation, alike).clipped(0.0, float(_LOSS_VALUES[-1])),
         }
 
 
@@ -202,13 +211,18 @@ class ErrorCells:
         bins = np.digitize(share, _error_edges()[1:-1])
         return bins if self.sides == 1 else judged.right * ERROR_BINS + bins
 
-    def estimates(self, counts: Floats, deviation: float, between: tuple[float, float]) -> Mapping[str, Estimate]:
+    def estimates(
+        self, counts: Floats, deviation: float, between: tuple[float, float], alike: int = 1
+    ) -> Mapping[str, Estimate]:
         low, high = _error_edges()[:-1], _error_edges()[1:]
         squares = np.tile((low**2 + low * high + high**2) / 3 * self.range**2, self.sides)
-        square = mean(counts, squares, between, deviation).clipped(0.0, self.range**2)
+        square = mean(counts, squares, between, deviation, alike).clipped(0.0, self.range**2)
         if self.sides == 1:
             return {"rmse": square.root(), "loss": square}
-        return {"rmse": square.root(), "accuracy": mean(counts, self.right, between, deviation).clipped(0.0, 1.0)}
+        return {
+            "rmse": square.root(),
+            "accuracy": mean(counts, self.right, between, deviation, alike).clipped(0.0, 1.0),
+        }
 
 
 def _error_edges() -> Floats:
@@ -222,7 +236,8 @@ FEWEST = 2.0
 Cells = ScoreCells | LossCells | ErrorCells
 """Each has a `size`, the `metrics` that its counts say, and which cells are of records that are predicted `right`: 1
 for these, 0 for others [size]. `of` says in which cell each record is [n], `estimates` every metric from noised counts
-[size]: `deviation` is that of the noise on a count, `between` are public bounds of the number of records."""
+[size]: `deviation` is that of the noise on a count, `between` are public bounds of the number of records, `alike` the
+largest number of records that belong together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,16 +268,20 @@ class GroupedCells:
         cells: Codes = judged.groups * self.each.size + self.each.of(judged)
         return cells
 
-    def estimates(self, counts: Floats, deviation: float, between: tuple[float, float]) -> Mapping[str, Estimate]:
-        """The noise of the worst accuracy is that of the group which has it.
+    def estimates(
+        self, counts: Floats, deviation: float, between: tuple[float, float], alike: int = 1
+    ) -> Mapping[str, Estimate]:
+        """The error of the worst accuracy is that of the group which has it; that of the smallest one is its noise's.
 
         Without a worst accuracy where every group is below its noise.
         """
         table = counts.reshape(self.groups, self.each.size)
-        found = dict(self.each.estimates(table.sum(axis=0), deviation * math.sqrt(self.groups), between))
+        found = dict(self.each.estimates(table.sum(axis=0), deviation * math.sqrt(self.groups), between, alike))
         totals, noise = table.sum(axis=1), deviation * math.sqrt(self.each.size)
         held = (1.0, between[1])
-        enough = [mean(one, self.right, held, deviation).clipped(0.0, 1.0) for one in table[totals >= FEWEST * noise]]
+        enough = [
+            mean(one, self.right, held, deviation, alike).clipped(0.0, 1.0) for one in table[totals >= FEWEST * noise]
+        ]
         if enough:
             found["worst_group_accuracy"] = min(enough, key=lambda one: one.value)
         return found | {"smallest_group": Estimate(float(np.min(totals)), noise)}
@@ -285,6 +304,6 @@ def _cells_for(facts: DatasetSpec, bins: Bins) -> Cells:
 
 
 def reported(facts: DatasetSpec, bins: Bins) -> frozenset[str]:
-    """Names of all that a report on private validation records tells."""
+    """Names of all that a report on private validation records tells, each with its error."""
     names = cells_for(facts, bins).metrics
-    return frozenset(names) | {name + NOISE_SD for name in names}
+    return frozenset(names) | {name + STANDARD_ERROR for name in names}

@@ -22,7 +22,7 @@ from tests.trainables.exam.candidate import Candidate, same
 from tests.trainables.exam.door import AroundTheDoor, watched, without_chance
 from tests.trainables.recording import MemoryRun, memory_run
 from tests.trainables.thread_team import ThreadTeam
-from trainables.metrics import Scalar
+from trainables.metrics import Scalar, scores_of
 from trainables.system import Hyperparameter, PrivacyPlan, Refusal, traits_of
 from trainables.training import noise
 from trainables.validation.planning import plan_with_reports
@@ -270,11 +270,17 @@ def workers_agree(one: Candidate) -> list[str]:
     return faults
 
 
+SCORES = {"accuracy", "loss", "rmse", "auc"}
+"""Of validation records, where the model is judged by what its predictions say."""
+
+
 def metrics_are_as_declared(one: Candidate) -> list[str]:
     """What a finished trial reports has been declared, for its task; and some setting reports all that is declared."""
     reported = one.run(one.plan).final[2]
     declared = {metric.name: metric for metric in one.system.metrics}
-    faults = [f"{name} is reported, and not declared" for name in sorted(reported.keys() - declared.keys())]
+    faults = [f"{name} has no error" for name in SCORES & reported.keys() if f"{name}_se" not in reported]
+    reported = {name: reported[name] for name in scores_of(reported)}
+    faults += [f"{name} is reported, and not declared" for name in sorted(reported.keys() - declared.keys())]
     if not reported:
         faults.append("nothing is reported")
     task = one.records.facts.task

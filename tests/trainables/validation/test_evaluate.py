@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dpcore.gradients import Refused
-from trainables.reports import share_error
+from trainables.metrics import scores_of, share_error
 from trainables.system import DatasetSpec, InputSpec, Split, Task
 from trainables.training.losses import answers, record_losses
 from trainables.validation.evaluate import judge
@@ -39,7 +39,8 @@ def judged(task: Task, outputs: np.ndarray, targets: np.ndarray) -> dict[str, fl
 def test_classes() -> None:
     metrics = judged(Task.CLASSIFICATION, np.log([[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]]), np.array([0, 1]))
     # Class 0 against the rest is told apart, class 1 the wrong way round, and of class 2 there is no record.
-    assert metrics == pytest.approx({"accuracy": 0.5, "loss": (math.log(2) + math.log(5)) / 2, "auc": 0.5})
+    scores = {name: metrics[name] for name in scores_of(metrics)}
+    assert scores == pytest.approx({"accuracy": 0.5, "loss": (math.log(2) + math.log(5)) / 2, "auc": 0.5})
 
 
 def test_ratings_are_judged_by_the_expected_class() -> None:
@@ -52,7 +53,7 @@ def test_ratings_are_judged_by_the_expected_class() -> None:
 def test_regression_over_several_batches() -> None:
     targets = np.linspace(0, 1, 2500, dtype=np.float32)
     metrics = judged(Task.REGRESSION, (targets + 0.5)[:, None], targets)
-    assert metrics == pytest.approx({"loss": 0.25, "rmse": 0.5}, rel=1e-5)
+    assert {name: metrics[name] for name in scores_of(metrics)} == pytest.approx({"loss": 0.25, "rmse": 0.5}, rel=1e-5)
 
 
 def test_no_records_no_metrics() -> None:
@@ -141,18 +142,15 @@ def test_answers_come_without_gradients_and_leave_the_mode() -> None:
 def test_by_hand_and_where_all_are_right() -> None:
     """Agresti & Coull 1998: two more right and two more wrong."""
     for share in (1.0, 0.0):
-        assert share_error({"accuracy": share}, 10)["accuracy"] == pytest.approx(math.sqrt(12 / 14 * 2 / 14 / 14))
-    noised = share_error({"accuracy": 1.02, "accuracy_noise_sd": 0.3}, 10)["accuracy"]
-    assert noised == pytest.approx(math.hypot(0.3, math.sqrt(12 / 14 * 2 / 14 / 14)))
-    assert share_error({"accuracy": 0.5}, 0) == {}
-    assert share_error({"loss": 0.5}, 10) == {}
+        assert share_error(share, 10) == pytest.approx(math.sqrt(12 / 14 * 2 / 14 / 14))
+        assert share_error(share, 10, alike=4) == pytest.approx(2 * share_error(share, 10))
 
 
 @pytest.mark.parametrize(("true", "n"), [(0.95, 20), (0.5, 100), (0.99, 50)])
 def test_two_of_them_hold_the_truth_as_often_as_they_should(true: float, n: int) -> None:
     """Around the share moved to the middle; with the share's own error (the mutant) it is said of too few."""
     right = np.random.default_rng(0).binomial(n, true, 4000)
-    errors = np.array([share_error({"accuracy": one / n}, n)["accuracy"] for one in right])
+    errors = np.array([share_error(one / n, n) for one in right])
     held = np.abs((right + 2) / (n + 4) - true) <= 1.96 * errors
     naive = np.abs(right / n - true) <= 1.96 * np.sqrt(right / n * (1 - right / n) / n)
     assert held.mean() > 0.93

@@ -20,6 +20,7 @@ from tests.sweeps.test_asked_metrics import of
 from tests.trainables.test_measures import member
 from trainables.data import SOURCES
 from trainables.measures.quality import of_groups
+from trainables.metrics import share_error
 from trainables.system import DatasetSpec, Groups, InputSpec, Launch, PrivacyPlan, Task
 from trainables.validation.evaluate import area_under_curve
 from trainables.validation.histogram_bins import (
@@ -90,12 +91,13 @@ def test_more_classes_give_loss_or_area(classes):
     found = exact(cells_for(facts(Task.CLASSIFICATION, classes=classes), "score"), own)
     assert found["accuracy"] == own.right.mean()
     area = area_under_curve(own.labels, own.predictions, own.confidences, classes)
-    assert found["auc"] == pytest.approx(area, abs=0.005)
+    assert area is not None
+    assert found["auc"] == pytest.approx(area.value, abs=0.005)
     rests = [
         roc_auc_score(own.labels == one, np.where(own.predictions == one, own.confidences, -own.confidences))
         for one in range(classes)
     ]
-    assert area == pytest.approx(np.mean(rests), rel=1e-12)
+    assert area.value == pytest.approx(np.mean(rests), rel=1e-12)
 
 
 def test_ratings_and_regressions_give_a_root_mean_square():
@@ -134,12 +136,14 @@ def test_outputs_that_are_no_numbers_have_a_cell_too_and_it_is_wrong(cells):
     [(ScoreCells(2), 2), (ScoreCells(4), 4), (LossCells(), 4), (ErrorCells(2.0, sides=2), 3)],
     ids=repr,
 )
-def test_stated_errors_are_those_of_the_noise(cells, classes):
-    """400 releases: the ratio of error to stated error has a deviation of 1, within what has probability 1e-4 (5
-    binomial-like deviations of sqrt(1/2000)) and 10% for the first order. Areas of several classes state a bound."""
+def test_stated_errors_are_those_of_the_noise_and_of_the_sample(cells, classes):
+    """400 releases, each of as many records drawn from those: the ratio of error to stated error has a deviation of 1,
+    within what has probability 1e-4 and 10% for the first order. Areas of several classes state a bound."""
     mechanism = NoisyHistogram(cells=cells.size, noise_multiplier=5.0)
     of, truth, source = cells.of(judged(classes)), exact(cells, judged(classes)), noise(f"errors {cells!r}")
-    draws = [cells.estimates(mechanism.release(of, source), mechanism.deviation, (N / 2, 2 * N)) for _ in range(400)]
+    rng = np.random.default_rng(7)
+    samples = [rng.choice(of, N) for _ in range(400)]
+    draws = [cells.estimates(mechanism.release(one, source), mechanism.deviation, (N / 2, 2 * N)) for one in samples]
     for name in cells.metrics:
         ratios = np.array([(one[name].value - truth[name]) / one[name].standard_error for one in draws])
         bound = stats.chi2.ppf([1e-4, 1 - 1e-4], 399) / 399
@@ -195,7 +199,8 @@ def test_noise_is_said_and_a_group_below_it_is_left_out() -> None:
     large = min(own.right[own.groups == one].mean() for one in range(2))
     assert abs(np.median(worst[left_out]) - large) < 0.02
     said = np.median([one["worst_group_accuracy"].standard_error for one in np.array(found, dtype=object)[left_out]])
-    assert np.std(worst[left_out]) == pytest.approx(said, rel=0.35)
+    # The records stay: what is said of drawing others is not in the spread.
+    assert np.std(worst[left_out]) < 1.35 * said
     # A number that is none would have made a trial fail, and kept a sealed search from releasing anything.
     assert "worst_group_accuracy" not in cells.estimates(np.zeros(cells.size), 10.0, WIDE)
 
@@ -206,7 +211,9 @@ def test_public_records_are_counted_as_they_are() -> None:
     shares = np.eye(10)[few.targets]
     shares[0] = np.roll(shares[0], 1)
     held = replace(data, facts=replace(data.facts, groups=GROUPS), validation=few)
-    assert of_groups(held, shares) == {"worst_group_accuracy": 0.5, "smallest_group": 0.0}
+    found = of_groups(held, shares)
+    assert (found["worst_group_accuracy"], found["smallest_group"]) == (0.5, 0.0)
+    assert found["worst_group_accuracy_se"] == pytest.approx(share_error(0.5, 2))
 
 
 def declared(people: Any, public: bool, **changes: Any) -> dict[str, Any]:
@@ -235,9 +242,9 @@ def test_a_trial_reports_it_and_private_records_pay_for_it_once(people, public: 
         assert plan.validation.histogram.cells == 2 * plain.size
         # The same budget whatever the cells: one release of one histogram.
         assert plan.validation.histogram.sensitivity == 1.0
-        assert reported(facts_, "loss") >= {"worst_group_accuracy_noise_sd", "smallest_group_noise_sd"}
+        assert reported(facts_, "loss") >= {"worst_group_accuracy_se", "smallest_group_se"}
     group = Launch(members=(member(plan),), measures=spec.asked)
     [result] = run_launch(group, data, Folder(str(people.parent / f"trials-{public}")), bytes(32))
     metrics = result["metrics"]
     assert {"worst_group_accuracy", "smallest_group"} <= metrics.keys()
-    assert ("worst_group_accuracy_noise_sd" in metrics) is not public
+    assert metrics["worst_group_accuracy_se"] > 0

@@ -16,7 +16,7 @@ from trainables import hooks
 from trainables.parallel import limited_threads
 from trainables.planning import Fit
 from trainables.system import Dataset, DatasetSpec, RunSettings, Split, State
-from trainables.systems.answering import next_answers
+from trainables.systems.answering import accuracy_of, next_answers
 from trainables.systems.linear import classes_of, columns, labels_of
 from trainables.systems.lu2021.hyperparameters import ConvexifiedLossHyperparameters, held_out, sensitivities
 from trainables.systems.lu2021.network import Recipe, logits_of, train
@@ -213,7 +213,7 @@ def _metrics(
     params: ConvexifiedLossHyperparameters, data: Dataset, trained: Trained, counts: dict[str, int], stability: float
 ) -> dict[str, float]:
     members, others = asked(params, trained, 0, counts[_ANSWERED])
-    metrics = {"stability": stability, "accuracy": counts[_CORRECT] / len(others)}
+    metrics = {"stability": stability, **accuracy_of(counts[_CORRECT], len(others))}
     attack = trained.attack if len(members) else None
     if attack is not None:
         metrics["shadow_leak"] = counts[_CALLED] / len(members) - counts[_MISCALLED] / len(others)

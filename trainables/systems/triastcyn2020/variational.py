@@ -39,7 +39,8 @@ from trainables.systems.triastcyn2020.training import Draws, looked_at
 from trainables.training.loop import Pace, run_steps
 from trainables.training.noise import batches, noise_source, normals
 from trainables.training.private_sgd import device_of
-from trainables.validation.evaluate import area_under_curve
+from trainables.validation.evaluate import metrics_of
+from trainables.validation.histogram_bins import Judgements
 
 TINY = 1e-8
 """Beside AdaGrad's root."""
@@ -258,16 +259,15 @@ def _clipped_sum(gradients_BD: Tensor, clip_norm: float) -> ClippedSum:
 
 def _judged(
     params: VariationalHyperparameters, data: Dataset, posterior: Posterior, device: torch.device
-) -> dict[str, float]:
+) -> Mapping[str, float]:
     if not len(data.validation):
         return {}
     x, y = design(data.facts, data.validation, device)
     likely = _probability(params, posterior, x)
-    right = (likely > 0.5) == (y > 0.5)
-    metrics = {"accuracy": float(right.double().mean()), "loss": float(F.binary_cross_entropy(likely, y.double()))}
+    losses = F.binary_cross_entropy(likely, y.double(), reduction="none")
     own = torch.where(likely > 0.5, likely, 1 - likely)
-    area = area_under_curve(y.long().cpu().numpy(), (likely > 0.5).long().cpu().numpy(), own.cpu().numpy(), classes=2)
-    return metrics if area is None else {**metrics, "auc": area}
+    columns = (y.long(), (likely > 0.5).long(), own, losses, torch.zeros_like(losses))
+    return metrics_of(Judgements(*(one.cpu().numpy() for one in columns)), data.facts)
 
 
 class PosteriorPredictive(nn.Module):

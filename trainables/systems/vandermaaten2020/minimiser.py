@@ -19,6 +19,7 @@ from dpcore.mechanisms.output_perturbation import MinimiserSensitivity
 from trainables.hyperparameters import hyperparameter, hyperparameters, read
 from trainables.planning import Fit
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, Split, State
+from trainables.systems.answering import accuracy_of
 from trainables.systems.linear import RowHyperparameters, classes_of, labels_of, width_of
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class ReleasesLinearModel:
         validation = fit.data.validation
         labels = (fit.params.rows(fit.data.facts, validation) @ theta).argmax(axis=1)
         right = int((labels == validation.targets).sum())
-        fit.run.checkpoint(1, {_THETA: theta}, {"accuracy": right / len(labels)} if len(labels) else {})
+        fit.run.checkpoint(1, {_THETA: theta}, accuracy_of(right, len(labels)))
 
     def membership_scores(self, plan: PrivacyPlan, facts: DatasetSpec, state: State, split: Split) -> Array:
         """See `trainables.hooks.Scored`: minus each record's cross-entropy."""

@@ -17,6 +17,7 @@ from dpcore.noise import NoiseSource
 from dpcore.papers.sgld import step_size_of
 from dpcore.randomness import Purpose
 from trainables import hooks
+from trainables.metrics import share_error
 from trainables.models.images import with_dropout
 from trainables.parallel import limited_threads
 from trainables.planning import Fit
@@ -36,6 +37,7 @@ from trainables.training.losses import answers, loss_function, tensor
 from trainables.training.noise import noise_source
 from trainables.training.private_sgd import device_of, initial_model
 from trainables.training.released import with_seed
+from trainables.validation.evaluate import mean_of
 
 # The leakage Mpl of a converged sampler, from its own iterates. K draws, N records.
 #
@@ -107,9 +109,12 @@ def table_metrics(probabilities: Probabilities, data: Dataset) -> dict[str, floa
     attack = decide(negative_loss(inside), negative_loss(outside), mean_training_loss_threshold(inside))
     train_accuracy = float((members.argmax(1) == data.train.targets).mean())
     accuracy = float((outsiders.argmax(1) == data.validation.targets).mean())
+    loss = mean_of(outside)
     return {
         "accuracy": accuracy,
-        "loss": float(outside.mean()),
+        "accuracy_se": share_error(accuracy, len(outside)),
+        "loss": loss.value,
+        "loss_se": loss.standard_error,
         "train_accuracy": train_accuracy,
         "gap": train_accuracy - accuracy,
         "attack_auc": auc(negative_loss(inside), negative_loss(outside)),
