@@ -185,7 +185,7 @@ def check(
     loaded = load(spec, data=data, trials=trials, changes=changes, systems=systems, sources=sources)
     workspace = places(root, store or loaded.store)
     if loaded.search.chosen_from is not None:
-        loaded = with_chosen(loaded, PublishedStore.open(workspace.store_url))
+        loaded = with_chosen(loaded, PublishedStore.open(workspace))
     begun = _started_from(loaded, workspace)
     found = checked(loaded, rehearsal=rehearsal, modes=modes, address=address, **begun)
     return replace(found, population=before(loaded, found.plan.facts, workspace.store_url))
@@ -355,7 +355,7 @@ def pareto(
     from sweeps.sweep import asked_front
 
     names = [sweeps] if isinstance(sweeps, str) else sweeps
-    return asked_front(PublishedStore.open(places(root, store).store_url), names, objective, reference, mix, as_refuted)
+    return asked_front(PublishedStore.open(places(root, store)), names, objective, reference, mix, as_refuted)
 
 
 def _driven(sweep: str, workspace: Workspace, progress: bool | None, options: RunOptions) -> Sweep:
@@ -368,7 +368,7 @@ def _driven(sweep: str, workspace: Workspace, progress: bool | None, options: Ru
 
     working_folder_is_importable()
 
-    sweep = PublishedStore.open(workspace.store_url).sweep(sweep).kept().name
+    sweep = PublishedStore.open(workspace).sweep(sweep).kept().name
     with kept_in(workspace.folder(sweep) / LOG):
         if in_notebook() if progress is None else progress:
             with ProgressDisplay(Console(file=sys.stderr)) as display:
@@ -380,7 +380,7 @@ def _driven(sweep: str, workspace: Workspace, progress: bool | None, options: Ru
         first = "" if end.failure is None else f" The first: {'; '.join(end.failure.lines())}."
         again = " Nothing is lost: sweeps.resume goes on." if end.code.goes_on else ""
         warnings.warn(f"Sweep {sweep!r}: {end.meaning}.{first}{again}", SweepWarning, stacklevel=3)
-    return Sweep(sweep, workspace.of(PublishedStore.open(workspace.store_url).sweep(sweep)), end)
+    return Sweep(sweep, workspace.of(PublishedStore.open(workspace).sweep(sweep)), end)
 
 
 def _with_models(
@@ -408,7 +408,7 @@ def _started_from(spec: SweepSpec, workspace: Workspace) -> dict[str, Any]:
         return {}
     from sweeps.privacy.totals import earlier_totals
 
-    opened = PublishedStore.open(workspace.store_url)
+    opened = PublishedStore.open(workspace)
     return {
         "warm": opened.trials(spec.search.warm_start) if spec.search.warm_start else (),
         "started_from": earlier_totals(opened, spec),
@@ -453,15 +453,15 @@ def population_budget(
         loaded = load(spec)
         if loaded.data.population != population:
             raise InvalidValue("--spec", loaded.data.population, f"a spec with data.population: {population}")
-        following = _following(account(PublishedStore.open(workspace.store_url), population), loaded)
-    opened = PublishedStore.open(workspace.store_url)
+        following = _following(account(PublishedStore.open(workspace), population), loaded)
+    opened = PublishedStore.open(workspace)
     return _with_unknown(workspace, opened, account(opened, population, following))
 
 
 def list_budgets(*, root: str | Path | None = None, store: str | None = None) -> tuple[PopulationAccount, ...]:
     """The ledgers of all populations of the store, by name. Raises StoreError."""
     workspace = places(root, store)
-    opened = PublishedStore.open(workspace.store_url)
+    opened = PublishedStore.open(workspace)
     return tuple(_with_unknown(workspace, opened, one) for one in accounts(opened))
 
 

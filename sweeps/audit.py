@@ -185,7 +185,9 @@ def audit_trial(
     store = workspace.open_store()
     recorded = store.sweep(sweep).kept()
     sweep = recorded.name
-    audited = _audited(PublishedStore(store), sweep, trial)
+    seen = PublishedStore(store, workspace)
+    seen.check_not_stale(sweep)
+    audited = _audited(seen, sweep, trial)
     possible = audits.methods(audited.system, audited.claim)
     if not possible:
         raise InvalidValue(

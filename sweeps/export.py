@@ -17,7 +17,7 @@ from sweeps.privacy.heldout import DeclaredTest, HeldOutReading, declared_test, 
 from sweeps.privacy.population_ledger import charge_reading
 from sweeps.privacy.published_store import OVER, PublishedStore
 from sweeps.privacy.quoting import Quote, dependence, is_refuted, quote_of_claim, quote_of_metric
-from sweeps.privacy.release import Published, Release
+from sweeps.privacy.release import Published
 from sweeps.privacy.totals import own_total
 from sweeps.privacy.wording import total_lines
 from sweeps.reporting.front import LABELS, spec_objectives, sweep_front
@@ -92,7 +92,7 @@ class ModelCard:
         assumptions = Assumptions.of([record.guarantee, with_score, *total.claims()])
         return cls(
             sweep=sweep,
-            heading=Release.of(recorded).heading,
+            heading=store.heading(sweep),
             refuted=refuted,
             record=record,
             claim=record.guarantee,
@@ -266,7 +266,7 @@ def exported(
     from trainables.export.model import ReleasedModel
 
     found = released(workspace, sweep, trial, as_refuted=as_refuted, accept=accept)
-    published = PublishedStore.open(workspace.store_url)
+    published = PublishedStore.open(workspace)
     name = published.sweep(sweep).name
     card = ModelCard.of(published, name, found.record, found.facts, found.spec, refuted=found.refuted)
     own, features = parted(found.spec.data.options())
@@ -282,7 +282,7 @@ def card_of(workspace: Workspace, sweep: str, trial: int | str) -> ModelCard:
 
     Raises as `released` does, but for the code and the checkpoint.
     """
-    published = PublishedStore.open(workspace.store_url)
+    published = PublishedStore.open(workspace)
     recorded = published.sweep(sweep).kept()
     record = _chosen(published, recorded.name, str(trial), True).record
     spec = load_spec(recorded.spec.canonical())
@@ -303,8 +303,9 @@ def released(
     for code that is not what trained it: the weights would stand in another model than the one that was scored.
     """
     check_accepted(accept, ("code",))
-    published = PublishedStore.open(workspace.store_url)
+    published = PublishedStore.open(workspace)
     recorded = published.sweep(sweep).kept()
+    published.check_not_stale(sweep)
     sweep = recorded.name
     chosen = _chosen(published, sweep, str(trial), as_refuted)
     record = chosen.record
@@ -420,7 +421,7 @@ def show_models(workspace: Workspace, sweep: str) -> ModelsShown:
 
     Of a sweep that is not over, or not there for MLflow, nothing is shown. Raises StoreError.
     """
-    store = PublishedStore.open(workspace.store_url)
+    store = PublishedStore.open(workspace)
     record = store.sweep(sweep)
     if record.state not in OVER:
         return ModelsShown()
@@ -528,7 +529,7 @@ def read(
     Raises InvalidValue for a sweep without test records, a second reading, and what `released` refuses; Changed where
     the other records are not those that the sweep had; and PopulationSpent.
     """
-    seen = PublishedStore.open(workspace.store_url)
+    seen = PublishedStore.open(workspace)
     record = seen.sweep(sweep).kept()
     declared = declared_test(record.spec)
     if declared is None:

@@ -12,7 +12,7 @@ from dpcore.checks import InvalidValue
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.privacy.ledger import Summary
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Published, Release
+from sweeps.privacy.release import Published
 from sweeps.reporting.figures import Plots
 from sweeps.reporting.front import LABELS, AxisEnd, Front, FrontAxis, axis_of, goals_of, joint_front, spec_objectives
 from sweeps.reporting.html import as_page, folded
@@ -208,7 +208,7 @@ class Sweep:
 
     def __init__(self, name: str, workspace: Workspace, end: SweepEnd | None = None) -> None:
         self.workspace, self.end = workspace, end
-        self._published = PublishedStore.open(workspace.store_url)
+        self._published = PublishedStore.open(workspace)
         self.name = self._published.sweep(name).name
 
     @property
@@ -270,6 +270,7 @@ class Sweep:
         """
         from sweeps.execution import requests
 
+        self._published.check_not_stale(self.name)
         with requests.opened(self.workspace) as store:
             return requests.enqueue(
                 store, self.name, point if isinstance(point, Mapping) else requests.parse_point(point)
@@ -329,7 +330,7 @@ class Sweep:
         Without `curve` in the spec each trial has its end, and the rungs of early stopping.
         """
         chosen = selected(self._published.trials(self.name), where)
-        heading = Release.of(self._published.sweep(self.name).spec).heading
+        heading = self._published.heading(self.name)
         return curves_table(chosen, by_trial(self._published.curves(self.name)), heading)
 
     def describe(self, trial: int | str) -> TrialSummary:
@@ -509,6 +510,7 @@ class Sweep:
         from sweeps.export import show_models
         from sweeps.mlflow.sync import rebuild
 
+        self._published.check_not_stale(self.name)
         runs = rebuild(self._published, self.name, self.workspace.tracking_uri, self.workspace.folder(self.name))
         return Tracked(runs=runs, models=show_models(self.workspace, self.name))
 

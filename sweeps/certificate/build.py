@@ -130,6 +130,7 @@ def certified(
 
     Nothing is signed that does not verify. Raises CannotCertify, UnknownSweep, InvalidValue, SpecErrors.
     """
+    store.check_not_stale(sweep)
     subject = Subject.of(store, sweep, trial)
     of_both = trial is None and subject.spec.privacy.scope == HOLDOUT
     made = _of_holdout(subject, approval) if of_both else _of_sweep(subject, approval)

@@ -847,7 +847,7 @@ def pareto_command(
     else:
         from sweeps.privacy.published_store import PublishedStore
 
-        store = PublishedStore.open(workspace.store_url)
+        store = PublishedStore.open(workspace)
         front = joint_front(store, sweeps, parsed or None, mix=mix, reference=ends, as_refuted=as_refuted)
     if form == "table" and output is None:
         from rich.console import Console

@@ -55,7 +55,7 @@ def drive(sweep: str, workspace: Workspace, options: RunOptions, *, as_json: boo
 
     Exits with `SweepEnd.code` where that is not OK: INTERRUPTED after Ctrl-C, SOME_FAILED, NONE_RANKED.
     """
-    sweep = PublishedStore.open(workspace.store_url).sweep(sweep).kept().name
+    sweep = PublishedStore.open(workspace).sweep(sweep).kept().name
     with steadfast_streams(), kept_in(workspace.folder(sweep) / LOG):
         _drive(sweep, workspace, options, as_json)
 
@@ -69,7 +69,7 @@ class Terminal(ProgressDisplay):
 
     def on_begin(self) -> None:
         """What stands above every claim of the sweep."""
-        seen = PublishedStore.open(self._workspace.store_url)
+        seen = PublishedStore.open(self._workspace)
         spec = seen.sweep(self._name).spec
         if heading := Release.of(spec).heading:
             _tell(self.console, heading, Event.CLAIM)
@@ -99,9 +99,7 @@ def _drive(sweep: str, workspace: Workspace, options: RunOptions, as_json: bool)
     outcome = with_models(outcome, workspace)
     if as_json:
         models = {} if outcome.models is None else {"models": outcome.models.to_dict()}
-        print_json(
-            {**SweepSummary.load(PublishedStore.open(workspace.store_url), sweep, workspace).to_dict(), **models}
-        )
+        print_json({**SweepSummary.load(PublishedStore.open(workspace), sweep, workspace).to_dict(), **models})
     if outcome.state == "stopped":
         _stopped(console, again)
     if not as_json:
@@ -148,7 +146,7 @@ def _summary(sweep: str, workspace: Workspace, outcome: SweepEnd, console: Conso
     from sweeps.reporting.html import report_page
     from sweeps.util.files import write_output
 
-    store = PublishedStore.open(workspace.store_url)
+    store = PublishedStore.open(workspace)
     summary = SweepSummary.load(store, sweep, workspace, count_all=True)
     print_plain(console, "", _end(outcome), *outcome.reasons)
     print_result(console, summary)

@@ -18,7 +18,6 @@ from dpcore.checks import InvalidValue
 from sweeps.cli.options import DEFAULT_ROOT, AsJson, Root, StoreUrl
 from sweeps.cli.output import print_json
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Release
 from sweeps.reporting.summary import SweepSummary, assumptions_of, list_summaries
 from sweeps.reporting.tables import csv_text
 from sweeps.reporting.terminal import account_lines, counts_text, print_plain
@@ -169,7 +168,7 @@ def _sweep(
 ) -> None:
     # A program reads them all unless it asks for a page.
     number = page if page is not None or form != "table" else 1
-    trials = listed(PublishedStore.open(workspace.store_url), workspace, sweep, where=where, sort=sort, page=number)
+    trials = listed(PublishedStore.open(workspace), workspace, sweep, where=where, sort=sort, page=number)
     if form == "csv":
         sys.stdout.write(trials.as_csv())
         return
@@ -187,14 +186,14 @@ def _sweep(
 
 
 def _summary(workspace: Workspace, sweep: str) -> SweepSummary:
-    return SweepSummary.load(PublishedStore.open(workspace.store_url), sweep, workspace)
+    return SweepSummary.load(PublishedStore.open(workspace), sweep, workspace)
 
 
 def _curves(workspace: Workspace, sweep: str, where: Sequence[str], page: int | None, form: str) -> None:
     from sweeps.reporting.summary import CLAIMED, curve_columns, curve_rows
 
-    store = PublishedStore.open(workspace.store_url)
-    heading = Release.of(store.sweep(sweep).spec).heading
+    store = PublishedStore.open(workspace)
+    heading = store.heading(sweep)
     curves = by_trial(store.curves(sweep))
     told = [trial for trial in selected(store.trials(sweep), where) if trial.key in curves]
     # A program reads them all unless it asks for a page.
@@ -229,7 +228,7 @@ def _watched(
     workspace: Workspace, sweep: str, where: Sequence[str], sort: str | None, page: int | None, every: float
 ) -> None:
     """A look every `every` seconds, and the whole at the end; Ctrl-C ends the looking alone."""
-    store, console = PublishedStore.open(workspace.store_url), Console()
+    store, console = PublishedStore.open(workspace), Console()
 
     def look() -> tuple[bool, RenderableType]:
         # The state first: what is listed then is not older than the end.

@@ -16,7 +16,7 @@ from typing import Any
 from sweeps.execution.limits import CONTROLLER_ENDED, NO_RETRY, OVERRAN, SharedBudget, seconds_left
 from sweeps.execution.outcomes import Outcomes, TrialTable
 from sweeps.execution.requests import PointQueue
-from sweeps.execution.resume import Lost, check_store_not_stale, find_resume_checkpoint
+from sweeps.execution.resume import Lost, find_resume_checkpoint
 from sweeps.planning.plan import exhausted, infeasible_in_a_row, plan_proposal
 from sweeps.privacy.release import Release
 from sweeps.ray.decisions import Decision, Done, Wait
@@ -27,6 +27,7 @@ from sweeps.spec.sections import SweepSpec
 from sweeps.store.lease import Lease
 from sweeps.store.records import AttemptRecord, Proposal, Reservation, TrialRecord, TrialState
 from sweeps.store.store import Store
+from sweeps.store.workspace import check_store_not_stale
 from trainables.measures.objectives import measured
 from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec, Launch, PrivacyPlan, Refusal, Scalar, TrialRun
@@ -125,7 +126,8 @@ class Controller:
         know.
         """
         self.table.rebuild(self.store.trials(self.sweep))
-        check_store_not_stale(self.spec, self.sweep, self.table.records, self.trials)
+        stopping = self.spec.early_stopping is not None
+        check_store_not_stale(self.sweep, stopping, self.trials, lambda: self.store.trials(self.sweep))
         self.budget.open_filter(self.spec, self.table.records, self.store.ledger(self.sweep), self.calibrations)
         for record in list(self.table.records.values()):
             if record.state is TrialState.RUNNING:

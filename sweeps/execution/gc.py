@@ -80,7 +80,8 @@ def collect(workspace: Workspace, sweep: str, *, dry_run: bool = False) -> Colle
     trials = workspace.of(record).trials(sweep)
     lease = store.acquire(sweep)
     try:
-        seen = PublishedStore(store)
+        seen = PublishedStore(store, workspace)
+        seen.check_not_stale(sweep)
         published = seen.trials(sweep)
         paused = record.spec.early_stopping is not None
         going_on = {one.key for one in published if one.state not in ENDED and one.plan is not None}
@@ -167,6 +168,9 @@ def delete(workspace: Workspace, sweep: str) -> DeleteAnswer:
     with closing(workspace.open_store()) as store:
         record = store.sweep(sweep)
         _check_nobody_needs(store, record)
+        with suppress(OSError, InvalidValue):
+            # Records on another machine are left there.
+            PublishedStore(store, workspace).check_not_stale(record.name)
         lease = store.acquire(record.name)
         try:
             for trial in store.trials(record.name, states=[TrialState.RUNNING]):

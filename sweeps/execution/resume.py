@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +26,6 @@ from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import LARGEST_BUDGET, SweepSpec, TotalPrivacy, diff, learns, with_budgets
 from sweeps.spec.sweep_budget import budget_of
-from sweeps.store.errors import StoreOlder
 from sweeps.store.lease import Lease
 from sweeps.store.records import (
     TARGET_EPSILON,
@@ -210,25 +208,6 @@ def find_resume_checkpoint(
             # It came to light after its attempt was settled: a worker that nobody saw went on.
             store.charge_whole(lease, record.key, number)
     return Start(number, checkpoint.step, checkpoint.curve)
-
-
-def check_store_not_stale(spec: SweepSpec, sweep: str, records: Mapping[str, TrialRecord], trials: Folder) -> None:
-    """Whether the store is the newest one of its sweep: a copy of an earlier day would leave out what was drawn since.
-
-    Raises StoreOlder where workers left in `trials` records of attempts that the store's `records` do not know.
-    """
-    mine = re.compile(rf"{re.escape(sweep)}-\d+")
-    for key in trials.names():
-        if key not in records and mine.fullmatch(key):
-            raise StoreOlder(sweep, f"trial {key}", trials.url)
-    for key, record in records.items():
-        # One listing for each trial that may have had a later attempt: early stopping may have promoted a complete one.
-        over = record.state is TrialState.COMPLETE
-        paused = over and spec.early_stopping is not None and record.step < record.planned_steps
-        if paused or record.state in (TrialState.RUNNING, TrialState.PLANNED):
-            for name in trials.child(key).names():
-                if name.isdecimal() and int(name) > record.attempts:
-                    raise StoreOlder(sweep, f"attempt {name} of trial {key}", trials.url)
 
 
 # A sweep that is given more than it began with: what may be asked, what is recorded of it, and what it will cost.

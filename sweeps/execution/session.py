@@ -24,7 +24,6 @@ from sweeps.execution.requests import RequestPoller
 from sweeps.execution.resume import (
     accept_spec,
     check_budget_left,
-    check_store_not_stale,
     effective_spec,
     extended,
     extension_for,
@@ -48,7 +47,7 @@ from sweeps.store.errors import StoreError
 from sweeps.store.lease import Lease
 from sweeps.store.records import Accepted, SweepRecord, SweepState, TrialState, this_person
 from sweeps.store.store import Store
-from sweeps.store.workspace import Workspace
+from sweeps.store.workspace import Workspace, check_store_not_stale
 from sweeps.util import fingerprint, waiting
 from sweeps.util.exits import Interruption
 from sweeps.util.log import CONSOLE, Event, say
@@ -483,7 +482,8 @@ class Session:
         extension = extension_for(recorded, spec, list(known.values()), options.trials, options.hours, options.epsilon)
         if extension is not None or spec.selection is not None:
             # Before anything is recorded, drawn or released. Whatever else goes on asks it as it recovers.
-            check_store_not_stale(spec, self.sweep, known, self.workspace.trials(self.sweep))
+            stopping, trials = spec.early_stopping is not None, self.workspace.trials(self.sweep)
+            check_store_not_stale(self.sweep, stopping, trials, lambda: store.trials(self.sweep))
         check_budget_left(store, recorded, spec, known, extension)
         check_corners(extended(spec, [extension] if extension else []), self.facts, store.calibrations())
         data = self.source.load(spec.data.options(), self.workspace.features)

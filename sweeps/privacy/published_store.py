@@ -10,13 +10,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Status
 from sweeps.privacy.claims import covers_search
 from sweeps.privacy.release import Published, Release
+from sweeps.store.errors import StoreOlder
 from sweeps.store.population import Population, Row
 from sweeps.store.records import (
     AttemptRecord,
@@ -33,6 +36,7 @@ from sweeps.store.records import (
 
 if TYPE_CHECKING:
     from sweeps.store.store import Store
+    from sweeps.store.workspace import Workspace
 
 FOLDER, FILE = "audits", "audit.json"
 """Of a sweep's own folder: one folder each, and what it found in it."""
@@ -115,21 +119,47 @@ def _of_the_model(metrics: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if name not in OWN_METRICS}
 
 
+OLDER = (
+    "OLDER STORE: it does not know {}, which lies beside it. What that drew is in no number below, and none may be "
+    "quoted: put the newest copy of the store back."
+)
 OVER = (SweepState.FINISHED, SweepState.EXHAUSTED)
 
 
 class PublishedStore:
     """What of one store the world may see."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, workspace: Workspace | None = None) -> None:
+        self._store, self._workspace = store, workspace
 
     @classmethod
-    def open(cls, url: str) -> PublishedStore:
-        """That of the store at `url`. Raises StoreError, also where there is none."""
-        from sweeps.store.store import open_store
+    def open(cls, workspace: Workspace) -> PublishedStore:
+        """That of the store of a workspace. Raises StoreError, also where there is none."""
+        return cls(workspace.open_store(), workspace)
 
-        return cls(open_store(url, create=False))
+    def heading(self, sweep: str) -> str:
+        """What stands above every claim and number of a sweep; mostly empty. Raises UnknownSweep."""
+        record = self.sweep(sweep)
+        older = ""
+        with suppress(OSError, InvalidValue):
+            # Records on another machine are not looked at.
+            if newer := self._newer(record):
+                older = OLDER.format(newer)
+        return " ".join(filter(None, (older, Release.of(record.spec).heading)))
+
+    def check_not_stale(self, sweep: str) -> None:
+        """Before anything is claimed, written or deleted: that the store is the newest one of its sweep.
+
+        Raises StoreOlder, UnknownSweep, and OSError or InvalidValue for records that cannot be listed from here.
+        """
+        record = self.sweep(sweep)
+        if newer := self._newer(record):
+            raise StoreOlder(record.name, newer, record.records or record.root)
+
+    def _newer(self, record: SweepRecord) -> str:
+        if self._workspace is None or record.state is SweepState.DELETED:
+            return ""
+        return self._workspace.newer(record, lambda: self._store.trials(record.name))
 
     def close(self) -> None:
         """End its connections."""

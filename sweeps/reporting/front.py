@@ -18,7 +18,7 @@ from sweeps.privacy.claims import Assumptions, compared_epsilon
 from sweeps.privacy.ledger import Procedure
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Quote, legend, metric_quotes, quote_of_claim
-from sweeps.privacy.release import Published, Release
+from sweeps.privacy.release import Published
 from sweeps.privacy.totals import Total, joint_totals, lines, sentences, totals
 from sweeps.reporting.shrinkage import APART, shrink_alike
 from sweeps.spec.sections import Reference, SweepSpec
@@ -314,7 +314,7 @@ def sweep_front(
     ends = {**axis_ends(record.references), **(reference or {})}
     trials = store.trials(sweep)
     found = front(trials, chosen, mix=mix, reference=ends, log10=log10, sweep=sweep, as_refuted=as_refuted)
-    found = replace(found, heading=Release.of(spec).heading)
+    found = replace(found, heading=store.heading(sweep))
     if not total:
         return found
     return with_totals(found, totals(store, sweep, trials))
@@ -671,7 +671,7 @@ def joint_front(
         sweep=BETWEEN.join(trials),
         as_refuted=as_refuted,
     )
-    return with_totals(replace(found, heading=_heading(records), is_joint=True), joint_totals(store, trials))
+    return with_totals(replace(found, heading=_heading(store, records), is_joint=True), joint_totals(store, trials))
 
 
 def _same_records(records: Sequence[SweepRecord]) -> None:
@@ -767,8 +767,8 @@ def _references(records: Sequence[SweepRecord]) -> dict[str, AxisEnd]:
     return {metric: end for metric, end in first.items() if is_shared(metric, end)}
 
 
-def _heading(records: Sequence[SweepRecord]) -> str:
-    headings = {one.name: Release.of(one.spec).heading for one in records}
+def _heading(store: PublishedStore, records: Sequence[SweepRecord]) -> str:
+    headings = {one.name: store.heading(one.name) for one in records}
     if len(set(headings.values())) == 1:
         return headings[records[0].name]
     return "; ".join(f"{name}: {heading}" for name, heading in headings.items() if heading)

@@ -152,10 +152,10 @@ class SweepSummary:
         """That it began with."""
         return self.record.name
 
-    @property
+    @cached_property
     def heading(self) -> str:
         """Above every claim of the sweep; mostly empty."""
-        return self.release.heading
+        return self.store.heading(self.name)
 
     @property
     def is_sealed(self) -> bool:
@@ -330,7 +330,7 @@ def best_trial(trials: Iterable[Published], objective: FrontAxis) -> Published |
 
 def list_summaries(workspace: Workspace) -> list[dict[str, Any]]:
     """Every sweep of the store: its name, its state, how many of its trials are in each state, its tags and notes."""
-    store, found = PublishedStore.open(workspace.store_url), []
+    store, found = PublishedStore.open(workspace), []
     for record in store.sweeps():
         asked = store.requests(record.name)
         said = {"tags": tags(asked), "notes": notes(asked)}

@@ -20,7 +20,7 @@ from dpcore.rounding import delta_text, epsilon_text
 from sweeps.privacy.claims import HEADING, Assumptions, claim_text, count_text
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Quote, dependence, legend_of, quote_of_claim, quote_of_metric
-from sweeps.privacy.release import Published, Release
+from sweeps.privacy.release import Published
 from sweeps.reporting.front import goals_of
 from sweeps.reporting.summary import (
     TrialProgress,
@@ -408,7 +408,7 @@ def listed(
     shown = chosen if page is None else page_of(chosen, page)
     return Listed(
         sweep=sweep,
-        heading=Release.of(spec).heading,
+        heading=store.heading(sweep),
         metrics=tuple(dict.fromkeys(spec.asked)),
         named=named_in(conditions, sort),
         matching=len(chosen),
@@ -593,7 +593,7 @@ def summarize_trial(store: PublishedStore, workspace: Workspace, sweep: str, tri
         running=trial_progress(store, workspace, sweep, [trial]).get(trial.key),
         curve=store.curves(sweep, [trial.key]),
         depends=_depends(trial),
-        heading=Release.of(store.sweep(sweep).spec).heading,
+        heading=store.heading(sweep),
         refuted=store.refuted(sweep).get(trial.system),
         assumptions=Assumptions.of(claims),
         # What an attempt left behind says how it ended.

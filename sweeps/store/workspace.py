@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
-from sweeps.store.records import SweepRecord, sweep_of
+from sweeps.store.errors import StoreOlder
+from sweeps.store.records import SweepRecord, TrialRecord, TrialState, sweep_of
 from sweeps.util.files import check_tracking_uri, url_of
 from trainables.worker.files import Folder
 from trainables.worker.redaction import shown_url
@@ -119,6 +121,11 @@ class Workspace:
         names = folder.names() if folder.is_local else []
         return tuple(one for one in names if sweep_of(one) == sweep and one not in keys)
 
+    def newer(self, sweep: SweepRecord, read: Callable[[], Iterable[TrialRecord]]) -> str:
+        """`newer_attempt` of a sweep, with the records where it keeps them. Raises OSError, InvalidValue."""
+        trials = self.of(sweep).trials(sweep.name)
+        return newer_attempt(sweep.name, sweep.spec.early_stopping is not None, trials, read)
+
     def records_of(self, sweep: str) -> Folder:
         """The sweep's folder where workers keep their records."""
         return Folder(self.records or self.root).child(sweep)
@@ -140,3 +147,39 @@ class Workspace:
     def certificate(self, sweep: str) -> Path:
         """The certificate's document; its page lies beside it."""
         return self.folder(sweep) / "certificate.json"
+
+
+def newer_attempt(sweep: str, stopping: bool, trials: Folder, read: Callable[[], Iterable[TrialRecord]]) -> str:
+    """What lies in a sweep's records that its store does not know: "trial s-4", "attempt 2 of trial s-3", or "".
+
+    stopping  whether early stopping may promote trials
+    read      the sweep's trials, as the store has them now
+
+    A store that was copied back from an earlier day leaves out what workers drew since. Each trial is looked at that
+    may have had a later attempt: early stopping may have promoted a complete one. Raises OSError for records that
+    cannot be listed.
+    """
+    mine = re.compile(rf"{re.escape(sweep)}-\d+")
+    found = {key: 1 for key in trials.names() if mine.fullmatch(key)}
+    known = {one.key: one for one in read()}
+    for key, one in known.items():
+        paused = stopping and one.state is TrialState.COMPLETE and one.step < one.planned_steps
+        if paused or one.state in (TrialState.RUNNING, TrialState.PLANNED):
+            found[key] = max((int(name) for name in trials.child(key).names() if name.isdecimal()), default=0)
+    later = {key: number for key, number in found.items() if key not in known or number > known[key].attempts}
+    # A controller that runs writes an attempt into its store first: what is known by now was no older copy.
+    known = {one.key: one for one in read()} if later else {}
+    for key, number in later.items():
+        if key not in known:
+            return f"trial {key}"
+        if number > known[key].attempts:
+            return f"attempt {number} of trial {key}"
+    return ""
+
+
+def check_store_not_stale(
+    sweep: str, stopping: bool, trials: Folder, read: Callable[[], Iterable[TrialRecord]]
+) -> None:
+    """Raises StoreOlder where `newer_attempt` finds something, and what that raises."""
+    if newer := newer_attempt(sweep, stopping, trials, read):
+        raise StoreOlder(sweep, newer, trials.url)

@@ -153,7 +153,7 @@ def test_the_table(workspace, store, monkeypatch, capsys) -> None:
 
 def test_the_report_and_the_front_page(workspace, store, tmp_path: Path) -> None:
     path = write_report(PublishedStore(store), "mixed", tmp_path / "report.html")
-    for page in (path.read_text(), render(sweep_front(store, "mixed", total=True), "html")):
+    for page in (path.read_text(), render(sweep_front(PublishedStore(store), "mixed", total=True), "html")):
         body = page.split("<body>", 1)[1].split("<script", 1)[0]
         (found,) = re.findall(r'<div class="card" id="assumptions">.*?<ol>(.*?)</ol></div>', body)
         sentences = [html.unescape(one) for one in re.findall(r"<li>(.*?)</li>", found)]
@@ -189,7 +189,7 @@ def test_mlflow(workspace, store, tmp_path: Path) -> None:
         assert tags["sweeps.rests_on"] == f"{trial.guarantee.status} ({len(own)} assumptions)"
         assert set(sentences_of(tags["sweeps.assumptions"])) == claimed(trial)
     # Read back, it is the front of the store.
-    assert read_front(uri, "mixed").assumptions == sweep_front(store, "mixed").assumptions
+    assert read_front(uri, "mixed").assumptions == sweep_front(PublishedStore(store), "mixed").assumptions
     assert render(read_front(uri, "mixed"), "table").count(HEADING) == 1
 
 
@@ -198,7 +198,7 @@ def test_a_sweep_that_started_from_another_states_both_totals_in_every_view(
 ) -> None:
     words = "search started from the results of sweep 'mixed', which adds its own total: all trials together: epsilon "
     report = write_report(PublishedStore(store), "alike", tmp_path / "report.html").read_text()
-    found = sweep_front(store, "alike", total=True)
+    found = sweep_front(PublishedStore(store), "alike", total=True)
     views = {
         "show": run(workspace, monkeypatch, capsys, "show", "alike", "--why"),
         "table": " ".join(run(workspace, monkeypatch, capsys, "pareto", "alike").split()),
@@ -210,7 +210,7 @@ def test_a_sweep_that_started_from_another_states_both_totals_in_every_view(
         assert words in text, view
         assert "no guarantee, because the tpe sampler chose trials by the results of earlier ones" in text, view
     # The same number as `mixed` states itself.
-    own = sweep_front(store, "mixed", total=True).procedure
+    own = sweep_front(PublishedStore(store), "mixed", total=True).procedure
     (started,) = json.loads(render(found, "json"))["started_from"]
     assert (started["sweep"], started["procedure"]["epsilon"]) == ("mixed", own.guarantee.epsilon)
     assert json.loads(run(workspace, monkeypatch, capsys, "show", "alike", "--json"))["started_from"] == [started]

@@ -54,7 +54,8 @@ def test_a_controller_that_is_killed_leaves_a_drain_that_delivers_and_ends(tmp_p
     code = (
         "import os, signal; from sweeps.mlflow.sync import Drain;"
         "from sweeps.privacy.published_store import PublishedStore;"
-        f"Drain(PublishedStore.open('sqlite:///{tmp_path}/sweeps.db'), 'views', {uri!r}).start();"
+        f"from sweeps.store.workspace import Workspace; store = PublishedStore.open(Workspace.at({str(tmp_path)!r}));"
+        f"Drain(store, 'views', {uri!r}).start();"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL

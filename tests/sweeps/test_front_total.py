@@ -13,6 +13,7 @@ from sweeps.cli import main as cli
 from sweeps.privacy import totals as joint_totals
 from sweeps.privacy import totals as ledger
 from sweeps.privacy.ledger import Procedure
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import sweep_front
 from sweeps.reporting.tables import FORMATS, render
 from sweeps.store.store import Store
@@ -32,7 +33,7 @@ def counted(store: Store) -> Procedure:
 
 
 def test_the_note_is_the_ledgers_total(store):
-    found = sweep_front(store, "views", total=True)
+    found = sweep_front(PublishedStore(store), "views", total=True)
     assert found.procedure == counted(store)
     assert found.note == (
         f"All trials together: epsilon {epsilon_text(counted(store).guarantee.epsilon)} at delta 1e-05, "
@@ -42,24 +43,24 @@ def test_the_note_is_the_ledgers_total(store):
     )
     # Fourteen launches: more than what the best of them claims, and more than all those on the front.
     assert found.procedure.guarantee.epsilon > max(trial.guarantee.epsilon for trial in found.panels[0].records)
-    assert sweep_front(store, "views").note == ""
+    assert sweep_front(PublishedStore(store), "views").note == ""
 
 
 @pytest.mark.parametrize("form", ["table", "json", "html"])
 def test_every_form_that_is_read_shows_it(store, form):
-    found = sweep_front(store, "views", total=True)
+    found = sweep_front(PublishedStore(store), "views", total=True)
     content = render(found, form)
     assert form in FORMATS
     text = html.unescape(" ".join(content.split()))
     assert found.note in (json.loads(content)["note"] if form == "json" else text)
-    assert found.note not in render(sweep_front(store, "views"), form)
+    assert found.note not in render(sweep_front(PublishedStore(store), "views"), form)
 
 
 def test_an_adaptive_sampler_makes_it_no_claim(tmp_path):
     store = new_sweep(tmp_path, search={"trials": 1, "sampler": "tpe"})
     lease = store.acquire("views")
     launch(store, lease, 0)
-    found = sweep_front(store, "views", total=True)
+    found = sweep_front(PublishedStore(store), "views", total=True)
     assert found.note.startswith(
         "The one trial: no guarantee, because the tpe sampler chose trials by the results of earlier ones. Quote one "
         "trial's epsilon, and say that it leaves out the search for its hyperparameters. For a total that can be "
@@ -74,7 +75,7 @@ def test_an_adaptive_sampler_makes_it_no_claim(tmp_path):
 def test_a_large_sweep_says_where_its_total_is_counted(store, monkeypatch):
     for module in (joint_totals, ledger):
         monkeypatch.setattr(module, "TOTAL_SHOWN_UP_TO", 13)
-    found = sweep_front(store, "views", total=True)
+    found = sweep_front(PublishedStore(store), "views", total=True)
     words = "All trials together: not counted (14 attempts: `sweeps report views` counts them)."
     assert (found.note, found.procedure) == (words, None)
     shown = ledger.summary_in_passing(store.sweep("views"), store.trials("views"), store.ledger("views"))

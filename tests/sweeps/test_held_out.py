@@ -142,7 +142,7 @@ def test_public_ones_are_read_once_on_record_and_every_card_says_so(public, monk
 
 def test_a_reading_that_was_cut_short_and_those_of_other_sweeps_count(tmp_path, monkeypatch):
     sweep = trained(tmp_path, "public")
-    store = PublishedStore.open(sweep.workspace.store_url)
+    store = PublishedStore.open(sweep.workspace)
 
     def another(name, path="people.parquet", word="another", **test):
         """A sweep of the store, with its reading."""
@@ -228,7 +228,7 @@ def test_a_sweep_that_may_have_trained_on_them_adds(private):
     other = raw(private.workspace.root + "/people.parquet", "private")
     del other["data"]["test"]
     session.create(load_spec({**other, "name": "other"}), private.workspace)
-    store = PublishedStore.open(private.workspace.store_url)
+    store = PublishedStore.open(private.workspace)
     trials = store.trials(NAME)
     alone, both = (joint_totals(store, names)[0] for names in ({NAME: trials}, {NAME: trials, "other": []}))
     assert both.procedure.guarantee.epsilon > 1.05 * alone.procedure.guarantee.epsilon
@@ -356,7 +356,7 @@ def test_what_a_reading_costs_stays_where_the_data_can_be_asked_no_more(tmp_path
     spec = raw(tmp_path / "people.parquet", "private")
     spec["data"] |= {"features": str(tmp_path / "map.pt2"), "features_from": "nobody at all", "features_bounds": [0, 1]}
     session.create(load_spec(spec), workspace := Workspace.at(tmp_path))
-    store = PublishedStore.open(workspace.store_url)
+    store = PublishedStore.open(workspace)
     with closing(workspace.open_store()) as opened:
         for _ in range(2):
             opened.ask(NAME, HeldOutRead(trial=f"{NAME}-0", records="word"), "somebody")

@@ -62,7 +62,7 @@ def test_the_whole_costs_the_larger_of_both_and_says_what_parts_them(root):
         "A record whose content changes counts as one that left and one that came" in line
         for line in whole.guarantee.assumptions
     )
-    store = PublishedStore.open(Workspace.at(root).store_url)
+    store = PublishedStore.open(Workspace.at(root))
     prints = {store.sweep(name).fingerprints["data"] for name in ("tuning", "final")}
     assert len(prints) == 2
 
@@ -94,7 +94,7 @@ def test_a_final_run_on_all_records_is_refused():
 
 
 def test_a_limit_may_be_another_one_and_the_share_may_not(root):
-    store = PublishedStore.open(Workspace.at(root).store_url)
+    store = PublishedStore.open(Workspace.at(root))
     assert with_chosen(load_spec(final({"limit": 900})), store).search.chosen.sweep == "tuning"
     with pytest.raises(InvalidValue, match=r"data\.part\.share=0\.3: expected 0\.4"):
         with_chosen(load_spec(final({"part": part("final", share=0.3)})), store)

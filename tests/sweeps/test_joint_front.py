@@ -22,6 +22,7 @@ from sweeps.reporting.front import FrontAxis, MixedGuarantees, ShareNoAxes, join
 from sweeps.reporting.tables import render
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import Extension, sweep_of
+from sweeps.store.workspace import Workspace
 from tests.sweeps.view_sweeps import complete, mixed_sweep, new_sweep
 
 DATA = {"data": "keyed digest"}
@@ -43,7 +44,7 @@ def recorded(root, name, *, trials=3, fingerprints=DATA, claim=None, **spec):
 def store(tmp_path):
     recorded(tmp_path, "a", trials=4)
     recorded(tmp_path, "b", trials=3)
-    opened = PublishedStore.open(f"sqlite:///{tmp_path}/sweeps.db")
+    opened = PublishedStore.open(Workspace.at(tmp_path))
     yield opened
     opened.close()
 

@@ -43,7 +43,7 @@ def root(tmp_path_factory):
 
 
 def opened(root):
-    return PublishedStore.open(Workspace.at(root).store_url)
+    return PublishedStore.open(Workspace.at(root))
 
 
 def best(root, sweep="proxy"):

@@ -74,7 +74,7 @@ def said(workspace, *words):
 
 def card(workspace):
     spec = load_spec({**SPEC, "name": "views"})
-    store = PublishedStore.open(workspace.store_url)
+    store = PublishedStore.open(workspace)
     [record] = store.trials_of("views", ["views-0"])
     refuted = quoting.is_refuted(record)
     return record, ModelCard.of(store, "views", record, public_facts(spec), spec, refuted=refuted)
@@ -105,12 +105,12 @@ def tracked(workspace):
     """Tags, as MLflow's page shows them of each run, a run a line."""
     from mlflow import MlflowClient
 
-    rebuild(PublishedStore.open(workspace.store_url), "views", workspace.tracking_uri, workspace.folder("views"))
+    rebuild(PublishedStore.open(workspace), "views", workspace.tracking_uri, workspace.folder("views"))
     client = MlflowClient(workspace.tracking_uri)
     runs = client.search_runs([client.get_experiment_by_name("views").experiment_id])
     lines = [json.dumps({**run.data.metrics, **run.data.tags}, sort_keys=True) for run in runs]
     assert len(lines) == 4
-    fallen = quoting.is_refuted(PublishedStore.open(workspace.store_url).trials("views")[0])
+    fallen = quoting.is_refuted(PublishedStore.open(workspace).trials("views")[0])
     assert read_front(workspace.tracking_uri, "views").excluded.get("refuted", 0) == 2 * fallen
     [parent] = [run for run in runs if "sweeps.parent" in run.data.tags]
     assert parent.data.metrics["best accuracy"] == BEST[fallen]
@@ -123,7 +123,7 @@ BEST = {True: 0.89, False: 0.9}
 
 def page(workspace):
     """The report, a row or a box a line; its charts' words too."""
-    path = write_report(PublishedStore.open(workspace.store_url), "views", workspace.report("views"))
+    path = write_report(PublishedStore.open(workspace), "views", workspace.report("views"))
     text = re.sub(r"<style>.*?</style>|<script>.*?</script>", "", path.read_text(), flags=re.DOTALL)
     charts = json.loads(re.search(r'id="figures">(.*?)</script>', text, re.DOTALL)[1])
     text = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)

@@ -12,6 +12,7 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps import examples
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting import tables
 from sweeps.reporting.front import AxisEnd, FrontAxis, axis_ends, front, sweep_front
 from sweeps.spec.parse import load_spec
@@ -134,8 +135,8 @@ class TestVolume:
         lease = store.acquire("views")
         view_sweeps.complete(store, lease, 0, accuracy=0.5)
         assert axis_ends(store.sweep("views").references) == ENDS
-        assert sweep_front(store, "views").panels[0].hypervolume == pytest.approx(0.5 * 3)
-        chosen = sweep_front(store, "views", reference={"epsilon": AxisEnd(2.0)})
+        assert sweep_front(PublishedStore(store), "views").panels[0].hypervolume == pytest.approx(0.5 * 3)
+        chosen = sweep_front(PublishedStore(store), "views", reference={"epsilon": AxisEnd(2.0)})
         assert chosen.panels[0].hypervolume == pytest.approx(0.5)
         older = view_sweeps.new_sweep(tmp_path, "older", front={})
         assert axis_ends(older.sweep("older").references) == {}

@@ -42,7 +42,7 @@ def test_the_budget_of_a_trial_is_not_shown_below_it(tmp_path):
         metrics, claim = {"accuracy": 0.5 + number / 10, "epsilon": 0.9 * target}, guarantee(0.9 * target)
         came = Settlement(executed_to=10, step=10, metrics=metrics, guarantee=claim, seconds=1.0)
         store.settle(lease, f"views-{number}", 1, came)
-    front = sweep_front(store, "views")
+    front = sweep_front(PublishedStore(store), "views")
     shown = {one.header: one.cells for one in columns(front, front.panels[0], 10)}
     assert "target_epsilon" not in shown
     assert '<td class="n">1.001</td>' in report_page(SweepSummary.load(PublishedStore(store), "views", count_all=True))

@@ -459,7 +459,7 @@ def test_views_say_that_the_price_covers_the_search(tmp_path):
     won = search.store.trials(search.name)[0]
     left = page.split("What left", 1)[1].split("What is guaranteed", 1)[0]
     assert "the best trial of a secret number of them (geometric, mean 3 before its cap at 8)" in left.lower()
-    assert f"{won.metrics['estimate']:.6g}" in left
+    assert f"{won.metrics['estimate']:.4g}" in left
     assert f"clip {won.config['clip']:.4g}" in left
 
 

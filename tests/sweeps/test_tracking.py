@@ -216,12 +216,14 @@ def test_the_front_from_mlflow_equals_the_stores(tracked, monkeypatch: pytest.Mo
     if paged:
         page_by_page(monkeypatch)
     store, uri = tracked
-    expected = list(rows(sweep_front(store, "views")))
+    expected = list(rows(sweep_front(PublishedStore(store), "views")))
     frame = mlflow_front(uri, "views")
     assert len(expected) > 1
     assert frame.to_dict("records") == expected
     # The same volume up to the same reference, which travels with the experiment.
-    volumes = [one.panels[0].hypervolume for one in (read_front(uri, "views"), sweep_front(store, "views"))]
+    volumes = [
+        one.panels[0].hypervolume for one in (read_front(uri, "views"), sweep_front(PublishedStore(store), "views"))
+    ]
     assert volumes[0] is not None
     assert volumes[0] == volumes[1]
     narrowed = mlflow_front(uri, "views", filter="params.batch_size = '128'")
@@ -239,7 +241,7 @@ def test_the_queries_of_the_guide_and_every_name_on_its_page(tracked):
     [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     found: dict[str, Any] = {}
     exec(code.replace("sqlite:///.sweeps/mlflow.db", uri).replace("quickstart", "views").replace("'4'", "'1'"), found)
-    front = sweep_front(store, "views").keys()
+    front = sweep_front(PublishedStore(store), "views").keys()
     assert sorted(found["front"]["tags.sweeps.trial_key"]) == sorted(front)
     assert len(found["trials"]) == len(store.trials("views"))
     of_one = [one for one in store.trials("views", [TrialState.COMPLETE]) if one.target_epsilon == 1]

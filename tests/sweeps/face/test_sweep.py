@@ -46,7 +46,7 @@ def sweep(root):
 
 @pytest.fixture
 def records(sweep):
-    return PublishedStore.open(sweep.workspace.store_url).trials(NAME)
+    return PublishedStore.open(sweep.workspace).trials(NAME)
 
 
 def test_the_table_of_trials_is_the_records(sweep, records):
