@@ -17,6 +17,7 @@ from dpcore.checks import InvalidValue
 from tests.trainables.test_published_sources import refused
 from trainables.data import SOURCES, table_file
 from trainables.data.files import overlap
+from trainables.data.table_declaration import Schema
 from trainables.system import Dataset, InputSpec, Task
 
 
@@ -245,3 +246,95 @@ def test_public_records_are_the_private_file_under_no_name(home: Path, spelling:
     declared = {"path": str(home / "a b.parquet"), "n": 20, "label": "y", "classes": 2}
     with pytest.raises(InvalidValue, match=rf"data\.{option}"):
         SOURCES["table"].facts({**declared, "columns": {"x": {"low": 0, "high": 1}}, option: public})
+
+
+# A missing number has a public constant in its place, and an input beside it that says so.
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_missing_numbers_are_filled_and_told_apart(tmp_path: Path, form: str) -> None:
+    frame = people().assign(age=lambda one: one["age"].where(one["id"] % 4 != 0))
+    where = tmp_path / f"people.{form}"
+    frame.to_parquet(where) if form == "parquet" else frame.drop(columns="scan").to_csv(where, index=False)
+    columns = {"age": {"low": 20, "high": 70, "missing": 45}, "sex": {"categories": ["f", "m"]}}
+    data = TABLE.load(declared(where, columns=columns))
+    x, gone = data.train.inputs["x"], frame["age"].isna().to_numpy()
+    assert x.shape == (200, 4)
+    assert gone.any()
+    assert (x[:, 1] == gone).all()
+    assert (x[gone, 0] == 0.5).all()
+    people().to_parquet(tmp_path / "all.parquet")
+    whole = TABLE.load(declared(tmp_path / "all.parquet"))
+    assert np.array_equal(x[~gone, 0], whole.train.inputs["x"][~gone, 0])
+
+
+@pytest.mark.parametrize("column", [{"low": 0, "high": 9, "missing": 3, "shape": [4]}, {"codes": 3, "missing": 1}])
+def test_a_constant_is_for_a_plain_number(tmp_path: Path, column: dict) -> None:
+    refused(lambda: TABLE.facts(declared(tmp_path, columns={"age": column})), "missing")
+
+
+# Copies of what is trained on validate nothing.
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+@pytest.mark.parametrize("part", ["validation", "test"])
+def test_a_copy_of_the_training_records_is_refused_however_it_is_written(tmp_path: Path, form: str, part: str) -> None:
+    frame = people().drop(columns="scan")
+    frame.to_csv(tmp_path / "train.csv", index=False)
+    copy = tmp_path / f"copy.{form}"
+    shuffled = frame.sample(frac=1.0, random_state=0)
+    shuffled.to_parquet(copy) if form == "parquet" else shuffled.to_csv(copy, index=False)
+    options = declared(tmp_path / "train.csv", format=None) | {part: {"records": "public", "path": str(copy), "n": 200}}
+    if form == "parquet":
+        frame.to_parquet(tmp_path / "train.parquet")
+        options["path"] = str(tmp_path / "train.parquet")
+    load = TABLE.load if part == "validation" else TABLE.load_held_out
+    refused(lambda: load(options), f"data.{part}", "most of them equal a training record")
+
+
+def test_rows_of_a_few_categories_repeat_by_themselves(tmp_path: Path) -> None:
+    for name in ("train", "other"):
+        people().to_parquet(tmp_path / f"{name}.parquet")
+    options = declared(tmp_path / "train.parquet", columns={"sex": {"categories": ["f", "m"]}})
+    validation = {"records": "public", "path": str(tmp_path / "other.parquet"), "n": 200}
+    assert len(TABLE.load(options | {"validation": validation}).validation) == 200
+
+
+# What `check` reads of a file and what `run` reads are one reader's.
+
+
+def told(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except InvalidValue as error:
+        return str(error)
+    return ""
+
+
+NAMES = st.lists(st.sampled_from(["age", "rich", "sex", "é", "", "b c", '"q"', "age "]), min_size=1, max_size=5)
+CELLS = st.lists(st.sampled_from(["0", "1", ".5", "x", "", "é", "True"]), min_size=0, max_size=6)
+
+
+@settings(max_examples=200)
+@given(
+    names=NAMES,
+    cells=CELLS,
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "latin-1"]),
+    end=st.sampled_from(["\n", "\r\n"]),
+    first=st.booleans(),
+)
+def test_what_check_passes_run_takes_or_says_in_a_sentence(
+    tmp_path_factory: pytest.TempPathFactory, names: list[str], cells: list[str], encoding: str, end: str, first: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("layouts")
+    lines = [",".join(names), *(",".join([one] * len(names)) for one in cells)]
+    (folder / "2.csv").write_bytes(end.join([*lines, ""]).encode(encoding))
+    if first:
+        (folder / "1.csv").write_bytes(b"")
+    columns = {"age": {"low": 0, "high": 1}}
+    schema = Schema(TABLE.read(declared(folder, format="csv", columns=columns, n=len(cells) or 1)))
+    checked = told(lambda: table_file.inspect(str(folder), "csv", schema))
+    ran = told(lambda: table_file.read(str(folder), "csv", schema.names, schema.texts, schema.numbers))
+    if checked or not {"x", "é", "True", ""} & set(cells):
+        # But for values, of which check reads none.
+        assert ran == checked

@@ -7,6 +7,7 @@ they are no part of what a sweep releases.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -18,6 +19,9 @@ from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 from trainables.units import Unit, Units, arranged
 
 Array = NDArray[np.generic]
+
+FEW = 10
+"""Equal records below which chance may have made them, where most of their like repeat."""
 
 
 def dataset(
@@ -31,6 +35,25 @@ def dataset(
     check_several_classes(facts, parts[0])
     digest = fingerprint(*parts, units=units) if digest is None else digest
     return Dataset(facts=facts, train=parts[0], validation=parts[1], fingerprint=digest, units=units)
+
+
+def check_no_copy(trained: Split, other: Split, option: str) -> None:
+    """Raises InvalidValue where `other` records are copies of those that are trained on.
+
+    They are where at least half of those that stand alone among `other` equal one that stands alone among `trained`:
+    rows of a few categories repeat by themselves, and say nothing.
+    """
+    among, single = Counter(_rows(trained)), [row for row, count in Counter(_rows(other)).items() if count == 1]
+    copies = sum(among.get(row, 0) == 1 for row in single)
+    if 2 * copies >= len(single) and (copies >= FEW or 2 * copies >= len(other) > 0):
+        expected = "records on which nothing is trained: most of them equal a training record in every value"
+        raise InvalidValue(option, f"{len(other)} records", expected, "Name a file of others, or part them by an id.")
+
+
+def _rows(split: Split) -> list[int]:
+    """A hash of each record's values."""
+    columns = [*(split.inputs[name] for name in sorted(split.inputs)), split.targets]
+    return [hash(b"".join(column[row].tobytes() for column in columns)) for row in range(len(split))]
 
 
 def fingerprint(*splits: Split, units: Units | None = None) -> str:

@@ -74,9 +74,13 @@ class Table(HoldsOut[TableOptions]):
             parts = [everything.at(~held), everything.at(held)]
         facts = declared.facts()
         if unit is None:
-            return records.dataset(facts, *(part.split for part in parts))
-        (train, units), (judged, _) = [records.by_unit(part.split, part.ids, unit) for part in parts]
-        return records.dataset(facts, train, judged, units=units)
+            data = records.dataset(facts, *(part.split for part in parts))
+        else:
+            (train, units), (judged, _) = [records.by_unit(part.split, part.ids, unit) for part in parts]
+            data = records.dataset(facts, train, judged, units=units)
+        if beside is not None:
+            records.check_no_copy(data.train, data.validation, "data.validation")
+        return data
 
     def record_part(self, options: Mapping[str, object]) -> PartSplit | None:
         """See `FeaturedSource.part`."""
@@ -98,7 +102,10 @@ class Table(HoldsOut[TableOptions]):
             found = _records(test.path, asked.format, declared, test.n)
             _check_test_file(asked, declared, others.ids)
         split = found.split if declared.unit is None else records.by_unit(found.split, found.ids, declared.unit)[0]
-        return records.checked(declared.facts(), "test", split)
+        checked = records.checked(declared.facts(), "test", split)
+        if test.path is not None:
+            records.check_no_copy(records.checked(declared.facts(), "train", others.split), checked, "data.test")
+        return checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +125,7 @@ class _Records:
 
 def _records(where: object, form: str | None, declared: Schema, n: int) -> _Records:
     """All records of one file. Raises InvalidValue."""
-    table = table_file.read(where, form, declared.names, declared.texts)
+    table = table_file.read(where, form, declared.names, declared.texts, declared.numbers)
     ids: NDArray[Any] = np.zeros(0)
     count, of = len(table), "records"
     if declared.unit is not None:
@@ -229,7 +236,12 @@ def _dense(where: object, table: pa.Table, column: Column) -> NDArray[np.float32
     if column.categories:
         codes = _positions(where, table, column.name, column.categories, "categories")
         return np.eye(len(column.categories), dtype=np.float32)[codes]
-    return _scaled(column, _numbers(where, table, column.name))[:, None]
+    if column.missing is None:
+        return _scaled(column, _numbers(where, table, column.name))[:, None]
+    numbers = _as_numbers(where, column.name, table.column(column.name).to_numpy())
+    gone = np.isnan(numbers)
+    filled = np.where(gone, column.missing, numbers)
+    return np.stack([_scaled(column, filled), gone.astype(np.float32)], axis=1)
 
 
 def _own(where: object, table: pa.Table, column: Column) -> NDArray[np.generic]:
@@ -252,9 +264,13 @@ def _numbers(where: object, table: pa.Table, name: str, shape: tuple[int, ...] =
         if wrong:
             raise InvalidValue(here, where, f"lists of {size} numbers, row {wrong[0]} has another length")
         values = np.array(list(values)).reshape(len(values), *shape)
+    return _as_numbers(where, name, values)
+
+
+def _as_numbers(where: object, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
     if len(values) and values.dtype.kind not in "fiub":
         remedy = "Turn it into numbers (of a date: days since a public one), or declare its `categories`."
-        raise InvalidValue(here, where, f"a column of numbers, found {values.dtype}", remedy)
+        raise InvalidValue(f"data.columns.{name}", where, f"a column of numbers, found {values.dtype}", remedy)
     return values.astype(np.float64)
 
 
@@ -276,7 +292,7 @@ def _values(where: object, table: pa.Table, name: str) -> NDArray[Any]:
     column = table.column(name)
     if column.null_count:
         expected = f"a value in every record, found {column.null_count} missing"
-        remedy = "Drop these records or give the missing values a public constant."
+        remedy = "Give them a public constant (`missing: 7` in its column of {low, high}), or drop these records."
         raise InvalidValue(f"data.columns.{name}", where, expected, remedy)
     values: NDArray[Any] = column.to_numpy()
     return values

@@ -64,6 +64,7 @@ class Column:
     categories: tuple[Any, ...] = ()
     codes: int | None = None
     shape: tuple[int, ...] = ()
+    missing: float | None = None
 
     @property
     def own_feature(self) -> bool:
@@ -77,8 +78,8 @@ class Column:
 
     @property
     def width(self) -> int:
-        """Numbers that it adds to `JOINED`."""
-        return len(self.categories) or 1
+        """Numbers that it adds to `JOINED`: where missing ones are filled, another says of each that it was missing."""
+        return len(self.categories) or (1 if self.missing is None else 2)
 
 
 def are_texts(values: Sequence[object]) -> bool:
@@ -94,6 +95,12 @@ class ColumnOptions(Options):
     categories: list[Any] | None = Field(None, min_length=1)
     codes: Whole | None = None
     shape: list[Whole] = Field(default_factory=list)
+    missing: float | None = Field(
+        None,
+        strict=True,
+        allow_inf_nan=False,
+        description="a public constant in place of a number that is missing; another input says that it was",
+    )
 
     @model_validator(mode="after")
     def _is_one_form(self) -> Self:
@@ -102,6 +109,8 @@ class ColumnOptions(Options):
             raise InvalidValue("", self.model_dump(exclude_unset=True), _FORMS)
         if self.low is not None:
             bounds([self.low, self.high])
+        if self.missing is not None and (self.low is None or self.shape):
+            raise InvalidValue("missing", self.missing, "a constant for a column of {low, high} without a shape")
         if self.categories and len(set(self.categories)) < len(self.categories):
             raise InvalidValue("categories", self.categories, "each value once")
         return self
@@ -109,7 +118,7 @@ class ColumnOptions(Options):
     def column(self, name: str) -> Column:
         """As it is read."""
         low, high = (0.0, 1.0) if self.low is None or self.high is None else (float(self.low), float(self.high))
-        return Column(name, low, high, tuple(self.categories or ()), self.codes, tuple(self.shape))
+        return Column(name, low, high, tuple(self.categories or ()), self.codes, tuple(self.shape), self.missing)
 
 
 class WeightOptions(Options):
@@ -252,7 +261,7 @@ class Schema:
         self.test = None if asked.test is None else asked.test.split(self.own, asked.unit, self.validation)
         self._check_splits()
         check_file(self.test, {"data.path": path, f"{VALIDATION}.path": self.validation.path})
-        self.texts = self._texts(asked)
+        self.texts, self.numbers = self._texts(asked), self._numbers()
 
     @property
     def id(self) -> str | None:
@@ -283,6 +292,14 @@ class Schema:
         if asked.groups is not None and are_texts(asked.groups.categories) and asked.groups.column not in inputs:
             groups = [asked.groups.column]
         return tuple(dict.fromkeys((*ids, *own, *label, *groups)))
+
+    def _numbers(self) -> tuple[str, ...]:
+        """Columns of a CSV file that are read as numbers with a point, whatever their first rows look like."""
+        own = [one.name for one in self.columns if not one.categories and not one.shape and one.codes is None]
+        weight = [self.weights.column] if self.weights is not None and self.weights.column else []
+        label = [self.label] if self.task is Task.REGRESSION else []
+        ids = {self.id, self.unit and self.unit.column}
+        return tuple(one for one in dict.fromkeys((*own, *weight, *label)) if one not in ids)
 
     def facts(self) -> DatasetSpec:
         """The public facts."""
@@ -329,6 +346,8 @@ class Schema:
                 "Numbers beyond the declared low and high of their column, infinite ones too, are set to the nearer "
                 "bound; missing ones (NaN, empty) are refused."
             )
+        if filled := [f"{one.name} {one.missing:g}" for one in self.columns if one.missing is not None]:
+            yield f"Missing numbers are filled by public constants ({', '.join(filled)}), and told apart by an input."
         if any(column.categories or column.codes is not None for column in self.columns):
             yield "Categories and codes that were not declared are refused, and so are missing ones."
         if self.task is Task.REGRESSION:

@@ -6,9 +6,7 @@ in its first line. A CSV file has no types before its records are read.
 
 from __future__ import annotations
 
-import csv
 import difflib
-import io
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +21,7 @@ from trainables.system import Task
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
+    from pyarrow import fs
 
 
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2")
@@ -60,15 +59,20 @@ class FileColumn:
     size: int | None = None
 
 
-def read(where: object, form: str | None, names: tuple[str, ...], texts: Sequence[str] = ()) -> pa.Table:
+def read(
+    where: object, form: str | None, names: tuple[str, ...], texts: Sequence[str] = (), numbers: Sequence[str] = ()
+) -> pa.Table:
     """All rows of the columns `names`. Raises InvalidValue (path, form, columns).
 
-    texts  columns of a CSV file to be read as they are written. Of the others what is read of one record follows from
-           all of them: 007 is 7 unless some record has a word there
+    texts    columns of a CSV file to be read as they are written
+    numbers  those to be read as numbers with a point. Of the others what is read of one record follows from all of
+             them: 007 is 7 unless some record has a word there
     """
     path, kind = _path(where), form_of(where, form)
     with _readable(path, kind):
-        source = _dataset(path, kind, texts)
+        if kind == "csv":
+            _check_names(path, kind, _header(path), names)
+        source = _dataset(path, kind, texts, numbers)
         _check_names(path, kind, list(source.schema.names), names)
         return source.to_table(columns=list(names))
 
@@ -132,16 +136,36 @@ def form_of(where: object, form: str | None) -> str:
     return form or ("csv" if str(where).lower().rstrip("/").endswith(CSV_ENDINGS) else "parquet")
 
 
-def _dataset(path: str, kind: str, texts: Sequence[str] = ()) -> ds.FileSystemDataset:
+def _files(path: str) -> tuple[fs.FileSystem, list[str]]:
+    """The file, or those of a folder that are not empty, in order."""
+    from pyarrow import fs
+
+    is_url = re.match(r"[a-z][a-z0-9+.-]+:/", path) is not None
+    system, inside = fs.FileSystem.from_uri(path) if is_url else (fs.LocalFileSystem(), path)
+    if system.get_file_info(inside).type != fs.FileType.Directory:
+        return system, [inside]
+    listed = system.get_file_info(fs.FileSelector(inside, recursive=True))
+    own = (one.path for one in listed if one.type == fs.FileType.File and one.size)
+    files = sorted(one for one in own if not re.search(r"/[._]", one.removeprefix(inside)))
+    if not files:
+        raise FileNotFoundError(_EMPTY)
+    return system, files
+
+
+def _dataset(path: str, kind: str, texts: Sequence[str] = (), numbers: Sequence[str] = ()) -> ds.FileSystemDataset:
     import pyarrow as pa
     import pyarrow.dataset as ds
     from pyarrow.csv import ConvertOptions
 
-    written = ConvertOptions(column_types={name: pa.string() for name in texts})
-    source = ds.dataset(path, format=ds.CsvFileFormat(convert_options=written) if kind == "csv" else kind)
-    if not source.files:
-        raise FileNotFoundError(_EMPTY)
-    return source
+    system, files = _files(path)
+    if kind != "csv":
+        return ds.dataset(files, filesystem=system, format=kind)
+    guessed = ds.dataset(files, filesystem=system, format="csv")
+    # A column of truth values is guessed from the first rows: to Arrow it is no column of numbers.
+    true = {one.name for one in guessed.schema if pa.types.is_boolean(one.type)}
+    types = {name: pa.float64() for name in numbers if name not in true} | {name: pa.string() for name in texts}
+    written = ds.CsvFileFormat(convert_options=ConvertOptions(column_types=types))
+    return ds.dataset(files, filesystem=system, format=written)
 
 
 def _check_names(path: str, kind: str, names: list[str], declared: Sequence[str]) -> None:
@@ -162,7 +186,7 @@ def _check_names(path: str, kind: str, names: list[str], declared: Sequence[str]
         close = [f"`{one}`" for name in missing for one in difflib.get_close_matches(name, names, n=1)]
         hint = f"Did you mean {', '.join(close)}? " if close else ""
         raise InvalidValue("data.columns", missing, f"columns of {path}, which has {', '.join(names)}", hint + remedy)
-    if twice := [name for name in declared if names.count(name) > 1]:
+    if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InvalidValue(
             "data.columns", twice, f"columns that {path} has once", "Rename or drop the others: which is meant?"
         )
@@ -184,7 +208,9 @@ def _readable(path: str, kind: str) -> Iterator[None]:
     except FileNotFoundError as error:
         expected = _EMPTY if error.args == (_EMPTY,) else "a file or folder that is there, found none"
         raise InvalidValue("data.path", path, expected, remedy) from error
-    except (pa.ArrowException, OSError, csv.Error) as error:
+    except UnicodeError:
+        raise InvalidValue("data.path", path, "names of columns in UTF-8", "Save the file in that encoding.") from None
+    except (pa.ArrowException, OSError) as error:
         if kind == "csv" and isinstance(error, pa.ArrowInvalid):
             # It quotes the record that it stumbled over.
             told = _WITHOUT_VALUES.search(str(error))
@@ -195,14 +221,12 @@ def _readable(path: str, kind: str) -> Iterator[None]:
 
 
 def _header(path: str) -> list[str]:
-    """The first line of the file, or of the first file of a folder."""
-    from pyarrow import fs
+    """The names in the first line of the file, or of the first file of a folder, as the reader of records takes it."""
+    from pyarrow.csv import open_csv
 
-    filesystem, inside = fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)
-    if filesystem.get_file_info(inside).type != fs.FileType.File:
-        inside = _dataset(path, "csv").files[0]
-    with filesystem.open_input_stream(inside) as stream:
-        return next(csv.reader(io.TextIOWrapper(stream, "utf-8-sig", errors="replace", newline="")), [])
+    system, files = _files(path)
+    with system.open_input_stream(files[0]) as stream:
+        return list(open_csv(stream).schema.names)
 
 
 def _check_column(path: str, found: FileColumn, column: Column) -> None:

@@ -207,7 +207,7 @@ def rehearse(
         records=setting.records,
         steps=setting.steps,
         seconds=seconds,
-        reported=tuple(sorted(metrics)),
+        reported=tuple(sorted(scores_of(metrics))),
         step=run.step,
     )
 
