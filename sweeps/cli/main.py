@@ -49,6 +49,7 @@ from sweeps.util.files import write_output
 from sweeps.util.fingerprint import working_folder_is_importable
 from sweeps.util.log import configured
 from sweeps.util.suggest import closest
+from sweeps.util.text import check_text
 from trainables.worker.redaction import holds_secret, redacted, shown_url
 
 if TYPE_CHECKING:
@@ -463,6 +464,8 @@ def main() -> None:
     """Entry point of the `sweeps` command: bad input becomes one clear message and exit code 2."""
     with configured(), clear_errors():
         _refuse_passwords()
+        for word in sys.argv[1:]:
+            check_text("argument", word)
         working_folder_is_importable()
         app()
 

@@ -37,6 +37,7 @@ from sweeps.store.records import (
 from sweeps.store.store import Store
 from sweeps.store.workspace import Workspace
 from sweeps.util.log import Event, say
+from sweeps.util.text import check_text
 from sweeps.util.waiting import patience
 from trainables.system import PrivacyPlan, Refusal, Scalar
 
@@ -116,7 +117,7 @@ def rename(store: Store, sweep: str, new: str) -> None:
 
 def note(store: Store, sweep: str, text: str) -> None:
     """Keep a sentence about a sweep. Raises InvalidValue for none, or one beyond 2000 letters, UnknownSweep."""
-    said = " ".join(text.split())
+    said = " ".join(check_text("note", text).split())
     if not 0 < len(said) <= LONGEST_NOTE:
         raise InvalidValue("note", text, f"1 to {LONGEST_NOTE} letters")
     store.ask(store.sweep(sweep).name, Note(text=said), this_person())
@@ -147,7 +148,7 @@ def parse_point(pairs: str | Iterable[str]) -> dict[str, Any]:
 def tag(store: Store, sweep: str, tags: Mapping[str, str]) -> None:
     """Tag a sweep; the last value of a key counts, and an empty one takes the tag away. Raises InvalidValue,
     UnknownSweep."""
-    said = {key: " ".join(value.split()) for key, value in tags.items()}
+    said = {key: " ".join(check_text("tag", value).split()) for key, value in tags.items()}
     for key, value in said.items():
         if not KEY.fullmatch(key):
             raise InvalidValue("tag", key, "a key of letters, digits, dots, dashes and underscores, at most 100")

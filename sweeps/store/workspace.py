@@ -12,6 +12,7 @@ from dpcore.checks import InvalidValue
 from sweeps.store.errors import StoreOlder
 from sweeps.store.records import SweepRecord, TrialRecord, TrialState, sweep_of
 from sweeps.util.files import check_tracking_uri, url_of
+from sweeps.util.text import check_text
 from trainables.worker.files import Folder
 from trainables.worker.redaction import shown_url
 
@@ -51,6 +52,7 @@ class Workspace:
 
         Raises InvalidValue for a root that is a URL, and for records with credentials in their URL.
         """
+        check_text("root", str(Path(root).absolute()))
         # "." has no part.
         first = next(iter(Path(root).parts), "")
         if len(first.rstrip(":")) > 1 and first.endswith(":"):

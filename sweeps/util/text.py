@@ -7,6 +7,19 @@ import shutil
 import textwrap
 from html import escape
 
+from dpcore.checks import InvalidValue
+
+
+def check_text(name: str, text: str) -> str:
+    """A text from outside, as it is. Raises InvalidValue where it is no UTF-8: nothing that keeps it could be read."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        remedy = "Write it in UTF-8; a file or folder with such a name has to be renamed."
+        raise InvalidValue(name, text, "a text that UTF-8 can hold", remedy) from None
+    return text
+
+
 LABEL = 13
 """Columns of a label at the left; sentences hang behind it."""
 _CODE = re.compile(r"`([^`]+)`")
