@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_map
 
 from dpcore.checks import InvalidValue
 from dpcore.gradients.chain import proves_isolation
-from dpcore.gradients.mapping import substituted
+from dpcore.gradients.mapping import PaddingUntrained, substituted
 from dpcore.gradients.refusals import NotComputed, Refused, label, of_the_machine, refuse, refuse_changes, versions
 from dpcore.randomness import seeded_generator
 
@@ -53,7 +53,7 @@ def isolating(modules: Mapping[str, nn.Module]) -> Iterator[None]:
     # Attention by fused kernels has no rule for a mapped axis and would go through records one at a time.
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with sdpa_kernel(SDPBackend.MATH), substituted(modules.values()):
+        with sdpa_kernel(SDPBackend.MATH), substituted(modules.values()), PaddingUntrained():
             yield
     except (InvalidValue, Refused):
         raise

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._C import _functorch
 from torch._functorch.pyfunctorch import temporarily_pop_interpreter_stack
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 
@@ -99,13 +100,30 @@ class Slots:
                 module._update_flat_weights()
 
 
-def padded_embedding(module: nn.Module, codes: Tensor) -> Tensor:
-    """nn.Embedding: the mapped operation forgets that the padding row is not trained."""
-    layer = cast(nn.Embedding, module)
-    rows = F.embedding(codes, layer.weight)
-    if layer.padding_idx is None:
-        return rows
-    return torch.where((codes == layer.padding_idx).unsqueeze(-1), rows.detach(), rows)
+class PaddingUntrained(TorchFunctionMode):
+    """Inside the block the row of a table that `padding_idx` names is not trained, whoever looks it up.
+
+    PyTorch says so of the plain operation; mapped, it forgets.
+    """
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Look up, and keep what is padding out of the backward pass."""
+        found = func(*args, **(kwargs or {}))
+        if func is not F.embedding:
+            return found
+        codes, weight, padding = _looked_up(*args, **(kwargs or {}))
+        if padding is None:
+            return found
+        return torch.where((codes == padding % len(weight)).unsqueeze(-1), found.detach(), found)
+
+
+def _looked_up(
+    input: Tensor, weight: Tensor, padding_idx: int | None = None, *_: Any, **__: Any
+) -> tuple[Tensor, Tensor, int | None]:
+    """Of what `F.embedding` is called with."""
+    return input, weight, padding_idx
 
 
 def one_at_a_time(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -131,8 +149,7 @@ def one_at_a_time(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
 
 
 SUBSTITUTES: dict[type[nn.Module], Callable[..., Any]] = {
-    nn.Embedding: padded_embedding,
-    **dict.fromkeys((nn.RNN, nn.LSTM, nn.GRU, nn.RNNCell, nn.LSTMCell, nn.GRUCell), one_at_a_time),
+    kind: one_at_a_time for kind in (nn.RNN, nn.LSTM, nn.GRU, nn.RNNCell, nn.LSTMCell, nn.GRUCell)
 }
 """Exact types: a subclass may compute something else."""
 

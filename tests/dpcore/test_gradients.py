@@ -135,3 +135,63 @@ def test_no_trace_is_left_on_the_model():
     assert all(one.grad is None for one in model.parameters())
     assert all(torch.equal(before[name], one) for name, one in model.state_dict().items())
     assert torch.equal(generator, torch.get_rng_state())
+
+
+# Padding is decided where the table is looked up, not by the type of the layer that does.
+
+
+class Scaled(nn.Embedding):
+    """As Gemma and BART have it."""
+
+    def forward(self, x):
+        return 3 * super().forward(x)
+
+
+class LookedUp(nn.Module):
+    """By the function, the padding counted from the end."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(7, 4))
+
+    def forward(self, x):
+        return nn.functional.embedding(x, self.table, padding_idx=-7)
+
+
+class Pooled(nn.Module):
+    def __init__(self, table):
+        super().__init__()
+        self.table, self.head = table, nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.head(self.table(x).mean(1))
+
+
+class Ragged(nn.Module):
+    """As many bags as records, whatever they hold: one of them has all that the others lost."""
+
+    def __init__(self):
+        super().__init__()
+        self.bag = nn.EmbeddingBag(7, 3, mode="sum")
+
+    def forward(self, x):
+        return self.bag(x.flatten(), torch.arange(len(x)))
+
+
+@pytest.mark.parametrize("table", [Scaled(7, 4, padding_idx=0), LookedUp()], ids=["subclass", "function"])
+def test_the_padding_row_is_not_trained_whoever_looks_it_up(table):
+    model = Pooled(table)
+    codes, targets = torch.randint(1, 7, (6, 5)), torch.randint(0, 3, (6,))
+    codes[:, 3:] = 0
+    engine = PrivateGradients(model, oracle.cross_entropy)
+    engine.check(torch.randint(0, 7, (8, 5)), torch.randint(0, 3, (8,)))
+    found = engine.clipped_sum(codes, targets, clip_norm=0.1).tensors
+    assert_same(found, oracle.clipped_sum(model, oracle.cross_entropy, codes, targets, 0.1))
+    [row] = [one[0] for name, one in found.items() if name.startswith("table")]
+    assert not row.any()
+
+
+def test_a_ragged_bag_is_refused():
+    engine = PrivateGradients(Ragged(), oracle.cross_entropy)
+    with pytest.raises(MixesExamples):
+        engine.check(torch.randint(0, 7, (8, 5)), torch.randint(0, 3, (8,)))
