@@ -275,7 +275,18 @@ class Preview:
             f"{self.spec.name} · {most}{search.trials} trials · {search.sampler}{method} · {data}",
             f"epsilon {budgets} at delta {delta_text(privacy.delta)}, {privacy.adjacency}, per {privacy.unit}, for "
             f"{bounded}",
+            *self._whose(),
         ]
+
+    def _whose(self) -> Iterator[str]:
+        """Where records have an id and no unit: that each of them counts alone."""
+        declared = (self.spec.data.options().get(name) for name in ("validation", "test", "part"))
+        ids = {one["id"] for one in declared if isinstance(one, Mapping) and one.get("id")}
+        if self.facts.unit is None and ids:
+            yield (
+                f"EACH ROW IS PROTECTED ALONE: where {' or '.join(sorted(map(str, ids)))} has several rows, declare "
+                "data.unit: {column, max_records}."
+            )
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """(label, sentence) each."""

@@ -160,6 +160,9 @@ class Rehearsal:
         for system, found in {one.found.system: one.found for one in self.ran}.items():
             steps = [one.found.step for one in self.ran if one.found.system == system and one.found.step is not None]
             took = _steps_text(steps) if steps else f"{count_text(found.steps, 'step')} took {found.seconds:.2g} s"
+            own = [one.found.trial_seconds for one in self.ran if one.found.system == system]
+            if paces := sorted({f"{one:.2g}": one for one in own if one is not None}.values()):
+                took += f", a trial {' to '.join(f'{one:.2g}' for one in dict.fromkeys((paces[0], paces[-1])))} s"
             systems.append(f"{system}: {took}; reports {', '.join(found.reported)}")
         if self.infeasible:
             parts.append(f"{self.infeasible} corners of the space hold nothing that may be launched")

@@ -38,6 +38,7 @@ systems:
 privacy:
   epsilon: [1, 3]          # the budgets that are tried
   delta: {blank}               # at most 1/n
+  unit: {blank}                # whose is a row? record: each somebody else's; else the column of data.unit
 
 objectives:
   - {{metric: {metric}, goal: {goal}}}
@@ -80,6 +81,7 @@ def _lines(path: str, columns: Sequence[FileColumn], target: FileColumn | None) 
     yield f"name: {_sweep_name(path)}\n\n"
     yield f"data:\n  source: table\n  path: {_quoted(path)}\n"
     yield f"  n: {BLANK}                   # how many records; public, and off by at most a tenth\n"
+    yield "  # unit: {column: person_id, max_records: 50}   # where somebody has several rows; n then counts persons\n"
     yield "  # population: people     # whose they are: all sweeps over them share a budget (`sweeps budget people`)\n"
     number = target is not None and target.kind is ColumnKind.NUMBER
     if target is None:

@@ -29,6 +29,7 @@ ANSWERS = {
     "records": "private",
     "id": "person id",
     "delta": 1e-5,
+    "unit": "record",
     "age": {"low": 0, "high": 100},
     "work": {"categories": ["a", "b", "c"]},
 }
@@ -89,7 +90,7 @@ def test_each_blank_is_named_and_once_they_are_filled_the_spec_passes(kind, labe
         sweeps.load(text)
     document = read_document(text)
     assert {error.path for error in refused.value.errors} == blanks(document)
-    assert {"data.n", "privacy.delta", "data.validation.records"} < blanks(document)
+    assert {"data.n", "privacy.delta", "privacy.unit", "data.validation.records"} < blanks(document)
     whole = filled(document)
     if kind == "csv" and label == "wage":
         # A CSV file tells no types: whoever wants a number says so in the way that stands beside the blank.
@@ -165,3 +166,15 @@ def test_the_command_writes_what_the_call_returns_and_nothing_over_anything(parq
     assert target.read_text() == printed
     with pytest.raises(InvalidValue, match="not there yet"):
         CliRunner().invoke(app, [*words, "--output", str(target)], catch_exceptions=False)
+
+
+def test_whose_a_row_is_is_said_first(parquet: Path):
+    raw = filled(read_document(sweeps.init(parquet, label="income")))
+    said = "EACH ROW IS PROTECTED ALONE: where person id has several rows"
+    lines = str(sweeps.check(raw, rehearsal=False)).splitlines()
+    assert any(line.startswith(said) for line in lines[:4])
+    raw["data"] |= {"unit": {"column": "person id", "max_records": 3}}
+    raw["privacy"] |= {"unit": "person id"}
+    del raw["data"]["validation"]["id"]
+    raw["data"]["validation"]["records"] = "public"
+    assert said not in str(sweeps.check(raw, rehearsal=False))

@@ -112,7 +112,7 @@ def test_what_is_decided_is_said_with_its_reason(monkeypatch, capsys, tmp_path):
             log_run_config(resolved(spec, facts), facts, workspace, "toy", workspace.tracking_uri, None, {})
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(":")[0] for line in lines] == ["sampler", "patience", "store", "records", "MLflow", "Ray"]
-    assert lines[0] == "sampler: auto comes to gp: 60 trials of about 0.1 s each, as planned"
+    assert lines[0] == "sampler: auto comes to gp: 60 trials of work 5,000 each"
     assert lines[1] == "patience: 90 s, as told"
     assert lines[3] == f"records: {tmp_path / 'shared' / 'toy' / 'trials'}, as told"
 

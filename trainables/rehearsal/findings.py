@@ -81,6 +81,7 @@ class Rehearsed:
     seconds         that these steps took, metrics included
     reported        names of the metrics that the trial reported, and of measures that were asked for
     step            None for a system that trains no network
+    trial_seconds   of all steps that are planned, at the pace of this one; None without it
     """
 
     system: str
@@ -90,6 +91,7 @@ class Rehearsed:
     seconds: float
     reported: tuple[str, ...]
     step: Step | None
+    trial_seconds: float | None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""

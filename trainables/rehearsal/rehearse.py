@@ -201,6 +201,7 @@ def rehearse(
     except Exception as error:
         raise CannotRun.by(error, doing) from error
     _check_objectives(objectives, metrics)
+    step = run.step
     return Rehearsed(
         system=system.name,
         config=dict(plan.config),
@@ -208,7 +209,8 @@ def rehearse(
         steps=setting.steps,
         seconds=seconds,
         reported=tuple(sorted(scores_of(metrics))),
-        step=run.step,
+        step=step,
+        trial_seconds=None if step is None else plan.steps * step.seconds * step.planned / step.records,
     )
 
 
