@@ -524,13 +524,22 @@ def new_key(file: str | Path) -> Path:
 # Asking a model that was exported: what it says of the rows of files.
 
 
-def predict(model: str | Path, files: Files, *, format: str | None = None) -> pd.DataFrame:
+def predict(
+    model: str | Path,
+    files: Files,
+    *,
+    format: str | None = None,
+    threshold: float | None = None,
+    keep: Collection[str] = (),
+) -> pd.DataFrame:
     """What an exported model says: one row for each row of the files, in their order.
 
     model    folder that `ReleasedModel.save` or `sweeps export` wrote
     files    Parquet or CSV with the declared columns: a file, a folder, a pattern such as "new/*.parquet", a URL, or
              several of these
     format   parquet or csv, where a file's name does not say
+    threshold  of two classes the second is said where its probability is at least that; by default the likelier one
+    keep     columns of the files to carry along, such as an id: they stand in front
 
     Columns: `prediction`, of classes `probability.<class>`, and of several files `file` first. Raises InvalidValue for
     a folder that holds no such model, a file that is not there, a column or number that is missing, an undeclared
@@ -540,4 +549,6 @@ def predict(model: str | Path, files: Files, *, format: str | None = None) -> pd
     from trainables.export.model import ReleasedModel
 
     loaded, paths = ReleasedModel.load(model), files_of(files, format)
-    return together(paths, [predicted(loaded, one, format) for one in paths])
+    loaded.check_threshold(threshold)
+    tables = [predicted(loaded, one, format, threshold=threshold, keep=tuple(keep)) for one in paths]
+    return together(paths, tables)

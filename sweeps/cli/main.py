@@ -237,13 +237,18 @@ def predict(
         typer.Option("--output", "-o", help="CSV or Parquet file to write, a row for each row."),
     ],
     format: Annotated[str | None, typer.Option(help="parquet or csv, where the file's name does not say.")] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="Of two classes say the second where its probability is at least that.")
+    ] = None,
+    keep: Annotated[list[str] | None, typer.Option(help="A column of the files to carry along, such as an id.")] = None,
 ) -> None:
     """What an exported model says of the rows of files, in their order; of several files with a column `file`."""
     import sweeps
     from trainables.export.files import check_output, written
 
     check_output(output)
-    print(written(sweeps.predict(model, files, format=format), output))
+    said = sweeps.predict(model, files, format=format, threshold=threshold, keep=keep or ())
+    print(written(said, output))
 
 
 # `sweeps test`: the test records are read once, for one trial.

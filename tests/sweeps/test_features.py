@@ -64,7 +64,9 @@ def test_the_model_that_leaves_takes_records_and_scores_as_the_trial_did(scatter
     assert float((model.predict({"image": images}).values == labels).mean()) == scattered.trial(0).metrics["accuracy"]
     model.save(tmp_path / "model")
     again = ReleasedModel.load(tmp_path / "model")
-    assert np.array_equal(again.predict({"image": images}).outputs, model.predict({"image": images}).outputs)
+    assert np.array_equal(
+        again.predict({"image": images}).probabilities, model.predict({"image": images}).probabilities
+    )
     alone = torch.export.load(tmp_path / "model" / "program.pt2").module()
     assert alone(torch.from_numpy(images[:3].copy())).shape == (3, 10)
     with pytest.raises(InvalidValue, match="an input 'image'"):

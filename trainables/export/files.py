@@ -47,15 +47,29 @@ def _inside(where: str, format: str | None) -> list[str]:
     return sorted(str(one) for one in shown if one.is_file() and (format or one.name.lower().endswith(endings)))
 
 
-def predicted(model: ReleasedModel, path: str | Path, format: str | None = None) -> pd.DataFrame:
+def predicted(
+    model: ReleasedModel,
+    path: str | Path,
+    format: str | None = None,
+    *,
+    threshold: float | None = None,
+    keep: Sequence[str] = (),
+) -> pd.DataFrame:
     """One row of predictions for each row of a Parquet or CSV file, in its order.
 
-    format  parquet or csv, where the name of the file does not say
+    format     parquet or csv, where the name of the file does not say
+    threshold  see `ReleasedModel.predict`
+    keep       columns of the file that stand in front of the predictions, as they are written there
 
     Raises InvalidValue for a file that is not there or no such file, a missing column, an undeclared category.
     """
     asked = model.preprocessing
-    return model.predict(table_file.read(str(path), format, asked.names, asked.texts), str(path)).table()
+    kept = [name for name in keep if name not in asked.names]
+    rows = table_file.read(str(path), format, (*asked.names, *kept), (*asked.texts, *kept), asked.numbers)
+    table = model.predict(rows, str(path), threshold=threshold).table()
+    for place, name in enumerate(dict.fromkeys(keep)):
+        table.insert(place, name, rows.column(name).to_pandas())
+    return table
 
 
 def together(files: Sequence[str], tables: Sequence[pd.DataFrame]) -> pd.DataFrame:

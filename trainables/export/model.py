@@ -48,15 +48,15 @@ BATCH = 4096
 class Predictions:
     """What a model says of n records.
 
-    outputs  [n, outputs], as the model gives them: logits of classes, or one number
-    classes  what the outputs stand for; empty for a regression
-    values   [n]: the likeliest class, a rating's expected value (of its classes as declared, of their positions from 0
-             where one of them is no number), or the number itself
+    values         [n]: the likeliest class, a rating's expected value (of its classes as declared, of their positions
+                   from 0 where one of them is no number), or the number itself
+    classes        what the model tells apart; empty for a regression
+    probabilities  [n, C] of them, under the softmax; [n, 0] for a regression
     """
 
-    outputs: NDArray[np.float64]
-    classes: tuple[Any, ...]
     values: NDArray[Any]
+    classes: tuple[Any, ...]
+    probabilities: NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.values)
@@ -66,9 +66,7 @@ class Predictions:
         import pandas as pd
 
         found: dict[str, Any] = {"prediction": self.values}
-        if self.classes:
-            shares = _softmax(self.outputs)
-            found |= {f"probability.{label}": shares[:, i] for i, label in enumerate(self.classes)}
+        found |= {f"probability.{label}": self.probabilities[:, i] for i, label in enumerate(self.classes)}
         return pd.DataFrame(found)
 
 
@@ -85,13 +83,21 @@ class ReleasedModel:
     card: Mapping[str, Any]
     page: str = ""
 
-    def predict(self, rows: Mapping[str, Any] | pa.Table | pd.DataFrame, where: str = "rows") -> Predictions:
+    def predict(
+        self,
+        rows: Mapping[str, Any] | pa.Table | pd.DataFrame,
+        where: str = "rows",
+        *,
+        threshold: float | None = None,
+    ) -> Predictions:
         """What it says of n rows: a table with the declared columns, or {input: array [n, *shape]}.
 
-        where  whose rows they are, in errors
+        where      whose rows they are, in errors
+        threshold  of two classes the second is said where its probability is at least that; by default the likelier one
 
-        Raises InvalidValue for rows that are not as declared.
+        Raises InvalidValue for rows that are not as declared, and a threshold that cannot be.
         """
+        self.check_threshold(threshold)
         if hasattr(rows, "to_dict") and hasattr(rows, "iloc"):
             import pyarrow as pa
 
@@ -104,18 +110,24 @@ class ReleasedModel:
                 asked = (torch.from_numpy(np.ascontiguousarray(one[start : start + BATCH])) for one in inputs.values())
                 outputs: Tensor = self.module(*asked)
                 parts.append(outputs.reshape(len(outputs), -1).double().numpy())
-        return self._read(np.concatenate(parts))
+        return self._read(np.concatenate(parts), threshold)
 
-    def _read(self, outputs: NDArray[np.float64]) -> Predictions:
+    def check_threshold(self, threshold: float | None) -> None:
+        """Raises InvalidValue where there are not two classes that it could part, or it is no probability."""
+        two = self.preprocessing.task is Task.CLASSIFICATION and len(self.preprocessing.classes) == 2
+        if threshold is not None and not (two and 0 <= threshold <= 1):
+            expected = "a probability, of a model that tells two classes apart"
+            raise InvalidValue("threshold", threshold, expected, "Leave it out: the likeliest class is said then.")
+
+    def _read(self, outputs: NDArray[np.float64], threshold: float | None) -> Predictions:
         task, classes = self.preprocessing.task, self.preprocessing.classes
-        values: NDArray[Any]
         if task is Task.REGRESSION:
-            values = outputs[:, 0]
-        elif task is Task.RATING:
-            values = _softmax(outputs) @ _worths(classes)
-        else:
-            values = np.array(classes, dtype=object)[outputs.argmax(axis=1)] if len(outputs) else np.zeros(0, object)
-        return Predictions(outputs, classes, values)
+            return Predictions(outputs[:, 0], (), np.zeros((len(outputs), 0)))
+        shares = _softmax(outputs)
+        if task is Task.RATING:
+            return Predictions(shares @ _worths(classes), classes, shares)
+        chosen = shares.argmax(axis=1) if threshold is None else (shares[:, 1] >= threshold).astype(int)
+        return Predictions(np.array([*classes, None], dtype=object)[chosen], classes, shares)
 
     def save(self, folder: str | Path) -> Path:
         """Write the folder and return it; all of it, or nothing.
@@ -157,7 +169,11 @@ class ReleasedModel:
             module, weights = read(place / PROGRAM).module(), load_file(place / WEIGHTS)
             card = json.loads((place / CARD).read_text(encoding="utf-8"))
             preprocessing = Preprocessing.from_dict(json.loads((place / PREPROCESSING).read_text(encoding="utf-8")))
-        except (NotReadable, SafetensorError, json.JSONDecodeError, KeyError, TypeError) as error:
+            if not isinstance(card, dict):
+                raise TypeError(f"{CARD} is no object")
+        except InvalidValue:
+            raise
+        except (NotReadable, SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
             expected = f"a folder as `sweeps export` wrote it, read without pickle ({type(error).__name__}: {error})"
             raise InvalidValue("model", str(place), expected, "Export it again.") from error
         held = module.state_dict()

@@ -59,6 +59,12 @@ class Preprocessing:
         """Those of a CSV file that are read as they are written."""
         return tuple(column.name for column in self.columns if column.is_text)
 
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Those that are read as numbers with a point."""
+        plain = (one for one in self.columns if not one.categories and not one.shape and one.codes is None)
+        return tuple(one.name for one in plain)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {

@@ -139,5 +139,5 @@ def test_what_is_exported_says_what_was_validated_to_the_last_record(tmp_path):
     for asked in (made, model):
         said = asked.predict(dict(raw.inputs)).values
         assert (said == raw.targets).mean() == asked.card["validation"]["accuracy"]
-        one = [asked.predict({"x": raw.inputs["x"][[row]]}).outputs[0] for row in range(10)]
-        assert np.allclose(asked.predict(dict(raw.inputs)).outputs[:10], one, atol=1e-6)
+        one = [asked.predict({"x": raw.inputs["x"][[row]]}).probabilities[0] for row in range(10)]
+        assert np.allclose(asked.predict(dict(raw.inputs)).probabilities[:10], one, atol=1e-6)

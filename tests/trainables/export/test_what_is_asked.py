@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.special import softmax
 from torch import nn
 
 from dpcore.checks import InvalidValue
@@ -62,7 +63,7 @@ def expected(model, frame):
 def test_codes_and_texts_are_what_they_were_to_the_trial_whatever_the_file(model, frame, tmp_path):
     """Codes of a table were given to the model as floating-point numbers, and zones of a CSV file read as numbers."""
     said = model.predict(frame)
-    np.testing.assert_allclose(said.outputs, expected(model, frame), rtol=1e-6)
+    np.testing.assert_allclose(said.probabilities, softmax(expected(model, frame), axis=1), rtol=1e-6)
     frame.to_csv(tmp_path / "a.csv", index=False)
     frame.assign(film=frame["film"].astype(float)).to_parquet(tmp_path / "a.parquet")
     for name in ("a.csv", "a.parquet"):
@@ -131,9 +132,11 @@ def test_no_folder_of_the_machine_and_no_line_of_code_leaves(model, tmp_path, mo
 @pytest.mark.parametrize("name", ["program.pt2", "weights.safetensors", "preprocessing.json", "card.json"])
 def test_a_damaged_folder_is_said_to_be_one(model, tmp_path, name):
     file = model.save(tmp_path / "model") / name
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-    with pytest.raises(InvalidValue, match=r"a folder as `sweeps export` wrote it"):
-        ReleasedModel.load(tmp_path / "model")
+    whole = file.read_bytes()
+    for damaged in (whole[: len(whole) // 2], b"[]", b"\xff", b"7"):
+        file.write_bytes(damaged)
+        with pytest.raises(InvalidValue, match=r"a folder as `sweeps export` wrote it"):
+            ReleasedModel.load(tmp_path / "model")
 
 
 class Planted:
@@ -197,3 +200,32 @@ def test_what_is_declared_a_text_is_read_as_one(tmp_path):
         data = SOURCES["table"].load(asked)
         assert data.train.inputs["x"].argmax(axis=1).tolist() == [0, 1, 0, 2 if last == "b" else 1]
         assert data.train.targets.tolist() == [0, 1, 1, 0]
+
+
+# Of two classes a threshold may part, and columns of the files are carried along.
+
+
+class Rare(nn.Module):
+    """The second class has probability x / 2."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        share = x[:, 0].double().clamp(0.001, 0.999) / 2
+        return torch.stack([torch.log1p(-share), torch.log(share)], dim=1)
+
+
+def test_a_threshold_finds_the_rare_class_and_an_id_is_carried_along(tmp_path):
+    column = Column("age", 0.0, 10.0)
+    asked = Preprocessing(
+        task=Task.CLASSIFICATION, features={"x": InputSpec(shape=(1,))}, columns=(column,), classes=("no", "yes")
+    )
+    model, frame = ReleasedModel(Rare(), asked, {}), pd.DataFrame({"age": [1.0, 4, 9], "who": ["007", "8", "9"]})
+    assert list(model.predict(frame).values) == ["no"] * 3
+    assert list(model.predict(frame, threshold=0.2).values) == ["no", "yes", "yes"]
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    table = files.predicted(model, tmp_path / "a.csv", threshold=0.2, keep=["who", "age"])
+    assert list(table)[:3] == ["who", "age", "prediction"]
+    assert list(table["who"]) == ["007", "8", "9"]
+    with pytest.raises(InvalidValue, match="threshold"):
+        model.predict(frame, threshold=2.0)
+    with pytest.raises(InvalidValue, match="nobody"):
+        files.predicted(model, tmp_path / "a.csv", keep=["nobody"])
