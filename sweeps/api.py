@@ -242,7 +242,7 @@ def run(
     )
     from sweeps.execution.session import RunOptions
 
-    return _driven(begun, workspace, progress, RunOptions(address=address))
+    return _driven(begun, workspace, progress, RunOptions(address=address, is_new=True))
 
 
 def created(

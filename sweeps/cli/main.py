@@ -614,7 +614,7 @@ def run(
         rehearsal=rehearsal,
         models=models,
     )
-    drive(created, workspace, RunOptions(address=address), as_json=as_json)
+    drive(created, workspace, RunOptions(address=address, is_new=True), as_json=as_json)
 
 
 @app.command()

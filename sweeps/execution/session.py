@@ -321,6 +321,7 @@ class RunOptions:
     hours    likewise
     epsilon  budgets besides those that it has; likewise
     address  Ray cluster: auto or HOST:PORT; None starts a Ray of this machine's own
+    is_new   whether it was recorded just now: where it is refused before anything runs, its name is free again
     """
 
     spec: SweepSpec | None = None
@@ -329,6 +330,7 @@ class RunOptions:
     hours: float | None = None
     epsilon: Sequence[float] = ()
     address: str | None = None
+    is_new: bool = False
 
 
 class Observer:
@@ -429,7 +431,14 @@ class Session:
             _held(self.store, self.sweep) as lease,
             RequestPoller(self.store, lease) as requests,
         ):
-            recorded, spec, data = self._admitted(lease)
+            try:
+                recorded, spec, data = self._admitted(lease)
+            except Exception:
+                if self.options.is_new:
+                    self.store.withdraw(lease)
+                    with suppress(OSError):
+                        self.workspace.folder(self.sweep).rmdir()
+                raise
             tracking = spec.tracking.uri or self.workspace.tracking_uri
             log_run_config(
                 self.began,

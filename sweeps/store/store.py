@@ -402,6 +402,16 @@ class Store:
             writing.connection.execute(delete(table).where(table.c.sweep_id == writing.sweep_id))
         writing.update_sweep(state=str(SweepState.DELETED))
 
+    @_leased
+    def withdraw(self, writing: Writing) -> None:
+        """Forget a sweep that was refused before anything of it ran: its name is free. Raises Conflict else."""
+        own = writing.sweep_id
+        if writing.connection.execute(select(trials.c.number).where(trials.c.sweep_id == own).limit(1)).one_or_none():
+            raise Conflict(f"sweep {writing.sweep!r}: it has trials; delete it")
+        for table in (requests, extensions, names, outbox, leases):
+            writing.connection.execute(delete(table).where(table.c.sweep_id == own))
+        writing.connection.execute(delete(sweeps).where(sweeps.c.id == own))
+
     # -- what people ask -----------------------------------------------------------------------------------
 
     def ask(self, sweep: str, wanted: Wanted, asker: str) -> int:
