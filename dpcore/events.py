@@ -158,6 +158,29 @@ def to_dict(event: Event) -> dict[str, Any]:
     return out
 
 
+def event_text(event: Event, digits: int = 6) -> str:
+    """One event for people: "poisson-sampled (rate 0.1, noise_multiplier 2.5, adjacency add-remove)".
+
+    digits  of each number; 17 are all of them
+    """
+    return _described(to_dict(event), digits)
+
+
+def _described(fields: dict[str, Any], digits: int) -> str:
+    return f"{fields['kind']} ({', '.join(_told(fields, digits))})"
+
+
+def _told(fields: dict[str, Any], digits: int) -> Iterator[str]:
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            yield from _told(value, digits)
+        elif isinstance(value, list):
+            yield f"{name} {'; '.join(_described(one, digits) for one in value)}"
+        elif name != "kind":
+            whole = not isinstance(value, float) or digits > 16
+            yield f"{name} {value}" if whole else f"{name} {value:.{digits}g}"
+
+
 def from_dict(data: dict[str, Any]) -> Event:
     """The inverse of `to_dict`. Raises ValueError for an unknown kind or field, InvalidValue for a bad number."""
     fields = dict(data)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from html import escape
 from typing import Any
 
-from dpcore.events import KINDS, phases
-from dpcore.guarantee import Guarantee
+from dpcore.events import KINDS, event_text, phases
+from dpcore.guarantee import Guarantee, Notion
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.certificate.document import Approval, Body, HashSplit, HoldoutBody, Signature, attested_in
 from sweeps.certificate.plans import Part
@@ -87,8 +88,26 @@ def _numbers(claim: Guarantee, approval: Approval) -> str:
         f'<div class="card numbers"><div><b>ε = {epsilon_text(claim.epsilon)}</b> at δ = {delta_text(claim.delta)} '
         f'<span class="badge {escape(claim.status)}">{escape(claim.status)}</span>'
         f'<p class="soft">{escape(claim.notion)}, {escape(claim.adjacency)}, per {escape(claim.unit)}; the same events '
-        f'spend at most this{lower}.</p></div><div><span class="soft">approved by</span>'
+        f'spend at most this{lower}.</p><p>{escape(for_one(claim))}</p></div><div><span class="soft">approved by</span>'
         f"<b>{escape(approval.by)}</b><p>{escape(approval.because)}</p></div></div>"
+    )
+
+
+def for_one(claim: Guarantee) -> str:
+    """What the claim means for one person, in plain words; empty for one that is no differential privacy.
+
+    Guessing at even odds whether somebody is among the records is right at most (exp(epsilon) + delta) / (1 +
+    exp(epsilon)) of the time (Kairouz, Oh & Viswanath 2015, theorem 2.1).
+    """
+    if claim.notion is not Notion.DP or not math.isfinite(claim.epsilon):
+        return ""
+    factor = math.exp(min(claim.epsilon, 700.0))
+    right = min(1.0, (factor + claim.delta) / (1 + factor))
+    return (
+        f"For one {claim.unit}: whoever sees all that was released, and knows all other records, finds any of it at "
+        f"most {factor:.4g} times as likely with this {claim.unit} among the records as without, but for a chance of "
+        f"{delta_text(claim.delta)}. Somebody who guesses at even odds whether it is among them is right at most "
+        f"{math.ceil(1000 * right) / 10:.1f}% of the time."
     )
 
 
@@ -131,7 +150,7 @@ def _name(field: str) -> str:
 
 def _plain(value: Any) -> str:
     if type(value) in KINDS.values():
-        return "; ".join(f"{count} × {part}" for part, count in phases(value).items()) or "none"
+        return "; ".join(f"{count} × {event_text(part, digits=17)}" for part, count in phases(value).items()) or "none"
     match value:
         case None:
             return "–"

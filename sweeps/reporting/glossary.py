@@ -50,6 +50,13 @@ def _glossary(**words: tuple[str, str]) -> Mapping[str, Explained]:
 
 
 GLOSSARY: Mapping[str, Explained] = _glossary(
+    sigma=("The noise multiplier, as papers write it.", "noise-multiplier"),
+    pld=(
+        "The accountant by privacy loss distributions: it composes exactly what each step may reveal, and says epsilon "
+        "to within certified bounds on both sides. Others, by Renyi divergences (rdp) or Gaussian DP (gdp), are larger "
+        "or asymptotic.",
+        "accountant epsilon",
+    ),
     standard_error=(
         "How far a score would move if other validation records had been drawn, and where it was released privately if "
         "other noise had been. It stands behind the score: 0.933 ± 0.013. Two scores of equal trials differ by more "

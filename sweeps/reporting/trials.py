@@ -14,7 +14,7 @@ from rich.console import Group
 from rich.text import Text
 
 from dpcore.checks import InvalidValue
-from dpcore.events import Event, blocks, to_dict
+from dpcore.events import Event, blocks, event_text
 from dpcore.guarantee import Guarantee
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.privacy.claims import HEADING, Assumptions, claim_text, count_text
@@ -623,22 +623,9 @@ def _files(store: PublishedStore, workspace: Workspace, sweep: str, trial: Publi
 
 
 def _steps(event: Event) -> str:
-    parts = []
-    for one, count in blocks(event):
-        fields = to_dict(one)
-        parts.append(f"{count:,} x {fields.pop('kind')} ({_values(_flat(fields))})")
+    parts = [f"{count:,} x {event_text(one)}" for one, count in blocks(event)]
     more = len(parts) - _EVENTS
     return "; ".join(parts[:_EVENTS]) + (f"; and {more} more" if more > 0 else "")
-
-
-def _flat(fields: Mapping[str, Any]) -> dict[str, object]:
-    out: dict[str, object] = {}
-    for name, value in fields.items():
-        if isinstance(value, Mapping):
-            out |= _flat({inner: one for inner, one in value.items() if inner != "kind"})
-        else:
-            out[name] = value
-    return out
 
 
 def _measured(metrics: Mapping[str, float]) -> dict[str, float]:
