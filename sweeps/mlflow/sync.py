@@ -21,7 +21,6 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published
 from sweeps.store.errors import StoreError
 from sweeps.store.records import CurveReport, Note, SweepRecord, Tag, TrialState, by_trial
-from sweeps.store.store import open_store
 from sweeps.util.files import path_of
 from sweeps.util.log import Event, say
 from sweeps.util.waiting import patience, wait_for
@@ -388,7 +387,7 @@ def main() -> int:
     os.nice(5)
     ending = threading.Event()
     threading.Thread(target=_wait_for_end_of_input, args=(ending,), daemon=True).start()
-    store = PublishedStore(open_store(store_url, create=False))
+    store = PublishedStore.at(store_url)
     folder = Path(store.sweep(options.sweep).root) / options.sweep
     try:
         with DrainLock(folder, wait_seconds=float("inf"), give_up=ending.is_set):

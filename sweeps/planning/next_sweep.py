@@ -14,7 +14,6 @@ from sweeps.search.space import Space
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.errors import StoreError, UnknownPopulation
 from sweeps.store.population import Charge, Population, admits, public_files, spent, to_charge
-from sweeps.store.store import open_store
 from trainables.system import DatasetSpec, PrivacyPlan
 
 DRAWS = 6
@@ -30,7 +29,7 @@ def before(spec: SweepSpec, facts: DatasetSpec, store_url: str) -> tuple[str, ..
     if name is None:
         return (NOBODY_COUNTS,) if is_own(spec.data.source) else ()
     try:
-        store = PublishedStore(open_store(store_url, create=False))
+        store = PublishedStore.at(store_url)
         known = account(store, name)
     except UnknownPopulation as unknown:
         return (f"{unknown} Until then no sweep over it begins.",)

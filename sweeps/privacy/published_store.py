@@ -137,6 +137,13 @@ class PublishedStore:
         """That of the store of a workspace. Raises StoreError, also where there is none."""
         return cls(workspace.open_store(), workspace)
 
+    @classmethod
+    def at(cls, url: str) -> PublishedStore:
+        """That of the store at `url`, wherever its sweeps' files are. Raises StoreError."""
+        from sweeps.store.store import open_store
+
+        return cls(open_store(url, create=False))
+
     def heading(self, sweep: str) -> str:
         """What stands above every claim and number of a sweep; mostly empty. Raises UnknownSweep."""
         record = self.sweep(sweep)

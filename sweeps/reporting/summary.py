@@ -74,6 +74,7 @@ class ClaimRange:
 class SweepSummary:
     """A sweep with all that views show of it, read from the store at one time.
 
+    heading       above every claim of the sweep; mostly empty
     counts        {state: trials}
     stopped       a line for each rule that ended trials before their last planned step
     ledger        steps, claims and the total
@@ -92,6 +93,7 @@ class SweepSummary:
 
     store: PublishedStore = field(repr=False, compare=False)
     record: SweepRecord
+    heading: str
     trials: Sequence[Published]
     counts: Mapping[str, int]
     stopped: tuple[str, ...]
@@ -129,6 +131,7 @@ class SweepSummary:
         return cls(
             store=store,
             record=record,
+            heading=store.heading(sweep),
             trials=trials,
             counts=store.counts(sweep),
             stopped=tuple(stopped_lines(trials, spec.early_stopping is not None)),
@@ -151,11 +154,6 @@ class SweepSummary:
     def name(self) -> str:
         """That it began with."""
         return self.record.name
-
-    @cached_property
-    def heading(self) -> str:
-        """Above every claim of the sweep; mostly empty."""
-        return self.store.heading(self.name)
 
     @property
     def is_sealed(self) -> bool:

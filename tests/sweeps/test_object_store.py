@@ -114,7 +114,7 @@ def test_a_deleted_sweep_leaves_no_object_and_a_refusal_is_short(store, folder, 
     opened = workspace.open_store(create=True)
     opened.create_sweep(replace(stores.record(), root=workspace.root, records=workspace.records))
     for number in range(30):
-        workspace.trials(stores.SWEEP).child(f"{stores.SWEEP}-{number}").write("checkpoint", b"weights")
+        workspace.trials(stores.SWEEP).child(f"part-{number}").write("checkpoint", b"weights")
     prefix = folder.url.removeprefix(f"s3://{BUCKET}/")
     store.allow(READING)
     (left,) = gc.delete(workspace, stores.SWEEP).left
