@@ -14,6 +14,7 @@ from sweeps.planning.rehearsal import Rehearsal, Rehearsing, check_feasible
 from sweeps.preview import Preview, preview
 from sweeps.privacy.release import Published
 from sweeps.privacy.totals import Total
+from sweeps.ray.resources import check_sockets_fit
 from sweeps.ray.sealed_workers import check_at_once, check_workers, workers_at
 from sweeps.search import samplers
 from sweeps.selection import compare
@@ -151,6 +152,7 @@ def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: boo
     """
     if address is None:
         check_places(spec)
+        check_sockets_fit()
     else:
         SOURCES[spec.data.source].inspect(spec.data.options())
         check_workers(spec, address)

@@ -32,7 +32,7 @@ from sweeps.ray.patches import (
     own_versions,
     send_token,
 )
-from sweeps.ray.resources import Node, lacking, listed, room_for
+from sweeps.ray.resources import Node, check_sockets_fit, lacking, listed, room_for
 from sweeps.ray.watchdog import Watchdog
 from sweeps.spec.sections import Resources
 from sweeps.util.exits import hangups_held
@@ -162,6 +162,8 @@ def cluster(
     if ray.is_initialized():
         yield
         return
+    if address is None:
+        check_sockets_fit()
     with Watchdog(on_lost) as watchdog:
         try:
             with watchdog.within("the Ray cluster to start"), on_loopback(), idle_services_left_out(), hangups_held():
@@ -178,7 +180,10 @@ def cluster(
             raise
         except Exception as error:
             # Ray has no class of its own for this: even a head that starts too slowly is a plain Exception.
-            raise _unreachable(address, f"no Ray cluster answered ({error}). {_ADDRESSES}") from error
+            said = (
+                f"no Ray cluster answered ({error}). {_ADDRESSES}" if address else f"Ray does not start here: {error}"
+            )
+            raise _unreachable(address, said) from error
         except SystemExit as error:
             if error.code == signal.SIGTERM:
                 # Ray's own handler, while it starts.
@@ -199,7 +204,8 @@ def is_joined() -> bool:
 
 
 def _unreachable(address: str | None, why: str) -> ClusterUnreachable:
-    return ClusterUnreachable(f"--address={shown_url(address or '')!r}: {redacted(why, address)}")
+    named = f"--address={shown_url(address)!r}: " if address else ""
+    return ClusterUnreachable(f"{named}{redacted(why, address)}")
 
 
 def _refused(address: str | None) -> None:
@@ -219,6 +225,7 @@ def check_reachable(address: str | None, resources: Resources) -> None:
     """What can be known at once, before anything starts (Ray itself tries for minutes). Raises ClusterUnreachable."""
     if address is None:
         if not ray.is_initialized():
+            check_sockets_fit()
             check_resources(resources, [machine_resources(os.cpu_count())], "this machine has")
         return
     if address in ("auto", "local"):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dpcore.checks import InvalidValue
 from sweeps.spec.sections import Resources
 
 if TYPE_CHECKING:
@@ -88,3 +91,15 @@ def _listed(node: Node) -> str:
 
 def _sum(nodes: Sequence[Node]) -> Node:
     return {one: sum(node.get(one, 0) for node in nodes) for one in ("CPU", "GPU")}
+
+
+LONGEST_FOLDER = 38
+"""Bytes of the folder in which Ray makes ray/session_DATE_TIME_PROCESS/sockets/plasma_store."""
+
+
+def check_sockets_fit() -> None:
+    """Raises InvalidValue where the folder of Ray's sockets has a longer name than the system takes."""
+    folder = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
+    if len(os.fsencode(folder)) > LONGEST_FOLDER:
+        expected = f"a temporary folder of at most {LONGEST_FOLDER} bytes: Ray's sockets lie in it"
+        raise InvalidValue("TMPDIR", folder, expected, "Set RAY_TMPDIR to a shorter one, such as /tmp.")

@@ -49,3 +49,10 @@ def test_a_refused_run_leaves_its_name_free(tmp_path: Path):
     with pytest.raises(InvalidValue, match="1 missing"):
         resume(name, workspace)
     assert list(sweeps.list_sweeps(root=tmp_path / "root")["sweep"]) == ["patients"]
+
+
+def test_a_temporary_folder_whose_name_is_too_long_is_refused_before_anything_is_recorded(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_TMPDIR", "/tmp/" + "x" * 60)
+    with pytest.raises(InvalidValue, match="RAY_TMPDIR to a shorter one"):
+        created("toy", root=tmp_path / "root")
+    assert not (tmp_path / "root").exists()
