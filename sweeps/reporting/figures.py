@@ -425,7 +425,7 @@ def drawn(front: Front) -> matplotlib.figure.Figure:
     from matplotlib.figure import Figure as Picture
 
     panels = max(1, len(front.panels))
-    figure = Picture(figsize=(7.2, 4.4 * panels), dpi=150, layout="constrained")
+    figure = Picture(figsize=(7.2, 5.6 * panels), dpi=150, layout="constrained")
     axes = figure.subplots(panels, 1, squeeze=False)[:, 0]
     for axis, panel in zip(axes, front.panels, strict=False):
         _draw(axis, front, panel)
@@ -456,10 +456,11 @@ def _draw(axis: Any, front: Front, panel: Panel) -> None:
         axis.set_xticks([tick for tick in ticks if low <= tick <= high], minor=False)
         axis.set_xticks([], minor=True)
         axis.xaxis.set_major_formatter("{x:g}")
-    axis.set_title(panel.title, fontsize=9)
+    axis.set_title(textwrap.fill(panel.title, 95, break_on_hyphens=False), fontsize=9)
     axis.grid(alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(frameon=False, fontsize=8)
+    # Below the points, wherever they lie.
+    axis.legend(frameon=False, fontsize=8, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.2))
 
 
 def _scatter_points(axis: Any, front: Front, panel: Panel, across: int, up: int) -> None:

@@ -90,7 +90,8 @@ def _told(columns: Sequence[FittedColumn]) -> Table:
     grid.add_column(first.header, no_wrap=True)
     grid.add_column("", overflow="fold")
     for number, name in enumerate(first.cells):
-        grid.add_row(escape(name), escape(", ".join(f"{one.header} {one.cells[number]}" for one in others)))
+        said = (f"{one.header} {one.cells[number]}" for one in others if one.cells[number])
+        grid.add_row(escape(name), escape(", ".join(said)))
     return grid
 
 

@@ -11,14 +11,14 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from rich.console import Console
 
-from dpcore.guarantee import STANDING, Guarantee, Notion
+from dpcore.guarantee import STANDING, Guarantee, Notion, Status
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.privacy.claims import covers_search
 from sweeps.privacy.ledger import LargestClaim, Procedure
@@ -60,9 +60,13 @@ def privacy_lines(summary: SweepSummary, width: int) -> Iterator[str]:
 def _verdicts(summary: SweepSummary) -> Iterator[tuple[str, str]]:
     for kind, claims in groupby(summary.ledger.claims, key=lambda one: _kind(one.guarantee)):
         yield "Privacy", kind
+        # Of claims that differ in what they rest on alone one line says how much that is.
+        alike: dict[tuple[str, str, str], list[Guarantee]] = {}
         for claim in claims:
             whose = " whole search" if covers_search(claim.guarantee) else " one trial"
-            yield whose, _one_trial(claim, summary)
+            key = whose, claim.guarantee.standing, _one_trial(claim, summary)
+            alike.setdefault(key, []).append(claim.guarantee)
+        yield from ((whose, _status(own, summary) + said) for (whose, _, said), own in alike.items())
     if not summary.ledger.claims:
         yield "Privacy", "nothing is claimed yet: no trial has reported"
     if total := _whole_sweep(summary):
@@ -76,17 +80,28 @@ def _kind(claim: Guarantee) -> str:
     return f"{notion}{claim.adjacency}, per {claim.unit}, delta {delta_text(claim.delta)}, by {claim.accountant}"
 
 
+def _status(claims: Sequence[Guarantee], summary: SweepSummary) -> str:
+    """Of claims that stand alike, and what they rest on; nothing of refuted ones, whose verdict is said."""
+    if claims[0].status is Status.REFUTED:
+        return ""
+    if len(found := {summary.assumptions.status(one) for one in claims}) == 1:
+        return found.pop()
+    counts = [len(one.assumptions) for one in claims]
+    many = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"{max(counts)}"
+    return f"{claims[0].standing} ({many} assumptions each)"
+
+
 def _one_trial(claim: LargestClaim, summary: SweepSummary) -> str:
-    quote, status = quote_of_claim(claim.guarantee), summary.assumptions.status(claim.guarantee)
+    """What stands behind its status."""
+    quote = quote_of_claim(claim.guarantee)
     if quote.verdict is Verdict.REFUTED:
         return str(quote)
     if quote.verdict is Verdict.NO or is_demonstration(claim.guarantee):
-        return f"{status}; {quote.said}: {quote.sentence}"
+        return f"; {quote.said}: {quote.sentence}"
     if covers_search(claim.guarantee):
-        return f"{status}; covers the search and the choice of what it released"
+        return "; covers the search and the choice of what it released"
     launched = sum(1 for trial in summary.trials if trial.attempts)
-    alone = f"; says nothing of having chosen it among {launched}" if launched > 1 else ""
-    return f"{status}{alone}"
+    return f"; says nothing of having chosen it among {launched}" if launched > 1 else ""
 
 
 def _whole_sweep(summary: SweepSummary) -> str:
