@@ -22,7 +22,7 @@ from sweeps.privacy.release import Published
 from sweeps.privacy.totals import Total, joint_totals, lines, sentences, totals
 from sweeps.reporting.shrinkage import APART, shrink_alike
 from sweeps.spec.sections import Reference, SweepSpec
-from sweeps.store.records import EPSILON, SweepRecord, TrialState, sweep_of
+from sweeps.store.records import DECIDED, EPSILON, SweepRecord, TrialState, sweep_of
 from trainables.metrics import STANDARD_ERROR
 
 Floats = NDArray[np.float64]
@@ -542,8 +542,11 @@ def _panel(
     log10: Collection[str],
 ) -> Panel:
     maximize = [one.goal == "maximize" for one in objectives]
-    names = [one.metric + STANDARD_ERROR for one in objectives]
-    errors = np.array([[record.metrics.get(name, 0.0) for name in names] for record in records])
+    errors = np.zeros(values.shape)
+    for column, one in enumerate(objectives):
+        if one.metric not in DECIDED:
+            name = one.metric + STANDARD_ERROR
+            errors[:, column] = [record.metrics.get(name, 0.0) for record in records]
     compared, compared_errors = _compared(records, values, errors, objectives)
     on_front = nondominated(compared, maximize)
     kept = compared[on_front]

@@ -240,6 +240,7 @@ def _rows(front: Front, panel: Panel, everything: bool) -> Iterator[dict[str, An
     names = [one.metric for one in front.objectives]
     statuses = front.statuses(panel)
     in_full: dict[str, str] = {}
+    noisy = [int(column) for column in np.flatnonzero(panel.errors.any(axis=0))]
     for index in panel.order():
         on_front = bool(panel.on_front[index])
         if not on_front and not everything:
@@ -250,9 +251,10 @@ def _rows(front: Front, panel: Panel, everything: bool) -> Iterator[dict[str, An
         row: dict[str, Any] = {"key": record.key, "number": record.number, "on_front": on_front}
         row |= {"sweep": sweep_of(record.key)} if front.is_joint else {}
         row.update(zip(names, panel.values[index].tolist(), strict=True))
-        for column in np.flatnonzero(panel.errors.any(axis=0)):
+        for column in noisy:
             row[names[column] + STANDARD_ERROR] = float(panel.errors[index, column])
             row[f"{names[column]}_shrunk"] = float(panel.compared[index, column])
+        if noisy:
             row["not_told_apart"] = panel.alike(index, front.objectives) if on_front else []
         row[EPSILON] = claim.epsilon
         row.setdefault(TARGET_EPSILON, record.target_epsilon)
