@@ -43,8 +43,8 @@ def resolution(spec: SweepSpec, work: float) -> Resolution:
     if trials > MANY_TRIALS:
         return Resolution(many, f"{trials} trials are many for a Gaussian process")
     if seconds < PROPOSAL_SECONDS:
-        return Resolution(many, f"a trial of work {work:,.4g} is small beside a proposal of a Gaussian process")
-    return Resolution("gp", f"{trials} trials of work {work:,.4g} each")
+        return Resolution(many, f"a trial of work {work:,.0f} is small beside a proposal of a Gaussian process")
+    return Resolution("gp", f"{trials} trials of work {work:,.0f} each")
 
 
 def resolved(

@@ -82,7 +82,7 @@ def test_it_is_the_default_and_is_resolved_from_the_plans_once():
 
     plan = preview(spec)
     assert plan.to_dict()["resolved"] == "gp"
-    assert dict(plan.lines())["Sampler"].startswith("gp: 40 trials of about")
+    assert dict(plan.lines())["Sampler"].startswith("gp: 40 trials of work 28,800 each")
     assert (
         "It will be no guarantee, because the auto sampler chooses trials by the results" in dict(plan.lines())["Total"]
     )

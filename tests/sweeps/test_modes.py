@@ -231,7 +231,14 @@ def test_a_rehearsal_tells_the_time() -> None:
         looped=(), unreached=(),
     )  # fmt: skip
     ran = Rehearsed(
-        system="noisy-sgd", config=at.config, records=32, steps=2, seconds=1.0, reported=("accuracy",), step=step
+        system="noisy-sgd",
+        config=at.config,
+        records=32,
+        steps=2,
+        seconds=1.0,
+        trial_seconds=50.0,
+        reported=("accuracy",),
+        step=step,
     )
     rehearsal = Rehearsal(ran=(Tried("noisy-sgd", at.config, ran),), infeasible=0, left=0, seconds=1.0)
     found = compared(spec, at.facts, rehearsal)

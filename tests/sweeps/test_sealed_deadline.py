@@ -63,7 +63,14 @@ def rehearsed(spec: Any, *seconds: float, **changes: Any) -> Rehearsal:
             )  # fmt: skip
             step = replace(step, **changes)
         found = Rehearsed(
-            system=corner.system, config={}, records=64, steps=2, seconds=1.0, reported=("accuracy",), step=step
+            system=corner.system,
+            config={},
+            records=64,
+            steps=2,
+            seconds=1.0,
+            trial_seconds=took,
+            reported=("accuracy",),
+            step=step,
         )
         label = ", ".join(f"{name}={value}" for name, value in corner.knobs.items())
         ran.append(Tried(label, corner.configs[0], found))
