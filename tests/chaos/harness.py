@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
@@ -79,18 +79,6 @@ def below(top: int) -> list[tuple[int, str]]:
             found.append((pid, commands[pid]))
             queue.append(pid)
     return found
-
-
-def held(pid: int, folder: Path) -> set[str]:
-    """Names of the files in `folder` that a process holds open: a worker keeps those of its earlier trials too."""
-    names = set()
-    with suppress(OSError):
-        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            with suppress(OSError):
-                path = descriptor.readlink()
-                if path.parent == folder:
-                    names.add(path.name)
-    return names
 
 
 class Attacked(Journal):
@@ -225,8 +213,11 @@ class Attacked(Journal):
             assert "go on with" in self.text(), self.words()
         return True
 
-    def torture(self, victims: list[Victim], draw: random.Random) -> None:
-        """Strike each at a random moment, start it again when it is down, then let it finish."""
+    def torture(self, victims: list[Victim], draw: random.Random, ahead: Sequence[int]) -> None:
+        """Strike each at a random moment, start it again when it is down, then let it finish.
+
+        ahead  how many more launches are waited for before a strike: one of these
+        """
         self.start()
         for victim in victims:
             while True:
@@ -235,7 +226,7 @@ class Attacked(Journal):
                     self.end(-signal.SIGKILL, CLUSTER_LOST)
                     self.start()
                 # Some strikes hit the start, most hit a moment after a few more launches.
-                wanted = self.attempts() + draw.choice([0, 1, 2, 3, 5])
+                wanted = self.attempts() + draw.choice(ahead)
                 self.until("more attempts", partial(self._reached, wanted))
                 time.sleep(draw.uniform(0, 0.4))
                 if self.process.poll() is None and self.strike(victim, draw):

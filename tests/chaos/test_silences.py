@@ -90,22 +90,6 @@ def test_a_postgres_that_falls_silent(tmp_path, server, database, fault):
     sweep.check(f"Postgres {fault}: code 2 after {ended - began:.1f} s, then resumed", said_in(quiet))
 
 
-def test_a_postgres_that_comes_back_within_the_patience_costs_only_time(tmp_path, server, database):
-    sweep = silenced(tmp_path, store=database, patience=60.0)
-    sweep.start()
-    sweep.until("two trials", lambda: sweep.finished() >= 2)
-    began = sweep.note("Postgres is gone")
-    server.stop()
-    time.sleep(15)
-    server.start()
-    back = sweep.note("Postgres is back")
-    sweep.end(0)
-    said = sweep.text()
-    assert "Waiting for the store postgresql://" in said
-    assert "it goes on." in said
-    sweep.check("Postgres gone for 15 s", "went on", said_in(sweep.longest_silence(began, back)))
-
-
 @contextlib.contextmanager
 def mlflow_server(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """(address, the process that leads its group)."""
@@ -158,24 +142,6 @@ def test_an_mlflow_that_is_stopped(tmp_path):
         sweep.check(
             "MLflow stopped", f"code 0, {ended - began:.1f} s after the last trial; then tracked", said_in(quiet)
         )
-
-
-def test_a_feeder_of_mlflow_that_is_stopped(tmp_path):
-    sweep = silenced(tmp_path)
-    process = sweep.start()
-    sweep.until("two trials", lambda: sweep.finished() >= 2)
-    (feeder,) = [pid for pid, command in below(process.pid) if "sweeps.mlflow.sync" in command]
-    os.kill(feeder, signal.SIGSTOP)
-    sweep.note("the process that tells MLflow is stopped")
-    sweep.until("the last trial", lambda: sweep.finished() == sweep.trials)
-    began = time.monotonic()
-    sweep.end(0)
-    ended = sweep.note("the controller ended")
-    assert "Waiting for MLflow at sqlite:///" in sweep.text()
-    assert "deliver it with `sweeps track silent`" in sweep.text()
-    assert ended - began < PATIENCE + 2 * SLACK, sweep.words()
-    quiet = sweep.longest_silence(began, ended)
-    sweep.check("feeder of MLflow stopped", f"code 0, {ended - began:.1f} s after the last trial", said_in(quiet))
 
 
 def test_a_worker_that_is_stopped(tmp_path):

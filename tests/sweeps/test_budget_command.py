@@ -19,10 +19,10 @@ from sweeps.privacy.population_account import ELSEWHERE, account, now
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.selection.run import ANNOUNCED
 from sweeps.spec.parse import load_spec
-from sweeps.store.errors import StoreOlder, UnknownPopulation
+from sweeps.store.errors import StoreOlder
 from sweeps.store.population import Row, RowKind
 from tests.sweeps.fake_workers import SPEC
-from tests.sweeps.stores import of_population, plan, proposal, record
+from tests.sweeps.stores import plan, proposal, record
 
 OVER = {**SPEC, "data": {**SPEC["data"], "population": "people"}}
 LINEAR = {"epsilon": 3.0, "delta": 1e-4, "rule": "linear"}
@@ -148,53 +148,3 @@ def test_check_says_what_a_population_has_left(said, spec, tmp_path):
     found = json.loads(said("check", spec, "--no-rehearsal", "--json"))
     assert len(found["population"]) == 2
     assert sweeps.check(SPEC, rehearsal=False, root=tmp_path).population == ()
-
-
-def test_sweeps_on_the_same_records_that_count_elsewhere_are_named(tmp_path):
-    """By the keyed digests that the store has; none is refused for them."""
-    sweeps.population_budget("people", **LINEAR, root=tmp_path)
-    store = places(tmp_path, None).open_store()
-    for name, sweep, digest in (
-        ("in", of_population("in"), "a"),
-        ("out", record("out"), "a"),
-        ("other", record("other"), "b"),
-    ):
-        store.create_sweep(sweep)
-        lease = store.acquire(name)
-        store.set_fingerprints(lease, {"code": "c", "data": digest})
-        charge = DPCharge(0.5, 1e-6) if name == "in" else None
-        store.launch(lease, proposal(0), plan(), 100, charge)
-        lease.release()
-    account = sweeps.population_budget("people", root=tmp_path)
-    assert account.uncounted == ("out",)
-    assert "note     out ran on records with the same digest" in str(account)
-
-
-def test_no_sweep_begins_over_a_population_without_a_ledger(tmp_path):
-    workspace = places(tmp_path, None)
-    spec = load_spec(OVER)
-    with pytest.raises(UnknownPopulation):
-        session.create(spec, workspace)
-    assert workspace.open_store().sweeps() == []
-    sweeps.population_budget("people", **LINEAR, root=tmp_path)
-    name = session.create(spec, workspace)
-    assert "are spent by all sweeps over it in this store" in str(next(iter(_population_lines(name, tmp_path))))
-
-
-@pytest.mark.chaos
-def test_a_sweep_that_fits_nowhere_starts_no_trial(tmp_path):
-    """No cluster is started for it, nothing is charged, and it goes on where there is room."""
-    sweeps.population_budget("people", epsilon=0.5, delta=1e-4, rule="linear", root=tmp_path)
-    workspace = places(tmp_path, None)
-    name = session.create(load_spec(OVER), workspace)
-    end = session.resume(name, workspace)
-    assert (end.state, end.counts["complete"]) == ("out of budget", 0)
-    assert "exceed what is left of its budget" in " ".join(end.reasons)
-    store = workspace.open_store()
-    assert (store.charges("people"), store.trials(name)) == ([], [])
-
-
-def _population_lines(name, root):
-    from sweeps.sweep import Sweep
-
-    return [line for line in Sweep(name, places(root, None)).overview().lines() if line.startswith("population")]

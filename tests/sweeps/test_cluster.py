@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -17,6 +19,7 @@ from sweeps.ray.watchdog import Sign, Stalls
 from sweeps.spec.parse import load_spec
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import Resources
+from sweeps.util.exits import ExitCode
 
 LAPTOP = {"CPU": 2.0}
 HOST = {"CPU": 16.0, "GPU": 1.0}
@@ -111,38 +114,6 @@ def test_workers_fit_where_they_can_be_dealt_out_one_by_one(nodes, workers, cpus
 # Specs
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"resources": {"workers": 0}}, "resources.workers=0"),
-        ({"resources": {"workers": 2, "gpus": 1}}, "`gpus_per_worker` alone"),
-        ({"resources": {"workers": 2, "cpus": 4}}, "`cpus_per_worker` alone"),
-        ({"resources": {"cpus": 4, "cpus_per_worker": 2}}, "`cpus_per_worker` alone"),
-        ({"resources": {"gpus_per_worker": 2}}, "resources.gpus_per_worker=2: expected a number of at most 1"),
-        ({"execution": {"precision": "float8"}}, "execution.precision='float8'"),
-    ],
-)
-def test_resources_that_contradict_each_other_are_refused(changes, said):
-    with pytest.raises(SpecErrors) as refused:
-        spec(**changes)
-    assert said in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"resources": {"workers": 2}}, "resources.workers=2: expected 1 with noisy-mean"),
-        ({"execution": {"precision": "bfloat16"}}, "execution.precision='bfloat16': expected float32 with noisy-mean"),
-    ],
-)
-def test_systems_that_one_process_trains_refuse_workers(changes, said):
-    mean = {"system": "noisy-mean", "knobs": "{clip: 1.0, steps: 3}", "metric": "expected_error"}
-    text = SPEC.format(**mean).replace("{source: digits}", "{source: uniform, n: 500}")
-    with pytest.raises(SpecErrors) as refused:
-        load_spec({**yaml.safe_load(text), **changes})
-    assert said in str(refused.value)
-
-
 # Versions
 
 
@@ -198,6 +169,24 @@ def test_a_cluster_that_lost_its_nodes_ends_the_wait_and_says_how_to_go_on(monke
     assert isinstance(ended, ClusterUnreachable)
     assert "room for 0 such workers" in str(ended)
     assert "sweeps resume mine" in str(ended)
+
+
+HEAD = """
+import subprocess, time, types
+from sweeps.ray import watchdog
+head = subprocess.Popen(["sleep", "60"])
+watchdog.head_processes = lambda: [head.pid]
+watchdog.ray.get_runtime_context = lambda: types.SimpleNamespace(get_node_id=lambda: "mine")
+with watchdog.Watchdog(lambda: print("told", flush=True)) as dog:
+    dog.watch()
+    head.kill()
+    time.sleep(50)
+"""
+
+
+def test_a_process_whose_own_cluster_dies_says_so_and_ends_at_once():
+    done = subprocess.run([sys.executable, "-c", HEAD], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (ExitCode.CLUSTER_LOST, "told\n"), done.stderr
 
 
 # In which order the nodes of a cluster are asked.
@@ -273,24 +262,7 @@ def test_without_a_limit_nothing_is_ended_and_it_is_said_ever_more_seldom(clock,
     assert all("Nothing ends it: limits.stall_seconds would." in line for line in said)
 
 
-def test_records_that_cannot_be_read_say_nothing_of_the_worker(clock):
-    def unreadable():
-        raise OSError("the file system is away")
-
-    watch = Stalls(100.0)
-    looks(watch, clock, 90, {"s-0.1": lambda: sign(0)})
-    assert looks(watch, clock, 500, {"s-0.1": unreadable}) == []
-    assert looks(watch, clock, 90, {"s-0.1": lambda: sign(0)}) == []
-
-
-def test_a_launch_given_to_another_process_begins_anew(clock):
-    watch = Stalls(100.0)
-    assert looks(watch, clock, 90, {"s-0.1": lambda: sign(0, "first")}) == []
-    assert looks(watch, clock, 90, {"s-0.1": lambda: sign(0, "second")}) == []
-
-
 def test_a_limit_that_healthy_workers_would_meet_is_refused():
-    from sweeps.spec.problems import SpecErrors
     from tests.sweeps.toys import spec_with
 
     with pytest.raises(SpecErrors, match=r"limits\.stall_seconds=20.*at least 30, 3 times"):

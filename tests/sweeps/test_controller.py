@@ -37,13 +37,6 @@ def sweep(tmp_path):
     return FakeSweep(tmp_path)
 
 
-def test_an_unbroken_sweep_charges_each_step_once(sweep):
-    assert sweep.finish() is False
-    sweep.check_end(trials=5)
-    assert all(entry.attempt == 1 for entry in sweep.store.ledger(NAME))
-    assert sum(sweep.executed.values()) == sum(entry.steps_spent for entry in sweep.store.ledger(NAME))
-
-
 @pytest.mark.parametrize("asha", [None, ASHA])
 @pytest.mark.parametrize("after_write", [False, True])
 def test_a_kill_around_any_write_loses_and_doubles_nothing(tmp_path, asha, after_write):
@@ -160,30 +153,6 @@ def test_a_worker_that_starts_while_it_is_given_up_is_charged_or_stopped(patient
     assert not raced[-1]
 
 
-def test_a_result_that_was_never_delivered_is_committed_and_not_run_again(sweep):
-    worker = launched(sweep)
-    worker.finish()
-    sweep.lease.release()
-    sweep.start()
-    assert sweep.controller.table.records[worker.member.key].state is TrialState.COMPLETE
-    assert sweep.finish() is False
-    assert sweep.store.ledger_of(worker.member.key)[-1].attempt == 1
-
-
-def test_a_result_that_comes_after_the_attempt_was_given_up_is_run_again(sweep):
-    """The worker had begun its last interval when the fence came: it may end it, its steps are paid."""
-    worker = longest(sweep)
-    worker.execute(1, 2, stop_inside=False)
-    worker.execute(1, 100, stop_inside=True)
-    sweep.lose(worker)
-    worker.execute(1, 100, stop_inside=False)
-    assert worker.result is not None
-    again = launched(sweep).member
-    assert (again.attempt, again.from_step, again.to_step) == (2, 2, worker.member.to_step)
-    sweep.finish()
-    sweep.check_end(trials=5)
-
-
 def test_losses_are_counted_across_controllers(sweep):
     """Two losses are allowed: the third fails the trial, whichever controller sees it."""
     key = launched(sweep).member.key
@@ -247,16 +216,6 @@ def test_records_that_cannot_be_written_stop_the_sweep_and_cost_no_retry(sweep):
     assert launched(sweep).member.from_step == (1 if worker.member.to_step > 1 else 0)
 
 
-def test_settling_asks_the_store_for_what_runs(sweep):
-    """An interruption between the reservation and the memory of it leaves a launch that only the store knows."""
-    worker = longest(sweep)
-    worker.execute(1, 1, stop_inside=False)
-    sweep.controller.table.running.clear()
-    sweep.controller.outcomes.settle_running("interrupted")
-    assert sweep.store.counts(NAME)["running"] == 0
-    assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == 1
-
-
 def test_a_controller_whose_lease_is_gone_writes_nothing(sweep):
     old, lease = sweep.controller, sweep.lease
     worker = launched(sweep)
@@ -310,16 +269,6 @@ def test_a_promoted_trial_that_is_lost_goes_on_from_its_rung(rungs):
     assert (again.key, again.attempt, again.from_step, again.to_step) == (f"{NAME}-0", 3, 2, 4)
 
 
-def test_a_promoted_trial_survives_the_controller(rungs):
-    worker = promoted(rungs)
-    worker.execute(1, 1, stop_inside=False)
-    rungs.lease.release()
-    rungs.start()
-    again = launched(rungs).member
-    assert (again.key, again.attempt, again.from_step, again.to_step) == (f"{NAME}-0", 3, 3, 4)
-    rungs.check()
-
-
 def test_a_stopped_trial_claims_its_whole_plan(rungs):
     rungs.finish()
     rungs.check_end(trials=5)
@@ -335,12 +284,3 @@ def test_a_stopped_trial_claims_its_whole_plan(rungs):
         assert {metrics["epsilon"] for metrics in record.reports.values()} == {record.guarantee.epsilon}
     # What was executed is what the ledger counts.
     assert sum(e.steps_spent for e in rungs.store.ledger(NAME)) == sum(record.step for record in records)
-
-
-def test_what_was_reported_at_each_rung_is_known_now_and_after_a_restart(rungs):
-    rungs.finish()
-    known = {key: dict(record.reports) for key, record in rungs.controller.table.records.items()}
-    assert sorted(next(reports for reports in known.values() if len(reports) == 3)) == [2, 4, 8]
-    rungs.lease.release()
-    rungs.start()
-    assert {key: dict(record.reports) for key, record in rungs.controller.table.records.items()} == known

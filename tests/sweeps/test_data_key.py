@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from sweeps.spec.parse import load_spec
 from sweeps.store.store import Store, open_store
 from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import Changed, keyed
-from tests.sweeps.stores import record
 from trainables.data import SOURCES
 
 PLAIN = SOURCES["uniform"].load({"n": 1000}).fingerprint
@@ -33,17 +31,6 @@ def test_one_key_serves_all_sweeps_of_a_store_and_no_other_store(tmp_path):
     assert one.data_fingerprint(PLAIN) == store(tmp_path).data_fingerprint(PLAIN) != PLAIN
     assert one.data_fingerprint(PLAIN) != other.data_fingerprint(PLAIN)
     assert one.data_fingerprint(PLAIN) != one.data_fingerprint(PLAIN[::-1])
-
-
-def test_the_key_outlives_the_sweeps(tmp_path):
-    one = store(tmp_path)
-    before = one.data_fingerprint(PLAIN)
-    one.create_sweep(record())
-    one.close()
-    with sqlite3.connect(tmp_path / "sweeps.db") as connection:
-        connection.execute("DELETE FROM leases")
-        connection.execute("DELETE FROM sweeps")
-    assert store(tmp_path).data_fingerprint(PLAIN) == before
 
 
 @pytest.fixture

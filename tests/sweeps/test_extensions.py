@@ -14,14 +14,13 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from sweeps.execution import resume, session
 from sweeps.execution.requests import enqueue
-from sweeps.privacy.totals import choices_of, summary_in_passing
+from sweeps.privacy.totals import summary_in_passing
 from sweeps.search.proposer import Proposer
 from sweeps.spec.parse import load_spec
 from sweeps.store.records import Extension, SweepState, TrialState
 from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import Changed
 from tests.sweeps import view_sweeps
-from tests.sweeps.fake_workers import NAME, FakeSweep
 from tests.sweeps.stores import record
 from tests.sweeps.toys import finished, infeasible, spec_with
 from tests.sweeps.view_sweeps import new_sweep
@@ -78,14 +77,6 @@ def test_a_grid_ends_where_it_ends():
         asked(spec, dry, 5)
 
 
-@pytest.mark.parametrize("privacy", [{"release": "best"}, {"scope": "sweep", "release": "best"}])
-def test_one_release_is_not_made_twice(privacy):
-    spec = spec_with()
-    closed = spec.model_copy(update={"privacy": spec.privacy.model_copy(update=privacy)})
-    with pytest.raises(InvalidValue, match="those of the trials that it began with"):
-        asked(closed, [], 30)
-
-
 def test_budgets_are_added_where_trials_are_left_for_them():
     spec = spec_with()
     some = trials_of(spec, 5)
@@ -108,20 +99,6 @@ def test_a_budget_that_is_none_or_there_already_is_refused(epsilon):
 
 
 # -- what the search makes of it ---------------------------------------------------------------------------
-
-
-def test_an_extended_sweep_proposes_what_a_longer_one_does(tmp_path):
-    sweep = FakeSweep(tmp_path / "short")
-    sweep.finish()
-    sweep.lease.release()
-    sweep.spec = resume.extended(sweep.spec, [Extension(trials=9, launched=5, at=1.0)])
-    sweep.start()
-    sweep.finish()
-    longer = FakeSweep(tmp_path / "long", change={"search": {"sampler": "random", "trials": 9, "seed": 3}})
-    longer.finish()
-    found, expected = ([(one.config, one.seed) for one in each.store.trials(NAME)] for each in (sweep, longer))
-    assert found == expected
-    assert len(found) == 9
 
 
 @pytest.mark.parametrize("search", [{"sampler": "random"}, {"sampler": "random", "stratified": True}, GRID])
@@ -193,13 +170,6 @@ def test_an_extension_takes_the_guarantee_of_the_total_away(views):
     assert said in str(sweeps.open("views", root=store.sweep("views").root))
     page = sweeps.open("views", root=store.sweep("views").root).report()
     assert said in page.read_text()
-
-
-def test_what_was_asked_for_before_the_first_launch_takes_nothing_away(views):
-    store, lease = views
-    store.extend(lease, Extension(trials=80, launched=0, at=1.0))
-    assert counted(store).procedure.is_claim
-    assert choices_of(store.sweep("views"), store.trials("views")) == ()
 
 
 @pytest.fixture

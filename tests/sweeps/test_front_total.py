@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import html
 import json
-import sys
 
 import pytest
 
 from dpcore.rounding import epsilon_text
-from sweeps.cli import main as cli
 from sweeps.privacy import totals as joint_totals
 from sweeps.privacy import totals as ledger
 from sweeps.privacy.ledger import Procedure
@@ -17,7 +15,7 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import sweep_front
 from sweeps.reporting.tables import FORMATS, render
 from sweeps.store.store import Store
-from tests.sweeps.view_sweeps import launch, mixed_sweep, new_sweep
+from tests.sweeps.view_sweeps import mixed_sweep
 
 
 @pytest.fixture
@@ -56,22 +54,6 @@ def test_every_form_that_is_read_shows_it(store, form):
     assert found.note not in render(sweep_front(PublishedStore(store), "views"), form)
 
 
-def test_an_adaptive_sampler_makes_it_no_claim(tmp_path):
-    store = new_sweep(tmp_path, search={"trials": 1, "sampler": "tpe"})
-    lease = store.acquire("views")
-    launch(store, lease, 0)
-    found = sweep_front(PublishedStore(store), "views", total=True)
-    assert found.note.startswith(
-        "The one trial: no guarantee, because the tpe sampler chose trials by the results of earlier ones. Quote one "
-        "trial's epsilon, and say that it leaves out the search for its hyperparameters. For a total that can be "
-        "quoted, search with `sampler: random` or `grid`; or give all that leaves one budget (`privacy.scope: sweep`), "
-        "whatever chooses. (Added up as it ran: epsilon "
-    )
-    assert "status" not in found.note
-    assert (found.procedure.is_claim, found.procedure.guarantee.status) == (False, "no-claim")
-    store.close()
-
-
 def test_a_large_sweep_says_where_its_total_is_counted(store, monkeypatch):
     for module in (joint_totals, ledger):
         monkeypatch.setattr(module, "TOTAL_SHOWN_UP_TO", 13)
@@ -80,10 +62,3 @@ def test_a_large_sweep_says_where_its_total_is_counted(store, monkeypatch):
     assert (found.note, found.procedure) == (words, None)
     shown = ledger.summary_in_passing(store.sweep("views"), store.trials("views"), store.ledger("views"))
     assert shown.uncounted == "14 attempts: `sweeps report views` counts them"
-
-
-def test_the_command_fills_it_in(store, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["sweeps", "pareto", "views", "--json", "--root", str(tmp_path)])
-    with pytest.raises(SystemExit):
-        cli.main()
-    assert json.loads(capsys.readouterr().out)["procedure"] == counted(store).to_dict()

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.cli.main import app
-from sweeps.execution import gc, requests, session
+from sweeps.execution import gc, requests
 from sweeps.execution.gc import collect
 from sweeps.execution.resume import extended
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.spec.parse import load_spec
-from sweeps.store.errors import LeaseHeld, SweepExists
+from sweeps.store.errors import LeaseHeld
 from sweeps.store.records import Extension, Refutation, SweepRecord, TrialState
 from sweeps.store.workspace import Workspace
 from tests.sweeps import view_sweeps
@@ -78,16 +78,6 @@ def test_what_is_on_the_front_or_goes_on_stays_and_nothing_else(swept):
     assert {"claim", "horizon.json"} <= set(attempt(trials, "views-0").folder.names())
     again = opened.gc()
     assert (again.trials, again.bytes, left(trials)) == ((), 0, expected)
-
-
-def test_a_sweep_that_runs_is_left_alone(swept):
-    root, trials = swept
-    lease = Workspace.at(root).open_store().acquire("views")
-    for dry_run in (True, False):
-        with pytest.raises(LeaseHeld):
-            sweeps.open("views", root=root).gc(dry_run=dry_run)
-    lease.release()
-    assert left(trials) == list(range(14))
 
 
 def test_a_paused_trial_is_promoted_after_a_collection_as_before(tmp_path, monkeypatch):
@@ -152,20 +142,6 @@ def test_a_new_name_finds_a_sweep_whose_keys_stay(place):
     assert sweeps.list_sweeps(root=workspace.root)["sweep"].tolist() == ["better"]
     requests.note(store, "better", "by its label")
     assert "by its label" in sweeps.open(NAME, root=workspace.root).notes[0]
-
-
-def test_no_name_of_a_sweep_is_anothers(place):
-    workspace, store = place
-    sweeps.open(NAME, root=workspace.root).rename("better")
-    spec = load_spec({**SPEC, "name": "better"})
-    assert session.create(spec, workspace) == "better-2"
-    with pytest.raises(SweepExists):
-        session.create(spec, workspace, "better")
-    with pytest.raises(SweepExists):
-        sweeps.open("better-2", root=workspace.root).rename(NAME)
-    with pytest.raises(InvalidValue, match="name='a b'"):
-        sweeps.open(NAME, root=workspace.root).rename("a b")
-    assert store.sweep("better").name == NAME
 
 
 def test_a_deleted_sweep_keeps_what_it_spent_and_nothing_else(place):

@@ -10,7 +10,6 @@ import pytest
 
 from sweeps.execution.controller import Controller
 from sweeps.execution.limits import worker_losses
-from sweeps.ray.decisions import Done
 from sweeps.search.proposer import Proposer
 from sweeps.spec.parse import load_spec
 from sweeps.store.records import SweepRecord, TrialState
@@ -82,18 +81,6 @@ def test_one_launch_for_each_training(controller: Controller) -> None:
     keys = [member.key for group in groups for member in group.members]
     assert sorted(keys) == sorted(controller.table.records)
     assert len(set(keys)) == 10
-
-
-def test_members_are_charged_and_settled_one_by_one(controller: Controller) -> None:
-    data = SOURCES["digits"].load({})
-    for group in launches(controller):
-        controller.outcomes.finished(group, run_launch(group, data, controller.trials, b"secret" * 6))
-    assert isinstance(controller.decide(), Done)
-    records = controller.store.trials("shared")
-    assert [record.state for record in records] == [TrialState.COMPLETE] * 10
-    assert [record.number for record in records] == list(range(10))
-    charged = {entry.key: entry.steps_spent for entry in controller.store.ledger("shared")}
-    assert charged == {record.key: int(record.config.get("queries", 1)) for record in records}
 
 
 def test_a_lost_launch_goes_on_together_and_keeps_what_was_finished(controller: Controller) -> None:

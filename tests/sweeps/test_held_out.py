@@ -8,7 +8,6 @@ from contextlib import closing
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 import sweeps
 from dpcore.accounting import headline
@@ -18,21 +17,16 @@ from dpcore.mechanisms.noisy_histogram import noise_for
 from sweeps.cli import main as cli
 from sweeps.execution import session
 from sweeps.preview import preview
-from sweeps.privacy.claims import declared_number
-from sweeps.privacy.heldout import DeclaredTest, charged, of_its_records
+from sweeps.privacy.heldout import of_its_records
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.totals import joint_totals
-from sweeps.privacy.wording import recorded_text
 from sweeps.spec.parse import load_spec
 from sweeps.spec.problems import SpecErrors
 from sweeps.store.records import Accepted, HeldOutRead
-from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import Changed
 from tests.sweeps.published_sweeps import NAME, swept
 from trainables.data import SOURCES
-from trainables.features.exported import program
 from trainables.metrics import with_error
-from trainables.system import InputSpec
 from trainables.units import share_of
 
 N, DELTA = 500, 1e-4
@@ -313,61 +307,5 @@ def test_files_that_are_declared_disjoint_share_no_test_unit(tmp_path):
         SOURCES["table"].load(options)
 
 
-def test_units_are_not_called_records(tmp_path):
-    options, table = by_unit(tmp_path, "cd", "efg"), SOURCES["table"]
-    said = DeclaredTest.of(table.held_out(options), table.facts(options), 1.0, DELTA, Adjacency.ADD_REMOVE)
-    assert str(said).startswith("public ones, those of 3 values of id as declared: ")
-    assert declared_number(1234, "records") == "1,234 as declared"
-
-
 def _key_that_parts_off_b():
     return next(key for key in map(str, range(99)) if share_of(key, "b") < 0.5 <= share_of(key, "a"))
-
-
-def test_a_sweep_without_test_records_says_so(tmp_path):
-    people().to_parquet(tmp_path / "a.parquet")
-    plain = raw(tmp_path / "a.parquet")
-    del plain["data"]["test"]
-    workspace = sweeps.open(session.create(load_spec(plain), places := _places(tmp_path)), root=places.root)
-    with pytest.raises(InvalidValue, match=r"declares data\.test"):
-        workspace.test(0)
-
-
-def _places(root):
-    from sweeps.store.workspace import Workspace
-
-    return Workspace.at(root)
-
-
-def _refusing(asked):
-    raise InvalidValue("data", None, "something else")
-
-
-class _Same(torch.nn.Module):
-    def forward(self, x):
-        return 1.0 * x
-
-
-def test_what_a_reading_costs_stays_where_the_data_can_be_asked_no_more(tmp_path, monkeypatch):
-    """A file of features that is gone, and a declaration that a later version refuses."""
-    people().to_parquet(tmp_path / "people.parquet")
-    map_ = program(_Same(), {"x": InputSpec(shape=(1,))})
-    torch.export.save(map_, tmp_path / "map.pt2")
-    spec = raw(tmp_path / "people.parquet", "private")
-    spec["data"] |= {"features": str(tmp_path / "map.pt2"), "features_from": "nobody at all", "features_bounds": [0, 1]}
-    session.create(load_spec(spec), workspace := Workspace.at(tmp_path))
-    store = PublishedStore.open(workspace)
-    with closing(workspace.open_store()) as opened:
-        for _ in range(2):
-            opened.ask(NAME, HeldOutRead(trial=f"{NAME}-0", records="word"), "somebody")
-    record = store.sweep(NAME)
-    (before,) = charged(store, record)
-    assert before.times == 2
-    assert recorded_text(record.spec).startswith("private")
-    (tmp_path / "map.pt2").unlink()
-    assert charged(store, record) == (before,)
-    assert recorded_text(record.spec).startswith("private")
-    monkeypatch.setattr("trainables.data.table.Schema", _refusing)
-    (after,) = charged(store, record)
-    assert (after.event, after.times, after.apart) == (before.event, 2, False)
-    assert recorded_text(record.spec).startswith("private")

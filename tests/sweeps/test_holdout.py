@@ -14,7 +14,6 @@ from dpcore.accounting import headline
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Composed, Gaussian, PoissonSampled, Repeated
 from dpcore.guarantee import Status
-from sweeps.execution import session
 from sweeps.execution.final_run import with_chosen
 from sweeps.execution.resume import effective_spec
 from sweeps.privacy.holdout_guarantee import UNTIL_CHOSEN, Tuned, both, with_tuning
@@ -242,21 +241,6 @@ def test_an_id_is_one_whatever_else_is_in_its_column(tmp_path):
         loaded(str(tmp_path / "fractions.parquet"), "final")
 
 
-def test_whole_units_are_parted(tmp_path):
-    frame = pd.read_csv(table(tmp_path, "people"))
-    frame["person"] = [f"p{i % 50}" for i in range(len(frame))]
-    frame.to_csv(tmp_path / "people.csv", index=False)
-    changes = {"n": 50, "unit": {"column": "person", "max_records": 10}}
-    sides = []
-    for use in ("tuning", "final"):
-        own = spec("any", str(tmp_path / "people.csv"), data={**changes, "part": {"use": use, "share": SHARE}})["data"]
-        own["validation"] = None
-        found = SOURCES["table"].load({name: value for name, value in own.items() if name != "source"})
-        sides.append(len(found.units.keys))
-    assert sum(sides) == 50
-    assert sides[0] == sum(share_of("tuning", f"p{i}") < SHARE for i in range(50))
-
-
 def test_test_records_are_of_the_part(tmp_path):
     """A score on private test records would else be of those that tuned, too."""
     path = table(tmp_path, "people")
@@ -288,18 +272,6 @@ def test_another_split_is_refused(root, name):
     with pytest.raises(InvalidValue) as refused:
         with_chosen(load_spec(final(root, **change)), opened(root))
     assert said in str(refused.value)
-
-
-def test_another_file_is_refused(root):
-    other = spec(
-        "final",
-        table(root, "others"),
-        data={"part": part("final"), "validation": PRIVATE},
-        search={"trials": 1, "chosen_from": "tuning"},
-        privacy={"epsilon": 3.0, "delta": 1e-5, "scope": "holdout"},
-    )
-    with pytest.raises(InvalidValue, match=r"data\.path"):
-        with_chosen(load_spec(other), opened(root))
 
 
 def test_a_sweep_on_all_records_or_on_the_final_part_cannot_have_tuned(root, tmp_path):
@@ -339,14 +311,3 @@ def test_both_rows_are_charged_to_a_population(tmp_path):
     ran(final(tmp_path, data=declared), tmp_path)
     rows = store.charges("people")
     assert [row.sweep for row in rows] == ["tuning"] * 3 + ["final"]
-
-
-def test_the_whole_is_certified_and_never_extended(root, tmp_path):
-    assert total(root, "final").guarantee.epsilon == max(3.0, total(root, "tuning").guarantee.epsilon)
-    answers = {"approved_by": "N. N.", "because": "for the exam", "ranges": "on nothing"}
-    signer = sweeps.new_key(tmp_path / "key.pem")
-    made = sweeps.open("final", root=root).certify(key=tmp_path / "key.pem", **answers)
-    document, *_ = made.save(tmp_path / "certificate.json")
-    assert sweeps.verify(document, signer=signer).stands
-    with pytest.raises(InvalidValue, match="the trials that it began with"):
-        session.resume("final", Workspace.at(root), session.RunOptions(trials=2))

@@ -11,7 +11,7 @@ import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.execution.final_run import check_parts, with_chosen
+from sweeps.execution.final_run import check_parts
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.spec.parse import load_spec
 from sweeps.store.workspace import Workspace
@@ -67,20 +67,6 @@ def test_the_whole_costs_the_larger_of_both_and_says_what_parts_them(root):
     assert len(prints) == 2
 
 
-def test_one_document_certifies_both_and_says_that_content_parts_them(root, tmp_path):
-    key = sweeps.new_key(tmp_path / "key.pem").with_suffix("")
-    sweep = sweeps.open("final", root=root)
-    made = sweep.certify(key=key, approved_by="N. N.", because="for the exam", ranges="on nothing")
-    target, *_ = made.save(tmp_path / "both.json")
-    assert sweeps.verify(target, signer=tmp_path / "key.pem.pub").stands
-    # No column decides, whatever one may be called: all that a record holds does.
-    parts = [one.provenance.part for _, one in made.body.sweeps]
-    assert [(one.use, one.share, one.id, one.key) for one in parts] == [
-        ("tuning", SHARE, None, "tuning"), ("final", SHARE, None, "tuning"),
-    ]  # fmt: skip
-    assert "a hash of each record's own content under the key 'tuning' decides" in made.page.replace("&#x27;", "'")
-
-
 def test_replace_one_is_refused_where_records_are_parted():
     for raw in (final(adjacency="replace-one"), spec("tuning", {"part": part("tuning")}, {"adjacency": "replace-one"})):
         with pytest.raises(ValueError, match="one that replaces another may change both parts"):
@@ -91,13 +77,6 @@ def test_a_final_run_on_all_records_is_refused():
     with pytest.raises(ValueError, match=r"data\.part.*the part that did not tune") as refused:
         load_spec(final({"part": None}))
     assert "Write `part: {use: final, share: 0.2}` in data" in str(refused.value)
-
-
-def test_a_limit_may_be_another_one_and_the_share_may_not(root):
-    store = PublishedStore.open(Workspace.at(root))
-    assert with_chosen(load_spec(final({"limit": 900})), store).search.chosen.sweep == "tuning"
-    with pytest.raises(InvalidValue, match=r"data\.part\.share=0\.3: expected 0\.4"):
-        with_chosen(load_spec(final({"part": part("final", share=0.3)})), store)
 
 
 # -- what decides who is in which part -----------------------------------------------------------------------
@@ -175,13 +154,6 @@ def test_a_column_that_is_called_content_is_an_id():
         assert found.id == "content" != CONTENT
         assert found.assumption.startswith("The value of content is a record's own and never changes")
     assert SOURCES["digits"].part({"part": part("tuning", id="content")}).id is CONTENT
-
-
-def test_of_a_claim_per_user_no_record_is_said_to_count_by_itself():
-    for unit, said in (({}, True), ({"unit": {"column": "user", "max_records": 5}}, False)):
-        (line,) = SOURCES["movielens_100k"].facts({"part": part("tuning"), **unit}).treatment
-        assert line.startswith("Records with the same user are all in one part of data.part")
-        assert ("counts as a record of its own" in line) == said
 
 
 def test_ratings_are_parted_by_user():

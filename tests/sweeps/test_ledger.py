@@ -15,26 +15,21 @@ from dpcore.events import (
     ApproximateDP,
     Composed,
     Gaussian,
-    NonPrivate,
     PoissonSampled,
-    PureDP,
     Repeated,
     Unknown,
     phases,
 )
 from dpcore.guarantee import Status
-from dpcore.mechanisms import noisy_vote
 from dpcore.mechanisms.protocol import Scheduled
-from dpcore.rounding import epsilon_text
 from sweeps.execution.limits import HOURS_OVER
 from sweeps.privacy import charge as charges
 from sweeps.privacy import ledger as steps
 from sweeps.privacy import totals as ledger
-from sweeps.privacy.claims import ONE_TRIAL, Assumptions
+from sweeps.privacy.claims import Assumptions
 from sweeps.privacy.quoting import Verdict, quote_of_total
 from sweeps.privacy.totals import procedure_guarantee, summary
 from sweeps.privacy.wording import total_text
-from sweeps.reporting.html import macro
 from sweeps.store.records import LedgerEntry, Settlement, SweepState, TrialRecord, TrialState
 from tests.sweeps import view_sweeps
 from tests.sweeps.recorded_specs import recorded
@@ -57,17 +52,6 @@ LOST_TWICE = [
     entry(key="a-1", executed=None),
     entry(key="a-2", stop=10, executed=0),
 ]
-
-
-def test_steps_of_a_trial_that_was_lost_and_went_on():
-    spent = steps.spending(LOST_TWICE)
-    assert spent["a-0"] == steps.Spending(executed=120, path=100, open=0, attempts=2)
-    assert spent["a-0"].excess == 20
-    # A reservation that is not settled counts whole.
-    assert spent["a-1"] == steps.Spending(executed=100, path=100, open=100, attempts=1)
-    assert spent["a-2"].executed == 0
-    assert steps.total(LOST_TWICE) == steps.Spending(executed=220, path=200, open=100, attempts=4)
-    assert steps.total([]) == steps.Spending()
 
 
 @st.composite
@@ -154,20 +138,6 @@ def test_what_chooses_by_results_is_named_and_a_stranger_counts_as_choosing(spec
     assert all(word in choice.what and word in choice.will for word, choice in zip(chosen, found, strict=True))
 
 
-def test_a_total_rests_on_what_its_plans_rest_on_but_for_the_choice_of_a_trial():
-    certified = replace(plan(), guarantee=replace(guarantee(), assumptions=("The minimiser is exact.", ONE_TRIAL)))
-    counted = ledger.procedure_guarantee({"a-0": certified}, [entry()], delta=1e-4, adaptive=False)
-    assert "The minimiser is exact." in counted.assumptions
-    assert ONE_TRIAL not in counted.assumptions
-    assert len(set(counted.assumptions)) == len(counted.assumptions)
-
-
-def test_different_adjacencies_are_never_added():
-    other = replace(plan(), guarantee=replace(guarantee(), adjacency=Adjacency.REPLACE_ONE))
-    with pytest.raises(InvalidValue, match="one adjacency"):
-        ledger.procedure_guarantee({"a-0": plan(), "a-1": other}, [entry(), entry("a-1")], 1e-4, adaptive=False)
-
-
 @given(st.lists(st.tuples(st.floats(0.5, 50), st.integers(1, 100)), min_size=2, max_size=8))
 @settings(max_examples=50)
 def test_unsampled_gaussians_become_one_exactly(parts):
@@ -208,13 +178,6 @@ def test_rounding_is_always_to_the_safe_side(noise, rate, ratio):
     rounded = charges._rounded(PoissonSampled(rate=rate, event=Gaussian(noise_multiplier=noise)), ratio)
     assert noise / ratio * (1 - 1e-9) <= rounded.event.noise_multiplier <= noise
     assert rate <= rounded.rate <= min(1.0, rate * ratio * (1 + 1e-9))
-
-
-def test_other_events_pass_through_rounding():
-    parts = tuple(PureDP(epsilon=0.1 * index) for index in range(1, 9))
-    rounded, _ = charges.coarsened(Composed(events=parts), max_phases=4)
-    assert phases(rounded) == dict.fromkeys(parts, 1)
-    assert charges.collapsed(NonPrivate(), ADD_REMOVE) == NonPrivate()
 
 
 def trial(number, epsilon=1.0):
@@ -309,23 +272,6 @@ def test_a_total_with_lost_launches_rests_on_why_they_were_lost(tmp_path):
     assert ledger.cut_short(replace(record, spec=stopping), trials) == ()
 
 
-def test_a_total_of_what_fell_or_promises_nothing_is_not_offered_for_quoting():
-    """Known bug: a total with a refuted claim in it printed as one that covers whatever is published."""
-    for change, words in (
-        ({"status": Status.REFUTED}, "is refuted. Quote no number of these trials."),
-        ({"status": Status.ASYMPTOTIC}, "no guarantee, because the weakest claim among them is asymptotic."),
-        ({}, "It covers all results of this sweep"),
-    ):
-        fallen = replace(plan(), guarantee=replace(guarantee(), **change))
-        total = ledger.summary([replace(trial(0), plan=fallen)], [entry()], ()).procedure
-        assert total.is_claim is (not change)
-        assert words in total_text(total, Assumptions.of([total.guarantee]))
-    bare = replace(plan(), mechanism=Scheduled(schedule=((NonPrivate(), 100),)))
-    total = ledger.summary([replace(trial(0), plan=bare)], [entry()], ()).procedure
-    assert total_text(total, Assumptions()) == "the one trial: epsilon inf, since some promise nothing"
-    assert total.is_claim is False
-
-
 # Claims of sums: one stands no firmer than its weakest part.
 
 CONFIG = {"clip": 0.8, "steps": 10, "shrinkage": 0.9, "prior": 0.4, "step_seconds": 0.0}
@@ -335,16 +281,6 @@ def plan_with(status=Status.PROVED, **changes):
     plan = NOISY_MEAN.plan(CONFIG, UNIFORM.facts({}), PrivacyTarget(epsilon=1.0, delta=1e-5), {})
     assert isinstance(plan, PrivacyPlan)
     return replace(plan, guarantee=replace(plan.guarantee, status=status), **changes)
-
-
-def test_the_lower_end_is_said_of_the_events_and_not_of_what_ran():
-    """A hundred votes spend at most 4 by their zCDP; of a hundred releases that are as pure, others spend more."""
-    vote = noisy_vote.advanced(4.0, 1e-5, 100, 64, 10)
-    ran = noisy_vote.NoisyVote(beta=vote.beta, models=64, classes=10, adjacency=Adjacency.REPLACE_ONE, steps=100)
-    counted = headline(ran.event(), 1e-5, Adjacency.REPLACE_ONE)
-    assert vote.guarantee.epsilon <= 4.0 < 1.1 * 4.0 < counted.epsilon_lower
-    assert "at least" not in macro("guarantee")(counted)
-    assert f"with such events can spend {epsilon_text(counted.epsilon_lower, up=False)}" in macro("guarantee")(counted)
 
 
 @pytest.mark.parametrize("status", [Status.PROVED_UNDER_ASSUMPTIONS, Status.REFUTED])

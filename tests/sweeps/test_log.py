@@ -15,7 +15,6 @@ import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.cli.main import main
 from sweeps.cli.output import clear_errors
 from sweeps.execution.session import log_run_config
 from sweeps.planning.auto_sampler import resolved
@@ -82,24 +81,6 @@ def test_no_record_is_in_what_a_machine_reads(error, capsys):
         text = capsys.readouterr().err
         assert type(error).__name__ in text
         assert (SMITH in text) is not as_json
-
-
-def command(monkeypatch, *words):
-    monkeypatch.setattr(sys, "argv", ["sweeps", *words])
-    with pytest.raises(SystemExit) as end:
-        main()
-    return end.value.code
-
-
-def test_every_command_has_the_options(monkeypatch, capsys, tmp_path):
-    missing = ("show", "nowhere", "--root", str(tmp_path))
-    assert command(monkeypatch, *missing, "--log", "json") == 2
-    (line,) = said(capsys)
-    assert (line["level"], line["event"]) == ("error", "error")
-    assert command(monkeypatch, *missing, "-q") == 2
-    assert capsys.readouterr().err.startswith("sweeps: ")
-    assert command(monkeypatch, *missing, "-q", "-v") == 2
-    assert "one of -q and -v" in capsys.readouterr().err
 
 
 def test_what_is_decided_is_said_with_its_reason(monkeypatch, capsys, tmp_path):
@@ -185,31 +166,9 @@ def test_an_interruption_is_said_to_people_to_machines_and_not_by_a_quiet_comman
     assert capfd.readouterr().err == ""
 
 
-def test_what_came_once_is_raised_at_every_look():
-    with Interruption() as interruption:
-        interruption.check()
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-        for _ in range(2):
-            with pytest.raises(KeyboardInterrupt):
-                interruption.check()
-
-
 def test_a_sealed_search_asks_while_it_waits_for_its_end():
     def stopped():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         tuner._until(time.time() + 5, stopped)
-
-
-def test_an_interruption_that_ray_swallows_ends_tunes_loop_all_the_same(monkeypatch):
-    """Ray looks for signals in its own C++, and drops some of the KeyboardInterrupts that come of them."""
-
-    def interrupted_before():
-        raise KeyboardInterrupt
-
-    live = tuner._Live(None, str, lambda: None, interrupted_before)  # type: ignore[arg-type]
-    monkeypatch.setitem(tuner._LIVE, "mine", live)
-    with pytest.raises(KeyboardInterrupt):
-        tuner._Trials("mine").on_step_begin(0, [])

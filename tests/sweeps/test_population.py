@@ -22,10 +22,7 @@ from dpcore.selection.filters import DPCharge, GDPCharge
 from sweeps.privacy.charge import charge_of_steps, repeated
 from sweeps.store.population import (
     Population,
-    Row,
-    RowKind,
     admits,
-    charges_of,
     left,
     refusal,
     spent,
@@ -122,12 +119,6 @@ def test_a_linear_budget_holds_exactly_what_is_left_of_it(budget, shares, delta)
     if charges:
         (one,) = together(people, [(each.epsilon, each.delta) for each in charges])
         assert Fraction(one.epsilon) >= sum(Fraction(each.epsilon) for each in charges)
-
-
-def test_only_a_settled_block_counts_less():
-    row = Row(kind=RowKind.SWEEP, what="first", sweep="first", charge=DPCharge(2.0, 1e-6))
-    settled = Row(kind=RowKind.SWEEP, what="first", sweep="first", charge=DPCharge(2.0, 1e-6), settled=0.5)
-    assert charges_of([row, settled]) == [DPCharge(2.0, 1e-6), DPCharge(0.5, 1e-6)]
 
 
 @pytest.mark.parametrize(
@@ -229,19 +220,6 @@ def test_parts_of_one_row_cost_the_larger_and_else_both():
     assert added.mu == pytest.approx(both, rel=2e-3)
     before = charge_of_steps(COVERED, with_reports(training, 3.0, ""), 0, 3)
     assert before.mu == pytest.approx(math.sqrt(3) / 4, rel=2e-3)
-
-
-def test_hashed_parts_add_under_replace_one():
-    exchanged = Population.of("people", "gdp", 3.0, 1e-3, "replace-one", tau=1e-7)
-    one = gaussians(4.0)
-    schedule = ((Gaussian(noise_multiplier=4.0, adjacency=Adjacency.REPLACE_ONE), 4),)
-    one = replace(
-        one,
-        mechanism=Scheduled(schedule=schedule),
-        guarantee=replace(one.guarantee, adjacency=Adjacency.REPLACE_ONE),
-    )
-    one = with_reports(one, 3.0, "by the hash of id", Adjacency.REPLACE_ONE)
-    assert charge_of_steps(exchanged, one, 0, 4).mu > 0.55
 
 
 def test_what_is_known_as_epsilon_and_delta_enters_by_both():

@@ -27,16 +27,13 @@ from sweeps.privacy.population_ledger import (
     charge_audit,
     charge_reading,
     check_not_refuted,
-    ledger_of,
-    reserve_block,
     reserve_whole,
-    settle_block,
 )
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.ray.decisions import Done
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
-from sweeps.store.errors import PopulationSpent, UnknownPopulation
+from sweeps.store.errors import PopulationSpent
 from sweeps.store.population import Population, Row, RowKind, charges_of, spent
 from sweeps.store.records import Proposal, Refutation, Settlement
 from sweeps.store.store import open_store
@@ -129,40 +126,6 @@ def test_whatever_happens_the_budget_holds_and_what_ran_was_reserved(population,
                 assert f"{key}/{attempt}" in costs, "steps were executed that nobody paid for"
 
 
-def test_two_sweeps_share_what_there_is(folder):
-    """A block, then trials of another sweep: they have what the block left, and more once it was settled."""
-    fake = FakeSweep(folder, change=DATA, population=PEOPLE)
-    fake.store.create_sweep(of_population("sealed"))
-    lease = fake.store.acquire("sealed")
-    whole = reserve_block(fake.store, lease, "people", DPCharge(2.0, 1e-5))
-    assert whole == DPCharge(2.0, 1e-5)
-    assert reserve_block(fake.store, lease, "people", DPCharge(2.0, 1e-5)) == whole
-    assert reserve_block(fake.store, lease, "", DPCharge(9.0, 1e-5)) is None
-    fake.finish()
-    assert len(attempts(fake)) == 1
-    settle_block(fake.store, lease, "people", 0.5)
-    settle_block(fake.store, lease, "", 0.5)
-    fake.lease.release()
-    fake.start()
-    fake.finish()
-    assert len(attempts(fake)) == 3
-    fake.store.create_sweep(of_population("next"))
-    following = fake.store.acquire("next")
-    with pytest.raises(PopulationSpent):
-        reserve_block(fake.store, following, "people", DPCharge(0.1, 0.0))
-
-
-def test_a_population_without_a_ledger_or_of_other_neighbours_begins_nothing(folder):
-    store = open_store(f"sqlite:///{folder}/store.db")
-    spec = load_spec({**SPEC, **DATA})
-    with pytest.raises(UnknownPopulation, match="Make it, once and for ever, with `sweeps budget people --epsilon"):
-        ledger_of(store, spec)
-    assert ledger_of(store, load_spec(SPEC)) is None
-    store.make_population(Population.of("people", "linear", 3.0, 1e-3, "replace-one"))
-    with pytest.raises(InvalidValue, match="never add up"):
-        ledger_of(store, spec)
-
-
 ONE_BUDGET = {**DATA, "privacy": {"epsilon": 1.0, "delta": 1e-6, "scope": "sweep"}}
 
 
@@ -219,13 +182,6 @@ def test_what_a_population_spent_is_not_known_where_an_audit_refuted_it(sweep):
     assert (told["spent"], told["left"], told["not_known"]) == (None, None, said)
     assert len(told["rows"]) == 5
     assert said in now(sweep.store.sweep(NAME).spec, PublishedStore(sweep.store))
-
-
-def test_the_row_of_an_audit_rests_on_the_claim_and_that_of_a_reading_on_none(sweep):
-    for kind, what in ((RowKind.AUDIT, f"{NAME}-0 multi-run 1"), (RowKind.READING, f"{NAME}-0 1")):
-        sweep.store.charge("people", Row(kind=kind, what=what, sweep=NAME, charge=DPCharge(0.5, 1e-6)))
-    refute(sweep)
-    assert account(PublishedStore(sweep.store), "people").not_known.startswith("6 rows rest")
 
 
 def test_a_refuted_system_is_launched_over_that_population_no_more(sweep):

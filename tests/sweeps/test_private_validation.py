@@ -28,7 +28,6 @@ from sweeps.privacy.wording import recorded_text
 from sweeps.ray.decisions import Done
 from sweeps.reporting.html import write_report
 from sweeps.spec.parse import load_spec
-from sweeps.spec.problems import SpecErrors
 from sweeps.store.records import LedgerEntry, SweepState
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
@@ -356,24 +355,3 @@ def test_a_recorded_sweep_says_in_one_line_whose_its_validation_records_are(peop
     assert says in recorded_text(recorded(sections))
     assert "\n" not in recorded_text(recorded(sections))
     assert recorded_text(recorded(sections | {"data": {"source": "uniform"}})) is None
-
-
-@pytest.mark.parametrize(
-    ("changes", "path"),
-    [
-        ({"systems": {"subsample-and-aggregate": {"models": 4}}}, "data.validation.records"),
-        ({"objectives": [{"metric": "rmse"}]}, "objectives.0.metric"),
-        ({"objectives": [{"metric": "rmse_se"}]}, "objectives.0.metric"),
-    ],
-)
-def test_check_refuses_what_no_noised_report_gives(people, changes, path):
-    with pytest.raises(SpecErrors) as raised:
-        load_spec(spec_of(people, **changes))
-    assert path in {error.path for error in raised.value.errors}
-
-
-def test_check_demands_an_answer(people):
-    data = spec_of(people)["data"]
-    with pytest.raises(SpecErrors, match="public or private") as raised:
-        load_spec(spec_of(people, data={**data, "validation": {"share": 0.3, "id": "id"}}))
-    assert [error.path for error in raised.value.errors] == ["data.validation.records"]

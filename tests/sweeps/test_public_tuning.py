@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from dataclasses import replace
-
 import pytest
-import yaml
 
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.execution import session
-from sweeps.execution.final_run import check_apart, with_chosen
+from sweeps.execution.final_run import check_apart
 from sweeps.execution.resume import effective_spec
 from sweeps.privacy.claims import ONE_TRIAL
 from sweeps.privacy.published_store import PublishedStore
@@ -90,28 +85,6 @@ def test_what_becomes_of_the_proxy_changes_nothing(root):
 
 def given_chosen(recorded):
     return recorded.spec.canonical()["search"]["chosen"]
-
-
-def test_a_recorded_choice_is_made_anew_in_a_new_sweep(root):
-    """Nobody writes it: a spec that brings one along is chosen for again."""
-    recorded = opened(root).sweep("final").spec.canonical()
-    forged = {**recorded["search"], "chosen": {**recorded["search"]["chosen"], "trial": "proxy-9", "sweep": "other"}}
-    again = with_chosen(load_spec({**recorded, "search": forged}), opened(root))
-    assert again.search.chosen == load_spec(recorded).search.chosen
-
-
-def test_of_equal_ones_the_first_is_best(root):
-    class Equal:
-        def __init__(self, store):
-            self.store = store
-
-        def __getattr__(self, name):
-            return getattr(self.store, name)
-
-        def trials(self, sweep, states=None):
-            return [replace(one, metrics={**one.metrics, "accuracy": 0.5}) for one in self.store.trials(sweep)][::-1]
-
-    assert with_chosen(load_spec(final(root)), Equal(opened(root))).search.chosen.trial == "proxy-0"
 
 
 REFUSED = {
@@ -193,12 +166,6 @@ def test_nothing_is_added_to_a_final_run(root):
         extension_for(recorded, loaded, store.trials("final"), None, epsilon=[2.0])
 
 
-def test_a_knob_that_is_searched_here_and_was_fixed_there_has_the_value_that_it_had(root):
-    wider = {"noisy-sgd": {**KNOBS, "epochs": {"int_uniform": [1, 3]}}}
-    (point,) = with_chosen(load_spec(final(root, systems=wider)), opened(root)).search.first
-    assert point["epochs"] == 1
-
-
 def test_its_certificate_says_where_the_settings_are_from_and_verifies(root, tmp_path):
     key = sweeps.new_key(tmp_path / "key.pem").with_suffix("")
     found = sweeps.open("final", root=root)
@@ -212,17 +179,3 @@ def test_its_certificate_says_where_the_settings_are_from_and_verifies(root, tmp
     assert any("the hyperparameters are the best of sweep 'proxy'".capitalize()[1:] in one for one in body.not_covered)
     target, *_ = made.save(tmp_path / "one.json")
     assert sweeps.verify(target, signer=tmp_path / "key.pem.pub").stands
-
-
-@pytest.mark.chaos
-@pytest.mark.outage
-def test_on_a_real_cluster_from_proxy_to_final_run(tmp_path):
-    for raw in (proxy(tmp_path, search={"trials": 2}), final(tmp_path)):
-        (tmp_path / f"{raw['name']}.yaml").write_text(yaml.safe_dump(raw))
-        line = [sys.executable, "-m", "sweeps.cli", "run", f"{raw['name']}.yaml"]
-        done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=240)
-        assert done.returncode == 0, done.stdout + done.stderr
-    places = tmp_path / ".sweeps"
-    (trial,) = opened(places).trials("final")
-    assert trial.config["learning_rate"] == best(places).config["learning_rate"]
-    assert sweeps.open("final", root=places).overview().ledger.procedure.is_claim

@@ -133,19 +133,6 @@ def test_a_figure_is_judged_by_the_knobs_that_it_may_be_measured_under(distances
         assert list(refusals(raw)) == ["objectives.0.metric"]
 
 
-def test_check_names_what_is_withheld(tmp_path, sweeps):
-    path = tmp_path / "spec.json"
-    knobs = {"batch_size": 32, "epochs": 1, "halve_every": 5, "learning_rate": 0.1}
-    privacy = {"epsilon": 1.0, "delta": 1e-5, "allow_unprotected": REASON}
-    raw = attacked(systems={"sgd": knobs}, privacy=privacy, objectives=[{"metric": "accuracy"}])
-    path.write_text(json.dumps(raw))
-    shown = sweeps("check", str(path), "--no-rehearsal")
-    (line,) = [line for line in shown.splitlines() if "leave no trial" in line]
-    for name in ("train_accuracy", "gap", "last_attack_auc", "loss_bound"):
-        assert name in line
-    assert " accuracy" not in line
-
-
 # -- a number that nobody may see -------------------------------------------------------------------------------
 
 
@@ -163,17 +150,6 @@ def test_a_raw_number_is_in_no_byte_that_leaves_a_trial(tmp_path, sweeps, declar
     for asked, answer in printed(sweeps, tmp_path).items():
         assert "planted" not in answer, asked
         assert repr(PLANTED)[:12] not in answer, asked
-
-
-def test_where_a_worker_tells_it_the_controller_does_not(tmp_path, declaring, monkeypatch):
-    """The first door is open: an older worker, say."""
-    monkeypatch.setattr(trial, "published", lambda metrics, *rest: dict(metrics))
-    told = []
-    swept(tmp_path, leaky(), told)
-    outside = {name for name in planted_in(tmp_path) if "/trials/" not in name}
-    assert outside == set()
-    assert planted_in(tmp_path), "the worker's own record has it: the test would see it elsewhere"
-    assert all("planted" not in record.metrics for record in told)
 
 
 def test_a_number_that_is_declared_by_nobody_fails_its_trial_by_name(tmp_path, monkeypatch):

@@ -80,15 +80,6 @@ def test_a_stop_of_another_run_or_sweep_is_not_meant(store, monkeypatch, other):
     assert not heard(store, lease, 0.5)
 
 
-def test_a_stop_waits_until_the_sweep_is_given_up(store, tmp_path):
-    lease = store.acquire(SWEEP)
-    assert not requests.stop(store, SWEEP, wait=False).ended
-    threading.Timer(1.0, lease.release).start()
-    answer = requests.stop(store, SWEEP)
-    assert (answer.ended, answer.driver.token) == (True, lease.token)
-    assert f"sweeps resume {SWEEP}" in str(answer)
-
-
 def test_a_stop_of_what_nobody_runs_says_so_and_asks_nothing(store):
     answer = requests.stop(store, SWEEP)
     assert (answer.driver, store.requests(SWEEP)) == (None, [])
@@ -238,16 +229,6 @@ def test_no_grid_point_is_left_out_for_an_enqueued_one(folder, restart):
     assert points(one for one in done if one.request is None) == sorted(tuple(one.items()) for one in expected.values())
     assert len(done) == 26
     assert [one.request for one in sweep.store.trials(NAME)].count(None) == 24
-
-
-def test_a_sampler_that_learns_is_told_of_enqueued_points(folder):
-    sweep = FakeSweep(folder, change={**GRID, "search": {"sampler": "tpe", "trials": 6, "seed": 3}})
-    done = launched(sweep, 2)
-    enqueue(sweep)
-    done += launched(sweep, 100)
-    assert [one.number for one in done if one.request is not None] == [2]
-    assert len(done) == 7
-    assert {one.state for one in done} == {TrialState.COMPLETE}
 
 
 def test_a_finished_sweep_takes_a_point_and_an_infeasible_one_ends_nothing(folder):

@@ -350,19 +350,6 @@ def test_trials_have_one_running_attempt(store, lease):
     assert (ended.state, ended.reason) == (FAILED, "its checkpoint is gone")
 
 
-def test_rungs_are_entries_of_their_own_and_keep_their_reports(store, lease):
-    store.launch(lease, proposal(0), plan(), to_step=10)
-    store.settle(lease, key(0), 1, came(10, finished=False, metrics={"accuracy": 0.1}))
-    assert store.trials(SWEEP)[0].state is PLANNED
-    assert store.relaunch(lease, key(0), 10, 30).attempt == 2
-    store.settle(lease, key(0), 2, came(30, metrics={"accuracy": 0.3}))
-    assert store.relaunch(lease, key(0), 30, 100).attempt == 3
-    running = store.trials(SWEEP)[0]
-    assert (running.state, running.step) == (RUNNING, 30)
-    assert running.reports == {10: {"accuracy": 0.1}, 30: {"accuracy": 0.3}}
-    assert [entry.steps_spent for entry in store.ledger(SWEEP)] == [10, 20, 70]
-
-
 def test_curves_are_kept_once_and_with_the_claim_of_the_plan(store, url):
     told = {10: {"accuracy": 0.1 + 0.2, "loss": 3.0}, 20: {"accuracy": 0.4, "loss": 2.0}}
     first = store.acquire(SWEEP)
@@ -511,24 +498,6 @@ def test_a_store_of_another_release_is_refused_and_a_missing_one_is_not_created(
     for _ in range(2):
         with pytest.raises(StoreError, match="not there"):
             open_store(f"sqlite:///{tmp_path}/none.db", create=False)
-
-
-def test_stores_opened_together_create_the_tables_once(url):
-    errors = []
-
-    def start():
-        try:
-            open_store(url).close()
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=start) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
-    assert open_store(url, create=False).sweeps() == []
 
 
 @pytest.mark.parametrize("wrong", ["mysql://host/x", "nonsense", "sqlite://", "sqlite:///:memory:"])

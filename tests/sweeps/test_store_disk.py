@@ -1,7 +1,6 @@
 """Full disks, read-only folders, locked and foreign files, and files of every released schema version."""
 
 import os
-import sqlite3
 import subprocess
 import sys
 
@@ -113,23 +112,6 @@ def test_a_read_only_folder_is_named(read_only_folder):
     for path in (read_only_folder / "new.db", read_only_folder / "below" / "new.db", read_only_folder / "old.db"):
         with pytest.raises(StoreError, match=f"{read_only_folder}.*[Cc]hoose another --root or --store"):
             open_store(f"sqlite:///{path}").create_sweep(record("another"))
-
-
-def test_a_locked_database_is_named_after_the_wait_and_nothing_is_lost(tmp_path):
-    url = f"sqlite:///{tmp_path}/sweeps.db"
-    store = open_store(url, patience_seconds=0.2)
-    store.create_sweep(record())
-    lease = store.acquire(SWEEP)
-    store.launch(lease, proposal(0), plan(), 100)
-    other = sqlite3.connect(tmp_path / "sweeps.db", isolation_level=None)
-    other.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(StoreError, match=r"another process holds it locked\. Find it with `fuser .*sweeps.db`"):
-        settle(store, lease, f"{SWEEP}-0")
-    assert store.counts(SWEEP)["running"] == 1
-    other.execute("ROLLBACK")
-    settle(store, lease, f"{SWEEP}-0")
-    assert store.counts(SWEEP)["complete"] == 1
-    other.close()
 
 
 def test_a_file_that_is_no_database_is_left_alone(tmp_path):

@@ -181,34 +181,6 @@ def test_the_password_may_come_from_the_environment(server, guarded, monkeypatch
     store.close()
 
 
-def test_a_backup_is_restored_as_the_operators_page_says(server, database, tmp_path):
-    """pg_dump under a running sweep, pg_restore into another database: one snapshot, and the sweep goes on from it."""
-    store = open_store(database)
-    store.create_sweep(record())
-    lease = store.acquire(SWEEP)
-    for number in range(3):
-        store.launch(lease, proposal(number), plan(), 100)
-    settle(store, lease, f"{SWEEP}-0")
-    dump, restored = tmp_path / "sweeps.dump", new_database(server)
-    subprocess.run([str(server.bin_path / "pg_dump"), "--format=custom", f"--file={dump}", database], check=True)
-    settle(store, lease, f"{SWEEP}-1")
-    before = store.ledger(SWEEP)
-    words = ["--clean", "--if-exists", f"--dbname={restored}", str(dump)]
-    subprocess.run([str(server.bin_path / "pg_restore"), *words], check=True)
-    copy = open_store(restored, create=False)
-    assert copy.sweep(SWEEP) == store.sweep(SWEEP)
-    assert [entry.executed_to for entry in copy.ledger(SWEEP)] == [100, None, None]
-    # The copy holds the lease of the process that wrote the original: here it is alive, elsewhere it runs out.
-    copy._database.write(lambda connection: connection.execute(text("UPDATE leases SET expires_at = 0")))
-    again = copy.acquire(SWEEP)
-    settle(copy, again, f"{SWEEP}-1")
-    copy.launch(again, proposal(3), plan(), 100)
-    assert copy.counts(SWEEP) == {"planned": 0, "running": 2, "complete": 2, "failed": 0, "infeasible": 0}
-    assert store.ledger(SWEEP) == before
-    copy.close()
-    store.close()
-
-
 # A store that is gone, stopped or locked: a word, an end within one patience, and no second patience after it.
 
 

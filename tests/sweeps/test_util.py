@@ -17,7 +17,7 @@ from sweeps.store.records import SweepRecord
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from sweeps.util import files, suggest
-from sweeps.util.files import path_of, url_of
+from sweeps.util.files import path_of
 from tests.sweeps import view_sweeps
 from tests.sweeps.recorded_specs import recorded
 from tests.sweeps.view_sweeps import mixed_sweep
@@ -116,15 +116,6 @@ def test_mlflow_finds_its_database_under_every_name_at_once(tmp_path):
         assert opened.execute("SELECT count(*) FROM runs").fetchone()[0] > 1
     opened.close()
     assert list((tmp_path / name).rglob("spec.json"))
-
-
-@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "postgresql://a@b/c", "http://x", "nonsense"])
-def test_other_urls_are_no_files(url):
-    assert path_of(url) is None
-
-
-def test_an_ordinary_url_looks_as_it_always_did():
-    assert url_of("/home/me/.sweeps/sweeps.db") == "sqlite:////home/me/.sweeps/sweeps.db"
 
 
 def test_the_variable_of_mlflow_is_the_default_of_tracking(monkeypatch, tmp_path):

@@ -17,24 +17,19 @@ from dpcore.guarantee import Status
 from dpcore.selection import GDPCharge
 from sweeps.execution.requests import enqueue
 from sweeps.execution.resume import check_budget_left, extension_for
-from sweeps.planning.plan import check_corners, plan_proposal
+from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.charge import LaunchCharge, charge_of
 from sweeps.privacy.ledger import Procedure
-from sweeps.privacy.population_ledger import reserve_whole
 from sweeps.privacy.privacy_filter import SweepFilter
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Verdict, quote_of_total
 from sweeps.privacy.totals import IN_TIME, Assumptions, choices_of, cut_short, own_total, summary, sweep_total
 from sweeps.privacy.wording import total_text
 from sweeps.spec.parse import load_spec, public_facts
-from sweeps.spec.problems import SpecErrors
-from sweeps.spec.sections import SweepSpec
 from sweeps.spec.sweep_budget import budget_of
-from sweeps.store.errors import PopulationSpent
-from sweeps.store.population import Population
 from sweeps.store.records import Reservation, SweepState
 from tests.sweeps.budget.test_sweep_filter import CHANGE, DELTA, EPSILON, PRIVACY, check
-from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, launched, memory_folder
+from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, launched, memory_folder
 from tests.sweeps.private_people import people, spec_of
 from tests.sweeps.test_cli_processes import Sweep, settled
 from trainables.system import PrivacyPlan
@@ -94,12 +89,6 @@ def test_where_all_was_fixed_the_composition_of_what_ran_is_smaller() -> None:
     assert "The sweep's budget is epsilon 3 at delta 1e-05" in total_text(total, Assumptions.of([total.guarantee]))
     fewer = finished({"privacy": {**PRIVACY, "shares": 12}})
     assert fewer.guarantee.epsilon < 0.8 * EPSILON
-
-
-def test_a_renyi_filter_names_its_theorem() -> None:
-    total = finished({**TPE, "privacy": {**PRIVACY, "filter": "renyi", "order": 8}})
-    assert (total.guarantee.accountant, total.guarantee.epsilon) == ("renyi-filter", EPSILON)
-    assert "Feldman & Zrnic (2021)" in total.guarantee.theorem
 
 
 def test_people_who_see_results_take_nothing_from_the_total() -> None:
@@ -189,36 +178,6 @@ def test_training_and_private_reports_have_a_ledger_each(people: Path) -> None:
     assert not filter.holds(LaunchCharge(GDPCharge(0.0), charge.validation))
     with pytest.raises(InvalidValue, match="one rule parts"):
         SweepFilter.of(budget, {"a": charge, "b": replace(charge, parts="by another")}, known)
-
-
-def test_a_whole_sweep_is_one_row_of_its_population() -> None:
-    def over(population: str) -> SweepSpec:
-        return load_spec({**SPEC, **CHANGE, "data": {**SPEC["data"], "population": population}})
-
-    with memory_folder() as folder:
-        sweep = FakeSweep(folder, None, CHANGE)
-        sweep.store.make_population(Population.of("people", "gdp", 4.0, 1e-4))
-        sweep.store.make_population(Population.of("few", "linear", 2.0, 1e-4))
-        with pytest.raises(PopulationSpent):
-            reserve_whole(sweep.store, sweep.lease, over("few"))
-        reserve_whole(sweep.store, sweep.lease, over("people"))
-        reserve_whole(sweep.store, sweep.lease, over("people"))
-        (row,) = sweep.store.charges("people")
-        assert isinstance(row.charge, GDPCharge)
-        assert row.charge.mu == pytest.approx(mu_gdp(EPSILON, 0.9 * DELTA))
-        assert row.charge.tau == pytest.approx(DELTA / 10)
-
-
-def test_claims_that_do_not_stand_are_refused_before_compute() -> None:
-    knobs = {"learning_rate": 0.1, "batch_size": 64, "epochs": 2, "clip_norm": 1.0, "noise_multiplier": 8.0}
-    privacy = {"epsilon": 3.0, "delta": 1e-5, "scope": "sweep", "solve": "none"}
-    spec = load_spec(
-        SPEC
-        | {"data": {"source": "digits"}, "systems": {"average-case-sgd": knobs}, "privacy": privacy}
-        | {"objectives": [{"metric": "accuracy"}]}
-    )
-    with pytest.raises(SpecErrors, match="claim='average-case': expected proved or proved-under-assumptions"):
-        check_corners(spec, public_facts(spec), {})
 
 
 @pytest.mark.chaos

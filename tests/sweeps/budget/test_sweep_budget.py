@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 
 from dpcore.accounting import headline
 from dpcore.calibrate import Target
-from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Composed, Gaussian, PoissonSampled, Repeated
 from dpcore.gdp import eps_gdp, mu_gdp
-from dpcore.guarantee import Status
 from dpcore.selection import EventProfile, GDPCharge, GDPFilter, covering_mu, geometric, heterogeneous_trials
 from sweeps.execution.resume import extended
 from sweeps.planning.plan import plan_proposal
-from sweeps.privacy.charge import GaussianRule, charge, charge_of, shown_to_cover, trial_profile
+from sweeps.privacy.charge import charge_of, trial_profile
 from sweeps.privacy.privacy_filter import NEAR, fitted
 from sweeps.search.asha import stops
 from sweeps.search.space import Space
@@ -145,29 +143,6 @@ def test_an_extension_leaves_the_parts_as_they_are() -> None:
     assert Space.of(more) == Space.of(one)
 
 
-def test_specs_of_before_keep_their_digests_and_new_ones_are_read_back() -> None:
-    # A spec with a budget of each trial says nothing of how one of the sweep is spread.
-    assert not {"spread", "filter", "order", "shares"} & load_spec(SPEC).canonical()["privacy"].keys()
-    one = spec({"spread": "front-loaded", "shares": 12}, search={"trials": 30, "first": [{"clip": 0.5, "steps": 3}]})
-    assert load_spec(one.canonical()) == one
-    assert one.search.first[0]["target_epsilon"] == Space.of(one).epsilons[0]
-
-
-def test_one_epsilon_is_a_number_or_a_list_of_one() -> None:
-    assert spec({"epsilon": [3.0]}) == spec()
-
-
-def test_an_answer_that_was_found_once_is_kept() -> None:
-    steps = Repeated(event=PoissonSampled(rate=0.01, event=Gaussian(noise_multiplier=1.6)), count=1000)
-    known: dict[str, float] = {}
-    rule = GaussianRule(Adjacency.ADD_REMOVE, 1e-7)
-    found = charge(steps, rule, known)
-    assert isinstance(found, GDPCharge)
-    assert list(known.values()) == [found.mu]
-    assert shown_to_cover(steps, found.mu, 1e-7, Adjacency.ADD_REMOVE)
-    assert not shown_to_cover(steps, 0.9 * found.mu, 1e-7, Adjacency.ADD_REMOVE)
-
-
 # Plans are fitted to a rule of the whole sweep: never beyond it, and near to it.
 
 TOY = SYSTEMS["noisy-mean"]
@@ -200,24 +175,3 @@ def test_two_points_are_met_with_the_noise_that_is_solved_directly() -> None:
     assert isinstance(plan, PrivacyPlan)
     assert rule.covers(trial_profile(plan))
     assert least <= plan.config["noise_multiplier"] <= least * 1.01
-
-
-def test_a_system_that_solves_nothing_is_taken_or_refused_as_it_is() -> None:
-    target = replace(TARGET, solve="none")
-
-    def given_noise(epsilon: float) -> PrivacyPlan | Refusal:
-        return TOY.plan({"steps": 4, "noise_multiplier": 4.0}, FACTS, replace(target, epsilon=epsilon), {})
-
-    spent = mu(given_noise(50.0))  # type: ignore[arg-type]
-    assert isinstance(fitted(given_noise, lambda one: math.log(mu(one) / (spent * 1.5)), 1.0), PrivacyPlan)
-    refused = fitted(given_noise, lambda one: math.log(mu(one) / (spent / 1.5)), 1.0)
-    assert isinstance(refused, Refusal)
-    assert refused.violations["budget"] == pytest.approx(math.log(1.5), abs=1e-6)
-
-
-def test_a_claim_that_does_not_stand_has_no_profile() -> None:
-    plan = toy(1.0)
-    assert isinstance(plan, PrivacyPlan)
-    doubtful = replace(plan, guarantee=replace(plan.guarantee, status=Status.AVERAGE_CASE))
-    with pytest.raises(InvalidValue, match="average-case"):
-        trial_profile(doubtful)
