@@ -30,11 +30,13 @@ if TYPE_CHECKING:
         run,
         verify,
     )
+    from sweeps.progress import SweepProgress
     from sweeps.reporting.glossary import explain
     from sweeps.sweep import Sweep
 
 __all__ = [
     "Sweep",
+    "SweepProgress",
     "SweepWarning",
     "check",
     "explain",
@@ -52,7 +54,11 @@ __all__ = [
     "verify",
 ]
 
-_ELSEWHERE = {"Sweep": "sweeps.sweep", "explain": "sweeps.reporting.glossary"}
+_ELSEWHERE = {
+    "Sweep": "sweeps.sweep",
+    "SweepProgress": "sweeps.progress",
+    "explain": "sweeps.reporting.glossary",
+}
 """Where what is not in `sweeps.api` is."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sweeps.checking import Checked
     from sweeps.execution.end import SweepEnd
     from sweeps.execution.session import RunOptions
+    from sweeps.progress import SweepProgress
     from sweeps.sweep import ParetoFront
     from trainables.export.files import Files
 
@@ -208,7 +209,7 @@ def run(
     address: str | None = None,
     rehearsal: bool = True,
     models: str | int | Sequence[int] | None = None,
-    progress: bool | None = None,
+    progress: bool | Callable[[SweepProgress], None] | None = None,
 ) -> Sweep:
     """Start a sweep, run it to its end, and return it.
 
@@ -218,7 +219,8 @@ def run(
     rehearsal  try a model of one's own out on made-up records first, in a process of its own
     models    whose models MLflow shows at the end, instead of tracking.models: "front" (the best eight of it, and the
               default), "none", or numbers of trials
-    progress  show how far it is; by default in notebooks alone
+    progress  show how far it is; by default in notebooks alone. Or a function, called with a `SweepProgress` at each
+              change of a trial; of a sealed search it hears nothing
 
     A sweep that ends with failed trials, or stopped by Ctrl-C, is returned with a `SweepWarning`; its `end` says why.
     Raises what `check` raises, and InvalidValue or SweepExists for a name, StoreError, ClusterUnreachable.
@@ -291,7 +293,7 @@ def resume(
     records: str | None = None,
     tracking: str | None = None,
     address: str | None = None,
-    progress: bool | None = None,
+    progress: bool | Callable[[SweepProgress], None] | None = None,
 ) -> Sweep:
     """Go on with a sweep from wherever it stopped, and return it at its end.
 
@@ -358,7 +360,9 @@ def pareto(
     return asked_front(PublishedStore.open(places(root, store)), names, objective, reference, mix, as_refuted)
 
 
-def _driven(sweep: str, workspace: Workspace, progress: bool | None, options: RunOptions) -> Sweep:
+def _driven(
+    sweep: str, workspace: Workspace, progress: bool | Callable[[SweepProgress], None] | None, options: RunOptions
+) -> Sweep:
     from rich.console import Console
 
     from sweeps.execution import session
@@ -371,7 +375,8 @@ def _driven(sweep: str, workspace: Workspace, progress: bool | None, options: Ru
     sweep = PublishedStore.open(workspace).sweep(sweep).kept().name
     with kept_in(workspace.folder(sweep) / LOG):
         if in_notebook() if progress is None else progress:
-            with ProgressDisplay(Console(file=sys.stderr)) as display:
+            told = progress if callable(progress) else None
+            with ProgressDisplay(Console(file=sys.stderr), told) as display:
                 end = session.resume(sweep, workspace, options, display)
         else:
             end = session.resume(sweep, workspace, options)

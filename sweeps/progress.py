@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -51,14 +52,36 @@ class _Cell:
 OVER = (TrialState.COMPLETE, TrialState.FAILED)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepProgress:
+    """How far a sweep is: what the function is called with that `sweeps.run(..., progress=function)` is given.
+
+    trial, state  of which this is news
+    done, total   trials that are complete or failed, and all that the sweep will have
+    best          {objective: the best value so far}, as recorded
+    seconds_left  estimated from the pace since this start; None until two trials have ended
+    """
+
+    sweep: str
+    trial: str
+    state: str
+    done: int
+    total: int
+    best: Mapping[str, float]
+    seconds_left: float | None
+
+
 @dataclass
 class ProgressDisplay(Observer):
     """A live bar on a terminal and in a notebook, one line every few seconds anywhere else, and one at the end.
+
+    told  called at each change of a trial, in place of all that
 
     A context manager.
     """
 
     console: Console
+    told: Callable[[SweepProgress], None] | None = None
     total: int = 0
     _bar: Progress | None = None
     _cell: _Cell | None = None
@@ -72,7 +95,7 @@ class ProgressDisplay(Observer):
     _printed: float = 0.0
 
     def __enter__(self) -> ProgressDisplay:
-        shown = CONSOLE.least <= logging.INFO and not CONSOLE.as_json
+        shown = CONSOLE.least <= logging.INFO and not CONSOLE.as_json and self.told is None
         if shown and in_notebook():
             self._cell = _Cell()
         elif shown and self.console.is_terminal:
@@ -95,7 +118,7 @@ class ProgressDisplay(Observer):
     def __exit__(self, *exception: object) -> None:
         if self._bar is not None:
             self._bar.stop()
-        elif self.total:
+        elif self.total and self.told is None:
             self._say()
 
     def on_change(self, controller: Controller, trial: Published) -> None:
@@ -111,7 +134,9 @@ class ProgressDisplay(Observer):
         if self._pace_from is None and len(self._over) > self._known:
             # The first one's time was mostly the start of workers.
             self._pace_from = (time.monotonic(), len(self._over))
-        if self._bar is not None:
+        if self.told is not None:
+            self._tell(trial)
+        elif self._bar is not None:
             self._bar.update(
                 self._bar.task_ids[0],
                 description=controller.sweep,
@@ -121,6 +146,25 @@ class ProgressDisplay(Observer):
             )
         elif time.monotonic() - self._printed > (LINE_SECONDS if self._cell is None else CELL_SECONDS):
             self._say()
+
+    def _tell(self, trial: Published) -> None:
+        """What the function raises ends no sweep: it is said, and the function is called no more."""
+        assert self.told is not None
+        news = SweepProgress(
+            sweep=self._sweep,
+            trial=trial.key,
+            state=str(trial.state),
+            done=len(self._over),
+            total=self.total,
+            best=dict(self._best),
+            seconds_left=self._seconds_left(),
+        )
+        try:
+            self.told(news)
+        except Exception as error:
+            self.told = _nothing
+            text = f"The progress function raised {type(error).__name__}: {error}. It is called no more; the sweep goes on."
+            say(text, Event.NOTICE, level=logging.WARNING, sweep=self._sweep)
 
     def _say(self) -> None:
         """How far it is, where that was not just said."""
@@ -151,11 +195,18 @@ class ProgressDisplay(Observer):
             self._best[objective.metric] = better(value, self._best.get(objective.metric, value))
 
     def _left(self) -> str:
+        seconds = self._seconds_left()
+        return "" if seconds is None else f", about {seconds:.0f} s left"
+
+    def _seconds_left(self) -> float | None:
         if self._pace_from is None:
-            return ""
+            return None
         since, over = self._pace_from
         done = len(self._over) - over
         if done < 2 or len(self._over) >= self.total:
-            return ""
-        seconds = (time.monotonic() - since) / done * (self.total - len(self._over))
-        return f", about {seconds:.0f} s left"
+            return None
+        return (time.monotonic() - since) / done * (self.total - len(self._over))
+
+
+def _nothing(progress: SweepProgress) -> None:
+    """In the place of a function that raised."""

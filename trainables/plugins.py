@@ -20,7 +20,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol, TypeVar
 
@@ -28,6 +27,8 @@ from dpcore.checks import InvalidValue
 from dpcore.mechanisms import protocol
 
 VARIABLE = "SWEEPS_PLUGINS"
+ANNOUNCED = "SWEEPS_ANNOUNCED"
+"""The functions that were named already, with blanks between: ours to set, for processes that begin later."""
 ENTRY_POINTS = "private_sweeps.systems"
 """Third parties add systems under this entry-point group; each entry is a System object."""
 OBJECT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -105,8 +106,12 @@ def _script() -> str | None:
     return None if path is None else os.path.abspath(path)
 
 
-@lru_cache(maxsize=256)
 def _announce(function: str) -> None:
+    """Once for a command and all processes that it starts on its machine."""
+    said = os.environ.get(ANNOUNCED, "").split()
+    if function in said:
+        return
+    os.environ[ANNOUNCED] = " ".join([*said, function])
     _log.warning(
         "Importing %s and calling %s, as the spec or the command says (%s=deny would refuse it).",
         function.partition(":")[0],

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpcore import checks
 from dpcore.events import Adjacency, Event
-from dpcore.guarantee import Guarantee
+from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms import protocol
 from dpcore.randomness import Streams
 from trainables import plugins
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """All false unless said.
+    """All false unless said, and the claim proved.
 
     units            it draws, bounds and counts whole units where `DatasetSpec.unit` names one; a system that does not
                      is refused on such data (`trainables.planning.check_unit`)
@@ -48,6 +48,8 @@ class Traits:
                      clip norm bounds what one can move, whatever the weights
     judged_as_released  the model of its `released_model` is the one that its own metrics are of, and depends on
                      training records through the plan's release alone: `trainables.measures.quality` may be asked of it
+    standing         how firmly its headline claim stands: the status of every plan's, where `proved` includes what is
+                     proved under assumptions that the claim names
     curve            after each number of steps in `TrialRun.curve` it reports what a launch ending there would, and it
                      trains no differently for that
     """
@@ -57,6 +59,7 @@ class Traits:
     private_reports: bool = False
     weights: bool = False
     judged_as_released: bool = False
+    standing: Status = Status.PROVED
     curve: bool = False
 
 

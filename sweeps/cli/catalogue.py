@@ -13,7 +13,7 @@ from sweeps.cli.output import print_json
 from sweeps.util.suggest import did_you_mean
 from trainables.measures.objectives import MEASURES, missing, wanted
 from trainables.registry import SYSTEMS
-from trainables.system import Hyperparameter
+from trainables.system import Hyperparameter, traits_of
 
 if TYPE_CHECKING:
     from trainables.data.options import Option
@@ -28,6 +28,7 @@ def described(name: str | None = None) -> list[dict[str, Any]]:
         {
             "name": system.name,
             "source": system.source,
+            "claim": str(traits_of(system).standing),
             "parameters": [
                 {
                     "name": one.name,
@@ -64,7 +65,7 @@ def print_systems(name: str | None = None) -> None:
     """For people: one table for each system. Raises as `described`."""
     console = Console()
     for system in described(name):
-        table = Table(title=f"{system['name']}  ({system['source']})")
+        table = Table(title=f"{system['name']}  ({system['source']}), its claim: {system['claim']}")
         for heading in ("parameter", "kind", "range", "default", "meaning"):
             table.add_column(heading, overflow="fold")
         for one in system["parameters"]:

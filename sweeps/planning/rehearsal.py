@@ -360,6 +360,5 @@ def check_feasible(
             f"relations that hold of one of {DRAWS} draws, or of a corner",
             MENDED,
         )
-    raise InvalidValue(
-        "feasible", 0, f"one of {DRAWS} draws or a corner that may be launched ({refusals[0].reason})", REMEDY
-    )
+    expected = f"a space of which something may be launched: of {DRAWS} draws nothing may ({refusals[0].reason})"
+    raise InvalidValue("systems", ", ".join(spec.systems), expected, REMEDY)

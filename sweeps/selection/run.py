@@ -206,7 +206,8 @@ def drawn_for(prior: SealedPrior) -> SealedDraw:
     coins = Coins(secrets.token_bytes(COINS))
     planner = SealedPlanner.of(prior)
     if isinstance(planner, Refusal):
-        raise InvalidValue("feasible", 0, f"a plan in the middle of the space ({planner.reason})", "Move the space.")
+        expected = f"a space whose middle may be launched ({planner.reason})"
+        raise InvalidValue("systems", ", ".join(prior.spec.systems), expected, "Move the space.")
     slots = range(planner.pricing.law.cap)
     found = [_slot(planner, space, coins.prior(number), coins.seed(number)) for number in slots]
     count = draw(planner.pricing.law, secrets.SystemRandom())
@@ -223,8 +224,8 @@ def _slot(planner: SealedPlanner, space: Space, prior: np.random.Generator, seed
         config: Config = {**space.draw(prior), TARGET_EPSILON: budget}
         if isinstance(plan := planner.plan(config), PrivacyPlan):
             return Slot(config=config, seed=seed, plan=plan)
-    expected = f"one of {MOST_DRAWS} draws from the prior that may be launched"
-    raise InvalidValue("feasible", 0, expected, "Raise epsilon or `limits`, or narrow the space.")
+    expected = f"a space of which something may be launched: of {MOST_DRAWS} draws nothing may"
+    raise InvalidValue("systems", ", ".join(planner.prior.spec.systems), expected, "Raise epsilon or `limits`, or narrow the space.")
 
 
 def ranking_of(spec: SweepSpec) -> Ranking:

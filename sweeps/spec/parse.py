@@ -262,6 +262,10 @@ def _note(key: str, raw: Mapping[str, Any], field: FieldInfo, error: Any, proble
             problems.add(path, value, "a text", "Quote it." if not isinstance(value, Mapping | list) else "")
         case "model_type" | "model_attributes_type" | "dict_type":
             problems.add(path, value, "a mapping with the keys " + ", ".join(known))
+        case "invalid_key":
+            # Of `{n: 1,000}`: YAML reads 000 as another key.
+            remedy = f"A comma ends an entry: write a number without one, or quote {value!r} if it is a key."
+            problems.add(key, value, "keys that are texts", remedy)
         case kind if kind in _EXPECTED:
             problems.add(path, value, _EXPECTED[kind].format_map(context))
         case _:

@@ -239,7 +239,7 @@ NOTHING_FITS = {"limits": {"work": 1}}
 def test_a_space_of_which_nothing_can_run_is_refused(sweeps, tmp_path, command, arguments):
     code, out, err = sweeps(command, spec(parquet(tmp_path), **NOTHING_FITS), *arguments)
     assert (code, out) == (2, "")
-    assert "feasible=0: expected one of 200 draws" in err
+    assert "expected a space of which something may be launched: of 200 draws nothing may" in err
     assert "Raise epsilon or `limits`, or narrow the space." in err
     assert not (tmp_path / ".sweeps").exists()
 

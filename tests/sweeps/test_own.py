@@ -150,7 +150,7 @@ def lab(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
     yield tmp_path
     sys.modules.pop("own_lab", None)
-    plugins._announce.cache_clear()
+    os.environ.pop(plugins.ANNOUNCED, None)
     for known in (SYSTEMS, SOURCES):
         for name in [name for name in known if name.startswith("own_lab")]:
             del known[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from typing import Any
@@ -43,7 +44,7 @@ def installed(tmp_path, monkeypatch):
 @pytest.fixture(autouse=True)
 def unannounced():
     yield
-    plugins._announce.cache_clear()
+    os.environ.pop(plugins.ANNOUNCED, None)
 
 
 # -- the exam ---------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def sneaky(tmp_path, monkeypatch):
     yield package / "imported"
     for name in [name for name in sys.modules if name.split(".")[0] == "sneaky"]:
         del sys.modules[name]
-    plugins._announce.cache_clear()
+    os.environ.pop(plugins.ANNOUNCED, None)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,15 @@ from pydantic_core import ErrorDetails
 
 from dpcore.checks import InvalidValue
 
-Whole = Annotated[int, Field(strict=True, ge=1)]
-"""A count; 3.0 is none."""
+
+
+def whole(value: object) -> object:
+    """A whole number as one, however it is written: 1e3 is 1000. Anything else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, Field(strict=True, ge=1), BeforeValidator(whole)]
+"""A count."""
 Seed = Annotated[int, Field(strict=True, ge=0)]
 """Of a public draw."""
 Share = Annotated[float, Field(strict=True, gt=0, lt=1)]

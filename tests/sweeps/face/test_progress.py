@@ -75,3 +75,26 @@ def test_a_notebook_has_one_place_that_is_written_over_and_the_end_is_told(clock
             progress.on_change(controller, trial(number, accuracy=0.5 + number / 10))
         assert shown == ['<progress value="1" max="2"></progress> &lt;t&gt;  1/2 trials  best accuracy 0.5']
     assert shown == ['<progress value="2" max="2"></progress> &lt;t&gt;  2/2 trials  best accuracy 0.6']
+
+
+def test_a_function_hears_of_each_change_and_its_error_ends_nothing(clock):
+    spec = SimpleNamespace(search=SimpleNamespace(trials=4), objectives=OBJECTIVES)
+    controller = SimpleNamespace(sweep="t", spec=spec, enqueued=0, table=SimpleNamespace(published=lambda: []))
+    heard, written = [], io.StringIO()
+
+    def told(progress: display.SweepProgress) -> None:
+        heard.append(progress)
+        if progress.done == 3:
+            raise OSError("the pipe is closed")
+
+    with display.ProgressDisplay(Console(file=written), told) as shown:
+        for number in range(4):
+            clock.seconds += 10
+            shown.on_change(controller, trial(number, accuracy=0.5 + number / 10))
+    assert [(one.trial, one.state, one.done, one.total, one.seconds_left) for one in heard] == [
+        ("t-0", "complete", 1, 4, None),
+        ("t-1", "complete", 2, 4, None),
+        ("t-2", "complete", 3, 4, pytest.approx(10.0)),
+    ]
+    assert heard[-1].best == {"accuracy": 0.7}
+    assert written.getvalue() == ""

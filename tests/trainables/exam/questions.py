@@ -72,6 +72,13 @@ def claims_are_kept(one: Candidate) -> list[str]:
     return faults
 
 
+def claims_stand_as_declared(one: Candidate) -> list[str]:
+    """A plan's claim has the status that lists of systems tell; assumptions may stand beside a proof."""
+    found, declared = one.plan.guarantee.status, traits_of(one.system).standing
+    stands = found is declared or (found in STANDING and declared in STANDING)
+    return [] if stands else [f"a claim that is {found} is listed as {declared}"]
+
+
 def plans_are_written_down(one: Candidate) -> list[str]:
     """Plan and event survive JSON; the events of parts add up to that of the whole."""
     plan = one.plan
@@ -364,6 +371,7 @@ QUESTIONS: dict[str, Question] = {
     for ask in (
         plans_are_pure,
         claims_are_kept,
+        claims_stand_as_declared,
         plans_are_written_down,
         what_runs_is_what_was_planned,
         broken_runs_go_on,

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.gdp import mu_gdp
-from dpcore.guarantee import Guarantee
+from dpcore.guarantee import Guarantee, Status
 from dpcore.papers.convexified import Bound, NeuronNoise, OneNeuronAnswers, published_guarantee
 from trainables.hooks import Neighbours
 from trainables.planning import Case, Fit
-from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, RunSettings
+from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, RunSettings, Traits
 from trainables.systems.answering import AnsweringSystem
 from trainables.systems.linear import classes_of
 from trainables.systems.lu2021.hyperparameters import (
@@ -37,6 +37,7 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
     """Noise on one sampled output neuron of a tanh network, per query."""
 
     name = "convexified-loss"
+    traits = Traits(standing=Status.REFUTED)
     source = "Lu et al. 2021, as published"
     params = ConvexifiedLossHyperparameters
     metrics = METRICS

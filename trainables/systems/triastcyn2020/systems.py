@@ -241,6 +241,7 @@ class AverageCaseSGD(ScoredByLoss, StoppedSystem[AverageCaseHyperparameters, Ave
     """Gradients that need no clip, batches that need no coins."""
 
     name = "average-case-sgd"
+    traits = Traits(curve=True, standing=Status.AVERAGE_CASE)
     params = AverageCaseHyperparameters
 
     def check(self, case: Case[AverageCaseHyperparameters]) -> None:
@@ -293,6 +294,7 @@ class VariationalDraws(StoppedSystem[VariationalDrawsHyperparameters, Scheduled]
     """DPVI whose draws are counted as noise; the count is refuted."""
 
     name = "variational-draws"
+    traits = Traits(curve=True, standing=Status.REFUTED)
     params = VariationalDrawsHyperparameters
     membership_scores = BAYESIAN_VARIATIONAL.membership_scores
 

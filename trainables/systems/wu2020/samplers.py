@@ -9,7 +9,7 @@ from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms.protocol import Scheduled, unprotected
 from trainables import models
 from trainables.planning import Case, Fit, PlannedSystem, check_batch
-from trainables.system import Task
+from trainables.system import Task, Traits
 from trainables.systems.wu2020 import hyperparameters
 from trainables.systems.wu2020.hyperparameters import (
     CommonHyperparameters,
@@ -29,6 +29,7 @@ class Unprotected(ScoredByLoss, PlannedSystem[CommonHyperparameters, Scheduled])
     """One method. Iterates of a sampler stand for a posterior. Nothing is solved: no noise would buy an epsilon."""
 
     bounded = False
+    traits = Traits(standing=Status.MEMBERSHIP_ONLY)
 
     def __init__(self, name: str, source: str, params: type[CommonHyperparameters]) -> None:
         self.name, self.source, self.params = name, source, params
