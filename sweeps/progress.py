@@ -163,8 +163,8 @@ class ProgressDisplay(Observer):
             self.told(news)
         except Exception as error:
             self.told = _nothing
-            text = f"The progress function raised {type(error).__name__}: {error}. It is called no more; the sweep goes on."
-            say(text, Event.NOTICE, level=logging.WARNING, sweep=self._sweep)
+            text = f"The progress function raised {type(error).__name__}: {error}. It is called no more."
+            say(f"{text} The sweep goes on.", Event.NOTICE, level=logging.WARNING, sweep=self._sweep)
 
     def _say(self) -> None:
         """How far it is, where that was not just said."""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import sqlite3
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +52,7 @@ from sweeps.privacy.release import Published, Release
 from sweeps.reporting.front import LABELS, FrontAxis, front, spec_objectives
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import DECIDED, EPSILON, CurveReport, Request, SweepRecord, TrialState, notes, tags
-from sweeps.util.files import path_of
+from sweeps.util.files import path_of, url_of
 from sweeps.util.waiting import patience
 from trainables.metrics import STANDARD_ERROR
 from trainables.worker.redaction import shown_url
@@ -445,6 +447,8 @@ def _prepare(uri: str) -> None:
     if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        _make_tables(path)
     connection = sqlite3.connect(path, timeout=min(20.0, patience()))
     try:
         # Kept in the file: readers such as the web page then never wait for the writer, and a run costs a third less.
@@ -453,6 +457,24 @@ def _prepare(uri: str) -> None:
         raise OSError(f"{path}: {error}") from error
     finally:
         connection.close()
+
+
+def _make_tables(path: Path) -> None:
+    """MLflow's tables in a file of another name, which takes its own once it has them all: half of them would break
+    the database for every sweep of the root."""
+    from mlflow.store.db.utils import _initialize_tables, create_sqlalchemy_engine
+
+    whole = path.with_name(f"{path.name}.{os.getpid()}.part")
+    engine = create_sqlalchemy_engine(url_of(whole))
+    try:
+        _initialize_tables(engine)
+        engine.dispose()
+        # Not over one that another process has made meanwhile.
+        with suppress(FileExistsError):
+            os.link(whole, path)
+    finally:
+        engine.dispose()
+        whole.unlink(missing_ok=True)
 
 
 def _artifact_location(uri: str, sweep: str) -> str | None:

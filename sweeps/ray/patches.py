@@ -2,7 +2,7 @@
 
 | here | what Ray does by itself |
 |---|---|
-| `cluster_metadata` | a cluster of other versions or with a token is told apart after twenty seconds |
+| `cluster_metadata` | a cluster of other versions or with a token is told apart after twenty seconds, with a warning |
 | `head_processes` | a cluster of this machine may die without this process being told |
 | `idle_services_left_out` | a cluster of this machine alone starts services that nobody asks |
 | `server_version` | the version of a job server is checked for being too old alone |
@@ -26,6 +26,9 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -52,8 +55,24 @@ def cluster_metadata(host: str, port: int) -> Mapping[str, str] | None:
     Raises AuthenticationError when its token is another one, RpcError, RaySystemError or ConnectionError when it does
     not answer.
     """
-    metadata = GcsClient(address=f"{host}:{port}").internal_kv_get(CLUSTER_METADATA_KEY, KV_NAMESPACE_CLUSTER)
+    with _core_silent():
+        metadata = GcsClient(address=f"{host}:{port}").internal_kv_get(CLUSTER_METADATA_KEY, KV_NAMESPACE_CLUSTER)
     return None if metadata is None else json.loads(metadata)
+
+
+@contextmanager
+def _core_silent() -> Iterator[None]:
+    """While the block runs, what Ray's core writes to stderr goes nowhere: of a token that is asked for next it says
+    that it is missing. What matters is raised."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def own_versions() -> tuple[str, str]:
@@ -199,7 +218,14 @@ def send_token() -> bool:
     on the head's machine. Ray's own command line does the same. The variable RAY_AUTH_MODE alone would leave what this
     process has read before as it was; where it is set, it decides.
     """
-    return bool(maybe_enable_token_auth_if_token_available(warn_if_disabled=False))
+    logger = logging.getLogger(TOKEN_LOGGER)
+    level = logger.level
+    # It would warn of a token that it found, and that is right.
+    logger.setLevel(logging.ERROR)
+    try:
+        return bool(maybe_enable_token_auth_if_token_available(warn_if_disabled=False))
+    finally:
+        logger.setLevel(level)
 
 
 # Ray Tune looks each trial's trainable up in the cluster's key-value store: five requests, two of them unpickled.

@@ -225,7 +225,9 @@ def _slot(planner: SealedPlanner, space: Space, prior: np.random.Generator, seed
         if isinstance(plan := planner.plan(config), PrivacyPlan):
             return Slot(config=config, seed=seed, plan=plan)
     expected = f"a space of which something may be launched: of {MOST_DRAWS} draws nothing may"
-    raise InvalidValue("systems", ", ".join(planner.prior.spec.systems), expected, "Raise epsilon or `limits`, or narrow the space.")
+    raise InvalidValue(
+        "systems", ", ".join(planner.prior.spec.systems), expected, "Raise epsilon or `limits`, or narrow the space."
+    )
 
 
 def ranking_of(spec: SweepSpec) -> Ranking:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from dpcore.checks import InvalidValue
@@ -43,9 +44,8 @@ def write_output(content: str | bytes, target: Path) -> Path:
 
 def url_of(path: str | Path) -> str:
     """The URL of the database file at `path`."""
-    from sqlalchemy.engine import URL
-
-    return URL.create("sqlite", database=str(path)).render_as_string()
+    # These three alone: MLflow makes the folder that it reads in a URL as it is written, `@` among others.
+    return "sqlite:///" + re.sub("[%?#]", lambda found: f"%{ord(found[0]):02X}", str(path))
 
 
 def path_of(url: str) -> Path | None:

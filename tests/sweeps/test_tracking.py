@@ -6,6 +6,8 @@ import json
 import math
 import re
 import shutil
+import subprocess
+import sys
 import threading
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,7 +21,7 @@ from dpcore.checks import InvalidValue
 from sweeps.execution import requests
 from sweeps.mlflow.page import kept_page
 from sweeps.mlflow.read import TRIAL_KEY, experiment_of
-from sweeps.mlflow.runs import SHARED_VIEW, Experiment
+from sweeps.mlflow.runs import SHARED_VIEW, Experiment, _prepare
 from sweeps.mlflow.sync import drain, rebuild
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import FrontAxis, MixedGuarantees, sweep_front
@@ -54,6 +56,18 @@ def test_one_finished_run_per_trial_and_a_parent(tracked):
     assert statuses.pop("views-14") == "SCHEDULED"
     assert set(statuses.values()) == {"FINISHED"}
     assert store.backlog("views") == 0
+
+
+def test_a_death_while_mlflow_makes_its_tables_leaves_no_half_of_them(tmp_path):
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    dies = (
+        "import os, mlflow.store.db.utils as made; made._upgrade_db = lambda engine: os._exit(9)\n"
+        f"from sweeps.mlflow.runs import _prepare; _prepare({uri!r})"
+    )
+    assert subprocess.run([sys.executable, "-c", dies], check=False).returncode == 9
+    assert not (tmp_path / "mlflow.db").exists()
+    _prepare(uri)
+    assert [one.name for one in MlflowClient(tracking_uri=uri).search_experiments()] == ["Default"]
 
 
 def test_the_page_opens_on_runs_and_the_parent_has_the_best(tracked):

@@ -17,7 +17,7 @@ from sweeps.store.records import SweepRecord
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from sweeps.util import files, suggest
-from sweeps.util.files import path_of
+from sweeps.util.files import path_of, url_of
 from tests.sweeps import view_sweeps
 from tests.sweeps.recorded_specs import recorded
 from tests.sweeps.view_sweeps import mixed_sweep
@@ -87,7 +87,7 @@ def test_a_folder_is_no_file_and_a_failure_leaves_nothing(tmp_path, monkeypatch)
 
 # A path holds whatever a file system takes; the file that is opened is the one that was named, and no other.
 
-NASTY = ["a b", "a?b=c", "a#b", "100%25", "ünïcode ✓", "?mode=memory", "sqlite:", "new\nline"]
+NASTY = ["a b", "a@b", "a?b=c", "a#b", "100%25", "ünïcode ✓", "?mode=memory", "sqlite:", "new\nline"]
 
 
 @pytest.mark.parametrize("name", NASTY)
@@ -116,6 +116,11 @@ def test_mlflow_finds_its_database_under_every_name_at_once(tmp_path):
         assert opened.execute("SELECT count(*) FROM runs").fetchone()[0] > 1
     opened.close()
     assert list((tmp_path / name).rglob("spec.json"))
+
+
+def test_a_url_quotes_only_what_it_has_to():
+    """MLflow makes an empty folder of the quoted name beside."""
+    assert url_of("/home/me@lab/sweeps.db") == "sqlite:////home/me@lab/sweeps.db"
 
 
 def test_the_variable_of_mlflow_is_the_default_of_tracking(monkeypatch, tmp_path):

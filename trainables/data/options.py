@@ -20,7 +20,6 @@ from pydantic_core import ErrorDetails
 from dpcore.checks import InvalidValue
 
 
-
 def whole(value: object) -> object:
     """A whole number as one, however it is written: 1e3 is 1000. Anything else as it is."""
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -260,7 +260,9 @@ class ValidationOptions(ApartOptions, RecordsOptions):
             expected = "a validation file beside it: a hash parts records by itself"
             raise InvalidValue(f"{VALIDATION}.disjoint", self.disjoint, expected, "Drop it.")
         if not 0 < round(n * found.share) < n:
-            expected = f"a share of {1 / n:.3g} to {1 - 1 / n:.3g}: a record or more of n={n}, and some left to train on"
+            expected = (
+                f"a share of {1 / n:.3g} to {1 - 1 / n:.3g}: a record or more of n={n}, and some left to train on"
+            )
             raise InvalidValue(f"{VALIDATION}.share", found.share, expected, "Change it, or n where more is there.")
         by = f"by the hash of {found.id} under the key {found.key!r}, a share of {found.share!r}"
         private = self.private(
