@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from sweeps.certificate.verify import Verification
-    from sweeps.checking import Checked
     from sweeps.execution.end import SweepEnd
     from sweeps.execution.session import RunOptions
+    from sweeps.planning.checking import Checked
     from sweeps.progress import SweepProgress
     from sweeps.sweep import ParetoFront
     from trainables.export.files import Files
@@ -115,7 +115,7 @@ def load(
     Raises SpecErrors with every problem at once, InvalidValue where there is no such file or example.
     """
     from sweeps.examples import load_example_or_file
-    from sweeps.spec.documents import read_document
+    from sweeps.spec.parse import read_document
     from sweeps.util.fingerprint import working_folder_is_importable
 
     document: str | Mapping[str, Any]
@@ -179,9 +179,9 @@ def check(
     `print` of what comes back says it in words. Raises SpecErrors, InvalidValue, and WouldFail for what the rehearsal
     found.
     """
-    from sweeps.checking import checked
     from sweeps.execution.final_run import with_chosen
-    from sweeps.planning.next_sweep import before
+    from sweeps.planning.checking import checked
+    from sweeps.planning.estimate import before
 
     loaded = load(spec, data=data, trials=trials, changes=changes, systems=systems, sources=sources)
     workspace = places(root, store or loaded.store)
@@ -269,8 +269,8 @@ def created(
 
     The arguments are those of `run`, which raises what this does. Nothing of the sweep has run yet.
     """
-    from sweeps.checking import before_launch
     from sweeps.execution import session
+    from sweeps.planning.checking import before_launch
 
     changes = _with_models(changes, models)
     loaded = load(spec, data=data, trials=trials, seed=seed, changes=changes, systems=systems, sources=sources)
@@ -484,7 +484,7 @@ def _with_unknown(workspace: Workspace, store: PublishedStore, found: Population
 
 
 def _following(known: PopulationAccount, spec: SweepSpec) -> NextSweep | None:
-    from sweeps.planning.next_sweep import next_sweep
+    from sweeps.planning.estimate import next_sweep
     from sweeps.spec.parse import public_facts
 
     check_terms(known.population, spec.privacy.adjacency, spec.privacy.unit)

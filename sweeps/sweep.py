@@ -35,8 +35,7 @@ from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import TrialState, by_trial, notes, tags
 from sweeps.store.workspace import Workspace
 from sweeps.util.files import write_output
-from sweeps.util.suggest import closest
-from sweeps.util.text import as_html
+from sweeps.util.text import as_html, closest
 
 if TYPE_CHECKING:
     import pandas as pd

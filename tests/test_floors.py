@@ -67,7 +67,8 @@ ORDER = {
         scalarisation parallel measures publishing rehearsal systems registry worker sealed""",
     "sweeps": """
         util spec store privacy search spec.rules spec.parse spec.schema spec.template ray planning audit reporting
-        mlflow selection export examples execution certificate papers preview checking progress sweep api cli""",
+        mlflow selection export examples execution certificate papers planning.preview planning.checking
+        progress sweep api cli""",
 }
 """The rooms of each floor, each of which imports those before it; files that stand elsewhere than their room."""
 
@@ -115,7 +116,7 @@ def test_dpcore_has_no_clock_no_network_and_no_files():
     [
         "sweeps.cli.main",
         "sweeps.reporting.front, sweeps.store",
-        "sweeps.preview, sweeps.spec",
+        "sweeps.planning.preview, sweeps.spec",
         "sweeps.cli.account",
     ],
 )

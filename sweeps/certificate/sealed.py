@@ -43,7 +43,7 @@ from sweeps.certificate.plans import Chance, Count, Ledger, NotNegative, Planned
 from sweeps.certificate.subject import CannotCertify, Subject, checked_trial
 from sweeps.privacy.claims import PRIVATE_SELECTION, claim_of_search
 from sweeps.selection.price import SealedPlanner, SealedPrior
-from sweeps.spec.law import law_text
+from sweeps.spec.sweep_budget import law_text
 from sweeps.store.records import TARGET_EPSILON, SweepState
 from trainables.scalarisation import Scalarisation
 from trainables.system import PrivacyPlan, Refusal

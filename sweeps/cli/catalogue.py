@@ -10,7 +10,7 @@ from rich.table import Table
 
 from dpcore.checks import InvalidValue
 from sweeps.cli.output import print_json
-from sweeps.util.suggest import did_you_mean
+from sweeps.util.text import did_you_mean
 from trainables.measures.objectives import MEASURES, missing, wanted
 from trainables.registry import SYSTEMS
 from trainables.system import Hyperparameter, traits_of

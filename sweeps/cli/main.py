@@ -48,8 +48,7 @@ from sweeps.util.exits import ExitCode
 from sweeps.util.files import write_output
 from sweeps.util.fingerprint import working_folder_is_importable
 from sweeps.util.log import configured
-from sweeps.util.suggest import closest
-from sweeps.util.text import check_text
+from sweeps.util.text import check_text, closest
 from trainables.worker.redaction import holds_secret, redacted, shown_url
 
 if TYPE_CHECKING:

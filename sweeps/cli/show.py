@@ -24,7 +24,7 @@ from sweeps.reporting.terminal import account_lines, counts_text, print_plain
 from sweeps.reporting.trials import Listed, listed, page_of, place_of, selected
 from sweeps.store.records import SweepState, by_trial
 from sweeps.store.workspace import Workspace
-from sweeps.util.suggest import closest
+from sweeps.util.text import closest
 
 
 def show(

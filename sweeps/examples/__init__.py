@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.checks import InvalidValue
-from sweeps.spec.documents import read_document, read_file
-from sweeps.spec.parse import load_spec, sections_of
+from sweeps.spec.parse import load_spec, read_document, read_file, sections_of
 from sweeps.spec.problems import in_file
 from sweeps.spec.sections import SweepSpec
-from sweeps.util.suggest import closest
+from sweeps.util.text import closest
 
 
 def example_names() -> list[str]:

@@ -17,8 +17,7 @@ from sweeps.privacy.claims import Assumptions, claim_text
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Release
 from sweeps.search.space import Space, read_point
-from sweeps.spec.documents import read_document
-from sweeps.spec.parse import load_spec
+from sweeps.spec.parse import load_spec, read_document
 from sweeps.spec.problems import Problems
 from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.errors import StoreError

@@ -20,8 +20,8 @@ from sweeps.privacy.totals import choices_by_results, choices_of
 from sweeps.privacy.wording import TOTAL_SHOWN_UP_TO, recorded_text
 from sweeps.search import samplers
 from sweeps.search.grid import SearchGrid
+from sweeps.search.samplers import widened
 from sweeps.search.space import Space
-from sweeps.search.turns import widened
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import LARGEST_BUDGET, SweepSpec, TotalPrivacy, diff, learns, with_budgets
@@ -255,7 +255,7 @@ def without_extensions(spec: SweepSpec, before: SweepSpec, extensions: Sequence[
     if search.resolved is None:
         if search.sampler == began.sampler:
             spec = _with(spec, "search", resolved=began.resolved)
-        elif samplers.is_automatic(search.sampler):
+        elif search.sampler == samplers.AUTO:
             resolved = "what `auto` comes to is chosen when a sweep begins"
             expected = f"{began.sampler}, with which the sweep began: {resolved}"
             remedy = f"Write `sampler: {began.sampler}`, or start a new sweep with --name."

@@ -30,7 +30,7 @@ from sweeps.execution.resume import (
     record_extension,
 )
 from sweeps.mlflow.sync import Drain
-from sweeps.planning.auto_sampler import resolution_of, resolved
+from sweeps.planning.estimate import resolution_of, resolved
 from sweeps.planning.plan import check_corners
 from sweeps.planning.spec_code import accepting, code_of, weights_of
 from sweeps.privacy.population_ledger import ledger_of, reserve_block, reserve_whole, whole_of

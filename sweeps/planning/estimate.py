@@ -1,10 +1,12 @@
-"""Numbers about a sweep before it runs: how a quantity spreads over draws of the space, and what all trials release."""
+"""Numbers about a sweep before it runs, from public facts: what all trials would release, what that would cost their
+population, and which method `sampler: auto` comes to. No record is read."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, cycle, islice
 
 import numpy as np
 
@@ -13,14 +15,24 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Composed, UnsupportedEvent
 from dpcore.guarantee import STANDING, Status, resting_on
 from dpcore.rounding import delta_text, epsilon_text
+from sweeps.planning.plan import SECONDS_PER_GRADIENT, certain, draws, plan_proposal
+from sweeps.privacy.charge import charge_of_steps, check_terms
 from sweeps.privacy.heldout import Charged, planned
 from sweeps.privacy.holdout_guarantee import both, tuned_of
 from sweeps.privacy.ledger import Choice
+from sweeps.privacy.population_account import IN_THIS_STORE, NOBODY_COUNTS, NextSweep, account, is_own
+from sweeps.privacy.population_ledger import check_not_refuted, whole_of
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Release
 from sweeps.privacy.totals import NOT_COVERED, choices_by_results, filtered_guarantee, in_parallel, sweep_total
 from sweeps.privacy.wording import COUNTS, COVERS, ONE_BUDGET, PROMISES_NOTHING
+from sweeps.search import samplers
+from sweeps.search.asha import judged
+from sweeps.search.space import Space
 from sweeps.spec.sections import SweepSpec
-from trainables.system import PrivacyPlan
+from sweeps.store.errors import StoreError, UnknownPopulation
+from sweeps.store.population import Charge, Population, admits, public_files, spent, to_charge
+from trainables.system import DatasetSpec, PrivacyPlan, System
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,3 +164,170 @@ def estimated_total(
         ),
         [],
     )
+
+
+# What the next sweep would cost its population.
+
+POPULATION_DRAWS = 6
+"""Feasible draws whose cost is counted, in turn."""
+
+
+def before(spec: SweepSpec, facts: DatasetSpec, store_url: str) -> tuple[str, ...]:
+    """What a sweep of this spec would cost its population; nothing for published data that declare none.
+
+    Raises InvalidValue for a spec that its population's ledger cannot count.
+    """
+    name = spec.data.population
+    if name is None:
+        return (NOBODY_COUNTS,) if is_own(spec.data.source) else ()
+    try:
+        store = PublishedStore.at(store_url)
+        known = account(store, name)
+    except UnknownPopulation as unknown:
+        return (f"{unknown} Until then no sweep over it begins.",)
+    except StoreError:
+        return (str(UnknownPopulation(name, ())) + " Until then no sweep over it begins.",)
+    check_terms(known.population, spec.privacy.adjacency, spec.privacy.unit)
+    check_not_refuted(store, name, spec.systems)
+    following = next_sweep(known.population, known.counted, spec, facts)
+    costs = () if following is None else (str(following), *following.public)
+    if known.not_known:
+        return (f"{name}: {known.not_known}", *costs)
+    return (f"{name}: {known.spent_text} are spent {IN_THIS_STORE}, {known.left_text} are left", *costs)
+
+
+def next_sweep(
+    population: Population,
+    charges: Sequence[Charge] | None,
+    spec: SweepSpec,
+    facts: DatasetSpec,
+    calibrations: MutableMapping[str, float] | None = None,
+) -> NextSweep | None:
+    """What a sweep of this spec would cost beside what was charged; None where no draw of its space may be launched.
+
+    charges  that count; None where what is spent is not known
+
+    Raises InvalidValue for plans that have no place in the ledger.
+    """
+    public = public_files(spec.data.options())
+    if spec.privacy.scope == "sweep":
+        dp, gdp = whole_of(spec)
+        whole = to_charge(population, dp.epsilon, dp.delta, gdp)
+        fits = None if charges is None else spec.search.trials * admits(population, charges, whole)
+        return NextSweep(
+            trials=spec.search.trials, cost=spent(population, [whole]), fits=fits, whole=True, public=public
+        )
+    known, drawn = (
+        [charge_of_steps(population, plan, 0, plan.steps) for plan in plans]
+        for plans in _plans(spec, facts, calibrations)
+    )
+    if not known and not drawn:
+        return None
+    wanted = list(islice(chain(known, cycle(drawn or known)), spec.search.trials))
+    fits = None if charges is None else _held(population, charges, wanted)
+    return NextSweep(trials=len(wanted), cost=spent(population, wanted), fits=fits, whole=False, public=public)
+
+
+def _held(population: Population, charges: Sequence[Charge], wanted: Sequence[Charge]) -> int:
+    """How many from the first on the budget holds: it stops at the first that it does not."""
+    low, high = 0, len(wanted)
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = admits(population, [*charges, *wanted[: middle - 1]], wanted[middle - 1])
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low
+
+
+def _plans(
+    spec: SweepSpec, facts: DatasetSpec, calibrations: MutableMapping[str, float] | None
+) -> Iterator[Iterable[PrivacyPlan]]:
+    """Of trials that there will be whatever is drawn, and of a few draws."""
+    known: MutableMapping[str, float] = {} if calibrations is None else calibrations
+    space = Space.of(spec)
+    for configs, most in ((certain(spec, space), None), (draws(spec, space), POPULATION_DRAWS)):
+        planned = (plan_proposal(spec, config, facts, known) for config in configs)
+        yield islice((one for one in planned if isinstance(one, PrivacyPlan)), most)
+
+
+# `sampler: auto`: which method proposes, by a rule that looks at the spec and at what its trials are planned to cost.
+#
+# The rule looks at nothing that was measured, and once: a sweep keeps in `search.resolved` what was chosen when it
+# began, however it is extended. Which budget a proposal gets is a schedule of seed and number (`samplers.Turns`).
+
+COST_PLANS, COST_DRAWS = 5, 20
+"""Plans whose median cost is taken, and draws from the prior among which they are sought."""
+MANY_TRIALS = 300
+"""From here on a Gaussian process would look at some trials only, and take seconds for a proposal."""
+PROPOSAL_SECONDS = 0.1
+"""A trial that is planned to take less than that waits for the process, not the process for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What `auto` comes to, and why, in words for people."""
+
+    method: str
+    why: str
+
+
+def resolution(spec: SweepSpec, work: float) -> Resolution:
+    """The method for a sweep whose median trial is planned to cost `work`."""
+    trials, goals, seconds = spec.search.trials, len(judged(spec)), work * SECONDS_PER_GRADIENT
+    many = "nsga2" if goals > 1 else "tpe"
+    if len(spec.systems) > 1 and not spec.search.stratified:
+        return Resolution(many, f"{len(spec.systems)} systems share one search")
+    if trials > MANY_TRIALS:
+        return Resolution(many, f"{trials} trials are many for a Gaussian process")
+    if seconds < PROPOSAL_SECONDS:
+        return Resolution(many, f"a trial of work {work:,.0f} is small beside a proposal of a Gaussian process")
+    return Resolution("gp", f"{trials} trials of work {work:,.0f} each")
+
+
+def resolved(
+    spec: SweepSpec,
+    facts: DatasetSpec,
+    calibrations: MutableMapping[str, float] | None = None,
+    systems: Mapping[str, System] | None = None,
+) -> SweepSpec:
+    """The spec with `search.resolved`, where its sampler is `auto` and none is given; else the spec as it is.
+
+    A function of spec and public facts. Reads no record.
+    """
+    if spec.search.resolved is not None:
+        return spec
+    found = resolution_of(spec, facts, calibrations, systems)
+    if found is None:
+        return spec
+    return spec.model_copy(update={"search": spec.search.model_copy(update={"resolved": found.method})})
+
+
+def resolution_of(
+    spec: SweepSpec,
+    facts: DatasetSpec,
+    calibrations: MutableMapping[str, float] | None = None,
+    systems: Mapping[str, System] | None = None,
+) -> Resolution | None:
+    """What `sampler: auto` comes to, and why; None for other samplers."""
+    if spec.search.sampler != samplers.AUTO:
+        return None
+    if spec.search.resolved is not None:
+        return Resolution(spec.search.resolved, "as search.resolved says")
+    return resolution(spec, median_work(spec, facts, {} if calibrations is None else calibrations, systems))
+
+
+def median_work(
+    spec: SweepSpec,
+    facts: DatasetSpec,
+    calibrations: MutableMapping[str, float],
+    systems: Mapping[str, System] | None = None,
+) -> float:
+    """Planned work of the median trial, of a few draws; 0 where none of them may be launched."""
+    rng = samplers.generator(spec.search.seed, 0, samplers.COSTS)
+    space, found = Space.of(spec), list[float]()
+    for _ in range(COST_DRAWS):
+        plan = plan_proposal(spec, space.draw(rng), facts, calibrations, systems)
+        if isinstance(plan, PrivacyPlan):
+            found.append(plan.work)
+        if len(found) == COST_PLANS:
+            break
+    return float(np.median(found)) if found else 0.0

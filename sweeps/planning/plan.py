@@ -13,13 +13,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate, phases
 from dpcore.guarantee import STANDING
 from sweeps.privacy.claims import ONE_TRIAL
 from sweeps.privacy.holdout_guarantee import chosen_line
+from sweeps.privacy.privacy_filter import fitted_to_part
 from sweeps.privacy.release import Release
 from sweeps.search import samplers
 from sweeps.search.asha import report_steps, stops
@@ -141,9 +140,6 @@ class _Planner:
         budget = budget_of(spec)
         if budget is None:
             return plan_at(epsilon)
-        # The mathematics of search takes a while to import.
-        from sweeps.privacy.privacy_filter import fitted_to_part
-
         return fitted_to_part(plan_at, lambda steps: stops(spec, steps), budget, self.number, self.calibrations)
 
     def held(self, config: Config, plan: PrivacyPlan) -> PrivacyPlan | Refusal:
@@ -240,7 +236,7 @@ def check_corners(
     """
     problems, space = Problems(), Space.of(spec)
     planner = _Planner(spec, facts, calibrations, _systems(systems), space)
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(spec.search.seed, spawn_key=(0, 4))))
+    rng = samplers.generator(spec.search.seed, 0, samplers.ENDS)
     for branch in space.branches:
         middle = branch.drawn(lambda: 0.5)
         others = [branch.drawn(lambda: float(rng.random())) for _ in range(OTHER_DRAWS if branch.searched else 0)]
@@ -285,7 +281,7 @@ def draws(spec: SweepSpec, space: Space, count: int = DRAWS) -> Iterator[Config]
     """Configurations from the prior, the same ones every time; of a final run its one point."""
     if spec.search.chosen is not None:
         return iter(spec.search.first)
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(spec.search.seed, spawn_key=(0, 3))))
+    rng = samplers.generator(spec.search.seed, 0, samplers.DRAWN)
     return (space.draw(rng) for _ in range(count))
 
 

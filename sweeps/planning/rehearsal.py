@@ -1,22 +1,26 @@
 """`sweeps check` tries a spec out on made-up records, in a process of its own.
 
-corners   which configurations
-child     the process, and how it may end
-result    what is printed, or refused
+The user's code is about to run for the first time. It may end the process, crash it, or never come back: none of that
+reaches the command that asked.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
+import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
+from multiprocessing.connection import Connection, wait
+from types import ModuleType
+from typing import Any, Self
 
 from dpcore.checks import InvalidValue
-from sweeps.planning.child import Child, ProcessEnded, Send
 from sweeps.planning.plan import DRAWS, draws, plan_proposal
 from sweeps.privacy.claims import count_text
 from sweeps.search import samplers
@@ -25,12 +29,120 @@ from sweeps.search.space import Branch, Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.parse import public_facts
 from sweeps.spec.sections import SweepSpec
+from sweeps.util.exits import ExitCode
 from sweeps.util.text import shortened
 from sweeps.util.waiting import patience
 from trainables.rehearsal import CannotRun, Rehearsed, Step, rehearse
 from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, Scalar, System
 
-__all__ = ["Rehearsal", "Rehearsing", "WouldFail"]
+# Work in a process of its own, so that whatever it does there ends with a sentence here.
+
+Send = Callable[[Any], None]
+
+
+class ProcessEnded(RuntimeError):
+    """The process is gone, or was stopped because it did not go on; the message says how."""
+
+
+class Child:
+    """A process that runs `work(send, *given)`; what it sends are its messages.
+
+    Use it as a context: leaving the block ends the process and all that it started. What it prints goes to stderr.
+    """
+
+    def __init__(self, work: Callable[..., None], *given: Any) -> None:
+        context: Any = multiprocessing.get_context(_method())
+        self._receiver, sender = context.Pipe(duplex=False)
+        self._process = context.Process(target=_work, args=(work, sender, os.getpid(), *given))
+        with _main_left_out():
+            self._process.start()
+        # Only the child holds it now, so that its end is seen.
+        sender.close()
+        self._heard = time.monotonic()
+
+    def messages(self, patience: float) -> Iterator[Any]:
+        """Until the work is over. Raises ProcessEnded, also after `patience` seconds without a message."""
+        while True:
+            try:
+                while not self._receiver.poll():
+                    # Processes that it started may hold its end of the pipe open after it.
+                    if not self._process.is_alive() and not self._receiver.poll():
+                        raise EOFError
+                    left = self._heard + patience - time.monotonic()
+                    if left <= 0:
+                        raise ProcessEnded(f"it did not come back within {patience:g} s, and was stopped")
+                    wait([self._receiver, self._process.sentinel], min(left, _LOOK_SECONDS))
+                message = self._receiver.recv()
+            except (EOFError, ConnectionResetError):
+                self._process.join()
+                raise ProcessEnded(_how(self._process.exitcode)) from None
+            self._heard = time.monotonic()
+            if message == _OVER:
+                return
+            yield message
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        assert self._process.pid is not None
+        with suppress(ProcessLookupError, PermissionError):
+            # Its own group, once it has one, with whatever it started.
+            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._process.is_alive():
+            self._process.kill()
+        self._process.join()
+        self._receiver.close()
+
+
+_OVER = ("over",)
+_LOOK_SECONDS = 1.0
+
+
+def _method() -> str:
+    """A fork has all imports done; it is safe where this process has no other thread and no engine of its own yet."""
+    engines = {"torch", "ray"} & set(sys.modules)
+    return "fork" if sys.platform == "linux" and threading.active_count() == 1 and not engines else "spawn"
+
+
+@contextmanager
+def _main_left_out() -> Iterator[None]:
+    """A process that is spawned runs the main module again, but for what is under `if __name__ == "__main__"`: a
+    script that has run one sweep and begins the next would run the first once more."""
+    main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+def _work(work: Callable[..., None], sender: Connection, parent: int, *given: Any) -> None:
+    os.setsid()
+    # Ctrl-C is for the parent, which ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_outlives, args=(parent,), daemon=True).start()
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    try:
+        work(sender.send, *given)
+    except KeyboardInterrupt:
+        os._exit(ExitCode.INTERRUPTED)
+    sender.send(_OVER)
+
+
+def _outlives(parent: int) -> None:
+    """Nobody is left to stop a process that never comes back, once its parent was killed."""
+    while os.getppid() == parent:
+        time.sleep(_LOOK_SECONDS)
+    os.killpg(os.getpid(), signal.SIGKILL)
+
+
+def _how(code: int | None) -> str:
+    if code is not None and code < 0:
+        name = signal.Signals(-code).name
+        memory = ": probably out of memory" if name == "SIGKILL" else ""
+        return f"its process was ended by {name}{memory}"
+    return f"its process ended itself with exit code {code}"
 
 
 # Which configurations of a space are rehearsed: its middle, and where shapes change.
@@ -88,7 +200,7 @@ def _of_branch(space: Space, branch: Branch, seed: int) -> list[Corner]:
         if shaping and not isinstance(shaping[-1], str):
             largest[name] = max(one for one in shaping if not isinstance(one, str))
     moves.append(largest)
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(0, 5))))
+    rng = samplers.generator(seed, 0, samplers.CORNERS)
     model = {"model": branch.fixed["model"]} if "model" in branch.fixed else {}
     out: dict[tuple[object, ...], Corner] = {}
     for move in moves:

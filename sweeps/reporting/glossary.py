@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dpcore.checks import InvalidValue
-from sweeps.util.suggest import did_you_mean
+from sweeps.util.text import did_you_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,8 +44,7 @@ from sweeps.store.records import (
 )
 from sweeps.store.workspace import Workspace
 from sweeps.util.log import LOG
-from sweeps.util.suggest import did_you_mean
-from sweeps.util.text import QUOTES
+from sweeps.util.text import QUOTES, did_you_mean
 from trainables.metrics import Dependence, scores_of, with_error
 from trainables.worker.attempt import ERROR, Attempt
 from trainables.worker.redaction import shown_url

@@ -13,6 +13,8 @@ Why not simply `study.ask` with a stock sampler:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import ceil
 from typing import Any
 
 import optuna
@@ -20,15 +22,15 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from dpcore.checks import InvalidValue
 from sweeps.privacy.release import Published
 from sweeps.search import warm_start
-from sweeps.search.samplers import Learning
+from sweeps.search.samplers import AUTO, METHODS, Learning, Turns, one_of, sampler, seed_of_point, widened
 from sweeps.search.space import Branch, Space
-from sweeps.search.turns import seed_of_point
 from sweeps.search.warm_start import Lesson
 from sweeps.spec.domains import Domain
 from sweeps.spec.sections import SweepSpec
-from sweeps.store.records import SYSTEM, TARGET_EPSILON
+from sweeps.store.records import SYSTEM, TARGET_EPSILON, Extension
 from trainables.system import Scalar
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -36,19 +38,67 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 CONSTRAINT = "infeasible"
 
 
-class OptunaSampler:
-    """A sampler that learns, as `entry` says, from all trials that it is told of."""
+class Learner:
+    """A sampler that learns from all trials that it is told of; where systems take turns, for each of them by itself.
 
-    def __init__(self, entry: Learning, spec: SweepSpec, warm: Iterable[Published] = ()) -> None:
-        self._entry, self._spec = entry, spec
-        self._space = Space.of(spec)
-        self._codec = _Codec(self._space)
+    Of systems that compete in one study the leading one gets nearly all trials, and the best of the others is then the
+    best of one or two draws: whoever compares systems gives each a study of its own.
+
+    spec        that the sweep began with
+    warm        trials of an earlier sweep, of which those count that fit (`warm_start`)
+    extensions  of the sweep
+    """
+
+    def __init__(self, spec: SweepSpec, warm: Iterable[Published], extensions: Sequence[Extension]) -> None:
+        entry = sampler(spec.search.sampler)
+        budgets_in_turn = entry.name == AUTO
+        if budgets_in_turn:
+            if spec.search.resolved is None:
+                expected = f"a method, one of {one_of(METHODS)}, which is chosen when a sweep begins"
+                raise InvalidValue("search.resolved", None, expected)
+            entry = sampler(spec.search.resolved)
+        assert isinstance(entry, Learning)
+        stratified = spec.search.stratified
+        self._turns = Turns.of(spec, extensions) if stratified or budgets_in_turn else None
+        spec = widened(spec, extensions)
+        space = Space.of(spec)
+        found, self.warm_start = warm_start.fitting(spec, space, warm)
+        trials = ceil(spec.search.trials / len(space.branches)) if stratified else spec.search.trials
+        parts: dict[str | None, Space] = {None: space}
+        if stratified:
+            parts = {branch.system: replace(space, branches=(branch,)) for branch in space.branches}
+        self._studies = {
+            system: _Study(entry, spec, part, trials, [one for one in found if system in (None, one.system)])
+            for system, part in parts.items()
+        }
+
+    def rebuild(self, records: Iterable[Published]) -> None:
+        """Know these records and no others."""
+        known = list(records)
+        for system, study in self._studies.items():
+            study.rebuild([record for record in known if system in (None, record.system)])
+
+    def tell(self, record: Published) -> None:
+        """Know a trial's latest state."""
+        self._studies[record.system if None not in self._studies else None].tell(record)
+
+    def point(self, number: int, index: int) -> dict[str, Scalar]:
+        """The configuration of trial `number`, the sampler's own proposal `index`, given what was told so far."""
+        system, epsilon = (None, None) if self._turns is None else self._turns.at(index)
+        return self._studies[system].point(number, epsilon)
+
+
+class _Study:
+    """What one Optuna study knows, of all systems of a space together."""
+
+    def __init__(self, entry: Learning, spec: SweepSpec, space: Space, trials: int, warm: Sequence[Published]) -> None:
+        self._entry, self._spec, self._trials, self._warm = entry, spec, trials, warm
+        self._codec = _Codec(space)
         self._records: dict[int, Published] = {}
         self._study: optuna.Study | None = None
         self._asked: dict[int, optuna.Trial] = {}
         self._taught: dict[int, Lesson | None] = {}
         self._start = 0
-        self._warm, self.warm_start = warm_start.fitting(spec, self._space, warm)
 
     def rebuild(self, records: Iterable[Published]) -> None:
         """Know these records and no others."""
@@ -78,14 +128,11 @@ class OptunaSampler:
             trial.report(now.values[0], now.paused_at)
             self._study.tell(trial, state=TrialState.PRUNED)
 
-    def point(self, number: int, index: int, epsilon: float | None = None) -> dict[str, Scalar] | None:
-        """The configuration of trial `number`, given what was told so far; at the budget `epsilon` if given. Which of
-        its own proposals it is says nothing here."""
-        study, search = self._study_for(number), self._spec.search
+    def point(self, number: int, epsilon: float | None) -> dict[str, Scalar]:
+        """The configuration of trial `number`, given what was told so far; at the budget `epsilon` if given."""
+        study, seed = self._study_for(number), seed_of_point(self._spec.search.seed, number)
         given = {} if epsilon is None else self._codec.encode_budget(epsilon)
-        study.sampler = _Staged(
-            self._entry.build(seed_of_point(search.seed, number), search.trials), self._codec, given
-        )
+        study.sampler = _Staged(self._entry.build(seed, self._trials), self._codec, given)
         trial = study.ask(self._codec.root)
         branch = self._codec.branch_of(trial.params)
         for name, distribution in self._codec.knobs[branch.system].items():

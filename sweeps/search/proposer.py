@@ -13,135 +13,18 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import ceil
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from dpcore.checks import InvalidValue
 from sweeps.privacy.release import Published
-from sweeps.search.samplers import METHODS, Automatic, Independent, Learning, Points, learning, one_of, sampler
-from sweeps.search.space import Space
-from sweeps.search.turns import Turns, seed_of_trial, widened
-from sweeps.search.warm_start import WarmStart, fitting
-from sweeps.spec.hyperparameters import alone
+from sweeps.search.samplers import Independent, sampler, seed_of_trial
+from sweeps.search.warm_start import WarmStart
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import Extension, Proposal
 from trainables.system import Scalar
 
-
-class Learner(Protocol):
-    """A sampler that is told results."""
-
-    warm_start: WarmStart
-
-    def rebuild(self, records: Iterable[Published]) -> None:
-        """Forget everything, then know `records`."""
-        ...
-
-    def tell(self, record: Published) -> None:
-        """Know the latest state of one trial."""
-        ...
-
-    def point(self, number: int, index: int) -> dict[str, Scalar] | None:
-        """The configuration of trial `number`, the sampler's own proposal `index`."""
-        ...
-
-
-class AtBudget(Protocol):
-    """A sampler that learns, and proposes at a budget that it is given."""
-
-    warm_start: WarmStart
-
-    def rebuild(self, records: Iterable[Published]) -> None: ...
-    def tell(self, record: Published) -> None: ...
-    def point(self, number: int, index: int, epsilon: float) -> dict[str, Scalar] | None: ...
-
-
-class BudgetsInTurn:
-    """A sampler of all systems of a sweep, which is given its budgets in turn."""
-
-    def __init__(self, inner: AtBudget, turns: Turns) -> None:
-        self._inner, self._turns = inner, turns
-        self.warm_start = inner.warm_start
-
-    def rebuild(self, records: Iterable[Published]) -> None:
-        """Know these records and no others."""
-        self._inner.rebuild(records)
-
-    def tell(self, record: Published) -> None:
-        """Know a trial's latest state."""
-        self._inner.tell(record)
-
-    def point(self, number: int, index: int) -> dict[str, Scalar] | None:
-        """The configuration of trial `number`, at the budget whose turn it is at proposal `index`."""
-        return self._inner.point(number, index, self._turns.at(index)[1])
-
-
-class StratifiedSampler:
-    """A sampler that learns for each system by itself, from that system's trials alone: for comparing systems.
-
-    One sampler over all of them gives its trials to the system that leads, and the others' best is then the best of
-    one or two draws.
-
-    build  makes it, of the system's own spec and earlier trials
-    """
-
-    def __init__(
-        self,
-        build: Callable[[SweepSpec, Iterable[Published]], AtBudget],
-        spec: SweepSpec,
-        warm: Iterable[Published],
-        turns: Turns,
-    ) -> None:
-        found, self.warm_start = fitting(spec, Space.of(spec), warm)
-        self._turns = turns
-        share = spec.search.model_copy(update={"trials": ceil(spec.search.trials / len(spec.systems))})
-        self._samplers = {
-            system: build(
-                spec.model_copy(update={"systems": {system: alone(spec.systems, system)}, "search": share}),
-                [record for record in found if record.system == system],
-            )
-            for system in spec.systems
-        }
-
-    def rebuild(self, records: Iterable[Published]) -> None:
-        """Know these records and no others."""
-        known = list(records)
-        for system, own in self._samplers.items():
-            own.rebuild([record for record in known if record.system == system])
-
-    def tell(self, record: Published) -> None:
-        """Know a trial's latest state."""
-        self._samplers[record.system].tell(record)
-
-    def point(self, number: int, index: int) -> dict[str, Scalar] | None:
-        """The configuration of trial `number`: of the system and the budget whose turn it is at proposal `index`."""
-        system, epsilon = self._turns.at(index)
-        assert system is not None
-        return self._samplers[system].point(number, index, epsilon)
-
-
-def _learner(
-    entry: Learning | Automatic, began: SweepSpec, warm: Iterable[Published], extensions: Sequence[Extension]
-) -> Learner:
-    # A quarter of a second of imports that independent samplers do without.
-    from sweeps.search.optuna_sampler import OptunaSampler
-
-    spec, turns = widened(began, extensions), Turns.of(began, extensions)
-    in_turn = isinstance(entry, Automatic)
-    if isinstance(entry, Automatic):
-        if spec.search.resolved is None:
-            expected = f"a method, one of {one_of(METHODS)}, which is chosen when a sweep begins"
-            raise InvalidValue("search.resolved", None, expected)
-        entry = learning(spec.search.resolved)
-    method = entry
-
-    def build(spec: SweepSpec, warm: Iterable[Published]) -> OptunaSampler:
-        return OptunaSampler(method, spec, warm)
-
-    if spec.search.stratified:
-        return StratifiedSampler(build, spec, warm, turns)
-    return BudgetsInTurn(build(spec, warm), turns) if in_turn else build(spec, warm)
+if TYPE_CHECKING:
+    from sweeps.search.optuna_sampler import Learner
 
 
 class Proposer:
@@ -155,13 +38,14 @@ class Proposer:
     def __init__(self, spec: SweepSpec, warm: Iterable[Published] = (), extensions: Sequence[Extension] = ()) -> None:
         self._spec = spec
         entry = sampler(spec.search.sampler)
+        self._points = entry.points(spec, extensions) if isinstance(entry, Independent) else None
         self._learner: Learner | None = None
         """None: no result reaches the sampler, so none can have chosen what it proposes."""
-        self._points: Points | None = None
-        if isinstance(entry, Independent):
-            self._points = entry.points(spec, extensions)
-        else:
-            self._learner = _learner(entry, spec, warm, extensions)
+        if self._points is None:
+            # A quarter of a second of imports that independent samplers do without.
+            from sweeps.search.optuna_sampler import Learner
+
+            self._learner = Learner(spec, warm, extensions)
         self._first = spec.search.first
         self._enqueued: list[int] = []
         """Numbers of enqueued points, ascending."""

@@ -1,10 +1,9 @@
 """Every sampler by name, and what each can do: whatever else knows of samplers derives it from here.
 
-Three kinds propose in the open. An `Independent` one gives a point for a number and is told no result, so that all
+Two kinds propose in the open. An `Independent` one gives a point for a number and is told no result, so that all
 budgets are fixed before the first trial runs: only then is the total of a sweep a guarantee. A `Learning` one is told
-results; so is the method that the one `Automatic` sampler, the default, comes to. A name that is not in `SAMPLERS`
-counts as one that learns, wherever it comes from (`learns`): a forgotten sampler can cost a sweep its total, never
-lend it one.
+results; `auto`, the default, comes to one of these. A name that is not in `SAMPLERS` counts as one that learns,
+wherever it comes from (`learns`): a forgotten sampler can cost a sweep its total, never lend it one.
 
 A new sampler is a row of `SAMPLERS`; an entry point of an installed package, in the group `private_sweeps.samplers`,
 that is a `Learning` value; or a function of the user's own, which a spec names as `module:function`: called with
@@ -17,22 +16,95 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from sweeps.search.grid import SearchGrid
 from sweeps.search.space import Space
-from sweeps.search.turns import ORDER, POINT, Turns, sequence
-from sweeps.spec.sections import FUNCTION, SweepSpec
+from sweeps.spec.sections import FUNCTION, SweepSpec, with_budgets
 from sweeps.store.records import Extension
-from sweeps.util.suggest import closest
+from sweeps.util.text import closest
 from trainables import plugins
 from trainables.system import Scalar
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
+
+
+# Public random bits of the search: functions of the spec's seed, the number of a proposal, and a stream. The numbers of
+# the streams are part of the format: changing one changes what every sweep proposes.
+POINT, TRIAL, ORDER, DRAWN, ENDS, CORNERS, COSTS = range(7)
+
+
+def sequence(seed: int, number: int, stream: int) -> np.random.SeedSequence:
+    """The stream of proposal `number`."""
+    # spawn_key keeps (seed, number, stream) apart; a flat list of large and small integers would not.
+    return np.random.SeedSequence(seed, spawn_key=(number, stream))
+
+
+def generator(seed: int, number: int, stream: int) -> np.random.Generator:
+    """Random numbers of a stream of proposal `number`."""
+    return np.random.Generator(np.random.PCG64(sequence(seed, number, stream)))
+
+
+def seed_of_point(seed: int, number: int) -> int:
+    """32 public bits that seed the sampler for proposal `number`."""
+    return int(sequence(seed, number, POINT).generate_state(1)[0])
+
+
+def seed_of_trial(seed: int, number: int) -> int:
+    """31 public bits for the trial's initial weights and the like; never noise, never batches."""
+    return int(sequence(seed, number, TRIAL).generate_state(1)[0] >> 1)
+
+
+def widened(spec: SweepSpec, extensions: Iterable[Extension]) -> SweepSpec:
+    """The spec that a sweep began with, over every budget that it was given."""
+    for one in extensions:
+        if one.epsilon:
+            spec = with_budgets(spec, (*spec.privacy.epsilon, *one.epsilon))
+    return spec
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Systems and target budgets in turn: each pair gets as many trials as the others, and no result has a say in it.
+
+    A sweep may be given budgets later. From then on they take turns with the others; what was proposed before stays.
+
+    systems  of the sweep; (None,) where a sampler chooses the system, and budgets alone take turns
+    stages   (first proposal, budgets ascending), in order
+    """
+
+    systems: tuple[str | None, ...]
+    stages: tuple[tuple[int, tuple[float, ...]], ...]
+    seed: int
+
+    @classmethod
+    def of(cls, spec: SweepSpec, extensions: Iterable[Extension] = ()) -> Turns:
+        """Those of the spec that a sweep began with, and of the budgets that it was given later."""
+        space = Space.of(spec)
+        stages = [(0, space.epsilons)]
+        for one in extensions:
+            if one.epsilon:
+                stages.append((one.proposed, tuple(sorted((*stages[-1][1], *one.epsilon)))))
+        systems = tuple(branch.system for branch in space.branches) if spec.search.stratified else (None,)
+        return cls(systems, tuple(stages), spec.search.seed)
+
+    def stage(self, number: int) -> tuple[int, tuple[float, ...]]:
+        """The stage of proposal `number`; where several begin at one proposal, the last of them."""
+        return next(stage for stage in reversed(self.stages) if stage[0] <= number)
+
+    def at(self, number: int) -> tuple[str | None, float]:
+        """The system and the budget of proposal `number`: one round after the other, each in an order of its own."""
+        first, epsilons = self.stage(number)
+        pairs = [(system, epsilon) for system in self.systems for epsilon in epsilons]
+        round_, place = divmod(number - first, len(pairs))
+        # A grid takes this stream at number 0; no sweep has both.
+        order = generator(self.seed, round_, ORDER).permutation(len(pairs))
+        return pairs[int(order[place])]
 
 
 # Samplers that look at no result: a point is a function of the spec and its number, exact at any concurrency.
@@ -50,7 +122,7 @@ class RandomPoints:
         system, epsilon = self._turns.at(number)
         stratum = None if system is None else (system, epsilon)
         space = replace(self._space, epsilons=self._turns.stage(number)[1])
-        return space.draw(np.random.Generator(np.random.PCG64(sequence(self._seed, number, POINT))), stratum)
+        return space.draw(generator(self._seed, number, POINT), stratum)
 
 
 class GridPoints:
@@ -58,57 +130,35 @@ class GridPoints:
     corners: one round after the other. The points of budgets that were added later come next, and then the rest."""
 
     def __init__(self, spec: SweepSpec, extensions: Iterable[Extension] = ()) -> None:
-        space, repeats = Space.of(spec), spec.search.repeats
-        self._parts = [_Part(0, _Shuffled(space, repeats, spec.search.seed))]
-        for one in extensions:
-            if one.epsilon:
-                added = replace(space, epsilons=tuple(sorted(one.epsilon)))
-                self._parts.append(_Part(one.proposed, _Shuffled(added, repeats, spec.search.seed)))
+        space, self._repeats, self._parts = Space.of(spec), spec.search.repeats, list[_Part]()
+        added = [(one.proposed, tuple(sorted(one.epsilon))) for one in extensions if one.epsilon]
+        for first, epsilons in ((0, space.epsilons), *added):
+            grid = SearchGrid.of(replace(space, epsilons=epsilons))
+            order = generator(spec.search.seed, 0, ORDER).permutation(len(grid))
+            self._parts.append(_Part(first, grid, order))
 
     def point(self, number: int) -> dict[str, Scalar] | None:
         """Point `number`; None when all were given."""
-        for part in reversed(self._parts[1:]):
+        for part in reversed(self._parts):
+            size = self._repeats * len(part.order)
+            if part.first <= number < part.first + size:
+                return part.grid.point(int(part.order[(number - part.first) % len(part.order)]))
             if number >= part.first:
-                if number < part.first + len(part.points):
-                    return part.points.point(number - part.first)
-                number -= len(part.points)
-        return self._parts[0].points.point(number)
+                number -= size
+        return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The points of some budgets, from proposal `first` on."""
+    """The grid of some budgets, given from proposal `first` on in this order."""
 
     first: int
-    points: _Shuffled
-
-
-class _Shuffled:
-    """The points of one grid, each `repeats` times."""
-
-    def __init__(self, space: Space, repeats: int, seed: int) -> None:
-        self._grid, self._repeats = SearchGrid.of(space), repeats
-        generator = np.random.Generator(np.random.PCG64(sequence(seed, 0, ORDER)))
-        self._order = generator.permutation(len(self._grid))
-
-    def __len__(self) -> int:
-        return self._repeats * len(self._order)
-
-    def point(self, number: int) -> dict[str, Scalar] | None:
-        """Point `number` of the shuffled grid, round after round; None when all were given."""
-        return self._grid.point(int(self._order[number % len(self._order)])) if number < len(self) else None
+    grid: SearchGrid
+    order: NDArray[np.int64]
 
 
 ENTRY_POINTS = "private_sweeps.samplers"
 QUOTE = "'"
-
-
-class Points(Protocol):
-    """A sequence of configurations that nothing which happens can change."""
-
-    def point(self, number: int) -> dict[str, Scalar] | None:
-        """The configuration of proposal `number`; None when there are no more."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +171,7 @@ class Independent:
 
     name: str
     doc: str
-    points: Callable[[SweepSpec, Sequence[Extension]], Points]
+    points: Callable[[SweepSpec, Sequence[Extension]], RandomPoints | GridPoints]
     grid: bool = False
 
 
@@ -146,20 +196,11 @@ class Learning:
     reads_penalties: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Automatic:
-    """A sampler that learns, by a method which a rule chooses before the first trial: one that can take the sweep's
-    systems and objectives (`sweeps.planning.auto_sampler`)."""
-
-    name: str
-    doc: str
-    several_objectives: bool = True
-    mixes_systems: bool = True
-
-
-SamplerEntry = Independent | Learning | Automatic
+SamplerEntry = Independent | Learning
+AUTO = "auto"
+"""A sampler that learns, by a method which a rule chooses before the first trial (`sweeps.planning.estimate`)."""
 METHODS = ("gp", "tpe", "nsga2")
-"""What the automatic one may come to."""
+"""What `auto` may come to."""
 
 
 def by_name(*entries: SamplerEntry) -> dict[str, SamplerEntry]:
@@ -168,6 +209,10 @@ def by_name(*entries: SamplerEntry) -> dict[str, SamplerEntry]:
     if len(named) < len(entries):
         raise ValueError(f"samplers {[entry.name for entry in entries]}: expected each name once")
     return named
+
+
+def _unresolved(seed: int, trials: int) -> BaseSampler:
+    raise AssertionError(f"{AUTO} proposes by the method that it came to")
 
 
 def _tpe(seed: int, trials: int) -> BaseSampler:
@@ -190,9 +235,11 @@ def _gp(seed: int, trials: int) -> BaseSampler:
 
 # An ask of TPE grows by about 12 ms per thousand trials in the window, the Gaussian process's with their cube.
 SAMPLERS: Mapping[str, SamplerEntry] = by_name(
-    Automatic(
-        name="auto",
+    Learning(
+        name=AUTO,
         doc="a Gaussian process, tpe or nsga2, by rule; budgets take turns",
+        build=_unresolved,
+        mixes_systems=True,
     ),
     Independent(name="random", doc="independent draws from the prior of the space", points=RandomPoints),
     Learning(
@@ -222,16 +269,6 @@ SAMPLERS: Mapping[str, SamplerEntry] = by_name(
 def names(select: Callable[[SamplerEntry], bool] = lambda entry: True) -> tuple[str, ...]:
     """Names of this project's own samplers, in order; those that `select` takes."""
     return tuple(name for name, entry in SAMPLERS.items() if select(entry))
-
-
-def is_learning(entry: SamplerEntry) -> bool:
-    """Whether it is told results."""
-    return not isinstance(entry, Independent)
-
-
-def is_automatic(name: object) -> bool:
-    """Whether sampler `name` comes to a method that a rule chooses."""
-    return isinstance(SAMPLERS.get(str(name)), Automatic)
 
 
 def walks_grid(name: object) -> bool:
@@ -269,14 +306,6 @@ def sampler(name: object) -> SamplerEntry:
             f"a sweeps.search.samplers.Learning of that name at {offered.value}, not {entry!r}",
             "A sampler of an installed package counts as one that learns: only this project's own are known not to.",
         )
-    return entry
-
-
-def learning(name: str) -> Learning:
-    """The sampler of this project's own of that name, which learns. Raises KeyError."""
-    entry = SAMPLERS[name]
-    if not isinstance(entry, Learning):
-        raise KeyError(name)
     return entry
 
 

@@ -19,7 +19,7 @@ from sweeps.spec.problems import Absent, Problems
 from sweeps.spec.sections import SweepSpec
 from sweeps.spec.sweep_budget import trial_budgets
 from sweeps.store.records import SYSTEM, TARGET_EPSILON
-from sweeps.util.suggest import closest, did_you_mean
+from sweeps.util.text import closest, did_you_mean
 from trainables.system import Hyperparameter, Scalar
 
 

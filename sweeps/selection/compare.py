@@ -25,10 +25,10 @@ from sweeps.selection.modes import (
     default_chance,
     laws_at,
 )
-from sweeps.spec.law import law_of
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import SweepSpec
+from sweeps.spec.sweep_budget import law_of
 from trainables.system import DatasetSpec
 
 # The comparison of modes for a spec: from public facts and plans alone, no record is read.

@@ -16,9 +16,9 @@ from sweeps.planning.plan import SECONDS_PER_GRADIENT
 from sweeps.planning.rehearsal import Rehearsal
 from sweeps.ray.sealed_workers import workers_of
 from sweeps.selection.price import SealedPlanner, SealedPrior
-from sweeps.spec.law import law_text
 from sweeps.spec.parse import public_facts
 from sweeps.spec.sections import SweepSpec
+from sweeps.spec.sweep_budget import law_text
 from sweeps.util.log import Event, say
 from trainables.system import Config, PrivacyPlan, Refusal
 

@@ -35,8 +35,8 @@ from sweeps.privacy.claims import ONE_TRIAL, PRIVATE_SELECTION
 from sweeps.privacy.privacy_filter import fitted
 from sweeps.search.space import Space
 from sweeps.selection.law import of_best, of_first, of_front, rests_on
-from sweeps.spec.law import law_of, law_text
 from sweeps.spec.sections import Selection, SweepSpec
+from sweeps.spec.sweep_budget import law_of, law_text
 from sweeps.store.records import TARGET_EPSILON
 from trainables.planning import of_their_models
 from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, System

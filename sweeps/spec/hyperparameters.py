@@ -14,7 +14,7 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from sweeps.spec.domains import KINDS, SAME_AS, Domain, Knob, Knobs, SameAs, When, as_number, is_one_of, meant
 from sweeps.spec.problems import Problems
-from sweeps.util.suggest import closest, did_you_mean
+from sweeps.util.text import closest, did_you_mean
 from trainables import plugins
 from trainables.system import DatasetSpec, Hyperparameter, Scalar, System
 

@@ -25,7 +25,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from sweeps.search import samplers
 from sweeps.search.grid import SearchGrid, points_up_to
-from sweeps.search.samplers import Automatic, Independent, Learning
+from sweeps.search.samplers import AUTO, Independent, Learning
 from sweeps.search.space import Space, read_point
 from sweeps.spec.constraints import FORM, Constraint
 from sweeps.spec.domains import Domain, Knobs, as_number
@@ -54,9 +54,9 @@ from sweeps.spec.sections import (
     direction,
     learns,
 )
-from sweeps.spec.sweep_budget import trial_budgets
+from sweeps.spec.sweep_budget import law_of, trial_budgets
 from sweeps.util.files import check_tracking_uri
-from sweeps.util.suggest import did_you_mean
+from sweeps.util.text import did_you_mean
 from trainables.data import SOURCES
 from trainables.data.source import HoldsOut
 from trainables.data.splits import PART, PartSplit, PartUse, TestSplit
@@ -558,8 +558,6 @@ def selection_is_asked_for(kind: str, selection: Selection | None) -> Found:
 def selection_has_a_law(kind: str, selection: Selection | None, search: Search) -> Found:
     """The number of trials has a law with a price."""
     if kind in SEALED_KINDS and selection is not None:
-        from sweeps.spec.law import law_of
-
         yield from _refused(law_of, selection, search.trials)
 
 
@@ -682,12 +680,12 @@ def sampler_fits(search: Search, knobs: Mapping[str, Knobs], objectives: Sequenc
     grid = samplers.walks_grid(entry.name)
     if search.warm_start is not None and isinstance(entry, Independent):
         expected = f"a sampler that learns: {entry.name} would ignore it"
-        remedy = f"Use {samplers.one_of(samplers.names(samplers.is_learning))}, or drop `warm_start`."
+        remedy = f"Use {samplers.one_of(samplers.names(lambda one: isinstance(one, Learning)))}, or drop `warm_start`."
         yield "search.warm_start", search.warm_start, expected, remedy
-    if search.resolved is not None and not isinstance(entry, Automatic):
+    if search.resolved is not None and entry.name != AUTO:
         expected = f"nothing with {entry.name}: it is the method that `sampler: auto` comes to"
         yield "search.resolved", search.resolved, expected, "Drop `resolved`, or use the sampler auto."
-    if isinstance(entry, Automatic) and search.resolved == "gp" and several:
+    if entry.name == AUTO and search.resolved == "gp" and several:
         expected = "tpe or nsga2 for several systems: a Gaussian process has no conditional knobs"
         remedy = "Drop `resolved`, or add `stratified: true`: one model for each system."
         yield "search.resolved", search.resolved, expected, remedy

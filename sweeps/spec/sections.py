@@ -250,7 +250,7 @@ class Search(Section):
     """How points are proposed. `trials` counts launched ones; infeasible proposals are listed apart.
 
     sampler     one of `sweeps.search.samplers.SAMPLERS`, one that an installed package offers, or module:function
-    resolved    the method that `auto` comes to, which is recorded when a sweep begins (`sweeps.planning.auto_sampler`)
+    resolved    the method that `auto` comes to, which is recorded when a sweep begins (`sweeps.planning.estimate`)
     repeats     of a grid: trials of each point, alike but for their seeds and noise
     stratified  systems and budgets take turns, and a sampler that learns does so for each system by itself
     first       known good points, which are tried before what the sampler proposes and count among `trials`; no point

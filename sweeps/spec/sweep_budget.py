@@ -1,4 +1,5 @@
-"""One budget for everything that leaves a sweep (`privacy.scope: sweep`, `release: all`), and each trial's part of it.
+"""One budget for everything that leaves a sweep (`privacy.scope: sweep`, `release: all`), and each trial's part of it;
+the law of the number of trials, where the winners alone leave.
 
 What adds up is mu^2 of Gaussian differential privacy, or the Renyi divergence at one order: `dpcore.selection.filters`.
 The sweep has so much of it in all. It is spread over `shares` trials by their numbers, which are public: nothing here
@@ -19,14 +20,25 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from dpcore.accountants.rdp import improved_epsilon
+from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
-from sweeps.spec.sections import EarlyStopping, Privacy, Search, SweepSpec, TotalPrivacy
-
-if TYPE_CHECKING:
-    from dpcore.selection import GDPFilter, RenyiFilter
-
+from dpcore.gdp import eps_gdp
+from dpcore.selection import (
+    BinomialCount,
+    Capped,
+    CountLaw,
+    GDPFilter,
+    PoissonCount,
+    RenyiFilter,
+    geometric,
+    logarithmic,
+    threshold_law,
+    with_mean,
+)
+from sweeps.spec.sections import EarlyStopping, Privacy, Search, Selection, SweepSpec, TotalPrivacy
 
 Spread = Literal["equal", "front-loaded", "halving"]
 
@@ -61,8 +73,6 @@ class SweepBudget:
     @property
     def filter(self) -> GDPFilter | RenyiFilter:
         """The filter before the first launch. Raises InvalidValue for an order at which nothing is left."""
-        from dpcore.selection import GDPFilter, RenyiFilter
-
         if self.order is None:
             return GDPFilter(epsilon=self.epsilon, delta=self.delta)
         return RenyiFilter(epsilon=self.epsilon, delta=self.delta, order=self.order)
@@ -77,8 +87,6 @@ class SweepBudget:
         """The chance beside the Gaussian that covers one launch; 0 in a Renyi filter."""
         if self.order is not None:
             return 0.0
-        from dpcore.selection import GDPFilter
-
         return GDPFilter(epsilon=self.epsilon, delta=self.delta).tau_total / (self.shares * self.rungs * LAUNCHES)
 
     def part(self, number: int) -> float:
@@ -104,9 +112,6 @@ class SweepBudget:
 
     def alone(self, number: int) -> float:
         """The epsilon of the part of trial `number`."""
-        from dpcore.accountants.rdp import improved_epsilon
-        from dpcore.gdp import eps_gdp
-
         if self.order is not None:
             return improved_epsilon(self.order, self.part(number), self.delta)
         return eps_gdp(math.sqrt(self.part(number)), self.delta - self.rungs * self.tau)
@@ -127,8 +132,6 @@ class SweepBudget:
 
 @lru_cache(maxsize=256)
 def _total(budget: SweepBudget) -> float:
-    from dpcore.selection import GDPFilter
-
     empty = budget.filter
     return empty.mu_total**2 if isinstance(empty, GDPFilter) else empty.budget
 
@@ -174,3 +177,54 @@ def trial_budgets(privacy: Privacy, search: Search, early_stopping: EarlyStoppin
     trial would be."""
     budget = budget_of_sections(privacy, search, early_stopping)
     return privacy.epsilon if budget is None else (budget.trial_epsilon,)
+
+
+# The law of the number of trials of a sealed search.
+
+_FAIR = 0.5
+
+
+def law_of(selection: Selection, most: int) -> Capped:
+    """The law of K, conditioned on at most `most` trials. Raises InvalidValue, with the paths of a spec."""
+    try:
+        law = _uncapped(selection)
+    except InvalidValue as error:
+        raise InvalidValue(f"selection.{error.name}", error.value, error.expected, error.remedy) from error
+    if selection.target is not None:
+        try:
+            threshold_law(law)
+        except InvalidValue:
+            expected = "geometric, logarithmic, or tnb with a shape in [0, 1]: of other laws the first success has no "
+            raise InvalidValue("selection.count", selection.count, expected + "rule", "Use geometric.") from None
+    try:
+        return Capped(law, most)
+    except InvalidValue as error:
+        remedy = "Lower selection.mean, or let there be more trials."
+        raise InvalidValue("search.trials", most, error.expected, remedy) from error
+
+
+def law_text(selection: Selection, most: int) -> str:
+    """The law in words."""
+    shape = "" if selection.shape is None else f" of shape {selection.shape:g}"
+    return f"{selection.count}{shape}, mean {selection.mean:g} before its cap at {most}"
+
+
+def _uncapped(selection: Selection) -> CountLaw:
+    mean, shape = selection.mean, selection.shape
+    if (shape is None) == (selection.count == "tnb"):
+        expected = "a number above -1" if shape is None else f"nothing with {selection.count}"
+        raise InvalidValue("shape", shape, expected, "The shape is that of `count: tnb`.")
+    match selection.count:
+        case "geometric":
+            return geometric(mean)
+        case "logarithmic":
+            return logarithmic(mean)
+        case "poisson":
+            return PoissonCount(mean)
+        case "binomial":
+            if round(mean / _FAIR) * _FAIR != mean:
+                raise InvalidValue("mean", mean, "half a whole number: that of fair coins")
+            return BinomialCount(round(mean / _FAIR), _FAIR)
+        case "tnb":
+            assert shape is not None
+            return with_mean(shape, mean)

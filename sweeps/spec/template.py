@@ -10,7 +10,7 @@ import yaml
 
 from dpcore.checks import InvalidValue
 from sweeps.spec.problems import BLANK
-from sweeps.util.suggest import did_you_mean
+from sweeps.util.text import did_you_mean
 from trainables.data.table_file import ColumnKind, FileColumn, file_columns
 from trainables.worker.redaction import holds_secret, shown_url
 

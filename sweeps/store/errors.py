@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from sqlalchemy.exc import DBAPIError
 
-from sweeps.util.suggest import LISTED, nearest
+from sweeps.util.text import LISTED, nearest
 
 
 class StoreError(RuntimeError):

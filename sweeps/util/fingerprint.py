@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dpcore.checks import InvalidValue
-from sweeps.util.suggest import closest
+from sweeps.util.text import closest
 
 # The user's own packages: those that a spec names as `package.module:function`, and those that these import.
 #

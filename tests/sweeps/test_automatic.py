@@ -9,10 +9,10 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps.execution.resume import extended, without_extensions
-from sweeps.planning.auto_sampler import resolution, resolved
-from sweeps.preview import preview
+from sweeps.planning.estimate import resolution, resolved
+from sweeps.planning.preview import preview
 from sweeps.privacy.totals import choices_by_results
-from sweeps.search import proposer
+from sweeps.search import optuna_sampler
 from sweeps.search.proposer import Proposer
 from sweeps.search.sampler_exam import faults
 from sweeps.spec.parse import load_spec, public_facts
@@ -139,7 +139,7 @@ def test_results_choose_points_and_never_budgets(method, monkeypatch):
     assert _budgets(spec, 1.0) == _budgets(spec, 4.0)
     assert sorted(_budgets(spec, 4.0)) == [1.0] * 4 + [2.0] * 4 + [4.0] * 4
 
-    class Greedy(proposer.BudgetsInTurn):
+    class Greedy(optuna_sampler.Learner):
         """The mutant: the budget of a good result, once there is one."""
 
         best = (0.0, 0.0)
@@ -151,9 +151,9 @@ def test_results_choose_points_and_never_budgets(method, monkeypatch):
 
         def point(self, number, index):
             value, epsilon = self.best
-            return self._inner.point(number, index, epsilon) if value == 1.0 else super().point(number, index)
+            return self._studies[None].point(number, epsilon) if value == 1.0 else super().point(number, index)
 
-    monkeypatch.setattr(proposer, "BudgetsInTurn", Greedy)
+    monkeypatch.setattr(optuna_sampler, "Learner", Greedy)
     assert _budgets(spec, 1.0) != _budgets(spec, 4.0)
 
 

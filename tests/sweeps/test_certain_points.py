@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dpcore.gdp import eps_gdp, mu_gdp
-from sweeps.planning.next_sweep import next_sweep
-from sweeps.preview import preview
+from sweeps.planning.estimate import next_sweep
+from sweeps.planning.preview import preview
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.store.population import Population
 from tests.sweeps.fake_workers import SPEC

@@ -10,7 +10,7 @@ import pytest
 
 from dpcore.rounding import epsilon_text
 from sweeps.cli import main as cli
-from sweeps.preview import preview
+from sweeps.planning.preview import preview
 from sweeps.search.proposer import Proposer
 from sweeps.store.records import TrialRecord
 from tests.sweeps import view_sweeps

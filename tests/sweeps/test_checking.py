@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from dpcore.checks import InvalidValue
-from sweeps import checking as checking
-from sweeps.checking import before_launch, check_places
 from sweeps.cli import main as cli
+from sweeps.planning import checking
+from sweeps.planning.checking import before_launch, check_places
 from sweeps.ray.cluster import ClusterUnreachable
 from sweeps.spec.parse import load_spec
 from trainables.data import SOURCES, table_file

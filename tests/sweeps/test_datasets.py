@@ -7,7 +7,7 @@ import json
 import jsonschema
 import pytest
 
-from sweeps.spec.documents import read_document
+from sweeps.spec.parse import read_document
 from tests.corpus.doors import said
 from trainables.data import SOURCES
 

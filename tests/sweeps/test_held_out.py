@@ -16,7 +16,7 @@ from dpcore.events import Adjacency, Gaussian
 from dpcore.mechanisms.noisy_histogram import noise_for
 from sweeps.cli import main as cli
 from sweeps.execution import session
-from sweeps.preview import preview
+from sweeps.planning.preview import preview
 from sweeps.privacy.heldout import of_its_records
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.totals import joint_totals

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.cli.main import app
-from sweeps.spec.documents import read_document
+from sweeps.spec.parse import read_document
 from sweeps.spec.problems import BLANK, SpecErrors
 from trainables.data import table_file
 

@@ -14,8 +14,7 @@ import jsonschema
 import pytest
 
 from sweeps.examples import example_names
-from sweeps.spec.documents import read_document
-from sweeps.spec.parse import load_spec
+from sweeps.spec.parse import load_spec, read_document
 from sweeps.spec.schema import spec_schema
 from sweeps.spec.sections import SweepSpec
 from tests.sweeps.generated_specs import accepted

@@ -17,7 +17,7 @@ import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.cli.output import clear_errors
 from sweeps.execution.session import log_run_config
-from sweeps.planning.auto_sampler import resolved
+from sweeps.planning.estimate import resolved
 from sweeps.ray import tuner
 from sweeps.spec.parse import public_facts
 from sweeps.store.workspace import Workspace

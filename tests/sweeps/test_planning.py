@@ -17,7 +17,7 @@ from dpcore.events import Event, Gaussian, NonPrivate, Repeated
 from dpcore.guarantee import Status
 from dpcore.mechanisms.protocol import Scheduled
 from sweeps.planning.plan import check_corners, exhausted, plan_proposal
-from sweeps.preview import preview
+from sweeps.planning.preview import preview
 from sweeps.privacy.totals import procedure_guarantee
 from sweeps.search.space import Space
 from sweeps.spec.parse import load_spec, public_facts

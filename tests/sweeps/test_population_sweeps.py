@@ -19,7 +19,7 @@ from dpcore.selection.filters import DPCharge, GDPCharge
 from sweeps.api import places
 from sweeps.audit import attack_trial, audit_trial, audits_of
 from sweeps.execution import session
-from sweeps.planning.next_sweep import before, next_sweep
+from sweeps.planning.estimate import before, next_sweep
 from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.heldout import DeclaredTest
 from sweeps.privacy.population_account import account, now

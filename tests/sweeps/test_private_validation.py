@@ -20,7 +20,7 @@ from dpcore.randomness import fresh_secret
 from sweeps.execution import session
 from sweeps.execution.session import RunContext, TuneRunner
 from sweeps.planning.plan import plan_proposal
-from sweeps.preview import preview
+from sweeps.planning.preview import preview
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.stopped_trials import ex_post
 from sweeps.privacy.totals import in_parallel, procedure_event, procedure_guarantee, reported_event

@@ -14,8 +14,7 @@ import pytest
 import yaml
 
 import sweeps.planning.rehearsal as rehearsal
-from sweeps.planning.child import Child, ProcessEnded
-from sweeps.planning.rehearsal import Rehearsal, corners
+from sweeps.planning.rehearsal import Child, ProcessEnded, Rehearsal, corners
 from sweeps.spec.parse import load_spec
 
 ROOT = Path(__file__).parent.parent.parent
@@ -125,7 +124,7 @@ def test_a_child_that_dies_is_seen_although_what_it_started_lives():
 
 ORPHANING = """
 import os
-from sweeps.planning.child import Child
+from sweeps.planning.rehearsal import Child
 from tests.sweeps.test_rehearsal import waits
 
 child = Child(waits)
@@ -147,7 +146,7 @@ def test_no_child_outlives_a_parent_that_was_killed():
 
 SCRIPT = """
 import threading
-from sweeps.planning.child import Child
+from sweeps.planning.rehearsal import Child
 from tests.sweeps.test_rehearsal import sends
 
 print("a script that runs a sweep")

@@ -14,7 +14,7 @@ from sweeps.papers import Claim, Effort, reproduce, wu2020
 from sweeps.papers.run import full_grid
 from sweeps.papers.statements import hold
 from sweeps.papers.wu2020 import PAPER, TABLE_1, Measurements
-from sweeps.preview import preview
+from sweeps.planning.preview import preview
 from sweeps.store.records import TrialRecord, TrialState
 from sweeps.store.workspace import Workspace
 from tests.sweeps.reproducing import claims_of

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from dpcore.rounding import budget_text
-from sweeps.preview import spread_lines
+from sweeps.planning.preview import spread_lines
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting import trials
 from sweeps.reporting.front import sweep_front

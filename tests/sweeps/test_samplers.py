@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.checking import before_launch
+from sweeps.planning.checking import before_launch
 from sweeps.planning.rehearsal import WouldFail
 from sweeps.planning.spec_code import code_of
 from sweeps.privacy import totals
@@ -127,7 +127,7 @@ def total_of(sampler: object) -> str:
 def test_a_forgotten_sampler_lends_no_sweep_a_total(installed, monkeypatch):
     """Only the two that are told nothing make a total a guarantee; a list of those that learn would forget one."""
     strangers = ["climber", "lab.samplers:build", "optuna.samplers:QMCSampler", "one that is gone", None, ""]
-    for name in (*samplers.names(samplers.is_learning), *strangers):
+    for name in (*samplers.names(lambda entry: isinstance(entry, Learning)), *strangers):
         assert "no guarantee, because" in total_of(name), name
     for name in FIXED_SAMPLERS:
         assert "no guarantee" not in total_of(name), name

@@ -9,15 +9,15 @@ import pytest
 from dpcore.accounting import POISSON
 from dpcore.guarantee import Status
 from dpcore.selection import Capped, geometric, price_best
-from sweeps.preview import preview
+from sweeps.planning.preview import preview
 from sweeps.privacy.charge import trial_profile
 from sweeps.privacy.claims import ONE_TRIAL
 from sweeps.search.space import Space
 from sweeps.selection.law import PRIOR, rests_on
 from sweeps.selection.price import SealedPlanner, SealedPrior
-from sweeps.spec.law import law_of
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.sections import Selection
+from sweeps.spec.sweep_budget import law_of
 from sweeps.store.records import TARGET_EPSILON
 from tests.sweeps.small_table import small_table
 from trainables.system import PrivacyPlan, Refusal

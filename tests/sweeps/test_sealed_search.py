@@ -20,11 +20,11 @@ import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from dpcore.selection.filters import DPCharge
-from sweeps.checking import before_launch
 from sweeps.execution import session
 from sweeps.execution.gc import delete
 from sweeps.execution.requests import enqueue
 from sweeps.execution.session import SelectionRunner
+from sweeps.planning.checking import before_launch
 from sweeps.privacy.claims import covers_search
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import quote_of_claim

@@ -21,9 +21,8 @@ from pydantic import ValidationError
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.spec.documents import read_document
 from sweeps.spec.domains import Domain
-from sweeps.spec.parse import load_spec
+from sweeps.spec.parse import load_spec, read_document
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.schema import spec_schema
 from sweeps.spec.sections import SweepSpec, diff

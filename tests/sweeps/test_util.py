@@ -16,7 +16,7 @@ from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import SweepRecord
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
-from sweeps.util import files, suggest
+from sweeps.util import files, text
 from sweeps.util.files import path_of, url_of
 from tests.sweeps import view_sweeps
 from tests.sweeps.recorded_specs import recorded
@@ -34,13 +34,13 @@ UNRELATED = [("noise", "none"), ("sweep", "steps"), ("bananas", "datasets"), ("p
 
 @pytest.mark.parametrize(("word", "known"), ALIKE)
 def test_a_slip_of_the_pen_is_named(word, known):
-    assert suggest.did_you_mean(word, [known, "zzz"]) == f"Did you mean `{known}`?"
+    assert text.did_you_mean(word, [known, "zzz"]) == f"Did you mean `{known}`?"
 
 
 @pytest.mark.parametrize(("word", "known"), UNRELATED)
 def test_unrelated_words_are_not_suggested(word, known):
-    assert suggest.closest(word, [known]) == ""
-    assert suggest.did_you_mean(word, [known, "other"]) == "Known: `" + "`, `".join(sorted([known, "other"])) + "`."
+    assert text.closest(word, [known]) == ""
+    assert text.did_you_mean(word, [known, "other"]) == "Known: `" + "`, `".join(sorted([known, "other"])) + "`."
 
 
 def test_an_unknown_sweep_is_told_what_there_is_not_what_it_is_not():

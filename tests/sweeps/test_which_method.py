@@ -7,7 +7,7 @@ import pytest
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from sweeps.examples import example_names, load_example_or_file
-from sweeps.preview import preview
+from sweeps.planning.preview import preview
 from sweeps.reporting.front import label_of
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS

@@ -23,8 +23,7 @@ import torch
 
 from sweeps.planning.plan import plan_proposal
 from sweeps.search.asha import stops
-from sweeps.search.samplers import RandomPoints
-from sweeps.search.turns import seed_of_trial
+from sweeps.search.samplers import RandomPoints, seed_of_trial
 from sweeps.spec.parse import public_facts
 from sweeps.spec.sections import SweepSpec
 from tests.benchmarks.surfaces.sets import SETS, TRIALS, sweep

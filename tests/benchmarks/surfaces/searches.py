@@ -14,7 +14,7 @@ import numpy as np
 import optuna
 
 from dpcore.guarantee import Guarantee, Status
-from sweeps.planning.auto_sampler import resolved
+from sweeps.planning.estimate import resolved
 from sweeps.privacy.release import was_published
 from sweeps.search.proposer import Proposer
 from sweeps.search.space import Space

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcore.checks import InvalidValue
+from sweeps.planning.preview import Preview, preview
 from sweeps.planning.rehearsal import Rehearsal, Rehearsing, check_feasible
-from sweeps.preview import Preview, preview
 from sweeps.privacy.release import Published
 from sweeps.privacy.totals import Total
 from sweeps.ray.resources import check_sockets_fit
@@ -74,7 +74,7 @@ def checked(
     rehearsal           False: only plan, from public facts alone
     modes               compare the ways to charge for the search too (`sweeps.selection.compare`)
     address             see `check_places`
-    warm, started_from  as in `sweeps.preview.preview`
+    warm, started_from  as in `sweeps.planning.preview.preview`
     """
     if rehearsal and address is not None and address.startswith("ray://"):
         raise InvalidValue(

@@ -13,8 +13,7 @@ import numpy as np
 from dpcore.accounting import group_epsilon_lower
 from dpcore.guarantee import Status
 from dpcore.rounding import delta_text, epsilon_text
-from sweeps.planning.auto_sampler import Resolution, resolution_of
-from sweeps.planning.estimate import Spread, TotalEstimate, estimated_total
+from sweeps.planning.estimate import Resolution, Spread, TotalEstimate, estimated_total, resolution_of
 from sweeps.planning.plan import (
     DRAWS,
     EXHAUSTED_PROPOSALS_PER_TRIAL,
@@ -93,7 +92,7 @@ def notes_on(
         notes.append(f"the grid ends after {points} of {spec.search.trials} trials")
     if len(spec.privacy.epsilon) == 1 and any(objective.metric == "epsilon" for objective in spec.objectives):
         notes.append("epsilon is an objective and there is one budget: it will hardly vary. Give a list of budgets.")
-    favours = learns(spec.search.sampler) and not samplers.is_automatic(spec.search.sampler)
+    favours = learns(spec.search.sampler) and spec.search.sampler != samplers.AUTO
     if len(spec.privacy.epsilon) > 1 and len(spec.objectives) == 1 and favours:
         notes.append(
             f"{spec.search.sampler} will favour the best budget: add epsilon as an objective to cover them all"
