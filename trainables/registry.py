@@ -10,9 +10,9 @@ from trainables.plugins import OrImported, by_name
 from trainables.system import System
 from trainables.systems import langevin, noisy_mean, noisy_sgd
 from trainables.systems.lu2021 import convexified_head, convexified_loss
-from trainables.systems.triastcyn2020 import systems
-from trainables.systems.vandermaaten2020 import loss_perturbation, sensitivity, subsample_and_aggregate
-from trainables.systems.wu2020 import samplers
+from trainables.systems.triastcyn2020 import systems as triastcyn2020
+from trainables.systems.vandermaaten2020 import minimisers, subsample_and_aggregate
+from trainables.systems.wu2020 import systems as wu2020
 
 _NEEDED = ("source", "hyperparameters", "metrics", "solves", "plan", "fit")
 
@@ -45,24 +45,24 @@ _KNOWN: dict[str, System] = by_name(
     noisy_mean.NOISY_MEAN,  # the toy: milliseconds, no download, known answer
     noisy_sgd.NOISY_SGD,  # Bu, Dong, Long & Su 2020, Algorithm 1
     noisy_sgd.NOISY_ADAM,  # Bu, Dong, Long & Su 2020, Algorithm 2
-    sensitivity.MODEL_SENSITIVITY,  # van der Maaten & Hannun 2020, Theorems 1 and 2
-    loss_perturbation.LOSS_PERTURBATION,  # van der Maaten & Hannun 2020, Theorems 3 and 4
-    sensitivity.PREDICTION_SENSITIVITY,  # van der Maaten & Hannun 2020, Theorems 5 and 6
+    minimisers.MODEL_SENSITIVITY,  # van der Maaten & Hannun 2020, Theorems 1 and 2
+    minimisers.LOSS_PERTURBATION,  # van der Maaten & Hannun 2020, Theorems 3 and 4
+    minimisers.PREDICTION_SENSITIVITY,  # van der Maaten & Hannun 2020, Theorems 5 and 6
     subsample_and_aggregate.SUBSAMPLE_AND_AGGREGATE,  # van der Maaten & Hannun 2020, Theorems 7 and 8
     langevin.CLIPPED_SGLD,  # Wu et al. 2020, clipped and accounted
     langevin.DP_SGLD,  # Wang, Fienberg & Smola 2015, its published noise recounted; Wu et al. 2020, Property 1
-    samplers.SGD,  # unprotected, as are the next five: baselines and samplers of Wu et al. 2020, Table 1
-    samplers.RMSPROP,
-    samplers.DROPOUT,
-    samplers.SGLD,
-    samplers.PSGLD,
-    samplers.SGHMC,
+    wu2020.SGD,  # unprotected, as are the next five: baselines and samplers of Wu et al. 2020, Table 1
+    wu2020.RMSPROP,
+    wu2020.DROPOUT,
+    wu2020.SGLD,
+    wu2020.PSGLD,
+    wu2020.SGHMC,
     convexified_loss.CONVEXIFIED_LOSS,  # Lu et al. 2021, Algorithm 1 as published: its claim is refuted
     convexified_head.CONVEXIFIED_HEAD,  # Lu et al. 2021, repaired: linear head, ball, noise on every logit
-    systems.BAYESIAN_SGD,  # Triastcyn & Faltings 2020, clipped: ordinary and Bayesian accountant
-    systems.BAYESIAN_VARIATIONAL,  # Triastcyn & Faltings 2020, section 5.2: DPVI of Jaelkoe et al. 2017
-    systems.VARIATIONAL_DRAWS,  # the same as published, without noise: its claim is refuted
-    systems.AVERAGE_CASE_SGD,  # Triastcyn & Faltings 2020, unclipped or fixed batches: the average case alone
+    triastcyn2020.BAYESIAN_SGD,  # Triastcyn & Faltings 2020, clipped: ordinary and Bayesian accountant
+    triastcyn2020.BAYESIAN_VARIATIONAL,  # Triastcyn & Faltings 2020, section 5.2: DPVI of Jaelkoe et al. 2017
+    triastcyn2020.VARIATIONAL_DRAWS,  # the same as published, without noise: its claim is refuted
+    triastcyn2020.AVERAGE_CASE_SGD,  # Triastcyn & Faltings 2020, unclipped or fixed batches: the average case alone
     # the next published system goes here
     *plugins.offered_systems(),
 )

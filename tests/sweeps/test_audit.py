@@ -32,7 +32,7 @@ from sweeps.util import fingerprint
 from sweeps.util.exits import ExitCode
 from trainables.data import SOURCES
 from trainables.system import PrivacyPlan
-from trainables.systems.vandermaaten2020.minimiser import MinimiserHyperparameters, sensitivity_of
+from trainables.systems.vandermaaten2020.minimisers import MinimiserHyperparameters, sensitivity_of
 
 torch.set_num_threads(1)
 DIGITS = SOURCES["digits"].load({})

@@ -5,8 +5,7 @@ import numpy as np
 from dpcore.events import Adjacency
 from trainables.data.packaged import DIGITS
 from trainables.system import Dataset, DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, Split, Task
-from trainables.systems.vandermaaten2020.loss_perturbation import LOSS_PERTURBATION
-from trainables.systems.vandermaaten2020.sensitivity import MODEL_SENSITIVITY, PREDICTION_SENSITIVITY
+from trainables.systems.vandermaaten2020.minimisers import LOSS_PERTURBATION, MODEL_SENSITIVITY, PREDICTION_SENSITIVITY
 from trainables.systems.vandermaaten2020.subsample_and_aggregate import SUBSAMPLE_AND_AGGREGATE
 
 DELTA = 1e-4

@@ -19,14 +19,13 @@ from tests.trainables.recording import memory_run
 from trainables.hyperparameters import read
 from trainables.metrics import scores_of
 from trainables.system import PrivacyPlan, RunSettings, Split
-from trainables.systems.triastcyn2020 import variational as dpvi
+from trainables.systems.triastcyn2020 import training as dpvi
 from trainables.systems.triastcyn2020.accountant import (
     EstimateHyperparameters,
     VariationalHyperparameters,
 )
 from trainables.systems.triastcyn2020.systems import BAYESIAN_VARIATIONAL, VARIATIONAL_DRAWS
-from trainables.systems.triastcyn2020.training import Draws
-from trainables.systems.triastcyn2020.variational import Drawn
+from trainables.systems.triastcyn2020.training import Drawn, Draws
 
 torch.set_num_threads(1)
 

@@ -26,18 +26,19 @@ from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, Refusal, Ru
 from trainables.systems.answering import QueriesSpent
 from trainables.systems.lu2021 import convexified_head as repaired_fit
 from trainables.systems.lu2021.convexified_head import CONVEXIFIED_HEAD, ConvexifiedHeadHyperparameters, head_of
-from trainables.systems.lu2021.convexified_loss import CONVEXIFIED_LOSS
-from trainables.systems.lu2021.hyperparameters import ConvexifiedLossHyperparameters, sensitivities
-from trainables.systems.lu2021.network import Recipe, logits_of, train
-from trainables.systems.lu2021.training import (
+from trainables.systems.lu2021.convexified_loss import (
+    CONVEXIFIED_LOSS,
+    ConvexifiedLossHyperparameters,
     FromNormals,
     asked,
     attack_of,
     flat_inputs,
     question_order,
+    sensitivities,
     train_group,
     under_attack,
 )
+from trainables.systems.lu2021.network import Recipe, logits_of, train
 
 DELTA = 1e-4
 SECRET = b"a secret of tests, never of a sweep"
@@ -274,7 +275,7 @@ def test_a_tiny_budget_leaves_half_of_the_answers_right(data):
 
 def test_a_group_trains_once_and_its_runs_differ_in_noise_alone(data, monkeypatch):
     from trainables.systems import answering
-    from trainables.systems.lu2021 import training
+    from trainables.systems.lu2021 import convexified_loss as training
 
     trainings = []
     # Trainings of earlier tests are kept.

@@ -32,11 +32,14 @@ from trainables.registry import SYSTEMS
 from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Split
 from trainables.systems.answering import QueriesSpent
 from trainables.systems.linear import rows, width_of
-from trainables.systems.vandermaaten2020 import minimiser
+from trainables.systems.vandermaaten2020 import minimisers as minimiser
 from trainables.systems.vandermaaten2020 import subsample_and_aggregate as voters
-from trainables.systems.vandermaaten2020.loss_perturbation import LOSS_PERTURBATION
-from trainables.systems.vandermaaten2020.minimiser import certificate
-from trainables.systems.vandermaaten2020.sensitivity import MODEL_SENSITIVITY, PREDICTION_SENSITIVITY
+from trainables.systems.vandermaaten2020.minimisers import (
+    LOSS_PERTURBATION,
+    MODEL_SENSITIVITY,
+    PREDICTION_SENSITIVITY,
+    certificate,
+)
 from trainables.systems.vandermaaten2020.subsample_and_aggregate import SUBSAMPLE_AND_AGGREGATE, MemberHyperparameters
 from trainables.training import private_sgd
 

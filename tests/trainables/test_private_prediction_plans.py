@@ -24,9 +24,12 @@ from tests.trainables.private_prediction_cases import (
 from tests.trainables.recording import counted
 from trainables.registry import SYSTEMS
 from trainables.system import InputSpec, PrivacyPlan, Refusal, Task
-from trainables.systems.vandermaaten2020.loss_perturbation import LOSS_PERTURBATION
-from trainables.systems.vandermaaten2020.minimiser import certificate
-from trainables.systems.vandermaaten2020.sensitivity import MODEL_SENSITIVITY, PREDICTION_SENSITIVITY
+from trainables.systems.vandermaaten2020.minimisers import (
+    LOSS_PERTURBATION,
+    MODEL_SENSITIVITY,
+    PREDICTION_SENSITIVITY,
+    certificate,
+)
 from trainables.systems.vandermaaten2020.subsample_and_aggregate import SUBSAMPLE_AND_AGGREGATE
 
 

@@ -36,7 +36,7 @@ from trainables.system import (
     Task,
 )
 from trainables.systems.wu2020 import training
-from trainables.systems.wu2020.training import judged, losses, optimiser, table_metrics
+from trainables.systems.wu2020.training import judged, losses, table_metrics
 from trainables.training.optimisers import SGHMC, SGLD, NoisyPosterior, Optimiser, steadily
 
 TARGET = PrivacyTarget(epsilon=1.0, delta=1e-3)
@@ -129,7 +129,7 @@ STEPS: dict[str, Scalar] = {"batch_size": 10, "epochs": 2, "halve_every": 1, "le
 
 
 def update_of(name: str, module: nn.Module) -> Optimiser:
-    return optimiser(read(SYSTEMS[name].params, CONFIG | STEPS), module, 10, Ones())
+    return SYSTEMS[name].optimiser(read(SYSTEMS[name].params, CONFIG | STEPS), 10, module, Ones())
 
 
 def by_hand(name: str, theta: float, gradient: float, n: int, rate: float, memory: float) -> tuple[float, float]:

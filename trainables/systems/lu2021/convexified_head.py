@@ -26,7 +26,7 @@ from trainables.planning import Case, Fit
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, RunSettings, Split, State
 from trainables.systems.answering import ACCURACY, AnsweringSystem, QueryHyperparameters, answer_queries
 from trainables.systems.linear import RowHyperparameters, at, classes_of, labels_of
-from trainables.systems.lu2021.hyperparameters import NOISE_MAX, NOISE_MIN, RiskHyperparameters
+from trainables.systems.lu2021.convexified_loss import NOISE_MAX, NOISE_MIN, RiskHyperparameters, alike, odd_one
 from trainables.training.noise import normals
 
 Array = NDArray[np.float64]
@@ -127,8 +127,6 @@ class ConvexifiedHead(AnsweringSystem[ConvexifiedHeadHyperparameters, OutputPert
         """See `trainables.hooks.Auditable`: all records alike but for one label, flipped or not, which moves a
         risk-averse minimiser most. The likelihood ratio of all answers is the best attack there is; it must not find
         more than the claim allows."""
-        from trainables.systems.lu2021.neighbours import alike, odd_one
-
         params, released = self.read(plan)
         without_it, with_it = alike(facts), odd_one(facts)
 

@@ -3,31 +3,214 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, softmax
+
+from dpcore.audit.attacks import attack_examples, disjoint_splits
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.gdp import mu_gdp
 from dpcore.guarantee import Guarantee, Status
-from dpcore.papers.convexified import Bound, NeuronNoise, OneNeuronAnswers, published_guarantee
-from trainables.hooks import Neighbours
-from trainables.planning import Case, Fit
-from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, RunSettings, Traits
-from trainables.systems.answering import AnsweringSystem
-from trainables.systems.linear import classes_of
-from trainables.systems.lu2021.hyperparameters import (
-    METRICS,
-    NOISE_MAX,
-    NOISE_MIN,
-    ConvexifiedLossHyperparameters,
-    held_out,
-    sensitivities,
+from dpcore.mechanisms.noise_families import Normals
+from dpcore.papers.convexified import (
+    Bound,
+    NeuronNoise,
+    OneNeuronAnswers,
+    PublishedNoise,
+    accuracy_loss,
+    published_guarantee,
+    published_noise,
 )
+from trainables import hooks
+from trainables.hooks import Neighbours
+from trainables.hyperparameters import hyperparameter, hyperparameters
+from trainables.planning import Case, Fit
+from trainables.system import (
+    Dataset,
+    DatasetSpec,
+    Dependence,
+    InputSpec,
+    Metric,
+    PrivacyPlan,
+    Run,
+    RunSettings,
+    Split,
+    State,
+    Traits,
+)
+from trainables.systems.answering import (
+    ACCURACY,
+    AnsweringSystem,
+    Positions,
+    QueryHyperparameters,
+    accuracy_of,
+    next_answers,
+)
+from trainables.systems.linear import classes_of, columns, labels_of, width_of
+from trainables.training.noise import normals
 
 if TYPE_CHECKING:
-    from trainables.systems.lu2021.training import Trained
+    from trainables.systems.lu2021.network import AttackModel, Recipe
+
+Array = NDArray[np.float64]
+
+NOISE_MIN, NOISE_MAX = 1e-9, 1e9
+"""Range of noise multipliers that a plan may ask for."""
+
+
+@hyperparameters
+class RiskHyperparameters:
+    """The objective."""
+
+    alpha: float = hyperparameter(
+        low=1e-6,
+        high=100.0,
+        default=1.0,
+        doc="risk aversion of the loss; towards 0 the mean loss, upwards the worst record's",
+    )
+    regularisation: float = hyperparameter(
+        low=1e-8,
+        high=100.0,
+        default=0.0005,
+        doc="lambda of 2 lambda ||W||^2; Table IV's L2 weight of 0.001 is 2 lambda",
+    )
+
+
+@hyperparameters
+class ConvexifiedLossHyperparameters(QueryHyperparameters, RiskHyperparameters):
+    """Of `convexified-loss`."""
+
+    bound: Bound = hyperparameter(
+        choices=tuple(map(str, Bound)), default=str(Bound.LU), doc="row of Table I that the sensitivities start from"
+    )
+    noise: NeuronNoise = hyperparameter(
+        choices=tuple(map(str, NeuronNoise)),
+        default=str(NeuronNoise.GAUSSIAN),
+        doc="law of the noise; with gaussian the publication's epsilon is a mu",
+    )
+    split: float = hyperparameter(
+        low=0.0,
+        high=1e6,
+        default=1.0,
+        doc="budget for sampling the neuron divided by the budget for its noise; 1 as published",
+    )
+    noise_multiplier: float = hyperparameter(
+        low=NOISE_MIN,
+        high=NOISE_MAX,
+        unit="1/epsilon",
+        doc="one over the epsilon (mu) of a single query; solved from epsilon by default",
+    )
+    hidden: int = hyperparameter(low=1, high=65536, default=128, unit="units", doc="hidden tanh units")
+    learning_rate: float = hyperparameter(low=1e-6, high=10.0, default=0.001, doc="step size of Adam")
+    batch_size: int = hyperparameter(low=1, default=100, unit="records", doc="records in a batch")
+    epochs: int = hyperparameter(low=1, high=100_000, default=100, unit="passes", doc="passes over the data")
+    draw: int = hyperparameter(
+        low=0,
+        high=1_000_000,
+        default=0,
+        doc="public seed of weights, batches, queries and shadows; trials of one draw share their training",
+    )
+    reference: bool = hyperparameter(
+        choices=(False, True),
+        default=False,
+        doc="also report the model without noise, outside the claim: accuracy_loss, baseline_accuracy, ...",
+    )
+    shadows: int = hyperparameter(
+        low=0,
+        high=10_000,
+        default=0,
+        unit="models",
+        doc="shadow models of a membership attack; half of the queries then go to training records; 0: no attack",
+    )
+    attack_epochs: int = hyperparameter(
+        low=1,
+        high=10_000,
+        default=100,
+        unit="passes",
+        doc="passes of the attack's network over what the shadows say",
+    )
+
+
+_unnoised = partial(Metric, released="the model without noise: the claim does not cover it", depends=Dependence.RAW)
+
+METRICS = (
+    ACCURACY,
+    Metric(
+        name="stability",
+        goal="minimize",
+        doc="bound on on-average-remove-one stability, 2 rho^2 / (lambda n): no privacy by itself",
+        released="public facts alone",
+        depends=Dependence.PUBLIC,
+    ),
+    Metric(
+        name="shadow_leak",
+        goal="minimize",
+        worst=1.0,
+        doc="TPR - FPR of the shadow attack on the answers, the publication's Priv_Leak (with shadows)",
+        released="which of the queried records are training records, and the answers",
+        depends=Dependence.RAW,
+    ),
+    _unnoised(
+        name="accuracy_loss", goal="minimize", worst=1.0, doc="1 - accuracy / baseline_accuracy (with reference)"
+    ),
+    _unnoised(
+        name="baseline_accuracy",
+        goal="maximize",
+        worst=0.0,
+        doc="accuracy without noise on the queried validation records (with reference)",
+    ),
+    _unnoised(
+        name="train_accuracy",
+        goal="maximize",
+        worst=0.0,
+        doc="accuracy without noise on the training records (with reference)",
+    ),
+    _unnoised(
+        name="baseline_leak",
+        goal="minimize",
+        worst=1.0,
+        doc="TPR - FPR of the shadow attack on the queried records without noise (with reference and shadows)",
+    ),
+)
+"""Of `convexified-loss`."""
+
+
+# What a configuration says before any training: the published sensitivities, and who is asked.
+
+
+def sensitivities(params: ConvexifiedLossHyperparameters, facts: DatasetSpec) -> PublishedNoise:
+    """Every sensitivity that the publication derives for this network, from public facts. None of them is a bound."""
+    width = width_of(facts)
+    largest = max(
+        max(abs(one.low), abs(one.high)) if one.cardinality is None else 1.0 for one in facts.features.values()
+    )
+    try:
+        return published_noise(
+            (width, params.hidden),
+            classes_of(facts),
+            facts.n,
+            params.regularisation,
+            bound=params.bound,
+            input_norm=largest * math.sqrt(width),
+            step_size=params.learning_rate,
+        )
+    except InvalidValue as error:
+        if error.name != "step_size":
+            raise
+        remedy = "Lower learning_rate or regularisation, or choose another bound."
+        raise InvalidValue("learning_rate", error.value, error.expected, remedy) from error
+
+
+def held_out(params: ConvexifiedLossHyperparameters, facts: DatasetSpec) -> int:
+    """Validation records that are asked; under an attack the others are the attacker's own."""
+    return min(facts.n, facts.n_validation // 3) if params.shadows else facts.n_validation
+
 
 UNNOISED = "Metrics of the model without noise are reported too: no claim covers them."
 ATTACKED = "Half of the queries are training records: which ones is reported by the attack's metric."
@@ -109,33 +292,371 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
 
     def fit(self, runs: Sequence[Run], data: Dataset, execution: RunSettings) -> None:
         """See `TrainedOnce.fit`."""
-        from trainables.parallel import limited_threads
+        from trainables.team import limited_threads
 
         with limited_threads(execution.threads):
             super().fit(runs, data, execution)
 
     def trained(self, params: ConvexifiedLossHyperparameters, data: Dataset, settings: RunSettings) -> Trained:
         """See `TrainedOnce.trained`."""
-        from trainables.systems.lu2021.training import train_group
         from trainables.training.private_sgd import device_of
 
         return train_group(params, data, str(device_of(settings)))
 
     def answer(self, fit: Fit[ConvexifiedLossHyperparameters, OneNeuronAnswers], trained: Trained) -> None:
         """See `TrainedOnce.answer`."""
-        from trainables.systems.lu2021.training import answer
-
         answer(fit, trained)
 
     def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
         """Data sets that the answers tell apart (see `trainables.hooks.Auditable`)."""
-        from trainables.systems.lu2021.neighbours import published_neighbours
-
         return published_neighbours(*self.read(plan), facts)
 
     def without_its_attack(self, plan: PrivacyPlan) -> PrivacyPlan:
         """See `trainables.hooks.AttacksItself`: no shadows."""
         return replace(plan, config={**plan.config, "shadows": 0})
+
+
+# Training and answering, and the shadow attack on the answers.
+
+
+class FromNormals:
+    """The part of NumPy's generator that the mechanisms ask for."""
+
+    def __init__(self, normals: Normals) -> None:
+        self._normals = normals
+
+    def random(self, size: tuple[int, ...]) -> Array:
+        """Uniform on (0, 1): the normal's own distribution function."""
+        uniform: Array = ndtr(self._normals(size))
+        return uniform
+
+    def laplace(self, loc: float, scale: float, size: int) -> Array:
+        """The difference of two exponentials, each half a sum of two squared normals."""
+        squares = np.square(self._normals((4, size)))
+        drawn: Array = loc + scale * (squares[0] + squares[1] - squares[2] - squares[3]) / 2
+        return drawn
+
+    def normal(self, loc: float, scale: float, size: int | tuple[int, ...]) -> Array:
+        """N(loc, scale^2)."""
+        return loc + scale * self._normals((size,) if isinstance(size, int) else size)
+
+
+SHADOWS_TOGETHER = 20
+"""Shadow models side by side in memory."""
+
+ATTACK = "attack."
+"""Prefix of the attack's network in a run's state; it is made of validation records alone."""
+
+_ANSWERED, _CORRECT, _CALLED, _MISCALLED = "answered", "correct", "members_called", "others_called"
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """One training: logits of the target on its own records [n, C] and on the validation records [V, C].
+
+    members, others  positions in both, in the order in which they are asked; `others` end where the attacker's begin
+    attack           None without shadows
+    """
+
+    member_logits: Array
+    other_logits: Array
+    members: Positions
+    others: Positions
+    attack: AttackModel | None
+
+
+def train_group(
+    params: ConvexifiedLossHyperparameters, data: Dataset, device: str = "cpu", attacked: bool = True
+) -> Trained:
+    """The target and, where asked for, the shadows and the attack: a function of data and public seed.
+
+    attacked  False leaves the shadows out where only the answers matter
+    """
+    from trainables.systems.lu2021.network import train
+
+    facts, draw = data.facts, params.draw
+    classes, recipe = classes_of(facts), recipe_of(params)
+    inputs, labels = flat_inputs(facts, data.train), labels_of(data.train)
+    others = flat_inputs(facts, data.validation)
+    order = question_order(draw, len(others))
+    pool = order[held_out(params, facts) :]
+    target = train(inputs, labels, np.arange(len(labels))[None], classes, recipe, _seed(draw, 1), device)
+    attack = None
+    if attacked and params.shadows:
+        attack = _attacked(params, others[pool], data.validation.targets[pool].astype(np.int64), facts, device)
+    return Trained(
+        member_logits=target.logits(inputs)[0],
+        other_logits=target.logits(others)[0],
+        members=np.random.default_rng([draw, 5]).permutation(len(labels)),
+        others=order[: held_out(params, facts)],
+        attack=attack,
+    )
+
+
+def question_order(draw: int, records: int) -> Positions:
+    """Validation records in the order in which they are asked; under an attack the last ones are the attacker's."""
+    return np.random.default_rng([draw, 0]).permutation(records)
+
+
+def asked_logits(params: ConvexifiedLossHyperparameters, data: Dataset) -> Array:
+    """Logits without noise of the queried validation records, in the order of the answers, by a fresh training."""
+    from trainables.team import limited_threads
+
+    with limited_threads(RunSettings().threads):
+        trained = train_group(params, data, attacked=False)
+    _, others = asked(params, trained, 0, params.queries)
+    return trained.other_logits[others]
+
+
+def recipe_of(params: ConvexifiedLossHyperparameters) -> Recipe:
+    """How the target and its shadows are trained."""
+    from trainables.systems.lu2021.network import Recipe
+
+    return Recipe(**{one.name: getattr(params, one.name) for one in fields(Recipe)})
+
+
+def flat_inputs(facts: DatasetSpec, split: Split) -> NDArray[np.float32]:
+    """The records as a network sees them: see `trainables.systems.linear.columns`."""
+    return np.ascontiguousarray(columns(facts, split, np.float32))
+
+
+def _attacked(
+    params: ConvexifiedLossHyperparameters,
+    inputs: NDArray[np.float32],
+    labels: Positions,
+    facts: DatasetSpec,
+    device: str,
+) -> AttackModel:
+    from trainables.systems.lu2021.network import train, train_attack
+
+    draw, recipe, classes = params.draw, recipe_of(params), classes_of(facts)
+    size = min(facts.n, len(labels) // 2)
+    splits = disjoint_splits(len(labels), size, params.shadows, np.random.default_rng([draw, 3]))
+    said = []
+    for start in range(0, params.shadows, SHADOWS_TOGETHER):
+        rows = np.stack([np.flatnonzero(one) for one in splits.inside[start : start + SHADOWS_TOGETHER]])
+        shadows = train(inputs, labels, rows, classes, recipe, _seed(draw, 2 + start), device)
+        said.append(softmax(shadows.logits(inputs), axis=-1))
+    # All probabilities, in decreasing order.
+    examples = attack_examples(np.concatenate(said), labels, splits, classes)
+    return train_attack(examples, seed=_seed(draw, 4), epochs=params.attack_epochs)
+
+
+def answer(fit: Fit[ConvexifiedLossHyperparameters, OneNeuronAnswers], trained: Trained) -> None:
+    """Probability vectors for the next queries; only counts are kept, and the attack, never the model."""
+    run, data, attack = fit.run, fit.data, trained.attack
+    counts = {name: 0 if run.state is None else int(run.state[name]) for name in (_ANSWERED, *_TALLIES)}
+    next_ = next_answers(run, fit.mechanism.steps, counts[_ANSWERED])
+    members, others = asked(fit.params, trained, next_.start, next_.stop)
+    logits = np.concatenate([trained.other_logits[others], trained.member_logits[members]])
+    released = fit.mechanism.release(logits, FromNormals(normals(run, fit.settings)))
+    labels = released.argmax(axis=1)
+    hooks.released(run, asked=others, labels=labels[: len(others)], log_probabilities=released)
+    counts[_ANSWERED] = next_.stop
+    counts[_CORRECT] += int((labels[: len(others)] == data.validation.targets[others]).sum())
+    if attack is not None and len(members):
+        probabilities = softmax(released, axis=1)
+        called = attack.decisions(
+            probabilities[len(others) :],
+            labels_of(data.train)[members],
+            probabilities[: len(others)],
+            labels_of(data.validation)[others],
+        )
+        counts[_CALLED] += called.true_positives
+        counts[_MISCALLED] += called.false_positives
+    state = {name: np.asarray(value) for name, value in counts.items()}
+    if attack is not None:
+        state |= {f"{ATTACK}{name}": value for name, value in attack.state().items()}
+    stability = sensitivities(fit.params, data.facts).stability
+    run.checkpoint(next_.stop, state, _metrics(fit.params, data, trained, counts, stability))
+
+
+_TALLIES = (_CORRECT, _CALLED, _MISCALLED)
+
+
+def attack_of(state: State) -> AttackModel:
+    """The attack's network of a run with shadows. Raises KeyError without one."""
+    from trainables.systems.lu2021.network import AttackModel
+
+    return AttackModel.from_state(
+        {name.removeprefix(ATTACK): value for name, value in state.items() if name.startswith(ATTACK)}
+    )
+
+
+def asked(
+    params: ConvexifiedLossHyperparameters, trained: Trained, start: int, stop: int
+) -> tuple[Positions, Positions]:
+    """Training and validation records behind queries start..stop-1. Under an attack they take turns."""
+    if not params.shadows:
+        return np.empty(0, dtype=np.int64), trained.others[start:stop]
+    # Odd queries ask members. A data set with one record less than declared has its first one asked again.
+    members = np.arange(start // 2, stop // 2) % len(trained.members)
+    return trained.members[members], trained.others[(start + 1) // 2 : (stop + 1) // 2]
+
+
+def _metrics(
+    params: ConvexifiedLossHyperparameters, data: Dataset, trained: Trained, counts: dict[str, int], stability: float
+) -> dict[str, float]:
+    members, others = asked(params, trained, 0, counts[_ANSWERED])
+    metrics = {"stability": stability, **accuracy_of(counts[_CORRECT], len(others))}
+    attack = trained.attack if len(members) else None
+    if attack is not None:
+        metrics["shadow_leak"] = counts[_CALLED] / len(members) - counts[_MISCALLED] / len(others)
+    if not params.reference:
+        return metrics
+    other_labels, member_labels = data.validation.targets, labels_of(data.train)
+    right = trained.other_logits[others].argmax(axis=1) == other_labels[others]
+    metrics["baseline_accuracy"] = float(right.mean())
+    metrics["train_accuracy"] = float((trained.member_logits.argmax(axis=1) == member_labels).mean())
+    if right.any():
+        metrics["accuracy_loss"] = accuracy_loss(metrics["accuracy"], metrics["baseline_accuracy"])
+    if attack is not None:
+        called = attack.decisions(
+            softmax(trained.member_logits[members], axis=1),
+            member_labels[members],
+            softmax(trained.other_logits[others], axis=1),
+            other_labels[others].astype(np.int64),
+        )
+        metrics["baseline_leak"] = called.advantage
+    return metrics
+
+
+def _seed(draw: int, purpose: int) -> int:
+    return int(np.random.SeedSequence([draw, purpose]).generate_state(1)[0])
+
+
+# The shadow attack of a `convexified-loss` run, on models that other systems trained on the same records.
+
+
+def under_attack(data: Dataset, attacker: State, records: int) -> Callable[[State], tuple[float, float]]:
+    """What judges a `tanh_128` in the state of a finished run: (accuracy, Priv_Leak).
+
+    Both are taken over the training records and over the first `records` validation records, at most a third of them,
+    in the order in which draw 0 of the attacker asks: its own records, the last ones, are no non-members. `attacker` is
+    the state of a run with shadows.
+    """
+    from trainables.systems.lu2021.network import logits_of
+
+    attack = attack_of(attacker)
+    members, others = (flat_inputs(data.facts, split) for split in (data.train, data.validation))
+    member_labels, other_labels = (split.targets.astype(np.int64) for split in (data.train, data.validation))
+    asked = question_order(0, len(others))[: min(records, len(others) // 3)]
+
+    def judged(state: State) -> tuple[float, float]:
+        inside, outside = logits_of(state, members), logits_of(state, others[asked])
+        accuracy = float((outside.argmax(axis=1) == other_labels[asked]).mean())
+        called = attack.decisions(softmax(inside, axis=1), member_labels, softmax(outside, axis=1), other_labels[asked])
+        return accuracy, called.advantage
+
+    return judged
+
+
+# Neighbouring data sets on which the answers are told apart, and how.
+#
+# Three classes or more: one logit of an answer has noise, so every pair of the others keeps its difference to the last
+# digit. An attacker who knows both neighbouring data sets trains both models itself (training has a public seed), and
+# looks whose differences occur. It is right with certainty, at every claimed epsilon: delta is 1.
+#
+# Two classes: only the difference of the logits leaves, noised at a sensitivity that is no bound. One wrong label among
+# identical records moves a risk-averse model by far more; the attacker compares the likelihoods of the noised
+# difference under both models.
+
+SEED = 7
+"""Of the synthetic records: public, like everything about them."""
+
+ROUND_OFF = 1e-9
+"""Differences of logits that agree to this many units are the same number."""
+
+
+def published_neighbours(
+    params: ConvexifiedLossHyperparameters, mechanism: OneNeuronAnswers, facts: DatasetSpec
+) -> Neighbours:
+    """The last record of a synthetic data set, in or out (add-remove)."""
+    with_it = synthetic(facts) if classes_of(facts) > 2 else odd_one(facts)
+    fewer = Split(
+        inputs={name: array[:-1] for name, array in with_it.train.inputs.items()}, targets=with_it.train.targets[:-1]
+    )
+    without_it = replace(with_it, train=fewer)
+    classes = classes_of(facts)
+
+    @lru_cache(maxsize=1)
+    def logits() -> tuple[Array, Array]:
+        return asked_logits(params, with_it), asked_logits(params, without_it)
+
+    def score(released: State) -> float:
+        inside, outside = logits()
+        answers = np.asarray(released["log_probabilities"], dtype=np.float64)[: len(inside)]
+        if classes > 2:
+            return float(np.sum(np.log(_misfit(answers, outside)) - np.log(_misfit(answers, inside))))
+        differences = (one[:, 1] - one[:, 0] for one in (answers, inside, outside))
+        return _log_likelihood_ratio(mechanism, *differences)
+
+    looks = (
+        "whose differences of logits occur in an answer: one logit alone has noise"
+        if classes > 2
+        else "the likelihood of the noised difference of two logits under both models"
+    )
+    return Neighbours(
+        with_it=with_it,
+        without_it=without_it,
+        score=score,
+        doc=f"one record of made-up data leaves; the attacker trains both models and looks at {looks}",
+    )
+
+
+def synthetic(facts: DatasetSpec) -> Dataset:
+    """Random records of the declared shapes, classes in turn."""
+    rng = np.random.default_rng(SEED)
+
+    def split(count: int) -> Split:
+        inputs = {name: _random(feature, count, rng) for name, feature in facts.features.items()}
+        return Split(inputs=inputs, targets=np.arange(count, dtype=np.int64) % classes_of(facts))
+
+    return Dataset(facts=facts, train=split(facts.n), validation=split(facts.n_validation), fingerprint="synthetic")
+
+
+def alike(facts: DatasetSpec) -> Dataset:
+    """Identical records of class 0."""
+
+    def split(count: int) -> Split:
+        inputs = {}
+        for name, feature in facts.features.items():
+            kind = np.float32 if feature.cardinality is None else np.int64
+            inputs[name] = np.zeros((count, *feature.shape), dtype=kind)
+            if feature.cardinality is None:
+                inputs[name].reshape(count, -1)[:, 0] = feature.high
+        return Split(inputs=inputs, targets=np.zeros(count, dtype=np.int64))
+
+    return Dataset(facts=facts, train=split(facts.n), validation=split(facts.n_validation), fingerprint="alike")
+
+
+def odd_one(facts: DatasetSpec) -> Dataset:
+    """Identical records of class 0, but for the last one's label: what moves a risk-averse minimiser most."""
+    found = alike(facts)
+    labels = found.train.targets.copy()
+    labels[-1] = 1
+    return replace(found, train=Split(inputs=found.train.inputs, targets=labels))
+
+
+def _random(feature: InputSpec, count: int, rng: np.random.Generator) -> NDArray[np.generic]:
+    shape = (count, *feature.shape)
+    if feature.cardinality is not None:
+        return rng.integers(feature.cardinality, size=shape)
+    return rng.uniform(feature.low, feature.high, size=shape).astype(np.float32)
+
+
+def _misfit(answers: Array, logits: Array) -> Array:
+    """How far the nearest pair of classes is from the model's own difference, per answer; shape (answers,)."""
+    pairs = np.triu_indices(answers.shape[1], 1)
+    differences = (answers - logits)[:, pairs[0]] - (answers - logits)[:, pairs[1]]
+    return np.maximum(np.abs(differences).min(axis=1), ROUND_OFF)
+
+
+def _log_likelihood_ratio(mechanism: OneNeuronAnswers, seen: Array, inside: Array, outside: Array) -> float:
+    scale = mechanism.scale(classes=2)
+    if mechanism.noise is NeuronNoise.LAPLACE:
+        return float(np.sum(np.abs(seen - outside) - np.abs(seen - inside)) / scale)
+    return float(np.sum((seen - outside) ** 2 - (seen - inside) ** 2) / (2 * scale**2))
 
 
 CONVEXIFIED_LOSS = ConvexifiedLoss()

@@ -1,41 +1,54 @@
-"""How far records would move the next step: gradients of a few records at the current weights."""
+"""Training of all four systems: look at distances, ask the watch, step, keep records."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dpcore.accountants.bayesian import contribution_norms, pair_distances, random_mask
-from dpcore.gradients import PrivateGradients
+from dpcore.gradients import ClippedSum, PrivateGradients
+from dpcore.gradients.precision import all_digits
 from dpcore.gradients.units import clip_factors
 from dpcore.mechanisms.average_case import AverageCase
+from dpcore.mechanisms.protocol import Scheduled
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian
 from dpcore.randomness import Purpose, Streams
+from dpcore.sampling import PoissonSampling
 from trainables import hooks
-from trainables.parallel import limited_threads
+from trainables.hyperparameters import read
 from trainables.planning import Fit
-from trainables.system import Dataset, Run, Split, State
+from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, Split, State
+from trainables.systems.linear import rows, width_of
+from trainables.systems.linear_module import UnitNormRows
 from trainables.systems.triastcyn2020.accountant import (
     PAIR,
     AverageCaseHyperparameters,
     BayesianSGDHyperparameters,
+    BayesianVariationalHyperparameters,
     EstimateHyperparameters,
+    VariationalDrawsHyperparameters,
+    VariationalHyperparameters,
     Watch,
 )
+from trainables.team import limited_threads
 from trainables.training.loop import Pace, run_steps
 from trainables.training.losses import loss_function, tensor
-from trainables.training.noise import batches, noise_source
+from trainables.training.noise import batches, noise_source, normals
 from trainables.training.optimisers import Descent, steadily
 from trainables.training.private_sgd import device_of, initial_model
 from trainables.training.released import with_seed
-from trainables.validation.evaluate import judge
+from trainables.validation.evaluate import judge, metrics_of
+from trainables.validation.histogram_bins import Judgements
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,3 +214,290 @@ class MaskedDescent(Descent):
                 gradient[name].mul_(part.to(one.device))
                 start += one.numel()
         self.update(gradient, number)
+
+
+# DPVI: a mean-field Gaussian over the weights of a two-class logistic regression.
+#
+# Source  Jaelkoe, Dikmen & Honkela (2017); the reparametrised gradient of Kucukelbir et al. (2017), AdaGrad of Duchi et
+#         al. (2011). B batch, D columns with the intercept, K draws.
+
+TINY = 1e-8
+"""Beside AdaGrad's root."""
+WIDEST = 1e6
+"""Records longer than this are shortened to it: far above what data scaled to [0, 1] have, and short of overflow."""
+_MEAN, _LOG_SD, _SQUARES = "mean", "log_sd", "squares"
+_BLOCK = 4096
+
+
+@dataclass(slots=True)
+class Posterior:
+    """N(mean, exp(log_sd)^2) over each weight, with AdaGrad's memory [2 D]."""
+
+    mean: Tensor
+    log_sd: Tensor
+    squares: Tensor
+
+    @classmethod
+    def start(cls, params: VariationalHyperparameters, width: int, device: torch.device) -> Posterior:
+        """Mean 0 and the configured deviation."""
+        log_sd = float(np.log(params.first_sd))
+        return cls(
+            mean=torch.zeros(width, device=device),
+            log_sd=torch.full((width,), log_sd, device=device),
+            squares=torch.zeros(2 * width, device=device),
+        )
+
+    @classmethod
+    def of(cls, state: State, device: torch.device) -> Posterior:
+        """The posterior of a checkpoint."""
+        parts = (torch.from_numpy(np.ascontiguousarray(state[name])).to(device) for name in (_MEAN, _LOG_SD, _SQUARES))
+        return cls(*parts)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """What a checkpoint keeps."""
+        named = {_MEAN: self.mean, _LOG_SD: self.log_sd, _SQUARES: self.squares}
+        return {name: one.cpu().numpy().copy() for name, one in named.items()}
+
+    def with_divergence(self, likelihood: Tensor, variance: float) -> Tensor:
+        """The likelihood's gradient [2 D] and that of KL(q || N(0, v I)), v the `variance`."""
+        return likelihood + torch.cat([self.mean / variance, (2 * self.log_sd).exp() / variance - 1])
+
+    def step(self, likelihood: Tensor, variance: float, learning_rate: float) -> None:
+        """One AdaGrad step."""
+        gradient = self.with_divergence(likelihood, variance)
+        self.squares += gradient.square()
+        change = learning_rate * gradient / (self.squares.sqrt() + TINY)
+        self.mean -= change[: len(self.mean)]
+        self.log_sd -= change[len(self.mean) :]
+
+
+def record_gradients(x_BD: Tensor, y_B: Tensor, posterior: Posterior, z_D: Tensor) -> Tensor:
+    """Gradient of -log p(y | x, w) by (mean, log_sd) at w = mean + exp(log_sd) z, for each record: [B, 2 D]."""
+    sd_D = posterior.log_sd.exp()
+    residual_B = torch.sigmoid(x_BD @ (posterior.mean + sd_D * z_D)) - y_B
+    return residual_B[:, None] * torch.cat([x_BD, x_BD * (sd_D * z_D)], dim=1)
+
+
+class Steps(Protocol):
+    """What one kind of DPVI does with its records. `rate` and `sigma` are those of its distances."""
+
+    rate: float
+    sigma: float
+
+    def distances(self, posterior: Posterior, z_D: Tensor) -> Array:
+        """How far looked-at records would move what the step releases."""
+        ...
+
+    def likelihood(self, posterior: Posterior, z_D: Tensor) -> Tensor:
+        """The gradient [2 D] of the whole data's -log likelihood, as the step estimates it; after `distances`."""
+        ...
+
+
+class LookedAt:
+    """The records that distances come from."""
+
+    def __init__(self, fit: Fit[Any, Any], device: torch.device) -> None:
+        split = looked_at(fit.params, fit.data)
+        self._x, self._y = design(fit.data.facts, split, device)
+        self._draws = Draws.of(fit.run, fit.params, split, pairs=False)
+
+    def gradients(self, posterior: Posterior, z_D: Tensor) -> Array:
+        """Of the next few records, [records, 2 D]; not clipped."""
+        chosen = torch.from_numpy(self._draws.rows()).to(self._y.device)
+        found = _finite(record_gradients(self._x[chosen], self._y[chosen], posterior, z_D))
+        out: Array = found.double().cpu().numpy()
+        return out
+
+
+class Noised:
+    """Clipped gradients of a Poisson batch with Gaussian noise on their sum."""
+
+    def __init__(self, fit: Fit[BayesianVariationalHyperparameters, SampledGaussian], device: torch.device) -> None:
+        self._n, self._mechanism = fit.data.facts.n, fit.mechanism
+        self.rate, self.sigma = fit.mechanism.sampling.rate, fit.mechanism.deviation
+        self._noise, self._batches = noise_source(fit.run, fit.settings, device), batches(fit.run, fit.settings)
+        self._x, self._y = design(fit.data.facts, fit.data.train, device)
+        self._looked_at = LookedAt(fit, device)
+
+    def distances(self, posterior: Posterior, z_D: Tensor) -> Array:
+        """Norms of clipped gradients."""
+        return contribution_norms(self._looked_at.gradients(posterior, z_D), self._mechanism.clip_norm)
+
+    def likelihood(self, posterior: Posterior, z_D: Tensor) -> Tensor:
+        """n times the noisy mean; the public batch size divides, not the number of records drawn."""
+        batch = torch.from_numpy(self._mechanism.batch(len(self._y), self._batches)).to(self._y.device)
+        gradients = record_gradients(self._x[batch], self._y[batch], posterior, z_D)
+        mean = self._mechanism.noisy_mean(_clipped_sum(gradients, self._mechanism.clip_norm), self._noise)
+        return self._n * mean[_MEAN]
+
+
+class Drawn:
+    """As published for the Bayesian accountant: plain gradients of a Poisson batch; a draw's own deviation stands for
+    the noise.
+
+    The distance of a record is what its gradient adds to the mean of the next draw, in deviations of that draw: what
+    the deviation itself gives away, and what earlier steps left in the mean, is not counted.
+    """
+
+    sigma = 1.0
+
+    def __init__(self, fit: Fit[VariationalDrawsHyperparameters, Scheduled], device: torch.device) -> None:
+        self._params, n = fit.params, fit.data.facts.n
+        self.rate, self._scale = fit.params.batch_size / n, n / fit.params.batch_size
+        self._sampling = PoissonSampling(rate=self.rate)
+        self._batches = batches(fit.run, fit.settings)
+        self._x, self._y = design(fit.data.facts, fit.data.train, device)
+        self._looked_at = LookedAt(fit, device)
+        self._next: Tensor | None = None
+
+    def distances(self, posterior: Posterior, z_D: Tensor) -> Array:
+        """Of the step that `likelihood` returns next."""
+        batch = torch.from_numpy(self._sampling.indices(len(self._y), self._batches)).to(self._y.device)
+        total = record_gradients(self._x[batch], self._y[batch], posterior, z_D).sum(dim=0)
+        self._next = self._scale * total
+        width = len(posterior.mean)
+        squares = posterior.squares + posterior.with_divergence(self._next, self._params.prior_variance).square()
+        # AdaGrad moves the mean by this much for each unit of a record's gradient, in deviations of the draw.
+        moved = self._params.learning_rate * self._scale / (squares[:width].sqrt() + TINY)
+        per_unit = (moved / posterior.log_sd.exp()).double().cpu().numpy()
+        return contribution_norms(self._looked_at.gradients(posterior, z_D)[:, :width] * per_unit)
+
+    def likelihood(self, posterior: Posterior, z_D: Tensor) -> Tensor:
+        """The gradient that `distances` has looked at."""
+        assert self._next is not None
+        return self._next
+
+
+def infer(fit: Fit[Any, Any], steps: Callable[[Any, torch.device], Steps], largest: float | None) -> None:
+    """Execute one run up to its `member.to_step`: look at distances, ask the watch, step, keep records.
+
+    steps    `Noised` or `Drawn`
+    largest  bounds the distances; None where nothing does
+    """
+    with limited_threads(fit.settings.threads):
+        run_steps(fit.run, _Inference(fit, steps, largest), Pace(fit.settings.checkpoint_seconds))
+
+
+class _Inference:
+    """One run, as `run_steps` executes it."""
+
+    def __init__(self, fit: Fit[Any, Any], steps: Callable[[Any, torch.device], Steps], largest: float | None) -> None:
+        self._params, self._data, run = fit.params, fit.data, fit.run
+        self._device = device_of(fit.settings)
+        self._steps = steps(fit, self._device)
+        self._width = width_of(fit.data.facts, bias=True)
+        self._watch = Watch.of(fit.params, run.member.plan, largest)
+        if run.state is None:
+            self._posterior = Posterior.start(fit.params, self._width, self._device)
+        else:
+            self._posterior = Posterior.of(run.state, self._device)
+            self._watch.restore(run.state)
+        self._draw = normals(run, fit.settings, stream="draws")
+
+    @property
+    def stopped(self) -> bool:
+        """See `Training.stopped`."""
+        return self._watch.stopped
+
+    def step(self, number: int) -> None:
+        """See `Training.step`."""
+        z_D = torch.from_numpy(self._draw((self._width,)).astype(np.float32)).to(self._device)
+        steps, posterior = self._steps, self._posterior
+        if self._watch.admits(steps.distances(posterior, z_D), steps.rate, steps.sigma):
+            likelihood = steps.likelihood(posterior, z_D)
+            posterior.step(likelihood, self._params.prior_variance, self._params.learning_rate)
+
+    def state(self) -> State:
+        """See `Training.state`."""
+        return self._posterior.state() | self._watch.state()
+
+    def metrics(self, step: int) -> Mapping[str, float]:
+        """See `Training.metrics`."""
+        return {**_judged(self._params, self._data, self._posterior, self._device), **self._watch.metrics()}
+
+
+def design(facts: DatasetSpec, split: Split, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Records [n, D] with a last column of ones, and labels [n] in {0, 1}, float32."""
+    # `rows` divides by the bound; what that does to the scale is undone.
+    plain = rows(facts, split, WIDEST, bias=False) * WIDEST
+    x = np.hstack([plain, np.ones((len(plain), 1))]).astype(np.float32)
+    return torch.from_numpy(x).to(device), torch.from_numpy(np.asarray(split.targets, dtype=np.float32)).to(device)
+
+
+def _finite(gradients: Tensor) -> Tensor:
+    return gradients.masked_fill(~torch.isfinite(gradients).all(dim=1)[:, None], 0.0)
+
+
+def _clipped_sum(gradients_BD: Tensor, clip_norm: float) -> ClippedSum:
+    gradients = _finite(gradients_BD)
+    factors_B = clip_factors(gradients.double().square().sum(dim=1), clip_norm)
+    with all_digits():
+        return ClippedSum(tensors={_MEAN: factors_B.to(gradients.dtype) @ gradients}, clip_norm=clip_norm)
+
+
+def _judged(
+    params: VariationalHyperparameters, data: Dataset, posterior: Posterior, device: torch.device
+) -> Mapping[str, float]:
+    if not len(data.validation):
+        return {}
+    x, y = design(data.facts, data.validation, device)
+    likely = _probability(params, posterior, x)
+    losses = F.binary_cross_entropy(likely, y.double(), reduction="none")
+    own = torch.where(likely > 0.5, likely, 1 - likely)
+    columns = (y.long(), (likely > 0.5).long(), own, losses, torch.zeros_like(losses))
+    return metrics_of(Judgements(*(one.cpu().numpy() for one in columns)), data.facts)
+
+
+class PosteriorPredictive(nn.Module):
+    """The released posterior, asked: log P(class | record) for both classes, float64 [n, 2], averaged over draws.
+
+    The draws are the same for every record, and public: whoever has the posterior has them.
+    """
+
+    draws: Tensor
+
+    def __init__(self, params: VariationalHyperparameters, facts: DatasetSpec, posterior: Posterior) -> None:
+        super().__init__()
+        self.rows = UnitNormRows(facts.features, WIDEST, bias=False)
+        self.mean = nn.Parameter(posterior.mean, requires_grad=False)
+        self.log_sd = nn.Parameter(posterior.log_sd, requires_grad=False)
+        self.register_buffer("draws", _draws(params, len(posterior.mean)).to(posterior.mean.device))
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Of n records."""
+        plain = self.rows(*inputs) * WIDEST
+        x = torch.cat([plain, torch.ones_like(plain[:, :1])], dim=1).float()
+        likely = _averaged(x, self.mean + self.log_sd.exp() * self.draws)
+        return torch.stack([1 - likely, likely], dim=1).log()
+
+
+def _probability(params: VariationalHyperparameters, posterior: Posterior, x: Tensor) -> Tensor:
+    """P(y = 1 | x) averaged over `draws` draws of the weights, the same for every record, float64 [n]."""
+    w_KD = posterior.mean + posterior.log_sd.exp() * _draws(params, x.shape[1]).to(x.device)
+    return torch.cat([_averaged(x[i : i + _BLOCK], w_KD) for i in range(0, len(x), _BLOCK)])
+
+
+def _draws(params: VariationalHyperparameters, width: int) -> Tensor:
+    """Standard normal, float32 [draws, width], from a public seed."""
+    return torch.from_numpy(np.random.default_rng(0).standard_normal((params.draws, width)).astype(np.float32))
+
+
+def _averaged(x: Tensor, w_KD: Tensor) -> Tensor:
+    return torch.sigmoid(x @ w_KD.T).double().mean(dim=1).clamp(1e-12, 1 - 1e-12)
+
+
+def log_probabilities(plan: PrivacyPlan, facts: DatasetSpec, state: State, split: Split) -> Array:
+    """ln P(its own class | x) of every record of `split` under a final state; shape [len(split)]."""
+    device = torch.device("cpu")
+    x, y = design(facts, split, device)
+    likely = _probability(read(VariationalHyperparameters, plan.config), Posterior.of(state, device), x)
+    out: Array = torch.where(y > 0.5, likely, 1 - likely).log().numpy()
+    return out
+
+
+def posterior_predictive(plan: PrivacyPlan, facts: DatasetSpec, state: State) -> PosteriorPredictive:
+    """The model of a final state, on the CPU. Raises ValueError for the state of another model."""
+    posterior, width = Posterior.of(state, torch.device("cpu")), width_of(facts, bias=True)
+    if posterior.mean.shape != (width,):
+        raise ValueError(f"checkpoint has {len(posterior.mean)} weights, the model {width}: another model")
+    return PosteriorPredictive(read(VariationalHyperparameters, plan.config), facts, posterior)

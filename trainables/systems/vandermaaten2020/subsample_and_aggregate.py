@@ -30,18 +30,18 @@ from trainables.planning import Case, Fit
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, RunSettings, Traits
 from trainables.systems.answering import ACCURACY, AnsweringSystem, QueryHyperparameters, answer_queries, group_of
 from trainables.systems.linear import at, classes_of, labels_of
-from trainables.systems.vandermaaten2020.minimiser import (
+from trainables.systems.vandermaaten2020.minimisers import (
     NOISE_MAX,
     NOISE_MIN,
     ROWS,
     SOURCE,
+    Columns,
     Composition,
     MinimiserHyperparameters,
     at_delta_zero,
     descent_work,
     pure_claim,
 )
-from trainables.systems.vandermaaten2020.neighbours import Columns
 from trainables.training.noise import normals
 from trainables.units import Units
 

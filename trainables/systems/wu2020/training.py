@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +14,6 @@ from torch import nn
 from dpcore.audit.attacks import auc, decide, mean_training_loss_threshold, negative_loss
 from dpcore.mechanisms.protocol import Scheduled
 from dpcore.noise import NoiseSource
-from dpcore.papers.sgld import step_size_of
 from dpcore.randomness import Purpose
 from trainables import hooks
 from trainables.metrics import share_error
@@ -22,19 +21,10 @@ from trainables.models.images import with_dropout
 from trainables.parallel import limited_threads
 from trainables.planning import Fit
 from trainables.system import Dataset, Run, State
-from trainables.systems.wu2020.hyperparameters import (
-    LAST,
-    CommonHyperparameters,
-    DropoutHyperparameters,
-    PosteriorHyperparameters,
-    PSGLDHyperparameters,
-    RMSpropHyperparameters,
-    SGHMCHyperparameters,
-)
-from trainables.training import optimisers
 from trainables.training.loop import Pace, run_steps
 from trainables.training.losses import answers, loss_function, tensor
 from trainables.training.noise import noise_source
+from trainables.training.optimisers import Optimiser
 from trainables.training.private_sgd import device_of, initial_model
 from trainables.training.released import with_seed
 from trainables.validation.evaluate import mean_of
@@ -128,7 +118,7 @@ def judged(draws: Probabilities, data: Dataset, *, average: int, samples: bool) 
     """Every metric of a finished run, from the probabilities of its last iterates [K, n + n_validation, C]."""
     averaged = draws[-average:].mean(axis=0)
     metrics = table_metrics(averaged, data)
-    metrics |= {f"{LAST}{name}": value for name, value in table_metrics(draws[-1], data).items()}
+    metrics |= {f"last_{name}": value for name, value in table_metrics(draws[-1], data).items()}
     if samples:
         members = slice(0, len(data.train))
         under_draws = losses(draws[:, members], data.train.targets)
@@ -139,15 +129,19 @@ def judged(draws: Probabilities, data: Dataset, *, average: int, samples: bool) 
 DRAWS = "draws.probabilities"
 
 
-def train(fit: Fit[CommonHyperparameters, Scheduled]) -> None:
-    """Execute one run up to its `member.to_step`. Raises InvalidValue (model, no validation records)."""
+Moved = Callable[[nn.Module, NoiseSource], Optimiser]
+"""What moves the weights of a model, with the sampler's noise."""
+
+
+def train(fit: Fit[Any, Scheduled], optimiser: Moved) -> None:
+    """Execute one run up to its `member.to_step`. Raises InvalidValue (model)."""
     device = device_of(fit.settings)
     devices = [torch.cuda.current_device()] if device.type == "cuda" else []
     with limited_threads(fit.settings.threads), torch.random.fork_rng(devices=devices):
         # Dropout draws its masks from the global generator, which is put back afterwards.
         seed = fit.run.streams.derived_seed(Purpose.SAMPLING, step=fit.run.start_step)
         torch.manual_seed(int.from_bytes(seed[:8], "big") >> 1)
-        run_steps(fit.run, _Unprotected(fit, device), Pace(fit.settings.checkpoint_seconds))
+        run_steps(fit.run, _Unprotected(fit, device, optimiser), Pace(fit.settings.checkpoint_seconds))
 
 
 class _Unprotected:
@@ -155,13 +149,12 @@ class _Unprotected:
 
     stopped = False
 
-    def __init__(self, fit: Fit[CommonHyperparameters, Scheduled], device: torch.device) -> None:
+    def __init__(self, fit: Fit[Any, Scheduled], device: torch.device, optimiser: Moved) -> None:
         self._run, self._params, self._data, self._device = fit.run, fit.params, fit.data, device
         run, params, data = fit.run, fit.params, fit.data
-        own = initial_model(run, data, device)
-        model = with_dropout(own, params.dropout if isinstance(params, DropoutHyperparameters) else 0.0)
+        model = with_dropout(initial_model(run, data, device), getattr(params, "dropout", 0.0))
         self._model, self._loss = hooks.attach(run, model, loss_function(data.facts))
-        self._optimiser = optimiser(params, self._model, data.facts.n, noise_source(run, fit.settings, device))
+        self._optimiser = optimiser(self._model, noise_source(run, fit.settings, device))
         self._draws: list[Probabilities] = []
         if run.state is not None:
             self._optimiser.restore(run.state)
@@ -193,25 +186,7 @@ class _Unprotected:
 
     def metrics(self, step: int) -> Mapping[str, float]:
         """See `Training.metrics`."""
-        samples = isinstance(self._params, PosteriorHyperparameters)
-        return judged(self._kept, self._data, average=self._params.average, samples=samples)
-
-
-def optimiser(params: CommonHyperparameters, model: nn.Module, n: int, noise: NoiseSource) -> optimisers.Optimiser:
-    """The update of a method, with its rate halving over the trial."""
-    rate_of = partial(step_size_of, params.phases(n))
-    match params:
-        case RMSpropHyperparameters():
-            return optimisers.RMSprop(model, rate_of, params)
-        case PSGLDHyperparameters():
-            return optimisers.PSGLD(model, rate_of, optimisers.NoisyPosterior(n, params.prior_variance, noise), params)
-        case SGHMCHyperparameters():
-            posterior = optimisers.NoisyPosterior(n, params.prior_variance, noise)
-            return optimisers.SGHMC(model, rate_of, posterior, params.friction)
-        case PosteriorHyperparameters():
-            return optimisers.SGLD(model, rate_of, optimisers.NoisyPosterior(n, params.prior_variance, noise))
-        case _:
-            return optimisers.Descent(model, rate_of)
+        return judged(self._kept, self._data, average=self._params.average, samples=self._params.samples)
 
 
 class _Batches:
