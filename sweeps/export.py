@@ -32,8 +32,7 @@ from trainables.data.records import fingerprint
 from trainables.data.source import HoldsOut, parted
 from trainables.data.table import Table
 from trainables.data.table_declaration import Schema
-from trainables.export.protocol import Module, ReleasesModel
-from trainables.hooks import Answering
+from trainables.hooks import Answering, Module, ReleasesModel
 from trainables.metrics import Dependence, scores_of, with_error
 from trainables.publishing import declared
 from trainables.registry import SYSTEMS
@@ -549,7 +548,7 @@ def read(
     if not len(records):
         raise InvalidValue("data.test", declared.held.path or declared.held.id, "at least one record, found none")
     split = records if features is None else features.split(records, source.facts(own), workspace.features)
-    from trainables.export.scoring import noised_score, score
+    from trainables.validation.evaluate import noised_score, score
 
     with closing(workspace.open_store()) as store:
         _check_unchanged(store, record, source.load(own).fingerprint)

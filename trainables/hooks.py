@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,18 @@ class Scored(Protocol):
         self, plan: PrivacyPlan, facts: DatasetSpec, state: State, split: Split
     ) -> NDArray[np.float64]:
         """[len(split)], higher for records that the released model was more likely trained on: -loss, for instance."""
+        ...
+
+
+@runtime_checkable
+class ReleasesModel(Protocol):
+    """A system whose final state is a model that its claim covers.
+
+    One that answers queries has none: its claim covers its answers, and not the model behind them.
+    """
+
+    def released_model(self, plan: PrivacyPlan, facts: DatasetSpec, state: State) -> nn.Module:
+        """The model of a final state, on the CPU. Raises ValueError for the state of another model."""
         ...
 
 
@@ -94,6 +106,9 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     Loss = Callable[[Any, Any], Tensor]
+
+Module: TypeAlias = "nn.Module"
+"""For rooms that hold no tensors, and pass a model on."""
 
 
 @runtime_checkable

@@ -40,7 +40,6 @@ from sweeps.privacy.release import Published
 from sweeps.store.records import SweepRecord
 from sweeps.util.waiting import wait_for
 from trainables.data.table_declaration import Column
-from trainables.export import served
 from trainables.system import InputSpec, Task
 from trainables.worker.redaction import redacted, shown_url
 
@@ -137,7 +136,7 @@ def write(model: ReleasedModel, place: Path, exported: Path) -> None:
         mlflow.pyfunc.save_model(
             str(place),
             # Code of ours that travels with it reads the folder: nothing is unpickled.
-            loader_module=served.__name__,
+            loader_module="trainables.export.model",
             data_path=str(model.save(exported)),
             code_paths=[str(Path(one.__file__ or "").parent) for one in (dpcore, trainables)],
             signature=signature(asked),

@@ -61,7 +61,7 @@ from trainables.data import SOURCES
 from trainables.data.source import HoldsOut
 from trainables.data.splits import PART, PartSplit, PartUse, TestSplit
 from trainables.data.table import TABLE
-from trainables.export.protocol import ReleasesModel
+from trainables.hooks import ReleasesModel
 from trainables.measures.objectives import MEASURES, measured, missing
 from trainables.measures.quality import GROUPED, QUALITY, check_had, own_metrics
 from trainables.planning import check_unit, check_weights

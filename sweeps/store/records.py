@@ -499,7 +499,7 @@ class HeldOutScore:
     """What came of a reading.
 
     read  number of its `HeldOutRead`
-    metrics  see `trainables.export.scoring`
+    metrics  see `trainables.validation.evaluate`
     """
 
     read: int

@@ -36,9 +36,9 @@ from sweeps.spec.sections import SweepSpec
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.data.source import parted
-from trainables.export.scoring import score
 from trainables.registry import SYSTEMS
 from trainables.system import Config, Dataset, PrivacyPlan, Refusal, RunSettings, Split
+from trainables.validation.evaluate import score
 
 EPSILONS = (0.5, 1.0, 3.0, 8.0)
 DELTA = 1e-5

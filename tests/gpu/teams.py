@@ -19,10 +19,10 @@ import torch
 
 from tests.gpu.results import Figure, Lacking, Setting
 from trainables.data import SOURCES
-from trainables.parallel import GradientTask
 from trainables.parallel.link import Backend, owner_link, owner_store
 from trainables.parallel.sums import LinkedSums
 from trainables.system import Dataset
+from trainables.team import GradientTask
 from trainables.training.private_sgd import LocalSums
 from trainables.training.released import build_model
 

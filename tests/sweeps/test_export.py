@@ -21,7 +21,7 @@ from sweeps.util.fingerprint import Changed
 from tests.sweeps.published_sweeps import NAME, swept
 from trainables.export.model import ReleasedModel
 from trainables.export.preprocessing import Preprocessing
-from trainables.features.exported import NotExportable, program
+from trainables.features.programs import NotExportable, program
 from trainables.models.registry import MODELS, build
 from trainables.system import DatasetSpec, InputSpec, Task
 

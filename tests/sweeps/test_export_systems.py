@@ -17,7 +17,7 @@ from tests.sweeps.published_sweeps import NAME, swept
 from tests.trainables.registry_cases import CANDIDATES, CASES
 from trainables.data import SOURCES
 from trainables.export.model import ReleasedModel
-from trainables.features.exported import program
+from trainables.features.programs import program
 from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec, InputSpec, Split, Task
 from trainables.systems.linear import rows, width_of

@@ -19,8 +19,7 @@ from dpcore.checks import InvalidValue
 from tests.trainables import feature_maps
 from trainables.data import SOURCES, records
 from trainables.data.source import parted
-from trainables.features.declared import FEATURES, Features
-from trainables.features.kept import kept
+from trainables.features.declared import FEATURES, Features, kept
 from trainables.system import Dataset
 
 DIGITS = SOURCES["pooled"]

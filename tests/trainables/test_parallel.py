@@ -18,10 +18,10 @@ from dpcore.randomness import Purpose
 from tests.trainables.parallel_cases import ALARM, WORKERS, basis, clouds, fitted, images, planned
 from tests.trainables.recording import MemoryRun, memory_run
 from tests.trainables.thread_team import ThreadTeam
-from trainables.parallel import GradientTask
 from trainables.parallel.sums import Layout, serve, shards
 from trainables.system import Dataset, RunSettings, Split
 from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD
+from trainables.team import GradientTask
 from trainables.training.hyperparameters import epochs_of
 from trainables.training.private_sgd import LocalSums
 from trainables.training.released import MODEL_SEED, build_model

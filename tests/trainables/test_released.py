@@ -7,9 +7,9 @@ import torch
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.hooks import Scored
-from trainables.parallel import device_named
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyPlan, PrivacyTarget, RunSettings, Scalar
+from trainables.team import device_named
 from trainables.training import released
 
 torch.set_num_threads(1)

@@ -23,7 +23,6 @@ from trainables.data import records
 from trainables.hyperparameters import read
 from trainables.measures import audits
 from trainables.measures.audits import AuditSetting, curve_of
-from trainables.parallel import GradientTask
 from trainables.registry import SYSTEMS
 from trainables.system import (
     Dataset,
@@ -38,6 +37,7 @@ from trainables.system import (
 )
 from trainables.systems.vandermaaten2020 import subsample_and_aggregate as voters
 from trainables.systems.vandermaaten2020.subsample_and_aggregate import MemberHyperparameters
+from trainables.team import GradientTask
 from trainables.training import private_sgd
 from trainables.training.losses import loss_function
 from trainables.training.private_sgd import LocalSums

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from trainables.parallel import BatchSums, GradientTask
 from trainables.parallel.link import Link, joined_store, owner_link, owner_store, worker_link
 from trainables.parallel.sums import LinkedSums, serve
 from trainables.system import Dataset
+from trainables.team import BatchSums, GradientTask
 
 HOST = "127.0.0.1"
 Serve = Callable[[GradientTask, Dataset, int, int, Link, torch.device], None]

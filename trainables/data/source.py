@@ -111,7 +111,7 @@ class FeaturedSource(ABC, Generic[Asked]):
     def load(self, options: Mapping[str, object], kept_in: Path | None = None) -> Dataset:
         """The records, or their features. Raises InvalidValue (options, files, their form and count, labels, numbers).
 
-        kept_in  folder in which features are kept, see `trainables.features.kept`; None: nothing is kept
+        kept_in  folder in which features are kept, see `trainables.features.declared.kept`; None: nothing is kept
         """
         own, features = parted(options)
         if features is None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from dpcore.gradients.chain import proves_isolation
-from trainables.features.exported import NotExportable, program
+from trainables.features.programs import NotExportable, program
 from trainables.system import InputSpec
 
 ROUNDING = 1e-4

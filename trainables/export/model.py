@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from dpcore.checks import InvalidValue
 from trainables.export.preprocessing import Preprocessing
-from trainables.features.exported import NotReadable, program, read
+from trainables.features.programs import NotReadable, program, read
 from trainables.system import Task
 
 if TYPE_CHECKING:
@@ -185,6 +185,25 @@ class ReleasedModel:
             card=card,
             page=(place / PAGE).read_text(encoding="utf-8") if (place / PAGE).is_file() else "",
         )
+
+
+# An exported folder as MLflow's generic flavour asks it.
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """Raw rows in, `prediction` and `probability.<class>` out."""
+
+    model: ReleasedModel
+
+    def predict(self, model_input: Any) -> pd.DataFrame:
+        """One row for each row of a pandas table, or of arrays by name. Raises what `ReleasedModel.predict` raises."""
+        return self.model.predict(model_input).table()
+
+
+def _load_pyfunc(path: str) -> ServedModel:
+    """What `mlflow.pyfunc.load_model` calls with the exported folder."""
+    return ServedModel(ReleasedModel.load(Path(path)))
 
 
 def _worths(classes: tuple[Any, ...]) -> NDArray[np.float64]:

@@ -15,26 +15,31 @@ assumptions, in the operator's words where the map is not ours.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import math
 import os
+import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from trainables import plugins
-from trainables.features.kept import Numbers, kept
 from trainables.system import Dataset, DatasetSpec, InputSpec, Split
 
 if TYPE_CHECKING:
     from torch import nn
     from torch.export import ExportedProgram
 
+
+Numbers = NDArray[np.float32]
 
 FEATURES = "features"
 """The one input of a model where a map was put before it."""
@@ -158,7 +163,7 @@ class Features:
     def dataset(self, found: Dataset, kept_in: Path | None) -> Dataset:
         """The records with their features as the one input; their fingerprint stays. Raises InvalidValue, OSError.
 
-        kept_in  folder of `trainables.features.kept`; None: nothing is kept
+        kept_in  folder of files, see `kept`; None: nothing is kept
         """
         facts = self.facts(found.facts)
         train, validation = (self.split(one, found.facts, kept_in) for one in (found.train, found.validation))
@@ -283,3 +288,44 @@ def _content(split: Split) -> str:
 def _scattering_code() -> str:
     """SHA-256 of the file that computes the scattering."""
     return hashlib.sha256((Path(__file__).parent / "scattering.py").read_bytes()).hexdigest()
+
+
+# Features on disk, computed once on a machine: as private as the records that they were made of.
+#
+# A file is named by a digest of all that decides its numbers (the map, what is done with its output, the records), so
+# that it is never out of date; it appears whole or not at all; whoever needs it while another process computes it
+# waits. The folder is its owner's alone. Nothing removes files: a folder that is deleted costs time, and nothing else.
+
+
+def kept(folder: Path | None, key: str, compute: Callable[[], Numbers]) -> Numbers:
+    """What `compute` returns, mapped from `folder`, where it is computed if nobody did yet. Raises OSError.
+
+    folder  None: computed, and kept nowhere
+    """
+    if folder is None:
+        return compute()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    place = folder / f"{key}.npy"
+    with os.fdopen(os.open(folder / f"{key}.lock", os.O_CREAT | os.O_RDWR, 0o600)) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (found := _mapped(place)) is None:
+            # A file system that keeps no lock among machines costs time: each writes a file of its own.
+            numbers = compute()
+            with tempfile.NamedTemporaryFile(dir=folder, suffix=".part", delete=False) as part:
+                np.save(part, numbers)
+                part.flush()
+                os.fsync(part.fileno())
+            os.replace(part.name, place)
+            found = _mapped(place)
+    if found is None:
+        raise OSError(f"{place} is not what was written to it")
+    return found
+
+
+def _mapped(place: Path) -> Numbers | None:
+    try:
+        # A plain array over the mapping: processes share it without a copy, which they do not do with np.memmap.
+        return np.asarray(np.load(place, mmap_mode="r", allow_pickle=False))
+    except (FileNotFoundError, ValueError, EOFError):
+        # Not there, or cut short by a disk.
+        return None

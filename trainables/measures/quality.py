@@ -182,7 +182,7 @@ def quality(names: Sequence[str], system: System, member: TrialRun, state: State
     Raises UncountedReport where the validation records are private: no plan counts such a look at them; InvalidValue
     and NoFiniteNumber for a function of the user's own.
     """
-    from trainables.export.protocol import ReleasesModel
+    from trainables.hooks import ReleasesModel
     from trainables.validation.evaluate import UncountedReport
 
     if data.facts.private_validation is not None:

@@ -15,9 +15,9 @@ from dpcore.gradients import PrivateGradients, isolated
 from dpcore.gradients.refusals import refuse
 from trainables import memory
 from trainables.models.registry import outputs
-from trainables.parallel import device_named
 from trainables.rehearsal.findings import CannotRun, Step
 from trainables.system import Dataset, DatasetSpec, RunSettings, Task
+from trainables.team import device_named
 from trainables.training.losses import loss_function, tensor
 from trainables.training.made_up import made_up
 

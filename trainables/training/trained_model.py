@@ -28,7 +28,7 @@ class ScoredByLoss:
         return negative_losses(plan, facts, state, split)
 
     def released_model(self, plan: PrivacyPlan, facts: DatasetSpec, state: State) -> nn.Module:
-        """See `trainables.export.protocol.ReleasesModel`. Raises ValueError for the state of another model."""
+        """See `trainables.hooks.ReleasesModel`. Raises ValueError for the state of another model."""
         from trainables.training.released import released_model
 
         return released_model(plan, facts, state)

@@ -16,7 +16,7 @@ from trainables.metrics import STANDARD_ERROR, share_error
 from trainables.reports import Bins
 from trainables.system import Dataset, DatasetSpec, Run, RunSettings, Split, Task
 from trainables.training.losses import EVALUATION_BATCH, answers, loss_function, tensor
-from trainables.training.noise import report_noise
+from trainables.training.noise import report_noise, unseeded_noise
 from trainables.validation.histogram_bins import Judgements, cells_for
 
 Floats = NDArray[np.float64]
@@ -177,3 +177,25 @@ def area_under_curve(
             areas.append(float(won) / (inside * outside))
             errors.append(area_error(areas[-1], inside, outside, alike))
     return Estimate(float(np.mean(areas)), float(np.mean(errors))) if areas else None
+
+
+# How good a released model is on test records: as they are, or by one noised histogram.
+
+_CPU = torch.device("cpu")
+
+
+def score(model: nn.Module, split: Split, facts: DatasetSpec) -> Mapping[str, float]:
+    """The metrics of validation with their errors, of public test records as they are."""
+    return judge(model, split, facts, _CPU)
+
+
+def noised_score(
+    model: nn.Module, split: Split, facts: DatasetSpec, units: int, histogram: NoisyHistogram, bins: Bins
+) -> Mapping[str, float]:
+    """The same of private ones, by one release of `histogram`, whose noise nobody can seed.
+
+    units  declared number of test records, or of their units
+    """
+    # One at a time: what a record adds must not depend on its companions.
+    judged = judgements(model, split, facts, _CPU, batch=1)
+    return noised(judged, facts, units, histogram, bins, unseeded_noise())

@@ -11,7 +11,7 @@ from tests.sweeps.test_export import NETWORK, spec, trained
 from trainables.data import SOURCES
 from trainables.export.apart import Mapped, apart
 from trainables.export.model import ReleasedModel
-from trainables.features.exported import NotExportable, program
+from trainables.features.programs import NotExportable, program
 from trainables.system import InputSpec
 
 NUMBERS, WORDS = {"x": InputSpec(shape=(6,))}, {"x": InputSpec(shape=(12,), cardinality=50)}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from torch import nn
 
-from trainables.export.scoring import score
 from trainables.system import DatasetSpec, InputSpec, Split, Task
+from trainables.validation.evaluate import score
 
 FACTS = DatasetSpec(
     dataset="made-up",

@@ -19,7 +19,7 @@ from trainables.data.table_declaration import Column
 from trainables.export import files
 from trainables.export.model import ReleasedModel
 from trainables.export.preprocessing import Preprocessing
-from trainables.features import exported as program
+from trainables.features import programs as program
 from trainables.system import InputSpec, Task
 
 FILM = Preprocessing(

@@ -209,7 +209,7 @@ class BayesianVariational(WatchedDescent[BayesianVariationalHyperparameters]):
         return log_probabilities(plan, facts, state, split)
 
     def released_model(self, plan: PrivacyPlan, facts: DatasetSpec, state: State) -> nn.Module:
-        """See `trainables.export.protocol.ReleasesModel`: the posterior. Raises ValueError for another state."""
+        """See `trainables.hooks.ReleasesModel`: the posterior. Raises ValueError for another state."""
         from trainables.systems.triastcyn2020.training import posterior_predictive
 
         return posterior_predictive(plan, facts, state)

@@ -180,7 +180,7 @@ class ReleasesLinearModel:
         return -losses
 
     def released_model(self, plan: PrivacyPlan, facts: DatasetSpec, state: State) -> nn.Module:
-        """See `trainables.export.protocol.ReleasesModel`. Raises ValueError for the state of another model."""
+        """See `trainables.hooks.ReleasesModel`. Raises ValueError for the state of another model."""
         from trainables.systems.linear_module import LinearClassifier
 
         params, theta = read(self.params, plan.config), np.asarray(state[_THETA])

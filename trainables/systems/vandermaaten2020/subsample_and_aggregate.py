@@ -307,7 +307,7 @@ def winners(params: MemberHyperparameters, data: Dataset, settings: RunSettings)
     nothing = np.zeros(len(data.validation), dtype=np.int64)
     if params.model == "linear":
         return np.stack([_linear(params, data, part) if len(part) else nothing for part in parts])
-    from trainables.parallel import limited_threads
+    from trainables.team import limited_threads
     from trainables.training.private_sgd import device_of
 
     device = device_of(settings)

@@ -18,9 +18,9 @@ from dpcore.randomness import Purpose
 from trainables import hooks
 from trainables.metrics import share_error
 from trainables.models.images import with_dropout
-from trainables.parallel import limited_threads
 from trainables.planning import Fit
 from trainables.system import Dataset, Run, State
+from trainables.team import limited_threads
 from trainables.training.loop import Pace, run_steps
 from trainables.training.losses import answers, loss_function, tensor
 from trainables.training.noise import noise_source
