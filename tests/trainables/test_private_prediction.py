@@ -5,20 +5,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from scipy import stats
 
+from dpcore.audit import AuditOutcome, AuditVerdict
 from dpcore.checks import InvalidValue
 from dpcore.erm import LogisticRisk, minimise, unit_inputs
+from dpcore.mechanisms import loss_perturbation, noisy_vote
 from dpcore.mechanisms.loss_perturbation import least_modulus
 from dpcore.mechanisms.noise_families import GaussianNoise, RadialNoise
 from dpcore.mechanisms.output_perturbation import MinimiserSensitivity
 from tests.trainables.private_prediction_cases import (
     ADD,
-    CASES,
     DELTA,
     FACTS,
-    IDS,
     NETWORK,
     REPLACE,
     planned,
@@ -26,10 +25,10 @@ from tests.trainables.private_prediction_cases import (
     target,
 )
 from tests.trainables.recording import memory_run
-from trainables import models
 from trainables.data.packaged import DIGITS
+from trainables.measures.audits import AuditSetting, curve_of, gather
 from trainables.registry import SYSTEMS
-from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Split
+from trainables.system import InputSpec, PrivacyPlan, RunSettings, Split
 from trainables.systems.answering import QueriesSpent
 from trainables.systems.linear import rows, width_of
 from trainables.systems.vandermaaten2020 import minimisers as minimiser
@@ -41,25 +40,6 @@ from trainables.systems.vandermaaten2020.minimisers import (
     certificate,
 )
 from trainables.systems.vandermaaten2020.subsample_and_aggregate import SUBSAMPLE_AND_AGGREGATE, MemberHyperparameters
-from trainables.training import private_sgd
-
-
-@pytest.fixture(scope="module")
-def data():
-    return DIGITS.load({})
-
-
-@pytest.mark.parametrize(("system", "knobs"), CASES, ids=IDS)
-def test_runs_end_with_an_accuracy_and_keep_no_model_beside_the_answers(system, knobs, data):
-    plan = planned(system, knobs, epsilon=50.0)
-    run = memory_run(plan)
-    system.fit([run], data, RunSettings())
-    step, state, metrics = run.final
-    assert step == plan.steps
-    assert run.horizons == [plan.steps]
-    assert 0.15 < metrics["accuracy"] <= 1
-    kept = {"theta"} if plan.steps == 1 else {"answered", "correct"}
-    assert set(state) == kept
 
 
 def noise_only(data, plan, count):
@@ -148,31 +128,6 @@ def test_perturbed_minimisers_solve_the_perturbed_objective(monkeypatch):
     assert np.linalg.norm(output) < 1e-3
 
 
-@pytest.mark.parametrize(("adjacency", "sigma"), [(ADD, 13.53216), (REPLACE, 27.84111)])
-def test_gaussian_perturbation_has_the_repaired_scale(adjacency, sigma):
-    """theory.md section 1, golden for c = 10, epsilon 1 on the objective, delta 1e-5; K = sqrt(2)."""
-    privacy = PrivacyTarget(epsilon=1 / 0.99, delta=1e-5, adjacency=adjacency)
-    plan = LOSS_PERTURBATION.plan({"regularisation": 1e-6}, FACTS, privacy, {})
-    assert isinstance(plan, PrivacyPlan)
-    shift = math.sqrt(2) * (2 if adjacency is REPLACE else 1)
-    assert plan.config["noise_multiplier"] * shift == pytest.approx(sigma, rel=1e-6)
-    assert plan.guarantee.epsilon == pytest.approx(1 / 0.99, rel=1e-6)
-
-
-def test_gaussian_noise_of_the_objective_is_drawn_at_the_planned_scale(monkeypatch):
-    data = small()
-    plan = LOSS_PERTURBATION.plan({"regularisation": 1e-6}, data.facts, target(), {})
-    assert isinstance(plan, PrivacyPlan)
-    scales = []
-    true_sample = GaussianNoise.sample
-    monkeypatch.setattr(
-        GaussianNoise, "sample", lambda self, *rest: (scales.append(self.sigma), true_sample(self, *rest))[1]
-    )
-    LOSS_PERTURBATION.fit([memory_run(plan)], data, RunSettings())
-    assert scales == [pytest.approx(plan.config["noise_multiplier"] * 2 * math.sqrt(2), rel=1e-9)]
-    assert scales[0] >= plan.config["noise_multiplier"] * 2 * math.sqrt(2)
-
-
 def test_parts_are_disjoint_complete_and_decided_by_n_alone():
     parts = voters.parts_of(101, 7, seed=0)
     assert sorted(np.concatenate(parts).tolist()) == list(range(101))
@@ -204,90 +159,36 @@ def test_networks_vote_as_well_as_linear_models_on_separated_classes():
     assert run.final[2]["accuracy"] > 0.9
 
 
-def test_networks_know_no_regularisation_and_linear_members_have_a_default():
-    knobs = {"models": 6, "model": "mlp", **NETWORK}
-    first, second = (
-        SUBSAMPLE_AND_AGGREGATE.plan({**knobs, "regularisation": weight}, FACTS, target(), {}) for weight in (1e-6, 1.0)
-    )
-    assert isinstance(first, PrivacyPlan)
-    assert isinstance(second, PrivacyPlan)
-    assert (first.group, first.work) == (second.group, second.work)
-    assert first.work == FACTS.n * NETWORK["epochs"]
-    linear = SUBSAMPLE_AND_AGGREGATE.plan({"models": 6}, FACTS, target(), {})
-    assert isinstance(linear, PrivacyPlan)
-    assert linear.config["regularisation"] == 1e-4
-    assert linear.group != planned(SUBSAMPLE_AND_AGGREGATE, {"models": 6}).group
-
-
-def test_networks_train_where_and_as_wide_as_the_execution_says(monkeypatch):
-    data, devices, threads = small(seed=7), [], []
-    right, build = private_sgd.device_named, models.build
-    monkeypatch.setattr(private_sgd, "device_named", lambda name: (devices.append(name), right("cpu"))[1])
-    monkeypatch.setattr(
-        models, "build", lambda *args, **knobs: (threads.append(torch.get_num_threads()), build(*args, **knobs))[1]
-    )
-    knobs = {"models": 2, "queries": 5, "model": "mlp", **NETWORK, "epochs": 1}
-    plan = SUBSAMPLE_AND_AGGREGATE.plan(knobs, data.facts, target(50.0), {})
-    assert isinstance(plan, PrivacyPlan)
-    SUBSAMPLE_AND_AGGREGATE.fit([memory_run(plan)], data, RunSettings(device="cuda", threads=2))
-    assert (devices, threads) == (["cuda"], [2, 2])
-
-
-def test_a_network_that_cannot_see_the_data_is_refused_before_training():
-    with pytest.raises(InvalidValue, match="model"):
-        SUBSAMPLE_AND_AGGREGATE.plan({"regularisation": 0.01, "model": "two-branch"}, FACTS, target(), {})
-
-
 # ---- counting queries
 
 
 @pytest.mark.parametrize("system", [PREDICTION_SENSITIVITY, SUBSAMPLE_AND_AGGREGATE])
-def test_a_restart_goes_on_where_the_count_stands_with_fresh_noise(system, data):
-    knobs = {"queries": 90} | ({"models": 10} if system is SUBSAMPLE_AND_AGGREGATE else {})
-    plan = planned(system, knobs, epsilon=5.0)
-    first = memory_run(plan, to_step=30)
-    system.fit([first], data, RunSettings())
-    second = memory_run(plan, from_step=30, attempt=2, state=first.final[1])
-    system.fit([second], data, RunSettings())
-    assert int(second.final[1]["answered"]) == 90
-    assert second.horizons == [90]
-    assert int(second.final[1]["correct"]) >= int(first.final[1]["correct"])
+def test_no_query_is_answered_twice_and_none_beyond_the_claim(system):
+    """Whatever a restart finds: a count that disagrees with the ledger, or query B+1, is refused before its noise."""
+    data, asked = DIGITS.load({}), []
+    plan = planned(system, {"queries": 90} | ({"models": 10} if system is SUBSAMPLE_AND_AGGREGATE else {}))
 
-
-def test_query_b_plus_one_is_refused_before_its_noise(data):
-    plan = planned(PREDICTION_SENSITIVITY, {"queries": 20}, epsilon=5.0)
-    run = memory_run(plan)
-    PREDICTION_SENSITIVITY.fit([run], data, RunSettings())
-    again = memory_run(plan, from_step=20, to_step=21, state=run.final[1], attempt=2)
-    with pytest.raises(QueriesSpent, match="20 of 20"):
-        PREDICTION_SENSITIVITY.fit([again], data, RunSettings())
-    assert again.horizons == []
-    assert again.checkpoints == []
-
-
-def test_a_count_that_disagrees_with_the_ledger_is_refused(data):
-    plan = planned(PREDICTION_SENSITIVITY, {"queries": 20}, epsilon=5.0)
-    state = {"answered": np.asarray(3), "correct": np.asarray(1)}
-    with pytest.raises(ValueError, match="3 queries answered in its records, expected 5"):
-        PREDICTION_SENSITIVITY.fit([memory_run(plan, from_step=5, state=state)], data, RunSettings())
-
-
-def test_no_validation_record_is_asked_twice(data):
-    asked = []
-    plan = planned(PREDICTION_SENSITIVITY, {"queries": 100})
-
-    def watched(**span):
+    def answered(**span):
         run = memory_run(plan, **span)
         run.released = lambda shown: asked.extend(shown["asked"].tolist())
-        PREDICTION_SENSITIVITY.fit([run], data, RunSettings())
-        return run
+        system.fit([run], data, RunSettings())
+        assert set(run.final[1]) == {"answered", "correct"}
+        return run.final[1]
 
-    first = watched(to_step=40)
-    watched(from_step=40, state=first.final[1], attempt=2)
-    assert len(asked) == len(set(asked)) == 100
+    first = answered(to_step=40)
+    last = answered(from_step=40, state=first, attempt=2)
+    assert len(asked) == len(set(asked)) == int(last["answered"]) == 90
+    assert int(last["correct"]) >= int(first["correct"])
+    again = memory_run(plan, from_step=90, to_step=91, state=last, attempt=3)
+    with pytest.raises(QueriesSpent, match="90 of 90"):
+        system.fit([again], data, RunSettings())
+    disagreeing = memory_run(plan, from_step=45, state=first, attempt=4)
+    with pytest.raises(ValueError, match="40 queries answered in its records, expected 45"):
+        system.fit([disagreeing], data, RunSettings())
+    assert again.horizons == disagreeing.horizons == []
 
 
-# ---- groups, sources of randomness, inputs
+# ---- groups and inputs
 
 
 def test_one_training_serves_every_epsilon_of_a_group(monkeypatch):
@@ -301,20 +202,6 @@ def test_one_training_serves_every_epsilon_of_a_group(monkeypatch):
     assert len({plan.group for plan in plans}) == 1
     MODEL_SENSITIVITY.fit([memory_run(plan, key=f"t-{k}") for k, plan in enumerate(plans)], data, RunSettings())
     assert len(trainings) == 1
-
-
-@pytest.mark.parametrize(("system", "knobs"), [CASES[1], CASES[-1]], ids=["model", "vote"])
-def test_cryptographic_noise_serves_too_and_never_repeats(system, knobs):
-    data = small()
-    plan = system.plan({"regularisation": 0.1, **knobs, **({"queries": 20} if "models" in knobs else {})}, data.facts,
-                       target(epsilon=1.0), {})  # fmt: skip
-    assert isinstance(plan, PrivacyPlan)
-    runs = [memory_run(plan), memory_run(plan)]
-    system.fit(runs, data, RunSettings(noise_source="secure"))
-    if system is MODEL_SENSITIVITY:
-        assert not np.array_equal(runs[0].final[1]["theta"], runs[1].final[1]["theta"])
-    else:
-        assert [run.final[0] for run in runs] == [20, 20]
 
 
 def test_replace_one_refuses_another_number_of_records():
@@ -376,3 +263,61 @@ def test_neighbours_cannot_be_told_apart_beyond_the_claim_and_a_planted_bug_is_f
     # The bug: a sensitivity that divides by n twice.
     wrong = replace(plan.mechanism, sensitivity=plan.mechanism.sensitivity / 20)
     assert best_advantage(replace(plan, mechanism=wrong), worlds, 400) > allowed + 0.15
+
+
+# ---- the rules that the paper prints: what they release, and what an audit finds in it
+
+
+def outcome(plan, claim, runs, data=None):
+    setting = AuditSetting(
+        system=SYSTEMS[plan.system],
+        plan=plan,
+        claim=claim,
+        data=DIGITS.load({}) if data is None else data,
+        rng=np.random.default_rng(0),
+        secret=b"a secret of tests, never of a sweep",
+    )
+    curve = curve_of(setting)
+    found = gather(setting, "multi-run", curve=curve, runs=runs)
+    return AuditVerdict(audit=found.audit, guarantee=claim, curve=curve).outcome
+
+
+def test_published_votes_are_answered_at_their_temperature(monkeypatch):
+    seen = []
+    right = noisy_vote.sample
+    monkeypatch.setattr(noisy_vote, "sample", lambda beta, *rest: (seen.append(beta), right(beta, *rest))[1])
+    plan = planned(SUBSAMPLE_AND_AGGREGATE, {"composition": "published", "models": 3, "queries": 4}, epsilon=2.0)
+    SUBSAMPLE_AND_AGGREGATE.fit([memory_run(plan)], DIGITS.load({}), RunSettings())
+    assert seen == [pytest.approx(0.5, rel=1e-8)] * 4
+
+
+@pytest.mark.parametrize(("models", "runs"), [(3, 4000), (32, 1000)])
+def test_the_published_vote_is_refuted_from_its_answers(models, runs):
+    knobs = {"composition": "published", "models": models, "queries": 1, "regularisation": 0.01}
+    plan = planned(SUBSAMPLE_AND_AGGREGATE, knobs, epsilon=1.0)
+    assert outcome(plan, plan.guarantee, runs) is AuditOutcome.REFUTED
+    # What is proved to be spent stands beside it, and these answers do not contradict that.
+    assert outcome(plan, plan.beside[0], runs) is AuditOutcome.CONSISTENT
+
+
+def test_the_printed_perturbation_runs_at_its_own_scale_and_modulus(monkeypatch):
+    scales, risks = [], []
+    right = GaussianNoise.sample
+    monkeypatch.setattr(GaussianNoise, "sample", lambda self, *rest: (scales.append(self.sigma), right(self, *rest))[1])
+    monkeypatch.setattr(loss_perturbation, "minimise", lambda risk, tau: (risks.append(risk), minimise(risk, tau))[1])
+    knobs = {"noise": "gaussian-published", "jacobian": "rank", "regularisation": 1e-6}
+    plan = planned(LOSS_PERTURBATION, knobs, epsilon=1.0, adjacency=ADD)
+    LOSS_PERTURBATION.fit([memory_run(plan)], DIGITS.load({}), RunSettings())
+    assert scales == [pytest.approx(plan.config["noise_multiplier"] * np.sqrt(2), rel=1e-9)]
+    # (c - 1)/(n epsilon) at the printed epsilon of the objective.
+    assert risks[0].modulus == pytest.approx(9 / (FACTS.n * 0.99), rel=1e-6)
+
+
+def test_the_printed_perturbation_withstands_the_audit_and_less_noise_does_not():
+    few = replace(DIGITS.load({}), facts=replace(FACTS, n=120))
+    plan = LOSS_PERTURBATION.plan(
+        {"regularisation": 0.01, "noise": "gaussian-published"}, few.facts, target(1.0, ADD), {}
+    )
+    assert outcome(plan, plan.guarantee, runs=30, data=few) is AuditOutcome.CONSISTENT
+    quieter = replace(plan.mechanism, noise_multiplier=plan.mechanism.noise_multiplier * 1e-3)
+    assert outcome(replace(plan, mechanism=quieter), plan.guarantee, runs=30, data=few) is AuditOutcome.REFUTED
