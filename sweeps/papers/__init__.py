@@ -1,19 +1,19 @@
-"""Published results beside ours: of each paper a file of what it printed and states, and a module that measures it.
+"""Published results beside ours: of each paper a file of what it printed, and a module that measures it.
 
 The file `<paper>.yaml` is a `Paper`: printed numbers, statements, sweeps, sizes. The module `<paper>.py` has one
-function `reproduce(run: Reproduction) -> None`, which runs ordinary sweeps `<paper>-<part>`, holds the statements
-against their results (`run.hold`), and adds tables and pictures. Killed sweeps resume, finished ones are not run again.
+function `reproduce(run: Reproduction) -> None`, which runs ordinary sweeps `<paper>-<part>`, holds what was printed
+against their results, and adds tables and pictures. Killed sweeps resume, finished ones are not run again.
 """
 
 from __future__ import annotations
 
 import importlib
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
-from sweeps.papers.results import Claim, Effort, Result, ResultTable, Say
-from sweeps.papers.run import Paper, Reproduction, one_cluster
+from sweeps.papers.run import Claim, Effort, Paper, Reproduction, Result, ResultTable, Say
 
 if TYPE_CHECKING:
     from sweeps.store.workspace import Workspace
@@ -37,8 +37,9 @@ def reproduce(paper: str, data: Path | None, workspace: Workspace, effort: Effor
         remedy = "Pass the folder that holds the data sets with --data DIR; without it, what needs no data is computed."
         raise InvalidValue("data", str(data), "a folder that exists", remedy)
     # Papers bring plotting and data libraries that the others do without.
-    module, file = importlib.import_module(f"{__name__}.{paper}"), Paper.load(paper)
+    module = importlib.import_module(f"{__name__}.{paper}")
+    file = Paper.load(paper)
     result = Result(paper=paper, title=file.title)
-    with one_cluster():
-        module.reproduce(Reproduction(file, data, workspace, effort, say, result))
+    with ExitStack() as running:
+        module.reproduce(Reproduction(file, data, workspace, effort, say, result, running))
     return result

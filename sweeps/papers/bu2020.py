@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -18,7 +18,7 @@ from dpcore.calibrate import sampled_gaussian
 from dpcore.events import Adjacency
 from dpcore.gdp import eps_gdp
 from dpcore.rounding import epsilon_text
-from sweeps.papers.run import Paper, Reproduction, section, spec_of
+from sweeps.papers.run import Paper, Reproduction, section
 
 PAPER = Paper.load("bu2020")
 PRINTED = 0.005 + 1e-9
@@ -66,7 +66,7 @@ def reproduce(run: Reproduction) -> None:
     With `effort.repeats`, a row's metric is the mean over that many trainings.
     """
     for row in ROWS:
-        run.hold("accounting", accounting(row))
+        accounting(run, row)
     for row in ROWS:
         _train(run, row)
 
@@ -75,21 +75,26 @@ def _train(run: Reproduction, row: PrintedRow) -> None:
     def made(data: Path) -> None:
         _, trials = run.trained(sweep_of(row, data, run.effort.repeats or 1))
         values = [trial.metrics[row.metric] for trial in trials if row.metric in trial.metrics]
-        run.hold("training", training(row, fmean(values) if values else None), "" if values else "no result")
+        training(run, row, fmean(values) if values else None)
 
-    def left(why: str) -> None:
+    if why := run.part(row.data, made, title=f"{row.name}, {row.id}", quick=row.quick):
         run.result.cut.append(f"{row.name}, {row.id}: not trained ({why})")
-        run.hold("training", training(row), f"not trained ({why})")
-
-    run.part(row.data, made, left, title=f"{row.name}, {row.id}", quick=row.quick)
+        training(run, row, None, f"not trained ({why})")
 
 
 def sweep_of(row: PrintedRow, data: Path, repeats: int = 1) -> dict[str, Any]:
-    """The sweep behind a row, on the files below `data`."""
-    return spec_of(PAPER.sweeps, {**asdict(row), "data": section(row.data, data), "repeats": repeats})
+    """The sweep behind a row, on the files below `data`. Its budget is the printed MA epsilon, above the PLD's."""
+    return {
+        "name": f"bu2020-{row.id}",
+        "data": section(row.data, data),
+        "systems": {row.system: row.knobs},
+        "privacy": {"epsilon": row.published["epsilon_ma"], "delta": row.delta, "solve": "none"},
+        "objectives": [{"metric": row.metric}],
+        "search": {"repeats": repeats},
+    }
 
 
-def accounting(row: PrintedRow) -> dict[str, Any]:
+def accounting(run: Reproduction, row: PrintedRow) -> None:
     """mu, the CLT's, the moments accountant's and the PLD's epsilon of a row, beside the printed ones."""
     noise, epochs = float(row.knobs["noise_multiplier"]), float(row.knobs["epochs"])
     rate = row.rate[0] / row.rate[1]
@@ -98,6 +103,7 @@ def accounting(row: PrintedRow) -> dict[str, Any]:
     clt = eps_gdp(mu, row.delta)
     event = sampled_gaussian(noise, rate, -(-int(epochs) * row.rate[1] // row.rate[0]))
     moments = RDPAccountant(Adjacency.ADD_REMOVE, orders=BU2020_ORDERS, conversion="old").compose(event)
+    ma = moments.epsilon(row.delta)
     pld = headline(event, row.delta, Adjacency.ADD_REMOVE)
     lower = pld.epsilon_lower or 0.0
     bound, why = None, "Undecided within the PLD's tolerance."
@@ -105,26 +111,23 @@ def accounting(row: PrintedRow) -> dict[str, Any]:
         bound, why = True, "Our certified upper bound is not above it."
     elif clt < lower:
         bound, why = False, "The certified lower bound is above it: the CLT is no guarantee."
-    return {
-        "table": row.name,
-        "id": row.id,
-        "printed_mu": row.published["mu"],
-        "printed_clt": row.published["epsilon_clt"],
-        "printed_ma": row.published["epsilon_ma"],
-        "two_digits": PRINTED,
-        "ma_tolerance": max(PRINTED, MA_TOLERANCE * row.published["epsilon_ma"]),
-        "mu": mu,
-        "clt": clt,
-        "ma": moments.epsilon(row.delta),
-        "lower": epsilon_text(lower, up=False, digits=6),
-        "upper": epsilon_text(pld.epsilon, digits=6),
-        "bound": bound,
-        "why": why,
-    }
+    where, printed = f"{row.name}, {row.id}", row.published
+    digits = "Recomputed from the printed setting, to the printed digits."
+    run.claim(f"{where}: mu", printed["mu"], mu, abs(mu - printed["mu"]) <= PRINTED, digits)
+    near = abs(clt - printed["epsilon_clt"]) <= PRINTED
+    run.claim(f"{where}: epsilon by the CLT", printed["epsilon_clt"], clt, near, digits)
+    near = abs(ma - printed["epsilon_ma"]) <= max(PRINTED, MA_TOLERANCE * printed["epsilon_ma"])
+    own = "Recomputed with the paper's own orders."
+    run.claim(f"{where}: epsilon by the moments accountant", printed["epsilon_ma"], ma, near, own)
+    interval = f"PLD [{epsilon_text(lower, up=False, digits=6)}, {epsilon_text(pld.epsilon, digits=6)}]"
+    run.claim(f"{where}: the CLT's epsilon is an upper bound", printed["epsilon_clt"], interval, bound, why)
 
 
-def training(row: PrintedRow, trained: float | None = None) -> dict[str, Any]:
-    """The trained metric beside the printed one."""
-    printed, agreement = row.published[row.metric], PAPER.printed["agreement"][row.metric]
-    told = {"table": row.name, "id": row.id, "metric": row.metric, "note": row.note}
-    return {**told, "printed": printed, "agreement": agreement, "trained": trained}
+def training(run: Reproduction, row: PrintedRow, trained: float | None, why: str = "no result") -> None:
+    """The trained metric beside the printed one; None for `why`."""
+    name, printed = f"{row.name}, {row.id}: {row.metric}", row.published[row.metric]
+    if trained is None:
+        return run.untried(name, why, printed)
+    agreement = PAPER.printed["agreement"][row.metric]
+    holds = abs(trained - printed) <= agreement
+    return run.claim(f"{name} within {agreement:g}", printed, trained, holds, row.note)

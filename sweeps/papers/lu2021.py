@@ -32,10 +32,7 @@ from dpcore.papers.convexified import (
     plotted_leakage_bound,
     published_noise,
 )
-from sweeps.papers.pictures import Axes, Series
-from sweeps.papers.results import FULL, ResultTable, Values, reduced
-from sweeps.papers.run import Missing, Paper, Reproduction, section, spec_of
-from sweeps.papers.statements import untried
+from sweeps.papers.run import FULL, Missing, Paper, Reproduction, ResultTable, Values, filled, reduced, section, titled
 from trainables.planning import NOISE_MAX, NOISE_MIN
 from trainables.worker.attempt import Attempt
 
@@ -97,19 +94,17 @@ def without_data(run: Reproduction) -> None:
     run.result.tables.append(_table_i())
 
 
-def by_formula(row: SetRow) -> dict[str, str]:
+def by_formula(row: SetRow) -> dict[str, object]:
     """A row's numbers from its shape."""
     found = published_noise((row.inputs, HIDDEN), row.classes, row.records, REGULARISER)
     # The paper took the exponential of the rounded Dz.
     values = (found.lipschitz, found.weight, found.logit, math.expm1(2 * round(found.logit, 4)))
-    return {
-        "name": row.name,
-        "printed": row.chain,
-        "chain": " ".join(f"{value:.4f}" for value in values),
-        "printed_oaro": row.oaro,
-        "oaro": f"{found.stability:.4f}",
-        "width": PURCHASE if row.name.startswith("Purchase") else "",
-    }
+    chain, oaro = " ".join(f"{value:.4f}" for value in values), f"{found.stability:.4f}"
+    width = f" {PURCHASE}" if row.name.startswith("Purchase") else ""
+    told = {True: f"The same digits.{width}", False: f"Other last digits.{width}"}
+    same, same_oaro = chain == row.chain, oaro == row.oaro
+    digits = {"same": same, "digits": told[same], "same_oaro": same_oaro, "oaro_digits": told[same_oaro]}
+    return {"row": row, "chain": chain, "oaro": oaro, **digits}
 
 
 def _table_i() -> ResultTable:
@@ -238,7 +233,7 @@ def _spec(name: str, one: Set, data: Path, noises: Sequence[float], repeats: int
     asked = min(one.asked, one.records)
     values = {"data": one.data(data), "delta": one.delta, "noises": noises or None, "repeats": repeats}
     draws = list(range(repeats or 1))
-    return spec_of(
+    return filled(
         PAPER.sweeps[name], asdict(one) | values | {"one_side": asked, "both_sides": 2 * asked, "draws": draws}
     )
 
@@ -410,12 +405,12 @@ def reproduce(run: Reproduction) -> None:
     run.result.cut += cut(sizes, [one.set for one in found])
     if not found:
         why = "no --data DIR" if run.data is None else "no data set found"
-        run.result.claims += [untried(claim, f"not run ({why})") for claim in PAPER.printed["untried"]]
+        for claim in PAPER.printed["untried"]:
+            run.untried(claim, f"not run ({why})")
         return
     hold(run, found)
     run.result.tables += tables(found)
-    panels = [panel for one in found for panel in panels_of(one)]
-    run.draw("reproductions/lu2021", "figures.png", panels, columns=2, size=(5.5, 3.6))
+    draw(run, found)
 
 
 def _train(run: Reproduction, one: Set, sizes: Values, found: list[SetResult]) -> None:
@@ -426,7 +421,8 @@ def _train(run: Reproduction, one: Set, sizes: Values, found: list[SetResult]) -
         run.say(f"lu2021-{one.name}: {told}")
         found.append(measured(one, sizes, data, run))
 
-    run.part(one.options, made, lambda why: run.result.cut.append(f"{one.row}: not run ({why})"))
+    if why := run.part(one.options, made):
+        run.result.cut.append(f"{one.row}: not run ({why})")
 
 
 def slack(one: SetResult) -> float:
@@ -542,21 +538,19 @@ def tables(found: Sequence[SetResult]) -> list[ResultTable]:
     return out
 
 
-def panels_of(one: SetResult) -> list[Axes]:
-    """Acc_Loss and Priv_Leak along epsilon."""
-    curves = {name: ([point.epsilon for point in curve], curve) for name, curve in one.curves().items()}
-    dots = {"marker": "o", "ms": 3}
-    losses = [Series(name, at, [point.loss for point in curve], dots) for name, (at, curve) in curves.items()]
-    leaks = [Series(name, at, [point.leak for point in curve], dots) for name, (at, curve) in curves.items()]
-    at = sorted({point.epsilon for point in one.points})
-    capped = [min(plotted_leakage_bound(epsilon), one.leak) for epsilon in at]
-    leaks.append(Series("exp(ε) - 1, cut at the baseline", at, capped, {"color": "k", "linestyle": "--", "lw": 1}))
-    level = (one.leak, {"color": "grey", "lw": 0.8, "label": "without noise"})
-    title, across = (
-        f"Figure {one.set.figure}, {one.set.row}",
-        "ε as the paper labels it (Algorithm 1: per answer, refuted)",
-    )
-    return [
-        Axes(title=f"{title}: Acc_Loss", x=across, y="", lines=losses, log="x"),
-        Axes(title=f"{title}: Priv_Leak", x=across, y="", lines=leaks, log="x", levels=[level]),
-    ]
+def draw(run: Reproduction, found: Sequence[SetResult]) -> None:
+    """Acc_Loss and Priv_Leak along epsilon, two panels a data set."""
+    across = "ε as the paper labels it (Algorithm 1: per answer, refuted)"
+    with run.picture("reproductions/lu2021", "figures.png", 2 * len(found), columns=2, size=(5.5, 3.6)) as cells:
+        for number, one in enumerate(found):
+            losses, leaks = cells[2 * number : 2 * number + 2]
+            for name, curve in one.curves().items():
+                at = [point.epsilon for point in curve]
+                losses.plot(at, [point.loss for point in curve], marker="o", ms=3, label=name)
+                leaks.plot(at, [point.leak for point in curve], marker="o", ms=3, label=name)
+            at = sorted({point.epsilon for point in one.points})
+            capped = [min(plotted_leakage_bound(epsilon), one.leak) for epsilon in at]
+            leaks.plot(at, capped, "k--", lw=1, label="exp(ε) - 1, cut at the baseline")
+            leaks.axhline(one.leak, color="grey", lw=0.8, label="without noise")
+            for axes, what in ((losses, "Acc_Loss"), (leaks, "Priv_Leak")):
+                titled(axes, f"Figure {one.set.figure}, {one.set.row}: {what}", across, "", log="x")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import pairwise, product
@@ -28,10 +28,19 @@ from dpcore.accountants.bayesian import attack_success, estimated_cost, left_cos
 from dpcore.accounting import headline
 from dpcore.events import Adjacency
 from dpcore.guarantee import Notion
-from sweeps.papers.pictures import Axes, Histogram, Series
-from sweeps.papers.results import FULL, Effort, ResultTable, Values, reduced
-from sweeps.papers.run import Missing, Paper, Reproduction, section, spec_of
-from sweeps.papers.statements import untried
+from sweeps.papers.run import (
+    FULL,
+    Effort,
+    Missing,
+    Paper,
+    Reproduction,
+    ResultTable,
+    Values,
+    filled,
+    reduced,
+    section,
+    titled,
+)
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.worker.attempt import Attempt
@@ -58,8 +67,10 @@ RATIOS = (1.0, 0.5, 0.2, 0.1, 0.05)
 FIGURE_5_ORDERS = tuple(range(1, 257))
 
 Array = NDArray[np.float64]
-Found = tuple[dict[str, Any], list[Axes], ResultTable]
-"""Of a figure: values for its statements, what is drawn, and its numbers."""
+Draw = Callable[[Any], None]
+"""Draws on axes of matplotlib."""
+Found = tuple[dict[str, Any], list[Draw], ResultTable]
+"""Of a figure: values for its statements, what is drawn on each of its panels, and its numbers."""
 
 
 def without_data(run: Reproduction, sizes: Values) -> None:
@@ -70,8 +81,32 @@ def without_data(run: Reproduction, sizes: Values) -> None:
     for number, (found, panels, table) in ((1, figure_1(sizes["gradients"])), (5, figure_5())):
         values |= found
         run.result.tables.append(table)
-        run.draw(run.workspace.folder("triastcyn2020-plots"), f"figure-{number}.png", panels)
+        draw(run, f"figure-{number}.png", panels)
     run.hold("formulas", {**values, **table_1(), "delta": DELTA, "delta_mu": DELTA_MU})
+
+
+def draw(run: Reproduction, name: str, panels: Sequence[Draw]) -> None:
+    """A picture of these panels, side by side."""
+    with run.picture(run.workspace.folder("triastcyn2020-plots"), name, len(panels)) as cells:
+        for axes, panel in zip(cells, panels, strict=True):
+            panel(axes)
+
+
+Lines = Sequence[tuple[str, Sequence[float]]]
+"""Of one panel, each with its label."""
+
+
+def curves(title: str, x: str, at: Sequence[float], lines: Lines, ordinary: Lines = ()) -> Draw:
+    """Epsilon along `at`, on logarithmic axes: differential privacy as dashed lines beside the Bayesian ones."""
+
+    def on(axes: Any) -> None:
+        for name, y in ordinary:
+            axes.plot(at, y, "k--", label=name)
+        for name, y in lines:
+            axes.plot(at, y, label=name)
+        titled(axes, title, x, "epsilon", log="xy")
+
+    return on
 
 
 def bayesian_epsilon(costs: Array, delta: float, failures: float) -> float:
@@ -137,15 +172,15 @@ def figure_1(records: int) -> Found:
     failures = STEPS * len(ORDERS) * FAILURE
     # One less the failures, which the moments accountant does not have to pay.
     ordinary, equal = ([moments_epsilon(1.0, RATE, t, delta) for t in ticks] for delta in (DELTA, DELTA_MU - failures))
-    lines: dict[bool, list[Series]] = {False: [], True: []}
+    lines: dict[bool, list[tuple[str, list[float]]]] = {False: [], True: []}
     rows, below = [], True
     for quantile in QUANTILES:
         sigma = float(np.quantile(norms, quantile))
         for clip, distances in ((False, norms), (True, np.minimum(norms, sigma))):
             cost = estimated_costs(distances, RATE, sigma, STEPS, sigma if clip else None)
             epsilons = [bayesian_epsilon(t * cost, DELTA_MU, failures) for t in ticks]
-            lines[clip].append(Series(f"BDP, noise at quantile {quantile:g}", ticks, epsilons))
-        free, clipped = lines[False][-1].y, lines[True][-1].y
+            lines[clip].append((f"BDP, noise at quantile {quantile:g}", epsilons))
+        free, clipped = lines[False][-1][1], lines[True][-1][1]
         below = below and never_above(clipped, equal)
         rows.append((quantile, sigma, free[-1], clipped[-1], ordinary[-1], equal[-1]))
     ends = [row[2] for row in rows]
@@ -157,6 +192,8 @@ def figure_1(records: int) -> Found:
         "least": min(ends),
         "ordinary": ordinary[-1],
         "shape": SHAPE,
+        # E exp(a u^2) diverges for every Weibull shape below 2.
+        "finite": False,
         "growing": ", ".join(f"{one:.3g}" for one in _estimates_of_an_infinite_cost()),
         "most": max(row[3] for row in rows),
         "equal": equal[-1],
@@ -165,16 +202,11 @@ def figure_1(records: int) -> Found:
     }
     first, second = "Figure 1, no clip for BDP", "Figure 1(d), clipped at the noise"
     panels = [
-        Axes(title=title, x="steps", y="epsilon", log="xy", lines=[ordinary_line(name, ticks, ordinary), *lines[clip]])
+        curves(title, "steps", ticks, lines[clip], [(name, ordinary)])
         for clip, title, name in ((False, first, "DP, clip = noise"), (True, second, "DP"))
     ]
     columns = ("quantile", "noise", "BDP, no clip", "BDP, clipped", "DP", "DP at the same delta")
     return values, panels, ResultTable(f"Figure 1: epsilon after {STEPS} steps", columns, rows)
-
-
-def ordinary_line(label: str, x: Sequence[float], y: Sequence[float]) -> Series:
-    """Differential privacy beside the Bayesian lines."""
-    return Series(label, x, y, {"color": "k", "linestyle": "--"})
 
 
 def never_above(one: Sequence[float], other: Sequence[float]) -> bool:
@@ -195,7 +227,7 @@ def figure_5() -> Found:
     for ratio in RATIOS:
         costs = np.array([left_cost([ratio], RATE, 1.0, order)[0] for order in FIGURE_5_ORDERS])
         y = (STEPS * costs - math.log(DELTA_MU)) / np.array(FIGURE_5_ORDERS)
-        lines.append(Series(f"distance / noise = {ratio:g}", FIGURE_5_ORDERS, y.tolist()))
+        lines.append((f"distance / noise = {ratio:g}", y.tolist()))
         best = int(np.argmin(y))
         rows.append((ratio, FIGURE_5_ORDERS[best], float(y[best]), float(y[0]), float(y[-1])))
     sharp = [min(row[3], row[4]) / row[2] for row in rows if row[1] < last]
@@ -208,9 +240,14 @@ def figure_5() -> Found:
         "best_orders": ", ".join(f"{row[0]:g}: {row[1]}" for row in rows),
         "growing_orders": all(a <= b for a, b in pairwise(orders)) and orders[-1] > 64,
     }
-    panel = Axes(title="Figure 5", x="order", y="epsilon", lines=lines, log="xy", limits=(None, 1e3))
+    panel = curves("Figure 5", "order", FIGURE_5_ORDERS, lines)
+
+    def cut_at_a_thousand(axes: Any) -> None:
+        panel(axes)
+        axes.set_ylim(None, 1e3)
+
     columns = ("distance / noise", "best order", "epsilon", "at order 1", f"at order {last}")
-    return values, [panel], ResultTable("Figure 5: the best order", columns, rows)
+    return values, [cut_at_a_thousand], ResultTable("Figure 5: the best order", columns, rows)
 
 
 def table_1() -> Mapping[str, Any]:
@@ -292,7 +329,7 @@ def sweep_of(part: Part, data: Path, effort: Effort) -> dict[str, Any]:
     known = {parameter.name for parameter in SYSTEMS[part.system].hyperparameters}
     accounting = {name: one for name, one in _ACCOUNTING.items() if name in known}
     values = {**PAPER.sized(effort), **asdict(part), "effort": effort.name, "data": section(part.data, data)}
-    return spec_of(PAPER.sweeps, {**values, "knobs": {**accounting, **part.at(effort)}})
+    return filled(PAPER.sweeps, {**values, "knobs": {**accounting, **part.at(effort)}})
 
 
 def cut(part: Part, effort: Effort) -> list[str]:
@@ -377,44 +414,45 @@ Parts = Mapping[str, Sequence[GridPoint]]
 """Settings by the name of their part."""
 
 
-def trade_off(parts: Parts) -> list[Axes]:
+def trade_off(parts: Parts) -> list[Draw]:
     """Table 1: accuracy against each epsilon, on panels of their own notion."""
-    panels = []
-    for metric, title in (
-        ("epsilon", "ordinary DP, delta 1e-5"),
-        ("bayesian_epsilon", "Bayesian (average-case), delta 1e-10"),
-    ):
-        lines = []
+
+    def along(metric: str, title: str, axes: Any) -> None:
         for position, (name, settings) in enumerate(parts.items()):
             points = sorted((one.metrics[metric], one.metrics["accuracy"]) for one in settings)
             if math.isfinite(points[0][0]):
-                style = {"color": f"C{position}", "marker": "o", "ms": 4, "lw": 0.8}
-                across, up = zip(*points, strict=True)
-                lines.append(Series(name, across, up, style))
-        panels.append(Axes(title=title, x="epsilon", y="validation accuracy", lines=lines, log="x"))
-    return panels
+                axes.plot(*zip(*points, strict=True), color=f"C{position}", marker="o", ms=4, lw=0.8, label=name)
+        titled(axes, title, "epsilon", "validation accuracy", log="x")
 
-
-def percentiles(parts: Parts) -> list[Axes]:
-    """The percentile curve of each part's least noisy run, and the attack success that each epsilon allows."""
-    shares = [1 - float(share.rstrip("%")) / 100 for share in PERCENTILES]
-    grid = [float(one) for one in np.geomspace(0.05, 30, 200)]
-    curves, dots, levels = [], [Series("", grid, [attack_success(one) for one in grid], {"color": "k", "lw": 0.8})], []
-    for position, (name, settings) in enumerate(parts.items()):
-        run, colour = settings[-1].metrics, {"color": f"C{position}"}
-        epsilons = [run[metric] for metric in PERCENTILES.values()]
-        curves.append(Series(name, shares, epsilons, {**colour, "marker": "o", "ms": 4}))
-        average, ordinary = run["bayesian_epsilon"], run["epsilon"]
-        dots.append(Series("", [average], [attack_success(average)], {**colour, "marker": "o"}))
-        if math.isfinite(ordinary):
-            levels.append((ordinary, {**colour, "ls": ":", "lw": 0.8}))
-            dots.append(Series("", [ordinary], [attack_success(ordinary)], {**colour, "marker": "s", "mfc": "none"}))
-    outside, title = "share of the population left outside", "attack success (dots: Bayesian, squares: DP)"
-    everybody = "epsilon at delta 1e-5 for all but a share (dotted: DP, for everybody)"
     return [
-        Axes(title=everybody, x=outside, y="epsilon", lines=curves, log="xy", levels=levels),
-        Axes(title=title, x="epsilon", y="P(A)", lines=dots, log="x"),
+        partial(along, "epsilon", "ordinary DP, delta 1e-5"),
+        partial(along, "bayesian_epsilon", "Bayesian (average-case), delta 1e-10"),
     ]
+
+
+def percentiles(parts: Parts) -> list[Draw]:
+    """The percentile curve of each part's least noisy run, and the attack success that each epsilon allows."""
+    runs = [(f"C{position}", name, own[-1].metrics) for position, (name, own) in enumerate(parts.items())]
+
+    def by_share(axes: Any) -> None:
+        shares = [1 - float(share.rstrip("%")) / 100 for share in PERCENTILES]
+        for colour, name, run in runs:
+            axes.plot(shares, [run[metric] for metric in PERCENTILES.values()], "o-", color=colour, ms=4, label=name)
+            if math.isfinite(run["epsilon"]):
+                axes.axhline(run["epsilon"], color=colour, ls=":", lw=0.8)
+        everybody = "epsilon at delta 1e-5 for all but a share (dotted: DP, for everybody)"
+        titled(axes, everybody, "share of the population left outside", "epsilon", log="xy")
+
+    def by_success(axes: Any) -> None:
+        grid = [float(one) for one in np.geomspace(0.05, 30, 200)]
+        axes.plot(grid, [attack_success(one) for one in grid], color="k", lw=0.8)
+        for colour, _, run in runs:
+            axes.plot(run["bayesian_epsilon"], attack_success(run["bayesian_epsilon"]), "o", color=colour)
+            if math.isfinite(run["epsilon"]):
+                axes.plot(run["epsilon"], attack_success(run["epsilon"]), "s", color=colour, mfc="none")
+        titled(axes, "attack success (dots: Bayesian, squares: DP)", "epsilon", "P(A)", log="x")
+
+    return [by_share, by_success]
 
 
 # Figures 2-4: gradients of a trained model, over its training records and over records it never saw.
@@ -467,12 +505,16 @@ def figure_2(run: Reproduction, found: Gradients) -> None:
         run.hold("figure_2", {**values, "pvalue": result.pvalue})
 
 
-def histogram(found: Gradients) -> Axes:
+def histogram(found: Gradients) -> Draw:
     """Figure 2: distances of pairs, from training records and from others."""
-    top = float(np.quantile(np.concatenate([found.training, found.held_out]), 0.99))
-    sides = (("train", found.training), ("test", found.held_out))
-    bars = [Histogram(label, values.tolist(), top) for label, values in sides]
-    return Axes(title=found.name, x="distance of a pair's gradients (last bin: the rest)", y="pairs", lines=bars)
+
+    def on(axes: Any) -> None:
+        top = float(np.quantile(np.concatenate([found.training, found.held_out]), 0.99))
+        for name, distances in (("train", found.training), ("test", found.held_out)):
+            axes.hist(np.minimum(distances, top), bins=np.linspace(0, top, 40).tolist(), alpha=0.5, label=name)
+        titled(axes, found.name, "distance of a pair's gradients (last bin: the rest)", "pairs")
+
+    return on
 
 
 def figures_3_and_4(found: Gradients) -> Found:
@@ -482,12 +524,12 @@ def figures_3_and_4(found: Gradients) -> Found:
         [moments_epsilon(1 / noise, FIGURES_3_4_RATE, FIGURES_3_4_STEPS, delta) for noise in NOISES]
         for delta in (DELTA, DELTA_MU - failures)
     )
-    clipped: list[Series] = []
-    free: list[Series] = []
+    clipped: list[tuple[str, list[float]]] = []
+    free: list[tuple[str, list[float]]] = []
     rows = []
     for quantile in CLIP_QUANTILES:
         clip = float(np.quantile(found.norms, quantile))
-        for lines, distances, largest, label in (
+        for lines, distances, largest, name in (
             (clipped, np.minimum(found.norms, clip), clip, "BDP, clip at quantile"),
             (free, found.norms, None, "BDP, noise in units of quantile"),
         ):
@@ -496,18 +538,18 @@ def figures_3_and_4(found: Gradients) -> Found:
                 for noise in NOISES
             ]
             epsilons = [bayesian_epsilon(FIGURES_3_4_STEPS * cost, DELTA_MU, failures) for cost in costs]
-            lines.append(Series(f"{label} {quantile:g}", NOISES, epsilons))
-        ends = (ordinary[AT_ONE], same[AT_ONE], clipped[-1].y[AT_ONE], free[-1].y[AT_ONE])
+            lines.append((f"{name} {quantile:g}", epsilons))
+        ends = (ordinary[AT_ONE], same[AT_ONE], clipped[-1][1][AT_ONE], free[-1][1][AT_ONE])
         rows.append((quantile, clip, *ends))
     gaps = [row[3] / row[4] for row in rows]
-    under = sum(a < b for line in free for a, b in zip(line.y, same, strict=True))
+    under = sum(a < b for _, line in free for a, b in zip(line, same, strict=True))
     points = len(CLIP_QUANTILES) * len(NOISES)
     values = {
         "name": found.name,
         "steps": FIGURES_3_4_STEPS,
         "delta_mu": DELTA_MU,
         "points": points,
-        "below": all(never_above(line.y, same) for line in clipped),
+        "below": all(never_above(line, same) for _, line in clipped),
         "published_below": sum(row[4] <= row[2] for row in rows),
         "clips": len(rows),
         "gaps": ", ".join(f"{q:g}: {gap:.3g}" for q, gap in zip(CLIP_QUANTILES, gaps, strict=True)),
@@ -515,9 +557,8 @@ def figures_3_and_4(found: Gradients) -> Found:
         "unclipped": under,
         "mixed": 0 < under < points,
     }
-    first = ordinary_line("DP (delta 1e-5)", NOISES, ordinary)
     panels = [
-        Axes(title=title, x="noise over clip", y="epsilon", lines=[first, *lines], log="xy")
+        curves(title, "noise over clip", NOISES, lines, [("DP (delta 1e-5)", ordinary)])
         for title, lines in (("Figure 3, clipped", clipped), ("Figure 4, no clip for BDP", free))
     ]
     columns = ("quantile", "clip", "DP 1e-5", "DP at BDP's delta", "BDP, clipped", "BDP, no clip")
@@ -533,7 +574,7 @@ FIGURES = {"mnist-whole": "MNIST", "cifar10": "CIFAR-10"}
 def reproduce(run: Reproduction) -> None:
     """Every figure and Table 1."""
     run.say("Theorems 3 and 4, Figures 1 and 5")
-    sizes, folder = PAPER.sized(run.effort), run.workspace.folder("triastcyn2020-plots")
+    sizes = PAPER.sized(run.effort)
     without_data(run, sizes)
     if smaller := PAPER.cut(sizes):
         run.result.cut.append(f"Without data: {'; '.join(smaller)} (--quick)")
@@ -544,8 +585,8 @@ def reproduce(run: Reproduction) -> None:
         run.result.cut.append("Figures 2-4: not looked at, nothing was trained")
         return
     named = {part.name: found[part.id] for part in PARTS if part.id in found}
-    run.draw(folder, "table-1.png", trade_off(named))
-    run.draw(folder, "percentiles.png", percentiles(named))
+    draw(run, "table-1.png", trade_off(named))
+    draw(run, "percentiles.png", percentiles(named))
     several: list[Gradients] = []
     for part in (one for one in PARTS if one.id in FIGURES):
         _look(run, part, found, several)
@@ -553,8 +594,8 @@ def reproduce(run: Reproduction) -> None:
         values, panels, table = figures_3_and_4(several[0])
         run.hold("figures_3_and_4", values)
         run.result.tables.append(table)
-        run.draw(folder, "figure-2.png", [histogram(one) for one in several])
-        run.draw(folder, "figures-3-4.png", panels)
+        draw(run, "figure-2.png", [histogram(one) for one in several])
+        draw(run, "figures-3-4.png", panels)
 
 
 def _train(run: Reproduction, part: Part, found: dict[str, Sequence[GridPoint]]) -> None:
@@ -568,12 +609,10 @@ def _train(run: Reproduction, part: Part, found: dict[str, Sequence[GridPoint]])
         hold(run, part, found[part.id])
         run.result.tables.append(table_of(part, found[part.id]))
 
-    def left(why: str) -> None:
+    if why := run.part(part.data, made, title=name, quick=part.quick is not None):
         epsilons = (f"{part.published[one]:g}" for one in ("ordinary", "bayesian") if one in part.published)
-        run.result.claims.append(untried(name, f"not trained ({why})", " -> ".join(epsilons)))
+        run.untried(name, f"not trained ({why})", " -> ".join(epsilons))
         run.result.cut.append(f"{name}: not trained ({why})")
-
-    run.part(part.data, made, left, title=name, quick=part.quick is not None)
 
 
 def _look(
@@ -593,4 +632,4 @@ def _look(
         several.append(gradients(name, record, options, run.workspace, PAIRS))
         figure_2(run, several[-1])
 
-    run.part(part.data, made, lambda why: None, title=f"Figures 2-4, {name}")
+    run.part(part.data, made, title=f"Figures 2-4, {name}")

@@ -15,17 +15,27 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 from dpcore.mechanisms import noisy_vote
-from sweeps.papers.pictures import Axes, Series
-from sweeps.papers.results import Answer, ResultTable, Uncertain, Values, Yes, above, at_most, every, opposite
-from sweeps.papers.run import Paper, Reproduction, spec_of
-from sweeps.papers.statements import Judged
+from sweeps.papers.run import (
+    NOT_RUN,
+    Paper,
+    Reproduction,
+    ResultTable,
+    Uncertain,
+    Values,
+    Yes,
+    above,
+    at_most,
+    every,
+    filled,
+    opposite,
+    titled,
+)
 
 if TYPE_CHECKING:
     from sweeps.spec.sections import SweepSpec
@@ -235,30 +245,25 @@ DECIDED = {
 }
 
 
-def deciding(panels: Panels) -> dict[str, Callable[..., Judged | None]]:
-    """The rules by name, as statements call them."""
-    rules: Sequence[Callable[..., Answer | None]] = (
-        most_places, best_at_first, below, never_behind, gaussian_helps, lose_with_the_budget, crossing_moves_left,
-        good_at_first, gains_most, overtaken_at_last, fewer_help, more_hurt, same_ranking, best_inside,
-    )  # fmt: skip
-    return {rule.__name__: partial(_decide, panels, rule) for rule in rules}
+Answer = tuple[Yes, str]
+"""Whether a sentence holds (None: it is undecided), and the words or numbers that decide it."""
 
 
-def _decide(
-    panels: Panels,
-    rule: Callable[..., Answer | None],
-    *,
-    panel: str,
-    of: Sequence[str] = (),
-    least: int = 1,
-    **given: Any,
-) -> Judged | None:
-    """A rule on one panel and the curves that it is about; None where one of them was not run, or too few."""
-    curves = panels[panel]
-    if len(curves) < least or any(label not in curves for label in of):
-        return None
-    answer = rule(curves, *of, **given)
-    return answer and Judged(answer[1], answer[0], DECIDED[answer[0]])
+def hold(run: Reproduction, panels: Panels, why: str = NOT_RUN) -> None:
+    """Every sentence about the figures; one whose curves were not run, or too few of them, is not tried for `why`."""
+    for sentence in PAPER.printed["sentences"]:
+        own = dict(sentence)
+        claim, note = own.pop("claim"), own.pop("note", "")
+        # A function of this module, which decides by the curves of one panel, those that it is about first.
+        rule: Callable[..., Answer | None] = globals()[own.pop("rule")]
+        curves, of, least = panels.get(own.pop("panel"), {}), own.pop("of", ()), own.pop("least", 1)
+        enough = len(curves) >= least and all(name in curves for name in of)
+        answer = rule(curves, *of, **own) if enough else None
+        if answer is None:
+            run.untried(claim, why)
+        else:
+            holds, told = answer
+            run.claim(claim, "holds", told, holds, "; ".join(filter(None, (note, DECIDED[holds]))))
 
 
 def _lead(one: Curve, other: Curve, place: float) -> Yes:
@@ -295,12 +300,12 @@ def _percent(found: Uncertain | None) -> str:
     return "-" if found is None else f"{100 * found.value:.1f}"
 
 
-def _rule_places(found: Mapping[float, Yes], answer: Yes) -> str:
+def _places_with(found: Mapping[float, Yes], answer: Yes) -> str:
     """The places with this answer, or nothing."""
     return ", ".join(f"{place:g}" for place, one in found.items() if one is answer)
 
 
-def _rule_along(one: Curve, name: str = "") -> str:
+def _told_along(one: Curve, name: str = "") -> str:
     return ", ".join(f"{name}{place:g}: {_percent(mean)}" for place, mean in one.items())
 
 
@@ -312,8 +317,8 @@ def most_places(curves: Curves, votes: str) -> Answer:
     rivals = {label: one for label, one in curves.items() if label == votes or label not in (VOTES, PUBLISHED)}
     best = {place: _best(rivals, votes, place) for place in curves[votes]}
     won, open_ = list(best.values()).count(True), list(best.values()).count(None)
-    told = f"best at {won} of {len(best)} epsilons ({_rule_places(best, True) or 'none'})"
-    told += f", undecided at {_rule_places(best, None)}" if open_ else ""
+    told = f"best at {won} of {len(best)} epsilons ({_places_with(best, True) or 'none'})"
+    told += f", undecided at {_places_with(best, None)}" if open_ else ""
     return True if 2 * won > len(best) else None if 2 * (won + open_) > len(best) else False, told
 
 
@@ -327,7 +332,7 @@ def best_at_first(curves: Curves, label: str, *, where: str) -> Answer:
 def below(curves: Curves, low: str, *highs: str) -> Answer:
     """Below several others, everywhere."""
     found = {place: every(_lead(curves[high], curves[low], place) for high in highs) for place in curves[low]}
-    told = [f"{word} at {at}" for word, no in (("not", False), ("undecided", None)) if (at := _rule_places(found, no))]
+    told = [f"{word} at {at}" for word, no in (("not", False), ("undecided", None)) if (at := _places_with(found, no))]
     return every(found.values()), "; ".join(told) or "everywhere"
 
 
@@ -424,7 +429,7 @@ def fewer_help(curves: Curves, *labels: str) -> Answer:
     for label in labels:
         *fewer, whole = curves[label].values()
         answers.append(above(_highest(fewer), whole, SLACK))
-    return every(answers), "; ".join(f"{label} {_rule_along(curves[label], 'd=')}" for label in labels)
+    return every(answers), "; ".join(f"{label} {_told_along(curves[label], 'd=')}" for label in labels)
 
 
 def more_hurt(curves: Curves) -> Answer:
@@ -453,7 +458,7 @@ def best_inside(curves: Curves, label: str) -> Answer | None:
     if not inside:
         return None
     best = _highest(inside)
-    return every((above(best, first, SLACK), above(best, last, SLACK))), _rule_along(curves[label])
+    return every((above(best, first, SLACK), above(best, last, SLACK))), _told_along(curves[label])
 
 
 FIGURES = PAPER.printed["figures"]
@@ -469,12 +474,9 @@ def reproduce(run: Reproduction) -> None:
     run.result.cut.append(RESNET)
     for queries in (1, 10, 100, 1000):
         run.hold("temperature", temperature(queries))
-
-    def left(why: str) -> None:
+    if why := run.part({"source": "mnist"}, lambda data: _figures(run, data)):
         run.result.cut.append(f"Figures 1-6: not run ({why})")
-        run.hold("figures", {}, f"not run ({why})")
-
-    run.part({"source": "mnist"}, lambda data: _figures(run, data), left)
+        hold(run, {}, f"not run ({why})")
 
 
 def temperature(queries: int) -> dict[str, float]:
@@ -496,7 +498,7 @@ def parts(sizes: Values, data: Path) -> Iterator[dict[str, Any]]:
             # A delta above 1/n has to be allowed.
             large = PAPER.printed["large_delta"] if each and each > DELTA else None
             if sizes.get(group.get("when"), True):
-                yield from (spec_of(one, {**values, "each": each, "large": large}) for one in group["sweeps"])
+                yield from (filled(one, {**values, "each": each, "large": large}) for one in group["sweeps"])
 
 
 def cut(sizes: Values) -> list[str]:
@@ -515,10 +517,15 @@ def _figures(run: Reproduction, data: Path) -> None:
         points += points_of(*run.trained(part))
     panels = panels_of(points)
     run.result.cut += cut(sizes)
-    run.hold("figures", deciding(panels))
+    hold(run, panels)
     run.result.tables += tables(panels)
-    drawn = [_axes(title, axis, panels[name]) for name, (title, axis) in FIGURES.items() if panels[name]]
-    run.draw("reproductions/vandermaaten2020", "figures.png", drawn, columns=3, size=(6, 4.2))
+    drawn = [name for name in FIGURES if panels[name]]
+    if drawn:
+        folder = "reproductions/vandermaaten2020"
+        with run.picture(folder, "figures.png", len(drawn), columns=3, size=(6, 4.2)) as cells:
+            for cell, name in zip(cells, drawn, strict=True):
+                title, axis = FIGURES[name]
+                _draw(cell, title, axis, panels[name])
 
 
 def tables(panels: Panels) -> list[ResultTable]:
@@ -537,11 +544,14 @@ def _places(curves: Curves) -> list[float]:
     return sorted({place for one in curves.values() for place in one})
 
 
-def _axes(title: str, axis: str, curves: Curves) -> Axes:
-    lines = []
-    for number, label in enumerate((*METHODS.values(), PUBLISHED)):
-        if (one := curves.get(label)) is not None:
-            style = {"color": f"C{number}", "linestyle": "--" if label == PUBLISHED else "-", "marker": "o", "ms": 3}
+def _draw(axes: Any, title: str, axis: str, curves: Curves) -> None:
+    for number, method in enumerate((*METHODS.values(), PUBLISHED)):
+        if (one := curves.get(method)) is not None:
+            style = {"color": f"C{number}", "linestyle": "--" if method == PUBLISHED else "-", "marker": "o", "ms": 3}
             mean, spread = [mean.value for mean in one.values()], [mean.spread for mean in one.values()]
-            lines.append(Series(label, list(one), mean, style, up=spread))
-    return Axes(title=title, x=axis, y="accuracy", lines=lines, log="x", places=_places(curves), limits=(0.0, 1.0))
+            axes.errorbar(list(one), mean, yerr=spread, label=method, **style)
+    titled(axes, title, axis, "accuracy", log="x")
+    places = _places(curves)
+    axes.set_xticks(places, [f"{one:g}" for one in places])
+    axes.minorticks_off()
+    axes.set_ylim(0.0, 1.0)

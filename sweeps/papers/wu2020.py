@@ -29,9 +29,19 @@ from dpcore.guarantee import Status
 from dpcore.papers import membership
 from dpcore.papers.sgld import clipped_event, halving_schedule, noise_multiplier, published_noise_factor
 from dpcore.rounding import epsilon_text
-from sweeps.papers.pictures import Axes, Series
-from sweeps.papers.results import ResultTable, Uncertain, Values
-from sweeps.papers.run import Paper, Reproduction, spec_of
+from sweeps.papers.run import (
+    NOT_RUN,
+    UNDECIDED,
+    Paper,
+    Reproduction,
+    ResultTable,
+    Uncertain,
+    Values,
+    above,
+    at_most,
+    filled,
+    titled,
+)
 from sweeps.store.records import TrialRecord
 from trainables.data import idc
 
@@ -75,12 +85,9 @@ def reproduce(run: Reproduction) -> None:
     run.hold("theory", theory())
     run.result.tables.append(clipping())
     sizes = PAPER.sized(run.effort)
-
-    def left(why: str) -> None:
+    if why := run.part({"source": "german_credit"}, lambda data: _credit(run, sizes, data)):
         run.result.cut.append(f"Table 1: not trained ({why})")
         table_1(run, Measurements(), f"not trained ({why})")
-
-    run.part({"source": "german_credit"}, lambda data: _credit(run, sizes, data), left)
     _images(run, sizes)
 
 
@@ -89,11 +96,8 @@ def reproduce(run: Reproduction) -> None:
 
 def theory() -> dict[str, Any]:
     """The paper's theorems in numbers: Theorem 1 at the loss of a coin flip, Property 1, the noise of DP-SGLD."""
-    coin, counter, leave_one_out = (
-        math.log(2),
-        membership.property_1_counterexample(),
-        membership.leave_one_out_constant,
-    )
+    coin, counter = math.log(2), membership.property_1_counterexample()
+    one_out, lemma_2 = membership.leave_one_out_constant(1.0), math.expm1(2.0)
     records, batch, passes, delta = (
         SCHEDULES["German Credit"][name] for name in ("records", "batch", "epochs", "delta")
     )
@@ -101,26 +105,23 @@ def theory() -> dict[str, Any]:
     step = PoissonSampled(rate=batch / records, event=Gaussian(noise_multiplier=noise))
     exact = headline(Repeated(event=step, count=passes * math.ceil(records / batch)), delta, Adjacency.ADD_REMOVE)
     return {
-        **dict(zip(("above_trivial", "above_half", "above_one"), membership.vacuity_thresholds(), strict=True)),
+        "above": membership.vacuity_thresholds(),
         "coin": coin,
         "theorem_1": membership.published_bound(coin),
         "trivial": membership.trivial_bound(coin),
         "membership_only": Status.MEMBERSHIP_ONLY,
-        "leave_one_out": leave_one_out(1.0),
-        "lemma_2": math.expm1(2.0),
-        "times": math.expm1(2.0) / leave_one_out(1.0),
+        "leave_one_out": one_out,
+        "lemma_2": lemma_2,
+        "times": lemma_2 / one_out,
         "repaired": membership.repaired_bound(1.0),
         "at_one": membership.published_bound(1.0),
-        "delta": counter.delta,
-        "exceeds": counter.leakage_exceeds,
+        "counter": counter,
         "with_delta": membership.property_1_status(counter.delta),
         "without_delta": membership.property_1_status(0.0),
         "pure_leakage": membership.dp_leakage_bound(1.0),
-        "epsilon": exact.epsilon,
-        "epsilon_text": epsilon_text(exact.epsilon),
+        "exact": exact,
+        "spent": epsilon_text(exact.epsilon),
         "less": 1 / exact.epsilon,
-        "status": exact.status,
-        "accountant": exact.accountant,
         "noise": noise,
     }
 
@@ -149,7 +150,7 @@ def clipping() -> ResultTable:
 def credit(sizes: Values, data: Path, split: int) -> dict[str, Any]:
     """All methods of Table 1, SGHMC and the two protected relatives on one split."""
     values = {**SCHEDULES["German Credit"], **sizes, "split": split}
-    return spec_of(PAPER.sweeps["german"], _steps(values, data, values["records"]))
+    return filled(PAPER.sweeps["german"], _steps(values, data, values["records"]))
 
 
 def images(sizes: Values, data: Path | None) -> tuple[dict[str, Any] | None, list[str]]:
@@ -164,7 +165,7 @@ def images(sizes: Values, data: Path | None) -> tuple[dict[str, Any] | None, lis
         source, records, validate = "cifar10", 4000, None
         note = [f"Table 2: IDC's files are absent ({idc.FOLDER} in {data}); its path runs on CIFAR-10 instead"]
     values = {**schedule, **sizes, "source": source, "validate": validate}
-    part = spec_of(PAPER.sweeps["resnet18"], _steps(values, data, images or records))
+    part = filled(PAPER.sweeps["resnet18"], _steps(values, data, images or records))
     if images is not None:
         part["systems"] = {name: part["systems"][name] for name in ("sgd", "sgld")}
         note.append(
@@ -229,22 +230,50 @@ class Measurements:
         """How many finished."""
         return self._trainings[system, hidden]
 
-    def values(self, hidden: int) -> dict[str, dict[int, float]]:
-        """{"system.metric": by split}, empty where nothing was trained."""
-        keys = [key for key in self._found if key[1] == hidden]
-        return defaultdict(dict, {f"{name}.{metric}": self.by_split(name, _, metric) for name, _, metric in keys})
+    def difference(self, one: str, other: str) -> Uncertain | None:
+        """Of two metrics, each "system.metric", over the splits of both; None without any.
+
+        Methods are compared on the same splits, on which they err together.
+        """
+        mine, theirs = (self.by_split(name, HIDDEN, metric) for name, metric in (o.split(".") for o in (one, other)))
+        shared = [mine[split] - theirs[split] for split in mine if split in theirs]
+        return Uncertain.of(shared) if shared else None
 
 
-def table_1(run: Reproduction, found: Measurements, why: str = "") -> None:
-    """Every row's AUC and test accuracy, then every statement; with `why`, none of them tried."""
+def table_1(run: Reproduction, found: Measurements, why: str = NOT_RUN) -> None:
+    """Every row's AUC and test accuracy, then every statement; of what was not trained, `why`."""
     for row in TABLE_1:
-        for metric, label in (("attack_auc", "attack AUC"), ("accuracy", "test accuracy")):
+        for metric, name in (("attack_auc", "attack AUC"), ("accuracy", "test accuracy")):
             ours, error = found.row(row, HIDDEN, metric), PAPER.printed["errors"][metric]
+            claim, printed = f"Table 1, {row.name}: {name}", getattr(row, metric)
+            if ours is None:
+                run.untried(claim, why, printed)
+                continue
             # One training on one split is as uncertain as the printed one.
-            own = error if ours is None or not ours.error > 0 else ours.error
-            values = {"name": row.name, "label": label, "printed": getattr(row, metric), "measured": ours}
-            run.hold("row", {**values, "within": 2 * math.hypot(error, own)}, why)
-    run.hold("table_1", found.values(HIDDEN), why)
+            near = 2 * math.hypot(error, ours.error if ours.error > 0 else error)
+            note = "two standard errors of the printed run and of ours"
+            run.claim(f"{claim} within {near:.3f}", printed, ours, abs(ours.value - printed) <= near, note)
+    for claim, printed, less, more in PAPER.printed["orderings"]:
+        _compared(run, f"Table 1: {claim}", printed, found.difference(more, less), why)
+    for claim, printed, one, other, margin in PAPER.printed["unchanged"]:
+        _compared(run, f"Table 1: {claim}", printed, found.difference(one, other), why, margin)
+
+
+def _compared(
+    run: Reproduction, claim: str, printed: str, lead: Uncertain | None, why: str, margin: float | None = None
+) -> None:
+    """Whether a difference passes two standard errors; with a margin, whether it surely does not pass that."""
+    if lead is None:
+        return run.untried(claim, why, printed)
+    if math.isnan(lead.error):
+        holds, note = None, "one split has no standard error"
+    elif margin is None:
+        holds, over = above(lead, Uncertain(0.0, 0.0)), "by more than two standard errors"
+        note = {True: over, False: f"the other way round, {over}", None: UNDECIDED}[holds]
+    else:
+        holds, within = at_most(lead, margin), f"margin {margin:g}"
+        note = {True: within, False: f"{within}: passed", None: f"{within}: {UNDECIDED}"}[holds]
+    return run.claim(claim, printed, f"difference {lead}", holds, note)
 
 
 def _credit(run: Reproduction, sizes: Values, data: Path) -> None:
@@ -255,24 +284,26 @@ def _credit(run: Reproduction, sizes: Values, data: Path) -> None:
     run.result.cut += cut(sizes)
     table_1(run, found)
     run.result.tables += tables(found, sizes["widths"])
-    run.draw("reproductions/wu2020", "table-1.png", [_axes(found)], size=(8, 5.5))
+    with run.picture("reproductions/wu2020", "table-1.png", 1, size=(8, 5.5)) as (axes,):
+        _draw(axes, found)
+
+
+CLAIM_2, PRINTED_2 = "Table 2 (IDC, ResNet-18): SGLD leaks less than SGD (attack AUC)", "0.641 < 0.669"
 
 
 def _images(run: Reproduction, sizes: Values) -> None:
     part, note = images(sizes, run.data)
-
-    def left(why: str) -> None:
+    if part is None:
+        why = note[0]
+        if sizes["images"] != 0 and run.data is not None:
+            run.say(f"{why}: Table 2 is not trained")
+    else:
+        run.say(f"ResNet-18 on {part['data']['source']}")
+        why = run.part(part["data"], lambda data: _table_2(run, part, note, whole=sizes["images"] is None))
+    if why:
         told = f"Table 2: ResNet-18 not run ({why})"
         run.result.cut.append(told)
-        run.hold("table_2", {}, told)
-
-    if part is None:
-        if sizes["images"] != 0 and run.data is not None:
-            run.say(f"{note[0]}: Table 2 is not trained")
-        left(note[0])
-        return
-    run.say(f"ResNet-18 on {part['data']['source']}")
-    run.part(part["data"], lambda data: _table_2(run, part, note, whole=sizes["images"] is None), left)
+        run.untried(CLAIM_2, told, PRINTED_2)
 
 
 def _table_2(run: Reproduction, part: Mapping[str, Any], note: list[str], *, whole: bool) -> None:
@@ -286,14 +317,14 @@ def _table_2(run: Reproduction, part: Mapping[str, Any], note: list[str], *, who
     run.result.tables.append(ResultTable(title, ("method", *METRICS.values()), rows))
     sgld, sgd = (found.mean(system, HIDDEN, LAST + "attack_auc") for system in ("sgld", "sgd"))
     if sgld is None or sgd is None:
-        run.hold("table_2", {}, "a training did not finish")
+        run.untried(CLAIM_2, "a training did not finish", PRINTED_2)
         return
     # One training each is shown; it is held against the table only if that was run.
     held = whole and source == "idc"
     few = "a few steps: they show that the path runs, and nothing about the table"
     shown = f"{sgld.value:.3f}, {sgd.value:.3f} ({source})"
     less = sgld.value < sgd.value if held else None
-    run.hold("table_2", {"shown": shown, "less": less, "told": "one training each" if held else few})
+    run.claim(CLAIM_2, PRINTED_2, shown, less, "one training each" if held else few)
 
 
 # Tables and the picture
@@ -301,7 +332,8 @@ def _table_2(run: Reproduction, part: Mapping[str, Any], note: list[str], *, who
 
 def tables(found: Measurements, widths: Sequence[int]) -> list[ResultTable]:
     """Table 1 for every width, the bounds on leakage, and the protected relatives."""
-    return [*(_beside(found, hidden) for hidden in widths), *_bounds(found, widths), *_protected(found, widths)]
+    shown = [*(_beside(found, hidden) for hidden in widths), _bounds(found, widths), _protected(found, widths)]
+    return [table for table in shown if table.rows]
 
 
 def _beside(found: Measurements, hidden: int) -> ResultTable:
@@ -312,17 +344,15 @@ def _beside(found: Measurements, hidden: int) -> ResultTable:
     return ResultTable(title, ("method", "trainings", *METRICS.values()), rows)
 
 
-def _bounds(found: Measurements, widths: Sequence[int]) -> list[ResultTable]:
+def _bounds(found: Measurements, widths: Sequence[int]) -> ResultTable:
     rows = []
     for hidden, system in ((hidden, system) for hidden in widths for system in ("sgld", "psgld", "sghmc")):
         largest = found.mean(system, hidden, LAST + "loss_bound")
         leaked = [found.mean(system, hidden, name) for name in ("mpl", "mpl_bound", "ensemble_mpl_bound")]
         if largest is None or None in leaked:
             continue
-        bounds = [
-            bound(largest.value)
-            for bound in (membership.published_bound, membership.repaired_bound, membership.trivial_bound)
-        ]
+        proofs = (membership.published_bound, membership.repaired_bound, membership.trivial_bound)
+        bounds = [bound(largest.value) for bound in proofs]
         verdict = "vacuous" if bounds[0] > 0.5 else "says something"
         rows.append((f"{system}, {hidden}", largest.value, *bounds, *map(str, leaked), verdict))
     title = (
@@ -331,12 +361,10 @@ def _bounds(found: Measurements, widths: Sequence[int]) -> list[ResultTable]:
         f"{membership.vacuity_thresholds()[1]:.4f}"
     )
     of_b = ("largest loss B", "Theorem 1", "repaired", "any algorithm")
-    return (
-        [ResultTable(title, ("sampler, width", *of_b, "Mpl", "eq. 7", "eq. 9", "Theorem 1 is"), rows)] if rows else []
-    )
+    return ResultTable(title, ("sampler, width", *of_b, "Mpl", "eq. 7", "eq. 9", "Theorem 1 is"), rows)
 
 
-def _protected(found: Measurements, widths: Sequence[int]) -> list[ResultTable]:
+def _protected(found: Measurements, widths: Sequence[int]) -> ResultTable:
     rows = []
     for hidden, system in ((hidden, system) for hidden in widths for system in ("sgd", "sgld", *PROTECTED)):
         accuracy = found.mean(system, hidden, "accuracy" if system in PROTECTED else LAST + "accuracy")
@@ -345,23 +373,19 @@ def _protected(found: Measurements, widths: Sequence[int]) -> list[ResultTable]:
             claimed = epsilon_text(found.epsilons[system])
             rows.append((f"{system}, {hidden}", str(accuracy), str(leaked or "not measured"), claimed))
     title = "What differential privacy costs and buys: the claim at delta 0.001 (inf: nothing is claimed)"
-    return (
-        [ResultTable(title, ("system, width", "test accuracy", "attack AUC, 300 + 300", "epsilon"), rows)]
-        if rows
-        else []
-    )
+    return ResultTable(title, ("system, width", "test accuracy", "attack AUC, 300 + 300", "epsilon"), rows)
 
 
-def _axes(found: Measurements) -> Axes:
+def _draw(axes: Any, found: Measurements) -> None:
     """Attack AUC against test accuracy: ours with two standard errors, the printed runs as crosses."""
-    lines = []
     for number, row in enumerate(TABLE_1):
-        colour = f"C{number // 2 if row.system != 'rmsprop' else 7}"
-        lines.append(Series("", [row.attack_auc], [row.accuracy], {"marker": "x", "color": colour}, text=row.name))
+        colour, printed = f"C{number // 2 if row.system != 'rmsprop' else 7}", (row.attack_auc, row.accuracy)
+        axes.plot(*printed, "x", color=colour)
+        at = {"xytext": (6, -3), "textcoords": "offset points", "fontsize": 7, "alpha": 0.7}
+        axes.annotate(row.name, printed, color=colour, **at)
         across, up = (found.row(row, HIDDEN, metric) for metric in ("attack_auc", "accuracy"))
         if across is not None and up is not None:
-            style = {"color": colour, "capsize": 2, "marker": "o" if row.ensemble else "s", "ms": 5}
-            errors = [2 * across.error], [2 * up.error]
-            lines.append(Series(row.name, [across.value], [up.value], style, *errors))
+            style = {"color": colour, "capsize": 2, "marker": "o" if row.ensemble else "s", "ms": 5, "label": row.name}
+            axes.errorbar([across.value], [up.value], xerr=[2 * across.error], yerr=[2 * up.error], **style)
     title = f"German Credit, {HIDDEN} hidden units; crosses: published, one run each"
-    return Axes(title=title, x="attack AUC (0.5: the attacker guesses)", y="test accuracy", lines=lines)
+    titled(axes, title, "attack AUC (0.5: the attacker guesses)", "test accuracy")

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.papers.convexified import Counting
-from sweeps.papers import Claim, Effort, Reproduction, Result, reproduce, statements
-from sweeps.papers import run as reproduction
-from sweeps.papers import run as sweeping
+from sweeps.papers import Claim, Effort, Reproduction, Result
 from sweeps.papers.lu2021 import (
     GAUSSIAN,
     LAPLACE,
@@ -20,26 +18,17 @@ from sweeps.papers.lu2021 import (
     SETS,
     CurvePoint,
     SetResult,
-    algorithm_1,
     baseline_noises,
     beside,
     by_formula,
-    cut,
+    draw,
     hold,
-    panels_of,
     tables,
     without_data,
 )
-from sweeps.papers.lu2021 import measured as read_set
-from sweeps.papers.pictures import draw
-from sweeps.papers.run import Missing, full_grid
-from sweeps.store.records import TrialRecord, TrialState
 from sweeps.store.workspace import Workspace
-from tests.sweeps.reproducing import claims_of
-from trainables.data import SOURCES
+from tests.sweeps.test_papers import claims_of
 from trainables.planning import NOISE_MAX
-from trainables.registry import SYSTEMS
-from trainables.system import PrivacyPlan
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
@@ -62,7 +51,7 @@ def test_tables_v_and_vi_by_formula(by_formulas: dict) -> None:
 def test_the_stated_width_of_purchase_would_be_noticed() -> None:
     """Mutant: 600 features, as Table III says."""
     values = by_formula(replace(ROWS["Purchase-100"], inputs=600))
-    assert not any(claim.holds for claim in statements.hold(PAPER.statements["table_vi"], values))
+    assert not any(claim.holds for claim in claims_of(PAPER, lambda run: run.hold("table_vi", values)))
 
 
 def test_the_printed_correlations_hold_and_the_theorems_do_not(by_formulas: dict) -> None:
@@ -76,68 +65,13 @@ def test_the_printed_correlations_hold_and_the_theorems_do_not(by_formulas: dict
     assert len(theorems) == 7
 
 
-def test_without_data_everything_else_is_named(tmp_path: Path) -> None:
-    result = reproduce("lu2021", None, Workspace.at(tmp_path), Effort(), lambda line: None)
-    untried = [claim for claim in result.claims if claim.holds is None]
-    assert [claim.claim for claim in untried] == PAPER.printed["untried"]
-    assert any("--data" in line for line in result.cut)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("one", SETS, ids=lambda one: one.name)
-@pytest.mark.parametrize(
-    "effort", [Effort(quick=True), Effort(), Effort(grid="paper")], ids=["quick", "coarse", "paper"]
-)
-def test_every_part_is_a_valid_sweep_that_plans(one, effort: Effort, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    """Every corner of the grid; the noise of the baselines is the accountants' affair and is left out here."""
-    sizes = PAPER.sized(effort) | {"private": {}}
-    sized = one.sized(sizes)
-    for raw in (algorithm_1(sized, sizes, tmp_path), beside(sized, sizes, tmp_path, {})):
-        spec = full_grid(raw)
-        facts = SOURCES[spec.data.source].facts(spec.data.options())
-        assert facts.n == sized.records
-        ((name, knobs),) = spec.systems.items()
-        fixed = {knob: value.values[0] if hasattr(value, "values") else value for knob, value in knobs.items()}
-        plan = SYSTEMS[name].plan(fixed, facts, spec.privacy.target(spec.privacy.epsilon[0]), {})
-        assert isinstance(plan, PrivacyPlan), plan
-    assert spec.name == f"lu2021-{one.name}-beside"
-
-
 def test_baselines_that_are_noise_alone_are_not_launched(tmp_path: Path) -> None:
     sizes = PAPER.sized(Effort()) | {"private": {"zcdp": [100.0], "naive": [1.0, 1000.0]}}
     one = SETS[0].sized(sizes)
     noises = baseline_noises(one, sizes)
     assert noises[Counting.NAIVE, 1.0] > NOISE_MAX > noises[Counting.NAIVE, 1000.0] > noises[Counting.ZCDP, 100.0]
-    launched = beside(one, sizes, tmp_path, noises)["systems"]["noisy-adam"]["noise_multiplier"]["choice"]
+    launched = beside(one, sizes, tmp_path, noises)["systems"]["noisy-adam"]["noise_multiplier"]
     assert launched == sorted([noises[Counting.ZCDP, 100.0], noises[Counting.NAIVE, 1000.0]])
-
-
-def test_sets_that_are_missing_or_refused_are_named_and_the_formulas_stand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_formulas: dict
-) -> None:
-    monkeypatch.setattr(sweeping, "_start_shared_cluster", lambda log: None)
-    (tmp_path / "purchase").mkdir()
-    lines: list[str] = []
-    result = reproduce("lu2021", tmp_path, Workspace.at(tmp_path / "root"), Effort(), lines.append)
-    missing = [line for line in lines if line.startswith("missing: ")]
-    assert set(missing) < set(result.cut)
-    for folder in ("location/", "mnist/", "a9a/ or adult/", "cifar10/", "texas/"):
-        assert f"missing: {folder} in {tmp_path}: its rows are not trained" in missing
-    (refused,) = [line for line in missing if "purchase/" in line]
-    # The loader's own words.
-    assert "is refused" in refused
-    assert "dataset_purchase.tgz" in refused
-    assert len(missing) == len(SETS)
-    assert f"US Adult: not run (missing: a9a/ or adult/ in {tmp_path})" in result.cut
-    assert len([claim for claim in result.claims if claim.holds is not None]) == len(by_formulas)
-
-
-def test_adult_in_its_own_columns_serves_where_a9a_is_absent(tmp_path: Path) -> None:
-    adult = next(one for one in SETS if one.name == "adult")
-    (tmp_path / "adult").mkdir()
-    assert adult.data(tmp_path)["form"] == "raw"
-    (tmp_path / "a9a").mkdir()
-    assert "form" not in adult.data(tmp_path)
 
 
 # Statements
@@ -192,25 +126,6 @@ def test_where_trials_failed_the_others_are_compared() -> None:
     assert [claim.claim for claim in held(replace(whole, points=lost)) if not claim.holds] == []
 
 
-def test_a_set_whose_trials_failed_is_left_out_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Result(paper="lu2021", title="")
-    run = Reproduction(PAPER, tmp_path, Workspace.at(tmp_path / "root"), Effort(quick=True), lambda line: None, made)
-    failed = TrialRecord(
-        key="lu-0",
-        number=0,
-        state=TrialState.FAILED,
-        config={},
-        seed=0,
-        plan=None,
-        violations={},
-        reason="no memory",
-    )
-    monkeypatch.setattr(reproduction, "swept", lambda spec, workspace: [failed])
-    with pytest.raises(Missing, match=r"no trial of Alg\. 1 \(Gaus\) and Alg\. 1 \(Lap\) has a result"):
-        read_set(SETS[0].sized(PAPER.sized(Effort(quick=True))), PAPER.sized(Effort(quick=True)), tmp_path, run)
-    assert [line for line in made.cut if "1 of 1 trials failed; the first: no memory" in line]
-
-
 @pytest.mark.parametrize(
     ("measured", "failing"),
     [
@@ -238,34 +153,10 @@ def test_the_sets_that_the_paper_excepts_are_held_to_the_exception() -> None:
 
 
 def test_tables_and_picture(tmp_path: Path) -> None:
-    found = [as_published()]
-    shown = tables(found)
+    result = Result(paper="lu2021", title="")
+    run = Reproduction(PAPER, None, Workspace.at(tmp_path), Effort(quick=True), print, result)
+    shown = tables([as_published()])
     assert all(len(row) == len(table.columns) for table in shown for row in table.rows)
     assert any("not trained" in str(cell) for row in shown[1].rows for cell in row)
-    panels = [panel for one in found for panel in panels_of(one)]
-    assert draw(tmp_path / "figures.png", panels, columns=2).stat().st_size > 10_000
-
-
-@pytest.mark.skipif(
-    not (DATA / "location").is_dir(), reason=f"TABLES NOT REPRODUCED: no folder {DATA}/location. Set SWEEPS_DATA to it."
-)
-def test_quick_runs_on_real_data_and_is_read_again(tmp_path: Path) -> None:
-    result = reproduce("lu2021", DATA, Workspace.at(tmp_path), Effort(quick=True), print)
-    tried = {
-        claim.claim: claim for claim in result.claims if claim.claim.startswith(("Figure 3,", "Table V, Location"))
-    }
-    assert len(tried) >= 12
-    assert all(claim.holds is not None for claim in tried.values())
-    # What no seed changes: an overfitted model leaks, and an answer at epsilon 0.01 leaks more than that allows.
-    (bound,) = [claim for name, claim in tried.items() if "exp(epsilon) - 1" in name]
-    assert bound.holds is False
-    again = reproduce("lu2021", DATA, Workspace.at(tmp_path), Effort(quick=True), print)
-    assert [claim.ours for claim in again.claims] == [claim.ours for claim in result.claims]
-
-
-def test_fewer_epsilons_are_said_to_be_cut() -> None:
-    lines = [cut(PAPER.sized(effort), []) for effort in (Effort(quick=True), Effort())]
-    assert [any(line.startswith("Algorithm 1: epsilon 0.01, 1, 1000 instead of") for line in one) for one in lines] == [
-        True,
-        False,
-    ]
+    draw(run, [as_published()])
+    assert result.plots[0].stat().st_size > 10_000

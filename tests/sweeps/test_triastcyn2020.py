@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import io
 import math
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -15,26 +14,19 @@ from rich.console import Console
 from dpcore.guarantee import Notion, Status
 from sweeps.cli import run as cli_run
 from sweeps.execution.end import SweepEnd
-from sweeps.papers import Effort, reproduce, triastcyn2020
-from sweeps.papers.run import Missing, full_grid
-from sweeps.papers.statements import hold
+from sweeps.papers import Reproduction, triastcyn2020
+from sweeps.papers.run import Missing
 from sweeps.papers.triastcyn2020 import PAPER
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.wording import BAYESIAN
 from sweeps.reporting.html import report_page
 from sweeps.reporting.summary import SweepSummary
-from sweeps.search.space import Space
 from sweeps.store.records import TrialRecord, TrialState
 from sweeps.store.workspace import Workspace
 from tests.sweeps import view_sweeps
-from tests.sweeps.reproducing import claims_of
+from tests.sweeps.test_papers import claims_of
 from tests.sweeps.view_sweeps import guarantee
-from tests.trainables.test_published_sources import DATA, needs_data
-from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
-from trainables.system import PrivacyPlan
-
-EFFORTS = {"coarse": Effort(), "paper": Effort(grid="paper"), "quick": Effort(quick=True)}
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +38,13 @@ def claims() -> dict:
         **triastcyn2020.table_1(),
     }
     values |= {**triastcyn2020.figure_1(1000)[0], **triastcyn2020.figure_5()[0], "delta": triastcyn2020.DELTA}
-    found = hold(PAPER.statements["formulas"], {**values, "delta_mu": triastcyn2020.DELTA_MU})
-    for epsilon, printed in PAPER.printed["attack"].items():
-        found += hold(PAPER.statements["attack"], triastcyn2020.attack(epsilon, printed))
-    return {claim.claim: claim for claim in found}
+
+    def held(run: Reproduction) -> None:
+        run.hold("formulas", {**values, "delta_mu": triastcyn2020.DELTA_MU})
+        for epsilon, printed in PAPER.printed["attack"].items():
+            run.hold("attack", triastcyn2020.attack(epsilon, printed))
+
+    return {claim.claim: claim for claim in claims_of(PAPER, held)}
 
 
 def test_what_needs_no_data_holds_or_fails_as_recomputed(claims: dict) -> None:
@@ -77,25 +72,6 @@ def test_the_moments_accountant_is_the_bayesian_one_at_the_clip() -> None:
     costs = triastcyn2020.estimated_costs(np.full(5, 2.0), 0.01, 3.0, 100, largest=2.0)
     ours = triastcyn2020.bayesian_epsilon(100 * costs, 1e-5, 0.0)
     assert ours == pytest.approx(triastcyn2020.moments_epsilon(2 / 3, 0.01, 100, 1e-5), rel=1e-12)
-
-
-@pytest.mark.parametrize("effort", EFFORTS.values(), ids=EFFORTS)
-def test_every_part_is_a_valid_sweep_whose_points_all_plan(effort: Effort, tmp_path: Path) -> None:
-    for folder in ("mnist", "cifar10", "abalone", "a9a"):
-        (tmp_path / folder).mkdir()
-    for part in triastcyn2020.PARTS:
-        if effort.quick and part.quick is None:
-            continue
-        spec = full_grid(triastcyn2020.sweep_of(part, tmp_path, effort))
-        facts = SOURCES[spec.data.source].facts(spec.data.options())
-        space, system = Space.of(spec), SYSTEMS[part.system]
-        (branch,) = space.branches
-        for values in product(*(domain.values for domain in branch.searched.values())):
-            knobs = dict(zip(branch.searched, values, strict=True))
-            plan = system.plan({**branch.fixed, **knobs}, facts, spec.privacy.target(spec.privacy.epsilon[0]), {})
-            assert isinstance(plan, PrivacyPlan), plan
-            assert math.isfinite(plan.guarantee.epsilon)
-            assert (plan.guarantee.notion is Notion.DP) is ("ordinary" in part.published)
 
 
 def settings(*pairs: tuple[float, float, float], notion: Notion = Notion.DP) -> list[triastcyn2020.GridPoint]:
@@ -176,14 +152,6 @@ def test_figures_2_to_4_tell_equal_from_different_distances() -> None:
     assert (values["below"], values["approaching"]) == (True, True)
 
 
-def test_without_data_the_arithmetic_is_done_and_the_rest_is_said_to_be_cut(tmp_path: Path) -> None:
-    result = reproduce("triastcyn2020", None, Workspace.at(tmp_path), Effort(quick=True), lambda line: None)
-    assert len([line for line in result.cut if "no --data DIR" in line]) == len(triastcyn2020.PARTS)
-    assert sum(claim.holds is None for claim in result.claims) == len(triastcyn2020.PARTS)
-    assert all(plot.stat().st_size > 10_000 for plot in result.plots)
-    assert not (tmp_path / "sweeps.db").exists()
-
-
 def test_the_report_says_whom_a_bayesian_epsilon_does_not_cover(tmp_path: Path) -> None:
     store = view_sweeps.mixed_sweep(tmp_path)
     content = SweepSummary.load(PublishedStore(store), "views", count_all=True)
@@ -209,35 +177,3 @@ def test_a_sweep_that_mixes_notions_ends_with_a_panel_for_each(tmp_path: Path) -
     printed = " ".join(text.getvalue().split())
     for words in ("status: average-case", "bayesian-dp", "differential-privacy", "Report"):
         assert words in printed
-
-
-@needs_data
-@pytest.mark.chaos
-@pytest.mark.outage
-def test_the_quick_form_runs_on_the_real_data(tmp_path: Path) -> None:
-    """Abalone by DPVI at two noise levels, through the ordinary sweep machinery."""
-    workspace = Workspace.at(tmp_path)
-    result = reproduce("triastcyn2020", DATA, workspace, Effort(quick=True), lambda line: None)
-    found = {claim.claim: claim for claim in result.claims}
-    accuracy = found["Table 1, Abalone, DPVI: private accuracy at ordinary epsilon 7.6 at most"].ours
-    assert isinstance(accuracy, float)
-    assert 0.65 < accuracy < 0.85
-    (table,) = [one for one in result.tables if "Abalone" in one.title]
-    columns = {name: i for i, name in enumerate(table.columns)}
-    for row in table.rows:
-        assert row[columns["Bayesian 50%"]] <= row[columns["Bayesian 99%"]] <= row[columns["Bayesian 99.999%"]]
-    assert len(result.plots) == 4
-    # A finished reproduction is read, not run again.
-    again = reproduce("triastcyn2020", DATA, workspace, Effort(quick=True), lambda line: None)
-    assert [one.to_dict() for one in again.claims] == [one.to_dict() for one in result.claims]
-
-
-def test_every_size_below_the_papers_is_said_with_both_numbers() -> None:
-    by_id = {part.id: part for part in triastcyn2020.PARTS}
-    (quick,) = triastcyn2020.cut(by_id["abalone"], EFFORTS["quick"])
-    for told in ("epochs 10 instead of 50", "clip_norm 5 instead of 0.5, 1, 2, 5, 10", "noise_multiplier 1, 4 instead"):
-        assert told in quick
-    (coarse,) = triastcyn2020.cut(by_id["mnist-whole"], EFFORTS["coarse"])
-    assert "epochs 5 instead of 32" in coarse
-    assert "trainings of each 1 instead of 3" in coarse
-    assert not [line for part in triastcyn2020.PARTS for line in triastcyn2020.cut(part, EFFORTS["paper"])]

@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.papers import Claim, Effort, reproduce
-from sweeps.papers.run import full_grid
-from sweeps.papers.statements import hold
+from sweeps.papers import Claim
 from sweeps.papers.vandermaaten2020 import (
     LOSS,
     MODEL,
@@ -22,14 +20,12 @@ from sweeps.papers.vandermaaten2020 import (
     VOTES,
     MeanAccuracy,
     Point,
-    cut,
-    deciding,
+    hold,
     panels_of,
-    parts,
     tables,
     temperature,
 )
-from sweeps.store.workspace import Workspace
+from tests.sweeps.test_papers import claims_of
 
 DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
 POINT = Point(
@@ -60,7 +56,7 @@ def panel(levels: dict[str, tuple[float, float]]) -> list[Point]:
 
 
 def claims(points: list[Point]) -> list[Claim]:
-    return hold(PAPER.statements["figures"], deciding(panels_of(points)))
+    return claims_of(PAPER, lambda run: hold(run, panels_of(points)))
 
 
 def of_model(*points: Point) -> MeanAccuracy:
@@ -204,52 +200,11 @@ def test_what_was_not_run_is_not_answered() -> None:
 
 def test_beta_as_published_does_not_hold_its_epsilon() -> None:
     """eps/B is refuted for every B; the proved beta lies between its half and itself."""
-    held = [hold(PAPER.statements["temperature"], temperature(queries))[0] for queries in (1, 10, 100, 1000)]
+    budgets = (1, 10, 100, 1000)
+    held = claims_of(PAPER, lambda run: [run.hold("temperature", temperature(queries)) for queries in budgets])
     assert [claim.holds for claim in held] == [False] * 4
     assert held[2].published == 0.01
     assert all(0.5 * claim.published <= claim.ours < claim.published for claim in held)
-
-
-@pytest.mark.parametrize("effort", [Effort(), Effort(grid="paper"), Effort(quick=True)])
-def test_every_part_is_a_valid_sweep(effort: Effort, tmp_path: Path) -> None:
-    (tmp_path / "mnist").mkdir()
-    names = []
-    for part in parts(PAPER.sized(effort), tmp_path):
-        spec = full_grid(part)
-        names.append(spec.name)
-        assert spec.search.trials >= 2
-    assert len(names) == len(set(names))
-
-
-@pytest.mark.skipif(
-    not (DATA / "mnist").is_dir(), reason=f"FIGURES NOT REPRODUCED: no folder {DATA}/mnist. Set SWEEPS_DATA to it."
-)
-@pytest.mark.timeout(900)
-@pytest.mark.chaos
-@pytest.mark.outage
-def test_quick_runs_on_real_data_and_is_read_again(tmp_path: Path) -> None:
-    effort = Effort(quick=True)
-    result = reproduce("vandermaaten2020", DATA, Workspace.at(tmp_path), effort, print)
-    tried = [claim for claim in result.claims if claim.claim.startswith("F1") and claim.verdict != "not tried"]
-    assert len(tried) >= 7
-    # One run has no standard deviation.
-    cells = [str(cell) for table in result.tables for row in table.rows for cell in row]
-    assert cells
-    assert not [cell for cell in cells if "(" in cell]
-    assert result.plots[0].stat().st_size > 10_000
-    assert any("--quick" in line for line in result.cut)
-    again = reproduce("vandermaaten2020", DATA, Workspace.at(tmp_path), effort, print)
-    assert again.claims == result.claims
-
-
-def test_every_size_below_the_full_grid_is_said_with_both_numbers() -> None:
-    quick, coarse, paper = (cut(PAPER.sized(one)) for one in (Effort(quick=True), Effort(), Effort(grid="paper")))
-    assert "epochs of DP-SGD 2 instead of 20" in quick
-    assert "votes elsewhere 32 instead of 256" in quick
-    assert "epochs of DP-SGD 10 instead of 20" in coarse
-    assert "clip norms of DP-SGD 0.3, 1 instead of 0.03, 0.1, 0.3, 1" in coarse
-    assert "repeats 2 instead of 5" in coarse
-    assert not [line for line in paper if "instead of" in line]
 
 
 def test_a_no_says_why() -> None:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dpcore.checks import InvalidValue
-from sweeps.papers import Claim, Effort, reproduce, wu2020
+from sweeps.papers import Claim, Effort, wu2020
 from sweeps.papers.run import full_grid
-from sweeps.papers.statements import hold
 from sweeps.papers.wu2020 import PAPER, TABLE_1, Measurements
-from sweeps.planning.preview import preview
 from sweeps.store.records import TrialRecord, TrialState
-from sweeps.store.workspace import Workspace
-from tests.sweeps.reproducing import claims_of
+from tests.sweeps.test_papers import claims_of
 from tests.sweeps.view_sweeps import guarantee
-from tests.trainables.test_published_sources import DATA, needs_data
 from trainables.data import idc
-
-QUICK = Effort(quick=True)
 
 
 def test_the_error_of_a_printed_area_is_that_of_400_members_and_300_others() -> None:
@@ -42,7 +34,7 @@ def test_the_error_of_a_printed_area_is_that_of_400_members_and_300_others() -> 
 
 
 def test_the_theory_falls_where_it_was_refuted() -> None:
-    claims = hold(PAPER.statements["theory"], wu2020.theory())
+    claims = claims_of(PAPER, lambda run: run.hold("theory", wu2020.theory()))
     held = {claim.claim.split(":")[0]: claim.holds for claim in claims}
     assert held == {
         "Theorem 1": False,
@@ -135,9 +127,7 @@ def test_table_cells_hold_within_both_errors() -> None:
     assert not verdict(far, "Table 1, SGD: attack AUC").holds
     # A failed trial leaves no number behind, and is not counted as one.
     assert verdict(near, "Table 1, SGLD: attack AUC").holds is None
-    assert len(claims_of(PAPER, lambda run: wu2020.table_1(run, near))) == 2 * len(TABLE_1) + len(
-        PAPER.statements["table_1"]
-    )
+    assert len(claims_of(PAPER, lambda run: wu2020.table_1(run, near))) == 2 * len(TABLE_1) + 15
 
 
 def test_vacuous_bounds_are_called_so() -> None:
@@ -158,24 +148,6 @@ def test_vacuous_bounds_are_called_so() -> None:
 # Sweeps
 
 
-@needs_data
-@pytest.mark.parametrize("effort", [QUICK, Effort(), Effort(grid="paper")], ids=["quick", "coarse", "paper"])
-def test_every_sweep_plans_and_says_that_it_claims_nothing(effort: Effort) -> None:
-    sizes = PAPER.sized(effort)
-    spec = full_grid(wu2020.credit(sizes, DATA, 0))
-    seen = preview(spec, samples=60)
-    assert seen.feasible == seen.samples
-    assert seen.notes[0].startswith("dropout, psgld, rmsprop, sgd, sghmc, sgld claim NOTHING")
-    assert spec.search.trials == (6 * len(sizes["widths"]) + 2) * sizes["repeats"]
-    part, note = wu2020.images(sizes, DATA)
-    assert (part is None) == effort.quick
-    if part is not None:
-        assert full_grid(part).data.source == "cifar10"
-        assert "IDC's files are absent" in note[0]
-    else:
-        assert note == ["--quick"]
-
-
 def test_idc_is_taken_where_it_is(tmp_path: Path) -> None:
     (tmp_path / idc.FOLDER).mkdir()
     (tmp_path / "cifar10").mkdir()
@@ -190,46 +162,3 @@ def test_idc_is_taken_where_it_is(tmp_path: Path) -> None:
     none, note = wu2020.images(PAPER.sized(Effort()), tmp_path / "nothing")
     assert none is None
     assert "neither" in note[0]
-
-
-def test_without_data_the_theory_stands_and_the_cut_is_said(tmp_path: Path) -> None:
-    result = reproduce("wu2020", None, Workspace.at(tmp_path), Effort(), print)
-    assert any("Table 1: not trained (no --data DIR)" in line for line in result.cut)
-    tried = [claim for claim in result.claims if claim.holds is not None]
-    assert len(tried) == len(PAPER.statements["theory"])
-    assert all(claim.note for claim in result.claims)
-    json.dumps(result.to_dict(), allow_nan=False)
-    assert not list(tmp_path.iterdir())
-
-
-@needs_data
-@pytest.mark.chaos
-@pytest.mark.outage
-def test_the_quick_form_runs_on_the_real_data(tmp_path: Path) -> None:
-    lines: list[str] = []
-    result = reproduce("wu2020", DATA, Workspace.at(tmp_path), QUICK, lines.append)
-    assert lines == ["German Credit, split 1 of 1"]
-    by_name = {claim.claim: claim for claim in result.claims}
-    ours = next(claim.ours for name, claim in by_name.items() if name.startswith("Table 1, SGD: attack AUC"))
-    assert 0.55 < float(str(ours)) < 0.75
-    assert all(plot.is_file() for plot in result.plots)
-    assert len(result.plots) == 1
-    protected = next(table for table in result.tables if table.title.startswith("What differential privacy"))
-    claims = {str(row[0]).split(",")[0]: row[3] for row in protected.rows}
-    assert claims["sgd"] == claims["sgld"] == "inf"
-    assert float(str(claims["clipped-sgld"])) <= 1
-    # It is there now: nothing is trained again.
-    again = reproduce("wu2020", DATA, Workspace.at(tmp_path), QUICK, lines.append)
-    assert again.to_dict()["rows"] == result.to_dict()["rows"]
-    with pytest.raises(InvalidValue, match="another --root"):
-        reproduce("wu2020", DATA, Workspace.at(tmp_path), Effort(quick=True, repeats=2), lines.append)
-
-
-@needs_data
-def test_every_size_below_the_full_grid_is_said_with_both_numbers() -> None:
-    quick, coarse, paper = (PAPER.sized(one) for one in (QUICK, Effort(), Effort(grid="paper")))
-    assert "Table 1: splits 1 instead of 30" in wu2020.cut(quick)
-    assert "Table 1: trainings on each split 1 instead of 2" in wu2020.cut(quick)
-    assert "Table 1: hidden units 16, 64 instead of 16, 32, 64, 256" in wu2020.cut(coarse)
-    assert any("2 epochs" in line and "instead of 100 epochs" in line for line in wu2020.images(coarse, DATA)[1])
-    assert wu2020.cut(paper) == []
