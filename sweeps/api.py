@@ -275,9 +275,9 @@ def created(
     changes = _with_models(changes, models)
     loaded = load(spec, data=data, trials=trials, seed=seed, changes=changes, systems=systems, sources=sources)
     _no_client(address)
-    before_launch(loaded, address, rehearsal=rehearsal)
+    rehearsed = before_launch(loaded, address, rehearsal=rehearsal)
     workspace = places(root, store or loaded.store, records, tracking)
-    return session.create(loaded, workspace, name), workspace
+    return session.create(loaded, workspace, name, rehearsed), workspace
 
 
 def resume(

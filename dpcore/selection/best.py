@@ -155,7 +155,10 @@ def _published_renyi(law: CountLaw, trial: TrialProfile, orders: tuple[float, ..
     a, curve, one = np.array(orders), trial.renyi(orders), price.selectable(law)
     own = np.maximum(curve, 0.0) + math.log(one.mean) / (a - 1)
     if isinstance(one, TruncatedNegativeBinomial):
-        found = own + (1 + one.shape) * float(np.min((1 - 1 / a) * curve - math.log(one.success) / a))
+        # The second order is free: it is sought among all that are tabulated, not among those asked for alone.
+        second = np.union1d(a, ORDERS)
+        beside = (1 - 1 / second) * trial.renyi(tuple(map(float, second))) - math.log(one.success) / second
+        found = own + (1 + one.shape) * float(np.min(beside))
     elif isinstance(one, PoissonCount) and law.priced is law:
         grown = one.rate * np.array([trial.delta(math.log1p(1 / (order - 1)) * (1 - 1e-15)) for order in orders])
         found = _with_default(law, own + grown, a)

@@ -352,8 +352,10 @@ class Observer:
 SILENT = Observer()
 
 
-def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> str:
+def create(spec: SweepSpec, workspace: Workspace, name: str | None = None, rehearsed: float | None = None) -> str:
     """Record a new sweep and return its name. Without `name`, the spec's name, numbered when it is taken.
+
+    rehearsed  seconds of a trial by its rehearsal, where there was one (`resolved`)
 
     What `sampler: auto` comes to is resolved here, and recorded; so are the hyperparameters of a final run.
 
@@ -369,7 +371,7 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None) -> st
     store = workspace.open_store(create=True)
     ledger_of(store, spec)
     spec = with_chosen(spec, PublishedStore(store), store.calibrations())
-    spec = resolved(spec, public_facts(spec), store.calibrations())
+    spec = resolved(spec, public_facts(spec), store.calibrations(), rehearsed=rehearsed)
     taken = {name for sweep in store.sweeps() for name in (sweep.name, sweep.label)}
     candidates = chain([spec.name], (f"{spec.name}-{number}" for number in count(2)))
     chosen = name or next(one for one in candidates if one not in taken and not workspace.in_use(one))

@@ -97,7 +97,8 @@ def checked(
             first = rehearsing.finished() if spec.user_modules() else None
             with redirect_stdout(sys.stderr):
                 # What the user's code prints is no part of a JSON document.
-                plan = preview(spec, warm=warm, started_from=started_from)
+                rehearsed = None if first is None else first.trial_seconds(spec)
+                plan = preview(spec, warm=warm, started_from=started_from, rehearsed=rehearsed)
             found = first or rehearsing.finished()
     if found is not None:
         check_model_size(spec, found)
@@ -142,8 +143,8 @@ def check_places(spec: SweepSpec, address: str | None = None) -> None:
             check_importable_everywhere(spec.user_functions())
 
 
-def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: bool = True) -> None:
-    """What `sweeps run` makes sure of before it records a sweep.
+def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: bool = True) -> float | None:
+    """What `sweeps run` makes sure of before it records a sweep; seconds of a trial where a model was tried out.
 
     A model or sampler that is not ours is tried out in another process: planning builds the model, and it could take
     this one along. So are the models of a sealed search, whose size and time have to be known before it begins: a time
@@ -169,3 +170,5 @@ def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: boo
         say_deadline(check_deadline(spec, found, address))
         if not found.ran:
             check_feasible(spec, public_facts(spec))
+        return found.trial_seconds(spec)
+    return None

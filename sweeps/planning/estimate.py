@@ -251,8 +251,9 @@ def _plans(
 
 # `sampler: auto`: which method proposes, by a rule that looks at the spec and at what its trials are planned to cost.
 #
-# The rule looks at nothing that was measured, and once: a sweep keeps in `search.resolved` what was chosen when it
-# began, however it is extended. Which budget a proposal gets is a schedule of seed and number (`samplers.Turns`).
+# The time of a trial is planned, or that of the rehearsal where a model is the user's own: nothing is known of it before.
+# The rule looks once: a sweep keeps in `search.resolved` what was chosen when it began, however it is extended. Which
+# budget a proposal gets is a schedule of seed and number (`samplers.Turns`).
 
 COST_PLANS, COST_DRAWS = 5, 20
 """Plans whose median cost is taken, and draws from the prior among which they are sought."""
@@ -270,17 +271,19 @@ class Resolution:
     why: str
 
 
-def resolution(spec: SweepSpec, work: float) -> Resolution:
-    """The method for a sweep whose median trial is planned to cost `work`."""
-    trials, goals, seconds = spec.search.trials, len(judged(spec)), work * SECONDS_PER_GRADIENT
+def resolution(spec: SweepSpec, work: float, rehearsed: float | None = None) -> Resolution:
+    """The method for a sweep whose median trial is planned to cost `work`, or took `rehearsed` seconds in small."""
+    trials, goals = spec.search.trials, len(judged(spec))
+    seconds = work * SECONDS_PER_GRADIENT if rehearsed is None else rehearsed
+    trial = f"of work {work:,.0f}" if rehearsed is None else f"of {rehearsed:.2g} s"
     many = "nsga2" if goals > 1 else "tpe"
     if len(spec.systems) > 1 and not spec.search.stratified:
         return Resolution(many, f"{len(spec.systems)} systems share one search")
     if trials > MANY_TRIALS:
         return Resolution(many, f"{trials} trials are many for a Gaussian process")
     if seconds < PROPOSAL_SECONDS:
-        return Resolution(many, f"a trial of work {work:,.0f} is small beside a proposal of a Gaussian process")
-    return Resolution("gp", f"{trials} trials of work {work:,.0f} each")
+        return Resolution(many, f"a trial {trial} is small beside a proposal of a Gaussian process")
+    return Resolution("gp", f"{trials} trials {trial} each")
 
 
 def resolved(
@@ -288,14 +291,15 @@ def resolved(
     facts: DatasetSpec,
     calibrations: MutableMapping[str, float] | None = None,
     systems: Mapping[str, System] | None = None,
+    rehearsed: float | None = None,
 ) -> SweepSpec:
     """The spec with `search.resolved`, where its sampler is `auto` and none is given; else the spec as it is.
 
-    A function of spec and public facts. Reads no record.
+    A function of spec, public facts and what was rehearsed. Reads no record.
     """
     if spec.search.resolved is not None:
         return spec
-    found = resolution_of(spec, facts, calibrations, systems)
+    found = resolution_of(spec, facts, calibrations, systems, rehearsed)
     if found is None:
         return spec
     return spec.model_copy(update={"search": spec.search.model_copy(update={"resolved": found.method})})
@@ -306,13 +310,17 @@ def resolution_of(
     facts: DatasetSpec,
     calibrations: MutableMapping[str, float] | None = None,
     systems: Mapping[str, System] | None = None,
+    rehearsed: float | None = None,
 ) -> Resolution | None:
-    """What `sampler: auto` comes to, and why; None for other samplers."""
+    """What `sampler: auto` comes to, and why; None for other samplers.
+
+    rehearsed  seconds of a trial by its rehearsal; None: as it is planned
+    """
     if spec.search.sampler != samplers.AUTO:
         return None
     if spec.search.resolved is not None:
         return Resolution(spec.search.resolved, "as search.resolved says")
-    return resolution(spec, median_work(spec, facts, {} if calibrations is None else calibrations, systems))
+    return resolution(spec, median_work(spec, facts, {} if calibrations is None else calibrations, systems), rehearsed)
 
 
 def median_work(

@@ -353,12 +353,14 @@ def preview(
     samples: int | None = None,
     warm: Sequence[Published] = (),
     started_from: Sequence[EarlierTotal] = (),
+    rehearsed: float | None = None,
 ) -> Preview:
     """Plan `samples` draws from the prior and sum up. Reads no record.
 
     samples       DRAWS unless given, SPREAD_DRAWS where the whole sweep has one budget
     warm          trials of the sweep that `search.warm_start` names
     started_from  `joint_totals.earlier_totals` of this spec; that of a final run has its point (`chosen`)
+    rehearsed     seconds of a trial, where a model of one's own was rehearsed
 
     Raises SpecErrors when a system calls an end of a domain senseless.
     """
@@ -414,7 +416,7 @@ def preview(
         started_from=tuple(started_from),
         per_record=_per_record(spec, plans, facts),
         noise=Spread.of([plan.validation.histogram.deviation for plan in plans if plan.validation is not None]),
-        resolution=resolution_of(spec, facts, calibrations, systems),
+        resolution=resolution_of(spec, facts, calibrations, systems, rehearsed),
         selection=selection,
         spread=spread_lines(spec),
     )

@@ -264,6 +264,11 @@ class Rehearsal:
             "seconds": self.seconds,
         }
 
+    def trial_seconds(self, spec: SweepSpec) -> float | None:
+        """Of the median configuration, where what is trained is the user's own; None where plans tell the time."""
+        known = [one.found.trial_seconds for one in self.ran if one.found.trial_seconds is not None]
+        return float(np.median(known)) if known and spec.user_modules() else None
+
     def lines(self) -> Iterator[tuple[str, str]]:
         """(label, sentence) each: one for all that ran as they should, one for each that is slow or reaches not all."""
         count = len(self.ran)

@@ -9,7 +9,7 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps.execution.resume import extended, without_extensions
-from sweeps.planning.estimate import resolution, resolved
+from sweeps.planning.estimate import Resolution, resolution, resolved
 from sweeps.planning.preview import preview
 from sweeps.privacy.totals import choices_by_results
 from sweeps.search import optuna_sampler
@@ -52,6 +52,12 @@ def test_the_method_goes_by_trials_objectives_and_planned_seconds(changes, work,
     found = resolution(spec_with(**{**HILL, "search": {"trials": 40}, **changes}), work)
     assert found.method == method
     assert found.why
+
+
+def test_a_model_of_ones_own_is_judged_by_the_seconds_of_its_rehearsal():
+    spec = spec_with(**{**HILL, "search": {"trials": 40}})
+    assert resolution(spec, 100.0, rehearsed=7.5) == Resolution("gp", "40 trials of 7.5 s each")
+    assert resolution(spec, 1e5, rehearsed=0.01).method == "tpe"
 
 
 def test_it_is_the_default_and_is_resolved_from_the_plans_once():

@@ -54,16 +54,23 @@ def examined(
         # What the engine warns of, the findings say.
         warnings.simplefilter("ignore")
         few = _Batch.of(facts, min(FEW, planned), device)
+        engine, weights = None, {name: one for name, one in model.named_parameters() if one.requires_grad}
+        wrong: Exception | None = None
         if clip_norm is not None:
             refuse(model)
+            saying(f"the private gradients of {len(few.targets)} made-up records")
+            # First, as training has it: a model may keep something of its first pass.
+            engine = PrivateGradients(model, loss, unit_records=facts.unit_records, precision=execution.precision)
+            try:
+                engine.check(*few.records())
+            except Exception as error:
+                wrong = error
         saying("one made-up record through the model")
         _one_record(model, loss, facts, few)
         saying(f"{len(few.targets)} made-up records forward and backward")
         value = _finite_loss(model, loss, few, isolate=clip_norm is not None)
-        engine, weights = None, {name: one for name, one in model.named_parameters() if one.requires_grad}
-        if clip_norm is not None:
-            engine = PrivateGradients(model, loss, unit_records=facts.unit_records, precision=execution.precision)
-            engine.check(*few.records())
+        if wrong is not None:
+            raise wrong
         unreached: tuple[str, ...] = ()
 
         def seconds(batch: _Batch) -> float:
@@ -148,6 +155,11 @@ def _one_record(model: nn.Module, loss: Loss, facts: DatasetSpec, few: _Batch) -
         with torch.no_grad():
             found = model(*inputs)
     except Exception as error:
+        if "escaped from inside a function being vmapped" in str(error):
+            raise CannotRun(
+                "the model keeps a tensor of its first forward for the next, where it is another record's. Make it in "
+                "__init__, or in each forward anew."
+            ) from error
         raise CannotRun.by(error, f"the model fails on one record as the data are declared, {given}") from error
     if loss is not loss_function(facts):
         return
