@@ -251,7 +251,7 @@ def _plans(
 
 # `sampler: auto`: which method proposes, by a rule that looks at the spec and at what its trials are planned to cost.
 #
-# The time of a trial is planned, or that of the rehearsal where a model is the user's own: nothing is known of it before.
+# The time of a trial is planned, or that of the rehearsal where a model is the user's own: nobody knows it before.
 # The rule looks once: a sweep keeps in `search.resolved` what was chosen when it began, however it is extended. Which
 # budget a proposal gets is a schedule of seed and number (`samplers.Turns`).
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import statistics
 import sys
 import threading
 import time
@@ -267,7 +268,7 @@ class Rehearsal:
     def trial_seconds(self, spec: SweepSpec) -> float | None:
         """Of the median configuration, where what is trained is the user's own; None where plans tell the time."""
         known = [one.found.trial_seconds for one in self.ran if one.found.trial_seconds is not None]
-        return float(np.median(known)) if known and spec.user_modules() else None
+        return statistics.median(known) if known and spec.user_modules() else None
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """(label, sentence) each: one for all that ran as they should, one for each that is slow or reaches not all."""
