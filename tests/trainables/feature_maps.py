@@ -81,22 +81,6 @@ class Clamping(nn.Module):
         return image.clamp_(-20, 20) * 2
 
 
-class Times(nn.Module):
-    """`factor` times the record, multiplied in a part of the program: "no_grad", "autocast" or "cond"."""
-
-    def __init__(self, part: str, factor: float) -> None:
-        super().__init__()
-        self.part, self.factor = part, factor
-
-    def forward(self, image: Tensor) -> Tensor:
-        if self.part == "cond":
-            product: Tensor = torch.cond(image.sum() > -1, lambda x: x * self.factor, lambda x: x - 1.0, (image,))
-            return product
-        with torch.no_grad() if self.part == "no_grad" else torch.autocast("cpu", enabled=False):
-            product = image * self.factor
-        return product + 0.0
-
-
 class Branching(nn.Module):
     def forward(self, image: Tensor) -> Tensor:
         return image if image.sum() > 0 else -image

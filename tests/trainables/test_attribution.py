@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
-from dpcore.guarantee import Guarantee, Status, resting_on, weakest
+from dpcore.guarantee import Guarantee, Status, weakest
 from dpcore.mechanisms import protocol
 from dpcore.mechanisms.noisy_sum import NoisySum
 from dpcore.mechanisms.protocol import mechanism
@@ -135,17 +134,6 @@ def test_what_data_rest_on_is_not_left_out():
     silent = Silent(NOISY_SGD.name, NOISY_SGD.params)
     claim = attributed_plan(silent, CASES["noisy-sgd"].config, facts, target, {}).guarantee
     assert {PUBLIC_VALIDATION, "the columns are as declared"} < set(claim.assumptions)
-
-
-def test_what_is_weaker_than_asserted_stays_so():
-    refuted = replace(planned(SYSTEMS[NAME]).guarantee, status=Status.REFUTED)
-    assert resting_on(refuted, [planned(OwnClaim()).guarantee]).status is Status.REFUTED
-    assert planning._asserted(refuted, HERE).standing == "refuted"
-
-
-def test_no_claim_is_asserted_by_nobody():
-    with pytest.raises(InvalidValue, match="asserted_by"):
-        replace(planned(SYSTEMS[NAME]).guarantee, status=Status.ASSERTED)
 
 
 def test_a_mechanism_is_ours_with_all_its_parts():

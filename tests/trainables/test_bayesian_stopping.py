@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,14 +10,11 @@ import torch
 from scipy import stats
 
 from dpcore.checks import InvalidValue
-from dpcore.gradients import PrivateGradients, noisy_mean_gradient
-from dpcore.gradients.chain import cross_entropy
-from dpcore.noise import SecureNoise
-from tests.trainables.bayesian_cases import AVERAGE, CPU, SMALL, TARGET, fitted, parameters, planned
+from tests.trainables.bayesian_cases import AVERAGE, CPU, fitted, parameters, planned
 from tests.trainables.noisy_sgd_cases import tiny
 from tests.trainables.recording import memory_run
 from trainables.hyperparameters import read
-from trainables.system import Refusal, RunSettings, Split
+from trainables.system import RunSettings, Split
 from trainables.systems.triastcyn2020.accountant import Watch, filter_for
 from trainables.systems.triastcyn2020.systems import AVERAGE_CASE_SGD, BAYESIAN_SGD
 from trainables.training.private_sgd import initial_model
@@ -141,31 +137,8 @@ def test_an_outlier_is_exposed_while_the_average_case_holds() -> None:
     assert any("outlier" in line for line in plan.guarantee.assumptions)
 
 
-def test_a_sum_that_is_not_clipped_has_no_ordinary_release() -> None:
-    model = torch.nn.Linear(2, 2)
-    x, y = 1e6 * torch.randn(3, 2), torch.zeros(3, dtype=torch.int64)
-    total = PrivateGradients(model, cross_entropy).clipped_sum(x, y, clip_norm=math.inf)
-    cross_entropy(model(x), y).sum().backward()
-    assert all(torch.allclose(total.tensors[name], one.grad) for name, one in model.named_parameters())
-    with pytest.raises(InvalidValue, match="clip_norm=inf"):
-        noisy_mean_gradient(total, noise_multiplier=1.0, expected_batch_size=1, noise=SecureNoise())
-
-
 def test_distances_that_nothing_bounds_are_refused_where_they_cost_too_much() -> None:
     plan = planned(AVERAGE_CASE_SGD, tiny(), AVERAGE)
     watch = Watch.of(read(AVERAGE_CASE_SGD.params, plan.config), plan, largest=None)
     with pytest.raises(InvalidValue, match="costs"):
         watch.admits([0.5] * 10, 0.1, 1.0)
-
-
-def test_the_average_case_scores_members_by_their_loss() -> None:
-    data = tiny()
-    plan = planned(AVERAGE_CASE_SGD, data, AVERAGE)
-    run = fitted(AVERAGE_CASE_SGD, plan, data)
-    scores = AVERAGE_CASE_SGD.membership_scores(plan, data.facts, run.final[1], data.validation)
-    assert -scores.mean() == pytest.approx(run.final[2]["loss"], rel=1e-6)
-
-
-def test_a_noise_beyond_the_budget_is_refused() -> None:
-    refusal = BAYESIAN_SGD.plan(SMALL, tiny().facts, replace(TARGET, epsilon=0.1), {})
-    assert isinstance(refusal, Refusal)

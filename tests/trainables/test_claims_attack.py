@@ -12,9 +12,6 @@ from dpcore.events import Gaussian, PoissonSampled, UnsupportedEvent
 from dpcore.gradients import clipped as releases
 from dpcore.rounding import delta_text, epsilon_text
 from dpcore.sampling import PoissonSampling
-from sweeps.execution.session import create
-from sweeps.spec.parse import load_spec
-from sweeps.store.workspace import Workspace
 from tests.trainables.recording import counted, memory_run
 from trainables.data import SOURCES
 from trainables.system import Launch, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, TrialRun
@@ -70,20 +67,19 @@ class Spy:
         return self.run
 
 
-@pytest.mark.parametrize("system", [NOISY_SGD, NOISY_ADAM], ids=lambda one: one.name)
-def test_a_fit_draws_what_its_plan_counted(system, digits, monkeypatch):
+def test_a_fit_draws_what_its_plan_counted(digits, monkeypatch):
     """Steps, rate, noise scale on the sum over all weights, and the horizon before every draw.
 
     Two-sided 5-sigma tests: false alarms below 1e-6 each, with a fixed secret.
     """
-    plan = system.plan(CONFIG, digits.facts, TARGET, {})
+    plan = NOISY_SGD.plan(CONFIG, digits.facts, TARGET, {})
     assert isinstance(plan, PrivacyPlan)
     ((event, steps),) = counted(plan)
     assert event == PoissonSampled(
         rate=3 / digits.facts.n, event=Gaussian(noise_multiplier=float(plan.config["noise_multiplier"]))
     )
     spy = Spy(monkeypatch)
-    run = spy.fit(system, plan, digits)
+    run = spy.fit(NOISY_SGD, plan, digits)
     assert len(spy.batches) == len(spy.noise) == steps == run.final[0]
     assert min(spy.batches) == 0, "the fixed secret draws no empty batch: choose other settings"
     mean, count = np.mean(spy.batches), len(spy.batches)
@@ -132,32 +128,6 @@ def test_the_noise_of_one_attempt_is_never_drawn_twice(tmp_path):
         open_run(member, trials, secret)
 
 
-SPEC = {
-    "name": "twins",
-    "data": {"source": "uniform"},
-    "systems": {"noisy-mean": {"clip": 0.5}},
-    "privacy": {"epsilon": [1], "delta": 1e-5},
-    "objectives": [{"metric": "expected_error", "goal": "minimize"}],
-    "search": {"sampler": "random", "trials": 2, "seed": 0},
-}
-
-
-def test_two_stores_over_one_root_never_share_a_name(tmp_path):
-    """Trials of two sweeps would have one key, and one folder."""
-    spec = load_spec(SPEC)
-    first, second = (Workspace.at(tmp_path, store=f"sqlite:///{tmp_path}/{name}.db") for name in "ab")
-    names = []
-    for workspace in (first, second):
-        names.append(create(spec, workspace))
-        (workspace.folder(names[-1]) / "controller.log").write_text("begun")
-    assert len(set(names)) == 2
-    with pytest.raises(InvalidValue, match="Choose another name"):
-        create(spec, second, name=names[0])
-    # An empty folder, left by a kill before the store's row, burns no name.
-    (tmp_path / "empty").mkdir()
-    assert create(spec, second, name="empty") == "empty"
-
-
 @pytest.mark.parametrize("poison", [1e-3, 0.5, 1.0, 5.0, 1e6, float("inf"), -1.0])
 def test_a_poisoned_calibration_never_makes_a_wrong_claim(digits, poison):
     """What the cache answers is counted again: too little noise is refused, too much is merely dear."""
@@ -179,19 +149,6 @@ def test_a_poisoned_calibration_never_makes_a_wrong_claim(digits, poison):
         return
     assert plan.config["noise_multiplier"] == poison >= honest.config["noise_multiplier"] * 0.999
     assert plan.guarantee.epsilon <= TARGET.epsilon
-
-
-@pytest.mark.parametrize("system", [NOISY_SGD, NOISY_ADAM], ids=lambda one: one.name)
-def test_the_claim_names_what_it_rests_on(system, digits):
-    plan = system.plan(CONFIG, digits.facts, TARGET, {})
-    text = " ".join(plan.guarantee.assumptions)
-    for word in (
-        "The validation records are public.",
-        "Poisson",
-        "floating-point: not covered",
-    ):
-        assert word in text
-    assert [one.status for one in plan.beside] == ["asymptotic"]
 
 
 def test_launches_and_plans_survive_strict_json(digits):

@@ -87,11 +87,6 @@ def test_anything_but_one_value_from_0_to_1_is_refused(features):
         NOISY_MEAN.plan(CONFIG, replace(FACTS, features=features), PrivacyTarget(epsilon=1, delta=1e-5), {})
 
 
-def test_the_plan_survives_the_store():
-    plan = planned()
-    assert PrivacyPlan.from_dict(plan.to_dict()) == plan
-
-
 def test_estimates_scatter_as_the_closed_form_says(tmp_path):
     """400 runs under independent noise: mean within 4 standard errors, variance within 4 (two-sided, about 1e-4)."""
     plan = planned(epsilon=0.5)
@@ -112,18 +107,6 @@ def test_expected_error_matches_simulation():
     errors = 0.9 * total / 50 + 0.1 * 0.4 - 0.5
     knobs = read(NoisyMeanHyperparameters, config)
     assert expected_error(knobs, 50) == pytest.approx(math.sqrt(np.mean(errors**2)), rel=5 / math.sqrt(2 * 20_000))
-
-
-def test_a_run_in_two_attempts_ends_where_one_would_with_fresh_noise(tmp_path):
-    plan = planned()
-    first = run(tmp_path, plan, to_step=2)
-    second = run(tmp_path, plan, attempt=2, from_step=2, resume=1)
-    assert second.result["step"] == 4
-    assert second.state["total"] == first.attempt.load(2)["total"]
-    whole = run(tmp_path, plan, key="whole")
-    assert second.result["metrics"]["expected_error"] == whole.result["metrics"]["expected_error"]
-    noise = [r.streams.numpy("noise").normal() for r in (first, second, whole)]
-    assert len(set(noise)) == 3
 
 
 def test_no_noise_is_drawn_before_its_horizon_is_durable(tmp_path, monkeypatch):

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from dpcore.audit.attacks import auc
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, NonPrivate, Repeated
 from dpcore.guarantee import Status
@@ -20,9 +19,7 @@ from dpcore.papers import membership
 from tests.trainables.recording import MemoryRun, memory_run
 from tests.trainables.test_published_sources import DATA, needs_data
 from trainables.data import SOURCES
-from trainables.hooks import Scored
 from trainables.hyperparameters import read
-from trainables.metrics import scores_of
 from trainables.registry import SYSTEMS
 from trainables.system import (
     Dataset,
@@ -81,7 +78,6 @@ def test_nothing_is_claimed_whatever_the_target(name: str, digits: Dataset) -> N
     assert plan.guarantee.adjacency is Adjacency.ADD_REMOVE
     # ceil(1437 / 128) = 12 steps an epoch.
     assert plan.event() == Repeated(event=NonPrivate(), count=24)
-    assert PrivacyPlan.from_dict(plan.to_dict()) == plan
 
 
 def test_senseless_configurations(digits: Dataset) -> None:
@@ -278,34 +274,16 @@ def test_the_table_is_counted_by_hand(digits: Dataset) -> None:
 # Runs
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_method_runs_and_reports_every_metric(name: str, digits: Dataset) -> None:
+@pytest.mark.parametrize("name", ["dropout", "sgld"])
+def test_last_iterates_are_kept_and_nobody_else_s_draws_move(name: str, digits: Dataset) -> None:
     plan = planned(name, digits.facts)
     state = torch.random.get_rng_state()
     run = fitted(plan, digits)
     assert torch.equal(torch.random.get_rng_state(), state)
-    step, arrays, metrics = run.final
+    step, arrays, _ = run.final
     assert step == plan.steps == 24
-    assert set(scores_of(metrics)) == {metric.name for metric in SYSTEMS[name].metrics}
     window = max(int(plan.config["average"]), int(plan.config.get("draws", 1)))
     assert arrays["draws.probabilities"].shape == (window, digits.facts.n + digits.facts.n_validation, 10)
-    again = fitted(plan, digits).final[2]
-    assert again == metrics
-    assert fitted(plan, digits, attempt=2).final[2] != metrics
-
-
-@pytest.mark.parametrize("name", ["dropout", "sgld"])
-def test_the_released_state_gives_the_scores_of_the_table(name: str, digits: Dataset) -> None:
-    """Another road to the same attack: the model rebuilt from the checkpoint."""
-    plan = planned(name, digits.facts)
-    _, state, metrics = fitted(plan, digits).final
-    system = SYSTEMS[name]
-    assert isinstance(system, Scored)
-    members, others = (
-        system.membership_scores(plan, digits.facts, state, s) for s in (digits.train, digits.validation)
-    )
-    assert auc(members, others) == pytest.approx(metrics["last_attack_auc"], abs=1e-6)
-    assert -others.mean() == pytest.approx(metrics["last_loss"], rel=1e-4)
 
 
 def test_a_run_that_was_cut_inside_its_last_iterates_goes_on(digits: Dataset) -> None:
@@ -328,8 +306,7 @@ def test_digits_are_learned(digits: Dataset) -> None:
         assert fitted(plan, digits).final[2]["accuracy"] > 0.8
 
 
-@pytest.mark.parametrize("name", ["dropout", "psgld"])
-def test_a_residual_net_takes_steps_on_images(name: str) -> None:
+def test_a_residual_net_takes_steps_on_images() -> None:
     rng = np.random.default_rng(8)
     facts = DatasetSpec(
         dataset="tiny images", task=Task.CLASSIFICATION, n=24, n_validation=12, classes=2,
@@ -340,7 +317,7 @@ def test_a_residual_net_takes_steps_on_images(name: str) -> None:
         for count in (24, 12)
     ]
     data = Dataset(facts=facts, train=parts[0], validation=parts[1], fingerprint="")
-    plan = planned(name, facts, model="resnet20", batch_size=16, epochs=1, average=2, draws=2)
+    plan = planned("psgld", facts, model="resnet20", batch_size=16, epochs=1, average=2, draws=2)
     step, state, metrics = fitted(plan, data).final
     assert step == plan.steps == 2
     assert all(math.isfinite(value) for value in metrics.values())

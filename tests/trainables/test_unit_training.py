@@ -89,9 +89,6 @@ def planned(name: str, facts: DatasetSpec, epsilon: float = 1.0, word: str = "pe
     return plan
 
 
-# Plans
-
-
 # What a step adds up
 
 

@@ -238,9 +238,3 @@ def test_a_system_declares_whether_it_enforces_units_and_is_refused_if_not(name:
         check_unit(system, facts, "person")
     else:
         refused(lambda: check_unit(system, facts, "person"), "privacy.unit='person'", name)
-
-
-# Votes
-
-
-# MovieLens

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import zipfile
 from pathlib import Path
 
@@ -137,33 +136,6 @@ def test_a_damaged_folder_is_said_to_be_one(model, tmp_path, name):
         file.write_bytes(damaged)
         with pytest.raises(InvalidValue, match=r"a folder as `sweeps export` wrote it"):
             ReleasedModel.load(tmp_path / "model")
-
-
-class Planted:
-    """What runs when it is read as a pickle."""
-
-    def __reduce__(self):
-        return Path.touch, (Path("ran"),)
-
-
-@pytest.mark.parametrize("inside", ["data/sample_inputs/model.pt", "data/weights/weight_0.pt"])
-def test_a_pickle_in_a_program_is_never_read(model, tmp_path, monkeypatch, inside):
-    monkeypatch.chdir(tmp_path)
-    file = model.save(tmp_path / "model") / "program.pt2"
-    planted = io.BytesIO()
-    torch.save(Planted(), planted)
-    with zipfile.ZipFile(file) as kept:
-        entries = {name: kept.read(name) for name in kept.namelist()}
-    root = next(iter(entries)).partition("/")[0]
-    with zipfile.ZipFile(file, "w") as written:
-        for name, body in {**entries, f"{root}/{inside}": planted.getvalue()}.items():
-            written.writestr(name, body)
-    if "sample" in inside:
-        assert ReleasedModel.load(tmp_path / "model").module is not None
-    else:
-        with pytest.raises(InvalidValue, match="would be read by pickle"):
-            ReleasedModel.load(tmp_path / "model")
-    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(

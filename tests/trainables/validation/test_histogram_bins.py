@@ -6,22 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
-from sweeps.planning.plan import plan_proposal
-from sweeps.spec.parse import load_spec, public_facts
 from tests.dpcore.audited_releases import noise
-from tests.sweeps.private_people import people
-from tests.sweeps.test_asked_metrics import of
-from tests.trainables.test_measures import member
 from trainables.data import SOURCES
 from trainables.measures.quality import of_groups
 from trainables.metrics import share_error
-from trainables.system import DatasetSpec, Groups, InputSpec, Launch, PrivacyPlan, Task
+from trainables.system import DatasetSpec, Groups, InputSpec, Task
 from trainables.validation.evaluate import area_under_curve
 from trainables.validation.histogram_bins import (
     ErrorCells,
@@ -30,13 +24,7 @@ from trainables.validation.histogram_bins import (
     LossCells,
     ScoreCells,
     cells_for,
-    reported,
 )
-from trainables.worker.files import Folder
-from trainables.worker.trial import run_launch
-
-__all__ = ["people"]
-
 
 N = 4000
 WIDE = (1.0, 1e9)
@@ -214,37 +202,3 @@ def test_public_records_are_counted_as_they_are() -> None:
     found = of_groups(held, shares)
     assert (found["worst_group_accuracy"], found["smallest_group"]) == (0.5, 0.0)
     assert found["worst_group_accuracy_se"] == pytest.approx(share_error(0.5, 2))
-
-
-def declared(people: Any, public: bool, **changes: Any) -> dict[str, Any]:
-    raw = of(people, public=public, report=["worst_group_accuracy", "smallest_group"], **changes)
-    return raw | {"data": raw["data"] | {"groups": {"column": "side", "categories": ["l", "r"]}}}
-
-
-@pytest.mark.parametrize("public", [True, False])
-def test_a_trial_reports_it_and_private_records_pay_for_it_once(people, public: bool) -> None:
-    frame = pd.read_parquet(people)
-    frame["side"] = np.where(frame["b"] > 0.5, "l", "r")
-    frame.to_parquet(people)
-    spec = load_spec(declared(people, public))
-    facts_ = public_facts(spec)
-    config = {**spec.systems["noisy-sgd"], "learning_rate": 0.5, "system": "noisy-sgd", "target_epsilon": 2.0}
-    plan = plan_proposal(spec, config, facts_, {})
-    assert isinstance(plan, PrivacyPlan)
-    data = SOURCES["table"].load(spec.data.options())
-    if public:
-        assert plan.validation is None
-    else:
-        assert plan.validation is not None
-        private = facts_.private_validation
-        assert private is not None
-        plain = cells_for(replace(facts_, groups=None), "loss")
-        assert plan.validation.histogram.cells == 2 * plain.size
-        # The same budget whatever the cells: one release of one histogram.
-        assert plan.validation.histogram.sensitivity == 1.0
-        assert reported(facts_, "loss") >= {"worst_group_accuracy_se", "smallest_group_se"}
-    group = Launch(members=(member(plan),), measures=spec.asked)
-    [result] = run_launch(group, data, Folder(str(people.parent / f"trials-{public}")), bytes(32))
-    metrics = result["metrics"]
-    assert {"worst_group_accuracy", "smallest_group"} <= metrics.keys()
-    assert metrics["worst_group_accuracy_se"] > 0
