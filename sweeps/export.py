@@ -63,7 +63,6 @@ class ModelCard:
 
     sweep: str
     heading: str
-    refuted: bool
     record: Published
     claim: Guarantee
     with_score: Guarantee
@@ -77,9 +76,7 @@ class ModelCard:
     readings: tuple[HeldOutReading, ...] = ()
 
     @classmethod
-    def of(
-        cls, store: PublishedStore, sweep: str, record: Published, facts: DatasetSpec, spec: SweepSpec, *, refuted: bool
-    ) -> ModelCard:
+    def of(cls, store: PublishedStore, sweep: str, record: Published, facts: DatasetSpec, spec: SweepSpec) -> ModelCard:
         """The card of a finished trial."""
         assert record.guarantee is not None
         trials = store.trials(sweep)
@@ -92,7 +89,6 @@ class ModelCard:
         return cls(
             sweep=sweep,
             heading=store.heading(sweep),
-            refuted=refuted,
             record=record,
             claim=record.guarantee,
             assumptions=assumptions,
@@ -184,7 +180,7 @@ class ModelCard:
         return f"It is one of {self.candidates} finished trials. Whoever chose it for its results quotes the total:"
 
     def _headings(self) -> list[str]:
-        return [one for one in (REFUTED if self.refuted else "", self.heading) if one]
+        return [one for one in (REFUTED if is_refuted(self.record) else "", self.heading) if one]
 
     @property
     def _own(self) -> HeldOutReading | None:
@@ -233,25 +229,17 @@ class ModelCard:
 # The model of one finished trial, as it may leave: published, covered by its claim, and with a card that says so.
 
 
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    record: Published
-    system: ReleasesModel
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
     """The model of a finished trial, which may leave.
 
-    module   in evaluation mode, on the CPU
-    refuted  whether its claim is, and it leaves under that heading
+    module  in evaluation mode, on the CPU
     """
 
     record: Published
     spec: SweepSpec
     facts: DatasetSpec
     module: Module
-    refuted: bool
 
 
 def exported(
@@ -267,7 +255,7 @@ def exported(
     found = released(workspace, sweep, trial, as_refuted=as_refuted, accept=accept)
     published = PublishedStore.open(workspace)
     name = published.sweep(sweep).name
-    card = ModelCard.of(published, name, found.record, found.facts, found.spec, refuted=found.refuted)
+    card = ModelCard.of(published, name, found.record, found.facts, found.spec)
     own, features = parted(found.spec.data.options())
     facts = SOURCES[found.spec.data.source].facts(own)
     # A map leaves with the model: who asks it has records, and not their features.
@@ -283,10 +271,10 @@ def card_of(workspace: Workspace, sweep: str, trial: int | str) -> ModelCard:
     """
     published = PublishedStore.open(workspace)
     recorded = published.sweep(sweep).kept()
-    record = _chosen(published, recorded.name, str(trial), True).record
+    record, _ = _chosen(published, recorded.name, str(trial), True)
     spec = load_spec(recorded.spec.canonical())
     facts = SOURCES[spec.data.source].facts(spec.data.options())
-    return ModelCard.of(published, recorded.name, record, facts, spec, refuted=is_refuted(record))
+    return ModelCard.of(published, recorded.name, record, facts, spec)
 
 
 def released(
@@ -306,8 +294,7 @@ def released(
     recorded = published.sweep(sweep).kept()
     published.check_not_stale(sweep)
     sweep = recorded.name
-    chosen = _chosen(published, sweep, str(trial), as_refuted)
-    record = chosen.record
+    record, system = _chosen(published, sweep, str(trial), as_refuted)
     assert record.plan is not None
     spec = load_spec(recorded.spec.canonical())
     if recorded.fingerprints.get("code") != code_of(spec) and "code" not in accept:
@@ -326,12 +313,11 @@ def released(
             f"a trial whose last checkpoint is still in {at.folder.url}",
             "Export where the workers' records are (--records), or another trial. `sweeps gc` keeps the front's.",
         ) from error
-    module = chosen.system.released_model(record.plan, facts, state)
-    refuted = is_refuted(record)
-    return Released(record=record, spec=spec, facts=facts, module=module.eval(), refuted=refuted)
+    module = system.released_model(record.plan, facts, state)
+    return Released(record=record, spec=spec, facts=facts, module=module.eval())
 
 
-def _chosen(published: PublishedStore, sweep: str, trial: str, as_refuted: bool) -> _Chosen:
+def _chosen(published: PublishedStore, sweep: str, trial: str, as_refuted: bool) -> tuple[Published, ReleasesModel]:
     known = published.trials(sweep)
     record = next((one for one in known if trial in (one.key, str(one.number))), None)
     if record is None:
@@ -362,7 +348,7 @@ def _chosen(published: PublishedStore, sweep: str, trial: str, as_refuted: bool)
             "a trial whose claim stands",
             f"The claim of {record.plan.system} is refuted. --as-refuted exports it under that heading.",
         )
-    return _Chosen(record, system)
+    return record, system
 
 
 def _preprocessing(spec: SweepSpec, facts: DatasetSpec) -> Preprocessing:
@@ -433,27 +419,21 @@ def show_models(workspace: Workspace, sweep: str) -> ModelsShown:
 
     left_out: dict[str, str] = {}
     uri = record.spec.tracking.uri or workspace.tracking_uri
-    exports = _OfToday(workspace, record.name)
-    there = log_models(uri, record, workspace.folder(record.name), trials, asked, exports, left_out)
+
+    @_no_file_is_no_model()
+    def card(trial: Published) -> tuple[dict[str, Any], str]:
+        found = card_of(workspace, record.name, trial.key)
+        return found.to_dict(), found.page()
+
+    @_no_file_is_no_model()
+    def model(trial: Published) -> ReleasedModel:
+        size = Attempt.of(workspace.trials(record.name), trial.key, trial.attempts).checkpoints.size()
+        if size > LARGEST_BYTES:
+            raise InvalidValue("model", f"{size:,} bytes", f"at most {LARGEST_BYTES:,}", "`sweeps export` it.")
+        return exported(workspace, record.name, trial.key)
+
+    there = log_models(uri, record, workspace.folder(record.name), trials, asked, card, model, left_out)
     return ModelsShown(trials=tuple(there), left_out=left_out, more=more)
-
-
-@dataclass(frozen=True, slots=True)
-class _OfToday:
-    """Cards and models of a sweep; see `sweeps.mlflow.models.Exports`."""
-
-    workspace: Workspace
-    sweep: str
-
-    def card(self, trial: Published) -> ModelCard:
-        with _no_file_is_no_model():
-            return card_of(self.workspace, self.sweep, trial.key)
-
-    def model(self, trial: Published) -> ReleasedModel:
-        with _no_file_is_no_model():
-            if (size := _bytes(self.workspace, self.sweep, trial)) > LARGEST_BYTES:
-                raise InvalidValue("model", f"{size:,} bytes", f"at most {LARGEST_BYTES:,}", "`sweeps export` it.")
-            return exported(self.workspace, self.sweep, trial.key)
 
 
 @contextmanager
@@ -505,10 +485,6 @@ def _of_front(store: PublishedStore, sweep: str) -> tuple[list[Published], int]:
 def _may_leave(one: Published) -> bool:
     system = SYSTEMS.get(one.system)
     return isinstance(system, ReleasesModel) and one.guarantee is not None and math.isfinite(one.guarantee.epsilon)
-
-
-def _bytes(workspace: Workspace, sweep: str, one: Published) -> int:
-    return Attempt.of(workspace.trials(sweep), one.key, one.attempts).checkpoints.size()
 
 
 # The reading: a trial's model is scored on the test records, once, and it is on record before that happens.

@@ -30,25 +30,6 @@ def in_notebook() -> bool:
     return shell is not None and type(shell).__name__ == "ZMQInteractiveShell"
 
 
-def _in_the_bar() -> None:
-    """People see a trial's end in the bar, or in the lines that stand for it."""
-
-
-class _Cell:
-    """One place in a notebook's output, which is written over as the sweep goes on."""
-
-    _handle: Any = None
-
-    def show(self, done: int, total: int, line: str) -> None:
-        shown: Any = sys.modules["IPython"].display
-        page = shown.HTML(f'<progress value="{done}" max="{total}"></progress> {escape(line)}')
-        if self._handle is None:
-            # Not before: as Ray starts it clears the output of the cell.
-            self._handle = shown.display(page, display_id=True)
-        else:
-            self._handle.update(page)
-
-
 OVER = (TrialState.COMPLETE, TrialState.FAILED)
 
 
@@ -84,7 +65,8 @@ class ProgressDisplay(Observer):
     told: Callable[[SweepProgress], None] | None = None
     total: int = 0
     _bar: Progress | None = None
-    _cell: _Cell | None = None
+    _in_cell: bool = False
+    _cell: Any = None
     _sweep: str = ""
     _line: str = ""
     _best: dict[str, float] = field(default_factory=dict)
@@ -96,9 +78,8 @@ class ProgressDisplay(Observer):
 
     def __enter__(self) -> ProgressDisplay:
         shown = CONSOLE.least <= logging.INFO and not CONSOLE.as_json and self.told is None
-        if shown and in_notebook():
-            self._cell = _Cell()
-        elif shown and self.console.is_terminal:
+        self._in_cell = shown and in_notebook()
+        if shown and not self._in_cell and self.console.is_terminal:
             self._bar = Progress(
                 TextColumn("[bold]{task.description}"),
                 BarColumn(bar_width=28),
@@ -130,7 +111,8 @@ class ProgressDisplay(Observer):
                 self._note(controller, known)
             self._known = len(self._over)
         self._note(controller, trial)
-        say(str(trial.state), Event.TRIAL, sweep=controller.sweep, trial=trial.key, plain=_in_the_bar)
+        # People see a trial's end in the bar, or in the lines that stand for it.
+        say(str(trial.state), Event.TRIAL, sweep=controller.sweep, trial=trial.key, plain=lambda: None)
         if self._pace_from is None and len(self._over) > self._known:
             # The first one's time was mostly the start of workers.
             self._pace_from = (time.monotonic(), len(self._over))
@@ -144,7 +126,7 @@ class ProgressDisplay(Observer):
                 completed=len(self._over),
                 best=self._bests(),
             )
-        elif time.monotonic() - self._printed > (LINE_SECONDS if self._cell is None else CELL_SECONDS):
+        elif time.monotonic() - self._printed > (CELL_SECONDS if self._in_cell else LINE_SECONDS):
             self._say()
 
     def _tell(self, trial: Published) -> None:
@@ -162,7 +144,7 @@ class ProgressDisplay(Observer):
         try:
             self.told(news)
         except Exception as error:
-            self.told = _nothing
+            self.told = lambda _: None
             text = f"The progress function raised {type(error).__name__}: {error}. It is called no more."
             say(f"{text} The sweep goes on.", Event.NOTICE, level=logging.WARNING, sweep=self._sweep)
 
@@ -174,10 +156,18 @@ class ProgressDisplay(Observer):
             say(line, Event.PROGRESS, sweep=self._sweep, plain=self._show)
 
     def _show(self) -> None:
-        if self._cell is not None:
-            self._cell.show(len(self._over), self.total, f"{self._sweep}  {self._line}")
-        else:
+        if not self._in_cell:
             self.console.print(self._line, highlight=False)
+            return
+        # One place in the notebook's output, which is written over as the sweep goes on.
+        shown: Any = sys.modules["IPython"].display
+        bar = f'<progress value="{len(self._over)}" max="{self.total}"></progress>'
+        page = shown.HTML(f"{bar} {escape(f'{self._sweep}  {self._line}')}")
+        if self._cell is None:
+            # Not before: as Ray starts it clears the output of the cell.
+            self._cell = shown.display(page, display_id=True)
+        else:
+            self._cell.update(page)
 
     def _bests(self) -> str:
         return ", ".join(f"best {name} {value:.4g}" for name, value in self._best.items())
@@ -206,7 +196,3 @@ class ProgressDisplay(Observer):
         if done < 2 or len(self._over) >= self.total:
             return None
         return (time.monotonic() - since) / done * (self.total - len(self._over))
-
-
-def _nothing(progress: SweepProgress) -> None:
-    """In the place of a function that raised."""

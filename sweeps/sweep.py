@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from html import escape
 from pathlib import Path
@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from dpcore.rounding import delta_text, epsilon_text
+from sweeps.audit import METHODS, AuditRecord, audit_trial
+from sweeps.certificate.build import Certificate, certified
+from sweeps.certificate.document import Approval
+from sweeps.certificate.signing import private_key
+from sweeps.execution import requests
+from sweeps.execution.requests import EnqueueAnswer, StopAnswer
+from sweeps.export import ModelsShown, exported, read, show_models
+from sweeps.privacy.heldout import HeldOutReading
 from sweeps.privacy.ledger import Summary
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published
-from sweeps.reporting.figures import Plots
-from sweeps.reporting.front import LABELS, AxisEnd, Front, FrontAxis, axis_of, goals_of, joint_front, spec_objectives
-from sweeps.reporting.html import as_page, folded
+from sweeps.reporting.figures import Plots, figure_of, front_figure
+from sweeps.reporting.front import AxisEnd, Front, FrontAxis, axis_of, goals_of, joint_front, spec_objectives
+from sweeps.reporting.html import as_page, folded, write_report
 from sweeps.reporting.summary import SweepSummary, best_trial, trial_progress
 from sweeps.reporting.tables import (
     FORMATS,
@@ -35,20 +43,17 @@ from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import TrialState, by_trial, notes, tags
 from sweeps.store.workspace import Workspace
 from sweeps.util.files import write_output
+from sweeps.util.fingerprint import check_accepted
 from sweeps.util.text import as_html, closest
+from trainables.measures.audits import CANARIES
 
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-    from sweeps.audit import AuditRecord
-    from sweeps.certificate.build import Certificate
     from sweeps.execution.end import SweepEnd
     from sweeps.execution.gc import Collected, DeleteAnswer
-    from sweeps.execution.requests import EnqueueAnswer, StopAnswer
-    from sweeps.export import ModelsShown
     from sweeps.mlflow.models import RegisteredVersion
-    from sweeps.privacy.heldout import HeldOutReading
     from trainables.export.model import ReleasedModel
 
 
@@ -126,8 +131,6 @@ class ParetoFront:
 
     def figure(self) -> go.Figure:
         """The first panel's picture. Raises InvalidValue where there is no point."""
-        from sweeps.reporting.figures import figure_of, front_figure
-
         if not self.front.panels:
             raise InvalidValue("front", self.front.sweep, "a sweep with a finished trial that reports its objectives")
         return figure_of(front_figure(self.front, self.front.panels[0]))
@@ -186,9 +189,6 @@ def asked_front(
     as_refuted: bool = False,
 ) -> ParetoFront:
     """The front of one sweep or several, as `sweeps.pareto` and `Sweep.front` are asked for it."""
-    for label in mix:
-        if label not in LABELS:
-            raise InvalidValue("mix", label, f"one of {', '.join(LABELS)}", closest(label, LABELS))
     ends = {metric: AxisEnd(float(value)) for metric, value in (reference or {}).items()}
     axes = [FrontAxis.parse(one) for one in ([objective] if isinstance(objective, str) else objective)]
     return ParetoFront(joint_front(store, sweeps, axes or None, mix=mix, reference=ends, as_refuted=as_refuted))
@@ -254,8 +254,6 @@ class Sweep:
 
         `print` of what comes back says what came of it; a sweep that nobody runs is left as it is.
         """
-        from sweeps.execution import requests
-
         with requests.opened(self.workspace) as store:
             return requests.stop(store, self.name, wait=wait)
 
@@ -267,8 +265,6 @@ class Sweep:
         The sweep's total is no guarantee any more from its launch on, unless the sweep has one budget. Raises
         SpecErrors with all that is wrong with the point, InvalidValue for one that is infeasible.
         """
-        from sweeps.execution import requests
-
         self._published.check_not_stale(self.name)
         with requests.opened(self.workspace) as store:
             return requests.enqueue(
@@ -278,8 +274,6 @@ class Sweep:
     def rename(self, new: str) -> None:
         """Call it `new` from now on. Keys of trials and folders keep the name that it began with. Every name that it
         had still finds it, and none is ever another sweep's. Raises InvalidValue, SweepExists."""
-        from sweeps.execution import requests
-
         with requests.opened(self.workspace) as store:
             requests.rename(store, self.name, new)
 
@@ -293,15 +287,11 @@ class Sweep:
 
     def note(self, text: str) -> None:
         """Keep a sentence about it, of at most 2000 letters. Raises InvalidValue."""
-        from sweeps.execution import requests
-
         with requests.opened(self.workspace) as store:
             requests.note(store, self.name, text)
 
     def tag(self, tags: Mapping[str, str] | str | Sequence[str]) -> None:
         """Tag it: {"paper": "v2"}, or texts "paper=v2". An empty value takes a tag away. Raises InvalidValue."""
-        from sweeps.execution import requests
-
         with requests.opened(self.workspace) as store:
             requests.tag(store, self.name, tags if isinstance(tags, Mapping) else requests.parse_tags(tags))
 
@@ -394,8 +384,6 @@ class Sweep:
 
         Raises InvalidValue for a trial that is not finished or published, and for a system whose claim covers no model.
         """
-        from sweeps.export import exported
-
         return exported(self.workspace, self.name, trial, as_refuted=as_refuted, accept=accept)
 
     def register(
@@ -423,8 +411,6 @@ class Sweep:
 
         Raises what `model` raises, and InvalidValue for a sweep that declares no test records.
         """
-        from sweeps.export import read
-
         return read(self.workspace, self.name, trial, again=again, accept=accept)
 
     def audit(
@@ -435,19 +421,17 @@ class Sweep:
         canaries: int | None = None,
         runs: int | None = None,
         accept: Collection[str] = (),
+        say: Callable[[str], None] = lambda line: None,
     ) -> AuditRecord:
         """Try to refute a trial's claim: retrain twins with canaries, bound epsilon from below, keep the record.
 
         method    one-run, f-dp or multi-run; the best that the system offers by default
         canaries  of one run (2000); runs: with the target, and as many without (1000, or 100 where slow)
         accept    audit although this changed: "code", "data"
+        say       told beforehand what will be trained
 
         Its `outcome` is consistent or refuted, never verified. Raises what `sweeps.audit` raises.
         """
-        from sweeps.audit import METHODS, audit_trial
-        from sweeps.util.fingerprint import check_accepted
-        from trainables.measures.audits import CANARIES
-
         known = {str(one): one for one in METHODS}
         if method is not None and method not in known:
             raise InvalidValue("method", method, f"one of {', '.join(known)}", closest(method, known))
@@ -460,12 +444,11 @@ class Sweep:
             canaries=CANARIES if canaries is None else canaries,
             runs=runs,
             accept=accept,
+            say=say,
         )
 
     def report(self, output: str | Path | None = None) -> Path:
         """Write the report page, one HTML file that asks nobody for anything, and return its path."""
-        from sweeps.reporting.html import write_report
-
         return write_report(self._published, self.name, output or self.workspace.report(self.name))
 
     def certify(
@@ -483,10 +466,6 @@ class Sweep:
 
         Raises CannotCertify for a claim that no certificate may carry, InvalidValue for answers that are missing.
         """
-        from sweeps.certificate.build import certified
-        from sweeps.certificate.document import Approval
-        from sweeps.certificate.signing import private_key
-
         selection = self._published.sweep(self.name).spec.selection
         said = (None if selection is None else selection.chosen_by) or ""
         approval = Approval.now(approved_by, because, ranges or said)
@@ -506,7 +485,6 @@ class Sweep:
 
     def track(self) -> Tracked:
         """Rebuild its MLflow experiment from the store, the models that it is to show included."""
-        from sweeps.export import show_models
         from sweeps.mlflow.sync import rebuild
 
         self._published.check_not_stale(self.name)

@@ -23,7 +23,6 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 LONGEST = (
     "tests/sweeps/test_cli_processes.py",
     "tests/sweeps/test_submit_cluster.py",
-    "tests/sweeps/test_tracking_server.py",
     "tests/chaos/test_kills.py",
     "tests/sweeps/test_cluster.py",
     "tests/sweeps/test_object_store_sweeps.py",

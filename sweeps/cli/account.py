@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -16,14 +15,14 @@ from dpcore import calibrate, checks
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.accountants.registry import ACCOUNTANTS
 from dpcore.accounting import HEADLINE, delta_claim, guarantee, headline, headline_delta
+from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, UnsupportedEvent
+from dpcore.rounding import delta_text, epsilon_text
+from sweeps import api
 from sweeps.cli.options import DEFAULT_ROOT, AsJson, Root, StoreUrl
-from sweeps.cli.output import print_json
+from sweeps.cli.output import print_answer
 from sweeps.util.exits import ExitCode
 from sweeps.util.log import Event, say
-
-if TYPE_CHECKING:
-    pass
 
 # Numbers arrive as text, so that a wrong one gets the same single line as any other bad value.
 Noise = Annotated[str | None, typer.Option("--noise-multiplier", metavar="FLOAT", help="Noise over clipping norm.")]
@@ -67,25 +66,20 @@ _command("steps", "The largest number of steps that meets epsilon.")
 
 
 def _reply(unknown: Unknown, given: dict[str, str | None], accountant: str, adjacency: str, as_json: bool) -> None:
-
     try:
         values: dict[str, Any] = {name: _number(name, text) for name, text in given.items()}
-        question = Question(unknown=unknown, accountant=accountant, adjacency=_adjacency(adjacency), **values)
-        rows = answer(question)
+        if adjacency not in list(Adjacency):
+            raise InvalidValue("adjacency", adjacency, f"one of {', '.join(Adjacency)}")
+        rows = answer(Question(unknown=unknown, accountant=accountant, adjacency=Adjacency(adjacency), **values))
     except ValueError as error:
         # InvalidValue, CannotCalibrate and UnsupportedEvent: what the person asked for, not what we did.
         _fail(str(error), ExitCode.BAD_INPUT)
     except ArithmeticError as error:
         _fail(str(error), ExitCode.FAILED)
-    if as_json:
-        print(json.dumps(rows if accountant == ALL else rows[0], indent=2, allow_nan=False))
-    else:
-        print("\n".join(_lines(rows)))
+    print_answer(as_json, rows if accountant == ALL else rows[0], "\n".join(_lines(rows)))
 
 
 def _number(name: str, text: str | None) -> float | int | None:
-    from dpcore.checks import InvalidValue
-
     if text is None:
         return None
     kind: Callable[[str], float | int] = int if name == "steps" else float
@@ -96,15 +90,6 @@ def _number(name: str, text: str | None) -> float | int | None:
     if found in (0, math.inf) and Decimal(text) not in (0, Decimal("inf")):
         raise InvalidValue(name, text, "a number that floating point can hold")
     return found
-
-
-def _adjacency(text: str) -> Any:
-    from dpcore.checks import InvalidValue
-    from dpcore.events import Adjacency
-
-    if text not in [one.value for one in Adjacency]:
-        raise InvalidValue("adjacency", text, "one of " + ", ".join(one.value for one in Adjacency))
-    return Adjacency(text)
 
 
 def _fail(message: str, code: ExitCode) -> NoReturn:
@@ -129,16 +114,12 @@ def _lines(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _counted(row: dict[str, Any]) -> str:
-    from dpcore.rounding import delta_text, epsilon_text
-
     if "delta_lower" in row:
         lower = row["delta_lower"]
         known = f" (certified lower bound {delta_text(lower, up=False)})" if lower is not None else ""
         return f"delta {delta_text(row['delta'])}{known} at epsilon {row['epsilon']!r}"
     lower = row["epsilon_lower"]
-    known = ""
-    if lower is not None:
-        known = f" (certified lower bound {epsilon_text(float(lower), up=False, digits=6)})"
+    known = "" if lower is None else f" (certified lower bound {epsilon_text(float(lower), up=False, digits=6)})"
     return f"epsilon {epsilon_text(float(row['epsilon']), digits=6)}{known} at delta {row['delta']!r}"
 
 
@@ -200,13 +181,13 @@ class Question:
         for name in needed:
             if getattr(self, name) is None:
                 option = "--" + name.replace("_", "-")
-                raise checks.InvalidValue(name, None, f"a value, since {self.unknown} is asked for", f"Give {option}.")
+                raise InvalidValue(name, None, f"a value, since {self.unknown} is asked for", f"Give {option}.")
         for name in ("epsilon", "delta", "noise_multiplier", "steps"):
             if name not in needed and getattr(self, name) is not None:
                 value = getattr(self, name)
-                raise checks.InvalidValue(name, value, f"nothing, since {self.unknown} is asked for", "Leave it out.")
+                raise InvalidValue(name, value, f"nothing, since {self.unknown} is asked for", "Leave it out.")
         if self.accountant not in (*ACCOUNTANTS, ALL):
-            raise checks.InvalidValue("accountant", self.accountant, "one of " + ", ".join((*ACCOUNTANTS, ALL)))
+            raise InvalidValue("accountant", self.accountant, "one of " + ", ".join((*ACCOUNTANTS, ALL)))
         if self.delta is not None:
             checks.probability_open(delta=self.delta)
         checks.rate(sample_rate=self.needed("sample_rate"))
@@ -220,7 +201,7 @@ class Question:
             if value is not None and not low <= value <= high:
                 end = f"at least {low:.12g}" if value < low else f"at most {high:.12g}"
                 expected = f"{end}, which is as far as accountants count"
-                raise checks.InvalidValue(name, value, expected, _BEYOND.get(name, ("", ""))[value > high])
+                raise InvalidValue(name, value, expected, _BEYOND.get(name, ("", ""))[value > high])
 
     def needed(self, name: str) -> Any:
         """A value that was given where this question needs it; None of the one that it leaves open."""
@@ -320,18 +301,12 @@ def budget(
     With --epsilon, --delta and --rule its ledger is made, once and for ever. A launch that the budget does not hold
     does not happen; deleting a sweep gives nothing back.
     """
-    from dpcore.checks import InvalidValue
-    from sweeps import api
-
     if population is None:
         if (epsilon, delta, rule, tau, spec) != (None,) * 5:
             raise InvalidValue("POPULATION", None, "the name of a population beside these options")
         found = api.list_budgets(root=root, store=store)
-        if as_json:
-            print_json([one.to_dict() for one in found])
-        else:
-            print("\n".join(str(one) for one in found) or "No population has a ledger in this store.")
-        return
+        listed = "\n".join(map(str, found)) or "No population has a ledger in this store."
+        return print_answer(as_json, [one.to_dict() for one in found], listed)
     one = api.population_budget(
         population,
         epsilon=epsilon,
@@ -344,7 +319,4 @@ def budget(
         root=root,
         store=store,
     )
-    if as_json:
-        print_json(one.to_dict())
-    else:
-        print(one)
+    print_answer(as_json, one.to_dict(), one)

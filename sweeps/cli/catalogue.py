@@ -1,23 +1,75 @@
-"""The systems as `sweeps systems` lists them: hyperparameters, metrics, and on what each metric depends."""
+"""Commands that need no sweep: systems, data sources, the spec's schema, words explained, papers beside ours."""
 
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
 from dpcore.checks import InvalidValue
-from sweeps.cli.output import print_json
+from sweeps.cli.options import DEFAULT_ROOT, AsJson, DataFolder, Root, StoreUrl
+from sweeps.cli.output import print_answer, print_json
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import Release
+from sweeps.reporting.glossary import GLOSSARY
+from sweeps.reporting.glossary import explain as explained
+from sweeps.spec.schema import spec_schema
+from sweeps.store.workspace import Workspace
+from sweeps.util.log import say
 from sweeps.util.text import did_you_mean
+from trainables.data import SOURCES
 from trainables.measures.objectives import MEASURES, missing, wanted
 from trainables.registry import SYSTEMS
 from trainables.system import Hyperparameter, traits_of
 
 if TYPE_CHECKING:
+    from sweeps.papers import Result
     from trainables.data.options import Option
-    from trainables.data.source import DataSource
+
+
+def explain(
+    word: Annotated[str | None, typer.Argument(help="epsilon, claim, total, status, ...; default: all words.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What a word means that is printed here."""
+    if word is not None:
+        found = explained(word)
+        return print_answer(as_json, found.to_dict(), found)
+    listed = f"{', '.join(GLOSSARY)}\n`sweeps explain WORD` says what one of them means."
+    print_answer(as_json, [one.to_dict() for one in GLOSSARY.values()], listed)
+
+
+def schema() -> None:
+    """JSON schema of a spec, for editors."""
+    print_json(spec_schema())
+
+
+def systems(
+    name: Annotated[str | None, typer.Argument(help="One of them; default: all.")] = None, as_json: AsJson = False
+) -> None:
+    """Every system, or one, with its hyperparameters and metrics."""
+    found = described(name)
+    if as_json:
+        return print_json(found)
+    console = Console()
+    for system in found:
+        table = Table(title=f"{system['name']}  ({system['source']}), its claim: {system['claim']}")
+        for heading in ("parameter", "kind", "range", "default", "meaning"):
+            table.add_column(heading, overflow="fold")
+        for one in system["parameters"]:
+            table.add_row(one["name"], one["kind"], one["range"], str(one["default"]), one["doc"])
+        console.print(table)
+        for one in system["metrics"]:
+            depends = f"Made of {one['released']} ({one['depends']})."
+            console.print(f"  {one['name']} ({one['goal']}): {one['doc']}. {depends}", highlight=False)
+        if system["asked"]:
+            console.print(
+                f"  Where `report` or an objective asks for them: {', '.join(system['asked'])}", highlight=False
+            )
 
 
 def described(name: str | None = None) -> list[dict[str, Any]]:
@@ -61,46 +113,25 @@ def _range(one: Hyperparameter) -> str:
     return f"from {one.low}" if one.high is None else f"{one.low} .. {one.high}"
 
 
-def print_systems(name: str | None = None) -> None:
-    """For people: one table for each system. Raises as `described`."""
-    console = Console()
-    for system in described(name):
-        table = Table(title=f"{system['name']}  ({system['source']}), its claim: {system['claim']}")
-        for heading in ("parameter", "kind", "range", "default", "meaning"):
-            table.add_column(heading, overflow="fold")
-        for one in system["parameters"]:
-            table.add_row(one["name"], one["kind"], one["range"], str(one["default"]), one["doc"])
-        console.print(table)
-        for one in system["metrics"]:
-            depends = f"Made of {one['released']} ({one['depends']})."
-            console.print(f"  {one['name']} ({one['goal']}): {one['doc']}. {depends}", highlight=False)
-        if system["asked"]:
-            console.print(
-                f"  Where `report` or an objective asks for them: {', '.join(system['asked'])}", highlight=False
-            )
-
-
-# The data sources and their options, as `sweeps datasets` prints them.
-
-
-def datasets_command(name: str | None, *, as_json: bool) -> None:
-    """Every data source in a line, or one with its options. Raises InvalidValue for an unknown name."""
-    from trainables.data import SOURCES
-
+def datasets(
+    name: Annotated[str | None, typer.Argument(help="Of one of them, its options too.")] = None, as_json: AsJson = False
+) -> None:
+    """Every data source, or one with its options."""
     if name is not None and name not in SOURCES:
         raise InvalidValue("NAME", name, "the name of a data source", did_you_mean(name, SOURCES))
     shown = list(SOURCES.values()) if name is None else [SOURCES[name]]
     if as_json:
-        print_json([_document(source) for source in shown])
-        return
+        names = ("name", "doc", "default", "example")
+        options = [[{key: getattr(one, key) for key in names} for one in source.options] for source in shown]
+        documents = zip(shown, options, strict=True)
+        return print_json([{"name": one.name, "doc": one.doc, "options": listed} for one, listed in documents])
     for source in shown:
         print(f"{source.name:14} {source.doc}")
-        if name is not None:
-            for one in source.options:
-                default = "" if one.default in (None, "") else f" (default {one.default})"
-                print(f"  {one.name:12} {one.doc}{default}")
-                if one.example is not None:
-                    print(textwrap.indent(_as_yaml(one), " " * 15))
+        for one in source.options if name is not None else ():
+            default = "" if one.default in (None, "") else f" (default {one.default})"
+            print(f"  {one.name:12} {one.doc}{default}")
+            if one.example is not None:
+                print(textwrap.indent(_as_yaml(one), " " * 15))
 
 
 def _as_yaml(one: Option) -> str:
@@ -112,8 +143,65 @@ def _as_yaml(one: Option) -> str:
     return yaml.safe_dump({one.name: one.example}, default_flow_style=None, sort_keys=False).rstrip()
 
 
-def _document(source: DataSource) -> dict[str, Any]:
-    options = [
-        {"name": one.name, "doc": one.doc, "default": one.default, "example": one.example} for one in source.options
-    ]
-    return {"name": source.name, "doc": source.doc, "options": options}
+def reproduce(
+    paper: Annotated[str, typer.Argument(help="The paper, by first author and year; `bu2020` for example.")],
+    data: DataFolder = None,
+    grid: Annotated[str, typer.Option(help="coarse (minutes) or paper (the published grid, hours).")] = "coarse",
+    repeats: Annotated[int | None, typer.Option(help="Trainings with different seeds for each point.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Only what takes a minute or less.")] = False,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """A paper's tables and figures beside ours. A killed reproduction resumes when it is run again."""
+    from sweeps import papers
+    from sweeps.papers.run import PUBLIC
+
+    effort = papers.Effort(grid=grid, repeats=repeats, quick=quick)  # type: ignore[arg-type]  # checked by Effort
+    workspace, console = Workspace.at(root, store=store), Console(stderr=as_json)
+    started, heading = time.monotonic(), Release(public_because=PUBLIC).heading
+
+    def told(line: str) -> None:
+        say(line, plain=lambda: console.print(line, highlight=False))
+
+    result = papers.reproduce(paper, data, workspace, effort, told)
+    cost = f"{time.monotonic() - started:.0f} s this time; {_trained(paper, workspace)}"
+    if as_json:
+        return print_json({"heading": heading, **result.to_dict(), "cost": cost})
+    console.print(heading, highlight=False)
+    _print(console, result)
+    console.print(f"cost: {cost}", highlight=False)
+
+
+def _print(console: Console, result: Result) -> None:
+    for table in result.tables:
+        shown = _folding(*table.columns, title=table.title)
+        for row in table.rows:
+            shown.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row))
+        console.print(shown)
+    claims = _folding("claim", "published", "ours", "holds", "note", title=result.title)
+    for claim in result.claims:
+        ours = "" if claim.ours is None else str(claim.ours)
+        claims.add_row(claim.claim, str(claim.published), ours, claim.verdict, claim.note)
+    console.print(claims)
+    for line in result.cut:
+        console.print(f"cut: {line}", highlight=False)
+    for plot in result.plots:
+        console.print(f"plot: {plot}", highlight=False)
+
+
+def _folding(*columns: str, title: str) -> Table:
+    """A table whose long words are broken, never cut: two methods may begin alike."""
+    shown = Table(title=title)
+    for one in columns:
+        shown.add_column(one, overflow="fold")
+    return shown
+
+
+def _trained(paper: str, workspace: Workspace) -> str:
+    """The trials behind it, over all the times it was run."""
+    store = PublishedStore(workspace.open_store(create=True))
+    sweeps = [sweep.name for sweep in store.sweeps() if sweep.name.startswith(f"{paper}-")]
+    metrics = [trial.metrics for sweep in sweeps for trial in store.trials(sweep) if trial.metrics]
+    peak = max((one.get("peak_memory_mb", 0.0) for one in metrics), default=0.0)
+    return f"{len(metrics)} trials of {len(sweeps)} sweeps in all, peak memory of a worker {peak:.0f} MB"

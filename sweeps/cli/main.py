@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 from typer.core import TyperGroup
 
 from dpcore.checks import InvalidValue
+from sweeps import api
 from sweeps.cli.account import account_app, budget
-from sweeps.cli.certify import certify
+from sweeps.cli.catalogue import datasets, explain, reproduce, schema, systems
+from sweeps.cli.claims import audit, certify
 from sweeps.cli.options import (
     DEFAULT_ROOT,
     Accepted,
@@ -36,25 +37,19 @@ from sweeps.cli.options import (
     Trials,
     add_logging_options,
 )
-from sweeps.cli.output import clear_errors, print_json
+from sweeps.cli.output import clear_errors, print_answer
 from sweeps.cli.show import show
 from sweeps.cli.submit import submit
-from sweeps.privacy.claims import HEADING, Assumptions
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import LABELS, AxisEnd, FrontAxis, joint_front
-from sweeps.reporting.tables import FORMATS, SUFFIXES, render
+from sweeps.reporting.tables import FORMATS, SUFFIXES, render, table
 from sweeps.store.workspace import Workspace
 from sweeps.util import exits
-from sweeps.util.exits import ExitCode
 from sweeps.util.files import write_output
 from sweeps.util.fingerprint import working_folder_is_importable
 from sweeps.util.log import configured
 from sweeps.util.text import check_text, closest
 from trainables.worker.redaction import holds_secret, redacted, shown_url
-
-if TYPE_CHECKING:
-    from sweeps.audit import AuditRecord
-    from trainables.measures.membership import Attacked
-
 
 # Commands about a sweep that was started: what its people ask of it, wherever its controller runs.
 
@@ -67,19 +62,12 @@ def stop(
     as_json: AsJson = False,
 ) -> None:
     """Stop a sweep that runs in another terminal or on another machine, as Ctrl-C does there; it can be resumed."""
-    from sweeps import api
-
     answer = api.open(sweep, root=root, store=store).stop(wait=wait)
-    if as_json:
-        print_json(answer.to_dict())
-    else:
-        print(answer)
+    print_answer(as_json, answer.to_dict(), answer)
 
 
 def note(sweep: str, text: str, root: Root = DEFAULT_ROOT, store: StoreUrl = None) -> None:
     """Keep a sentence about a sweep, running or over; `show` prints it, and MLflow within seconds or by `track`."""
-    from sweeps import api
-
     api.open(sweep, root=root, store=store).note(text)
 
 
@@ -90,8 +78,6 @@ def tag(
     store: StoreUrl = None,
 ) -> None:
     """Tag a sweep, running or over; `show` lists them, and MLflow has them within seconds or by `track`."""
-    from sweeps import api
-
     api.open(sweep, root=root, store=store).tag(tags)
 
 
@@ -103,13 +89,8 @@ def enqueue(
     as_json: AsJson = False,
 ) -> None:
     """Ask for a trial of a known good point besides; the total stays a guarantee where the sweep has one budget."""
-    from sweeps import api
-
     answer = api.open(sweep, root=root, store=store).enqueue(point)
-    if as_json:
-        print_json(answer.to_dict())
-    else:
-        print(answer)
+    print_answer(as_json, answer.to_dict(), answer)
 
 
 def gc(
@@ -120,13 +101,8 @@ def gc(
     as_json: AsJson = False,
 ) -> None:
     """Delete checkpoints off the front. Kept are those of trials that may still run, on the front, and of the best."""
-    from sweeps import api
-
     collected = api.open(sweep, root=root, store=store).gc(dry_run=dry_run)
-    if as_json:
-        print_json(collected.to_dict())
-    else:
-        print(collected)
+    print_answer(as_json, collected.to_dict(), collected)
 
 
 def rename(
@@ -136,8 +112,6 @@ def rename(
     store: StoreUrl = None,
 ) -> None:
     """Call a sweep by another name; trials and folders keep the one that it began with."""
-    from sweeps import api
-
     api.open(sweep, root=root, store=store).rename(new)
 
 
@@ -149,7 +123,6 @@ def delete(
     tracking: TrackingUri = None,
 ) -> None:
     """Delete a sweep's results and files for good; what it spent on the records stays on record, as does its name."""
-    from sweeps import api
     from sweeps.execution.gc import GOES, STAYS
 
     found = api.open(sweep, root=root, store=store, tracking=tracking)
@@ -157,27 +130,6 @@ def delete(
         print(f"{GOES}\n{STAYS}")
         typer.confirm(f"Delete {sweep!r}?", abort=True)
     print(found.delete())
-
-
-# `sweeps explain`: a word of the screen in plain sentences.
-
-
-def explain(
-    word: Annotated[str | None, typer.Argument(help="epsilon, claim, total, status, ...; default: all words.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """What a word means that is printed here."""
-    from sweeps.reporting.glossary import GLOSSARY
-    from sweeps.reporting.glossary import explain as explained
-
-    found = [explained(word)] if word is not None else list(GLOSSARY.values())
-    if as_json:
-        print_json([one.to_dict() for one in found] if word is None else found[0].to_dict())
-    elif word is None:
-        print(", ".join(GLOSSARY))
-        print("`sweeps explain WORD` says what one of them means.")
-    else:
-        print(found[0])
 
 
 # `sweeps export` and `sweeps predict`: a trial's model as a folder, and what such a model says of files.
@@ -206,12 +158,9 @@ def export(
     The folder needs torch and safetensors, and nothing of ours. Systems that answer queries have no model to take out.
     In MLflow's registry it stands without a pickle, with its claim as tags.
     """
-    import sweeps
-    from sweeps.cli.output import print_json
-
     if output is None and model_name is None:
         raise InvalidValue("--output", None, "a folder to make, or --register NAME for MLflow's registry")
-    opened = sweeps.open(sweep, root=root, store=store, tracking=tracking)
+    opened = api.open(sweep, root=root, store=store, tracking=tracking)
     chosen: dict[str, Any] = {"as_refuted": as_refuted, "accept": accept or ()}
     model = opened.model(trial, **chosen)
     places = {}
@@ -219,10 +168,7 @@ def export(
         places["model"] = str(model.save(output))
     if model_name is not None:
         places["registered"] = opened.register(trial, model_name, **chosen).uri
-    if as_json:
-        print_json({**places, **model.card})
-    else:
-        print(model.page, *places.values(), sep="\n")
+    print_answer(as_json, {**places, **model.card}, "\n".join([model.page, *places.values()]))
 
 
 def predict(
@@ -242,11 +188,10 @@ def predict(
     keep: Annotated[list[str] | None, typer.Option(help="A column of the files to carry along, such as an id.")] = None,
 ) -> None:
     """What an exported model says of the rows of files, in their order; of several files with a column `file`."""
-    import sweeps
     from trainables.export.files import check_output, written
 
     check_output(output)
-    said = sweeps.predict(model, files, format=format, threshold=threshold, keep=keep or ())
+    said = api.predict(model, files, format=format, threshold=threshold, keep=keep or ())
     print(written(said, output))
 
 
@@ -268,157 +213,8 @@ def held_out_test(
 
     A second reading is refused. The cards of models say what was read, and how often.
     """
-    import sweeps
-
-    found = sweeps.open(sweep, root=root, store=store).test(trial, again=again, accept=accept or ())
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        print(f"{found.trial} on test records: {found}")
-
-
-# `sweeps audit`: the audit in words, as JSON, and as an exit code.
-
-
-def audit(
-    sweep: str,
-    trial: Annotated[str, typer.Argument(help="Key of the trial, or its number.")],
-    method: Annotated[
-        str | None, typer.Option(help="one-run, f-dp or multi-run; default: the best that the system offers.")
-    ] = None,
-    canaries: Annotated[int | None, typer.Option(help="Canaries of one run (default 2000).")] = None,
-    runs: Annotated[
-        int | None, typer.Option(help="Runs with the target, and as many without (default 1000, or 100 where slow).")
-    ] = None,
-    shadows: Annotated[
-        int | None, typer.Option(help="Attack membership instead (LiRA, loss threshold) with so many shadow twins.")
-    ] = None,
-    accept: Annotated[list[str] | None, typer.Option(help="Audit although this changed: code or data.")] = None,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """Try to refute a trial's claim: retrain twins with canaries and bound epsilon from below.
-
-    Exits with 3 when the claim is refuted. A claim that survives is consistent, never verified.
-    """
-    from dpcore.audit import AuditOutcome
-    from dpcore.checks import InvalidValue
-    from sweeps.audit import METHODS, attack_trial, audit_trial
-    from sweeps.cli.output import print_json
-    from sweeps.store.workspace import Workspace
-    from sweeps.util import log
-    from sweeps.util.fingerprint import check_accepted
-    from trainables.measures.audits import CANARIES
-
-    known = {str(one): one for one in METHODS}
-    if method is not None and method not in known:
-        raise InvalidValue("--method", method, f"one of {', '.join(known)}")
-    check_accepted(accept or [], ("code", "data"))
-    workspace = Workspace.at(root, store=store)
-
-    def say(line: str) -> None:
-        log.say(f"training {line}", log.Event.PROGRESS)
-
-    if shadows is not None:
-        key, attacks = attack_trial(workspace, sweep, trial, shadows, accept=accept or [], say=say)
-        if as_json:
-            print_json({"trial": key, "covered_by_claim": False, "attacks": [asdict(one) for one in attacks]})
-        else:
-            print("\n".join(attack_lines(key, attacks)))
-        return
-    record = audit_trial(
-        workspace,
-        sweep,
-        trial,
-        method=None if method is None else known[method],
-        canaries=CANARIES if canaries is None else canaries,
-        runs=runs,
-        accept=accept or [],
-        say=say,
-    )
-    if as_json:
-        print_json(record.to_dict())
-    else:
-        print("\n".join(lines(record)))
-    if record.outcome is AuditOutcome.REFUTED:
-        sys.exit(ExitCode.REFUTED)
-
-
-def lines(record: AuditRecord) -> list[str]:
-    """The audit as it is printed."""
-    from dpcore.audit import AuditOutcome
-
-    against = "the whole curve of its planned steps" if record.on_curve else "the claimed (epsilon, delta)"
-    assumptions = Assumptions.of((record.headline, record.claim))
-    shown = [
-        f"{record.trial}  {record.system}, {record.steps} step(s)",
-        *_claims(record, assumptions),
-        f"audit    {record.audit}",
-        *_shaped(record),
-        f"attack   {record.design}; {record.trainings} twin(s) in {record.seconds:.1f} s",
-        f"verdict  {record.outcome}, tested against {against} at level {record.level:.3g} (audit {record.number} of "
-        "this sweep; the levels of all its audits add up to 0.05)",
-    ]
-    if record.outcome is AuditOutcome.REFUTED:
-        shown.append(
-            f"         The claim is false, or something happened that has probability {record.level:.3g}. Publish no "
-            f"trial of {record.system} in this sweep: they share the code."
-        )
-    else:
-        shown.append("         This attack did not contradict the claim. No audit can verify one.")
-    if record.reads_records:
-        shown.append(
-            "note     Twins were trained on the sweep's own records, with noise of their own. This is in no ledger but "
-            "that of the population, where one is declared, and no claim covers the numbers above: keep them where the "
-            "records are kept."
-        )
-    else:
-        shown.append("note     Every record of these twins was made up: the sweep's own were not read.")
-    return [*shown, f"{HEADING}:", *(f"  {line}" for line in assumptions.lines())]
-
-
-def _claims(record: AuditRecord, assumptions: Assumptions) -> list[str]:
-    from dpcore.audit import AuditOutcome
-    from sweeps.privacy.claims import claim_text
-
-    refuted = record.outcome is AuditOutcome.REFUTED
-    headline, tested = (
-        claim_text(one, "refuted, by this audit" if refuted else assumptions.status(one))
-        for one in (record.headline, record.claim)
-    )
-    if record.headline == record.claim:
-        return [f"claim    {tested}"]
-    return [
-        f"claim    {headline}",
-        f"beside   {tested}",
-        "         No audit can be held against the first: an average does not bound what one record shows. It is the "
-        "second that is tested.",
-    ]
-
-
-def attack_lines(key: str, attacks: tuple[Attacked, ...]) -> list[str]:
-    """Membership attacks as they are printed."""
-    shown = [f"{key}  a twin on a random half of the records: {attacks[0].members} members, {attacks[0].others} others"]
-    for one in attacks:
-        rates = ", ".join(f"TPR {tpr:.3g} at FPR {fpr:g}" for fpr, tpr in one.tpr_at.items())
-        calls = "" if one.accuracy is None or one.f1 is None else f", accuracy {one.accuracy:.3f}, F1 {one.f1:.3f}"
-        shown.append(f"{one.name:15} AUC {one.auc:.3f}{calls}, {rates}")
-    shown.append(
-        "note            Computed from the sweep's own records: no claim covers these numbers, nor any verdict."
-    )
-    return shown
-
-
-def _shaped(record: AuditRecord) -> list[str]:
-    """What the same counts say of a release whose curve is Gaussian: the bound above assumes no shape."""
-    from dpcore.gdp import eps_gdp
-
-    mu, delta = record.audit.mu_lower, record.audit.delta
-    if not (record.on_curve and mu and delta):
-        return []
-    epsilon = math.floor(eps_gdp(mu, delta) * 1e4) / 1e4
-    return [f"         of a Gaussian-shaped release: mu >= {math.floor(mu * 1e4) / 1e4:g}, eps >= {epsilon:g}"]
+    found = api.open(sweep, root=root, store=store).test(trial, again=again, accept=accept or ())
+    print_answer(as_json, found.to_dict(), f"{found.trial} on test records: {found}")
 
 
 # Typer has a click of its own in some releases, and the installed one in others.
@@ -505,12 +301,6 @@ def sweeps(
     """Hyperparameter sweeps for differentially private machine learning."""
 
 
-def _workspace(root: Path, store: str | None, tracking: str | None = None, records: str | None = None) -> Any:
-    from sweeps.store.workspace import Workspace
-
-    return Workspace.at(root, store=store, tracking=tracking, records=records)
-
-
 @app.command()
 def init(
     file: Annotated[str, typer.Argument(help="Parquet or CSV of your own: a file, a folder or a URL.")],
@@ -518,8 +308,6 @@ def init(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Spec to write; default: print it.")] = None,
 ) -> None:
     """Write a commented spec for a table, from the names and types of its columns; `check` names the blanks in it."""
-    from sweeps import api
-
     text = api.init(file, label=label, output=output)
     print(text if output is None else output, end="" if output is None else "\n")
 
@@ -547,8 +335,6 @@ def check(
     cluster of --address. With --no-rehearsal nothing but the spec is looked at. The store is opened only for a spec
     that names an earlier sweep (search.warm_start, search.chosen_from), or declares data.population.
     """
-    from sweeps import api
-
     found = api.check(
         spec,
         data=data,
@@ -560,10 +346,7 @@ def check(
         store=store,
         address=address,
     )
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        print(found)
+    print_answer(as_json, found.to_dict(), found)
 
 
 @app.command()
@@ -594,7 +377,6 @@ def run(
     if client := _client_address(address, as_json):
         places = _places_on_cluster(root, store, records, tracking)
         return submit(spec, client, name=name, trials=trials, seed=seed, changes=changes, data=data, **places)
-    from sweeps import api
     from sweeps.cli.run import drive
     from sweeps.execution.session import RunOptions
 
@@ -641,7 +423,7 @@ def resume(
     from sweeps.util.fingerprint import check_accepted
 
     check_accepted(accept or [])
-    workspace = _workspace(root, store, tracking, records)
+    workspace = Workspace.at(root, store=store, tracking=tracking, records=records)
     given = load_spec(spec) if spec is not None else None
     options = RunOptions(
         spec=given, accept=accept or [], trials=trials, hours=hours, epsilon=epsilon or [], address=address
@@ -698,173 +480,29 @@ def pareto(
     as_json: AsJson = False,
 ) -> None:
     """The exact non-dominated front and its hypervolume; of several sweeps with the total over all of them."""
-
-    pareto_command(
-        sweeps=sweeps or [],
-        mlflow=mlflow,
-        objectives=objective or [],
-        references=reference or [],
-        mix=[name for name in mix.split(",") if name],
-        form="json" if as_json else format,
-        output=output,
-        workspace=_workspace(root, store),
-        as_refuted=as_refuted,
-    )
-
-
-@app.command()
-def report(
-    sweep: str,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Page to write.")] = None,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """Write one self-contained HTML page about a sweep."""
-    from sweeps import api
-
-    path = api.open(sweep, root=root, store=store).report(output)
-    if as_json:
-        print_json({"sweep": sweep, "report": str(path)})
-    else:
-        print(path)
-
-
-@app.command()
-def track(
-    sweep: str,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    tracking: TrackingUri = None,
-    as_json: AsJson = False,
-) -> None:
-    """Rebuild the sweep's MLflow experiment from the store."""
-    from sweeps import api
-
-    opened = api.open(sweep, root=root, store=store, tracking=tracking)
-    shown, tracked = shown_url(opened.workspace.tracking_uri), opened.track()
-    if as_json:
-        print_json({"sweep": sweep, "runs": tracked.runs, "tracking": shown})
-    else:
-        print(f"{tracked.runs} runs in {shown}", *tracked.models.lines(), sep="\n")
-
-
-@app.command()
-def reproduce(
-    paper: Annotated[str, typer.Argument(help="The paper, by first author and year; `bu2020` for example.")],
-    data: DataFolder = None,
-    grid: Annotated[str, typer.Option(help="coarse (minutes) or paper (the published grid, hours).")] = "coarse",
-    repeats: Annotated[int | None, typer.Option(help="Trainings with different seeds for each point.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Only what takes a minute or less.")] = False,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """A paper's tables and figures beside ours. A killed reproduction resumes when it is run again."""
-    from sweeps.cli.reproduce import reproduce_command
-    from sweeps.papers import Effort
-
-    effort = Effort(grid=grid, repeats=repeats, quick=quick)  # type: ignore[arg-type]  # checked by Effort
-    reproduce_command(paper, data, _workspace(root, store), effort, as_json=as_json)
-
-
-@app.command()
-def systems(
-    name: Annotated[str | None, typer.Argument(help="One of them; default: all.")] = None, as_json: AsJson = False
-) -> None:
-    """Every system, or one, with its hyperparameters and metrics."""
-    from sweeps.cli.catalogue import described, print_systems
-
-    if as_json:
-        print_json(described(name))
-    else:
-        print_systems(name)
-
-
-@app.command()
-def datasets(
-    name: Annotated[str | None, typer.Argument(help="Of one of them, its options too.")] = None, as_json: AsJson = False
-) -> None:
-    """Every data source, or one with its options."""
-    from sweeps.cli.catalogue import datasets_command
-
-    datasets_command(name, as_json=as_json)
-
-
-@app.command()
-def schema() -> None:
-    """JSON schema of a spec, for editors."""
-    from sweeps.spec.schema import spec_schema
-
-    print_json(spec_schema())
-
-
-app.command()(explain)
-app.add_typer(account_app, name="account")
-app.command()(audit)
-app.command()(certify)
-app.command("test")(held_out_test)
-app.command()(budget)
-app.command()(export)
-app.command()(predict)
-app.command()(stop)
-app.command()(enqueue)
-app.command()(note)
-app.command()(tag)
-app.command()(gc)
-app.command()(rename)
-app.command()(delete)
-app.command()(submit)
-
-
-# What `sweeps pareto` does: read a front from the store or from MLflow, print it or write it.
-
-
-def pareto_command(
-    *,
-    sweeps: Sequence[str],
-    mlflow: tuple[str, str] | None,
-    objectives: Sequence[str],
-    references: Sequence[str],
-    mix: Collection[str],
-    form: str | None,
-    output: Path | None,
-    workspace: Workspace,
-    as_refuted: bool = False,
-) -> None:
-    """`form` None: by the name of `output`.
-
-    Raises InvalidValue (what to read, format, mixture), UnknownSweep, and OSError for an output that cannot be.
-    """
-    form = form or _form_of(output)
+    form = "json" if as_json else format or _form_of(output)
+    allowed = [name for name in mix.split(",") if name]
     if form not in FORMATS:
         raise InvalidValue("--format", form, f"one of {', '.join(FORMATS)}", closest(form, FORMATS))
-    for label in mix:
+    for label in allowed:
         if label not in LABELS:
             raise InvalidValue("--mix", label, f"one of {', '.join(LABELS)}", closest(label, LABELS))
-    parsed = [FrontAxis.parse(one) for one in objectives]
-    ends = dict(AxisEnd.parse(one) for one in references)
+    parsed = [FrontAxis.parse(one) for one in objective or []]
+    ends = dict(AxisEnd.parse(one) for one in reference or [])
     if (not sweeps) == (mlflow is None):
-        named = ", ".join(sweeps) or None
+        named = ", ".join(sweeps or []) or None
         raise InvalidValue("sweep", named, "either a sweep of the store or --mlflow URI EXPERIMENT")
     if mlflow is not None:
         from sweeps.mlflow.read import read_front
 
-        front = read_front(*mlflow, objectives=parsed or None, mix=mix, reference=ends, as_refuted=as_refuted)
+        front = read_front(*mlflow, objectives=parsed or None, mix=allowed, reference=ends, as_refuted=as_refuted)
     else:
-        from sweeps.privacy.published_store import PublishedStore
-
-        store = PublishedStore.open(workspace)
-        front = joint_front(store, sweeps, parsed or None, mix=mix, reference=ends, as_refuted=as_refuted)
+        known = PublishedStore.open(Workspace.at(root, store=store))
+        front = joint_front(known, sweeps or [], parsed or None, mix=allowed, reference=ends, as_refuted=as_refuted)
     if form == "table" and output is None:
-        from rich.console import Console
-
-        from sweeps.reporting.tables import table
-
         Console().print(table(front))
-        return
-    content = render(front, form)
-    _write(content, output)
+    else:
+        _write(render(front, form), output)
 
 
 def _form_of(output: Path | None) -> str:
@@ -887,3 +525,50 @@ def _write(content: str | bytes, output: Path | None) -> None:
         raise InvalidValue("output", None, "a file for this format", "Add --output FILE, or redirect.")
     else:
         sys.stdout.buffer.write(content)
+
+
+@app.command()
+def report(
+    sweep: str,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Page to write.")] = None,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write one self-contained HTML page about a sweep."""
+    path = api.open(sweep, root=root, store=store).report(output)
+    print_answer(as_json, {"sweep": sweep, "report": str(path)}, path)
+
+
+@app.command()
+def track(
+    sweep: str,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    tracking: TrackingUri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Rebuild the sweep's MLflow experiment from the store."""
+    opened = api.open(sweep, root=root, store=store, tracking=tracking)
+    shown, tracked = shown_url(opened.workspace.tracking_uri), opened.track()
+    document = {"sweep": sweep, "runs": tracked.runs, "tracking": shown}
+    print_answer(as_json, document, "\n".join([f"{tracked.runs} runs in {shown}", *tracked.models.lines()]))
+
+
+for _command in (reproduce, systems, datasets, schema, explain):
+    app.command()(_command)
+app.add_typer(account_app, name="account")
+app.command()(audit)
+app.command()(certify)
+app.command("test")(held_out_test)
+app.command()(budget)
+app.command()(export)
+app.command()(predict)
+app.command()(stop)
+app.command()(enqueue)
+app.command()(note)
+app.command()(tag)
+app.command()(gc)
+app.command()(rename)
+app.command()(delete)
+app.command()(submit)

@@ -58,6 +58,14 @@ def fail(message: str, logged: str | None = None) -> NoReturn:
     sys.exit(ExitCode.BAD_INPUT)
 
 
+def print_answer(as_json: bool, document: Any, text: object) -> None:
+    """A command's answer on stdout: one JSON document, or text for people."""
+    if as_json:
+        print_json(document)
+    else:
+        print(text)
+
+
 def print_json(value: Any) -> None:
     """One document on stdout."""
     print(json.dumps(_finite(value), indent=2, default=str))

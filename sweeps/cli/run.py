@@ -17,7 +17,7 @@ from sweeps.cli.output import print_json
 from sweeps.execution import session
 from sweeps.execution.end import Failure, SweepEnd
 from sweeps.execution.session import RunOptions
-from sweeps.mlflow.page import kept_page
+from sweeps.mlflow.sync import kept_page
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Release
 from sweeps.progress import ProgressDisplay
@@ -167,35 +167,31 @@ class Steadfast:
     """A text stream that never raises: what it cannot write any more it keeps in the log."""
 
     def __init__(self, stream: TextIO, name: str) -> None:
-        self._stream, self._name, self._lost, self._line = stream, name, False, ""
+        self._stream: Any = stream
+        self._name = name
 
     def write(self, text: str) -> int:
         """As of any text stream."""
-        if not self._lost:
-            try:
-                return self._stream.write(text)
-            except OSError as error:
-                self._lose(error)
-        *lines, self._line = (self._line + text).split("\n")
-        for line in lines:
-            log.keep(line)
-        return len(text)
+        try:
+            return int(self._stream.write(text))
+        except OSError as error:
+            self._lose(error)
+            return int(self._stream.write(text))
 
     def flush(self) -> None:
         """As of any text stream."""
-        if not self._lost:
-            try:
-                self._stream.flush()
-            except OSError as error:
-                self._lose(error)
+        try:
+            self._stream.flush()
+        except OSError as error:
+            self._lose(error)
 
     def _lose(self, error: OSError) -> None:
-        self._lost = True
         with suppress(OSError, ValueError):
             # For what is still buffered, and for libraries that write without asking Python.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
             os.close(nowhere)
+        self._stream = log.LogOnly(self._stream)
         log.say(f"{self._name} is closed ({error.strerror}). The sweep goes on; what it says is in its {log.LOG}.")
 
     def __getattr__(self, name: str) -> Any:

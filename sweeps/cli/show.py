@@ -1,12 +1,11 @@
-"""`sweeps show`: its arguments and options."""
+"""`sweeps show`: a list of sweeps, one sweep with a page of its trials, or one trial; once, or until it ends."""
 
 from __future__ import annotations
 
-import io
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -16,14 +15,22 @@ from rich.text import Text
 
 from dpcore.checks import InvalidValue
 from sweeps.cli.options import DEFAULT_ROOT, AsJson, Root, StoreUrl
-from sweeps.cli.output import print_json
+from sweeps.cli.output import print_answer, print_json
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.reporting.summary import SweepSummary, assumptions_of, list_summaries
+from sweeps.reporting.summary import (
+    CLAIMED,
+    SweepSummary,
+    assumptions_of,
+    curve_columns,
+    curve_rows,
+    list_summaries,
+)
 from sweeps.reporting.tables import csv_text
 from sweeps.reporting.terminal import account_lines, counts_text, print_plain
 from sweeps.reporting.trials import Listed, listed, page_of, place_of, selected
 from sweeps.store.records import SweepState, by_trial
 from sweeps.store.workspace import Workspace
+from sweeps.sweep import Sweep
 from sweeps.util.text import closest
 
 
@@ -55,24 +62,40 @@ def show(
 
     Running trials come first, with their step and the seconds left to the end of their launch.
     """
-    from sweeps.store.workspace import Workspace
+    form = "json" if as_json else format
+    if form not in FORMATS:
+        raise InvalidValue("--format", form, f"one of {', '.join(FORMATS)}", closest(form, FORMATS))
+    if not SHORTEST <= every < float("inf"):
+        raise InvalidValue("--every", every, f"seconds, at least {SHORTEST:g}")
+    chosen = {"--where": where, "--sort": sort, "--page": page, "--watch": watch, "--curves": curves, "--why": why}
+    for name, value in chosen.items():
+        if value and (sweep is None or trial is not None):
+            whose = "one trial is shown" if trial is not None else "no sweep is named"
+            raise InvalidValue(name, value, f"left out where {whose}", "It chooses among the trials of one sweep.")
+    if why and form != "table":
+        raise InvalidValue("--why", form, "no other format than table", "--json has all of it.")
+    for name, value in {"--sort": sort, "--watch": watch, "--why": why}.items():
+        if curves and value:
+            raise InvalidValue(name, value, "left out where --curves is asked for", "--where chooses the trials.")
+    if watch and form != "table":
+        raise InvalidValue("--watch", form, "no other format than table", "Ask again where a program reads.")
+    workspace = Workspace.at(root, store=store)
+    if sweep is None:
+        _sweeps(list_summaries(workspace), form)
+    elif trial is not None:
+        found = Sweep(sweep, workspace).describe(trial)
+        if form == "csv":
+            raise InvalidValue("--format", form, "table or json for one trial", "`--where number=N` gives its row.")
+        print_answer(form == "json", found.to_dict(), found)
+    elif why:
+        print("\n".join(_summary(workspace, sweep).lines()))
+    elif curves:
+        _curves(workspace, sweep, where or [], page, form)
+    elif watch:
+        _watched(workspace, sweep, where or [], sort, page, every)
+    else:
+        _sweep(workspace, sweep, where or [], sort, page, form)
 
-    show_asked(
-        sweep=sweep,
-        trial=trial,
-        where=where or [],
-        sort=sort,
-        page=page,
-        form="json" if as_json else format,
-        watched=watch,
-        every=every,
-        curves=curves,
-        why=why,
-        workspace=Workspace.at(root, store=store),
-    )
-
-
-# `sweeps show`: a list of sweeps, one sweep with a page of its trials, or one trial; once, or until the sweep ends.
 
 FORMATS = ("table", "csv", "json")
 ENDED = (
@@ -82,62 +105,15 @@ ENDED = (
     SweepState.OUT_OF_HOURS,
     SweepState.OUT_OF_BUDGET,
 )
-EVERY, SHORTEST = 2.0, 0.2
-"""Seconds between two looks of `--watch`: by default, and at least."""
+SHORTEST = 0.2
+"""Seconds between two looks of `--watch`, at least."""
 _Look = Callable[[], tuple[bool, RenderableType]]
 """Whether the sweep is over, and what is seen of it."""
 
 
-def show_asked(
-    *,
-    sweep: str | None,
-    trial: str | None,
-    where: Sequence[str],
-    sort: str | None,
-    page: int | None,
-    form: str,
-    watched: bool,
-    every: float,
-    curves: bool,
-    workspace: Workspace,
-    why: bool = False,
-) -> None:
-    """Raises InvalidValue for options that do not go together, UnknownSweep, StoreError."""
-    if form not in FORMATS:
-        raise InvalidValue("--format", form, f"one of {', '.join(FORMATS)}", closest(form, FORMATS))
-    if not SHORTEST <= every < float("inf"):
-        raise InvalidValue("--every", every, f"seconds, at least {SHORTEST:g}")
-    chosen = {"--where": where, "--sort": sort, "--page": page, "--watch": watched, "--curves": curves, "--why": why}
-    for name, value in chosen.items():
-        if value and (sweep is None or trial is not None):
-            whose = "one trial is shown" if trial is not None else "no sweep is named"
-            raise InvalidValue(name, value, f"left out where {whose}", "It chooses among the trials of one sweep.")
-    if why and form != "table":
-        raise InvalidValue("--why", form, "no other format than table", "--json has all of it.")
-    for name, value in {"--sort": sort, "--watch": watched, "--why": why}.items():
-        if curves and value:
-            raise InvalidValue(name, value, "left out where --curves is asked for", "--where chooses the trials.")
-    if watched and form != "table":
-        raise InvalidValue("--watch", form, "no other format than table", "Ask again where a program reads.")
-    if sweep is None:
-        _sweeps(workspace, form)
-    elif trial is not None:
-        _trial(workspace, sweep, trial, form)
-    elif why:
-        print("\n".join(_summary(workspace, sweep).lines()))
-    elif curves:
-        _curves(workspace, sweep, where, page, form)
-    elif watched:
-        _watched(workspace, sweep, where, sort, page, every)
-    else:
-        _sweep(workspace, sweep, where, sort, page, form)
-
-
-def _sweeps(workspace: Workspace, form: str) -> None:
-    rows = list_summaries(workspace)
+def _sweeps(rows: list[dict[str, Any]], form: str) -> None:
     if form == "json":
-        print_json(rows)
-        return
+        return print_json(rows)
     names = ["sweep", "state", "complete", "running", "failed", "infeasible", "planned"]
     shown = [said for said in ("tags", "notes") if any(row[said] for row in rows)]
     for row in rows:
@@ -149,18 +125,6 @@ def _sweeps(workspace: Workspace, form: str) -> None:
     for row in rows:
         table.add_row(*(str(row[name]) for name in (*names, *shown)))
     Console().print(table)
-
-
-def _trial(workspace: Workspace, sweep: str, trial: str, form: str) -> None:
-    from sweeps.sweep import Sweep
-
-    found = Sweep(sweep, workspace).describe(trial)
-    if form == "json":
-        print_json(found.to_dict())
-    elif form == "csv":
-        raise InvalidValue("--format", form, "table or json for one trial", "`--where number=N` gives its row.")
-    else:
-        print(found)
 
 
 def _sweep(
@@ -190,8 +154,6 @@ def _summary(workspace: Workspace, sweep: str) -> SweepSummary:
 
 
 def _curves(workspace: Workspace, sweep: str, where: Sequence[str], page: int | None, form: str) -> None:
-    from sweeps.reporting.summary import CLAIMED, curve_columns, curve_rows
-
     store = PublishedStore.open(workspace)
     heading = store.heading(sweep)
     curves = by_trial(store.curves(sweep))
@@ -257,16 +219,14 @@ def _live(console: Console, look: _Look, every: float) -> None:
 
 def _printed(console: Console, look: _Look, every: float) -> None:
     """Without a terminal there is nothing to write over: what changed is printed."""
-    before, over = "", False
-    while not over:
-        over, view = look()
-        buffer = io.StringIO()
-        Console(file=buffer, width=console.width).print(view)
-        if buffer.getvalue() != before and not over:
-            before = buffer.getvalue()
-            console.print(view)
-        if not over:
-            time.sleep(every)
+    before = ""
+    while not (seen := look())[0]:
+        with console.capture() as captured:
+            console.print(seen[1])
+        if captured.get() != before:
+            before = captured.get()
+            console.file.write(before)
+        time.sleep(every)
 
 
 def _glance(store: PublishedStore, sweep: str, state: str, trials: Listed) -> RenderableType:

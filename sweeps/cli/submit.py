@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from secrets import token_hex
@@ -66,20 +67,17 @@ def submit(
 
     check_accepted(accept or [])
     loaded = None if resume else load_example_or_file(spec, data=data, trials=trials, seed=seed, changes=changes or ())
-    words = ["resume", spec] if loaded is None else ["run", SPEC_FILE]
-    if loaded is not None:
+    given: dict[str, Sequence[object]]
+    if loaded is None:
+        words = ["resume", spec]
+        given = {"--accept": accept or [], "--trials": [trials], "--hours": [hours], "--epsilon": epsilon or []}
+    else:
         check_references(loaded)
         store = store or loaded.store
-        words += ["--name", name] if name else []
-    else:
-        for one in accept or []:
-            words += ["--accept", one]
-        words += [] if trials is None else ["--trials", str(trials)]
-        words += [] if hours is None else ["--hours", str(hours)]
-        for budget in epsilon or []:
-            words += ["--epsilon", str(budget)]
-    for option, value in (("--root", root), ("--store", store), ("--records", records), ("--tracking", tracking)):
-        words += [option, value] if value else []
+        words, given = ["run", SPEC_FILE], {"--name": [name]}
+    given |= {"--root": [root], "--store": [store], "--records": [records], "--tracking": [tracking]}
+    for option, values in given.items():
+        words += [word for value in values if value not in (None, "") for word in (option, str(value))]
     environment = taken_from_here(env or [])
     modules = loaded.user_modules() if loaded is not None else _recorded_modules(spec, store)
     server = JobServer(address)

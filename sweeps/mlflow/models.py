@@ -7,12 +7,12 @@ import json
 import logging
 import tempfile
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mlflow import MlflowClient
@@ -170,18 +170,6 @@ _WHY = "What is known of this trial has changed since: these tags are of today, 
 _OURS = "sweeps."
 
 
-class Card(Protocol):
-    """What a model says of itself."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        ...
-
-    def page(self) -> str:
-        """The same as Markdown."""
-        ...
-
-
 def logged_models(client: MlflowClient, experiment_id: str) -> dict[str, list[Any]]:
     """{key of a trial: its models that are there whole, as MLflow's own records}."""
     found: dict[str, list[Any]] = defaultdict(list)
@@ -199,7 +187,7 @@ def logged_models(client: MlflowClient, experiment_id: str) -> dict[str, list[An
 def sync_model_tags(client: MlflowClient, models: Iterable[Any], tags: Mapping[str, str], page: str) -> None:
     """Make one trial's logged `models`, and the versions made of them, say what is known today. Raises `UNREACHABLE`.
 
-    tags  its claim's (`packaging.claim_tags`)
+    tags  its claim's (`claim_tags`)
     page  its card, which describes the versions
     """
     runs = set()
@@ -234,25 +222,14 @@ def _differences(there: Mapping[str, str], tags: Mapping[str, str]) -> tuple[dic
     return changed, [name for name in there if name.startswith(_OURS) and name not in wanted]
 
 
-class Exports(Protocol):
-    """Cards and models of a sweep's trials, as they are today. Both raise ValueError, which says why there is none."""
-
-    def card(self, trial: Published) -> Card:
-        """Of a trial whose claim is refuted too."""
-        ...
-
-    def model(self, trial: Published) -> ReleasedModel:
-        """Only where it may leave."""
-        ...
-
-
 def log_models(
     uri: str,
     recorded: SweepRecord,
     folder: Path,
     trials: Mapping[str, Published],
     asked: Collection[str],
-    exports: Exports,
+    card_of: Callable[[Published], tuple[dict[str, Any], str]],
+    model_of: Callable[[Published], ReleasedModel],
     left_out: MutableMapping[str, str],
 ) -> list[str]:
     """Log the models of `asked` to the experiment of a sweep unless they are there with the card of today, and return
@@ -260,6 +237,8 @@ def log_models(
 
     folder    the sweep's own, for the lock: two processes would log twice
     trials    {key: trial}, all of the sweep
+    card_of   the card of today of a trial's model, as JSON values and as Markdown; where its claim is refuted, too
+    model_of  the model, where it may leave; both raise ValueError, which says why there is none
     left_out  {key: why}, which is added to
 
     An MLflow that is away, or has no such experiment, ends it: what was not logged is not there, and nothing else is
@@ -278,13 +257,13 @@ def log_models(
             for key in [*asked, *(one for one in known if one in trials and one not in asked)]:
                 trial, models = trials[key], known.get(key, [])
                 try:
-                    card = exports.card(trial)
-                    tags = claim_tags(card.to_dict(), sweep, trial)
-                    sync_model_tags(client, models, tags, card.page())
+                    card, page = card_of(trial)
+                    tags = claim_tags(card, sweep, trial)
+                    sync_model_tags(client, models, tags, page)
                     if key not in asked:
                         continue
                     if not any(one.tags.get(CARD) == tags[CARD] for one in models):
-                        model = exports.model(trial)
+                        model = model_of(trial)
                         log(client, uri, experiment.experiment_id, runs.get(identity_of(trial)), model, sweep, trial)
                 except ValueError as error:
                     # A model of the user's own that is no program, a claim that was refuted since, ...

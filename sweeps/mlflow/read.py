@@ -7,22 +7,22 @@ import json
 import math
 import os
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from mlflow import MlflowClient
 from mlflow.entities import LifecycleStage, ViewType
 from mlflow.exceptions import MlflowException
 from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlParam, SqlRun, SqlTag
-from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore, _get_sqlalchemy_filter_clauses
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.telemetry.client import set_telemetry_client
-from mlflow.utils.search_utils import SearchUtils
 from requests import RequestException
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import literal, select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -31,23 +31,18 @@ from dpcore.guarantee import Guarantee
 from sweeps.privacy.claims import NOT_RECORDED, sentences_of
 from sweeps.privacy.release import Published, was_published
 from sweeps.reporting.front import AxisEnd, Front, FrontAxis, axis_ends, front
-from sweeps.reporting.tables import rows
 from sweeps.spec.sections import FrontOptions
 from sweeps.store.records import EPSILON, SweepRecord, TrialRecord, TrialState
 from sweeps.util.waiting import patience, wait_for
 from trainables.metrics import STANDARD_ERROR
 from trainables.worker.redaction import shown_url
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
 set_telemetry_client()
 
 UNREACHABLE = (MlflowException, RequestException, SQLAlchemyError, OSError)
 """What MLflow raises when it, its database or its artifacts cannot be reached or refuse."""
 
-TRIAL_KEY = "sweeps.trial_key"
+TRIAL_KEY, STATE = "sweeps.trial_key", "sweeps.state"
 PARENT = "sweeps.parent"
 BEGAN = "sweeps.began"
 """Tag of experiment and parent run: whose they are (`experiment_of`)."""
@@ -106,12 +101,6 @@ def _holds_runs(place: str) -> bool:
             return bool(opened.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchall())
         except sqlite3.DatabaseError:
             return False
-
-
-def find_experiment(uri: str, name: str) -> tuple[MlflowClient, Any]:
-    """Client and experiment, None when there is none of that name."""
-    client = MlflowClient(tracking_uri=uri)
-    return client, client.get_experiment_by_name(name)
 
 
 def experiment_of(client: MlflowClient, sweep: SweepRecord) -> tuple[str, Any]:
@@ -175,7 +164,7 @@ def from_mlflow(value: float) -> float:
 #
 # A tracking URI that is a database is read by three queries over whole tables; MLflow's own search builds an object
 # for every single tag there, and takes minutes for 30,000 runs. A server is asked page by page, since it offers
-# nothing else. Both give the same runs: MLflow's own translation of its filter language decides in either case.
+# nothing else. Both give the same runs.
 
 
 @dataclass(slots=True)
@@ -183,26 +172,38 @@ class TrialRun:
     """One run as text and numbers; `metrics` are the latest ones, as MLflow keeps them."""
 
     tags: Mapping[str, str]
-    params: dict[str, str] = field(default_factory=dict)
-    metrics: dict[str, float] = field(default_factory=dict)
+    params: Mapping[str, str]
+    metrics: Mapping[str, float]
 
 
-def read_trial_runs(client: MlflowClient, experiment_id: str, condition: str) -> list[TrialRun]:
-    """The runs of trials that meet MLflow's own filter `condition`, in no particular order."""
+def finished_runs(client: MlflowClient, experiment_id: str) -> list[TrialRun]:
+    """The runs of complete trials, in no particular order."""
     store = client._tracking_client.store
     if isinstance(store, SqlAlchemyStore):
-        return _whole(store, experiment_id, condition)
-    return paged(client, experiment_id, condition)
+        found = _whole(store, experiment_id)
+    else:
+        listed = pages(client, experiment_id, f"tags.`{STATE}` = '{TrialState.COMPLETE}'")
+        found = [TrialRun(run.data.tags, run.data.params, run.data.metrics) for run in listed]
+    return [run for run in found if TRIAL_KEY in run.tags and run.tags.get(STATE) == TrialState.COMPLETE]
 
 
-def paged(client: MlflowClient, experiment_id: str, condition: str) -> list[TrialRun]:
-    """By MLflow's public search, from any kind of tracking URI."""
-    return [
-        TrialRun(tags=run.data.tags, params=run.data.params, metrics=run.data.metrics)
-        for run in pages(client, experiment_id, condition)
-        # Not in the condition: a second one on tags makes SQLite take seconds more for each page.
-        if TRIAL_KEY in run.data.tags
-    ]
+def _whole(store: SqlAlchemyStore, experiment_id: str) -> list[TrialRun]:
+    chosen = select(SqlRun.run_uuid).where(*_active(experiment_id))
+    tables = {SqlTag: SqlTag.value, SqlParam: SqlParam.value, SqlLatestMetric: SqlLatestMetric.value}
+    found: dict[Any, dict[str, dict[str, Any]]] = {table: defaultdict(dict) for table in tables}
+    with store.ManagedSessionMaker() as session:
+        # Tags first: a run that is finished meanwhile then has values without tags, and is left for the next time.
+        for table, value in tables.items():
+            is_nan = table.is_nan if table is SqlLatestMetric else literal(False)
+            asked = select(table.run_uuid, table.key, value, is_nan).where(table.run_uuid.in_(chosen))
+            for run, key, one, nan in session.connection().execute(asked):
+                found[table][run][key] = math.nan if nan else one
+    tags, params, metrics = found.values()
+    return [TrialRun(own, params[run], metrics[run]) for run, own in tags.items()]
+
+
+def _active(experiment_id: str) -> tuple[Any, Any]:
+    return SqlRun.experiment_id == int(experiment_id), SqlRun.lifecycle_stage == LifecycleStage.ACTIVE
 
 
 Identity = tuple[str, int]
@@ -236,88 +237,30 @@ def tagged_runs(client: MlflowClient, experiment_id: str, tag: str) -> list[tupl
         return [(run, value, start) for run, value, start in session.connection().execute(statement)]
 
 
-def _whole(store: SqlAlchemyStore, experiment_id: str, condition: str) -> list[TrialRun]:
-    with store.ManagedSessionMaker() as session:
-        chosen = _chosen(store, session, experiment_id, condition)
-        connection = session.connection()
-        # Tags first: a run that is finished meanwhile then has values without tags, and is left for the next time.
-        tags, params = (_texts(connection, table, chosen) for table in (SqlTag, SqlParam))
-        runs = {run: TrialRun(own, params.get(run, {})) for run, own in tags.items() if TRIAL_KEY in own}
-        columns = [SqlLatestMetric.value, SqlLatestMetric.is_nan]
-        for run, key, number, is_nan in _rows(connection, SqlLatestMetric, columns, chosen):
-            if run in runs:
-                runs[run].metrics[key] = float("nan") if is_nan else number
-        return list(runs.values())
-
-
-def _chosen(store: SqlAlchemyStore, session: Any, experiment_id: str, condition: str) -> Select[Any]:
-    """Ids of the runs, joined as MLflow's search joins them."""
-    parsed = SearchUtils.parse_search_filter(condition)
-    attributes, joined, data_sets = _get_sqlalchemy_filter_clauses(parsed, session, store._get_dialect())
-    chosen = select(SqlRun.run_uuid)
-    for one in joined:
-        chosen = chosen.join(one)
-    for one in data_sets:
-        chosen = chosen.join(one, SqlRun.run_uuid == one.c.destination_id)
-    return chosen.where(*_active(experiment_id), *attributes)
-
-
-def _active(experiment_id: str) -> tuple[Any, Any]:
-    return SqlRun.experiment_id == int(experiment_id), SqlRun.lifecycle_stage == LifecycleStage.ACTIVE
-
-
-def _texts(connection: Connection, table: Any, chosen: Select[Any]) -> dict[str, dict[str, str]]:
-    """{run: {key: value}} of a table of texts."""
-    found: dict[str, dict[str, str]] = {}
-    for run, key, value in _rows(connection, table, [table.value], chosen):
-        found.setdefault(run, {})[key] = value
-    return found
-
-
-def _rows(connection: Connection, table: Any, values: list[Any], chosen: Select[Any]) -> Iterable[Any]:
-    statement = select(table.run_uuid, table.key, *values).where(table.run_uuid.in_(chosen))
-    return connection.execute(statement).all()
-
-
 # The front of a sweep read from MLflow alone, for people who have only its tracking URI.
 
 _GUARANTEE = ("notion", "adjacency", "unit", "status", "accountant", "theorem")
-
-
-def mlflow_front(
-    uri: str,
-    experiment: str,
-    objectives: Sequence[FrontAxis] | None = None,
-    filter: str | None = None,
-    mix: Collection[str] = (),
-) -> pd.DataFrame:
-    """The front as a frame, one row per point on it, best order as in `sweeps.reporting.tables.rows`.
-
-    objectives  those of the sweep's spec, kept as a tag of the experiment, unless given
-    filter      a condition in MLflow's own language on the runs that take part, such as
-                ``metrics.accuracy > 0.9 AND tags.`sweeps.budget` = '4'``
-
-    Raises InvalidValue for an unknown experiment, MixedGuarantees as `front` does.
-    """
-    import pandas as pd
-
-    return pd.DataFrame(list(rows(read_front(uri, experiment, objectives, filter, mix))))
 
 
 def read_front(
     uri: str,
     experiment: str,
     objectives: Sequence[FrontAxis] | None = None,
-    filter: str | None = None,
     mix: Collection[str] = (),
     reference: Mapping[str, AxisEnd] | None = None,
     as_refuted: bool = False,
 ) -> Front:
-    """The same as a `Front`. `reference` goes before that of the sweep's spec, kept in the same way; `as_refuted` is
-    that of `sweeps.reporting.front.front`."""
+    """The front of the sweep that has this experiment.
+
+    objectives, reference  those of the sweep's spec, kept as tags of the experiment, unless given
+    mix, as_refuted        as of `sweeps.reporting.front.front`
+
+    Raises InvalidValue for an unknown experiment, MixedGuarantees as `front` does.
+    """
     check_there(uri)
     with patient_requests(uri):
-        client, found = find_experiment(uri, experiment)
+        client = MlflowClient(tracking_uri=uri)
+        found = client.get_experiment_by_name(experiment)
     if found is None:
         raise InvalidValue(
             "experiment", experiment, f"an experiment at {shown_url(uri)}", "Experiments are named after sweeps."
@@ -329,10 +272,8 @@ def read_front(
         chosen = [FrontAxis(one["metric"], one["goal"]) for one in json.loads(found.tags[OBJECTIVES])]
     recorded = FrontOptions(reference=json.loads(found.tags.get(REFERENCES, "{}")))
     ends = {**axis_ends(recorded.reference), **(reference or {})}
-    condition = "tags.`sweeps.state` = 'complete'" + (f" AND {filter}" if filter else "")
     with patient_requests(uri):
-        runs = read_trial_runs(client, found.experiment_id, condition)
-        records = [was_published(_record(run)) for run in runs]
+        records = [was_published(_record(run)) for run in finished_runs(client, found.experiment_id)]
         heading = str(found.tags.get(HEADING, NO_HEADING))
         records.sort(key=lambda record: record.number)
         shown = front(records, chosen, mix=mix, reference=ends, sweep=experiment, as_refuted=as_refuted)

@@ -21,7 +21,6 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-from sweeps.mlflow.page import FRONT
 from sweeps.mlflow.read import (
     ASSERTED_BY,
     ASSUMPTIONS,
@@ -46,6 +45,7 @@ from sweeps.mlflow.read import (
     identity_of,
     tagged_runs,
 )
+from sweeps.mlflow.sync import FRONT
 from sweeps.privacy.claims import Assumptions
 from sweeps.privacy.quoting import REFUTED, is_refuted, quote_of_claim
 from sweeps.privacy.release import Published, Release

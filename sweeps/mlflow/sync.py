@@ -16,7 +16,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from sweeps.mlflow.page import keep_page
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published
 from sweeps.store.errors import StoreError
@@ -28,6 +27,35 @@ from trainables.worker.redaction import redacted, shown_url
 
 if TYPE_CHECKING:
     from sweeps.mlflow.runs import Experiment
+
+
+# The link to a sweep's page in MLflow.
+#
+# Only a link can ask for the runs. MLflow 3.17.2 reads no tag for it: its page takes `workflowType` of the link, else
+# what this browser chose last (its local storage), else "genai". A bare `#/experiments/ID` in a fresh browser
+# therefore opens the GenAI overview, whatever `mlflow.experimentKind` says.
+
+FRONT = "front"
+"""The name of the view that the page opens with (`sweeps.mlflow.runs.shared_view`)."""
+_PAGE = f"runs?workflowType=machine_learning&compareRunsMode=CHART&viewStateShareKey={FRONT}"
+_KEPT = "mlflow-page"
+
+
+def keep_page(folder: Path, experiment: str) -> None:
+    """Leave the link, behind the server's address, in the sweep's folder: whoever prints it does not ask MLflow.
+
+    experiment  its id
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _KEPT).write_text(f"/#/experiments/{experiment}/{_PAGE}")
+
+
+def kept_page(folder: Path) -> str:
+    """What was left there; empty where MLflow was not reached yet."""
+    try:
+        return (folder / _KEPT).read_text()
+    except FileNotFoundError:
+        return ""
 
 
 # At most one process tells MLflow about a sweep: two could each make a run for one trial.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import accumulate
@@ -64,51 +64,38 @@ def front_figure(front: Front, panel: Panel) -> Figure:
     across = next((names.index(one) for one in (EPSILON, TARGET_EPSILON) if one in names), 1)
     up = next(i for i in range(len(names)) if i != across)
     found = kinds(panel, front.objectives, across, up)
-    data = _alone(front, panel, across, up) if len(found) == 1 else _mixed(front, panel, found, across, up)
+    data = [trace for kind in found for trace in _traces(front, panel, kind, len(found) == 1, across, up)]
     xaxis = _axis(front.objectives[across], panel.values[:, across], panel.compared[:, across])
     return _figure(data, 400 if len(found) == 1 else 460, xaxis, _axis(front.objectives[up], panel.values[:, up]))
 
 
-def _alone(front: Front, panel: Panel, across: int, up: int) -> list[Figure]:
-    names = [one.metric for one in front.objectives]
-    chosen = np.flatnonzero(panel.on_front)
-    chosen = chosen[np.lexsort((panel.values[chosen, up], panel.values[chosen, across]))]
-    others = _thinned(np.flatnonzero(~panel.on_front), MAX_DOMINATED)
-    best: Figure = {"name": "Pareto front", "marker": {"size": 9, "color": ON_FRONT, "line": {"width": 0}}}
+def _traces(front: Front, panel: Panel, kind: SystemPoints, alone: bool, across: int, up: int) -> Iterator[Figure]:
+    """Of one kind of points: the staircase through its own best, what is dominated, what is on the panel's front."""
+    names, colour = [one.metric for one in front.objectives], SERIES[kind.system % len(SERIES)]
+    symbol = SYMBOLS.get(kind.status, "triangle-up")
+    below: Figure = {"size": 6, "opacity": 0.5, "color": colour, "symbol": symbol}
+    best: Figure = {"size": 11, "line": {"width": 1.2, "color": OUTLINE}, "color": colour, "symbol": symbol}
+    legend = [escape(kind.name)] * 2
+    if alone:
+        colour, legend = ON_FRONT, ["dominated", "Pareto front"]
+        below, best = {"size": 6, "opacity": 0.55, "color": DOMINATED}, {"size": 9, "color": ON_FRONT}
     if len(names) == 2:
-        best |= {"mode": "lines+markers", "line": _staircase(front.objectives[across], ON_FRONT)}
-    dominated = {"name": "dominated", "marker": {"size": 6, "color": DOMINATED, "opacity": 0.55}}
-    return [
-        _points(panel, others, across, up, names) | dominated,
-        _points(panel, chosen, across, up, names) | best,
-    ]
-
-
-def _mixed(front: Front, panel: Panel, found: Sequence[SystemPoints], across: int, up: int) -> list[Figure]:
-    names = [one.metric for one in front.objectives]
+        line = {"color": colour, "width": 1.5 if alone else 1, "shape": _stairs(front.objectives[across])}
+        x, y = (_plain(panel.values[kind.own, axis]) for axis in (across, up))
+        yield _scatter(x, y, mode="lines", line=line, hoverinfo="skip", showlegend=False)
     shown = np.zeros(len(panel.records), dtype=bool)
     shown[_thinned(np.flatnonzero(~panel.on_front), MAX_DOMINATED)] = True
-    data: list[Figure] = []
-    for kind in found:
-        colour, name = SERIES[kind.system % len(SERIES)], escape(kind.name)
-        look = {"color": colour, "symbol": SYMBOLS.get(kind.status, "triangle-up")}
-        if len(names) == 2:
-            line = _staircase(front.objectives[across], colour) | {"width": 1}
-            drawn = _points(panel, kind.own, across, up, names)
-            data.append(drawn | {"mode": "lines", "line": line, "hoverinfo": "skip", "showlegend": False})
-        for members, marker, legend in (
-            (shown & kind.members, {"size": 6, "opacity": 0.5}, not (panel.on_front & kind.members).any()),
-            (panel.on_front & kind.members, {"size": 11, "line": {"width": 1.2, "color": OUTLINE}}, True),
-        ):
-            if members.any():
-                drawn = _points(panel, np.flatnonzero(members), across, up, names)
-                data.append(drawn | {"name": name, "marker": look | marker, "showlegend": legend})
-    return data
+    on_front = panel.on_front & kind.members
+    for members, marker, name in ((shown & kind.members, below, legend[0]), (on_front, best, legend[1])):
+        if members.any():
+            named = alone or members is on_front or not on_front.any()
+            drawn = _points(panel, np.flatnonzero(members), across, up, names)
+            yield drawn | {"name": name, "marker": marker, "showlegend": named}
 
 
-def _staircase(across: FrontAxis, colour: str) -> Figure:
+def _stairs(across: FrontAxis) -> str:
     """The line through a front: at an x between two points, the better y of the two is not to be had."""
-    return {"shape": "hv" if across.goal == "minimize" else "vh", "color": colour, "width": 1.5}
+    return "hv" if across.goal == "minimize" else "vh"
 
 
 def parallel_figure(trials: Sequence[Published], objectives: Sequence[FrontAxis], on_front: set[str]) -> Figure | None:
@@ -468,24 +455,23 @@ def _scatter_points(axis: Any, front: Front, panel: Panel, across: int, up: int)
     against dominated.
     """
     x, y, found = panel.values[:, across], panel.values[:, up], kinds(panel, front.objectives, across, up)
-    # At an x between two points, the better y of the two is not to be had.
-    steps = "steps-pre" if front.objectives[across].goal == "maximize" else "steps-post"
-    if len(found) == 1:
-        own = found[0].own
-        if len(front.objectives) == 2:
-            axis.plot(x[own], y[own], color=_COLOURS[0], alpha=0.6, linewidth=1, drawstyle=steps)
-        axis.scatter(x[~panel.on_front], y[~panel.on_front], s=14, color="#9aa5b1", linewidths=0, label="dominated")
-        axis.scatter(x[panel.on_front], y[panel.on_front], s=30, color=_COLOURS[0], linewidths=0, label="front")
-        _error_bars(axis, panel, panel.on_front, across, up, _COLOURS[0])
-        return
+    steps = "steps-post" if _stairs(front.objectives[across]) == "hv" else "steps-pre"
+    alone = len(found) == 1
     for kind in found:
-        style = {"color": _COLOURS[kind.system % len(_COLOURS)], "marker": _MARKERS.get(kind.status, "^")}
-        dominated, best = kind.members & ~panel.on_front, kind.members & panel.on_front
-        axis.plot(x[kind.own], y[kind.own], color=style["color"], alpha=0.6, linewidth=1, drawstyle=steps)
-        axis.scatter(x[dominated], y[dominated], s=14, alpha=0.35, linewidths=0, **style)
-        axis.scatter(x[best], y[best], s=44, linewidths=0.8, edgecolors="black", label=kind.name, **style)
-        _error_bars(axis, panel, best, across, up, style["color"])
-    axis.plot([], [], " ", label="outlined: on the front; lines: each one's own")
+        colour = _COLOURS[0 if alone else kind.system % len(_COLOURS)]
+        marker = "o" if alone else _MARKERS.get(kind.status, "^")
+        below = {"color": "#9aa5b1", "label": "dominated"} if alone else {"color": colour, "alpha": 0.35}
+        best = {"s": 30, "linewidths": 0, "label": "front"}
+        if not alone:
+            best = {"s": 44, "linewidths": 0.8, "edgecolors": "black", "label": kind.name}
+        dominated, on_front = kind.members & ~panel.on_front, kind.members & panel.on_front
+        if not alone or len(front.objectives) == 2:
+            axis.plot(x[kind.own], y[kind.own], color=colour, alpha=0.6, linewidth=1, drawstyle=steps)
+        axis.scatter(x[dominated], y[dominated], s=14, linewidths=0, marker=marker, **below)
+        axis.scatter(x[on_front], y[on_front], color=colour, marker=marker, **best)
+        _error_bars(axis, panel, on_front, across, up, colour)
+    if not alone:
+        axis.plot([], [], " ", label="outlined: on the front; lines: each one's own")
 
 
 def _error_bars(axis: Any, panel: Panel, shown: np.ndarray, across: int, up: int, colour: str) -> None:
@@ -525,48 +511,49 @@ class Plots:
 
     def front(self, front: Front, panel: int = 0) -> go.Figure:
         """One panel of a front: its points against the others, over the first two objectives."""
-
         if panel not in range(len(front.panels)):
             raise InvalidValue("panel", panel, f"the number of one of {len(front.panels)} panels, counted from 0")
         return figure_of(front_figure(front, front.panels[panel]))
 
     def parallel(self, front: Front) -> go.Figure:
         """Every finished trial as a line through its knobs and objectives; those on `front` stand out."""
-
         trials = self.published.trials(self.sweep, [TrialState.COMPLETE])
-        return figure_of(self._drawn(parallel_figure(trials, front.objectives, set(front.keys()))))
+        return self._drawn(parallel_figure(trials, front.objectives, set(front.keys())))
 
     def curves(self, front: Front, metric: str | None = None) -> go.Figure:
         """Metrics at planned steps, a line for each trial; those on `front` stand out.
 
         metric  an objective; the first that training decides by default
         """
-
-        known = {one.metric: one for one in front.objectives if one.metric not in DECIDED}
-        if metric is not None and metric not in known:
-            raise InvalidValue("metric", metric, f"an objective that training decides: {', '.join(known) or 'none'}")
-        if not known:
+        decided = [one for one in front.objectives if one.metric not in DECIDED]
+        if metric is None and not decided:
             raise InvalidValue("front", front.sweep, "one with an objective that training decides")
-        chosen = next(iter(known.values())) if metric is None else known[metric]
+        chosen = _chosen(metric, decided, "an objective that training decides")
         trials, curves = self.published.trials(self.sweep), by_trial(self.published.curves(self.sweep))
-        return figure_of(self._drawn(curves_figure(trials, curves, chosen, set(front.keys()))))
+        return self._drawn(curves_figure(trials, curves, chosen, set(front.keys())))
 
     def progress(self, metric: str | None = None) -> go.Figure:
         """The best value of an objective (the first by default) by number of finished trials."""
+        objectives = spec_objectives(self.published.sweep(self.sweep).spec)
+        chosen = _chosen(metric, objectives, "an objective of the sweep")
+        return self._drawn(progress_figure(self.published.trials(self.sweep), chosen))
 
-        known = {one.metric: one for one in spec_objectives(self.published.sweep(self.sweep).spec)}
-        if metric is not None and metric not in known:
-            raise InvalidValue("metric", metric, f"an objective of the sweep: {', '.join(known)}")
-        chosen = next(iter(known.values())) if metric is None else known[metric]
-        return figure_of(self._drawn(progress_figure(self.published.trials(self.sweep), chosen)))
-
-    def _drawn(self, figure: dict[str, Any] | None) -> dict[str, Any]:
+    def _drawn(self, figure: Figure | None) -> go.Figure:
         if figure is None:
             raise InvalidValue("sweep", self.sweep, "a sweep with finished trials that can be drawn")
-        return figure
+        return figure_of(figure)
 
 
-def figure_of(figure: dict[str, Any]) -> go.Figure:
+def _chosen(metric: str | None, objectives: Sequence[FrontAxis], what: str) -> FrontAxis:
+    """The objective of this metric, the first by default. Raises InvalidValue."""
+    found = next((one for one in objectives if metric in (None, one.metric)), None)
+    if found is None:
+        known = ", ".join(one.metric for one in objectives)
+        raise InvalidValue("metric", metric, f"{what}: {known or 'none'}")
+    return found
+
+
+def figure_of(figure: Figure) -> go.Figure:
     """A chart of the report as a Plotly figure."""
     import plotly.graph_objects as go
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from sweeps.privacy.totals import Total, joint_totals, lines, sentences, totals
 from sweeps.reporting.shrinkage import APART, shrink_alike
 from sweeps.spec.sections import Reference, SweepSpec
 from sweeps.store.records import DECIDED, EPSILON, SweepRecord, TrialState, sweep_of
+from sweeps.util.text import closest
 from trainables.metrics import STANDARD_ERROR
 
 Floats = NDArray[np.float64]
@@ -100,7 +101,7 @@ class Panel:
                  error shrunk (`sweeps.reporting.shrinkage`)
     compared_errors  standard errors of those
     on_front     (points,), True when no point of the panel dominates it
-    hypervolume  volume that the front dominates up to the front's references (log10 units on log axes); None without
+    hypervolume  volume that the front dominates up to the front's references; None without
                  a reference for each objective, or when it would take too long (more than three objectives, many
                  points)
     """
@@ -115,6 +116,11 @@ class Panel:
     hypervolume: float | None
 
     @property
+    def claims(self) -> list[Guarantee]:
+        """Of its points."""
+        return claims_of(self.records)
+
+    @property
     def kind(self) -> str:
         """The label in words, without the status."""
         label = self.label
@@ -125,19 +131,6 @@ class Panel:
     def title(self) -> str:
         """The label in words."""
         return f"{self.kind}, status: {self.label['status']}"
-
-    def status(self, index: int) -> Status:
-        """What is known of the claim of one point."""
-        return self._claim(index).status
-
-    def standing(self, index: int) -> str:
-        """The same in words: with who asserts the claim, where it is no more than that."""
-        return self._claim(index).standing
-
-    def _claim(self, index: int) -> Guarantee:
-        guarantee = self.records[index].guarantee
-        assert guarantee is not None
-        return guarantee
 
     def alike(self, index: int, objectives: Sequence[FrontAxis]) -> list[int]:
         """Numbers of the trials that may be as good as a point: no worse in any objective, or not told apart in it."""
@@ -169,7 +162,6 @@ class Front:
 
     excluded     {reason: trials left out}
     reference    {metric: where its axis ends for the hypervolume}, for the objectives that have one
-    log10        objectives whose hypervolume is measured in log10
     heading      what stands above every claim of the sweep (`sweeps.release.policy`); mostly empty
     totals       of all trials together, and of the sweeps that the search started from; empty when not asked for
     assumptions  what the statuses rest on: those of the points and of the totals, numbered for the whole view
@@ -180,7 +172,6 @@ class Front:
     panels: tuple[Panel, ...]
     excluded: Mapping[str, int]
     reference: Mapping[str, AxisEnd]
-    log10: tuple[str, ...] = ()
     sweep: str = ""
     heading: str = ""
     totals: tuple[Total, ...] = ()
@@ -199,27 +190,21 @@ class Front:
 
     def statuses(self, panel: Panel) -> list[str]:
         """The status of each point, with the assumptions that it rests on."""
-        known: dict[tuple[str, tuple[str, ...]], str] = {}
-        found = []
-        for record in panel.records:
-            claim = record.guarantee
-            assert claim is not None
-            key = claim.standing, claim.assumptions
-            if key not in known:
-                known[key] = self.assumptions.status(claim)
-            found.append(known[key])
-        return found
+        claims = panel.claims
+        known = {(claim.standing, claim.assumptions): claim for claim in claims}
+        said = {key: self.assumptions.status(claim) for key, claim in known.items()}
+        return [said[claim.standing, claim.assumptions] for claim in claims]
 
     def quotes(self, panel: Panel) -> list[Quote]:
         """How the epsilon of each point may be quoted."""
-        return [quote_of_claim(record.guarantee) for record in panel.records if record.guarantee is not None]
+        return [quote_of_claim(claim) for claim in panel.claims]
 
     def legend(self) -> list[str]:
         """How the numbers on the front may be quoted, in lines for below the panels."""
-        shown = [(panel, int(i)) for panel in self.panels for i in np.flatnonzero(panel.on_front)]
-        records = [panel.records[i] for panel, i in shown]
-        claims = [record.guarantee for record in records if record.guarantee is not None]
-        said = legend(map(quote_of_claim, claims), metric_quotes(records, [one.metric for one in self.objectives]))
+        records = [panel.records[int(i)] for panel in self.panels for i in np.flatnonzero(panel.on_front)]
+        said = legend(
+            map(quote_of_claim, claims_of(records)), metric_quotes(records, [one.metric for one in self.objectives])
+        )
         return [SPREAD, *said] if any(panel.errors.any() for panel in self.panels) else said
 
     @property
@@ -256,8 +241,7 @@ class Front:
         elif panel.hypervolume is not None:
             ends = [(one.metric, self.reference[one.metric]) for one in self.objectives]
             corner = "; ".join(f"{metric} {end.value:.4g}, {end.source}" for metric, end in ends)
-            logs = f"; log10 {', '.join(self.log10)}" if self.log10 else ""
-            volume = f"{panel.hypervolume:.4g} (up to {corner}{logs})"
+            volume = f"{panel.hypervolume:.4g} (up to {corner})"
         average = [one.metric for one in self.objectives if one.metric.startswith("bayesian_epsilon")]
         apart = f". {', '.join(average)}: average-case, no part of the claim above" if average else ""
         whose = Counter(sweep_of(panel.records[int(i)].key) for i in np.flatnonzero(panel.on_front))
@@ -298,7 +282,6 @@ def sweep_front(
     *,
     mix: Collection[str] = (),
     reference: Mapping[str, AxisEnd] | None = None,
-    log10: Collection[str] = (),
     total: bool = False,
     as_refuted: bool = False,
 ) -> Front:
@@ -313,7 +296,7 @@ def sweep_front(
     chosen = list(objectives or ()) or spec_objectives(spec)
     ends = {**axis_ends(record.references), **(reference or {})}
     trials = store.trials(sweep)
-    found = front(trials, chosen, mix=mix, reference=ends, log10=log10, sweep=sweep, as_refuted=as_refuted)
+    found = front(trials, chosen, mix=mix, reference=ends, sweep=sweep, as_refuted=as_refuted)
     found = replace(found, heading=store.heading(sweep))
     if not total:
         return found
@@ -365,18 +348,14 @@ def front(
     *,
     mix: Collection[str] = (),
     reference: Mapping[str, AxisEnd] | None = None,
-    log10: Collection[str] = (),
-    states: Collection[TrialState] = (TrialState.COMPLETE,),
     sweep: str = "",
     may_be_empty: bool = False,
     as_refuted: bool = False,
 ) -> Front:
-    """The exact front of `records`.
+    """The exact front of the complete ones of `records`; the others are counted in `excluded`.
 
     mix        labels (of `LABELS`) that may differ: one panel is drawn for each combination
     reference  {metric: where its axis ends}, for the hypervolume; without one for each objective there is none
-    log10      metrics whose axis is logarithmic for the hypervolume
-    states     which trials take part; the others are counted in `excluded`
     may_be_empty  a front without points is an answer too, where finished trials report no objective
     as_refuted  draw trials whose claim is refuted too, in a panel of that name where `mix` has "status"; else they are
                 on no front, since nothing that they report may be quoted
@@ -384,14 +363,14 @@ def front(
     Raises MixedGuarantees when the points differ in a label that is not in `mix`, InvalidValue for objectives that
     no trial reports, unless the front may be empty.
     """
-    _check(objectives, mix, log10)
+    _check(objectives, mix)
     reference = reference or {}
     ends = {one.metric: reference[one.metric] for one in objectives if one.metric in reference}
-    groups: dict[tuple[Any, ...], tuple[list[Published], list[list[float]]]] = {}
+    groups: dict[tuple[Any, ...], tuple[list[Published], list[list[float]]]] = defaultdict(lambda: ([], []))
     excluded: Counter[str] = Counter()
     candidates, seen = 0, Counter[str]()
     for record in records:
-        if record.state not in states:
+        if record.state is not TrialState.COMPLETE:
             excluded[str(record.state)] += 1
             continue
         if not as_refuted and record.guarantee is not None and record.guarantee.status is Status.REFUTED:
@@ -405,12 +384,9 @@ def front(
             continue
         guarantee = record.guarantee
         assert guarantee is not None
-        label = label_of(guarantee)
-        members = groups.get(label)
-        if members is None:
-            members = groups[label] = ([], [])
-        members[0].append(record)
-        members[1].append(values)
+        members, rows = groups[label_of(guarantee)]
+        members.append(record)
+        rows.append(values)
     if candidates and not groups and not may_be_empty:
         reasons = ", ".join(f"{count} x {reason}" for reason, count in excluded.items())
         reported = ", ".join(sorted(seen)) or "nothing"
@@ -422,7 +398,7 @@ def front(
         )
     _refuse_mixture(list(groups), mix)
     panels = tuple(
-        _panel(_shared(label, members), members, np.array(rows), objectives, ends, log10)
+        _panel(_shared(label, members), members, np.array(rows), objectives, ends)
         for label, (members, rows) in sorted(groups.items(), key=lambda item: tuple(map(str, item[0])))
     )
     return Front(
@@ -430,16 +406,19 @@ def front(
         panels=panels,
         excluded=dict(excluded),
         reference=ends,
-        log10=tuple(log10),
         sweep=sweep,
         assumptions=Assumptions.of(_claims(panels)),
     )
 
 
-def _claims(panels: Iterable[Panel]) -> Iterator[Guarantee]:
+def _claims(panels: Iterable[Panel]) -> list[Guarantee]:
     # In the order of trials: every view of a sweep gives a sentence the same number.
-    records = sorted((record for panel in panels for record in panel.records), key=lambda record: record.number)
-    return (record.guarantee for record in records if record.guarantee is not None)
+    return claims_of(sorted((record for panel in panels for record in panel.records), key=lambda one: one.number))
+
+
+def claims_of(records: Iterable[Published]) -> list[Guarantee]:
+    """Of those that have one."""
+    return [record.guarantee for record in records if record.guarantee is not None]
 
 
 def label_of(claim: Guarantee) -> tuple[Any, ...]:
@@ -449,7 +428,7 @@ def label_of(claim: Guarantee) -> tuple[Any, ...]:
 
 
 def _shared(label: tuple[Any, ...], members: Sequence[Published]) -> dict[str, Any]:
-    claims = [record.guarantee for record in members if record.guarantee is not None]
+    claims = claims_of(members)
     statuses = {claim.standing: claim.status for claim in claims}
     found = " or ".join(sorted(statuses, key=lambda text: (list(Status).index(statuses[text]), text)))
     # Several may count on one axis: where one cannot bound a composition, another does (dpcore.accounting.headline).
@@ -494,16 +473,13 @@ def hypervolume(values: Floats, maximize: Sequence[bool], reference: Sequence[fl
     return float(exact(points, ref=corner)) if points.shape[1] > 1 else float(corner[0] - points.min())
 
 
-def _check(objectives: Sequence[FrontAxis], mix: Collection[str], log10: Collection[str]) -> None:
+def _check(objectives: Sequence[FrontAxis], mix: Collection[str]) -> None:
     metrics = [one.metric for one in objectives]
     if not metrics or len(set(metrics)) < len(metrics):
         raise InvalidValue("objectives", metrics, "at least one, each named once")
     for name in mix:
         if name not in LABELS:
-            raise InvalidValue("mix", name, f"one of {', '.join(LABELS)}")
-    for name in log10:
-        if name not in metrics:
-            raise InvalidValue("log10", name, f"one of the objectives {', '.join(metrics)}")
+            raise InvalidValue("mix", name, f"one of {', '.join(LABELS)}", closest(name, LABELS))
 
 
 def _values(record: Published, objectives: Sequence[FrontAxis]) -> tuple[list[float], str | None]:
@@ -539,7 +515,6 @@ def _panel(
     values: Floats,
     objectives: Sequence[FrontAxis],
     reference: Mapping[str, AxisEnd],
-    log10: Collection[str],
 ) -> Panel:
     maximize = [one.goal == "maximize" for one in objectives]
     errors = np.zeros(values.shape)
@@ -554,13 +529,7 @@ def _panel(
     dimensions = len(objectives)
     feasible = dimensions < 4 or float(len(kept)) ** (dimensions - 2) <= HYPERVOLUME_WORK
     if feasible and len(reference) == dimensions:
-        scaled, corner = kept.copy(), [reference[one.metric].value for one in objectives]
-        for column, one in enumerate(objectives):
-            if one.metric in log10:
-                if (scaled[:, column] <= 0).any() or corner[column] <= 0:
-                    raise InvalidValue("log10", one.metric, "an objective whose values are all above 0")
-                scaled[:, column], corner[column] = np.log10(scaled[:, column]), math.log10(corner[column])
-        volume = hypervolume(scaled, maximize, corner)
+        volume = hypervolume(kept, maximize, [reference[one.metric].value for one in objectives])
     return Panel(label, records, values, errors, compared, compared_errors, on_front, volume)
 
 
@@ -570,7 +539,7 @@ def _compared(
     compared, left = values.copy(), errors.copy()
     for column, one in enumerate(objectives):
         if one.metric == EPSILON:
-            compared[:, column] = [compared_epsilon(record.guarantee) for record in records if record.guarantee]
+            compared[:, column] = [compared_epsilon(claim) for claim in claims_of(records)]
         elif errors[:, column].any():
             compared[:, column], left[:, column] = shrink_alike(values[:, column], errors[:, column], family(records))
     return compared, left
@@ -604,7 +573,8 @@ class SystemPoints:
 
 def kinds(panel: Panel, objectives: Sequence[FrontAxis], across: int, up: int) -> list[SystemPoints]:
     """The kinds of a panel, by name; `across` and `up` are the two objectives that are drawn."""
-    of_point = [(sweep_of(one.key), one.system, panel.status(i)) for i, one in enumerate(panel.records)]
+    claims = panel.claims
+    of_point = [(sweep_of(one.key), one.system, claim.status) for one, claim in zip(panel.records, claims, strict=True)]
     sources = sorted({(sweep, system) for sweep, system, _ in of_point})
     sweeps, systems = ({source[part] for source in sources} for part in (0, 1))
     statuses = {status for _, _, status in of_point}
@@ -617,7 +587,7 @@ def kinds(panel: Panel, objectives: Sequence[FrontAxis], across: int, up: int) -
         best = mine[nondominated(panel.compared[mine][:, [across, up]], maximize)]
         found.append(
             SystemPoints(
-                name=f"{name} ({panel.standing(int(mine[0]))})" if len(statuses) > 1 else name,
+                name=f"{name} ({claims[mine[0]].standing})" if len(statuses) > 1 else name,
                 system=sources.index((sweep, system)),
                 status=status,
                 members=members,
@@ -739,16 +709,10 @@ def _same(
 
 def _same_claims(trials: Mapping[str, Sequence[Published]], mix: Collection[str], as_refuted: bool) -> None:
     """Raises MixedGuarantees, by sweep, where one has claims of another kind than the others."""
-    labels = {
-        name: {
-            label_of(one.guarantee)
-            for one in listed
-            if one.state is TrialState.COMPLETE
-            and one.guarantee is not None
-            and (as_refuted or one.guarantee.status is not Status.REFUTED)
-        }
-        for name, listed in trials.items()
-    }
+    labels = {}
+    for name, listed in trials.items():
+        claims = claims_of(one for one in listed if one.state is TrialState.COMPLETE)
+        labels[name] = {label_of(one) for one in claims if as_refuted or one.status is not Status.REFUTED}
     for position, label in enumerate(LABELS):
         found = {name: sorted({str(one[position]) for one in kinds}) for name, kinds in labels.items() if kinds}
         if label not in mix and len({tuple(values) for values in found.values()}) > 1:

@@ -22,7 +22,17 @@ from sweeps.privacy.quoting import is_refuted, quote_of_claim
 from sweeps.privacy.release import Published, Release
 from sweeps.privacy.totals import Total, earlier_lines, earlier_totals, summary_in_passing, summary_of, total_of
 from sweeps.privacy.wording import claim_lines, executed_text, recorded_text, stopped_lines, total_lines
-from sweeps.reporting.front import LABELS, Front, FrontAxis, axis_ends, family, front, label_of, spec_objectives
+from sweeps.reporting.front import (
+    LABELS,
+    Front,
+    FrontAxis,
+    axis_ends,
+    claims_of,
+    family,
+    front,
+    label_of,
+    spec_objectives,
+)
 from sweeps.reporting.importance import Importance, importances
 from sweeps.reporting.shrinkage import shrink_alike
 from sweeps.store.records import (
@@ -126,7 +136,7 @@ class SweepSummary:
         count = summary_of if count_all else summary_in_passing
         ledger = count(record, trials, store.ledger(sweep), charged(store, record), tuned_by_now(store, spec))
         started_from = earlier_totals(store, spec)
-        claims = [trial.guarantee for trial in trials if trial.guarantee is not None]
+        claims = claims_of(trials)
         totals = (total_of(sweep, ledger), *started_from)
         return cls(
             store=store,
@@ -396,11 +406,38 @@ def progress(entry: LedgerEntry, signs: Mapping[str, int]) -> TrialProgress:
     return TrialProgress(step=step, until=entry.to_step, seconds_left=left)
 
 
-# A trial as one flat row: what tables, CSV and JSON of trials have in common.
+# A trial as one flat row: what tables, CSV, JSON, conditions and orders of trials have in common.
 
-_CLAIM = ("notion", "delta", "adjacency", "unit", "accountant")
-_WORK = ("steps", "planned_steps", "at_step", "seconds_left", "node", "work", "attempts", "proposed_at", "finished_at")
-_GROUPS = ("", "knob", "solved", "metric", "claim", "work")
+_OWN = ("number", "key", "state", "reason", "system", "target_epsilon")
+_CLAIM = ("epsilon", "notion", "delta", "adjacency", "unit", "accountant", "status")
+_WORK = ("steps", "planned_steps", "attempts", "work", "proposed_at", "finished_at")
+COLUMNS = (*_OWN, *_CLAIM, *_WORK)
+"""Of every trial; empty where it has no such thing."""
+_GROUPS = ("knob", "solved", "metric")
+
+
+def trial_values(trial: Published) -> dict[str, Any]:
+    """{column: value} of what this trial has, times in seconds; `knob.`, `solved.` and `metric.` before their names."""
+    plan, claim = trial.plan, trial.guarantee
+    row: dict[str, Any] = {name: getattr(trial, name) for name in _OWN} | {"state": str(trial.state)}
+    row |= {f"knob.{name}": value for name, value in trial.knobs.items()}
+    if plan is not None:
+        row |= {f"solved.{name}": plan.config.get(name) for name in plan.solved}
+    row |= {f"metric.{name}": value for name, value in trial.metrics.items() if name not in DECIDED}
+    if claim is not None:
+        values = {name: getattr(claim, name) for name in _CLAIM}
+        row |= {name: one if isinstance(one, float | int) else str(one) for name, one in values.items()}
+        quote = quote_of_claim(claim)
+        row |= {"quote": str(quote.verdict), "quote_as": str(quote)}
+    row |= {"steps": trial.step, "planned_steps": trial.planned_steps, "attempts": trial.attempts}
+    row["work"] = None if plan is None else plan.work
+    return row | {"proposed_at": trial.proposed_at, "finished_at": trial.finished_at}
+
+
+def value_in(row: Mapping[str, Any], name: str) -> Any:
+    """What `name` is in a row of `trial_values`: a column, or a knob, solved value or metric, in that order, without
+    the word before it; None where there is no such thing."""
+    return next((row[key] for key in (name, *(f"{group}.{name}" for group in _GROUPS)) if key in row), None)
 
 
 def trial_row(trial: Published, assumptions: Assumptions, running: TrialProgress | None = None) -> dict[str, Any]:
@@ -408,22 +445,14 @@ def trial_row(trial: Published, assumptions: Assumptions, running: TrialProgress
 
     running  where it is, of a trial that runs
     """
-    plan, claim = trial.plan, trial.guarantee
-    row: dict[str, Any] = {"number": trial.number, "key": trial.key, "state": str(trial.state), "reason": trial.reason}
-    row |= {"system": trial.system, "target_epsilon": trial.target_epsilon}
-    row |= {f"knob.{name}": value for name, value in trial.knobs.items()}
-    if plan is not None:
-        row |= {f"solved.{name}": plan.config.get(name) for name in plan.solved}
-    row |= {f"metric.{name}": value for name, value in trial.metrics.items() if name not in DECIDED}
-    if claim is not None:
-        row |= {"epsilon": claim.epsilon} | {name: _plain(getattr(claim, name)) for name in _CLAIM}
-        quote = quote_of_claim(claim)
-        row |= {"status": assumptions.status(claim), "quote": str(quote.verdict), "quote_as": str(quote)}
-    row |= {"steps": trial.step, "planned_steps": trial.planned_steps, "attempts": trial.attempts}
+    row = trial_values(trial)
+    work, *times = (row.pop(name) for name in ("work", "proposed_at", "finished_at"))
+    proposed, finished = (None if at is None else datetime.fromtimestamp(at, UTC) for at in times)
+    if trial.guarantee is not None:
+        row["status"] = assumptions.status(trial.guarantee)
     if running is not None:
         row |= {"at_step": running.step, "seconds_left": running.seconds_left, "node": running.node}
-    row["work"] = None if plan is None else plan.work
-    return row | {"proposed_at": _time(trial.proposed_at), "finished_at": _time(trial.finished_at)}
+    return row | {"work": work, "proposed_at": proposed, "finished_at": finished}
 
 
 def trial_rows(
@@ -436,29 +465,19 @@ def trial_rows(
 def row_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Their columns: knobs, solved values and metrics each side by side, whichever trial had one first."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return [name for group in _GROUPS for name in names if _group(name) == group]
+    claim = (*_CLAIM, "quote", "quote_as")
+    work = (*_WORK, "at_step", "seconds_left", "node")
+
+    def group(name: str) -> int:
+        before, dot, _ = name.partition(".")
+        return _GROUPS.index(before) + 1 if dot else 4 if name in claim else 5 if name in work else 0
+
+    return sorted(names, key=group)
 
 
 def assumptions_of(trials: Iterable[Published]) -> Assumptions:
     """What the claims of these trials rest on."""
-    return Assumptions.of(trial.guarantee for trial in trials if trial.guarantee is not None)
-
-
-def _group(name: str) -> str:
-    before, dot, _ = name.partition(".")
-    if dot:
-        return before
-    if name in (*_CLAIM, "epsilon", "status", "quote", "quote_as"):
-        return "claim"
-    return "work" if name in _WORK else ""
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, float | int) else str(value)
-
-
-def _time(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    return Assumptions.of(claims_of(trials))
 
 
 # Curves as flat rows: what tables, CSV and JSON of them have in common.

@@ -23,7 +23,7 @@ from dpcore.rounding import epsilon_text
 from sweeps.privacy.claims import HEADING, compared_epsilon
 from sweeps.privacy.quoting import legend_of, quote_of_claim
 from sweeps.privacy.release import Published
-from sweeps.reporting.front import Front, Panel
+from sweeps.reporting.front import Front, Panel, claims_of
 from sweeps.reporting.summary import TrialProgress, assumptions_of, curve_columns, curve_rows, row_columns, trial_rows
 from sweeps.store.records import EPSILON, SYSTEM, TARGET_EPSILON, CurveReport, LedgerEntry, sweep_of, varied_knobs
 from trainables.metrics import STANDARD_ERROR, with_error
@@ -142,7 +142,7 @@ def columns(front: Front, panel: Panel, limit: int) -> list[FittedColumn]:
     """What people are shown of a panel's front, its best `limit` points. What all rows share stands beside."""
     listed = panel.order_of_front()[:limit]
     records = [panel.records[i] for i in listed]
-    claims = [one.guarantee for one in records if one.guarantee is not None]
+    claims = claims_of(records)
     found = [FittedColumn("trial", [one.key if front.is_joint else str(one.number) for one in records])]
     for number, one in enumerate(front.objectives):
         cells = [
@@ -326,7 +326,7 @@ def to_json(front: Front, everything: bool = False) -> str:
         "quotes": front.legend(),
         "assumptions": list(front.assumptions.sentences),
         "objectives": [{"metric": one.metric, "goal": one.goal} for one in front.objectives],
-        "log10": list(front.log10),
+        "log10": [],
         "reference": {metric: {"value": end.value, "source": end.source} for metric, end in front.reference.items()},
         "excluded": dict(front.excluded),
         "panels": [

@@ -1,4 +1,4 @@
-"""Which of a sweep's trials are listed, and in which order: conditions, an order, a page."""
+"""A sweep's trials for people: which are listed in which order, the table of them, and one trial whole."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
@@ -23,6 +24,7 @@ from sweeps.privacy.quoting import Quote, dependence, legend_of, quote_of_claim,
 from sweeps.privacy.release import Published
 from sweeps.reporting.front import goals_of
 from sweeps.reporting.summary import (
+    COLUMNS,
     TrialProgress,
     assumptions_of,
     curve_rows,
@@ -30,6 +32,8 @@ from sweeps.reporting.summary import (
     trial_progress,
     trial_row,
     trial_rows,
+    trial_values,
+    value_in,
 )
 from sweeps.reporting.tables import FittedColumn, FittedTable, cell, csv_text
 from sweeps.store.records import (
@@ -63,51 +67,7 @@ _COMPARED: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
 }
 _CONDITION = re.compile(r"\s*([^=<>!\s]+)\s*(!=|<=|>=|==?|<|>)\s*(.*?)\s*", re.DOTALL)
-_CLAIM = ("epsilon", "delta", "notion", "adjacency", "unit", "accountant", "status")
-_QUOTE = "quote"
-_OWN = ("number", "key", "state", "reason", "system", "target_epsilon", "attempts", "proposed_at", "finished_at")
-_WORK = ("steps", "planned_steps", "work")
 _EXAMPLE = "For example state=failed, accuracy>=0.9 or model=linear."
-
-
-def value_of(trial: Published, name: str) -> object:
-    """What `name` is for this trial; None where it has no such thing.
-
-    name  a column of `tables.trials_table`, or a knob, solved value or metric without the word before it:
-          then a knob goes before a solved value, and that before a metric
-    """
-    if name in _CLAIM:
-        found = None if trial.guarantee is None else getattr(trial.guarantee, name)
-        return found if isinstance(found, float) else None if found is None else str(found)
-    if name == _QUOTE:
-        return None if trial.guarantee is None else str(quote_of_claim(trial.guarantee).verdict)
-    if name in _OWN:
-        found = getattr(trial, name)
-        return str(found) if name == "state" else found
-    if name in _WORK:
-        return {"steps": trial.step, "planned_steps": trial.planned_steps, "work": trial.metric("work")}[name]
-    kind, dot, bare = name.partition(".")
-    for group in (kind,) if dot and kind in _GROUPS else _GROUPS:
-        values = _GROUPS[group](trial)
-        if (wanted := bare if dot and kind in _GROUPS else name) in values:
-            return values[wanted]
-    return None
-
-
-def _solved(trial: Published) -> Mapping[str, object]:
-    plan = trial.plan
-    return {} if plan is None else {name: plan.config.get(name) for name in plan.solved}
-
-
-def _metrics(trial: Published) -> Mapping[str, object]:
-    return {name: value for name, value in trial.metrics.items() if name not in DECIDED}
-
-
-_GROUPS: Mapping[str, Callable[[Published], Mapping[str, object]]] = {
-    "knob": lambda trial: trial.knobs,
-    "solved": _solved,
-    "metric": _metrics,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +96,9 @@ class Condition:
             raise InvalidValue("where", text, f"a number behind {sign}", _EXAMPLE)
         return cls(name, sign, value)
 
-    def holds(self, trial: Published) -> bool:
-        """Whether the trial meets it."""
-        value = value_of(trial, self.name)
+    def holds(self, row: Mapping[str, Any]) -> bool:
+        """Whether the trial with this row (`trial_values`) meets it."""
+        value = value_in(row, self.name)
         if self.sign in _COMPARED:
             wanted = _number(self.text)
             number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
@@ -180,29 +140,26 @@ class TrialOrder:
             raise InvalidValue("sort", text, "NAME, NAME:ascending or NAME:descending", "For example accuracy.")
         return cls(name, word == "ascending") if colon else cls(text)
 
-    def applied(self, trials: Sequence[Published], goals: Mapping[str, str]) -> list[Published]:
-        """The trials in this order, equal ones by number.
+    def applied(self, rows: Iterable[_Row], goals: Mapping[str, str]) -> list[Published]:
+        """The trials of these rows in this order, equal ones by number.
 
         goals  {metric: maximize or minimize}
         """
-        down = goals.get(self.name.removeprefix("metric.")) == "maximize" if self.ascending is None else None
-        descending = not self.ascending if down is None else down
-        sign = -1.0 if descending else 1.0
-        numbers: list[tuple[float, int, Published]] = []
-        texts: list[tuple[str, int, Published]] = []
-        without: list[Published] = []
-        for trial in trials:
-            value = value_of(trial, self.name)
-            if isinstance(value, int | float) and not math.isnan(value):
-                numbers.append((sign * value, trial.number, trial))
-            elif isinstance(value, str) and value:
-                texts.append((value, trial.number, trial))
-            else:
-                without.append(trial)
-        texts.sort(key=lambda one: one[1])
-        texts.sort(key=lambda one: one[0], reverse=descending)
-        by_number = [one[2] for one in sorted(numbers, key=lambda one: one[:2])]
-        return [*by_number, *(one[2] for one in texts), *without]
+        best_first = goals.get(self.name.removeprefix("metric.")) == "maximize"
+        descending = best_first if self.ascending is None else not self.ascending
+        by_number = sorted(rows, key=lambda row: row[0].number)
+        keyed = [(value_in(values, self.name), trial) for trial, values in by_number]
+        numbers = [one for one in keyed if isinstance(one[0], int | float) and not math.isnan(one[0])]
+        texts = [one for one in keyed if isinstance(one[0], str) and one[0]]
+        for found in (numbers, texts):
+            found.sort(key=itemgetter(0), reverse=descending)
+        ranked = [trial for _, trial in (*numbers, *texts)]
+        keys = {trial.key for trial in ranked}
+        return [*ranked, *(trial for _, trial in keyed if trial.key not in keys)]
+
+
+_Row = tuple[Published, Mapping[str, Any]]
+"""A trial with its `trial_values`."""
 
 
 def selected(
@@ -221,24 +178,23 @@ def selected(
     """
     conditions = [Condition.parse(one) for one in ([where] if isinstance(where, str) else where)]
     order = None if sort is None else TrialOrder.parse(sort)
+    if not conditions and order is None:
+        return list(trials)
+    rows: list[_Row] = [(trial, trial_values(trial)) for trial in trials]
     for what, name in [("where", one.name) for one in conditions] + ([] if order is None else [("sort", order.name)]):
-        _known(what, name, trials)
-    found = [trial for trial in trials if all(one.holds(trial) for one in conditions)]
-    return found if order is None else order.applied(found, goals or {})
+        if rows and name not in COLUMNS and all(value_in(values, name) is None for _, values in rows):
+            bare = (column.rpartition(".")[2] for _, values in rows for column in values if "." in column)
+            names = list(dict.fromkeys([*COLUMNS, *bare]))
+            expected = "a knob, solved value, metric or column of a trial"
+            raise InvalidValue(what, name, expected, did_you_mean(name, names))
+    found = [row for row in rows if all(one.holds(row[1]) for one in conditions)]
+    return [trial for trial, _ in found] if order is None else order.applied(found, goals or {})
 
 
 def named_in(where: Iterable[str], sort: str | None) -> tuple[str, ...]:
     """What conditions and order name, each once. Raises InvalidValue."""
     order = [] if sort is None else [TrialOrder.parse(sort).name]
     return tuple(dict.fromkeys([*(Condition.parse(one).name for one in where), *order]))
-
-
-def _known(what: str, name: str, trials: Sequence[Published]) -> None:
-    if name in (*_CLAIM, *_OWN, *_WORK) or not trials or any(value_of(trial, name) is not None for trial in trials):
-        return
-    found = [word for trial in trials for group in _GROUPS.values() for word in group(trial)]
-    names = list(dict.fromkeys([*_OWN, *_CLAIM, *_WORK, *found]))
-    raise InvalidValue(what, name, "a knob, solved value, metric or column of a trial", did_you_mean(name, names))
 
 
 def page_of(trials: Sequence[Published], page: int) -> Sequence[Published]:
@@ -355,7 +311,7 @@ class Listed:
         for name in self.named:
             if name not in shown:
                 shown.add(name)
-                yield FittedColumn(name, [cell(value_of(trial, name)) for trial in trials])
+                yield FittedColumn(name, [cell(value_in(trial_values(trial), name)) for trial in trials])
         knobs = list(dict.fromkeys(name for trial in trials for name in trial.knobs))
         for name in knobs:
             if name not in shown and len({trial.knobs.get(name) for trial in trials}) > 1:

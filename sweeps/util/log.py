@@ -115,7 +115,7 @@ class Console(logging.Handler):
         plain: Callable[[], None] | None = getattr(record, "plain", None)
         with suppress(OSError, ValueError, AttributeError):
             if self.as_json:
-                stream = sys.stderr.instead if isinstance(sys.stderr, _LogOnly) else sys.stderr
+                stream = getattr(sys.stderr, "instead", sys.stderr)
                 # One call: lines of two threads must not run into each other.
                 stream.write(self.format(record) + "\n")
                 stream.flush()
@@ -160,10 +160,10 @@ _logs: list[SweepLog] = []
 def configure(least: int = logging.INFO, as_json: bool = False) -> None:
     """Say so much from now on. With JSON, what libraries print on stderr goes to the log alone: it may be anything."""
     CONSOLE.least, CONSOLE.as_json = least, as_json
-    if isinstance(sys.stderr, _LogOnly):
+    if isinstance(sys.stderr, LogOnly):
         sys.stderr = sys.stderr.instead
     if as_json:
-        sys.stderr = _LogOnly(sys.stderr)
+        sys.stderr = LogOnly(sys.stderr)
 
 
 @contextmanager
@@ -196,8 +196,8 @@ def keep(text: str) -> None:
         log.keep(redacted(text))
 
 
-class _LogOnly(TextIOBase):
-    """Stands for stderr where that holds JSON alone: what others print is kept in the log."""
+class LogOnly(TextIOBase):
+    """Stands for a stream that holds JSON alone, or whose reader is gone: what is printed there is kept in the log."""
 
     def __init__(self, instead: TextIO) -> None:
         self.instead, self._rest = instead, ""

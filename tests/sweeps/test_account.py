@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import subprocess
-import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -96,17 +94,10 @@ def test_all_shows_the_others_where_the_headline_cannot_count_so_little_noise(un
     ("change", "words"),
     [
         ({"--noise-multiplier": "0"}, "noise_multiplier=0.0"),
-        ({"--noise-multiplier": "-1"}, "noise_multiplier=-1.0"),
-        ({"--noise-multiplier": "nan"}, "noise_multiplier=nan"),
         ({"--noise-multiplier": "many"}, "noise_multiplier='many': expected a number"),
         ({"--delta": "0"}, "delta=0.0"),
-        ({"--delta": "1"}, "delta=1.0"),
-        ({"--sample-rate": "1.5"}, "sample_rate=1.5"),
         ({"--steps": "0"}, "steps=0"),
-        ({"--steps": "2.5"}, "steps='2.5': expected an integer"),
-        ({"--accountant": "prv"}, "accountant='prv'"),
         ({"--accountant": "gdp"}, "gdp cannot count"),
-        ({"--adjacency": "zero-out"}, "adjacency='zero-out'"),
         ({"--epsilon": "1"}, "epsilon=1.0: expected nothing"),
         ({"--noise-multiplier": "1e-300"}, "noise_multiplier=1e-300: expected at least 0.01, which is as far as"),
         ({"--noise-multiplier": "1e300"}, "noise_multiplier=1e+300: expected at most 1000000000, which"),
@@ -125,13 +116,6 @@ def test_bad_input_is_one_line_and_exit_code_2(change, words):
     assert words in result.stderr
     assert result.stderr.count("\n") == 1
     assert result.stdout == ""
-
-
-@pytest.mark.parametrize("missing", list(BASE))
-def test_a_missing_option_is_named(missing):
-    result = run("epsilon", {name: value for name, value in BASE.items() if name != missing})
-    assert result.exit_code == 2
-    assert f"Give {missing}." in result.stderr
 
 
 def test_an_unreachable_target_says_what_is_nearest():
@@ -166,18 +150,9 @@ def test_a_solved_value_at_the_end_of_its_range_says_so():
         f"noise_multiplier 0.05, sample_rate 0.0042666667, steps 10, solved for epsilon 1e+300 {end}"
         in run("noise", given | {"--steps": "10"}).stdout
     )
-    assert rows(run("steps", given | {"--noise-multiplier": "1"}, "--json"))["end_of_range"]
-    assert not rows(run("steps", given | {"--noise-multiplier": "1", "--epsilon": "1"}, "--json"))["end_of_range"]
-
-
-def test_nothing_heavy_is_imported():
-    code = (
-        "import sys; from sweeps.cli.account import Question, answer;"
-        "answer(Question(unknown='epsilon', noise_multiplier=1.0, sample_rate=0.1, steps=10, delta=1e-5));"
-        "print([name for name in ('torch', 'ray', 'mlflow', 'optuna') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.strip() == "[]"
+    for epsilon, is_end in (("1e300", True), ("1", False)):
+        given |= {"--noise-multiplier": "1", "--epsilon": epsilon, "--accountant": "rdp"}
+        assert rows(run("steps", given, "--json"))["end_of_range"] is is_end
 
 
 LOOSE = {

@@ -17,7 +17,7 @@ from dpcore.gradients import clipped as releases
 from dpcore.rounding import epsilon_text
 from sweeps.audit import AuditRecord, audit_trial, audits_of, begin, share
 from sweeps.cli import main as cli
-from sweeps.cli.main import lines
+from sweeps.cli.claims import lines
 from sweeps.execution import session
 from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.published_store import PublishedStore

@@ -136,6 +136,8 @@ def on_a_terminal(sweep: Sweep, *arguments: str) -> tuple[subprocess.Popen[str],
     return process, outer
 
 
+@pytest.mark.chaos
+@pytest.mark.outage
 def test_a_closed_pipe_changes_nothing_and_a_closed_terminal_stops_cleanly(tmp_path):
     sweep = Sweep(tmp_path, SLOW)
     sweep.started = time.time()

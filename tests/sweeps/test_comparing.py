@@ -9,7 +9,6 @@ from dataclasses import replace
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -137,10 +136,6 @@ class TestGrid:
         # In the normal range of floats a step is at most a hundredth.
         assert not 1e-300 < one < 1e300 or on_grid(one) <= one * 1.010000001
 
-    def test_budgets_that_people_write_are_on_it(self):
-        for budget in (0.1, 0.3, 0.5, 1.0, 2.5, 3.0, 8.0, 10.0, 100.0, math.inf, 0.0):
-            assert on_grid(budget) == budget
-
 
 @st.composite
 def claims(draw: st.DrawFn) -> dict[str, Any]:
@@ -184,14 +179,6 @@ class TestOrder:
         beaten = [any(dominates(by_key, other, one) for other in points) for one in points]
         assert panel.on_front.tolist() == [not one for one in beaten]
         assert panel.on_front.tolist() == brute_force(panel.compared, [True, False])
-
-    @given(st.data())
-    def test_hypervolume_never_falls_when_a_trial_joins(self, data: st.DataObject):
-        coordinate = st.floats(0, 2, allow_nan=False)
-        rows = data.draw(st.lists(st.tuples(coordinate, coordinate), min_size=1, max_size=8))
-        values = np.array(rows)
-        volumes = [hypervolume(values[: n + 1], [True, False], [0.0, 1.5]) for n in range(len(rows))]
-        assert all(after >= before - 1e-12 for before, after in itertools.pairwise(volumes))
 
 
 class TestWhichBudget:

@@ -11,7 +11,7 @@ import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.cli.show import show_asked
+from sweeps.cli.show import show
 from sweeps.mlflow.sync import drain, rebuild
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting import figures
@@ -19,7 +19,6 @@ from sweeps.reporting.front import FrontAxis
 from sweeps.reporting.html import report_page
 from sweeps.reporting.summary import SweepSummary
 from sweeps.store.records import Settlement
-from sweeps.store.workspace import Workspace
 from tests.sweeps.tracked_runs import prepared, runs_of
 from tests.sweeps.view_sweeps import launch, new_sweep
 
@@ -51,8 +50,7 @@ def ends(store, lease, number, accuracy):
 
 
 def shown(tmp_path, capsys, *, trial=None, form="table", **asked):
-    rest = {"where": [], "sort": None, "page": None, "watched": False, "every": 2.0, "curves": False} | asked
-    show_asked(sweep="views", trial=trial, form=form, workspace=Workspace.at(tmp_path), **rest)
+    show("views", trial, format=form, root=tmp_path, **asked)
     return capsys.readouterr().out
 
 

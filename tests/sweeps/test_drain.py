@@ -10,9 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
 
 from sweeps.mlflow import sync as drain_module
-from sweeps.mlflow.sync import Drain, DrainLock, DrainRunning, drain, rebuild
+from sweeps.mlflow.runs import Experiment, UserRefused
+from sweeps.mlflow.sync import EXIT_UNDELIVERED, Drain, DrainLock, DrainRunning, drain, rebuild
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.store.records import TrialRecord
 from sweeps.util import waiting
@@ -48,6 +51,8 @@ def test_the_process_delivers_while_the_sweep_runs_and_ends_with_it(tmp_path: Pa
     assert len(runs_of(uri)) == 3
 
 
+@pytest.mark.chaos
+@pytest.mark.outage
 def test_a_controller_that_is_killed_leaves_a_drain_that_delivers_and_ends(tmp_path: Path):
     store = view_sweeps.mixed_sweep(tmp_path, trials=2)
     uri = prepared(tmp_path)
@@ -132,9 +137,6 @@ def test_a_stopped_process_is_ended_after_one_patience_and_the_next_one_finds_th
 
 
 def test_an_outage_in_mid_sweep_is_caught_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from sweeps.mlflow import runs as mlflow_runs
-    from sweeps.mlflow.runs import Experiment
-
     store = view_sweeps.mixed_sweep(tmp_path, trials=3)
     uri = prepared(tmp_path)
     put, calls = Experiment.put, []
@@ -142,7 +144,7 @@ def test_an_outage_in_mid_sweep_is_caught_up(tmp_path: Path, monkeypatch: pytest
     def flaky(self: Experiment, trial: TrialRecord, curve: object = ()) -> None:
         calls.append(trial.key)
         if len(calls) in (2, 4):
-            raise mlflow_runs.MlflowException("the server is restarting")
+            raise MlflowException("the server is restarting")
         put(self, trial, curve)
 
     monkeypatch.setattr(Experiment, "put", flaky)
@@ -151,6 +153,24 @@ def test_an_outage_in_mid_sweep_is_caught_up(tmp_path: Path, monkeypatch: pytest
     assert drain(PublishedStore(store), "views", uri, ending) == 0
     assert {len(found) for found in runs_of(uri).values()} == {1}
     assert len(runs_of(uri)) == 7
+
+
+def test_a_user_who_is_refused_is_told_what_to_do_and_nothing_is_lost(tmp_path, monkeypatch, capsys):
+    def refuse(*_: object) -> None:
+        raise MlflowException("API request to endpoint /api failed with error code 401 != 200. Response body: 'no'")
+
+    store = view_sweeps.mixed_sweep(tmp_path, trials=1)
+    uri, rows, ending = prepared(tmp_path), store.backlog("views"), threading.Event()
+    ending.set()
+    with monkeypatch.context() as patched:
+        patched.setattr(MlflowClient, "get_experiment_by_name", refuse)
+        patched.setattr(drain_module, "LAST_TRIES_SECONDS", 0.0)
+        with pytest.raises(UserRefused, match=r"refuses this user \(unknown user or wrong password\)"):
+            rebuild(PublishedStore(store), "views", uri)
+        assert drain(PublishedStore(store), "views", uri, ending) == EXIT_UNDELIVERED
+    assert "MLFLOW_TRACKING_USERNAME" in capsys.readouterr().out
+    assert store.backlog("views") == rows
+    assert drain(PublishedStore(store), "views", uri, ending) == 0
 
 
 def test_telemetry_is_off():

@@ -18,6 +18,7 @@ from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from sweeps.util.exits import ExitCode
 from sweeps.util.text import LONGEST
+from tests.sweeps.tracked_runs import NoViews
 from trainables.data import SOURCES
 from trainables.worker.attempt import Attempt
 
@@ -34,24 +35,6 @@ RAISED = (
     'worker\nTraceback (most recent call last):\n  File "a.py", line 3, in fit\n    f(x)\nValueError: record 7 is odd'
 )
 GOOD, SILENT, FAILED, LOST = "good", "silent", "failed", "lost"
-
-
-class _Undelivering:
-    """A drain whose MLflow is away, without the seconds that a process of its own takes."""
-
-    delivered = False
-
-    def __init__(self, store_url: str, sweep: str, uri: str) -> None:
-        self.uri = uri
-
-    def __enter__(self) -> _Undelivering:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Nothing was delivered."""
-
-    def start(self) -> None:
-        """Nothing is begun."""
 
 
 def ended(root: Path, ends: list[str]) -> Workspace:
@@ -101,7 +84,7 @@ def ended(root: Path, ends: list[str]) -> Workspace:
 @pytest.fixture
 def resumed(tmp_path, monkeypatch, capsys):
     """Resumes the sweep `ends`, which is over: (exit code, stdout)."""
-    monkeypatch.setattr(session, "Drain", _Undelivering)
+    monkeypatch.setattr(session, "Drain", NoViews)
     monkeypatch.chdir(tmp_path)
 
     def run(*options):

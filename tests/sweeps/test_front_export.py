@@ -141,23 +141,12 @@ class TestExport:
 
     @pytest.mark.parametrize("form", tables.FORMATS)
     def test_the_name_of_the_file_says_the_format(self, form, tmp_path, capsys):
-        from sweeps.cli.main import pareto_command
-        from sweeps.store.workspace import Workspace
+        from sweeps.cli.main import pareto
 
-        workspace = Workspace.at(str(tmp_path))
         view_sweeps.new_sweep(tmp_path).close()
 
         def written(name: str, said: str | None = None) -> bytes:
-            pareto_command(
-                sweeps=["views"],
-                mlflow=None,
-                objectives=[],
-                references=[],
-                mix=[],
-                form=said,
-                output=tmp_path / name,
-                workspace=workspace,
-            )
+            pareto(["views"], format=said, output=tmp_path / name, root=tmp_path)
             return (tmp_path / name).read_bytes()
 
         by_name = written("front.txt" if form == "table" else f"front.{form.upper()}")
@@ -165,9 +154,3 @@ class TestExport:
         with pytest.raises(InvalidValue, match=r"front\.pdf.*\.png.*--format"):
             written("front.pdf")
         capsys.readouterr()
-
-    def test_unknown_format(self):
-        from sweeps.reporting.tables import render
-
-        with pytest.raises(InvalidValue, match="csv"):
-            render(example(), "xlsx")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import signal
 import sys
@@ -16,6 +17,7 @@ import pytest
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.cli.output import clear_errors
+from sweeps.cli.run import steadfast_streams
 from sweeps.execution.session import log_run_config
 from sweeps.planning.estimate import resolved
 from sweeps.ray import tuner
@@ -67,10 +69,26 @@ def test_beside_json_nothing_is_printed_and_the_log_has_it(capsys, tmp_path):
     with configured(as_json=True), kept_in(tmp_path / LOG):
         print(SMITH, file=sys.stderr)
         say("mine")
-    assert [one["text"] for one in said(capsys)] == ["mine"]
+        with steadfast_streams():
+            say("of a run")
+    assert [one["text"] for one in said(capsys)] == ["mine", "of a run"]
     assert SMITH in (tmp_path / LOG).read_text()
     print("again", file=sys.stderr)
     assert capsys.readouterr().err == "again\n"
+
+
+def test_a_pipe_whose_reader_ended_takes_nothing_and_the_log_has_it(capfd, monkeypatch, tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe, kept_in(tmp_path / LOG):
+        monkeypatch.setattr(sys, "stdout", pipe)
+        with steadfast_streams():
+            for line in ("lost in the buffer", "first", "second"):
+                print(line, flush=True)
+    kept = [line.partition(" ")[2] for line in (tmp_path / LOG).read_text().splitlines()]
+    assert kept[0].startswith("stdout is closed (Broken pipe). The sweep goes on")
+    assert kept[1:] == ["first", "second"]
+    assert "stdout is closed" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("error", [pyarrow.ArrowInvalid(f"invalid value {SMITH!r}"), KeyError(SMITH)])

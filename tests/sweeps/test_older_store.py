@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import sweeps
-from sweeps.cli.show import show_asked
+from sweeps.cli.show import show
 from sweeps.mlflow.sync import rebuild
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.store.errors import StoreOlder
@@ -61,6 +61,5 @@ def test_views_are_headed_by_it(older: Sweep, capsys: pytest.CaptureFixture[str]
     assert older.overview().heading.startswith(said)
     assert older.front().front.heading.startswith(said)
     assert said in older.report().read_text()
-    asked = {"where": [], "sort": None, "page": None, "watched": False, "every": 2.0, "curves": False}
-    show_asked(sweep="views", trial=None, form="table", workspace=older.workspace, **asked)
+    show("views", root=Path(older.workspace.root))
     assert said in " ".join(capsys.readouterr().out.split())

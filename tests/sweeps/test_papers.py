@@ -14,7 +14,7 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps.cli import main as cli
-from sweeps.cli.reproduce import reproduce_command
+from sweeps.cli.catalogue import reproduce as reproduce_command
 from sweeps.papers import PAPERS, Claim, Effort, Reproduction, Result, bu2020, lu2021, reproduce, run, triastcyn2020
 from sweeps.papers import vandermaaten2020 as vandermaaten
 from sweeps.papers import wu2020 as wu
@@ -196,7 +196,7 @@ FOLDERS = {
 def test_what_needs_no_data_is_decided_and_the_rest_is_said(
     paper: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    reproduce_command(paper, None, Workspace.at(tmp_path / "without"), QUICK, as_json=True)
+    reproduce_command(paper, quick=True, root=tmp_path / "without", as_json=True)
     without = json.loads(capsys.readouterr().out)
     assert without["heading"].startswith("DEMONSTRATION ON PUBLIC RECORDS")
     assert {"claim", "published", "ours", "holds", "note"} == set(without["rows"][0])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +13,6 @@ from hypothesis import strategies as st
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
-from sweeps.reporting import front as pareto
 from sweeps.reporting import tables
 from sweeps.reporting.front import AxisEnd, FrontAxis, MixedGuarantees, front, hypervolume, kinds, nondominated
 from sweeps.store.records import TrialRecord, TrialState
@@ -47,21 +44,14 @@ def inclusion_by_cells(values: np.ndarray, reference: np.ndarray) -> float:
 GOLDEN = np.array([(0.5, 0.20), (1, 0.12), (3, 0.08), (8, 0.06)])  # (epsilon, error), DPareto's shape of front
 
 
-def test_golden_hypervolume_linear_and_log10():
-    assert hypervolume(GOLDEN, [False, False], [10, 0.5]) == pytest.approx(3.890, abs=1e-12)
+def test_golden_hypervolume_through_the_front():
+    records = [record(i, epsilon=e, error=err) for i, (e, err) in enumerate(GOLDEN)]
+    (panel,) = front(records, [EPSILON, ERROR], reference={"epsilon": AxisEnd(10.0), "error": AxisEnd(0.5)}).panels
+    assert panel.hypervolume == pytest.approx(3.890, abs=1e-12)
+    assert panel.on_front.all()
     scaled = GOLDEN.copy()
     scaled[:, 0] = np.log10(scaled[:, 0])
     assert hypervolume(scaled, [False, False], [1, 0.5]) == pytest.approx(0.4932, abs=5e-5)  # four printed digits
-
-
-def test_golden_through_the_front():
-    records = [record(i, epsilon=e, error=err) for i, (e, err) in enumerate(GOLDEN)]
-    given_reference = {"epsilon": AxisEnd(10.0), "error": AxisEnd(0.5)}
-    linear = front(records, [EPSILON, ERROR], reference=given_reference)
-    logged = front(records, [EPSILON, ERROR], reference=given_reference, log10=["epsilon"])
-    assert linear.panels[0].hypervolume == pytest.approx(3.890, abs=1e-12)
-    assert logged.panels[0].hypervolume == pytest.approx(0.4932, abs=5e-5)
-    assert linear.panels[0].on_front.all()
 
 
 numbers = st.sampled_from([0.0, -0.0, 0.5, 1.0, 1.0 + 2**-52, 2.0, 5e-324, math.inf, -math.inf]) | st.floats(
@@ -79,15 +69,6 @@ def test_front_is_the_brute_force_front(data: st.DataObject):
     assert nondominated(values, maximize).tolist() == brute_force(values, maximize)
 
 
-def test_a_front_that_drops_duplicates_is_caught_by_the_oracle():
-    from moocore import is_nondominated
-
-    values = np.array([[1.0, 2.0], [1.0, 2.0], [2.0, 1.0]])
-    assert brute_force(values, [False, False]) == [True, True, True]
-    assert nondominated(values, [False, False]).tolist() == [True, True, True]
-    assert is_nondominated(values, keep_weakly=False).tolist() != [True, True, True]
-
-
 @settings(max_examples=60)
 @given(st.integers(1, 4), st.data())
 def test_hypervolume_is_the_sum_of_covered_cells(dimensions: int, data: st.DataObject):
@@ -98,22 +79,6 @@ def test_hypervolume_is_the_sum_of_covered_cells(dimensions: int, data: st.DataO
     assert hypervolume(values, [False] * dimensions, reference) == pytest.approx(
         inclusion_by_cells(values, reference), abs=1e-9
     )
-
-
-def test_maximise_mirrors_minimise():
-    values = np.random.default_rng(0).normal(size=(200, 3))
-    mask = nondominated(values, [False, True, False])
-    mirrored = values * [1, -1, 1]
-    assert (mask == nondominated(mirrored, [False] * 3)).all()
-    assert hypervolume(values, [False, True, False], [3, -3, 3]) == pytest.approx(
-        hypervolume(mirrored, [False] * 3, [3, 3, 3])
-    )
-
-
-def test_epsilon_is_the_claim_and_not_a_reported_metric():
-    liar = replace(record(0, epsilon=4.0, accuracy=0.9), metrics={"accuracy": 0.9, "epsilon": 0.001})
-    panel = front([liar], [ACCURACY, EPSILON]).panels[0]
-    assert panel.values.tolist() == [[0.9, 4.0]]
 
 
 def test_infinite_epsilon_stays_on_the_front_and_adds_no_volume():
@@ -189,15 +154,6 @@ def test_claims_that_stand_share_axes_each_under_its_own_status():
     assert [len(panel["points"]) for panel in panels] == [2, 1]
 
 
-def test_systems_and_statuses_are_told_apart_in_the_table_and_the_picture():
-    other = claiming(1, status="proved-under-assumptions", epsilon=9.0)
-    found = front([claiming(0), replace(other, config={**other.config, "system": "a"})], [ACCURACY, EPSILON])
-    text = str(tables.render(found, "table"))
-    assert "assumptions" in text
-    assert "noisy-sgd" in text
-    assert bytes(tables.render(found, "png"))[:8] == b"\x89PNG\r\n\x1a\n"
-
-
 def of_systems(count: int) -> list[TrialRecord]:
     """Points of three kinds, one of them with another status; a whole front for nobody."""
     rng = np.random.default_rng(8)
@@ -231,20 +187,12 @@ def test_a_system_that_has_the_whole_front_is_named_when_others_lost():
     assert "noisy-sgd" not in str(tables.render(front([claiming(1)], [ACCURACY, EPSILON]), "table"))
 
 
-@pytest.mark.parametrize("name", pareto.LABELS)
-def test_a_front_that_forgets_one_label_is_caught(name: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pareto, "LABELS", tuple(one for one in pareto.LABELS if one != name))
-    other = {"delta": 1e-6, "status": Status.REFUTED}.get(name, "another")
-    assert len(front([claiming(0), claiming(1, **{name: other})], [ACCURACY, EPSILON]).panels) == 1
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"objectives": []}, "objectives"),
         ({"objectives": [ACCURACY, ACCURACY]}, "objectives"),
         ({"mix": ["accountant"]}, "mix"),
-        ({"log10": ["loss"]}, "log10"),
         ({"objectives": [FrontAxis("recall", "maximize")]}, "accuracy"),
     ],
 )
@@ -260,23 +208,9 @@ def test_objectives_are_read_from_text():
             FrontAxis.parse(text)
 
 
-def test_an_empty_sweep_has_an_empty_front():
-    result = front([], [ACCURACY, EPSILON])
-    assert result.panels == ()
-    assert result.keys() == []
-
-
 def test_nan_is_refused_by_the_bare_function():
     with pytest.raises(InvalidValue, match="NaN"):
         nondominated(np.array([[math.nan, 1.0]]), [False, False])
-
-
-def test_import_leaves_the_heavy_engines_out():
-    code = (
-        "import sys, sweeps.reporting.front, sweeps.reporting.tables;"
-        "print([m for m in ('torch', 'ray', 'mlflow', 'pandas', 'plotly', 'optuna', 'sklearn') if m in sys.modules])"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_what_is_left_out_whole_is_not_called_unfinished():

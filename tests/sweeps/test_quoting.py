@@ -76,8 +76,7 @@ def card(workspace):
     spec = load_spec({**SPEC, "name": "views"})
     store = PublishedStore.open(workspace)
     [record] = store.trials_of("views", ["views-0"])
-    refuted = quoting.is_refuted(record)
-    return record, ModelCard.of(store, "views", record, public_facts(spec), spec, refuted=refuted)
+    return record, ModelCard.of(store, "views", record, public_facts(spec), spec)
 
 
 SPEC = {

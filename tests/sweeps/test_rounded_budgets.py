@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dpcore.rounding import budget_text
+from dpcore.rounding import budget_text, epsilon_text
 from sweeps.planning.preview import spread_lines
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting import trials
@@ -53,3 +53,8 @@ def test_the_budget_of_a_trial_is_not_shown_below_it(tmp_path):
 
 def test_a_budget_is_named_by_all_of_its_digits():
     assert [*map(budget_text, (8.0, 0.1, 3.0000004))] == ["8", "0.1", "3.0000004"]
+
+
+def test_a_claim_is_never_shown_smaller_than_it_is():
+    assert [epsilon_text(value) for value in (1.0, 7.99201, 0.99991, 12345.6, 0.0)] == ["1", "7.993", "1", "12350", "0"]
+    assert (epsilon_text(float("inf")), epsilon_text(7.9929, up=False)) == ("inf", "7.992")

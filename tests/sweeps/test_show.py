@@ -1,33 +1,350 @@
-"""`sweeps show`: every epsilon on the screen is a whole claim, rounded up."""
+"""`sweeps show`: the trials of a sweep, chosen, in order, a page at a time; one trial whole; until the sweep ends."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
+import platform
+import re
 import sys
+import time
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from rich.console import Console
 
+import sweeps as python
+from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.guarantee import Status
 from sweeps.cli import main as cli
+from sweeps.cli import show as showing
 from sweeps.privacy.ledger import CLAIM_KIND
-from sweeps.store.records import Settlement
-from tests.sweeps.view_sweeps import guarantee, launch, new_sweep
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.reporting.summary import TrialProgress, progress
+from sweeps.reporting.trials import PAGE, selected
+from sweeps.store.records import LedgerEntry, Settlement, TrialState
+from sweeps.store.workspace import Workspace
+from tests.sweeps.view_sweeps import complete, guarantee, launch, mixed_sweep, new_sweep
+from trainables.worker.attempt import LONGEST_NAME, Attempt
+
+SECOND = 10**9
 
 
 @pytest.fixture
 def show(tmp_path, monkeypatch, capsys):
-    """Runs `sweeps show` on a store in `tmp_path`; its stdout."""
+    """Runs `sweeps show` on a store in `tmp_path`; its stdout, or with a code its stderr."""
+    monkeypatch.setenv("COLUMNS", "200")
 
-    def run(*arguments):
+    def run(*arguments, code=0):
         monkeypatch.setattr(sys, "argv", ["sweeps", "show", "--root", str(tmp_path), *arguments])
         with pytest.raises(SystemExit) as end:
             cli.main()
-        assert not end.value.code
-        return capsys.readouterr().out
+        out, err = capsys.readouterr()
+        assert (end.value.code or 0) == code, err
+        return err if code else out
 
     return run
+
+
+@pytest.fixture
+def trials(tmp_path):
+    store = mixed_sweep(tmp_path, trials=24)
+    found = PublishedStore(store).trials("views")
+    yield found
+    store.close()
+
+
+def numbers(out):
+    """The first column of the table of trials."""
+    return [int(found) for found in re.findall(r"^ *(\d+)  ", out, flags=re.MULTILINE)]
+
+
+def accuracy(trial):
+    return trial.metrics.get("accuracy")
+
+
+# -- choosing -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "meets"),
+    [
+        (["state=failed"], lambda one: one.state is TrialState.FAILED),
+        (["state!=complete"], lambda one: one.state is not TrialState.COMPLETE),
+        (["accuracy>=0.5", "batch_size=64"], lambda one: (accuracy(one) or 0) >= 0.5 and one.knobs["batch_size"] == 64),
+        (["metric.accuracy<0.5"], lambda one: accuracy(one) is not None and accuracy(one) < 0.5),
+        (["knob.batch_size==128"], lambda one: one.knobs["batch_size"] == 128),
+        (["nesterov=true"], lambda one: one.knobs["nesterov"] is True),
+        (["model=mlp", "epsilon<=2"], lambda one: one.guarantee is not None and one.guarantee.epsilon <= 2),
+        (["model=linear"], lambda one: False),
+        (["model<3"], lambda one: False),
+        (["nesterov>0"], lambda one: False),
+        (["target_epsilon=4", "number > 3"], lambda one: one.target_epsilon == 4 and one.number > 3),
+    ],
+)
+def test_conditions_are_met_by_those_that_meet_them(trials, words, meets):
+    expected = [one.number for one in trials if meets(one)]
+    assert [one.number for one in selected(trials, words)] == expected
+    assert 0 <= len(expected) < len(trials), "a condition that holds for all shows nothing"
+
+
+def test_a_number_is_equal_as_it_is_printed(trials):
+    one = next(one for one in trials if accuracy(one) is not None and f"{accuracy(one):.4g}" != repr(accuracy(one)))
+    found = selected(trials, f"accuracy={accuracy(one):.4g}")
+    assert one.number in [other.number for other in found]
+    assert len(found) < len(trials) / 2
+
+
+def test_the_best_come_first_and_those_without_a_value_last(trials):
+    values = [accuracy(one) for one in selected(trials, sort="accuracy", goals={"accuracy": "maximize"})]
+    known = [value for value in values if value is not None]
+    assert known == sorted(known, reverse=True)
+    assert len(known) == 24
+    assert values[24:] == [None] * 3
+    turned = [accuracy(one) for one in selected(trials, sort="accuracy:ascending", goals={"accuracy": "maximize"})]
+    assert turned == [*reversed(known), None, None, None]
+    rates = [one.knobs["learning_rate"] for one in selected(trials, sort="learning_rate:descending")]
+    assert rates == sorted(rates, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("where", "sort", "says"),
+    [
+        ("state=faild", None, "Did you mean `failed`?"),
+        ("acuracy>0.5", None, "Did you mean `accuracy`?"),
+        ("accuracy>high", None, "a number behind >"),
+        ("accuracy", None, "NAME=VALUE"),
+        ("accuracy=", None, "NAME=VALUE"),
+        ((), "learning-rat", "Did you mean `learning_rate`?"),
+        ((), "accuracy:down", "NAME:ascending or NAME:descending"),
+    ],
+)
+def test_what_cannot_be_chosen_is_said(trials, where, sort, says):
+    with pytest.raises(InvalidValue) as refused:
+        selected(trials, where, sort)
+    assert says in str(refused.value)
+
+
+# -- listing ------------------------------------------------------------------------------------------------
+
+
+def test_a_page_stands_above_what_is_claimed(trials, show):
+    first, second = show("views"), show("views", "--page", "2")
+    assert numbers(first) + numbers(second) == [one.number for one in trials]
+    assert len(numbers(first)) == PAGE
+    assert "1 to 20 of 27 (page 1 of 2; --page 2 has the next)" in first
+    assert "21 to 27 of 27 (page 2 of 2)" in second
+    assert "trial 24: loss=nan: expected finite metrics" in second
+    assert first.index("Trials of views") < first.index("whole sweep")
+
+
+def test_what_was_asked_for_is_a_column(trials, show):
+    out = show("views", "--sort", "seconds", "--where", "state=complete")
+    assert "seconds" in out.splitlines()[3]
+    assert numbers(out) == [one.number for one in selected(trials, "state=complete", "seconds:ascending")][:20]
+
+
+def test_claims_that_differ_are_told_apart_in_the_table(tmp_path, show):
+    store = new_sweep(tmp_path)
+    lease = store.acquire("views")
+    complete(store, lease, 0)
+    complete(store, lease, 1, delta=1e-6)
+    complete(store, lease, 2, status=Status.ASYMPTOTIC, accountant="gdp-clt")
+    lease.release()
+    store.close()
+    table = show("views").split("Trials of views")[1]
+    rows = table.splitlines()[3:]
+    assert ("1e-05" in rows[0], "1e-06" in rows[1]) == (True, True)
+    assert ("pld" in rows[1], "asymptotic" in rows[2], "gdp-clt" in rows[2]) == (True, True, True)
+
+
+def test_rows_travel_with_all_they_need(trials, show):
+    rows = list(csv.DictReader(io.StringIO(show("views", "--format", "csv", "--where", "state=complete"))))
+    assert [int(row["number"]) for row in rows] == list(range(24))
+    for row, one in zip(rows, trials, strict=False):
+        assert (row["key"], float(row["epsilon"])) == (one.key, one.guarantee.epsilon)
+        assert float(row["metric.accuracy"]) == accuracy(one)
+        assert (row["delta"], row["adjacency"], row["unit"]) == ("1e-05", "add-remove", "record")
+        assert row["status"] == "proved (1 assumption)"
+        assert row["assumptions"] == "1. floating point: not covered"
+
+
+def test_a_heading_stands_in_every_row(tmp_path, show):
+    store = new_sweep(tmp_path, data={"records_are_public": "a benchmark"})
+    lease = store.acquire("views")
+    complete(store, lease, 0)
+    lease.release()
+    store.close()
+    (row,) = csv.DictReader(io.StringIO(show("views", "--format", "csv")))
+    assert row["heading"] == "DEMONSTRATION ON PUBLIC RECORDS: a benchmark"
+
+
+def test_json_has_the_rows_beside_what_it_had(trials, show):
+    whole = json.loads(show("views", "--json"))
+    assert whole["trials"]["complete"] == 24
+    assert whole["listed"]["matching"] == len(whole["listed"]["trials"]) == len(trials)
+    paged = json.loads(show("views", "--format", "json", "--page", "2", "--sort", "accuracy"))["listed"]
+    best = selected(trials, sort="accuracy", goals={"accuracy": "maximize"})
+    assert (paged["page"], [one["number"] for one in paged["trials"]]) == (2, [one.number for one in best[20:]])
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["views", "--page", "3"], "page=3: expected a page from 1 to 2"),
+        (["views", "--page", "0"], "page=0: expected a page from 1 to 2"),
+        (["views", "--format", "jsn"], "Did you mean `json`?"),
+        (["views", "1", "--sort", "accuracy"], "left out where one trial is shown"),
+        (["--where", "state=failed"], "left out where no sweep is named"),
+        (["views", "--watch", "--json"], "no other format than table"),
+        (["views", "--watch", "--every", "0"], "seconds, at least 0.2"),
+        (["views", "99"], "a trial of 'views': 0 to 26"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(trials, show, words, says):
+    assert says in show(*words, code=2)
+
+
+# -- running trials -----------------------------------------------------------------------------------------
+
+
+def entry(**fields):
+    return LedgerEntry(**{"key": "views-1", "attempt": 1, "from_step": 0, "to_step": 100, **fields})
+
+
+def test_the_pace_is_that_of_the_workers_own_files():
+    begun = {"claim": 5 * SECOND, "horizon.json": 9 * SECOND}
+    assert progress(entry(), begun) == TrialProgress(step=0, until=100, seconds_left=None)
+    signs = {**begun, "checkpoint.10.npz": 7 * SECOND, "checkpoint.20.npz": 9 * SECOND}
+    assert progress(entry(), signs) == TrialProgress(step=20, until=100, seconds_left=4 / 20 * 80)
+    # A launch that went on from step 10 took its 4 s for ten steps.
+    assert progress(entry(attempt=2, from_step=10), signs).seconds_left == 4 / 10 * 80
+    # On an object store a claim has its holder's name.
+    assert progress(entry(), {"claim.ab.cd": 0, "checkpoint.50.npz": SECOND}).seconds_left == 1
+
+
+def running_sweep(tmp_path):
+    store = mixed_sweep(tmp_path, trials=3)
+    lease = store.acquire("views")
+    store.set_state(lease, "running")
+    key = launch(store, lease, 9)
+    attempt = Attempt.of(Workspace.at(tmp_path).trials("views"), key, 1)
+    attempt.claim(0)
+    attempt.reserve_until(4)
+    attempt.save(4, {"weights": np.zeros(2)})
+    return store, lease
+
+
+def test_running_trials_come_first_with_their_step(tmp_path, show):
+    store, lease = running_sweep(tmp_path)
+    out = show("views")
+    assert numbers(out)[0] == 9
+    assert "4/10" in next(line for line in out.splitlines() if re.match(r" *9 ", line))
+    shown = python.open("views", root=tmp_path).trials("state=running").loc[9]
+    assert (shown["at_step"], shown["node"]) == (4, platform.node()[:LONGEST_NAME])
+    assert f"running  at step 4 of 10 on {shown['node']}, about " in show("views", "9")
+    # Of records that lie elsewhere nothing is known, and all else is shown.
+    assert "4/10" not in show("views", "--store", Workspace.at(tmp_path).store_url, "--root", str(tmp_path / "other"))
+    lease.release()
+    store.close()
+
+
+# -- one trial ----------------------------------------------------------------------------------------------
+
+
+def test_one_trial_is_shown_whole(trials, show):
+    out = show("views", "7")
+    one = trials[7]
+    for words in (
+        "views-7  complete",
+        f"knobs    learning_rate {one.knobs['learning_rate']:.6g}, batch_size",
+        "plan     Gaussian noise on clipped sums; 10 steps, work 1,000",
+        "steps    10 x gaussian (noise_multiplier 4, adjacency add-remove)",
+        "launch 1 settled: steps 0 to 10, 10 steps charged, 0.5 s",
+        f"metric   accuracy {accuracy(one):.4g} (of validation records, treated as public)",
+        "(of the machine: no claim covers it)",
+        "claim    epsilon 7.992 at delta 1e-05, differential-privacy, add-remove, per record, by pld, status: proved",
+        "theorem  Dong, Roth and Su (2022), Theorem 2.7",
+        "  1. floating point: not covered",
+    ):
+        assert words in out
+    assert show("views", one.key) == out
+    content = json.loads(show("views", "7", "--json"))
+    assert (content["number"], content["epsilon"]) == (7, one.guarantee.epsilon)
+    assert content["plan"] == json.loads(json.dumps(one.plan.to_dict()))
+    assert [launch["outcome"] for launch in content["launches"]] == ["settled"]
+
+
+def test_what_went_wrong_is_named_and_never_quoted(tmp_path, trials, show):
+    attempt = Attempt.of(Workspace.at(tmp_path).trials("views"), "views-24", 1)
+    attempt.claim(0)
+    attempt.explain("ValueError: the record of Ada Lovelace")
+    out = show("views", "24")
+    assert "reason   loss=nan: expected finite metrics" in out
+    assert f"error    the whole text is in {attempt.folder.url}/error.txt" in out
+    assert "launch 1 failed: steps 0 to 10, 3 steps charged" in out
+    assert "Ada" not in out + show("views", "24", "--json")
+    assert "never launched, and spent nothing" in show("views", "25")
+    assert "launch 1 lost: steps 0 to 10, 10 steps charged (its worker was lost)" in show("views", "26")
+
+
+# -- watching -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """What happens between two looks: the seconds that were waited, and what is called at each."""
+    seen = SimpleNamespace(waited=[], then=[])
+
+    def sleep(seconds):
+        seen.waited.append(seconds)
+        seen.then.pop(0)()
+
+    monkeypatch.setattr(showing, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+    return seen
+
+
+def test_it_is_watched_until_it_ends(tmp_path, show, looks):
+    store, lease = running_sweep(tmp_path)
+    looks.then = [lambda: complete(store, lease, 10), lambda: None, lambda: store.set_state(lease, "finished")]
+    out = show("views", "--watch", "--every", "7")
+    assert looks.waited == [7.0, 7.0, 7.0]
+    # Twice where something changed, not where nothing did, and the whole at the end.
+    assert out.count("(Ctrl-C ends the looking, not the sweep)") == 2
+    assert "views  running  1 planned, 1 running, 3 complete" in out
+    assert "views  running  1 planned, 1 running, 4 complete" in out
+    assert out.count(" whole sweep ") == 1
+    lease.release()
+    store.close()
+
+
+def test_ctrl_c_ends_the_looking_alone(tmp_path, show, looks):
+    store, lease = running_sweep(tmp_path)
+
+    def ctrl_c():
+        raise KeyboardInterrupt
+
+    looks.then = [ctrl_c]
+    assert "views  running" in show("views", "--watch")
+    assert str(store.sweep("views").state) == "running"
+    lease.release()
+    store.close()
+
+
+def test_a_terminal_is_written_over(looks):
+    screen, looks.then = io.StringIO(), [lambda: None]
+    look = iter([(False, "one"), (True, "two")])
+    showing._live(Console(file=screen, force_terminal=True, width=80), lambda: next(look), 1.0)
+    assert "one" in screen.getvalue()
+    assert "two" in screen.getvalue()
+    assert "\x1b[2K" in screen.getvalue(), "the line before is wiped"
+
+
+# -- what is claimed: every epsilon on the screen is a whole claim, rounded up --------------------------------
 
 
 def sweep_of(tmp_path, *claims):
@@ -56,8 +373,9 @@ def test_a_claim_is_printed_whole_and_rounded_up(tmp_path, show):
     assert all("at delta" in line for line in lines if "epsilon" in line)
 
 
-def test_trials_stand_above_the_verdict_and_every_epsilon_is_of_one_named_kind(tmp_path, show):
+def test_trials_stand_above_the_verdict_and_every_epsilon_is_of_one_named_kind(tmp_path, show, monkeypatch):
     sweep_of(tmp_path, guarantee(0.5), guarantee(1.2000001))
+    monkeypatch.setenv("COLUMNS", "80")
     out = show("views")
     assert max(map(len, out.splitlines())) <= 80
     table, verdict = out.split("Privacy      ")

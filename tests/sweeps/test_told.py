@@ -6,7 +6,7 @@ import numpy as np
 
 from dpcore.guarantee import Notion, Status
 from sweeps.audit import AuditRecord, audit_trial
-from sweeps.cli.main import lines
+from sweeps.cli.claims import lines
 from sweeps.planning.preview import preview
 from sweeps.privacy.wording import stopped_lines
 from sweeps.spec.parse import load_spec

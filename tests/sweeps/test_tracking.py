@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,12 @@ from mlflow import MlflowClient
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.execution import requests
-from sweeps.mlflow.page import kept_page
+from sweeps.mlflow import read
 from sweeps.mlflow.read import TRIAL_KEY, experiment_of
 from sweeps.mlflow.runs import SHARED_VIEW, Experiment, _prepare
-from sweeps.mlflow.sync import drain, rebuild
+from sweeps.mlflow.sync import drain, kept_page, rebuild
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.reporting.front import FrontAxis, MixedGuarantees, sweep_front
+from sweeps.reporting.front import sweep_front
 from sweeps.reporting.tables import rows
 from sweeps.store.records import TrialRecord, TrialState
 from sweeps.store.store import Store, open_store
@@ -33,14 +33,19 @@ from tests.sweeps.sealed_searches import Search
 from tests.sweeps.tracked_runs import prepared, runs_of
 
 
+def drained(store: Store, uri: str) -> None:
+    """Deliver all that there is."""
+    ending = threading.Event()
+    ending.set()
+    assert drain(PublishedStore(store), "views", uri, ending) == 0
+
+
 @pytest.fixture(scope="module")
 def tracked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, str]:
     root = tmp_path_factory.mktemp("tracked")
     store = view_sweeps.mixed_sweep(root)
-    uri = f"sqlite:///{root}/mlflow.db"
-    ending = threading.Event()
-    ending.set()
-    assert drain(PublishedStore(store), "views", uri, ending) == 0
+    uri = prepared(root)
+    drained(store, uri)
     return store, uri
 
 
@@ -71,8 +76,6 @@ def test_a_death_while_mlflow_makes_its_tables_leaves_no_half_of_them(tmp_path):
 
 
 def test_the_page_opens_on_runs_and_the_parent_has_the_best(tracked):
-    from mlflow import MlflowClient
-
     store, uri = tracked
     client = MlflowClient(tracking_uri=uri)
     assert client.get_experiment_by_name("views").tags["mlflow.experimentKind"] == "custom_model_development"
@@ -129,8 +132,6 @@ def test_a_run_says_what_the_record_says(tracked):
 
 
 def test_rebuilding_changes_nothing_and_heals(tracked):
-    from mlflow import MlflowClient
-
     store, uri = tracked
     before = {key: found[0].to_dictionary() for key, found in runs_of(uri).items() if key != "parent"}
     assert rebuild(PublishedStore(store), "views", uri) == 15
@@ -150,11 +151,10 @@ def test_rebuilding_changes_nothing_and_heals(tracked):
 
 def test_what_people_say_of_a_sweep_stands_at_its_parent(tmp_path: Path):
     store = view_sweeps.mixed_sweep(tmp_path)
-    uri, ending, name = f"sqlite:///{tmp_path}/mlflow.db", threading.Event(), "views"
-    ending.set()
+    uri, name = prepared(tmp_path), "views"
 
     def parent():
-        assert drain(PublishedStore(store), name, uri, ending) == 0
+        drained(store, uri)
         return runs_of(uri)["parent"][0]
 
     def of_people(run):
@@ -180,8 +180,6 @@ def test_what_people_say_of_a_sweep_stands_at_its_parent(tmp_path: Path):
 def test_a_drain_killed_between_run_and_receipt_doubles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     store = view_sweeps.mixed_sweep(tmp_path, trials=3)
     uri = prepared(tmp_path)
-    ending = threading.Event()
-    ending.set()
 
     def killed(self: Store, lease: object, ids: object) -> None:
         raise KeyboardInterrupt
@@ -189,16 +187,13 @@ def test_a_drain_killed_between_run_and_receipt_doubles_nothing(tmp_path: Path, 
     with monkeypatch.context() as patched:
         patched.setattr(type(store), "delivered", killed)
         with pytest.raises(KeyboardInterrupt):
-            drain(PublishedStore(store), "views", uri, ending)
+            drained(store, uri)
     assert store.backlog("views") > 0
-    assert drain(PublishedStore(store), "views", uri, ending) == 0
+    drained(store, uri)
     assert {len(found) for found in runs_of(uri).values()} == {1}
 
 
 def test_not_a_number_and_infinities_come_through(tmp_path: Path):
-    from sweeps.mlflow.read import read_front
-    from sweeps.mlflow.runs import Experiment
-
     store = view_sweeps.mixed_sweep(tmp_path, trials=1)
     uri = prepared(tmp_path)
     trial = store.trials("views")[0]
@@ -208,49 +203,41 @@ def test_not_a_number_and_infinities_come_through(tmp_path: Path):
         guarantee=replace(trial.guarantee, epsilon=math.inf, aimed_at=None),
     )
     Experiment(uri, store.sweep("views")).put(odd)
-    record = read_front(uri, "views").panels[0].records[0]
+    record = read.read_front(uri, "views").panels[0].records[0]
     assert math.isnan(record.metrics["loss"])
     assert (record.metrics["ratio"], record.metrics["drop"]) == (math.inf, -math.inf)
     assert record.guarantee.epsilon == math.inf
 
 
-def page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read as from a server, in several pages."""
-    from sweeps.mlflow import read as mlflow_door
-    from sweeps.mlflow import read as run_reading
-
-    monkeypatch.setattr(mlflow_door, "_PAGE", 4)
-    monkeypatch.setattr(run_reading, "SqlAlchemyStore", type("NoStore", (), {}))
-
-
 @pytest.mark.parametrize("paged", [False, True])
 def test_the_front_from_mlflow_equals_the_stores(tracked, monkeypatch: pytest.MonkeyPatch, paged: bool):
-    from sweeps.mlflow.read import mlflow_front, read_front
-
+    """By whole tables, and as from a server in several pages; a run that somebody deleted by hand is left out."""
     if paged:
-        page_by_page(monkeypatch)
+        monkeypatch.setattr(read, "_PAGE", 4)
+        monkeypatch.setattr(read, "SqlAlchemyStore", type("NoStore", (), {}))
     store, uri = tracked
-    expected = list(rows(sweep_front(PublishedStore(store), "views")))
-    frame = mlflow_front(uri, "views")
-    assert len(expected) > 1
-    assert frame.to_dict("records") == expected
+    found, expected = read.read_front(uri, "views"), sweep_front(PublishedStore(store), "views")
+    assert len(list(rows(expected))) > 1
+    assert list(rows(found)) == list(rows(expected))
     # The same volume up to the same reference, which travels with the experiment.
-    volumes = [
-        one.panels[0].hypervolume for one in (read_front(uri, "views"), sweep_front(PublishedStore(store), "views"))
-    ]
-    assert volumes[0] is not None
-    assert volumes[0] == volumes[1]
-    narrowed = mlflow_front(uri, "views", filter="params.batch_size = '128'")
-    assert set(narrowed["knob.batch_size"]) == {128}
-    single = mlflow_front(uri, "views", [FrontAxis("accuracy", "maximize")])
-    assert single["accuracy"].tolist() == [max(trial.metrics.get("accuracy", 0) for trial in store.trials("views"))]
+    assert found.panels[0].hypervolume == expected.panels[0].hypervolume is not None
+    client = MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name("views").experiment_id
+    before = len(read.finished_runs(client, experiment))
+    deleted = runs_of(uri)["views-5"][0].info.run_id
+    client.delete_run(deleted)
+    left = len(read.finished_runs(client, experiment)), len(read.tagged_runs(client, experiment, TRIAL_KEY))
+    client.restore_run(deleted)
+    assert (before, left) == (12, (11, 14))
     with pytest.raises(InvalidValue, match="nowhere"):
-        mlflow_front(uri, "nowhere")
+        read.read_front(uri, "nowhere")
 
 
-def test_the_queries_of_the_guide_and_every_name_on_its_page(tracked):
+def test_the_queries_of_the_guide_and_every_name_on_its_page(tracked, monkeypatch: pytest.MonkeyPatch):
     """What is tagged or measured is told there, but for metrics by their own names."""
     store, uri = tracked
+    # Which the page sets, for every test behind this one.
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     page = (Path(sweeps.__file__).parent / "guide/mlflow.md").read_text()
     [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     found: dict[str, Any] = {}
@@ -263,59 +250,6 @@ def test_the_queries_of_the_guide_and_every_name_on_its_page(tracked):
     runs = [run for listed in runs_of(uri).values() for run in listed]
     named = {tag for run in runs for tag in run.data.tags if tag.startswith("sweeps.")}
     assert {tag for tag in named if f"`{tag}`" not in page} == set()
-
-
-CONDITIONS = (
-    "tags.`sweeps.state` = 'complete'",
-    "params.batch_size = '128' AND metrics.accuracy < 0.6",
-    "params.model = 'mlp' AND tags.`sweeps.number` != '3'",
-    "attributes.status = 'FINISHED' AND tags.`sweeps.feasible` = 'true'",
-    "attributes.run_name LIKE 'views-1%'",
-    "params.nesterov IS NULL",
-    "metrics.epsilon > 1e9",
-)
-
-
-def test_reading_whole_tables_is_mlflows_own_search(tracked, monkeypatch: pytest.MonkeyPatch):
-    """Every kind of condition, and runs that somebody deleted by hand."""
-    from sweeps.mlflow.read import TRIAL_KEY, find_experiment, read_trial_runs, tagged_runs
-
-    client, experiment = find_experiment(tracked[1], "views")
-    deleted = runs_of(tracked[1])["views-5"][0].info.run_id
-    client.delete_run(deleted)
-    try:
-
-        def read() -> list:
-            found = [read_trial_runs(client, experiment.experiment_id, condition) for condition in CONDITIONS]
-            tagged = tagged_runs(client, experiment.experiment_id, TRIAL_KEY)
-            parents = tagged_runs(client, experiment.experiment_id, "sweeps.parent")
-            # Order says nothing within a run, nor among them.
-            plain = [sorted(json.dumps(asdict(run), sort_keys=True) for run in runs) for runs in found]
-            return [*plain, tagged, parents]
-
-        whole = read()
-        page_by_page(monkeypatch)
-        paged = read()
-    finally:
-        client.restore_run(deleted)
-    assert whole == paged
-    # Fifteen trials, of which one was deleted; every condition but the last two lets some through and some not.
-    assert all(0 < len(one) < 14 for one in whole[: len(CONDITIONS) - 2])
-    assert [len(one) for one in whole[len(CONDITIONS) - 2 :]] == [0, 0, 14, 1]
-
-
-def test_mlflow_refuses_to_mix_guarantees_too(tmp_path: Path):
-    from sweeps.mlflow.read import mlflow_front
-
-    store = view_sweeps.new_sweep(tmp_path)
-    lease = store.acquire("views")
-    view_sweeps.complete(store, lease, 0)
-    view_sweeps.complete(store, lease, 1, delta=1e-6)
-    uri = prepared(tmp_path)
-    rebuild(PublishedStore(store), "views", uri)
-    with pytest.raises(MixedGuarantees, match="--mix delta"):
-        mlflow_front(uri, "views")
-    assert len(mlflow_front(uri, "views", mix=["delta"])) == 2
 
 
 # Two sweeps of one name from two stores, and one MLflow: their trials have equal keys.
@@ -332,12 +266,6 @@ def swept(root: Path, created_at: float, accuracy: float) -> Store:
     store.set_state(lease, "finished")
     lease.release()
     return store
-
-
-def drained(store: Store, uri: str) -> None:
-    ending = threading.Event()
-    ending.set()
-    assert drain(PublishedStore(store), "views", uri, ending) == 0
 
 
 def accuracies(client: MlflowClient, store: Store) -> list[float]:

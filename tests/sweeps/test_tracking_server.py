@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from sweeps.mlflow import sync
+from sweeps.mlflow.read import read_front
 from sweeps.mlflow.runs import UserRefused
-from sweeps.mlflow.sync import EXIT_UNDELIVERED, STORE_VARIABLE, URI_VARIABLE, rebuild
+from sweeps.mlflow.sync import EXIT_UNDELIVERED, STORE_VARIABLE, URI_VARIABLE, Drain, rebuild
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.util import waiting
 from tests.sweeps import view_sweeps
@@ -22,7 +23,8 @@ from tests.sweeps.clusters import free_ports
 from tests.sweeps.object_stores import BUCKET, object_store
 from tests.sweeps.tracked_runs import prepared
 
-pytestmark = pytest.mark.timeout(900)
+# Without a server: `test_drain`, for a user who is refused and a process that is stopped.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.chaos, pytest.mark.outage]
 
 ROOT = Path(__file__).parents[2]
 USER, PASSWORD = "operator", "the-right-password"
@@ -141,13 +143,8 @@ def test_a_wrong_password_costs_only_the_view_and_the_right_one_delivers_it(serv
     store.close()
 
 
-@pytest.mark.chaos
-@pytest.mark.outage
 def test_a_stopped_server_costs_the_end_of_a_sweep_one_patience_and_no_row(running, user, tmp_path, capsys):
     """Its sockets are open and its processes are there: nothing but patience ends that."""
-    from sweeps.mlflow.read import mlflow_front
-    from sweeps.mlflow.sync import Drain
-
     address, process = running
     user.setenv("SWEEPS_PATIENCE", "2")
     user.setattr(waiting, "WORD_SECONDS", 0.5)
@@ -164,7 +161,7 @@ def test_a_stopped_server_costs_the_end_of_a_sweep_one_patience_and_no_row(runni
         user.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
         began = time.monotonic()
         with pytest.raises(Exception, match=r"timed out|Max retries"):
-            mlflow_front(address, "views")
+            read_front(address, "views")
         asked = time.monotonic() - began
     finally:
         os.killpg(process.pid, signal.SIGCONT)

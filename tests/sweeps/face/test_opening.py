@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
-import tomllib
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +17,6 @@ from sweeps.examples import load_example_or_file
 from sweeps.execution import session
 from sweeps.execution.end import Failure, SweepEnd
 from sweeps.progress import in_notebook
-from sweeps.spec.problems import SpecErrors
 from sweeps.store.workspace import Workspace
 
 TEXT = """
@@ -44,22 +42,6 @@ def test_overrides_are_those_of_the_command_line():
     assert changed == load_example_or_file("toy", trials=7, seed=3, changes=["privacy.epsilon=[1, 2]"])
     assert changed == sweeps.load("toy", changes=["search.trials=7", "search.seed=3", "privacy.epsilon=[1, 2]"])
     assert changed != sweeps.load("toy")
-
-
-@pytest.mark.parametrize(
-    ("spec", "options", "found"),
-    [
-        ("toyy", {}, "toy"),
-        (TEXT.replace("1.0e-5", "7"), {}, "privacy.delta"),
-        ({"name": "x"}, {}, "systems"),
-        ("toy", {"changes": ["privacy.epsilon"]}, "path.to.key=VALUE"),
-        ("toy", {"changes": {"search.trials.more": 2}}, "search.trials.more"),
-        ("toy", {"trials": 0}, "search.trials"),
-    ],
-)
-def test_a_bad_one_is_refused_as_by_the_command_line(spec, options, found):
-    with pytest.raises((InvalidValue, SpecErrors), match=found):
-        sweeps.load(spec, **options)
 
 
 def test_check_says_what_the_command_says(tmp_path):
@@ -93,14 +75,6 @@ def test_no_name_is_that_of_a_package_inside():
     """Importing `sweeps.budget` makes `sweeps.budget` that package, whatever it was before."""
     inside = {one.stem for one in Path(sweeps.__file__).parent.iterdir()}
     assert not inside & set(sweeps.__all__)
-
-
-def test_each_package_says_that_it_is_typed():
-    root = Path(sweeps.__file__).parents[1]
-    data = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
-    for package in ("dpcore", "trainables", "sweeps"):
-        assert (root / package / "py.typed").is_file()
-        assert "py.typed" in data[package]
 
 
 def test_a_sweep_runs_and_what_is_over_is_over(tmp_path, capfd):

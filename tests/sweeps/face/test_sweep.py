@@ -66,13 +66,6 @@ def test_the_table_of_trials_is_the_records(sweep, records):
     assert not [name for name in table if name.startswith("metric.epsilon")]
 
 
-def test_states_are_chosen_by_name(sweep):
-    assert len(sweep.trials(where="state=complete")) == 12
-    assert len(sweep.trials(where=["state=failed"])) == 0
-    with pytest.raises(InvalidValue, match=r"state=completed.*Did you mean `complete`"):
-        sweep.trials(where="state=completed")
-
-
 def test_the_front_is_that_of_the_command(sweep, tmp_path):
     front = sweep.front()
     table = front.table()
