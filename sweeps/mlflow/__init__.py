@@ -9,3 +9,6 @@ os.environ["DO_NOT_TRACK"] = "true"
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+
+FRONT = "front"
+"""The name of the view that a sweep's page opens with (`sweeps.mlflow.runs.shared_view`)."""

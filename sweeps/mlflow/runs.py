@@ -21,6 +21,7 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
+from sweeps.mlflow import FRONT
 from sweeps.mlflow.read import (
     ASSERTED_BY,
     ASSUMPTIONS,
@@ -45,7 +46,6 @@ from sweeps.mlflow.read import (
     identity_of,
     tagged_runs,
 )
-from sweeps.mlflow.sync import FRONT
 from sweeps.privacy.claims import Assumptions
 from sweeps.privacy.quoting import REFUTED, is_refuted, quote_of_claim
 from sweeps.privacy.release import Published, Release

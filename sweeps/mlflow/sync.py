@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from sweeps.mlflow import FRONT
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published
 from sweeps.store.errors import StoreError
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 # what this browser chose last (its local storage), else "genai". A bare `#/experiments/ID` in a fresh browser
 # therefore opens the GenAI overview, whatever `mlflow.experimentKind` says.
 
-FRONT = "front"
-"""The name of the view that the page opens with (`sweeps.mlflow.runs.shared_view`)."""
 _PAGE = f"runs?workflowType=machine_learning&compareRunsMode=CHART&viewStateShareKey={FRONT}"
 _KEPT = "mlflow-page"
 
