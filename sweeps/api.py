@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from sweeps.privacy.charge import check_terms
-from sweeps.privacy.population_account import NextSweep, PopulationAccount, account, accounts
-from sweeps.privacy.population_ledger import make_ledger
+from sweeps.privacy.population import NextSweep, PopulationAccount, account, accounts, make_ledger
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.summary import list_summaries
 from sweeps.spec.sections import SweepSpec

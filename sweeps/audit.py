@@ -24,7 +24,7 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from dpcore.randomness import fresh_secret
 from sweeps.planning.spec_code import accepting, code_of, weights_of
-from sweeps.privacy.population_ledger import charge_audit
+from sweeps.privacy.population import charge_audit
 from sweeps.privacy.published_store import FILE, FOLDER, PublishedStore, tell
 from sweeps.privacy.release import Published
 from sweeps.spec.parse import load_spec

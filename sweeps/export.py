@@ -14,7 +14,7 @@ from dpcore.guarantee import Guarantee
 from sweeps.planning.spec_code import code_of
 from sweeps.privacy.claims import Assumptions, claim_text, count_text, declared_number
 from sweeps.privacy.heldout import DeclaredTest, HeldOutReading, declared_test, of_its_records, readings
-from sweeps.privacy.population_ledger import charge_reading
+from sweeps.privacy.population import charge_reading
 from sweeps.privacy.published_store import OVER, PublishedStore
 from sweeps.privacy.quoting import Quote, dependence, is_refuted, quote_of_claim, quote_of_metric
 from sweeps.privacy.release import Published

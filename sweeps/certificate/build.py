@@ -28,7 +28,7 @@ from sweeps.privacy import wording
 from sweeps.privacy.claims import HOLDOUT, Assumptions, count_text
 from sweeps.privacy.heldout import readings
 from sweeps.privacy.holdout_guarantee import both, tuned_by_now
-from sweeps.privacy.population_account import ELSEWHERE, IN_THIS_STORE, account
+from sweeps.privacy.population import ELSEWHERE, IN_THIS_STORE, account
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Verdict, dependence, quote_of_metric
 from sweeps.privacy.release import Published

@@ -9,7 +9,7 @@ of whichever steps came out would be one of a number that was not fixed beforeha
 stopped has failed, and all of its reservation is charged. One that `limits.hours` left on its way is charged in the
 ledger as far as it came, since it may go on, and counts in a total with its whole plan; the total then rests on that
 records did not decide how many trials ended in time (`sweeps.ledger.spending.cut_short`). Ending within what was
-planned reveals no more than the plan (`sweeps.privacy.stopped_trials` says why).
+planned reveals no more than the plan (`ex_post` in `sweeps.privacy.charge` says why).
 """
 
 from __future__ import annotations

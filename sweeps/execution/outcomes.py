@@ -40,7 +40,7 @@ def settlement_of(result: TrialResult, plan: PrivacyPlan, release: Release) -> S
         raise NoResult(str(undeclared)) from undeclared
     if broken := [f"{name}={value}" for name, value in metrics.items() if not math.isfinite(value)]:
         raise NoResult(f"{', '.join(broken)}: expected finite metrics. Lower the learning rate or narrow the space.")
-    # Wherever it was stopped, it claims its whole plan (`sweeps.privacy.stopped_trials`).
+    # Wherever it was stopped, it claims its whole plan (`sweeps.privacy.charge`).
     claim = plan.guarantee
     own = {"epsilon": claim.epsilon, "seconds": result.seconds, "peak_memory_mb": result.peak_memory_mb}
     return Settlement(

@@ -124,24 +124,20 @@ def note(store: Store, sweep: str, text: str) -> None:
 
 def parse_tags(pairs: str | Iterable[str]) -> dict[str, str]:
     """{"paper": "v2"} of "paper=v2", one or several. Raises InvalidValue."""
-    found = {}
-    for pair in [pairs] if isinstance(pairs, str) else pairs:
-        key, sign, value = pair.partition("=")
-        if not sign:
-            raise InvalidValue("tag", pair, "KEY=VALUE", f"`{pair}=` takes the tag away.")
-        found[key] = value
-    return found
+    return dict(_parted("tag", "KEY=VALUE", pairs, "`{}=` takes the tag away."))
 
 
 def parse_point(pairs: str | Iterable[str]) -> dict[str, Any]:
     """{"learning_rate": 0.1} of "learning_rate=0.1", one or several; values as YAML has them. Raises InvalidValue."""
-    found = {}
+    return {knob.strip(): read_document(value) for knob, value in _parted("point", "KNOB=VALUE", pairs)}
+
+
+def _parted(name: str, form: str, pairs: str | Iterable[str], remedy: str = "") -> Iterator[tuple[str, str]]:
     for pair in [pairs] if isinstance(pairs, str) else pairs:
-        knob, sign, value = pair.partition("=")
+        key, sign, value = pair.partition("=")
         if not sign:
-            raise InvalidValue("point", pair, "KNOB=VALUE")
-        found[knob.strip()] = read_document(value)
-    return found
+            raise InvalidValue(name, pair, form, remedy.format(pair))
+        yield key, value
 
 
 def tag(store: Store, sweep: str, tags: Mapping[str, str]) -> None:

@@ -33,11 +33,11 @@ from sweeps.mlflow.sync import Drain
 from sweeps.planning.estimate import resolution_of, resolved
 from sweeps.planning.plan import check_corners
 from sweeps.planning.spec_code import accepting, code_of, weights_of
-from sweeps.privacy.population_ledger import ledger_of, reserve_block, reserve_whole, whole_of
+from sweeps.privacy.population import ledger_of, reserve_block, reserve_whole, whole_of
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published, Release
 from sweeps.privacy.wording import stopped_lines
-from sweeps.ray.sealed_workers import check_at_once, check_workers, workers_at
+from sweeps.ray.resources import check_at_once, check_workers, workers_at
 from sweeps.reporting.front import rankable, spec_objectives
 from sweeps.search.proposer import Proposer
 from sweeps.selection.run import GONE, NOTHING_RELEASED, SealedPlaces, has_begun, opened, release
@@ -541,7 +541,7 @@ class Session:
             proposer=Proposer(self.began, [Release.of(spec).seen(one) for one in earlier], recorded.extensions),
             trials=self.workspace.trials(self.sweep),
             calibrations=self.store.calibrations(),
-            # One row pays for the whole of a sweep that has one budget (`sweeps.privacy.population_ledger`).
+            # One row pays for the whole of a sweep that has one budget (`sweeps.privacy.population`).
             budget=SharedBudget(population if spec.privacy.scope != "sweep" else None),
         )
         has_failed = False

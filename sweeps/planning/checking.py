@@ -14,8 +14,7 @@ from sweeps.planning.preview import Preview, preview
 from sweeps.planning.rehearsal import Rehearsal, Rehearsing, check_feasible
 from sweeps.privacy.release import Published
 from sweeps.privacy.totals import Total
-from sweeps.ray.resources import check_sockets_fit
-from sweeps.ray.sealed_workers import check_at_once, check_workers, workers_at
+from sweeps.ray.resources import check_at_once, check_sockets_fit, check_workers, workers_at
 from sweeps.search import samplers
 from sweeps.selection import compare
 from sweeps.selection.compare import compared
@@ -32,7 +31,7 @@ from trainables.data import SOURCES
 class Checked:
     """The plan of a sweep, the result of its rehearsal, and the comparison of modes; None without one.
 
-    population  what its population has left for it (`sweeps.privacy.population_account`), a line each
+    population  what its population has left for it (`sweeps.privacy.population`), a line each
     """
 
     plan: Preview

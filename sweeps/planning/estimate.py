@@ -20,8 +20,15 @@ from sweeps.privacy.charge import charge_of_steps, check_terms
 from sweeps.privacy.heldout import Charged, planned
 from sweeps.privacy.holdout_guarantee import both, tuned_of
 from sweeps.privacy.ledger import Choice
-from sweeps.privacy.population_account import IN_THIS_STORE, NOBODY_COUNTS, NextSweep, account, is_own
-from sweeps.privacy.population_ledger import check_not_refuted, whole_of
+from sweeps.privacy.population import (
+    IN_THIS_STORE,
+    NOBODY_COUNTS,
+    NextSweep,
+    account,
+    check_not_refuted,
+    is_own,
+    whole_of,
+)
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Release
 from sweeps.privacy.totals import NOT_COVERED, choices_by_results, filtered_guarantee, in_parallel, sweep_total

@@ -2,6 +2,6 @@
 
 claims, ledger, totals, holdout_guarantee  what trials promise, and what all of them spent together
 charge, sweep_budget, privacy_filter  one budget for a whole sweep, and whether a launch fits
-population, population_ledger, population_account  one budget for all sweeps over the same people
+population  one budget for all sweeps over the same people
 release, published_store, quoting, wording  what the world may see, and in which words
 """

@@ -87,15 +87,12 @@ class DeclaredTest:
 
 def declared_test(spec: SweepSpec) -> DeclaredTest | None:
     """The test records of a recorded spec; None where it declares none, or its data can be asked no more."""
-    privacy = spec.privacy
-    if not spec.data.options().get("test"):
+    held, privacy = held_out_of(spec), spec.privacy
+    if held is None:
         return None
     try:
-        held, options = _held(spec)
-        facts = SOURCES[spec.data.source].facts(options)
-    except (InvalidValue, KeyError):
-        return None
-    if held is None:
+        facts = SOURCES[spec.data.source].facts(spec.data.options())
+    except InvalidValue:
         return None
     return DeclaredTest.of(held, facts, min(privacy.epsilon), privacy.delta, privacy.adjacency)
 
@@ -114,8 +111,12 @@ def reading_event(spec: SweepSpec) -> Gaussian | None:
 
 def held_out_of(spec: SweepSpec) -> TestSplit | None:
     """The test records of a recorded spec, as it declares them; None where it does not, or cannot be asked any more."""
+    options = spec.data.options()
+    if not options.get("test"):
+        return None
     try:
-        return _held(spec)[0]
+        source = SOURCES[spec.data.source]
+        return source.held_out(options) if isinstance(source, HoldsOut) else None
     except (InvalidValue, KeyError):
         return None
 
@@ -126,22 +127,11 @@ def place(spec: SweepSpec) -> str | None:
     Their file; or the file of all, with the id and key of the hash. Not the share: of two, the smaller part by one hash
     lies in the larger.
     """
-    if not spec.data.options().get("test"):
-        return None
-    try:
-        held, options = _held(spec)
-    except (InvalidValue, KeyError):
-        return None
-    path = None if held is None else held.path or options.get("path")
+    held = held_out_of(spec)
+    path = None if held is None else held.path or spec.data.options().get("path")
     if held is None or not isinstance(path, str):
         return None
     return " ".join([written_out(path), *([] if held.path else [repr(held.id), repr(held.key)])])
-
-
-def _held(spec: SweepSpec) -> tuple[TestSplit | None, Mapping[str, object]]:
-    """What the data of a recorded spec say of test records, and all their options. Raises InvalidValue, KeyError."""
-    source, options = SOURCES[spec.data.source], spec.data.options()
-    return (source.held_out(options) if isinstance(source, HoldsOut) else None), options
 
 
 # Who read the test records of a sweep, for which trial, and what came of it: by the requests of the whole store.

@@ -27,8 +27,7 @@ from sweeps.ray import patches
 from sweeps.ray.cluster import ClusterUnreachable, alive_nodes, check_resources
 from sweeps.ray.decisions import Decides, Done, Wait
 from sweeps.ray.patches import actor_of
-from sweeps.ray.resources import lacking, request
-from sweeps.ray.sealed_workers import waiting_text
+from sweeps.ray.resources import lacking, request, waiting_text
 from sweeps.ray.watchdog import STOPPED_SECONDS, Sign, Stalls, ended_for
 from sweeps.spec.sections import Resources
 from sweeps.store.errors import LeaseLost, StoreError, StoreVanished

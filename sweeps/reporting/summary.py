@@ -16,7 +16,7 @@ from sweeps.privacy.claims import HEADING, Assumptions, covers_search
 from sweeps.privacy.heldout import DeclaredTest, HeldOutReading, charged, declared_test, readings
 from sweeps.privacy.holdout_guarantee import tuned_by_now
 from sweeps.privacy.ledger import Summary
-from sweeps.privacy.population_account import now
+from sweeps.privacy.population import now
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import is_refuted, quote_of_claim
 from sweeps.privacy.release import Published, Release

@@ -13,7 +13,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import UnsupportedEvent
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.planning.rehearsal import Rehearsal
-from sweeps.ray.sealed_workers import workers_of
+from sweeps.ray.resources import workers_of
 from sweeps.selection import modes
 from sweeps.selection.modes import (
     TOP,

@@ -14,7 +14,7 @@ from dpcore.checks import InvalidValue
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.planning.plan import SECONDS_PER_GRADIENT
 from sweeps.planning.rehearsal import Rehearsal
-from sweeps.ray.sealed_workers import workers_of
+from sweeps.ray.resources import workers_of
 from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.spec.parse import public_facts
 from sweeps.spec.sections import SweepSpec

@@ -25,9 +25,9 @@ import numpy as np
 
 from dpcore.checks import InvalidValue
 from dpcore.selection import draw
-from sweeps.privacy.population_ledger import settle_block
+from sweeps.privacy.population import settle_block
 from sweeps.privacy.release import Release
-from sweeps.ray.sealed_workers import workers_at
+from sweeps.ray.resources import workers_at
 from sweeps.search.space import Space
 from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.spec.sections import SweepSpec

@@ -170,16 +170,6 @@ class Spent:
     tau: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
-    """The largest single charge that a ledger still holds: by rule linear (epsilon, delta), by rule gdp (mu, tau)."""
-
-    epsilon: float | None = None
-    delta: float | None = None
-    mu: float | None = None
-    tau: float | None = None
-
-
 def admits(population: Population, charges: Sequence[Charge], charge: Charge) -> bool:
     """Whether the budget holds `charge` beside those that count. Raises InvalidValue for a charge of another rule."""
     _check_rule(population, [*charges, charge])
@@ -204,13 +194,13 @@ def spent(population: Population, charges: Sequence[Charge]) -> Spent:
     return Spent(epsilon=epsilon, delta=share + tau, rows=len(charges), mu=mu, tau=tau)
 
 
-def left(population: Population, charges: Sequence[Charge]) -> Left:
-    """What one more charge may be at most. Rounded down; zero where nothing is left. Raises as `spent`."""
+def left(population: Population, charges: Sequence[Charge]) -> Charge:
+    """The largest single charge that still fits. Rounded down; zero where nothing is left. Raises as `spent`."""
     now, (firsts, seconds) = spent(population, charges), _amounts(charges)
     if now.mu is None or now.tau is None:
-        return Left(epsilon=_remainder(population.epsilon, firsts), delta=_remainder(population.delta, seconds))
+        return DPCharge(_remainder(population.epsilon, firsts), _remainder(population.delta, seconds))
     squares = (population.mu_total * _LESS) ** 2 - now.mu**2
-    return Left(mu=math.sqrt(max(0.0, squares)), tau=max(0.0, population.tau_total * _LESS - now.tau))
+    return GDPCharge(math.sqrt(max(0.0, squares)), max(0.0, population.tau_total * _LESS - now.tau))
 
 
 def _amounts(charges: Iterable[Charge]) -> tuple[list[float], list[float]]:
@@ -272,28 +262,21 @@ def charges_of(rows: Iterable[Row]) -> list[Charge]:
     return [row.counted for row in rows]
 
 
-def format_charge(charge: Charge) -> str:
-    """A charge as messages say it, rounded up."""
+def format_charge(charge: Charge, up: bool = True) -> str:
+    """A charge as messages say it, rounded up or down."""
     (first,), (second,) = _amounts([charge])
-    return _pair(isinstance(charge, DPCharge), first, second, up=True)
+    name, tail = ("epsilon", "delta") if isinstance(charge, DPCharge) else ("mu", "tau")
+    return f"{name}={epsilon_text(first, up, digits=6)} and {tail}={delta_text(second, up)}"
 
 
 def refusal(population: Population, charges: Sequence[Charge], charge: Charge) -> str:
     """Why a charge does not fit, and what is left, rounded down."""
-    rest = left(population, charges)
-    linear = population.rule is AddingRule.LINEAR
-    first, second = (rest.epsilon, rest.delta) if linear else (rest.mu, rest.tau)
-    fits = _pair(linear, first or 0.0, second or 0.0, up=False)
+    fits = format_charge(left(population, charges), up=False)
     return (
         f"population {population.name!r}: {format_charge(charge)} exceed what is left of its budget, {fits} "
         f"(of epsilon={population.epsilon!r}, delta={population.delta!r}, rule {population.rule}). "
         f"`sweeps budget {population.name}` shows what spent it."
     )
-
-
-def _pair(linear: bool, value: float, tail: float, up: bool) -> str:
-    first, second = ("epsilon", "delta") if linear else ("mu", "tau")
-    return f"{first}={epsilon_text(value, up, digits=6)} and {second}={delta_text(tail, up)}"
 
 
 # Records that a sweep over a population declares public: no ledger counts what leaves of them.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -22,12 +23,19 @@ from sqlalchemy import (
     insert,
     text,
 )
+from sqlalchemy.types import TypeEngine
 
 VERSION = 1
 """Of the tables below: another one is another release's."""
 NULL = "null"
 
 metadata = MetaData()
+
+
+def required(kind: type[TypeEngine[Any]], *names: str) -> list[Column[Any]]:
+    """Columns of one type, none of which may be null."""
+    return [Column(name, kind, nullable=False) for name in names]
+
 
 schema_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
 
@@ -36,15 +44,8 @@ sweeps = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
-    Column("spec", Text, nullable=False),
-    Column("digest", Text, nullable=False),
-    Column("fingerprints", Text, nullable=False),
-    Column("root", Text, nullable=False),
-    Column("created_at", Double, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("records", Text, nullable=False),
-    Column("label", Text, nullable=False),
-    Column("population", Text, nullable=False),
+    *required(Text, "spec", "digest", "fingerprints", "root", "state", "records", "label", "population"),
+    *required(Double, "created_at"),
 )
 
 extensions = Table(
@@ -54,10 +55,9 @@ extensions = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("trials", BigInteger),
     Column("hours", Double),
-    Column("launched", BigInteger, nullable=False),
-    Column("at", Double, nullable=False),
-    Column("epsilon", Text, nullable=False),
-    Column("proposed", BigInteger, nullable=False),
+    *required(BigInteger, "launched", "proposed"),
+    *required(Double, "at"),
+    *required(Text, "epsilon"),
 )
 
 names = Table(
@@ -73,10 +73,8 @@ requests = Table(
     metadata,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("sweep_id", ForeignKey("sweeps.id"), nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("content", Text, nullable=False),
-    Column("asker", Text, nullable=False),
-    Column("at", Double, nullable=False),
+    *required(Text, "kind", "content", "asker"),
+    *required(Double, "at"),
     Column("call", Text, nullable=False, unique=True),
     sqlite_autoincrement=True,
 )
@@ -88,9 +86,9 @@ leases = Table(
     "leases",
     metadata,
     Column("sweep_id", ForeignKey("sweeps.id"), primary_key=True),
-    Column("token", BigInteger, nullable=False),
+    *required(BigInteger, "token"),
+    *required(Double, "expires_at"),
     Column("holder", Text),
-    Column("expires_at", Double, nullable=False),
 )
 
 trials = Table(
@@ -98,18 +96,11 @@ trials = Table(
     metadata,
     Column("sweep_id", ForeignKey("sweeps.id"), primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
-    Column("state", Text, nullable=False),
-    Column("config", Text, nullable=False),
-    Column("seed", Text, nullable=False),
-    Column("violations", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("metrics", Text, nullable=False),
-    Column("guarantee", Text, nullable=False),
-    Column("step", BigInteger, nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("proposed_at", Double, nullable=False),
+    *required(Text, "state", "config", "seed", "violations", "reason", "metrics", "guarantee", "plan"),
+    *required(BigInteger, "step"),
+    *required(Integer, "attempts"),
+    *required(Double, "proposed_at"),
     Column("finished_at", Double),
-    Column("plan", Text, nullable=False),
     Column("request", BigInteger),
     CheckConstraint("state IN ('planned', 'running', 'complete', 'failed', 'infeasible')", name="trial_state"),
 )
@@ -120,15 +111,9 @@ attempts = Table(
     Column("sweep_id", Integer, primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("attempt", Integer, primary_key=True, autoincrement=False),
-    Column("outcome", Text, nullable=False),
-    Column("launch", Text, nullable=False),
-    Column("token", BigInteger, nullable=False),
-    Column("content", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("step", BigInteger, nullable=False),
-    Column("metrics", Text, nullable=False),
-    Column("seconds", Double, nullable=False),
-    Column("started_at", Double, nullable=False),
+    *required(Text, "outcome", "launch", "content", "reason", "metrics"),
+    *required(BigInteger, "token", "step"),
+    *required(Double, "seconds", "started_at"),
     Column("ended_at", Double),
     ForeignKeyConstraint(["sweep_id", "number"], ["trials.sweep_id", "trials.number"]),
     CheckConstraint("outcome IN ('running', 'settled', 'lost', 'failed')", name="attempt_outcome"),
@@ -149,8 +134,7 @@ ledger = Table(
     Column("sweep_id", Integer, primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("attempt", Integer, primary_key=True, autoincrement=False),
-    Column("from_step", BigInteger, nullable=False),
-    Column("to_step", BigInteger, nullable=False),
+    *required(BigInteger, "from_step", "to_step"),
     Column("executed_to", BigInteger),
     ForeignKeyConstraint(
         ["sweep_id", "number", "attempt"], ["attempts.sweep_id", "attempts.number", "attempts.attempt"]
@@ -166,9 +150,8 @@ curves = Table(
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("step", BigInteger, primary_key=True, autoincrement=False),
     Column("metric", Text, primary_key=True),
-    Column("value", Double, nullable=False),
-    Column("attempt", Integer, nullable=False),
-    Column("at", Double, nullable=False),
+    *required(Double, "value", "at"),
+    *required(Integer, "attempt"),
     ForeignKeyConstraint(
         ["sweep_id", "number", "attempt"], ["attempts.sweep_id", "attempts.number", "attempts.attempt"]
     ),
@@ -179,13 +162,8 @@ populations = Table(
     "populations",
     metadata,
     Column("name", Text, primary_key=True),
-    Column("rule", Text, nullable=False),
-    Column("epsilon", Double, nullable=False),
-    Column("delta", Double, nullable=False),
-    Column("adjacency", Text, nullable=False),
-    Column("unit", Text, nullable=False),
-    Column("tau", Double, nullable=False),
-    Column("at", Double, nullable=False),
+    *required(Text, "rule", "adjacency", "unit"),
+    *required(Double, "epsilon", "delta", "tau", "at"),
     CheckConstraint("rule IN ('linear', 'gdp')", name="population_rule"),
 )
 """Written once, and never changed. Who appends to `charges` locks the row of its population first."""
@@ -196,13 +174,13 @@ charges = Table(
     Column("population", ForeignKey("populations.name"), primary_key=True),
     Column("kind", Text, primary_key=True),
     Column("what", Text, primary_key=True),
-    Column("sweep", Text, nullable=False),
+    *required(Text, "sweep"),
+    *required(Double, "at"),
     Column("epsilon", Double),
     Column("delta", Double),
     Column("mu", Double),
     Column("tau", Double),
     Column("settled", Double),
-    Column("at", Double, nullable=False),
     CheckConstraint("(epsilon IS NULL) <> (mu IS NULL)", name="one_rule"),
     CheckConstraint("settled IS NULL OR settled <= epsilon", name="refund"),
 )
@@ -214,8 +192,8 @@ outbox = Table(
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("sweep_id", ForeignKey("sweeps.id"), nullable=False),
     Column("number", BigInteger),
-    Column("kind", Text, nullable=False),
-    Column("at", Double, nullable=False),
+    *required(Text, "kind"),
+    *required(Double, "at"),
     sqlite_autoincrement=True,
 )
 
@@ -225,14 +203,14 @@ calibrations = Table(
     "calibrations",
     metadata,
     Column("key", Text, primary_key=True),
-    Column("value", Double, nullable=False),
+    *required(Double, "value"),
 )
 
 keys = Table(
     "keys",
     metadata,
     Column("name", Text, primary_key=True),
-    Column("value", Text, nullable=False),
+    *required(Text, "value"),
 )
 """Secrets of the store itself, in hex: they serve all its sweeps, and outlive each of them."""
 

@@ -53,14 +53,6 @@ class ExitCode(IntEnum):
         return next((one for one in cls if one.value == code), None)
 
     @classmethod
-    def of_error(cls, error: BaseException) -> ExitCode:
-        """What a command exits with that `error` ended."""
-        if isinstance(error, KeyboardInterrupt):
-            return cls.INTERRUPTED
-        known = type(error).__module__.split(".")[0] in (*OURS, *ENGINES)
-        return cls.BAD_INPUT if known or isinstance(error, OSError) else cls.FAILED
-
-    @classmethod
     def of_sweep(cls, *, ranked: int, complete: int, failed: int) -> ExitCode:
         """Of a sweep that is over: `ranked` of its `complete` trials have a value in every objective."""
         if not ranked:

@@ -81,6 +81,18 @@ def below(top: int) -> list[tuple[int, str]]:
     return found
 
 
+def held(pid: int, folder: Path) -> set[str]:
+    """Names of the files in `folder` that a process holds open: a worker keeps those of its earlier trials too."""
+    names = set()
+    with suppress(OSError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                path = descriptor.readlink()
+                if path.parent == folder:
+                    names.add(path.name)
+    return names
+
+
 class Attacked(Journal):
     """One sweep of the watched toy: its process, everything that it says, and when it said it.
 

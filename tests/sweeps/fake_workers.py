@@ -18,7 +18,7 @@ import numpy as np
 from sweeps.execution.controller import Controller
 from sweeps.execution.limits import SharedBudget
 from sweeps.privacy.ledger import spending
-from sweeps.privacy.population_ledger import ledger_of
+from sweeps.privacy.population import ledger_of
 from sweeps.ray.decisions import Done, Wait
 from sweeps.search.asha import report_steps
 from sweeps.search.proposer import Proposer

@@ -12,7 +12,7 @@ import pandas as pd
 from sweeps.execution import session
 from sweeps.execution.controller import Controller
 from sweeps.execution.limits import SharedBudget
-from sweeps.privacy.population_ledger import ledger_of
+from sweeps.privacy.population import ledger_of
 from sweeps.search.proposer import Proposer
 from sweeps.spec.parse import load_spec
 from sweeps.store.store import open_store

@@ -15,7 +15,7 @@ from dpcore.selection.filters import DPCharge
 from sweeps.api import places
 from sweeps.cli import main as cli
 from sweeps.execution import session
-from sweeps.privacy.population_account import ELSEWHERE, account, now
+from sweeps.privacy.population import ELSEWHERE, account, now
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.selection.run import ANNOUNCED
 from sweeps.spec.parse import load_spec

@@ -226,38 +226,3 @@ def test_trials_that_end_badly_fail_alone_and_mlflow_may_be_away(tmp_path):
     shown = json.loads(sweep.run("show", "moods", "--json"))
     assert shown["state"] == "finished"
     assert shown["trials"] == {"complete": 1, "running": 0, "failed": 4, "infeasible": 0, "planned": 0}
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"A FULL DISK WAS NOT TRIED: mounting a small one takes root ({mounted.stderr.strip()})")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-@pytest.mark.chaos
-@pytest.mark.outage
-def test_a_full_disk_stops_the_sweep_and_it_goes_on_when_there_is_room(tmp_path, small_disk):
-    text = SLOW.replace("steps: 400", "steps: 40").replace("trials: 3", "trials: 6")
-    sweep = Sweep(tmp_path, text, root=small_disk / "state")
-    process = sweep.start("run", str(sweep.spec))
-    sweep.until_steps(process)
-    filler = small_disk / "filler"
-    with pytest.raises(OSError, match="No space left"):
-        filler.write_bytes(b"x" * 16_000_000)
-    output = sweep.end(process, 2)
-    assert "space" in output
-    assert "resume" in output
-    filler.unlink()
-    output = sweep.run("resume", "slow")
-    assert "6 complete." in output
-    store = settled(sweep)
-    for record in store.trials("slow"):
-        assert record.step == 40
-        assert spending(store.ledger("slow"))[record.key].path == 40

@@ -101,29 +101,6 @@ def test_a_horizon_below_its_own_checkpoint_is_not_believed(sweep):
     sweep.check_end(trials=5)
 
 
-@pytest.mark.parametrize("content", [b"", b"garbage", None])
-@pytest.mark.parametrize("name", ["horizon.json", "horizon.copy.json", "checkpoint.8.npz"])
-def test_one_damaged_record_costs_its_own_attempt_and_no_other_trial(sweep, name, content):
-    worker = launch(sweep)
-    for _ in range(2):
-        worker.execute(1, 4, stop_inside=False)
-    worker.execute(1, 2, stop_inside=True)
-    path = record_of(worker, name)
-    if content is None:
-        path.unlink()
-    else:
-        path.write_bytes(content)
-    sweep.lose(worker)
-    sweep.check()
-    if not (content is None and name.startswith("checkpoint")):
-        assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == 12
-    # From its predecessor where the newest checkpoint is gone.
-    assert launch(sweep).member.from_step == (4 if name.startswith("checkpoint") else 8)
-    sweep.finish()
-    sweep.check_end(trials=5)
-    assert sweep.store.counts(NAME)["complete"] == 5
-
-
 @pytest.fixture
 def rungs(tmp_path):
     return FakeSweep(

@@ -21,7 +21,6 @@ from sweeps.privacy.heldout import of_its_records
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.totals import joint_totals
 from sweeps.spec.parse import load_spec
-from sweeps.spec.problems import SpecErrors
 from sweeps.store.records import Accepted, HeldOutRead
 from sweeps.util.fingerprint import Changed
 from tests.sweeps.published_sweeps import NAME, swept
@@ -237,25 +236,6 @@ def test_the_estimate_before_a_sweep_holds_the_reading_that_is_planned(tmp_path)
     tested = noise_for(8.0, DELTA, 1)
     least = headline(Gaussian(noise_multiplier=tested), DELTA, Adjacency.ADD_REMOVE).epsilon
     assert preview(load_spec(spec)).total.epsilon == pytest.approx(least, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"data.test": {"records": "private", "path": "b.parquet", "n": 50}}, "public for a file"),
-        ({"data.test": {"records": "public", "share": 0.2, "id": "x"}}, r"as in data\.validation\.id.*Write `id: id`"),
-        ({"data.test": {"records": "public", "share": 2, "id": "id"}}, "expected a number below 1"),
-        ({"data.test": {"records": "public", "share": 0.2, "id": "id", "key": "validation"}}, "another word"),
-        ({"data.test": {"share": 0.2, "id": "id"}}, "public or private"),
-        ({"data.test": {"records": "public", "share": 0.9999, "id": "id"}}, "leaves records.*Make it smaller"),
-        ({"privacy.adjacency": "replace-one"}, "add-remove"),
-        ({"systems": {"subsample-and-aggregate": {}}}, "whose model may be released"),
-    ],
-)
-def test_what_cannot_be_is_said_by_the_spec(tmp_path, change, said):
-    people().to_parquet(tmp_path / "a.parquet")
-    with pytest.raises(SpecErrors, match=said):
-        sweeps.load(raw(tmp_path / "a.parquet", "private"), changes=change)
 
 
 @pytest.mark.parametrize(

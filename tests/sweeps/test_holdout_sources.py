@@ -67,18 +67,6 @@ def test_the_whole_costs_the_larger_of_both_and_says_what_parts_them(root):
     assert len(prints) == 2
 
 
-def test_replace_one_is_refused_where_records_are_parted():
-    for raw in (final(adjacency="replace-one"), spec("tuning", {"part": part("tuning")}, {"adjacency": "replace-one"})):
-        with pytest.raises(ValueError, match="one that replaces another may change both parts"):
-            load_spec(raw)
-
-
-def test_a_final_run_on_all_records_is_refused():
-    with pytest.raises(ValueError, match=r"data\.part.*the part that did not tune") as refused:
-        load_spec(final({"part": None}))
-    assert "Write `part: {use: final, share: 0.2}` in data" in str(refused.value)
-
-
 # -- what decides who is in which part -----------------------------------------------------------------------
 
 POOL = {"of": "digits", "train": 500, "validation": 400, "seed": 0}
@@ -156,13 +144,6 @@ def test_a_column_that_is_called_content_is_an_id():
     assert SOURCES["digits"].part({"part": part("tuning", id="content")}).id is CONTENT
 
 
-def test_ratings_are_parted_by_user():
-    one = SOURCES["movielens_100k"]
-    assert one.part({"part": part("final")}).id == "user"
-    with pytest.raises(InvalidValue, match="expected user, which says whose a record is"):
-        one.facts({"part": part("final", id="movie")})
-
-
 # -- what is computed over records ---------------------------------------------------------------------------
 
 
@@ -182,16 +163,6 @@ def test_both_parts_of_digits_are_the_whole_whatever_the_sweep():
     for data in (tunes, trains):
         assert np.array_equal(data.validation.inputs["image"], whole.validation.inputs["image"])
         assert data.train.ids is None
-
-
-def test_features_that_are_kept_are_those_of_the_part(tmp_path):
-    asked = {"features": "tests.trainables.feature_maps:Rows", "features_from": "drawn for the exam, of nobody"}
-    asked |= {"features_bounds": [-30, 30]}
-    for use in ("tuning", "final", "tuning"):
-        kept = SOURCES["digits"].load({**asked, "part": part(use), "limit": 60}, tmp_path / "features")
-        again = SOURCES["digits"].load({**asked, "part": part(use), "limit": 60})
-        assert np.array_equal(kept.train.inputs["features"], again.train.inputs["features"])
-        assert len(kept.train) == len(images(use, limit=60).train)
 
 
 @pytest.mark.parametrize(("name", "own"), [("frozen", {"filters": 2, "patch": 3}), ("projected", {"dimension": 3})])
@@ -243,14 +214,6 @@ class Known(Plain):
     def load(self, options):
         found = super().load(options)
         return replace(found, train=replace(found.train, ids=[f"p{i}" for i in range(200)]))
-
-class Silent(Plain):
-    ids = "person_id"
-
-class Lacking(Known):
-    def load(self, options):
-        found = super().load(options)
-        return replace(found, train=replace(found.train, ids=["", *found.train.ids[1:]]))
 
 class Grouped(Plain):
     def facts(self, options):
@@ -304,9 +267,3 @@ def test_one_that_cannot_be_parted_is_refused_before_it_is_read(lab, name, valid
     for ask in (source.facts, source.inspect, source.load):
         with pytest.raises(InvalidValue, match=said):
             ask({"validation": validation, "part": part("tuning")})
-
-
-@pytest.mark.parametrize("name", ["Silent", "Lacking"])
-def test_an_id_that_is_not_handed_out_is_refused(lab, name):
-    with pytest.raises(InvalidValue, match="with one of person_id for each of the training records, none missing"):
-        lab(name).load({"validation": PUBLIC, "part": part("tuning")})

@@ -36,6 +36,8 @@ def until_steps(bucket, process):
     raise AssertionError(process.communicate()[0])
 
 
+@pytest.mark.chaos
+@pytest.mark.outage
 def test_a_store_that_turns_read_only_stops_the_sweep_and_it_goes_on_elsewhere(bucket, tmp_path, monkeypatch):
     text = SLOW.replace("steps: 400", "steps: 40")
     sweep = Sweep(tmp_path, text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -22,11 +21,12 @@ from sweeps.execution import session
 from sweeps.planning.estimate import before, next_sweep
 from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.heldout import DeclaredTest
-from sweeps.privacy.population_account import account, now
-from sweeps.privacy.population_ledger import (
+from sweeps.privacy.population import (
+    account,
     charge_audit,
     charge_reading,
     check_not_refuted,
+    now,
     reserve_whole,
 )
 from sweeps.privacy.published_store import PublishedStore
@@ -197,25 +197,6 @@ def test_a_refuted_system_is_launched_over_that_population_no_more(sweep):
         sweep.start()
     check_not_refuted(PublishedStore(sweep.store), "people", ["noisy-sgd"])
     assert len(sweep.store.charges("people")) == 5
-
-
-def test_no_sweep_of_a_refuted_system_is_made_and_a_forecast_says_what_is_not_known(tmp_path, people):  # noqa: F811
-    workspace = places(tmp_path, None)
-    with closing(workspace.open_store(create=True)) as store:
-        store.make_population(AMPLE)
-        fallen = session.create(load_spec({**SPEC, **DATA}), workspace)
-        lease = store.acquire(fallen)
-        store.reserve_block(lease, "people", DPCharge(1.0, 1e-6))
-        lease.release()
-        store.ask(fallen, Refutation(trial=f"{fallen}-0", system=SYSTEM, audit=1), "somebody@here")
-        with pytest.raises(InvalidValue, match="refuted a claim of it"):
-            session.create(load_spec({**SPEC, **DATA}), workspace)
-        other = over(people)
-        said = before(load_spec(other), public_facts(load_spec(other)), store.url)
-    assert said[0].startswith("people: 1 row rests on a claim that an audit refuted: what is spent is not known")
-    assert "whether what is left holds it is not known" in said[1]
-    following = sweeps.population_budget("people", spec=other, root=tmp_path).to_dict()["next"]
-    assert following["fits"] is None
 
 
 def over(people, **data):  # noqa: F811

@@ -21,8 +21,8 @@ from sweeps.execution import session
 from sweeps.execution.session import RunContext, TuneRunner
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.preview import preview
+from sweeps.privacy.charge import ex_post
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.stopped_trials import ex_post
 from sweeps.privacy.totals import in_parallel, procedure_event, procedure_guarantee, reported_event
 from sweeps.privacy.wording import recorded_text
 from sweeps.ray.decisions import Done

@@ -8,8 +8,6 @@ import struct
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from sweeps.privacy import release
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import NOTHING, OPEN, WINNERS_ALONE, Release, ReleasePolicy
@@ -90,25 +88,6 @@ def test_only_the_publisher_makes_published_records():
                 and name not in ("privacy/release.py", "privacy/published_store.py")
             ):
                 assert name in makers[what], (name, what)
-
-
-@pytest.mark.parametrize(
-    ("room", "names"),
-    [
-        ("search", {"warm_start.py", "asha.py", "proposer.py", "optuna_sampler.py"}),
-        (
-            "reporting",
-            {"summary.py", "front.py", "figures.py", "trials.py", "importance.py", "tables.py"},
-        ),
-        ("mlflow", {"runs.py", "sync.py", "models.py"}),
-        ("", {"sweep.py", "export.py", "progress.py"}),
-    ],
-)
-def test_what_views_and_samplers_take_is_published(room, names):
-    for name in names:
-        taken = set(imported(ast.parse((ROOT / "sweeps" / room / name).read_text(encoding="utf-8"))))
-        assert "sweeps.privacy.release.Published" in taken, name
-        assert "sweeps.store.records.TrialRecord" not in taken, name
 
 
 # -- by trying --------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from sweeps.privacy.totals import choices_of, summary_in_passing
 from sweeps.ray.decisions import Done
 from sweeps.search.proposer import Proposer
 from sweeps.spec.parse import load_spec
-from sweeps.spec.problems import SpecErrors
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import KnownPoint, StopRequest, SweepRecord, TrialState
 from sweeps.store.store import open_store
@@ -159,30 +158,6 @@ def test_first_points_come_first_and_take_no_turn_of_the_sampler(sampler):
     assert [found[0], found[1]] == [WHOLE, {**WHOLE, "steps": 1}]
     if sampler != "tpe":
         assert list(found.values())[2:] == before
-
-
-@pytest.mark.parametrize(
-    ("point", "said"),
-    [
-        (
-            {**POINT, "clop": 1},
-            r"first\.0\.clop=1: expected a knob of noisy-mean in the sweep\. Did you mean `clip`",
-        ),
-        ({**POINT, "steps": 5}, r"steps=5: expected a value of the sweep's own: int_uniform 1 \.\. 4"),
-        ({**POINT, "steps": 1.5}, r"steps=1\.5: expected a value"),
-        ({**POINT, "clip": 0.4}, r"clip=0\.4: expected a value of the sweep's own: one of 0\.25, 0\.5, 1"),
-        ({**POINT, "shrinkage": 0.5}, r"shrinkage=0\.5: expected 1\.0, at which the sweep fixes it"),
-        ({**POINT, "system": "noisy-sgd"}, r"system='noisy-sgd': expected a system of the sweep: noisy-mean"),
-        ({**POINT, "target_epsilon": 3}, r"target_epsilon=3: expected a budget of the sweep: 1, 2"),
-        ({"clip": 0.5, "steps": 3}, r"target_epsilon is not given: expected a budget.*Say which of them"),
-        ({"clip": 0.5, "target_epsilon": 1}, r"steps is not given: expected a value.*Add `steps`"),
-        ({**POINT, "noise_multiplier": 1.0}, r"noise_multiplier=1\.0: expected a knob"),
-        (7, r"first\.0"),
-    ],
-)
-def test_what_is_no_point_of_the_space_is_refused(point, said):
-    with pytest.raises(SpecErrors, match=said):
-        spec_of({"first": [point]})
 
 
 # -- enqueued ones -----------------------------------------------------------------------------------------

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps import checking as checking
 from sweeps.api import created
 from sweeps.execution import session
+from sweeps.planning import checking
 from sweeps.planning.preview import preview
 from sweeps.planning.rehearsal import Rehearsal, Tried, corners
-from sweeps.ray.sealed_workers import check_workers, waiting_text, workers_of
+from sweeps.ray.resources import check_workers, waiting_text, workers_of
 from sweeps.selection import run
 from sweeps.selection.preview import MeasuredDeadline, check_deadline
 from sweeps.selection.run import KEY

@@ -15,8 +15,8 @@ from dpcore.gdp import eps_gdp
 from dpcore.guarantee import Notion
 from dpcore.mechanisms.protocol import Scheduled
 from dpcore.rounding import epsilon_text
+from sweeps.privacy.charge import ex_post
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.stopped_trials import ex_post
 from sweeps.privacy.wording import stopped_lines
 from sweeps.reporting.html import report_page
 from sweeps.reporting.summary import SweepSummary

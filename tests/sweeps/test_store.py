@@ -338,9 +338,12 @@ def test_trials_have_one_running_attempt(store, lease):
             with pytest.raises(error):
                 act()
     # The database itself refuses, whatever the code above it believes.
-    row = "(SELECT id FROM sweeps), 0, 2, 'running', 'x', 1, '', '', 0, '{}', 0, 0, NULL"
-    with pytest.raises(StoreError):
-        store._database.write(lambda connection: connection.execute(text(f"INSERT INTO attempts VALUES ({row})")))
+    columns = "sweep_id, number, attempt, outcome, launch, token, content, reason, step, metrics, seconds, started_at"
+    row = "(SELECT id FROM sweeps), 0, 2, 'running', 'x', 1, '', '', 0, '{}', 0, 0"
+    with pytest.raises(StoreError, match=r"one_running_attempt|UNIQUE"):
+        store._database.write(
+            lambda connection: connection.execute(text(f"INSERT INTO attempts ({columns}) VALUES ({row})"))
+        )
     assert everything(store) == before
     store.lose(lease, key(0), 1, 100, "gone")
     with pytest.raises(InvalidValue):

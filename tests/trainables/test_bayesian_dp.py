@@ -13,7 +13,7 @@ from dpcore.accountants.bayesian import BayesianAccountant, left_cost
 from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate, Repeated
 from dpcore.guarantee import Notion, Status
-from sweeps.privacy.stopped_trials import ex_post
+from sweeps.privacy.charge import ex_post
 from tests.trainables.bayesian_cases import AVERAGE, CPU, TARGET, fitted, parameters, planned
 from tests.trainables.noisy_sgd_cases import tiny
 from tests.trainables.recording import MemoryRun, memory_run

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +9,6 @@ from typing import Any
 import pytest
 
 from dpcore.checks import InvalidValue
-from dpcore.gdp import mu_gdp
 from dpcore.guarantee import Status
 from dpcore.selection import GDPCharge
 from sweeps.execution.requests import enqueue
@@ -31,22 +27,11 @@ from sweeps.store.records import Reservation, SweepState
 from tests.sweeps.budget.test_sweep_filter import CHANGE, DELTA, EPSILON, PRIVACY, check
 from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, launched, memory_folder
 from tests.sweeps.private_people import people, spec_of
-from tests.sweeps.test_cli_processes import Sweep, settled
 from trainables.system import PrivacyPlan
 
 __all__ = ["people"]
 
 TPE = {"search": {"sampler": "tpe", "trials": 6, "seed": 3}}
-TOY = """
-name: toy
-data: {source: uniform, n: 1000}
-systems: {noisy-mean: {clip: {uniform: [0.2, 1.0]}, shrinkage: {uniform: [0, 1]}, steps: 18, step_seconds: 0.05}}
-privacy: {epsilon: 3.0, delta: 1.0e-5, scope: sweep, spread: halving}
-objectives: [{metric: expected_error}]
-search: {sampler: tpe, trials: 9, seed: 0}
-early_stopping: {method: asha, reduction: 3, rungs: 3}
-execution: {checkpoint_seconds: 0.2}
-"""
 
 
 def total_of(sweep: FakeSweep) -> Procedure:
@@ -178,24 +163,3 @@ def test_training_and_private_reports_have_a_ledger_each(people: Path) -> None:
     assert not filter.holds(LaunchCharge(GDPCharge(0.0), charge.validation))
     with pytest.raises(InvalidValue, match="one rule parts"):
         SweepFilter.of(budget, {"a": charge, "b": replace(charge, parts="by another")}, known)
-
-
-@pytest.mark.chaos
-@pytest.mark.outage
-def test_a_killed_sweep_with_tpe_and_early_stopping_ends_within_its_budget(tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path, TOY)
-    process = sweep.start("run", str(sweep.spec))
-    sweep.until_steps(process)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    sweep.run("resume", "toy")
-    store = settled(sweep)
-    noise = {one.key: float(one.plan.config["noise_multiplier"]) for one in store.trials("toy") if one.plan is not None}
-    entries = store.ledger("toy")
-    reserved = sum((one.to_step - one.from_step) / noise[one.key] ** 2 for one in entries)
-    assert reserved**0.5 <= mu_gdp(3.0, 1e-5)
-    assert max(one.attempt for one in entries) > 1
-    assert store.sweep("toy").state in (SweepState.FINISHED, SweepState.OUT_OF_BUDGET)
-    shown = json.loads(sweep.run("show", "toy", "--format", "json"))
-    total = shown["ledger"]["procedure"]
-    assert (total["epsilon"], total["is_claim"], total["by_filter"]) == (3.0, True, True)

@@ -1,26 +1,35 @@
-"""A population's account as views show it: what sweeps, audits and test readings have spent, and what is left.
+"""One budget for all sweeps over the same people: what is reserved of it, what audits make of it, and its account.
 
-Numbers of what was spent are rounded up, those of what is left down.
+The whole of a sweep is one row of the ledger where its procedure has one fixed budget: a filter's, or that of a sealed
+search, whose rows per attempt would tell how many trials it drew. The row is reserved before its first trial and stays,
+however little of it was used; only a `first` sweep is settled, by a linear ledger, at the epsilon of the rung that it
+released.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from dpcore.checks import InvalidValue
 from dpcore.rounding import delta_text, epsilon_text
-from dpcore.selection.filters import DPCharge
+from dpcore.selection.filters import DPCharge, GDPCharge, GDPFilter
+from sweeps.privacy.charge import charge_of_event, charge_of_steps, check_terms, repeated
 from sweeps.privacy.claims import count_text
-from sweeps.privacy.population_ledger import RefutedRows, not_known, refuted_rows
+from sweeps.privacy.heldout import DeclaredTest
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.spec.sections import FUNCTION, SweepSpec
+from sweeps.spec.sweep_budget import budget_of
+from sweeps.store.errors import UnknownPopulation
+from sweeps.store.lease import Lease
 from sweeps.store.population import (
     AddingRule,
     Charge,
-    Left,
     Population,
     Row,
     RowKind,
@@ -29,7 +38,206 @@ from sweeps.store.population import (
     left,
     public_files,
     spent,
+    to_charge,
 )
+from sweeps.store.records import Refutation, SweepRecord
+from sweeps.store.store import Store
+from sweeps.store.workspace import Workspace
+from trainables.system import PrivacyPlan
+
+
+def ledger_named(store: Store, population: str) -> Population:
+    """The ledger of a population. Raises UnknownPopulation."""
+    found = {one.name: one for one in store.populations()}
+    if population not in found:
+        raise UnknownPopulation(population, found)
+    return found[population]
+
+
+def reserve_block(
+    store: Store, lease: Lease, population: str, whole: DPCharge, gdp: GDPCharge | None = None
+) -> Charge | None:
+    """Reserve what the lease's sweep costs at most, durable on return; the same again changes nothing.
+
+    population  as its spec declares; "" for none, and then nothing is reserved
+    whole       (epsilon, delta) of everything that may leave the sweep
+    gdp         (mu_total, tau_total) where it runs within a GDP filter: what a gdp ledger is charged instead of `whole`
+
+    Returns what was reserved. Raises PopulationSpent where the budget does not hold it: the sweep then must not begin;
+    and UnknownPopulation, LeaseLost, Conflict for another block than before.
+    """
+    if not population:
+        return None
+    charge = to_charge(ledger_named(store, population), whole.epsilon, whole.delta, gdp)
+    store.reserve_block(lease, population, charge)
+    return charge
+
+
+def settle_block(store: Store, lease: Lease, population: str, epsilon: float) -> None:
+    """What a `first` sweep came to: the ex-post epsilon of what it released, at most the reserved one.
+
+    By a gdp ledger nothing is handed back: it stands at its dearest rung. The same again changes nothing. Raises
+    UnknownPopulation, LeaseLost, Conflict, InvalidValue.
+    """
+    if population and ledger_named(store, population).rule is AddingRule.LINEAR:
+        store.settle_block(lease, population, epsilon)
+
+
+# Audits that refuted a system over a population: what its rows cost is then not known, and it is launched no more.
+#
+# A row is what a claim says that a launch costs. Where an audit refuted the claim of a system in a sweep, all rows of
+# that system in that sweep may have cost more, by nobody knows how much.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefutedRows:
+    """Rows of one sweep that rest on a claim that an audit refuted.
+
+    sweep  as it is called
+    by     {system: the audit that refuted a claim of it}, at least one
+    rows   of these systems; none where they were launched before the sweep was charged here
+    """
+
+    sweep: str
+    by: Mapping[str, Refutation]
+    rows: tuple[Row, ...]
+
+    def __str__(self) -> str:
+        systems = ", ".join(f"{system} (audit {one.audit})" for system, one in self.by.items())
+        return f"{systems} in {self.sweep}"
+
+
+def refuted_rows(seen: PublishedStore, rows: Sequence[Row]) -> tuple[RefutedRows, ...]:
+    """Of the rows of a ledger, by sweep. A reading of test records rests on no claim of a trial."""
+    called = {one.name: one.called for one in seen.sweeps()}
+    found = []
+    for sweep in dict.fromkeys(row.sweep for row in rows):
+        by = seen.refuted(sweep) if sweep in called else {}
+        if by:
+            resting = tuple(_resting(seen, sweep, by, [row for row in rows if row.sweep == sweep]))
+            found.append(RefutedRows(sweep=called[sweep], by=by, rows=resting))
+    return tuple(found)
+
+
+def not_known(refuted: Sequence[RefutedRows]) -> str:
+    """What an account says of them; empty where there are none."""
+    count = sum(len(one.rows) for one in refuted)
+    if not count:
+        return ""
+    rest = "rests" if count == 1 else "rest"
+    return (
+        f"{count_text(count, 'row')} {rest} on a claim that an audit refuted: what is spent is not known "
+        f"({'; '.join(str(one) for one in refuted if one.rows)})"
+    )
+
+
+def check_not_refuted(seen: PublishedStore, population: str, systems: Iterable[str]) -> None:
+    """Raises InvalidValue for a system that an audit refuted in a sweep over this population."""
+    wanted = set(systems)
+    for found in refuted_rows(seen, seen.charges(population)):
+        for system in sorted(wanted & found.by.keys()):
+            raise InvalidValue(
+                f"systems.{system}",
+                system,
+                f"a system that no audit refuted over population {population!r}: audit {found.by[system].audit} of "
+                f"{found.sweep} refuted a claim of it, so that nobody knows what a launch of it costs",
+                "Leave that system out.",
+            )
+
+
+def _resting(seen: PublishedStore, sweep: str, by: Mapping[str, Refutation], rows: Iterable[Row]) -> Iterator[Row]:
+    systems = {one.key: one.system for one in seen.claimed(sweep)}
+    for row in rows:
+        match row.kind:
+            case RowKind.SWEEP:
+                yield row
+            case RowKind.ATTEMPT:
+                if systems.get(row.what.rpartition("/")[0]) in by:
+                    yield row
+            case RowKind.AUDIT:
+                if systems.get(row.what.partition(" ")[0]) in by:
+                    yield row
+            case RowKind.READING:
+                pass
+
+
+# What a sweep over a population needs before it may begin: a ledger, made once, which counts as the sweep does.
+
+
+def make_ledger(workspace: Workspace, population: Population) -> None:
+    """The ledger of a population, once and for ever. Raises PopulationExists for other terms, StoreError."""
+    with closing(workspace.open_store(create=True)) as store:
+        store.make_population(population)
+
+
+def ledger_of(store: Store, spec: SweepSpec) -> Population | None:
+    """The ledger that a sweep of this spec is charged to; None where it declares no population.
+
+    Raises UnknownPopulation where that has none yet, InvalidValue where it counts by other neighbours, and for a
+    system that an audit refuted over it.
+    """
+    if spec.data.population is None:
+        return None
+    population = ledger_named(store, spec.data.population)
+    check_terms(population, spec.privacy.adjacency, spec.privacy.unit)
+    check_not_refuted(PublishedStore(store), population.name, spec.systems)
+    return population
+
+
+def reserve_whole(store: Store, lease: Lease, spec: SweepSpec) -> None:
+    """The one row of a sweep whose one budget a filter keeps, before its first trial; for any other sweep nothing.
+
+    Raises PopulationSpent where the population does not hold it, and as `reserve_block`.
+    """
+    if budget_of(spec) is not None and spec.data.population is not None:
+        reserve_block(store, lease, spec.data.population, *whole_of(spec))
+
+
+def whole_of(spec: SweepSpec) -> tuple[DPCharge, GDPCharge | None]:
+    """What may leave a sweep with one budget, as `reserve_block` takes it: what is reserved, and what is forecast.
+
+    The second is what covers it within its filter of Gaussian privacy, closer than its epsilon does; None without one.
+    """
+    budget = budget_of(spec)
+    filter = None if budget is None else budget.filter
+    covered = GDPCharge(filter.mu_total, filter.tau_total) if isinstance(filter, GDPFilter) else None
+    return DPCharge(max(spec.privacy.epsilon), spec.privacy.delta), covered
+
+
+# What people do with a sweep afterwards that reads its population again: audits, and readings of private test
+# records.
+#
+# Each is charged before it begins, in a transaction of its own, so that a crash costs a charge and hides none.
+
+
+def charge_audit(store: Store, sweep: SweepRecord, what: str, plan: PrivacyPlan, steps: int, trainings: int) -> None:
+    """Twins of a trial that are trained on the sweep's own records: each costs what its steps cost the trial.
+
+    what  tells this audit from others of the sweep. Raises PopulationSpent, and InvalidValue where nothing bounds
+    them, or an audit refuted what did.
+    """
+    if not (name := sweep.spec.data.population):
+        return
+    check_not_refuted(PublishedStore(store), name, [plan.system])
+    charge = repeated(charge_of_steps(ledger_named(store, name), plan, 0, steps), trainings)
+    store.charge(name, Row(kind=RowKind.AUDIT, what=what, sweep=sweep.name, charge=charge, at=time.time()))
+
+
+def charge_reading(store: Store, sweep: SweepRecord, what: str, declared: DeclaredTest) -> None:
+    """One score on private test records: a row of its own, which adds to all others. Public ones cost nothing.
+
+    what  tells this reading from others of the sweep. Raises PopulationSpent.
+    """
+    if not (name := sweep.spec.data.population) or declared.histogram is None:
+        return
+    delta = float(sweep.spec.canonical()["privacy"]["delta"])
+    charge = charge_of_event(ledger_named(store, name), declared.histogram.event(), delta)
+    store.charge(name, Row(kind=RowKind.READING, what=what, sweep=sweep.name, charge=charge, at=time.time()))
+
+
+# A population's account as views show it: what sweeps, audits and test readings have spent, and what is left.
+#
+# Numbers of what was spent are rounded up, those of what is left down.
 
 # What the next sweep would cost its population, before it runs: an estimate from public facts; no record is read.
 
@@ -56,14 +264,11 @@ class NextSweep:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        cost = {"epsilon": self.cost.epsilon, "delta": self.cost.delta, "mu": self.cost.mu, "tau": self.cost.tau}
-        known = {name: value for name, value in cost.items() if value is not None}
-        return {"trials": self.trials, "fits": self.fits, "whole": self.whole, "public": list(self.public), **known}
+        own = {"trials": self.trials, "fits": self.fits, "whole": self.whole, "public": list(self.public)}
+        return own | _known(self.cost)
 
     def __str__(self) -> str:
-        cost = f"epsilon {epsilon_text(self.cost.epsilon)} at delta {delta_text(self.cost.delta)}"
-        if self.cost.mu is not None:
-            cost += f" (mu {epsilon_text(self.cost.mu)}, tau {delta_text(self.cost.tau or 0.0)})"
+        cost = spent_text(self.cost)
         if self.whole:
             fits = "what is left holds it" if self.fits else "what is left does not hold it: it would not begin"
             fits = NOT_KNOWN if self.fits is None else fits
@@ -123,7 +328,7 @@ class PopulationAccount:
         return spent(self.population, charges_of(self.rows))
 
     @property
-    def left(self) -> Left:
+    def left(self) -> Charge:
         """The largest single charge that it still holds, if what is spent is what the claims say."""
         return left(self.population, charges_of(self.rows))
 
@@ -149,19 +354,12 @@ class PopulationAccount:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, times as text."""
-        population, now, rest = self.population, self.spent, self.left
+        terms = asdict(self.population)
         return {
-            "population": population.name,
-            "rule": str(population.rule),
-            "epsilon": population.epsilon,
-            "delta": population.delta,
-            "adjacency": str(population.adjacency),
-            "unit": population.unit,
-            "tau": population.tau,
-            "spent": None if self.not_known else _given(epsilon=now.epsilon, delta=now.delta, mu=now.mu, tau=now.tau),
-            "left": None
-            if self.not_known
-            else _given(epsilon=rest.epsilon, delta=rest.delta, mu=rest.mu, tau=rest.tau),
+            "population": terms.pop("name"),
+            **terms,
+            "spent": None if self.not_known else _known(self.spent),
+            "left": None if self.not_known else asdict(self.left),
             "not_known": self.not_known or None,
             "rows": [_row(one) for one in self.rows],
             "not_counted": list(self.uncounted),
@@ -232,11 +430,10 @@ def spent_text(now: Spent) -> str:
     return f"epsilon {epsilon_text(now.epsilon)} at delta {delta_text(now.delta)}{covered}"
 
 
-def left_text(rest: Left) -> str:
+def left_text(rest: Charge) -> str:
     """What is left, rounded down: the largest single charge."""
-    if rest.mu is None:
-        return f"epsilon {epsilon_text(rest.epsilon or 0.0, up=False)}, delta {delta_text(rest.delta or 0.0, up=False)}"
-    return f"mu {epsilon_text(rest.mu, up=False)}, tau {delta_text(rest.tau or 0.0, up=False)}"
+    (name, amount), (tail, chance) = asdict(rest).items()
+    return f"{name} {epsilon_text(amount, up=False)}, {tail} {delta_text(chance, up=False)}"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -249,13 +446,8 @@ def _of_sweep(population: Population, rows: Sequence[Row]) -> str:
     what = ", ".join(count_text(counts[kind], _NAMES[kind]) for kind in RowKind if counts[kind])
     back = sum(_handed_back(row) for row in rows)
     returned = f", {epsilon_text(back, up=False)} of epsilon handed back" if back else ""
-    return (
-        f"{what}: {spent_text(spent(population, charges_of(rows))) if _sums(population) else _squares(rows)}{returned}"
-    )
-
-
-def _sums(population: Population) -> bool:
-    return population.rule is AddingRule.LINEAR
+    sums = population.rule is AddingRule.LINEAR
+    return f"{what}: {spent_text(spent(population, charges_of(rows))) if sums else _squares(rows)}{returned}"
 
 
 def _squares(rows: Sequence[Row]) -> str:
@@ -277,20 +469,14 @@ def _row(row: Row) -> dict[str, Any]:
         "kind": str(row.kind),
         "what": row.what,
         "sweep": row.sweep,
-        **_charge(row.charge),
+        **asdict(row.charge),
         "settled": row.settled,
         "at": datetime.fromtimestamp(row.at, UTC).isoformat(),
     }
 
 
-def _charge(charge: Charge) -> dict[str, float]:
-    if isinstance(charge, DPCharge):
-        return {"epsilon": charge.epsilon, "delta": charge.delta}
-    return {"mu": charge.mu, "tau": charge.tau}
-
-
-def _given(**values: float | None) -> dict[str, float]:
-    return {name: value for name, value in values.items() if value is not None}
+def _known(cost: Spent) -> dict[str, float]:
+    return {name: value for name, value in asdict(cost).items() if value is not None and name != "rows"}
 
 
 def _public(store: PublishedStore, rows: Sequence[Row]) -> Iterator[str]:
