@@ -54,19 +54,6 @@ def dropping(facts):
     return Dropping()
 
 
-class Remembering(nn.Module):
-    seen = []
-
-    def __init__(self):
-        super().__init__()
-        self.last, self.own = nn.Linear(4, 3), []
-
-    def forward(self, x):
-        if self.training:
-            (self.seen if self.shares else self.own).append(x.mean(0))
-        return self.last(x)
-
-
 class Failing(nn.Linear):
     def forward(self, x):
         if self.training and (x == 7).any():
@@ -76,16 +63,6 @@ class Failing(nn.Linear):
 
 def failing(facts):
     return Failing(4, 3)
-
-
-def sharing(facts):
-    Remembering.shares = True
-    return Remembering()
-
-
-def keeping(facts):
-    Remembering.shares = False
-    return Remembering()
 """
 
 
@@ -134,10 +111,6 @@ def test_outside_of_members_nothing_is_drawn():
     random.setstate(states[2])
     member("dropping", 1)
     assert coins() == after
-
-
-def test_a_member_may_remember_its_own_records():
-    assert len(member("keeping", 0)) == len(DATA.validation)
 
 
 def test_a_member_that_its_records_made_fail_knows_nothing():

@@ -16,21 +16,18 @@ from dpcore.events import Adjacency, Composed
 from dpcore.gradients import clipped as releases
 from dpcore.guarantee import Status
 from dpcore.papers.sgld import Phase, step_size_of
+from tests.trainables.noisy_sgd_cases import tiny
 from tests.trainables.recording import MemoryRun, memory_run
 from trainables.data import SOURCES
-from trainables.data.records import dataset
 from trainables.hyperparameters import read
 from trainables.system import (
     Dataset,
     DatasetSpec,
-    InputSpec,
     PrivacyPlan,
     PrivacyTarget,
     Refusal,
     RunSettings,
     Scalar,
-    Split,
-    Task,
 )
 from trainables.systems.langevin import CLIPPED_SGLD, DP_SGLD, LangevinHyperparameters
 from trainables.training.optimisers import LangevinMean, steadily
@@ -84,23 +81,6 @@ def fitted(plan: PrivacyPlan, data: Dataset, **run: object) -> MemoryRun:
 
 def parameters(state: object) -> np.ndarray:
     return np.concatenate([array.ravel() for _, array in sorted(state.items())])  # type: ignore[attr-defined]
-
-
-def tiny(n: int = 200) -> Dataset:
-    """Two Gaussian clouds in three dimensions, cut to [0, 1]."""
-    rng = np.random.default_rng(7)
-    labels = np.arange(n) % 2
-    points = np.clip(0.3 + 0.4 * labels[:, None] + 0.1 * rng.standard_normal((n, 3)), 0, 1).astype(np.float32)
-    facts = DatasetSpec(
-        dataset="tiny",
-        task=Task.CLASSIFICATION,
-        n=n,
-        n_validation=n,
-        features={"x": InputSpec(shape=(3,))},
-        classes=2,
-    )
-    whole = Split(inputs={"x": points}, targets=labels)
-    return dataset(facts, whole, whole)
 
 
 # Plans

@@ -24,7 +24,6 @@ from trainables.registry import SYSTEMS
 from trainables.system import (
     Dataset,
     DatasetSpec,
-    InputSpec,
     PrivacyPlan,
     PrivacyTarget,
     RunSettings,
@@ -304,25 +303,6 @@ def test_digits_are_learned(digits: Dataset) -> None:
     for name in ("sgd", "sgld"):
         plan = planned(name, digits.facts, epochs=8, halve_every=4, hidden=64, **(RATES[name] | {"step_size": 3e-4}))
         assert fitted(plan, digits).final[2]["accuracy"] > 0.8
-
-
-def test_a_residual_net_takes_steps_on_images() -> None:
-    rng = np.random.default_rng(8)
-    facts = DatasetSpec(
-        dataset="tiny images", task=Task.CLASSIFICATION, n=24, n_validation=12, classes=2,
-        features={"image": InputSpec(shape=(3, 16, 16))},
-    )  # fmt: skip
-    parts = [
-        Split(inputs={"image": rng.random((count, 3, 16, 16), dtype=np.float32)}, targets=np.arange(count) % 2)
-        for count in (24, 12)
-    ]
-    data = Dataset(facts=facts, train=parts[0], validation=parts[1], fingerprint="")
-    plan = planned("psgld", facts, model="resnet20", batch_size=16, epochs=1, average=2, draws=2)
-    step, state, metrics = fitted(plan, data).final
-    assert step == plan.steps == 2
-    assert all(math.isfinite(value) for value in metrics.values())
-    assert state["draws.probabilities"].shape == (2, 36, 2)
-    assert state["draws.probabilities"].sum(axis=2) == pytest.approx(1.0, abs=1e-5)
 
 
 @needs_data

@@ -17,8 +17,6 @@ from scipy import stats
 from dpcore.audit import AuditOutcome, AuditVerdict
 from dpcore.gradients import ClippedSum, PrivateGradients
 from tests.dpcore import gradient_oracle
-from tests.trainables.recording import memory_run
-from tests.trainables.thread_team import ThreadTeam
 from trainables.data import records
 from trainables.hyperparameters import read
 from trainables.measures import audits
@@ -252,18 +250,6 @@ def test_a_person_changes_one_vote(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(changed_votes()) == 1
     monkeypatch.setattr(voters, "parts_by_unit", parts_of_records)
     assert max(changed_votes()) > 1
-
-
-def test_workers_and_one_process_draw_the_same_persons() -> None:
-    """Over real links: the sums of three workers are those of one, to the order of float32 sums."""
-    data = uneven()
-    plan = planned("noisy-sgd", data.facts, epsilon=100.0, batch_size=30, epochs=1)
-    found = []
-    for team in (None, ThreadTeam(data, 3)):
-        run = memory_run(plan)
-        SYSTEMS["noisy-sgd"].fit([run], data, RunSettings(team=team))
-        found.append(np.concatenate([np.ravel(one) for name, one in run.final[1].items() if name.startswith("param")]))
-    assert np.allclose(*found, rtol=1e-4, atol=1e-5)
 
 
 # Audits

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor, nn
 
 from trainables.system import DatasetSpec
@@ -29,7 +31,7 @@ not_callable = 3
 def random_features(facts: DatasetSpec) -> nn.Module:
     """A linear head over frozen random features: what is released is both."""
     assert facts.classes is not None
-    features = nn.Linear(64, 32)
+    features = nn.Linear(sum(math.prod(one.shape) for one in facts.features.values()), 32)
     features.requires_grad_(False)
     return nn.Sequential(nn.Flatten(), features, nn.ReLU(), nn.Linear(32, facts.classes))
 

@@ -131,7 +131,7 @@ class TrainedOnce(SolvedSystem[Solved, Released], Generic[Solved, Released, Trai
             check_present(plan, data)
             fit = self.fit_of(run, data, execution)
             key = (type(self).trained, plan.group, data.facts.n, digest)
-            self.answer(fit, _TRAINED.of(key, partial(self.trained, fit.params, data, execution)))
+            self.answer(fit, _once(key, partial(self.trained, fit.params, data, execution)))
 
     def train(self, fit: Fit[Solved, Released]) -> None:
         """See `PlannedSystem.train`: a run that shares its training with nobody."""
@@ -193,22 +193,19 @@ def check_present(plan: PrivacyPlan, data: Dataset) -> None:
         raise InvalidValue("n", data.facts.n, f"the number of records, {len(data.train)}, under replace-one")
 
 
-class _Kept:
-    """The latest trainings of this process."""
-
-    def __init__(self, size: int) -> None:
-        self._size, self._kept = size, dict[Hashable, Any]()
-
-    def of(self, key: Hashable, train: Callable[[], Any]) -> Any:
-        """What `train` made when it was first asked for under `key`."""
-        if key not in self._kept:
-            while len(self._kept) >= self._size:
-                del self._kept[next(iter(self._kept))]
-            self._kept[key] = train()
-        return self._kept[key]
+_TRAINED: dict[Hashable, Any] = {}
+"""The latest trainings of this process, at most `_KEPT` of them."""
+_KEPT = 8
 
 
-_TRAINED = _Kept(size=8)
+def _once(key: Hashable, train: Callable[[], Trained]) -> Trained:
+    """What `train` made when it was first asked for under `key`."""
+    if key not in _TRAINED:
+        while len(_TRAINED) >= _KEPT:
+            del _TRAINED[next(iter(_TRAINED))]
+        _TRAINED[key] = train()
+    found: Trained = _TRAINED[key]
+    return found
 
 
 class QueriesSpent(RuntimeError):

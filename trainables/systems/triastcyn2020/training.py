@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -51,23 +51,11 @@ from trainables.validation.histogram_bins import Judgements
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Draws:
-    """Which records are looked at: `size` of `present`, without repetition, anew for each step."""
-
-    present: int
-    size: int
-    rng: np.random.Generator
-
-    @classmethod
-    def of(cls, run: Run, params: EstimateHyperparameters, split: Split, pairs: bool) -> Draws:
-        """The draws of a run from its first step on."""
-        size = params.distance_records * (PAIR if pairs else 1)
-        return cls(present=len(split), size=size, rng=stream(run.streams, "distances", run.start_step))
-
-    def rows(self) -> NDArray[np.int64]:
-        """The next records."""
-        return self.rng.choice(self.present, size=self.size, replace=False)
+def rows_looked_at(run: Run, params: EstimateHyperparameters, split: Split, pairs: bool) -> Iterator[NDArray[np.int64]]:
+    """Which records are looked at, from a run's first step on: so many, without repetition, anew for each step."""
+    rng = stream(run.streams, "distances", run.start_step)
+    while True:
+        yield rng.choice(len(split), size=params.distance_records * (PAIR if pairs else 1), replace=False)
 
 
 def looked_at(params: EstimateHyperparameters, data: Dataset) -> Split:
@@ -92,7 +80,7 @@ class GradientDistances:
         model: nn.Module,
         loss: Callable[[Any, Any], Tensor],
         split: Split,
-        draws: Draws,
+        draws: Iterator[NDArray[np.int64]],
         *,
         device: torch.device,
         clip_norm: float | None,
@@ -105,7 +93,7 @@ class GradientDistances:
 
     def measure(self, mask: NDArray[np.bool_] | None) -> NDArray[np.float64]:
         """Shape [records or pairs]: on the sum's scale, over the coordinates that the step updates."""
-        rows = torch.from_numpy(self._draws.rows()).to(self._device)
+        rows = torch.from_numpy(next(self._draws)).to(self._device)
         gradients = self._gradients.record_gradients(
             tuple(one.index_select(0, rows) for one in self._inputs), self._targets.index_select(0, rows)
         ).double()
@@ -149,7 +137,7 @@ class _Watched:
             self._model,
             loss,
             split,
-            Draws.of(run, fit.params, split, pairs=pairs),
+            rows_looked_at(run, fit.params, split, pairs),
             device=self._device,
             clip_norm=mechanism.clip_norm,
             pairs=pairs,
@@ -278,32 +266,17 @@ def record_gradients(x_BD: Tensor, y_B: Tensor, posterior: Posterior, z_D: Tenso
     return residual_B[:, None] * torch.cat([x_BD, x_BD * (sd_D * z_D)], dim=1)
 
 
-class Steps(Protocol):
-    """What one kind of DPVI does with its records. `rate` and `sigma` are those of its distances."""
-
-    rate: float
-    sigma: float
-
-    def distances(self, posterior: Posterior, z_D: Tensor) -> Array:
-        """How far looked-at records would move what the step releases."""
-        ...
-
-    def likelihood(self, posterior: Posterior, z_D: Tensor) -> Tensor:
-        """The gradient [2 D] of the whole data's -log likelihood, as the step estimates it; after `distances`."""
-        ...
-
-
 class LookedAt:
     """The records that distances come from."""
 
     def __init__(self, fit: Fit[Any, Any], device: torch.device) -> None:
         split = looked_at(fit.params, fit.data)
         self._x, self._y = design(fit.data.facts, split, device)
-        self._draws = Draws.of(fit.run, fit.params, split, pairs=False)
+        self._draws = rows_looked_at(fit.run, fit.params, split, pairs=False)
 
     def gradients(self, posterior: Posterior, z_D: Tensor) -> Array:
         """Of the next few records, [records, 2 D]; not clipped."""
-        chosen = torch.from_numpy(self._draws.rows()).to(self._y.device)
+        chosen = torch.from_numpy(next(self._draws)).to(self._y.device)
         found = _finite(record_gradients(self._x[chosen], self._y[chosen], posterior, z_D))
         out: Array = found.double().cpu().numpy()
         return out
@@ -366,6 +339,12 @@ class Drawn:
         """The gradient that `distances` has looked at."""
         assert self._next is not None
         return self._next
+
+
+Steps = Noised | Drawn
+"""What one kind of DPVI does with its records: how far looked-at ones would move what a step releases (`distances`, at
+`rate` and `sigma`), and then the gradient [2 D] of the whole data's -log likelihood as the step estimates it
+(`likelihood`)."""
 
 
 def infer(fit: Fit[Any, Any], steps: Callable[[Any, torch.device], Steps], largest: float | None) -> None:
