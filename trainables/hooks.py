@@ -48,17 +48,8 @@ class Answering(Protocol):
     It calls `trainables.hooks.released` with `asked` and `labels` of every answer that it releases.
     """
 
-    def queries(self, plan: PrivacyPlan) -> int:
-        """How many answers one trial releases."""
-        ...
-
-
-@runtime_checkable
-class AttacksItself(Protocol):
-    """An `Answering` system that can spend queries on an attack of its own, with records that it keeps back for it."""
-
     def without_its_attack(self, plan: PrivacyPlan) -> PrivacyPlan:
-        """The same mechanism, with every query for the validation records."""
+        """The same mechanism, with every query for the validation records: `plan`, where none attacks members."""
         ...
 
 

@@ -63,7 +63,7 @@ from trainables.data.splits import PART, PartSplit, PartUse, TestSplit
 from trainables.data.table import TABLE
 from trainables.hooks import ReleasesModel
 from trainables.measures.objectives import MEASURES, measured, missing
-from trainables.measures.quality import GROUPED, QUALITY, check_had, own_metrics
+from trainables.measures.quality import GROUPED, QUALITY, own_function, own_metrics
 from trainables.planning import check_unit, check_weights
 from trainables.publishing import OWN_METRICS, declared, natural_worst
 from trainables.system import DatasetSpec, Dependence, Metric, Scalar, System, traits_of
@@ -423,7 +423,7 @@ def _unreported(path: str, metric: str, chosen: Sequence[System], facts: Dataset
         yield path, metric, f"a metric that can be measured of {name}: {reason}", "Drop it, or that system."
     if not why and metric not in MEASURES:
         try:
-            yield from _refused(check_had, path, metric)
+            yield from _refused(own_function, path, metric)
         except Exception as error:
             yield path, metric, f"a module that can be imported ({type(error).__name__}: {error})", ""
 

@@ -69,6 +69,16 @@ class AuditSetting:
     secret: bytes = field(default_factory=fresh_secret, repr=False)
     level: float = 1 - CONFIDENCE
 
+    @property
+    def steps(self) -> int:
+        """Behind the claim."""
+        return self.plan.steps if self.to_step is None else self.to_step
+
+    @property
+    def replaced(self) -> bool:
+        """Whether a canary is there in one of two ways, or there or not."""
+        return self.claim.adjacency is Adjacency.REPLACE_ONE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
@@ -117,10 +127,9 @@ def curve_of(setting: AuditSetting) -> TradeOff | None:
     """
     if setting.claim.status is Status.REFUTED:
         return None
-    plan, steps = setting.plan, _steps(setting)
     try:
         accountant = PLDAccountant(adjacency=setting.claim.adjacency)
-        return enveloped(accountant.compose(plan.event(0, steps)).epsilon)
+        return enveloped(accountant.compose(setting.plan.event(0, setting.steps)).epsilon)
     except (UnsupportedEvent, ToleranceNotReached):
         return None
 
@@ -195,9 +204,9 @@ def _calls(setting: AuditSetting, canaries: int) -> tuple[int, int]:
     from trainables.measures.canaries import chance_unseen
 
     count = max(1, int(canaries * GUESSED))
-    if not isinstance(setting.system, CanaryTrained) or _replaced(setting):
+    if not isinstance(setting.system, CanaryTrained) or setting.replaced:
         return count, count
-    unseen = chance_unseen(setting.plan, _steps(setting))
+    unseen = chance_unseen(setting.plan, setting.steps)
     if unseen <= UNSEEN:
         return count, count
     return max(1, min(2 * count, int(0.45 * (1 - unseen) * canaries))), 0
@@ -218,21 +227,17 @@ def gradient_scores(
         signs=draw_signs(len(coins), setting.rng),
         clip_norm=clip_norm,
         divisor=divisor,
-        replaced=_replaced(setting),
+        replaced=setting.replaced,
     )
     data = planted(setting.data, coins, setting.rng, replaced=run.replaced)
     setting.system.fit([run], data, setting.execution)
     return run.scores()
 
 
-def _replaced(setting: AuditSetting) -> bool:
-    return setting.claim.adjacency is Adjacency.REPLACE_ONE
-
-
 def _canaries(setting: AuditSetting) -> str:
     each = setting.data.facts.unit_records
     whole = "" if setting.data.units is None else f", each a {setting.claim.unit} of {each} equal records"
-    return "canaries in gradient space" + whole + (", each one way or the opposite" if _replaced(setting) else "")
+    return "canaries in gradient space" + whole + (", each one way or the opposite" if setting.replaced else "")
 
 
 def _mislabelled(setting: AuditSetting, canaries: int) -> Split:
@@ -240,7 +245,7 @@ def _mislabelled(setting: AuditSetting, canaries: int) -> Split:
     facts, validation = setting.data.facts, setting.data.validation
     limit = len(validation)
     if isinstance(setting.system, Answering):
-        limit = min(limit, _steps(setting))
+        limit = min(limit, setting.steps)
     if not limit or facts.classes is None:
         raise checks.InvalidValue("data", facts.dataset, "validation records with classes, to make canaries of")
     chosen = setting.rng.permutation(len(validation))[: min(canaries, limit)]
@@ -255,9 +260,7 @@ def _inserted_scores(
 ) -> NDArray[np.float64]:
     """Scores of records, of which `coins` puts some into the training data of twin `number`."""
     data = with_records(setting.data, canaries, coins)
-    run = retraining.Twin(
-        retraining.member(setting.plan, number, setting.to_step), retraining.streams(number, setting.secret)
-    )
+    run = retraining.twin(setting.plan, number, setting.secret, setting.to_step)
     setting.system.fit([run], data, setting.execution)
     if isinstance(setting.system, Scored):
         return setting.system.membership_scores(setting.plan, setting.data.facts, run.outcome(), canaries)
@@ -365,7 +368,3 @@ def _counted(
 def _audit(setting: AuditSetting, evidence: Evidence, threat: ThreatModel) -> Audit:
     claim = setting.claim
     return Audit(evidence=evidence, threat_model=threat, adjacency=claim.adjacency, unit=claim.unit, delta=claim.delta)
-
-
-def _steps(setting: AuditSetting) -> int:
-    return setting.plan.steps if setting.to_step is None else setting.to_step

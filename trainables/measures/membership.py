@@ -23,7 +23,7 @@ from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee
 from dpcore.randomness import fresh_secret
 from trainables.data import records as content
-from trainables.hooks import Answering, AttacksItself, CanaryTrained, Scored
+from trainables.hooks import Answering, CanaryTrained, Scored
 from trainables.measures import retraining
 from trainables.measures.audits import AuditSetting, answer_scores
 from trainables.system import Dataset, RunSettings, Split, State, System, TrialRun
@@ -78,8 +78,7 @@ def _of_answers(
         np.concatenate([split.targets[rows] for split, rows in pairs]),
     )
     # Every query is asked: the plan's number of answers is at least that of these records.
-    plan = system.without_its_attack(member.plan) if isinstance(system, AttacksItself) else member.plan
-    run = retraining.Twin(retraining.member(plan, 1, 2 * count), retraining.streams(1, fresh_secret()))
+    run = retraining.twin(system.without_its_attack(member.plan), 1, fresh_secret(), 2 * count)
     system.fit([run], replace(data, validation=queried), execution)
     scores = answer_scores(run.outcome(), queried)
     return scores[:count], scores[count:], 0.75
@@ -150,9 +149,7 @@ def check(system: System, claim: Guarantee, shadows: int) -> None:
 
 def _minus_losses(setting: AuditSetting, rows: NDArray[np.bool_], number: int) -> NDArray[np.float64]:
     """Scores of all records under twin `number`, trained on those that `rows` marks."""
-    run = retraining.Twin(
-        retraining.member(setting.plan, number, setting.to_step), retraining.streams(number, setting.secret)
-    )
+    run = retraining.twin(setting.plan, number, setting.secret, setting.to_step)
     setting.system.fit([run], _part(setting.data, rows), setting.execution)
     assert isinstance(setting.system, Scored)
     return setting.system.membership_scores(setting.plan, setting.data.facts, run.outcome(), setting.data.train)

@@ -144,15 +144,10 @@ def _described(name: str) -> Metric:
     )
 
 
-def check_had(path: str, name: str) -> None:
-    """Imports it. Raises InvalidValue at `path` of a spec where there is no such function, or it may not run."""
-    _function(path, name)
-
-
 def own_value(name: str, targets: NDArray[np.generic], scores: NDArray[np.float64]) -> float:
     """What the function `name` makes of targets [n] and scores. Raises InvalidValue, NoFiniteNumber."""
     # Copies: what it does to them is seen by no other metric and no other trial.
-    value = _function("metric", name)(targets.copy(), scores.copy())
+    value = own_function("metric", name)(targets.copy(), scores.copy())
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
@@ -164,7 +159,8 @@ def own_value(name: str, targets: NDArray[np.generic], scores: NDArray[np.float6
     return float(value)
 
 
-def _function(path: str, name: str) -> Callable[..., Any]:
+def own_function(path: str, name: str) -> Callable[..., Any]:
+    """Imports it. Raises InvalidValue at `path` of a spec where there is no such function, or it may not run."""
     remedy = "A metric of your own is a function of targets and scores that returns one number."
     found = plugins.brought(path, name, remedy, "a function")
     if not callable(found):

@@ -67,6 +67,11 @@ def streams(number: int, secret: bytes) -> Streams:
     return Streams(secret=secret, seed=0, key=KEY, attempt=number)
 
 
+def twin(plan: PrivacyPlan, number: int, secret: bytes, to_step: int | None = None) -> Twin:
+    """Twin `number` of those that share a secret."""
+    return Twin(member(plan, number, to_step), streams(number, secret))
+
+
 def outcomes(
     system: System,
     plan: PrivacyPlan,
@@ -86,8 +91,7 @@ def outcomes(
     read_off = []
     for start in range(0, runs, _TOGETHER):
         several: Sequence[Twin] = [
-            Twin(member(plan, first + number, to_step), streams(first + number, secret))
-            for number in range(start, min(start + _TOGETHER, runs))
+            twin(plan, first + number, secret, to_step) for number in range(start, min(start + _TOGETHER, runs))
         ]
         # One call for several: systems that differ in noise alone train once for all of them.
         system.fit(several, data, execution)

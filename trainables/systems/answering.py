@@ -174,9 +174,9 @@ class AnsweringSystem(TrainedOnce[Asked, Released, Trained]):
             low, high = (middle, high) if fits else (low, middle)
         return {"queries": max(1, low)}
 
-    def queries(self, plan: PrivacyPlan) -> int:
-        """How many answers one trial releases (see `trainables.hooks.Answering`)."""
-        return plan.steps
+    def without_its_attack(self, plan: PrivacyPlan) -> PrivacyPlan:
+        """See `trainables.hooks.Answering`: it has none."""
+        return plan
 
 
 def group_of(params: object, *names: str) -> str:

@@ -312,7 +312,7 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
         return published_neighbours(*self.read(plan), facts)
 
     def without_its_attack(self, plan: PrivacyPlan) -> PrivacyPlan:
-        """See `trainables.hooks.AttacksItself`: no shadows."""
+        """See `trainables.hooks.Answering`: no shadows."""
         return replace(plan, config={**plan.config, "shadows": 0})
 
 
