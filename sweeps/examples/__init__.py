@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.checks import InvalidValue
-from sweeps.spec.parse import load_spec, read_document, read_file, sections_of
+from sweeps.spec.parse import load_spec, read_document, read_file, sections_of, with_own
 from sweeps.spec.problems import in_file
 from sweeps.spec.sections import SweepSpec
 from sweeps.util.text import closest
@@ -60,11 +60,7 @@ def _changed(
             raw[section] = {**before, key: value}
     for path, value in changes.items() if isinstance(changes, Mapping) else map(_parsed, changes):
         _apply(raw, path, value)
-    if systems or sources:
-        from sweeps.spec.parse import with_own_sources, with_own_systems
-
-        raw = with_own_sources(with_own_systems(raw, systems), sources)
-    return load_spec(raw)
+    return load_spec(with_own(raw, systems, sources))
 
 
 def _document(spec: str | Mapping[str, Any], file: Path | None) -> Any:

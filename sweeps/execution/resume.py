@@ -64,10 +64,11 @@ def effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Colle
     if given is None:
         return before
     given = without_extensions(given, before, recorded.extensions)
+    changes = "\n".join(f"  {one}" for one in diff(before, given))
     if before.selection is not None and (given.execution, given.resources) != (before.execution, before.resources):
         raise fingerprint.Changed(
             f"sweep {recorded.name!r}: execution and resources cannot change: the trials of a sealed search are "
-            f"alike but for their configurations, and one that is run again is the same:\n{diff(before, given)}\n"
+            f"alike but for their configurations, and one that is run again is the same:\n{changes}\n"
             "Resume it without a spec, or start a new sweep with --name."
         )
     if given.digest == before.digest:
@@ -82,13 +83,12 @@ def effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Colle
             raise fingerprint.Changed(
                 f"sweep {recorded.name!r}: {', '.join(changed)} cannot change: what views state above its claims and "
                 f"of its total follows from the spec that it began with, for all of its trials:\n"
-                f"{diff(before, given)}\nStart a new sweep with --name."
+                f"{changes}\nStart a new sweep with --name."
             )
         return given
     going_on = "" if changed else ", or go on under the changed one with --accept spec"
     raise fingerprint.Changed(
-        f"sweep {recorded.name!r} was started with another spec:\n{diff(before, given)}\n"
-        f"Start a new sweep with --name{going_on}."
+        f"sweep {recorded.name!r} was started with another spec:\n{changes}\nStart a new sweep with --name{going_on}."
     )
 
 

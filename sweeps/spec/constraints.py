@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -43,6 +43,10 @@ _HOLDS: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
 }
 
 
+Values = Mapping[str, float]
+Function = Callable[[Values], float]
+
+
 @dataclass(frozen=True, slots=True)
 class Constraint:
     """One relation.
@@ -53,7 +57,7 @@ class Constraint:
 
     text: str
     names: frozenset[str]
-    _tree: ast.expr
+    _off: Function
 
     @classmethod
     def parse(cls, text: str) -> Constraint:
@@ -63,7 +67,7 @@ class Constraint:
     def violation(self, values: Mapping[str, Scalar]) -> float:
         """How far the values are from meeting it: 0 where they do, else above 0, in logarithms of ratios if both sides
         are positive. `values` has all of `names`."""
-        return min(_off(self._tree, {name: float(values[name]) for name in self.names}), MOST)
+        return min(self._off({name: float(values[name]) for name in self.names}), MOST)
 
 
 @cache
@@ -72,69 +76,57 @@ def _parsed(text: str) -> Constraint:
         raise InvalidValue("constraint", text, f"at most {LONGEST} characters")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
-        _check_relation(tree)
         names = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
-        return Constraint(ast.unparse(tree), names, tree)
+        return Constraint(ast.unparse(tree), names, _relation(tree))
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         if isinstance(error, InvalidValue):
             raise
         raise InvalidValue("constraint", text, FORM) from error
 
 
-def _check_relation(node: ast.expr) -> None:
+def _relation(node: ast.expr) -> Function:
+    """How far values are from meeting it. Raises InvalidValue for what is no relation."""
     match node:
-        case ast.BoolOp(values=values):
-            for one in values:
-                _check_relation(one)
+        case ast.BoolOp(op=op, values=inner):
+            parts = [_relation(one) for one in inner]
+            joined = sum if isinstance(op, ast.And) else min
+            return lambda values: joined([part(values) for part in parts])
         case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _HOLDS for op in ops):
-            for one in (left, *others):
-                _check_number(one)
-        case _:
-            raise InvalidValue("constraint", ast.unparse(node), FORM)
-
-
-def _check_number(node: ast.expr) -> None:
-    match node:
-        case ast.Name():
-            return
-        case ast.Constant(value=bool()):
-            pass
-        case ast.Constant(value=int() | float() as value) if math.isfinite(float(value)):
-            return
-        case ast.UnaryOp(op=ast.USub(), operand=inner):
-            return _check_number(inner)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-            _check_number(left)
-            return _check_number(right)
+            sides = [_number(one) for one in (left, *others)]
+            return lambda values: _off(ops, sides, values)
     raise InvalidValue("constraint", ast.unparse(node), FORM)
 
 
-def _off(node: ast.expr, values: Mapping[str, float]) -> float:
-    if isinstance(node, ast.BoolOp):
-        each = [_off(one, values) for one in node.values]
-        return sum(each) if isinstance(node.op, ast.And) else min(each)
-    assert isinstance(node, ast.Compare)
-    try:
-        sides = [_number(one, values) for one in (node.left, *node.comparators)]
-    except (ZeroDivisionError, OverflowError):
-        return UNCOUNTED
-    pairs = zip(node.ops, sides, sides[1:], strict=False)
-    return sum(0.0 if _HOLDS[type(op)](left, right) else _gap(op, left, right) for op, left, right in pairs)
-
-
-def _number(node: ast.expr, values: Mapping[str, float]) -> float:
+def _number(node: ast.expr) -> Function:
+    """A side of a comparison. Raises InvalidValue for what is no number."""
     match node:
         case ast.Name(id=name):
-            return values[name]
-        case ast.Constant(value=int() | float() as value):
-            return float(value)
-        case ast.UnaryOp(operand=inner):
-            return -_number(inner, values)
-        case ast.BinOp(left=left, op=op, right=right):
-            found = _ARITHMETIC[type(op)](_number(left, values), _number(right, values))
-            # A root of a negative number is complex.
-            return math.nan if isinstance(found, complex) else found
-    raise AssertionError(node)
+            return lambda values: values[name]
+        case ast.Constant(value=bool()):
+            pass
+        case ast.Constant(value=int() | float() as value) if math.isfinite(float(value)):
+            return lambda values: float(value)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            inner = _number(operand)
+            return lambda values: -inner(values)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+            call, first, second = _ARITHMETIC[type(op)], _number(left), _number(right)
+            return lambda values: _real(call(first(values), second(values)))
+    raise InvalidValue("constraint", ast.unparse(node), FORM)
+
+
+def _real(number: float) -> float:
+    # A root of a negative number is complex.
+    return math.nan if isinstance(number, complex) else number
+
+
+def _off(ops: Sequence[ast.cmpop], sides: Sequence[Function], values: Values) -> float:
+    try:
+        numbers = [side(values) for side in sides]
+    except (ZeroDivisionError, OverflowError):
+        return UNCOUNTED
+    pairs = zip(ops, numbers, numbers[1:], strict=False)
+    return sum(0.0 if _HOLDS[type(op)](left, right) else _gap(op, left, right) for op, left, right in pairs)
 
 
 def _gap(op: ast.cmpop, left: float, right: float) -> float:

@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, Any, get_args
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -26,14 +26,12 @@ from sweeps.spec.hyperparameters import read_systems, renamed
 from sweeps.spec.problems import Problems, SpecError, SpecErrors, check_no_blanks, check_no_secrets, in_file
 from sweeps.spec.sections import FUNCTION, PRIVACY, RELEASES, SCOPES, Data, Section, SweepSpec, privacy_kind
 from sweeps.util.text import closest, did_you_mean
+from trainables.data import SOURCES
 from trainables.data.options import InvalidOptions
-from trainables.data.source import FeaturedSource
+from trainables.data.source import DataSource, FeaturedSource
 from trainables.plugins import OrImported
 from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec, System
-
-if TYPE_CHECKING:
-    from trainables.data.source import DataSource
 
 _MARKS = ("systems", "privacy", "objectives", "search")
 """Sections that make a document a spec: files of records may have a `name` and `data` too."""
@@ -56,9 +54,6 @@ def load_spec(
 
     Raises SpecErrors with every problem found, FileNotFoundError or PermissionError for a file that cannot be read.
     """
-    from trainables.data import SOURCES
-    from trainables.registry import SYSTEMS
-
     file = _file_of(source)
     with in_file(file):
         raw = sections_of(read_file(file) if file is not None else _given(source))
@@ -190,8 +185,6 @@ def sections_of(document: Any) -> dict[str, Any]:
 
 def public_facts(spec: SweepSpec) -> DatasetSpec:
     """The public facts of the spec's data; reads no record."""
-    from trainables.data import SOURCES
-
     return SOURCES[spec.data.source].facts(spec.data.options())
 
 
@@ -319,57 +312,42 @@ def _facts(data: Data, sources: Mapping[str, DataSource], problems: Problems) ->
 _MAIN = "__main__"
 
 
-def with_own_systems(document: dict[str, Any], given: Iterable[Any]) -> dict[str, Any]:
-    """`document`, whose `systems:` may call those that are `given` by their own names, with `module:object` instead.
-
-    given  classes, objects, or texts `module:object`
-
-    Raises InvalidValue for one that a worker could not import, one that is named nowhere in `systems:`, and one whose
-    own name is another system's.
-    """
-    written = document.get("systems")
-    if not isinstance(written, Mapping):
-        return document
-    systems = dict(written)
-    for one in given:
-        place, own = _named("systems", one)
-        if place in systems:
-            continue
-        if own in SYSTEMS:
-            expected = f"a system with a name of its own: {own!r} is another's"
-            raise InvalidValue("systems", place, expected, f"Rename it, or write `{place}:` in the spec.")
-        if own not in systems:
-            expected = f"a system that the spec's `systems:` names, as {own!r} or {place!r}"
-            raise InvalidValue("systems", place, expected, f"Add `{own}:` with its hyperparameters.")
-        systems = {place if name == own else name: renamed(knobs, own, place) for name, knobs in systems.items()}
-    return {**document, "systems": systems}
-
-
-def with_own_sources(document: dict[str, Any], given: Iterable[Any]) -> dict[str, Any]:
-    """`document`, whose `data.source` may call one of those that are `given` by its own name, with `module:object`
+def with_own(document: dict[str, Any], systems: Iterable[Any], sources: Iterable[Any]) -> dict[str, Any]:
+    """`document`, which may call systems and a data source that are given by their own names, with `module:object`
     instead.
 
-    given  classes, objects, or texts `module:object`
+    systems, sources  classes, objects, or texts `module:object`
 
-    Raises InvalidValue for one that could not be imported again, one that `data.source` does not name, and one whose
-    own name is another source's.
+    Raises InvalidValue for one that a worker could not import, one that the spec does not name, and one whose own name
+    is another's.
     """
-    from trainables.data import SOURCES
-
-    written = document.get("data")
-    if not isinstance(written, Mapping):
-        return document
-    source = written.get("source")
-    for one in given:
-        place, own = _named("sources", one)
-        if own in SOURCES:
-            expected = f"a data source with a name of its own: {own!r} is another's"
-            raise InvalidValue("sources", place, expected, f"Rename it, or write `source: {place}` in the spec.")
-        if source not in (own, place):
-            expected = f"the source that the spec's `data.source` names, as {own!r} or {place!r}"
-            raise InvalidValue("sources", place, expected, "A sweep has one data source.")
-        source = place
-    return {**document, "data": {**written, "source": source}} if source is not None else document
+    written, data = document.get("systems"), document.get("data")
+    if isinstance(written, Mapping):
+        own_systems = dict(written)
+        for place, own in (_named("systems", one) for one in systems):
+            if place in own_systems:
+                continue
+            if own in SYSTEMS:
+                expected = f"a system with a name of its own: {own!r} is another's"
+                raise InvalidValue("systems", place, expected, f"Rename it, or write `{place}:` in the spec.")
+            if own not in own_systems:
+                expected = f"a system that the spec's `systems:` names, as {own!r} or {place!r}"
+                raise InvalidValue("systems", place, expected, f"Add `{own}:` with its hyperparameters.")
+            own_systems = {
+                place if name == own else name: renamed(knobs, own, place) for name, knobs in own_systems.items()
+            }
+        document = {**document, "systems": own_systems}
+    if isinstance(data, Mapping):
+        for place, own in (_named("sources", one) for one in sources):
+            if own in SOURCES:
+                expected = f"a data source with a name of its own: {own!r} is another's"
+                raise InvalidValue("sources", place, expected, f"Rename it, or write `source: {place}` in the spec.")
+            if data.get("source") not in (own, place):
+                expected = f"the source that the spec's `data.source` names, as {own!r} or {place!r}"
+                raise InvalidValue("sources", place, expected, "A sweep has one data source.")
+            data = {**data, "source": place}
+        document = {**document, "data": data}
+    return document
 
 
 def _named(what: str, given: Any) -> tuple[str, str]:

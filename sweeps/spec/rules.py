@@ -191,12 +191,8 @@ def delta_is_small(written: Mapping[str, Any], facts: DatasetSpec) -> Found:
     if number is None or isinstance(written.get("allow_large_delta"), str):
         return
     if 1 / facts.n < number < 1:
-        yield (
-            "privacy.delta",
-            delta,
-            f"at most 1/n = {1 / facts.n:.3g} for n={facts.n} {facts.counted}",
-            "Lower it, or set `allow_large_delta` to the reason why a whole record may leak.",
-        )
+        remedy = "Lower it, or set `allow_large_delta` to the reason why a whole record may leak."
+        yield "privacy.delta", delta, f"at most 1/n = {1 / facts.n:.3g} for n={facts.n} {facts.counted}", remedy
 
 
 def units_are_bounded(privacy: Privacy, facts: DatasetSpec, chosen: Sequence[System]) -> Found:
@@ -212,12 +208,8 @@ def total_is_enforced(privacy: Privacy, search: Search, early_stopping: EarlySto
     if not isinstance(privacy, TotalPrivacy):
         return
     if privacy.spread == "halving" and early_stopping is None:
-        yield (
-            "privacy.spread",
-            "halving",
-            "equal or front-loaded without early_stopping: it counts on rungs that most trials never reach",
-            "Add `early_stopping: {method: asha}`, or choose equal.",
-        )
+        expected = "equal or front-loaded without early_stopping: it counts on rungs that most trials never reach"
+        yield "privacy.spread", "halving", expected, "Add `early_stopping: {method: asha}`, or choose equal."
     if (privacy.order is None) != (privacy.filter == "gdp"):
         yield (
             "privacy.order",
@@ -307,12 +299,8 @@ def part_is_read_by_one(data: Data, part: PartSplit | None, kind: str, written: 
 def parts_and_adjacency(part: PartSplit | None, privacy: Privacy) -> Found:
     """One that replaces another may change both parts."""
     if (privacy.scope == "holdout" or part is not None) and privacy.adjacency is not Adjacency.ADD_REMOVE:
-        yield (
-            "privacy.adjacency",
-            str(privacy.adjacency),
-            "add-remove where the records are parted: one that replaces another may change both parts",
-            "Use add-remove, or leave data.part out.",
-        )
+        expected = "add-remove where the records are parted: one that replaces another may change both parts"
+        yield "privacy.adjacency", str(privacy.adjacency), expected, "Use add-remove, or leave data.part out."
 
 
 def population_counts_all(data: Data, written: Mapping[str, Any]) -> Found:
@@ -325,22 +313,14 @@ def population_counts_all(data: Data, written: Mapping[str, Any]) -> Found:
         "privacy.allow_unprotected": written.get("allow_unprotected"),
     }.items():
         if reason:
-            yield (
-                path,
-                reason,
-                f"left out beside data.population: {data.population}, whose ledger counts all that is released",
-                "Leave the population out where its records need no protection.",
-            )
+            expected = f"left out beside data.population: {data.population}, whose ledger counts all that is released"
+            yield path, reason, expected, "Leave the population out where its records need no protection."
     for name, part in data.options().items():
         own = name in ("validation", "test") and isinstance(part, Mapping) and not part.get("path")
         if not own or part.get("records") != "public":
             continue
-        yield (
-            f"data.{name}.records",
-            "public",
-            f"{_of_population(data)} on records of its own source",
-            "Declare them private, or name a separate file (path, n) of people outside of the population.",
-        )
+        remedy = "Declare them private, or name a separate file (path, n) of people outside of the population."
+        yield f"data.{name}.records", "public", f"{_of_population(data)} on records of its own source", remedy
 
 
 def population_scores_are_private(data: Data, facts: DatasetSpec) -> Found:

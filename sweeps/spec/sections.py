@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -639,32 +639,14 @@ class SpecChange:
         return f"{self.path}: {self.old!r} -> {self.new!r}"
 
 
-@dataclass(frozen=True, slots=True)
-class SpecDiff:
-    """Every difference between two specs; empty, and false, when there is none."""
-
-    changes: tuple[SpecChange, ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.changes)
-
-    def __iter__(self) -> Iterator[SpecChange]:
-        return iter(self.changes)
-
-    def __str__(self) -> str:
-        return "\n".join(f"  {change}" for change in self.changes)
-
-
-def diff(old: SweepSpec, new: SweepSpec) -> SpecDiff:
+def diff(old: SweepSpec, new: SweepSpec) -> list[SpecChange]:
     """What changed, path by path. No change with `meaning` is the same as equal digests."""
     before, after = dict(_leaves("", old.canonical())), dict(_leaves("", new.canonical()))
-    return SpecDiff(
-        tuple(
-            SpecChange(path, before.get(path), after.get(path), has_meaning(path))
-            for path in dict.fromkeys([*before, *after])
-            if path not in before or path not in after or before[path] != after[path]
-        )
-    )
+    return [
+        SpecChange(path, before.get(path), after.get(path), has_meaning(path))
+        for path in dict.fromkeys([*before, *after])
+        if path not in before or path not in after or before[path] != after[path]
+    ]
 
 
 def _leaves(path: str, value: object) -> list[tuple[str, object]]:

@@ -4,47 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 
 import pytest
 
 from dpcore.rounding import epsilon_text
 from sweeps.cli import main as cli
-from sweeps.planning.preview import preview
-from sweeps.search.proposer import Proposer
-from sweeps.store.records import TrialRecord
 from tests.sweeps import view_sweeps
-from tests.sweeps.toys import SOURCES, SYSTEMS, finished, spec_with
-
-TPE = {"sampler": "tpe", "trials": 20, "seed": 7, "warm_start": "earlier"}
-FACTS = SOURCES["points"].facts({})
-
-
-def earlier(number: int, **knobs: float) -> TrialRecord:
-    """A finished trial at a point of the exam's space, moved to `knobs`."""
-    proposer = Proposer(spec_with())
-    proposals = [proposer.propose() for _ in range(number + 1)]
-    proposal = proposals[-1]
-    assert proposal is not None
-    return finished(spec_with(), replace(proposal, config={**proposal.config, **knobs}))
-
-
-def test_the_preview_says_what_fits_and_what_does_not() -> None:
-    records = [earlier(0), earlier(1), earlier(2, rate=900.0)]
-    seen = preview(spec_with(search=TPE), FACTS, {}, systems=SYSTEMS, samples=20, warm=records)
-    assert seen.warm_start is not None
-    assert (seen.warm_start.offered, seen.warm_start.fitting) == (3, 2)
-    assert dict(seen.lines())["Warm start"].startswith("2 of 3 earlier trials fit (left out: 1: ")
-    assert seen.to_dict()["warm_start"]["fitting"] == 2
-    assert list(seen.to_dict()["warm_start"]["reasons"].values()) == [1]
-    json.dumps(seen.to_dict())
-    assert not any("starts cold" in note for note in seen.notes)
-
-
-def test_nothing_that_fits_is_said() -> None:
-    seen = preview(spec_with(search=TPE), FACTS, {}, systems=SYSTEMS, samples=20, warm=[earlier(0, rate=900.0)])
-    assert any("nothing of sweep 'earlier' fits: the search starts cold" in note for note in seen.notes)
-
 
 SPEC_FILE = """
 name: later
@@ -79,6 +44,7 @@ def test_the_command_looks_into_the_store_for_the_earlier_sweep(tmp_path, check)
     assert (json.loads(out)["warm_start"]["offered"], json.loads(out)["warm_start"]["fitting"]) == (15, 0)
     text = " ".join(check()[1].split())
     assert "Warm start 0 of 15 earlier trials fit" in text
+    assert "nothing of sweep 'views' fits: the search starts cold" in text
     # Both totals: the estimate for this sweep, and what the earlier one released.
     started = json.loads(out)["started_from"]
     assert [(one["sweep"], one["in_this_store"], one["procedure"]["is_claim"]) for one in started] == [

@@ -186,9 +186,6 @@ def test_a_clients_port_is_for_run(tmp_path):
         checking.checked(load_spec(spec(parquet(tmp_path))), address="ray://127.0.0.1:10001")
 
 
-# Objectives, before anything else
-
-
 # At the command line: before a sweep is recorded, and before any process is started
 
 

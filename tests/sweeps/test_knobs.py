@@ -25,7 +25,7 @@ from sweeps.spec.problems import Problems, SpecErrors
 from sweeps.store.records import TrialState
 from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, memory_folder
 from tests.sweeps.test_requests import launched
-from tests.sweeps.test_search import exam, sweep
+from tests.sweeps.test_search import sweep
 from tests.sweeps.toys import SOURCES, SYSTEMS, finished, spec_with
 from trainables.system import PrivacyPlan, Refusal
 
@@ -113,17 +113,34 @@ def test_draws_state_what_is_free_and_the_plan_what_is_used():
     assert space.misfit({**plain, "mode": "adaptive"}) == "knob 'clip' is in only one of the two"
 
 
+RATES, STEPS = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8}, {3, 8, 13, 18}
+STEPPED = {
+    **HILL,
+    "rate": {"float": {"low": 0.1, "high": 0.8, "step": 0.1}},
+    "steps": {"int": {"low": 3, "high": 18, "step": 5}, "when": {"clip": [2, 3]}},
+}
+
+
 @pytest.mark.parametrize("name", samplers.known())
 def test_every_sampler_takes_them(name):
-    """Twice the same, the same after a restart, points of the space; in a space where most is conditional."""
+    """Twice the same, the same after a restart, points of the space, in one where most is conditional; and of steps
+    exactly the decimals that a person would write."""
     entry = samplers.sampler(name)
     mixes = name != "auto" and (isinstance(entry, samplers.Independent) or entry.mixes_systems)
     search = {"sampler": name, "trials": 40, "seed": 3, **({"resolved": "gp"} if name == "auto" else {})}
-    made = spec(search=search, **({} if mixes else {"systems": {"hill": HILL}}), constraints=[RELATION])
+    systems = {"hill": STEPPED, **({"valley": VALLEY} if mixes else {})}
+    made = spec(search=search, systems=systems, constraints=[RELATION])
     # A proposal of a Gaussian process takes a third of a second, from the eleventh on.
     assert faults(made, 11) == []
-    if name in ("tpe", "nsga2"):
-        assert sweep(made, 40, rebuild_every=3) == sweep(made, 40)
+    assert load_spec(made.canonical(), systems=SYSTEMS, sources=SOURCES) == made
+    if not mixes:
+        return
+    seen = sweep(made, 40)
+    assert sweep(made, 40, rebuild_every=3) == seen
+    hills = [one for one in seen if one["system"] == "hill"]
+    assert {one["rate"] for one in hills} <= RATES
+    assert {one["steps"] for one in hills if "steps" in one} <= STEPS
+    assert len({one["rate"] for one in hills}) >= 4
 
 
 PLAIN, ONE = {"mode": "plain"}, {"choice": [1, 2]}
@@ -334,34 +351,3 @@ def test_two_spellings_are_one_spec(knob, theirs, ours):
     assert found == meant
     assert found.digest == meant.digest
     assert found.canonical()["systems"]["hill"][knob] == meant.systems["hill"][knob].to_dict()
-
-
-STEPPED = {
-    "hill": {
-        "rate": {"float": {"low": 0.1, "high": 0.8, "step": 0.1}},
-        "steps": {"int": {"low": 3, "high": 18, "step": 5}},
-        "clip": {"choice": [1.0, 2.0]},
-    }
-}
-RATES, STEPS = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8}, {3, 8, 13, 18}
-
-
-@pytest.mark.parametrize("name", samplers.SAMPLERS)
-def test_every_sampler_keeps_steps(name):
-    """Exactly the decimals that a person would write, and all of them before long."""
-    method = {"resolved": "gp"} if name == "auto" else {}
-    made = exam(name, systems=STEPPED, search={"sampler": name, "trials": 64, "seed": 3, **method})
-    assert faults(made) == []
-    proposer, seen = Proposer(made), []
-    for _ in range({"gp": 14, "auto": 14, "grid": 400}.get(name, 64)):
-        proposal = proposer.propose()
-        if proposal is None:
-            break
-        seen.append(dict(proposal.config))
-        proposer.tell(finished(made, proposal))
-    assert {one["rate"] for one in seen} <= RATES
-    assert {one["steps"] for one in seen} <= STEPS
-    assert len({(one["rate"], one["steps"]) for one in seen}) >= 8
-    if name == "grid":
-        assert len({(one["rate"], one["steps"], one["clip"]) for one in seen}) == len(RATES) * len(STEPS) * 2
-    assert load_spec(made.canonical(), systems=SYSTEMS, sources=SOURCES) == made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import replace
 from typing import Any
 
@@ -84,49 +84,45 @@ def test_limits_refuse_with_the_logarithm_of_the_excess() -> None:
     assert isinstance(plan_proposal(fits, point(fits), FACTS, {}, SYSTEMS), PrivacyPlan)
 
 
-class Overspends(Hill):
-    """A system with the known bug: its calibration ends above the target."""
+class Changed(Hill):
+    """The hill, whose plan is what `change` makes of a configuration, a target and the plan that is right."""
+
+    def __init__(self, change: Callable[[Config, PrivacyTarget, PrivacyPlan], PrivacyPlan]) -> None:
+        self._change = change
 
     def plan(
         self, config: Config, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
     ) -> PrivacyPlan | Refusal:
-        """A claim one per mille above the target."""
+        """The right one, changed."""
         plan = super().plan(config, facts, target, calibrations)
         assert isinstance(plan, PrivacyPlan)
-        return replace(plan, guarantee=replace(plan.guarantee, epsilon=target.epsilon * 1.001))
+        return self._change(config, target, plan)
 
 
-class TooLoose(Hill):
-    """A system that claims at a larger delta than asked."""
+def claiming(**fields: float) -> Changed:
+    """A system with the known bug: these fields of its claims are so many times the target's."""
 
-    def plan(
-        self, config: Config, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
-    ) -> PrivacyPlan | Refusal:
-        """The target's epsilon at twice its delta."""
-        plan = super().plan(config, facts, target, calibrations)
-        assert isinstance(plan, PrivacyPlan)
-        return replace(plan, guarantee=replace(plan.guarantee, delta=2 * target.delta))
+    def change(config: Config, target: PrivacyTarget, plan: PrivacyPlan) -> PrivacyPlan:
+        claim = {name: times * getattr(target, name) for name, times in fields.items()}
+        return replace(plan, guarantee=replace(plan.guarantee, **claim))
+
+    return Changed(change)
 
 
-@pytest.mark.parametrize("system", [Overspends(), TooLoose()])
+@pytest.mark.parametrize("system", [claiming(epsilon=1.001), claiming(delta=2)])
 def test_a_plan_above_its_target_is_never_launched(system: Hill) -> None:
     spec = spec_with()
     with pytest.raises(InvalidValue, match=r"hill.plan=.*expected a claim within epsilon=1.0 and delta=1e-05"):
         plan_proposal(spec, point(spec), FACTS, {}, {"hill": system})
 
 
-class Fussy(Hill):
-    """A system that finds some ends of its own range senseless."""
-
-    def plan(
-        self, config: Config, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
-    ) -> PrivacyPlan | Refusal:
-        """Refuses a rate above 5 and a model that it does not know."""
-        if float(config["rate"]) > 5:
-            raise InvalidValue("rate", config["rate"], "at most 5 for this model", "Lower it.")
-        if config["model"] == "oak":
-            raise InvalidValue("model", "oak", "mlp")
-        return super().plan(config, facts, target, calibrations)
+def fussy(config: Config, target: PrivacyTarget, plan: PrivacyPlan) -> PrivacyPlan:
+    """Some ends of its own range are senseless: a rate above 5, and a model that it does not know."""
+    if float(config["rate"]) > 5:
+        raise InvalidValue("rate", config["rate"], "at most 5 for this model", "Lower it.")
+    if config["model"] == "oak":
+        raise InvalidValue("model", "oak", "mlp")
+    return plan
 
 
 def test_senseless_ends_of_domains_surface_before_the_first_trial() -> None:
@@ -134,7 +130,7 @@ def test_senseless_ends_of_domains_surface_before_the_first_trial() -> None:
         systems={"hill": {"rate": {"log_uniform": [0.1, 10]}, "model": {"choice": ["mlp", "oak"]}, "clip": 1.0}}
     )
     with pytest.raises(SpecErrors) as caught:
-        check_corners(spec, FACTS, {}, {"hill": Fussy()})
+        check_corners(spec, FACTS, {}, {"hill": Changed(fussy)})
     assert [(error.path, error.expected) for error in caught.value.errors] == [
         ("systems.hill.model", "mlp"),
         ("systems.hill.rate", "at most 5 for this model"),
@@ -145,25 +141,20 @@ def test_senseless_ends_of_domains_surface_before_the_first_trial() -> None:
 SGLD = {"model": "linear", "step_size": 1e-4, "halve_every": 5, "batch_size": 144, "epochs": 2}
 
 
-class Paired(Hill):
-    """A system that finds some combinations senseless, though each value has its uses."""
-
-    def plan(
-        self, config: Config, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
-    ) -> PrivacyPlan | Refusal:
-        """Knows oak above 1 only, and mlp below."""
-        if (config["model"] == "oak") != (float(config["rate"]) > 1):
-            raise InvalidValue("model", config["model"], "the other one at this rate", "Change rate.")
-        return super().plan(config, facts, target, calibrations)
+def paired(config: Config, target: PrivacyTarget, plan: PrivacyPlan) -> PrivacyPlan:
+    """Some combinations are senseless, though each value has its uses: oak goes above 1 only, mlp below."""
+    if (config["model"] == "oak") != (float(config["rate"]) > 1):
+        raise InvalidValue("model", config["model"], "the other one at this rate", "Change rate.")
+    return plan
 
 
 @pytest.mark.parametrize("models", [["mlp", "oak"], ["oak", "mlp"]])
 def test_a_senseless_combination_is_refused_and_ends_nothing(models: list[str]) -> None:
     """It used to end the sweep, and every resumption of it, with the system's error."""
     spec = spec_with(systems={"hill": {"rate": {"log_uniform": [0.1, 10]}, "model": {"choice": models}, "clip": 1.0}})
-    paired = {"hill": Paired()}
-    check_corners(spec, FACTS, {}, paired)
-    found = preview(spec, FACTS, {}, systems=paired)
+    systems = {"hill": Changed(paired)}
+    check_corners(spec, FACTS, {}, systems)
+    found = preview(spec, FACTS, {}, systems=systems)
     assert 60 < found.feasible < 140
     assert dict(found.reasons) == {"model": found.samples - found.feasible}
     assert any("expected the other one at this rate. Change rate." in note for note in found.notes)
@@ -278,7 +269,7 @@ def test_a_trial_that_claims_nothing_needs_a_reason_and_is_named() -> None:
     # The others are held to the budget all the same.
     config = {**point(allowed), "system": "hill"}
     with pytest.raises(InvalidValue, match="calibration is wrong"):
-        plan_proposal(allowed, config, FACTS, {}, {**systems, "hill": Overspends()})
+        plan_proposal(allowed, config, FACTS, {}, {**systems, "hill": claiming(epsilon=1.001)})
 
 
 def test_a_sweep_is_exhausted_after_twenty_proposals_a_trial_or_two_hundred_refusals() -> None:

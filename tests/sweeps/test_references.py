@@ -59,10 +59,6 @@ def test_given_ones_go_before_and_survive_a_round_trip():
     assert ends(load_spec(wider, systems=toys.SYSTEMS, sources=toys.SOURCES))["epsilon"][0] == 3.3
 
 
-def test_a_reference_measures_and_does_not_change_the_sweep():
-    assert spec_with().digest == spec_with(front={"reference": {"epsilon": 5.0}}).digest
-
-
 @pytest.mark.parametrize("value", [math.inf, math.nan, "x", True, None])
 def test_a_bad_reference_is_refused_with_its_path(value: object):
     with pytest.raises(SpecErrors, match=r"front\.reference\.loss"):

@@ -208,7 +208,6 @@ def digits(builder):
 @pytest.mark.parametrize(
     ("builder", "patience", "words"),
     [
-        ("too_wide_an_input", "60", "shapes cannot be multiplied"),
         ("ends_the_process", "60", "its process ended itself with exit code 0"),
         ("never_comes_back", "15", "did not come back within 15 s, and was stopped"),
     ],

@@ -113,20 +113,18 @@ def stratified(sampler: str, objectives: list[dict[str, str]] = TWO) -> SweepSpe
     return exam(sampler, objectives, systems=MIXED, search=search)
 
 
-@pytest.mark.parametrize("sampler", ["random", "tpe", "nsga2", "gp"])
+@pytest.mark.parametrize("sampler", ["random", "tpe", "nsga2"])
 def test_strata_take_turns_whoever_is_ahead(sampler: str) -> None:
     """Two systems at three budgets: after any number of rounds each pair has had as many proposals."""
     spec = stratified(sampler)
-    # Enough for every system's sampler to have learned; the Gaussian process takes a third of a second a proposal.
-    count = 24 if sampler == "gp" else 60
-    found = sweep(spec, count)
-    for start in range(0, count, 6):
+    found = sweep(spec, 60)
+    for start in range(0, 60, 6):
         pairs = {(config["system"], config["target_epsilon"]) for config in found[start : start + 6]}
         assert len(pairs) == 6
     orders = [[(one["system"], one["target_epsilon"]) for one in found[start : start + 6]] for start in (0, 6, 12)]
     assert orders[0] != orders[1] or orders[1] != orders[2]
-    assert sweep(spec, count, rebuild_every=5) == found
-    assert sampler != "random" or sweep(spec, count, concurrency=1, shuffle=9) == found
+    assert sweep(spec, 60, rebuild_every=5) == found
+    assert sampler != "random" or sweep(spec, 60, concurrency=1, shuffle=9) == found
 
 
 def test_a_stratum_does_not_learn_from_the_other_systems() -> None:
@@ -157,7 +155,7 @@ def test_the_window_forgets_the_same_way_live_and_rebuilt(sampler: str, monkeypa
     monkeypatch.setattr(warm_start, "KEPT", 5)
     for objectives in (ONE, TWO):
         spec = exam(sampler, objectives)
-        assert sweep(spec, 90, rebuild_every=4) == sweep(spec, 90)
+        assert sweep(spec, 60, rebuild_every=4) == sweep(spec, 60)
 
 
 def test_a_grid_is_walked_once_and_ends() -> None:
@@ -235,15 +233,8 @@ def test_outcomes() -> None:
         assert told is not None
         assert told.violation == violation
         assert told.values == (0.0,)
-
-
-def test_a_claim_cannot_be_replaced_by_a_metric_of_its_name() -> None:
-    spec = exam("tpe", TWO)
-    proposal = Proposer(spec).propose()
-    assert proposal is not None
-    done = finished(spec, proposal)
-    lying = replace(done, metrics={**done.metrics, "epsilon": 0.0})
-    told = lesson(spec, lying)
+    # A claim cannot be replaced by a metric of its name.
+    told = lesson(exam("tpe", TWO), replace(done, metrics={**done.metrics, "epsilon": 0.0}))
     assert told is not None
     assert told.values[1] == proposal.config["target_epsilon"]
 
@@ -259,7 +250,8 @@ def test_paused_trials_count_and_may_come_back(sampler: str, objectives: list[di
         proposer = Proposer(spec)
         records: list[TrialRecord] = []
         out: list[dict[str, Any]] = []
-        for number in range(40):
+        # A proposal of a Gaussian process takes a third of a second, from the eleventh on.
+        for number in range(18 if sampler == "gp" else 40):
             if rebuild_every and number % rebuild_every == 0:
                 proposer = Proposer(spec)
                 proposer.rebuild(records)
@@ -300,12 +292,9 @@ def test_warm_start_takes_what_fits_and_says_what_does_not() -> None:
         "adjacency was replace-one",
     }
     assert str(warm.warm_start).startswith("26 of 30 earlier trials fit (left out: 1: ")
-    first = warm.propose()
-    cold = Proposer(spec).propose()
+    first, cold, again = warm.propose(), Proposer(spec).propose(), Proposer(spec, records)
+    again.rebuild([])
     assert first is not None
     assert cold is not None
-    assert first.number == 0
     assert first.config != cold.config
-    again = Proposer(spec, records)
-    again.rebuild([])
     assert again.propose() == first

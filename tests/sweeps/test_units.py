@@ -14,6 +14,7 @@ from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
 from trainables.registry import SYSTEMS
 
+UNIT = {"unit": {"column": "patient_id", "max_records": 50}}
 SPEC: dict[str, Any] = {
     "name": "visits",
     "data": {
@@ -24,7 +25,7 @@ SPEC: dict[str, Any] = {
         "classes": ["no", "yes"],
         "columns": {"pulse": {"low": 30, "high": 200}},
         "validation": {"share": 0.2, "records": "public"},
-        "unit": {"column": "patient_id", "max_records": 50},
+        **UNIT,
     },
     "systems": {"subsample-and-aggregate": {"models": 40, "queries": 20, "regularisation": 0.01}},
     "privacy": {"epsilon": 1.0, "delta": 1e-5, "unit": "patient"},
@@ -39,10 +40,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     inner = raw
     for parent in parents:
         inner = inner[parent]
-    if value is ...:
-        del inner[last]
-    else:
-        inner[last] = value
+    inner[last] = value
     return raw
 
 
@@ -62,44 +60,19 @@ def test_a_unit_that_data_and_system_enforce_is_claimed() -> None:
     assert any("patient_id" in line for line in plan.guarantee.assumptions)
 
 
-def test_a_word_alone_makes_no_unit() -> None:
-    """What was printed as proved per banana."""
-    raw = changed("data/unit", ...)
-    raw["data"]["validation"] = {"share": 0.2, "id": "patient_id", "records": "public"}
-    raw["privacy"]["unit"] = "banana"
-    assert problems(raw) == [
-        "privacy.unit='banana': expected record, or a word for what data.unit groups. "
-        "Declare `data.unit: {column: NAME, max_records: k}` and call it by its name in `privacy.unit`."
-    ]
-
-
-@pytest.mark.parametrize("privacy", [{}, {"unit": "record"}])
-def test_a_grouping_alone_makes_no_unit(privacy: dict[str, Any]) -> None:
-    raw = changed("privacy", {"epsilon": 1.0, "delta": 1e-5} | privacy)
-    (found,) = problems(raw)
-    assert found.startswith("privacy.unit='record': expected another word")
-
-
-def test_systems_that_bound_single_records_are_named() -> None:
-    raw = changed("systems/model-sensitivity", {"regularisation": 0.01})
-    (found,) = problems(raw)
-    assert found.startswith("privacy.unit='patient': expected record with model-sensitivity: it counts and bounds")
-
-
-def test_delta_is_held_against_units() -> None:
-    (found,) = problems(changed("privacy/delta", 1e-3))
-    assert found.startswith("privacy.delta=0.001: expected at most 1/n = 0.000625 for n=1600 values of patient_id.")
-
-
-def test_sources_that_know_no_unit_are_named() -> None:
-    raw = changed("data", {"source": "digits", "unit": {"column": "patient_id", "max_records": 50}})
-    (found,) = [one for one in problems(raw) if one.startswith("data.unit")]
-    assert "no unit: digits does not know whose its records are" in found
-
-
-def test_measures_of_single_records_are_refused() -> None:
-    found = problems(changed("objectives", [{"metric": "accuracy"}, {"metric": "membership_auc"}]))
-    assert any("single records" in one for one in found)
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("privacy", {"epsilon": 1.0, "delta": 1e-5}, "privacy.unit='record': expected another word"),
+        ("privacy/unit", "record", "privacy.unit='record': expected another word"),
+        ("systems/model-sensitivity", {"regularisation": 0.01}, "expected record with model-sensitivity: it counts"),
+        ("privacy/delta", 1e-3, "expected at most 1/n = 0.000625 for n=1600 values of patient_id."),
+        ("data", {"source": "digits", **UNIT}, "no unit: digits does not know whose its records are"),
+        ("objectives", [{"metric": "accuracy"}, {"metric": "membership_auc"}], "single records"),
+    ],
+)
+def test_a_unit_is_made_of_a_grouping_its_word_and_systems_that_bound_it(path: str, value: Any, said: str) -> None:
+    assert said in "\n".join(problems(changed(path, value)))
 
 
 def test_planning_refuses_too() -> None:

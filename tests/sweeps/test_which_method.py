@@ -2,9 +2,6 @@
 
 from itertools import product
 
-import pytest
-
-from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from sweeps.examples import example_names, load_example_or_file
 from sweeps.planning.preview import preview
@@ -47,15 +44,3 @@ def test_a_change_on_the_command_line_reaches_any_depth():
     assert spec.privacy.epsilon == (1.0, 3.0)
     assert spec.limits.work == 1e6
     assert spec.privacy.delta == 1e-5
-
-
-@pytest.mark.parametrize("change", ["privacy.epsilon", "=1", "privacy..epsilon=1", "name.first=1"])
-def test_a_change_that_is_none_is_named(change: str):
-    with pytest.raises(InvalidValue, match="--set"):
-        load_example_or_file("toy", changes=[change])
-
-
-def test_a_change_does_not_outlive_its_command():
-    before = load_example_or_file("toy").digest
-    load_example_or_file("toy", changes=["search.trials=3"])
-    assert load_example_or_file("toy").digest == before
