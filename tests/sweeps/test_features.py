@@ -98,7 +98,7 @@ def test_a_table_with_two_inputs_leaves_with_its_map_too(tmp_path):
         "classes": ["in", "out"],
         "columns": {"age": {"low": 0, "high": 100}, "scan": {"low": -1, "high": 1, "shape": [4]}},
         "validation": {"records": "public", "share": 0.3, "id": "id"},
-        "features": "tests.trainables.feature_maps:side",
+        "features": "tests.trainables.feature_maps:Side",
         "features_from": "a formula, made for tests",
         "features_bounds": [0, 1],
     }

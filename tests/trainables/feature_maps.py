@@ -1,4 +1,4 @@
-"""Feature maps of one's own, right and wrong, as a user's file beside a spec has them."""
+"""Feature maps of one's own, right and wrong, as a user's file beside a spec has them: each is built from the facts."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from torch import Tensor, nn
 from trainables.system import DatasetSpec
 
 
-def sizes(facts: DatasetSpec) -> tuple[int, int]:
-    (image,) = facts.features.values()
-    return image.shape  # type: ignore[return-value]
+class Map(nn.Module):
+    def __init__(self, facts: DatasetSpec) -> None:
+        super().__init__()
 
 
-class Rows(nn.Module):
+class Rows(Map):
     """Three weighted means of each row and of each column: [B, 3, height + width]."""
 
     def __init__(self, facts: DatasetSpec) -> None:
-        super().__init__()
-        height, width = sizes(facts)
+        super().__init__(facts)
+        (image,) = facts.features.values()
+        height, width = image.shape
         generator = torch.Generator().manual_seed(7)
         self.down = nn.Parameter(torch.rand(3, height, generator=generator))
         self.right = nn.Parameter(torch.rand(3, width, generator=generator))
@@ -27,113 +28,67 @@ class Rows(nn.Module):
         return torch.cat([self.down @ image, self.right @ image.mT], -1)
 
 
-class Side(nn.Module):
+class Side(Map):
     """The numbers of a record beside the square of its scan."""
 
     def forward(self, x: Tensor, scan: Tensor) -> Tensor:
         return torch.cat([x, scan.square()], 1)
 
 
-class Centred(nn.Module):
+class Centred(Map):
     """Minus the mean of the batch: records are mixed."""
 
     def forward(self, image: Tensor) -> Tensor:
         return image - 1e-2 * image.mean(0)
 
 
-class Noisy(nn.Module):
+class Noisy(Map):
     def forward(self, image: Tensor) -> Tensor:
         return image + torch.rand_like(image)
 
 
-class Remembering(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("seen", torch.zeros(()))
+class Widening(Map):
+    """Divides by the largest number seen so far, once one is beyond its first range: a quantiser's observer."""
 
-    def forward(self, image: Tensor) -> Tensor:
-        self.seen.add_(image.mean())  # type: ignore[operator]
-        return image + 0 * self.seen
+    in_a_block = False
+    largest: Tensor
 
-
-class Widening(nn.Module):
-    """Divides by the largest number seen so far, once one is beyond its first range: a quantiser's observer.
-
-    kept  how: "buffer", or "block", a buffer that is written to without gradients
-    """
-
-    def __init__(self, kept: str) -> None:
-        super().__init__()
-        self.kept = kept
-        self.largest: Tensor
+    def __init__(self, facts: DatasetSpec) -> None:
+        super().__init__(facts)
         self.register_buffer("largest", torch.tensor(20.0))
 
     def forward(self, image: Tensor) -> Tensor:
-        with torch.set_grad_enabled(self.kept != "block"):
+        with torch.set_grad_enabled(not self.in_a_block):
             self.largest.copy_(torch.maximum(self.largest, image.abs().max()))
         return image / self.largest
 
 
-class Clamping(nn.Module):
+class WideningInABlock(Widening):
+    """It writes without gradients."""
+
+    in_a_block = True
+
+
+class Clamping(Map):
     """Writes to what it is given, where that is beyond a range."""
 
     def forward(self, image: Tensor) -> Tensor:
         return image.clamp_(-20, 20) * 2
 
 
-class Branching(nn.Module):
+class Branching(Map):
     def forward(self, image: Tensor) -> Tensor:
         return image if image.sum() > 0 else -image
 
 
-class Logarithm(nn.Module):
+class Logarithm(Map):
     def forward(self, image: Tensor) -> Tensor:
         return torch.log(image - 10)
-
-
-def rows(facts: DatasetSpec) -> nn.Module:
-    return Rows(facts)
-
-
-def side(facts: DatasetSpec) -> nn.Module:
-    return Side()
-
-
-def centred(facts: DatasetSpec) -> nn.Module:
-    return Centred()
 
 
 def over_the_batch(facts: DatasetSpec) -> nn.Module:
     """In evaluation mode, and without statistics: those of the batch."""
     return nn.Sequential(nn.Unflatten(1, (1, -1)), nn.BatchNorm2d(1, track_running_stats=False))
-
-
-def noisy(facts: DatasetSpec) -> nn.Module:
-    return Noisy()
-
-
-def remembering(facts: DatasetSpec) -> nn.Module:
-    return Remembering()
-
-
-def widening(facts: DatasetSpec) -> nn.Module:
-    return Widening("buffer")
-
-
-def widening_in_a_block(facts: DatasetSpec) -> nn.Module:
-    return Widening("block")
-
-
-def clamping(facts: DatasetSpec) -> nn.Module:
-    return Clamping()
-
-
-def branching(facts: DatasetSpec) -> nn.Module:
-    return Branching()
-
-
-def logarithm(facts: DatasetSpec) -> nn.Module:
-    return Logarithm()
 
 
 def no_module(facts: DatasetSpec) -> object:

@@ -74,13 +74,13 @@ def test_a_record_has_the_same_features_whoever_else_is_there() -> None:
 
 
 def test_one_of_the_users_own() -> None:
-    facts = DIGITS.facts(own("rows"))
+    facts = DIGITS.facts(own("Rows"))
     assert facts.features[FEATURES].shape == (3, 16)
     assert (facts.features[FEATURES].low, facts.features[FEATURES].high) == (-3, 3)
     assert facts.assumptions[-1].endswith("no private record had a part in: made by a formula, for tests")
     assert "cut to these" in facts.treatment[-1]
-    assert rows_of(DIGITS.load(own("rows"))).max() == 3
-    normalised = {**own("rows", features_groups=1), "features_bounds": None}
+    assert rows_of(DIGITS.load(own("Rows"))).max() == 3
+    normalised = {**own("Rows", features_groups=1), "features_bounds": None}
     assert rows_of(DIGITS.load(normalised)).mean() == pytest.approx(0, abs=1e-5)
     assert DIGITS.facts(own("public_statistics")).features[FEATURES].shape == (1, 8, 8)
 
@@ -91,15 +91,14 @@ def test_one_of_the_users_own() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("centred", "do not depend on the records beside it"),
+        ("Centred", "do not depend on the records beside it"),
         ("over_the_batch", "do not depend on the records beside it"),
-        ("noisy", "the same features each time"),
-        ("remembering", "it writes to seen"),
-        ("widening", "it writes to largest"),
-        ("widening_in_a_block", "it writes to largest"),
-        ("clamping", "it writes to "),
-        ("branching", "can leave with a model"),
-        ("logarithm", "finite features"),
+        ("Noisy", "the same features each time"),
+        ("Widening", "it writes to largest"),
+        ("WideningInABlock", "it writes to largest"),
+        ("Clamping", "it writes to "),
+        ("Branching", "can leave with a model"),
+        ("Logarithm", "finite features"),
         ("no_module", "torch.nn.Module"),
         ("nothing", "a function nothing"),
     ],
@@ -123,8 +122,8 @@ def from_file(file: Path) -> dict[str, object]:
 
 def test_a_file_of_torch_export_is_the_map_that_was_saved(tmp_path: Path) -> None:
     facts = DIGITS.facts(FEW)
-    there = rows_of(DIGITS.load(from_file(saved(tmp_path / "rows.pt2", feature_maps.rows(facts)))))
-    assert np.allclose(there, rows_of(DIGITS.load(own("rows"))), atol=1e-5)
+    there = rows_of(DIGITS.load(from_file(saved(tmp_path / "rows.pt2", feature_maps.Rows(facts)))))
+    assert np.allclose(there, rows_of(DIGITS.load(own("Rows"))), atol=1e-5)
     # Another file at the same place is another map.
     saved(tmp_path / "rows.pt2", nn.Flatten(0, 0))
     assert rows_of(DIGITS.load(from_file(tmp_path / "rows.pt2"))).shape == (25, 8, 8)

@@ -31,37 +31,16 @@ torch.set_num_threads(1)
 LEVEL = 0.05
 DIGITS = SOURCES["digits"].load({})
 CLIP = 4.0
+STEPS: dict[str, Scalar] = {"model": "linear", "batch_size": 144, "epochs": 5}
 KNOBS: dict[str, dict[str, Scalar]] = {
-    "noisy-sgd": {"model": "mlp", "hidden": 8, "learning_rate": 0.2, "clip_norm": CLIP, "batch_size": 144, "epochs": 5},
-    "noisy-adam": {
-        "model": "linear",
-        "learning_rate": 0.01,
-        "clip_norm": CLIP,
-        "batch_size": 144,
-        "epochs": 5,
-    },
-    "clipped-sgld": {"model": "linear", "step_size": 1e-4, "halve_every": 5, "batch_size": 144, "epochs": 5},
-    "dp-sgld": {
-        "model": "linear",
-        "step_size": 0.06,
-        "halve_every": 5,
-        "batch_size": 144,
-        "epochs": 5,
-        "clip_norm": CLIP,
-    },
-    "bayesian-sgd": {
-        "model": "linear",
-        "learning_rate": 0.2,
-        "clip_norm": CLIP,
-        "batch_size": 144,
-        "epochs": 5,
-        "updated_share": 0.5,
-    },
+    "noisy-sgd": {**STEPS, "model": "mlp", "hidden": 8, "learning_rate": 0.2, "clip_norm": CLIP},
+    "noisy-adam": {**STEPS, "learning_rate": 0.01, "clip_norm": CLIP},
+    "clipped-sgld": {**STEPS, "step_size": 1e-4, "halve_every": 5},
+    "dp-sgld": {**STEPS, "step_size": 0.06, "halve_every": 5, "clip_norm": CLIP},
+    "bayesian-sgd": {**STEPS, "learning_rate": 0.2, "clip_norm": CLIP, "updated_share": 0.5},
     "model-sensitivity": {"regularisation": 0.001},
     "loss-perturbation": {"regularisation": 0.01, "noise": "pure"},
     "prediction-sensitivity": {"regularisation": 0.01, "queries": 40},
-    "subsample-and-aggregate": {"regularisation": 0.01, "queries": 1, "models": 3, "composition": "standard"},
-    "noisy-mean": {"clip": 1.0, "steps": 4, "shrinkage": 1.0, "prior": 0.5, "step_seconds": 0.0},
 }
 GRADIENTS = ("noisy-sgd", "noisy-adam", "clipped-sgld", "dp-sgld", "bayesian-sgd")
 EPSILONS = {"dp-sgld": 100.0}
@@ -72,22 +51,18 @@ def plan_of(
     name: str,
     epsilon: float | None = None,
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
-    facts: DatasetSpec | None = None,
+    facts: DatasetSpec = DIGITS.facts,
     **knobs: Scalar,
 ) -> PrivacyPlan:
-    if facts is None:
-        facts = SOURCES["uniform"].facts({}) if name == "noisy-mean" else DIGITS.facts
     target = PrivacyTarget(epsilon=epsilon or EPSILONS.get(name, 3.0), delta=1e-5, adjacency=adjacency)
     plan = SYSTEMS[name].plan({**KNOBS[name], **knobs}, facts, target, {})
     assert isinstance(plan, PrivacyPlan)
     return plan
 
 
-def verdict(
-    plan: PrivacyPlan, seed: int = 0, method: Method | None = None, data: Dataset | None = None, **sizes: int
-) -> AuditVerdict:
-    if data is None:
-        data = SOURCES["uniform"].load({}) if plan.system == "noisy-mean" else DIGITS
+def refuted(
+    plan: PrivacyPlan, seed: int = 0, method: Method | None = None, data: Dataset = DIGITS, **sizes: int
+) -> bool:
     setting = AuditSetting(
         system=SYSTEMS[plan.system],
         plan=plan,
@@ -97,15 +72,9 @@ def verdict(
         secret=bytes([seed]) * 32,
     )
     curve = curve_of(setting)
-    chosen = methods(setting.system, plan.guarantee)[0] if method is None else method
-    found = gather(setting, chosen, curve=curve, **sizes)
-    return AuditVerdict(audit=found.audit, guarantee=plan.guarantee, curve=curve)
-
-
-def refuted(
-    plan: PrivacyPlan, seed: int = 0, method: Method | None = None, data: Dataset | None = None, **sizes: int
-) -> bool:
-    return verdict(plan, seed, method, data, **sizes).outcome is AuditOutcome.REFUTED
+    found = gather(setting, method or methods(setting.system, plan.guarantee)[0], curve=curve, **sizes)
+    verdict = AuditVerdict(audit=found.audit, guarantee=plan.guarantee, curve=curve)
+    return verdict.outcome is AuditOutcome.REFUTED
 
 
 def few_enough(wrong: int, audits: int) -> bool:

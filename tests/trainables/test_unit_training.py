@@ -44,18 +44,12 @@ from trainables.units import Unit
 
 torch.set_num_threads(1)
 ROWS, PERSONS, CLIP = 50, 120, 2.0
+STEPS: dict[str, Scalar] = {"model": "linear", "batch_size": 12, "epochs": 2}
 KNOBS: dict[str, dict[str, Scalar]] = {
-    "noisy-sgd": {"model": "linear", "learning_rate": 0.2, "clip_norm": CLIP, "batch_size": 12, "epochs": 2},
-    "noisy-adam": {"model": "linear", "learning_rate": 0.05, "clip_norm": CLIP, "batch_size": 12, "epochs": 2},
-    "clipped-sgld": {"model": "linear", "step_size": 1e-3, "halve_every": 5, "batch_size": 12, "epochs": 2},
-    "dp-sgld": {
-        "model": "linear",
-        "step_size": 0.05,
-        "halve_every": 5,
-        "batch_size": 12,
-        "epochs": 2,
-        "clip_norm": CLIP,
-    },
+    "noisy-sgd": {**STEPS, "learning_rate": 0.2, "clip_norm": CLIP},
+    "noisy-adam": {**STEPS, "learning_rate": 0.05, "clip_norm": CLIP},
+    "clipped-sgld": {**STEPS, "step_size": 1e-3, "halve_every": 5},
+    "dp-sgld": {**STEPS, "step_size": 0.05, "halve_every": 5, "clip_norm": CLIP},
 }
 GRADIENTS = pytest.mark.parametrize("name", sorted(KNOBS))
 
@@ -216,13 +210,7 @@ def test_batches_hold_whole_persons_each_by_one_coin(monkeypatch: pytest.MonkeyP
     assert parts == 20
 
 
-VOTES: dict[str, Scalar] = {
-    "regularisation": 0.001,
-    "bias": True,
-    "queries": 100,
-    "models": 6,
-    "composition": "standard",
-}
+VOTES: dict[str, Scalar] = {"regularisation": 0.001, "bias": True, "queries": 100, "composition": "standard"}
 
 
 def changed_votes() -> list[int]:

@@ -21,13 +21,7 @@ from trainables.validation.planning import plan_with_reports
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 HASHED = PrivateValidation(parts="by a hash of id", assumption="The id is a record's own.")
 APART = PrivateValidation()
-SGD: dict[str, Any] = {
-    "model": "linear",
-    "learning_rate": 0.1,
-    "clip_norm": 1.0,
-    "batch_size": 50,
-    "epochs": 2,
-}
+SGD: dict[str, Any] = {"model": "linear", "learning_rate": 0.1, "clip_norm": 1.0, "batch_size": 50, "epochs": 2}
 SGLD: dict[str, Any] = {"model": "linear", "step_size": 1e-4, "halve_every": 1, "batch_size": 50, "epochs": 2}
 CONFIGS = {"noisy-sgd": SGD, "noisy-adam": SGD, "clipped-sgld": SGLD, "dp-sgld": SGLD}
 
