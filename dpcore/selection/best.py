@@ -31,7 +31,6 @@ With K or the slot of the winner known the statements are false.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -40,12 +39,8 @@ from numpy.typing import NDArray
 
 from dpcore import checks
 from dpcore.accountants.rdp import BU2020_ORDERS, improved_epsilon
-from dpcore.calibrate import Target
-from dpcore.events import Adjacency
 from dpcore.selection import price
-from dpcore.selection import price as penalties
 from dpcore.selection.counts import CountLaw, PoissonCount, TruncatedNegativeBinomial
-from dpcore.selection.price import least_noise, least_noise_meeting
 from dpcore.selection.profiles import ROUND_UP, TrialProfile, epsilon_at
 
 ORDERS = BU2020_ORDERS
@@ -53,98 +48,28 @@ ORDERS = BU2020_ORDERS
 _ROUNDING = 1e-14
 """Of the sum of chances near 1, whose logarithm may be far below it."""
 
-RENYI = "Papernot & Steinke (2022), Theorems 2 and 6"
-PROFILE = "Koskela, Redberg & Wang (2024), private selection by the privacy profile"
 TIGHT = "dpcore.selection.best: the profile form of Koskela, Redberg & Wang (2024) with one shift for both worst cases"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriceRoute:
-    """One proved bound on the epsilon of a selection.
-
-    name     "renyi", "profile" or "tight"
-    theorem  author, year, theorem
-    epsilon  upper bound, in nats
-    trial    the part of it that is the trial's own epsilon, at delta / mean; None on the Renyi route
-    shift    penalty and the point that it rests on; None on the Renyi route
-    order    the Renyi order of the least bound; None on the others
-    """
-
-    name: str
-    theorem: str
-    epsilon: float
-    trial: float | None = None
-    shift: price.PriceTerm | None = None
-    order: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BestPrice:
-    """What releasing the best of K trials costs, by every route; the least is claimed.
-
-    law     of K, as drawn
-    delta   of the whole selection
-    """
-
-    law: CountLaw
-    delta: float
-    adjacency: Adjacency
-    routes: tuple[PriceRoute, ...]
-
-    @property
-    def least(self) -> PriceRoute:
-        """The route with the smallest epsilon."""
-        return min(self.routes, key=lambda route: route.epsilon)
-
-    @property
-    def epsilon(self) -> float:
-        """The smallest epsilon of all routes, in nats."""
-        return self.least.epsilon
-
-
-def price_best(law: CountLaw, trial: TrialProfile, delta: float, orders: tuple[float, ...] = ORDERS) -> BestPrice:
-    """The price at `delta` in (0, 1) of releasing the best of K trials, by every route that applies.
+def price_best(
+    law: CountLaw, trial: TrialProfile, delta: float, orders: tuple[float, ...] = ORDERS
+) -> dict[str, float]:
+    """Epsilon at `delta` in (0, 1) of releasing the best of K trials, in nats, by every route that applies: its upper
+    bounds by name, of which the least may be claimed.
 
     orders  Renyi orders, each above 1, over which the first route is minimised; empty leaves it out
     Raises InvalidValue, and as the profile does.
     """
     checks.probability_open(delta=delta)
-    priced = price.selectable(law)
-    own = epsilon_at(trial, delta / priced.mean)
-    routes = [
-        PriceRoute(name=name, theorem=theorem, epsilon=(own + shift.penalty) * ROUND_UP, trial=own, shift=shift)
-        for name, theorem, shift in (
-            ("profile", PROFILE, price.best_published(law, trial)),
-            ("tight", TIGHT, price.tight(law, trial)),
-        )
-    ]
+    own, found = epsilon_at(trial, delta / price.selectable(law).mean), {}
     if orders:
         curve = _published_renyi(law, trial, orders)
-        bounds = [improved_epsilon(a, float(r), delta) for a, r in zip(orders, curve, strict=True)]
-        at = int(np.argmin(bounds))
-        if math.isfinite(bounds[at]):
-            routes.insert(
-                0, PriceRoute(name="renyi", theorem=RENYI, epsilon=max(0.0, bounds[at]) * ROUND_UP, order=orders[at])
-            )
-    return BestPrice(law=law, delta=delta, adjacency=trial.adjacency, routes=tuple(routes))
-
-
-def renyi_of_best(law: CountLaw, trial: TrialProfile, orders: Sequence[float]) -> NDArray[np.float64]:
-    """Renyi divergences of the best of K at these orders, each above 1, in nats: for a filter at a fixed order.
-
-    The least of the published form and R_Q(a) + tight penalty + ln(mean)/(a-1), each with the default's P[K = 0].
-    Raises InvalidValue.
-    """
-    a = np.array(orders, dtype=np.float64)
-    at = tuple(float(order) for order in a)
-    winner = trial.renyi(at) + price.tight(law, trial).penalty + math.log(price.selectable(law).mean) / (a - 1)
-    return np.asarray(np.minimum(_with_default(law, winner, a), _published_renyi(law, trial, at)) * ROUND_UP)
-
-
-def _with_default(law: CountLaw, winner: NDArray[np.float64], a: NDArray[np.float64]) -> NDArray[np.float64]:
-    """ln(P[K = 0] + exp((a-1) winner)) / (a-1): a bound on the mass of the winners becomes one on all that leaves."""
-    none = law.pgf(0.0)
-    return np.logaddexp(math.log(none + _ROUNDING), (a - 1) * winner) / (a - 1) if none > 0 else winner
+        least = min(improved_epsilon(a, float(r), delta) for a, r in zip(orders, curve, strict=True))
+        if math.isfinite(least):
+            found["renyi"] = max(0.0, least) * ROUND_UP
+    found["profile"] = (own + price.best_published(law, trial)) * ROUND_UP
+    found["tight"] = (own + price.tight(law, trial).penalty) * ROUND_UP
+    return found
 
 
 def _published_renyi(law: CountLaw, trial: TrialProfile, orders: tuple[float, ...]) -> NDArray[np.float64]:
@@ -161,51 +86,14 @@ def _published_renyi(law: CountLaw, trial: TrialProfile, orders: tuple[float, ..
         found = own + (1 + one.shape) * float(np.min(beside))
     elif isinstance(one, PoissonCount) and law.priced is law:
         grown = one.rate * np.array([trial.delta(math.log1p(1 / (order - 1)) * (1 - 1e-15)) for order in orders])
-        found = _with_default(law, own + grown, a)
+        # A bound on the mass of the winners becomes one on all that leaves.
+        found = np.logaddexp(math.log(law.pgf(0.0) + _ROUNDING), (a - 1) * (own + grown)) / (a - 1)
     else:
         return np.full(a.shape, math.inf)
     # Divergences rise with the order: each is bounded by those of larger orders.
     rising = np.argsort(a)
     found[rising] = np.minimum.accumulate(found[rising][::-1])[::-1]
     return found
-
-
-@dataclass(frozen=True)
-class BestProfile:
-    """The profile of the best of K, for what is composed or mixed with it: by the tight form, at every epsilon.
-
-    delta(epsilon) <= mean delta_Q(epsilon - penalty) for epsilon >= penalty (see the proof above); the penalty depends
-    on no delta, so one profile has them all. Raises InvalidValue.
-    """
-
-    law: CountLaw
-    trial: TrialProfile
-
-    @property
-    def adjacency(self) -> Adjacency:
-        """Of the trial."""
-        return self.trial.adjacency
-
-    @cached_property
-    def penalty(self) -> float:
-        """What the number of trials adds, in nats."""
-        return price.tight(self.law, self.trial).penalty
-
-    def delta(self, epsilon: float) -> float:
-        """See `TrialProfile.delta`."""
-        left = (epsilon - self.penalty) * (1 - 1e-15)
-        if left < 0:
-            return 1.0
-        return min(1.0, price.selectable(self.law).mean * self.trial.delta(left) * ROUND_UP)
-
-    def epsilon(self, delta: float) -> float:
-        """See `TrialProfile.epsilon`."""
-        own = epsilon_at(self.trial, delta / price.selectable(self.law).mean)
-        return (own + self.penalty) * ROUND_UP
-
-    def renyi(self, orders: tuple[float, ...]) -> NDArray[np.float64]:
-        """See `TrialProfile.renyi`."""
-        return renyi_of_best(self.law, self.trial, orders)
 
 
 # Two-point calibration: configurations that differ in sampling rate and steps under one price of the best of K.
@@ -218,7 +106,7 @@ class BestProfile:
 #
 # Calibrating each configuration to one common (epsilon, delta) is *not* enough: delta(e1) differs among such.
 #
-# The first success of K asks the same at points of its own (`ladder_points`).
+# The first success of K asks the same at points of its own (`ladder`).
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,7 +139,7 @@ class HeterogeneousTrials:
     @cached_property
     def penalty(self) -> float:
         """What the number of trials adds, in nats."""
-        return penalties.at_point(self.law, self.e1, self.d1)
+        return price.at_point(self.law, self.e1, self.d1)
 
     @property
     def e_hat(self) -> float:
@@ -261,32 +149,11 @@ class HeterogeneousTrials:
     @property
     def d_hat(self) -> float:
         """delta of the trial at e_hat, at most."""
-        return self.delta / penalties.selectable(self.law).mean * (1 - 1e-15)
+        return self.delta / price.selectable(self.law).mean * (1 - 1e-15)
 
     def exceeds(self, configuration: TrialProfile) -> float:
         """The larger ln(delta / allowed) of the two points: at most 0 where the configuration is covered."""
         return largest_excess(configuration, ((self.e1, self.d1), (self.e_hat, self.d_hat)))
-
-    def covers(self, configuration: TrialProfile) -> bool:
-        """Whether the configuration may be in the prior."""
-        return self.exceeds(configuration) <= 0
-
-    def noise(self, profile_of: Callable[[float], TrialProfile]) -> float:
-        """The least noise multiplier, rounded up, of a configuration that is covered.
-
-        profile_of  the configuration's profile at a noise multiplier; its deltas fall as noise rises
-        Raises CannotCalibrate.
-        """
-        target = Target(epsilon=self.epsilon, delta=self.delta)
-        return least_noise_meeting(target, lambda noise: self.exceeds(profile_of(noise)))
-
-
-def threshold_law(law: CountLaw) -> TruncatedNegativeBinomial:
-    """The law to price, for the first success: without its cap. Raises InvalidValue unless its shape is in [0, 1]."""
-    priced = law.priced if isinstance(law, CountLaw) else law
-    if not isinstance(priced, TruncatedNegativeBinomial) or not 0 <= priced.shape <= 1:
-        raise checks.InvalidValue("law", law, "a truncated negative binomial law of shape in [0, 1]")
-    return priced
 
 
 @lru_cache(maxsize=4096)
@@ -318,37 +185,12 @@ class ByReference:
 
     def price(self, trial: TrialProfile) -> float:
         """Epsilon of the selection if all trials are like this one, in nats. Raises InvalidValue."""
-        own = epsilon_at(trial, self.delta / penalties.selectable(self.law).mean)
-        return own + self._shift(trial).penalty
+        own = epsilon_at(trial, self.delta / price.selectable(self.law).mean)
+        return own + price.tight(self.law, trial).penalty
 
     def points(self, trial: TrialProfile, epsilon: float) -> HeterogeneousTrials:
         """The points of a reference whose price is at most `epsilon`. Raises InvalidValue."""
-        shift = self._shift(trial)
+        shift = price.tight(self.law, trial)
         # A little below the root, so that rounding leaves it on the safe side.
-        d1 = shift.d1 if isinstance(penalties.selectable(self.law), PoissonCount) else shift.d1 * (1 - 1e-11)
-        return HeterogeneousTrials(
-            law=self.law,
-            epsilon=epsilon,
-            delta=self.delta,
-            e1=shift.e1,
-            d1=min(1.0, d1),
-        )
-
-    def _shift(self, trial: TrialProfile) -> penalties.PriceTerm:
-        return penalties.tight(self.law, trial)
-
-
-def heterogeneous_trials(
-    law: CountLaw, target: Target, profile_of: Callable[[float], TrialProfile]
-) -> HeterogeneousTrials:
-    """The two points at which a reference configuration, calibrated alone, meets the target exactly.
-
-    law         of K
-    profile_of  the reference's profile at a noise multiplier; its own least noise is solved here
-
-    The choice of reference is free, public and valid whatever it is: configurations like it are covered by the noise
-    that they need alone, others by a little more. Raises CannotCalibrate, InvalidValue.
-    """
-    reference = ByReference(law=law, delta=target.delta)
-    noise = least_noise(target, lambda noise: reference.price(profile_of(noise)))
-    return reference.points(profile_of(noise), target.epsilon)
+        d1 = shift.d1 if isinstance(price.selectable(self.law), PoissonCount) else shift.d1 * (1 - 1e-11)
+        return HeterogeneousTrials(law=self.law, epsilon=epsilon, delta=self.delta, e1=shift.e1, d1=min(1.0, d1))

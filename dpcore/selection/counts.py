@@ -34,7 +34,6 @@ LEAST_KEPT = 1e-3
 """P[K <= cap] of the law that is capped, at least: of a smaller one another law was meant."""
 
 _BLOCK = 4096
-_NEGLIGIBLE = 1e-17
 _MOST_TRIALS = 50_000_000
 
 
@@ -62,51 +61,26 @@ class CountLaw(ABC):
 
     @abstractmethod
     def pgf(self, q: float) -> float:
-        """f(q) = E q^K at q in [0, 1]. Raises InvalidValue."""
+        """f(q) = E q^K at q in [0, 1]."""
 
     @abstractmethod
     def reach(self, chance: float) -> float:
-        """1 - f(1 - chance): P[some trial succeeds] where each does with `chance` in [0, 1]. Raises InvalidValue.
+        """1 - f(1 - chance): P[some trial succeeds] where each does with `chance` in [0, 1].
 
         Exact to rounding for tiny chances too. With chance .1 it is the chance that a trial comes from the prior's top
         decile.
         """
 
     @abstractmethod
-    def factorial_moment(self, order: int) -> float:
-        """E K (K-1) ... (K-order+1), order >= 1. Raises InvalidValue."""
-
-    @abstractmethod
     def weights(self) -> Iterator[tuple[int, Fraction]]:
         """(k, P[K = k] / P[K = k - 1]) in exact arithmetic from the least k on; the first ratio is 1."""
-
-    def slope(self, chance: float) -> float:
-        """F(x) = (1 - f(1 - x)) / x at x = `chance` in [0, 1]: falls from the mean at 0 to 1 - P[K = 0] at 1.
-
-        Raises InvalidValue.
-        """
-        return self.mean if chance == 0 else self.reach(chance) / chance
-
-    def tail(self, count: int) -> float:
-        """P[K > count]. Raises InvalidValue, also where the sum would go on past 50 million trials."""
-        checks.count(count=count)
-        if max(count, self.mean) >= _MOST_TRIALS < self.largest:
-            raise checks.InvalidValue("count", count, f"a count and a mean (here {self.mean:.3g}) below {_MOST_TRIALS}")
-        total, start = 0.0, count + 1
-        for block in self._blocks(start):
-            total, start = total + float(block.sum()), start + len(block)
-            # Before the mean masses rise: what is negligible there says nothing of what comes.
-            if start > self.mean and block[-1] <= _NEGLIGIBLE * max(total, 1e-300) / _BLOCK:
-                return min(1.0, total)
-        if start <= self.largest:
-            raise checks.InvalidValue("count", count, f"a law whose masses are negligible before {_MOST_TRIALS} trials")
-        return min(1.0, total)
 
     def quantile(self, level: float) -> int:
         """The least k with P[K <= k] >= level, for a level in (0, 1). Raises InvalidValue."""
         checks.probability_open(level=level)
         before, start = 0.0, 0
-        for block in self._blocks(0):
+        while start <= min(self.largest, _MOST_TRIALS):
+            block = self.pmf(np.arange(start, int(min(start + _BLOCK, self.largest + 1))))
             cumulative = before + np.cumsum(block)
             if cumulative[-1] >= level:
                 return start + int(np.searchsorted(cumulative, level))
@@ -114,25 +88,6 @@ class CountLaw(ABC):
                 break  # What is left of the law is below rounding.
             before, start = float(cumulative[-1]), start + len(block)
         raise checks.InvalidValue("level", level, "a level that double precision tells from 1")
-
-    def _blocks(self, start: int) -> Iterator[NDArray[np.float64]]:
-        while start <= min(self.largest, _MOST_TRIALS):
-            stop = int(min(start + _BLOCK, self.largest + 1))
-            yield self.pmf(np.arange(start, stop))
-            start += _BLOCK
-
-
-def _chance(**values: float) -> None:
-    for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-            raise checks.InvalidValue(name, value, "a probability in [0, 1]")
-
-
-def _counts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    k = np.asarray(counts)
-    if not np.issubdtype(k.dtype, np.integer) or np.any(k < 0):
-        raise checks.InvalidValue("counts", counts, "integers of at least 0")
-    return k
 
 
 @dataclass(frozen=True)
@@ -165,15 +120,14 @@ class TruncatedNegativeBinomial(CountLaw):
 
     def pmf(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """See `CountLaw.pmf`."""
-        k = np.maximum(_counts(counts), 1).astype(np.float64)
+        k = np.maximum(counts, 1).astype(np.float64)
         # The sum of all weights is f'(1) g^(1+shape) up to the same constant: mean = (1-g) g^-(1+shape) / sum.
         log_sum = math.log1p(-self.success) - (1 + self.shape) * math.log(self.success) - math.log(self.mean)
         logs = xlog1py(k, -self.success) + gammaln(k + self.shape) - gammaln(1 + self.shape) - gammaln(k + 1)
-        return np.where(np.asarray(counts) < 1, 0.0, np.exp(logs - log_sum))
+        return np.where(counts < 1, 0.0, np.exp(logs - log_sum))
 
     def pgf(self, q: float) -> float:
         """See `CountLaw.pgf`."""
-        _chance(q=q)
         lost = (1 - self.success) * q
         # t = 1 - lost is as small as g where q is near 1: there a difference from 1 would keep few of its digits.
         log_t = math.log1p(-lost) if lost < 0.5 else math.log(self.success + (1 - self.success) * (1 - q))
@@ -183,11 +137,10 @@ class TruncatedNegativeBinomial(CountLaw):
 
     def reach(self, chance: float) -> float:
         """See `CountLaw.reach`."""
-        _chance(chance=chance)
         return min(1.0, _expm1_ratio(self.shape, math.log1p(self.odds * chance)) * _ratio(self.shape, self.success))
 
     def factorial_moment(self, order: int) -> float:
-        """See `CountLaw.factorial_moment`."""
+        """E K (K-1) ... (K-order+1), order >= 1. Raises InvalidValue."""
         checks.count(minimum=1, order=order)
         return self.mean * math.prod((step + self.shape) * self.odds for step in range(1, order))
 
@@ -275,7 +228,7 @@ class BinomialCount(CountLaw):
 
     def pmf(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """See `CountLaw.pmf`."""
-        k, n = _counts(counts).astype(np.float64), self.trials
+        k, n = counts.astype(np.float64), self.trials
         inside = np.minimum(k, n)
         logs = gammaln(n + 1) - gammaln(inside + 1) - gammaln(n - inside + 1)
         logs += xlogy(inside, self.probability) + xlog1py(n - inside, -self.probability)
@@ -283,18 +236,11 @@ class BinomialCount(CountLaw):
 
     def pgf(self, q: float) -> float:
         """See `CountLaw.pgf`."""
-        _chance(q=q)
         return 1 - self.reach(1 - q)
 
     def reach(self, chance: float) -> float:
         """See `CountLaw.reach`."""
-        _chance(chance=chance)
         return -math.expm1(self.trials * math.log1p(-self.probability * chance))
-
-    def factorial_moment(self, order: int) -> float:
-        """See `CountLaw.factorial_moment`."""
-        checks.count(minimum=1, order=order)
-        return math.prod(max(self.trials - step, 0) * self.probability for step in range(order))
 
     def weights(self) -> Iterator[tuple[int, Fraction]]:
         """See `CountLaw.weights`."""
@@ -320,23 +266,16 @@ class PoissonCount(CountLaw):
 
     def pmf(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """See `CountLaw.pmf`."""
-        k = _counts(counts).astype(np.float64)
+        k = counts.astype(np.float64)
         return np.asarray(np.exp(xlogy(k, self.rate) - self.rate - gammaln(k + 1)))
 
     def pgf(self, q: float) -> float:
         """See `CountLaw.pgf`."""
-        _chance(q=q)
         return math.exp(-self.rate * (1 - q))
 
     def reach(self, chance: float) -> float:
         """See `CountLaw.reach`."""
-        _chance(chance=chance)
         return -math.expm1(-self.rate * chance)
-
-    def factorial_moment(self, order: int) -> float:
-        """See `CountLaw.factorial_moment`."""
-        checks.count(minimum=1, order=order)
-        return self.rate**order
 
     def weights(self) -> Iterator[tuple[int, Fraction]]:
         """See `CountLaw.weights`."""
@@ -398,27 +337,17 @@ class Capped(CountLaw):
 
     def pmf(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """See `CountLaw.pmf`."""
-        k = _counts(counts)
-        return np.where(k > self.largest, 0.0, self._masses[np.minimum(k, len(self._masses) - 1)])
+        return np.where(counts > self.largest, 0.0, self._masses[np.minimum(counts, len(self._masses) - 1)])
 
     def pgf(self, q: float) -> float:
         """See `CountLaw.pgf`."""
-        _chance(q=q)
         return math.fsum(self._masses * np.power(q, np.arange(len(self._masses))))
 
     def reach(self, chance: float) -> float:
         """See `CountLaw.reach`."""
-        _chance(chance=chance)
         if chance == 1:
             return 1 - float(self._masses[0])
         return math.fsum(self._masses * -np.expm1(np.arange(len(self._masses)) * math.log1p(-chance)))
-
-    def factorial_moment(self, order: int) -> float:
-        """See `CountLaw.factorial_moment`."""
-        checks.count(minimum=1, order=order)
-        k = np.arange(len(self._masses), dtype=np.float64)
-        falling = np.prod([np.maximum(k - step, 0) for step in range(order)], axis=0)
-        return math.fsum(falling * self._masses)
 
     def weights(self) -> Iterator[tuple[int, Fraction]]:
         """See `CountLaw.weights`."""

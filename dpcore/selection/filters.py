@@ -1,9 +1,8 @@
 """Privacy filters: how far an adaptive search may go on spending, whatever it chooses after looking.
 
 A filter is a value. `reserve` before a trial is launched: it answers with a new filter, or refuses what would exceed
-the budget, counting everything that is running (so launches in parallel are covered: Haney et al. 2023). `settle` when
-it has ended: what was reserved stays spent, also where the trial stopped early, since when it stops may depend on what
-it saw. `withdraw` only what never started: a rung that was not run.
+the budget, counting everything that is running (so launches in parallel are covered: Haney et al. 2023). What was
+reserved stays spent, also where the trial stopped early, since when it stops may depend on what it saw.
 
 filter        admits while                                         all together is
 GDPFilter     sum mu_i^2 <= mu_total^2, sum tau_i <= tau_total     (eps, delta_mu_total(eps) + tau_total)-DP
@@ -26,12 +25,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Generic, Self, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar
 
 from dpcore import checks
 from dpcore.accountants.rdp import improved_epsilon
-from dpcore.gdp import mu_gdp
-from dpcore.selection.profiles import mu_of_approximate_dp
+from dpcore.gdp import mu_gdp, mu_of_pure_dp
 
 _ONCE = 1 + 1e-12
 """Allowance for the rounding of sums."""
@@ -54,8 +52,12 @@ class GDPCharge:
 
     @classmethod
     def of_dp(cls, epsilon: float, delta: float = 0.0) -> GDPCharge:
-        """Of a release known to be (epsilon, delta)-DP. Raises InvalidValue."""
-        return cls(mu_of_approximate_dp(epsilon), delta)
+        """Of a release known to be (epsilon, delta)-DP. Raises InvalidValue.
+
+        Such a release is one that tells all with chance delta and else is randomised response (Kairouz, Oh & Viswanath
+        2015, theorem 3.1), whose kink this mu's curve touches. About 1.2533 epsilon: mu = epsilon under-charges.
+        """
+        return cls(mu_of_pure_dp(epsilon), delta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +90,14 @@ class PrivacyFilter(ABC, Generic[Charge]):
     """What all filters share: a budget (epsilon, delta), and what was charged to it.
 
     epsilon, delta  of everything together; above 0, and in (0, 1)
-    running         reserved and not settled, by name
-    settled         spent for good
+    charged         what counts, by name
+    kind            of its charges
     """
 
+    kind: ClassVar[type]
     epsilon: float
     delta: float
-    running: tuple[tuple[str, Charge], ...] = ()
-    settled: tuple[tuple[str, Charge], ...] = ()
+    charged: tuple[tuple[str, Charge], ...] = ()
 
     def __post_init__(self) -> None:
         checks.positive_finite(epsilon=self.epsilon)
@@ -103,52 +105,29 @@ class PrivacyFilter(ABC, Generic[Charge]):
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """Everything that counts: settled and running."""
-        return tuple(charge for _, charge in (*self.settled, *self.running))
+        """Everything that counts."""
+        return tuple(charge for _, charge in self.charged)
 
     @abstractmethod
     def _fits(self, charges: tuple[Charge, ...]) -> bool:
         """Whether the budget holds all of them."""
 
-    @abstractmethod
-    def _expects(self) -> type:
-        """The kind of its charges."""
-
     def admits(self, charge: Charge) -> bool:
         """Whether `charge` may be reserved beside everything that counts. Raises InvalidValue."""
-        if not isinstance(charge, self._expects()):
-            raise checks.InvalidValue("charge", charge, f"a {self._expects().__name__}")
+        if not isinstance(charge, self.kind):
+            raise checks.InvalidValue("charge", charge, f"a {self.kind.__name__}")
         return self._fits((*self.charges, charge))
 
     def reserve(self, name: str, charge: Charge) -> Self:
-        """This filter with one more trial running. Raises BudgetExceeded, and InvalidValue for a name that is there."""
-        if any(name == known for known, _ in (*self.running, *self.settled)):
+        """This filter with one more trial. Raises BudgetExceeded, and InvalidValue for a name that is there."""
+        if any(name == known for known, _ in self.charged):
             raise checks.InvalidValue("name", name, "a name that was not charged before")
         if not self.admits(charge):
             raise BudgetExceeded(
                 f"{name}: expected a charge that epsilon={self.epsilon!r} at delta={self.delta!r} still holds beside "
                 f"{len(self.charges)} others, not {charge!r}. End the search, or reserve less."
             )
-        return replace(self, running=(*self.running, (name, charge)))
-
-    def settle(self, name: str) -> Self:
-        """This filter once a running trial has ended: all that it reserved is spent. Raises InvalidValue."""
-        charge = self._running(name)
-        return replace(self, running=self._without(name), settled=(*self.settled, (name, charge)))
-
-    def withdraw(self, name: str) -> Self:
-        """This filter without a reservation of which nothing was executed. Raises InvalidValue."""
-        self._running(name)
-        return replace(self, running=self._without(name))
-
-    def _running(self, name: str) -> Charge:
-        for known, charge in self.running:
-            if known == name:
-                return charge
-        raise checks.InvalidValue("name", name, "a running reservation, one of " + str([n for n, _ in self.running]))
-
-    def _without(self, name: str) -> tuple[tuple[str, Charge], ...]:
-        return tuple((known, charge) for known, charge in self.running if known != name)
+        return replace(self, charged=(*self.charged, (name, charge)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +137,7 @@ class GDPFilter(PrivacyFilter[GDPCharge]):
     tau_share  the part of delta, in (0, 1), kept for the chances beside the Gaussians. Raises InvalidValue.
     """
 
+    kind = GDPCharge
     tau_share: float = 0.1
 
     def __post_init__(self) -> None:
@@ -174,9 +154,6 @@ class GDPFilter(PrivacyFilter[GDPCharge]):
         """sqrt(sum mu_i^2), at most."""
         return mu_gdp(self.epsilon, self.delta * (1 - self.tau_share) * (1 - 1e-15))
 
-    def _expects(self) -> type:
-        return GDPCharge
-
     def _fits(self, charges: tuple[GDPCharge, ...]) -> bool:
         squares = math.fsum(charge.mu * charge.mu for charge in charges)
         taus = math.fsum(charge.tau for charge in charges)
@@ -187,6 +164,7 @@ class GDPFilter(PrivacyFilter[GDPCharge]):
 class RenyiFilter(PrivacyFilter[RenyiCharge]):
     """Trials by their Renyi divergence at one order, above 1, declared before the search. Raises InvalidValue."""
 
+    kind = RenyiCharge
     order: float
 
     def __post_init__(self) -> None:
@@ -201,34 +179,18 @@ class RenyiFilter(PrivacyFilter[RenyiCharge]):
         """B: the largest divergence that converts to (epsilon, delta) at this order, in nats."""
         return self.epsilon - improved_epsilon(self.order, 0.0, self.delta)
 
-    def _expects(self) -> type:
-        return RenyiCharge
-
     def _fits(self, charges: tuple[RenyiCharge, ...]) -> bool:
         return math.fsum(charge.divergence for charge in charges) * _ONCE <= self.budget
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearLedger(PrivacyFilter[DPCharge]):
-    """Sums of epsilon and of delta: the one rule that a release may give epsilon back to, by its ex-post price."""
+    """Sums of epsilon and of delta."""
 
-    def _expects(self) -> type:
-        return DPCharge
+    kind = DPCharge
 
     def _fits(self, charges: tuple[DPCharge, ...]) -> bool:
         # fsum rounds once, so that the sign is exact: a charge of the whole budget fits.
         epsilon_over = math.fsum([-self.epsilon, *(charge.epsilon for charge in charges)])
         delta_over = math.fsum([-self.delta, *(charge.delta for charge in charges)])
         return epsilon_over <= 0 and delta_over <= 0
-
-    def settle_at(self, name: str, epsilon: float) -> Self:
-        """This ledger once a ladder ended at a rung whose ex-post price is `epsilon`; its delta stays as reserved.
-
-        Raises InvalidValue for an epsilon above the reserved one.
-        """
-        charge = self._running(name)
-        checks.non_negative_finite(epsilon=epsilon)
-        if epsilon > charge.epsilon:
-            raise checks.InvalidValue("epsilon", epsilon, f"at most what was reserved, {charge.epsilon!r}")
-        settled = (name, DPCharge(epsilon, charge.delta))
-        return replace(self, running=self._without(name), settled=(*self.settled, settled))

@@ -1,4 +1,4 @@
-"""The price of a front: several public orders answered from one search, or from separate ones.
+"""The price of a front: several public orders answered from one search.
 
 One search. Draw K, run K trials, and release for each of k public orders the trial that ranks first by it; the same one
 may win several. With r distinct winners and K truncated negative binomial,
@@ -11,16 +11,11 @@ Proof. Give each trial a secret uniform number that breaks ties, which changes n
 chance density f^(r)(q) Q(z_1)..Q(z_r), q the chance that a trial beats none of them. f^(r)(q) is proportional to
 t^-(shape+r), t = g + (1-g)(1-q), at most E K(K-1)..(K-r+1), and t' <= exp(e*) t under a neighbour. A cap lowers both
 that mean and every log-slope, as in `counts`.
-
-Separate searches. k threshold searches (`first`, shape in [0, 1]), each with its own K, the next target chosen
-after looking, where all succeed: eps_{Q^k}(delta / mean^k) + k e*. Each success has density Q(z) F with F <= mean, and
-the product of k such is a composition.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -29,60 +24,10 @@ from scipy.optimize import brentq
 
 from dpcore import checks
 from dpcore.calibrate import Target
-from dpcore.events import Adjacency
 from dpcore.gdp import delta_gdp, relative_error
 from dpcore.selection.counts import CountLaw, TruncatedNegativeBinomial
 from dpcore.selection.price import least_shift
-from dpcore.selection.profiles import ROUND_UP, TrialProfile, covering_mu, epsilon_at, one_adjacency
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontPrice:
-    """What a front of one search costs.
-
-    winners  epsilon of a release with r = 1, 2, ... distinct winners, in nats
-    deltas   of each: they add
-    """
-
-    law: CountLaw
-    adjacency: Adjacency
-    winners: tuple[float, ...]
-    deltas: tuple[float, ...]
-
-    @property
-    def epsilon(self) -> float:
-        """Ex ante: the largest, at `delta`."""
-        return max(self.winners)
-
-    @property
-    def delta(self) -> float:
-        """Of the whole front."""
-        return math.fsum(self.deltas) * ROUND_UP
-
-
-def price_front(law: CountLaw, together: Callable[[int], TrialProfile], deltas: Sequence[float]) -> FrontPrice:
-    """The price of a release with r = 1, 2, ... distinct winners of one search.
-
-    law       truncated negative binomial, with or without a cap
-    together  the profile of r trials released together, under one adjacency for all r: for an event, of
-              `Repeated(event=event, count=r)`
-    deltas    delta_1..delta_k, each in (0, 1): they add
-
-    Raises InvalidValue, and as the profiles do.
-    """
-    one = _priced(law)
-    if not deltas:
-        raise checks.InvalidValue("deltas", tuple(deltas), "one delta for each number of winners")
-    for delta in deltas:
-        checks.probability_open(deltas=delta)
-    trials = [together(winners) for winners in range(1, len(deltas) + 1)]
-    adjacency = one_adjacency(trials)
-    shift = least_shift(trials[0].delta, one.odds)
-    found = []
-    for winners, (trial, delta) in enumerate(zip(trials, deltas, strict=True), start=1):
-        own = epsilon_at(trial, delta / one.factorial_moment(winners))
-        found.append((own + (one.shape + winners) * shift) * ROUND_UP)
-    return FrontPrice(law=law, adjacency=adjacency, winners=tuple(found), deltas=tuple(deltas))
+from dpcore.selection.profiles import ROUND_UP, TrialProfile, covering_mu
 
 
 def _priced(law: CountLaw) -> TruncatedNegativeBinomial:
@@ -94,7 +39,7 @@ def _priced(law: CountLaw) -> TruncatedNegativeBinomial:
 
 # One price for a front over configurations that differ: each is covered by one public Gaussian.
 #
-# The price of a front (`dpcore.selection.front`) looks at r trials together, which may have r different
+# The price of a front looks at r trials together, which may have r different
 # configurations. Each of them satisfies, for all epsilon >= 0 and in both directions (`dpcore.selection.profiles`),
 #
 # delta(epsilon) <= tau + (1 - tau) delta_mu(epsilon),

@@ -13,21 +13,17 @@ Theorem (K truncated negative binomial of shape eta in [0, 1]). Let e*_j be the 
 odds sum_{i<=j} w_i delta_i(e) = exp(e) - 1, and e*_0 = 0. Then
 
     eps(j)    = eps_{Q_j}(delta_j / (mean w_j)) + penalty_j
-    eps(none) = eps_Q(delta_none) + (1+eta)/2 e*_J,   Q the mixture of all rungs; or `first.failure_epsilon` of Q
+    eps(none) = eps_Q(delta_none) + (1+eta)/2 e*_J,   Q the mixture of all rungs; or `failure_epsilon` of Q
 
-released                                   penalty_j                   Renyi
-first success of the lowest rung           e*_j + eta e*_{j-1}         R_j(a) + penalty_j + ln(mean w_j / l_j)/(a-1),
-best success of the lowest rung            (1+eta) e*_j                failure R_Q(a) + (1+eta)/2 e*_J + ln(1/l)/(a-1),
-first success of any rung                  e*_J                        sum of l <= 1
-best success of all rungs                  (1+eta) e*_J
+with penalty_j = e*_j + eta e*_{j-1}.
 
 Proof. With a, b the chances of success below rung j and up to it, z in rung j is released with chance w_j Q_j(z) F, F =
 (f(1-a) - f(1-b))/(b-a) <= mean the average of t^-(1+eta) over [t_a, t_b] up to a constant, t_x = g + (1-g) x. As in
 `price`, t_a' <= exp(e*_{j-1}) t_a and t_b' <= exp(e*_j) t_b. F falls in both ends, with log-slopes -s in ln t_a and
 -(1+eta-s) in ln t_b, where s = eta/(1 - r^-eta) - 1/(r-1), r = t_b/t_a, and eta <= s <= (1+eta)/2. Move both ends by
-e*_{j-1}, at most (1+eta) e*_{j-1}, then t_b alone by the rest, at most 1 each. For the best, the ends are any events up
-to rung j. Failure: f(y)/y is the average over [t_J, 1], at most 1, and only its lower end moves. A cap is free, except
-on the curve of failure: it makes failure likelier, so there the law with its cap is priced.
+e*_{j-1}, at most (1+eta) e*_{j-1}, then t_b alone by the rest, at most 1 each. Failure: f(y)/y is the average over
+[t_J, 1], at most 1, and only its lower end moves. A cap is free, except on the curve of failure: it makes failure
+likelier, so there the law with its cap is priced.
 
 Source  After Ghazi, Kamath, Knop, Kumar, Manurangsi & Zhang (2025) and Liu & Talwar (2019), algorithm 1; re-derived
         here. Compose prices in sums only (`filters.LinearLedger`), never in GDP or square-root rules.
@@ -35,33 +31,40 @@ Source  After Ghazi, Kamath, Knop, Kumar, Manurangsi & Zhang (2025) and Liu & Ta
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
 
 from dpcore import checks
-from dpcore.events import Adjacency
-from dpcore.selection.best import largest_excess, threshold_law
+from dpcore.selection.best import largest_excess
 from dpcore.selection.counts import CountLaw, TruncatedNegativeBinomial
-from dpcore.selection.first import POINTS, failure_epsilon
 from dpcore.selection.price import least_shift
 from dpcore.selection.profiles import ROUND_UP, MixtureProfile, TrialProfile, distribution, epsilon_at, one_adjacency
 
+POINTS = 256
+"""At how many epsilons a trial's profile is asked for the price of failure; more come closer from above."""
+_GAP = 1e-6
+"""How close a supremum is sought; the number of splits leaves some 1e-4 in hard cases, always from above."""
+_LEAST = 1e-9
+_MOST_SPLITS = 1500
 
-class LadderRelease(StrEnum):
-    """Which success leaves."""
 
-    FIRST_IN_LOWEST = "first-in-lowest"
-    BEST_IN_LOWEST = "best-in-lowest"
-    FIRST_OF_ANY = "first-of-any"
-    BEST_OF_ALL = "best-of-all"
+def threshold_law(law: CountLaw) -> TruncatedNegativeBinomial:
+    """The law to price, for the first success: without its cap. Raises InvalidValue unless its shape is in [0, 1]."""
+    priced = law.priced if isinstance(law, CountLaw) else law
+    if not isinstance(priced, TruncatedNegativeBinomial) or not 0 <= priced.shape <= 1:
+        raise checks.InvalidValue("law", law, "a truncated negative binomial law of shape in [0, 1]")
+    return priced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ladder:
-    """The public part of a search: law of K, rungs from cheap to dear with their weights, what leaves.
+    """The public part of a search: law of K, rungs from cheap to dear with their weights.
 
     law      truncated negative binomial of shape in [0, 1], with or without a cap
     rungs    profiles of one trial each, under one adjacency
@@ -73,16 +76,11 @@ class Ladder:
     law: CountLaw
     rungs: tuple[TrialProfile, ...]
     weights: tuple[float, ...]
-    release: LadderRelease = LadderRelease.FIRST_IN_LOWEST
 
     def __post_init__(self) -> None:
         one_adjacency(self.rungs)
         distribution("weights", self.weights, len(self.rungs))
-        priced = self.law.priced if isinstance(self.law, CountLaw) else None
-        if not isinstance(priced, TruncatedNegativeBinomial) or not 0 <= priced.shape <= 1:
-            raise checks.InvalidValue("law", self.law, "a truncated negative binomial law of shape in [0, 1]")
-        if not isinstance(self.release, LadderRelease):
-            raise checks.InvalidValue("release", self.release, "a LadderRelease")
+        threshold_law(self.law)
 
     @property
     def trial(self) -> MixtureProfile:
@@ -92,9 +90,7 @@ class Ladder:
     @property
     def priced(self) -> TruncatedNegativeBinomial:
         """The law without its cap."""
-        priced = self.law.priced
-        assert isinstance(priced, TruncatedNegativeBinomial)
-        return priced
+        return threshold_law(self.law)
 
     def shifts(self) -> tuple[float, ...]:
         """e*_0 = 0, e*_1, ..., e*_J, in nats."""
@@ -107,54 +103,32 @@ class Ladder:
     def penalties(self) -> tuple[float, ...]:
         """What each rung adds to its trial's epsilon, in nats."""
         shifts, eta = self.shifts(), self.priced.shape
-        of = {
-            LadderRelease.FIRST_IN_LOWEST: lambda j: shifts[j] + eta * shifts[j - 1],
-            LadderRelease.BEST_IN_LOWEST: lambda j: (1 + eta) * shifts[j],
-            LadderRelease.FIRST_OF_ANY: lambda j: shifts[-1],
-            LadderRelease.BEST_OF_ALL: lambda j: (1 + eta) * shifts[-1],
-        }[self.release]
-        return tuple(of(j) * ROUND_UP for j in range(1, len(shifts)))
-
-    @property
-    def failure_penalty(self) -> float:
-        """What saying that no trial succeeded adds to the epsilon of a trial, in nats."""
-        return (1 + self.priced.shape) / 2 * self.shifts()[-1] * ROUND_UP
+        return tuple((shifts[j] + eta * shifts[j - 1]) * ROUND_UP for j in range(1, len(shifts)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LadderPrice:
     """What a ladder costs, by where it ends: ex post, known when it has ended.
 
-    rungs     epsilon of a release from each rung, in nats
-    deltas    unconditional, one for each rung; vacuous for a rung that is reached with a chance below it
-    failure   epsilon of saying that there was no success: the lower of the theorem's and the curve's, both shown
+    rungs    epsilon of a release from each rung, in nats
+    failure  epsilon of saying that there was no success: the lower of the theorem's and the curve's
     """
 
-    adjacency: Adjacency
     rungs: tuple[float, ...]
-    deltas: tuple[float, ...]
     failure: float
-    failure_delta: float
-    failure_by_theorem: float
-    failure_by_curve: float
 
     @property
     def epsilon(self) -> float:
-        """Ex ante: the dearest end, which is what a ledger reserves."""
+        """Ex ante: the dearest end, which is what a ledger reserves; at the sum of all deltas."""
         return max(*self.rungs, self.failure)
-
-    @property
-    def delta(self) -> float:
-        """Of all ends together."""
-        return math.fsum((*self.deltas, self.failure_delta)) * ROUND_UP
 
 
 def price_ladder(ladder: Ladder, deltas: Sequence[float], failure_delta: float, points: int = POINTS) -> LadderPrice:
     """The ex-post price of every end of a ladder.
 
-    deltas         one in (0, 1) for each rung
+    deltas         one in (0, 1) for each rung, unconditional: vacuous for a rung that is reached with a chance below
     failure_delta  in (0, 1)
-    points         see `first.POINTS`
+    points         see `POINTS`
 
     Raises InvalidValue, and as the profiles do.
     """
@@ -164,18 +138,71 @@ def price_ladder(ladder: Ladder, deltas: Sequence[float], failure_delta: float, 
     if len(deltas) != len(ladder.rungs):
         raise checks.InvalidValue("deltas", tuple(deltas), f"one for each of {len(ladder.rungs)} rungs")
     mean, trial = ladder.priced.mean, ladder.trial
+    word = (1 + ladder.priced.shape) / 2 * ladder.shifts()[-1] * ROUND_UP
     parts = zip(ladder.rungs, ladder.weights, deltas, ladder.penalties(), strict=True)
-    theorem = (trial.epsilon(failure_delta) + ladder.failure_penalty) * ROUND_UP
-    curve = failure_epsilon(ladder.law, trial, failure_delta, points)
     return LadderPrice(
-        adjacency=trial.adjacency,
         rungs=tuple((epsilon_at(one, delta / (mean * w)) + penalty) * ROUND_UP for one, w, delta, penalty in parts),
-        deltas=tuple(deltas),
-        failure=min(theorem, curve),
-        failure_delta=failure_delta,
-        failure_by_theorem=theorem,
-        failure_by_curve=curve,
+        failure=min(
+            (trial.epsilon(failure_delta) + word) * ROUND_UP,
+            failure_epsilon(ladder.law, trial, failure_delta, points),
+        ),
     )
+
+
+# The curve of failure: the least eps with f(y) - exp(eps) f(y') <= delta for all y, where y' is at least
+# exp(-e) (y - delta_Q(e)) and at least 1 - exp(e) (1-y) - delta_Q(e), for every e >= 0. Failure has chance f(y), and
+# both constraints are the profile's, on a trial's failure and on its success.
+
+
+def failure_epsilon(law: CountLaw, trial: TrialProfile | MixtureProfile, delta: float, points: int = POINTS) -> float:
+    """The price at `delta` in (0, 1) of saying that no trial succeeded, in nats. Raises InvalidValue."""
+    checks.probability_open(delta=delta)
+    top = trial.epsilon(delta)
+    if math.isinf(top):
+        return math.inf
+    # Squares put more of the points at small epsilons, where delta bends.
+    epsilons = top * (np.arange(points) / (points - 1)) ** 1.5
+    deltas = np.array([trial.delta(float(epsilon)) for epsilon in epsilons])
+    return _largest_growth(law.pgf, delta, np.exp(epsilons), deltas)
+
+
+def _largest_growth(pgf: Callable[[float], float], delta: float, ratios: np.ndarray, deltas: np.ndarray) -> float:
+    """sup over y of ln (f(y) - delta) / f(y'), from above; at least 0."""
+
+    def least(y: float) -> float:
+        return max(0.0, float(np.max((y - deltas) / ratios)), float(np.max(1 - ratios * (1 - y) - deltas)))
+
+    def bound(left: float, right: float) -> float:
+        above, below = pgf(right) * ROUND_UP - delta, pgf(least(left) * (1 - 1e-14))
+        if above <= 0:
+            return -math.inf
+        return math.log(above / below) if below > 0 else math.inf
+
+    ends = np.geomspace(_LEAST, 0.5, 40)
+    points = [0.0, *ends, *(1 - ends[-2::-1]), 1.0]
+    return max(0.0, _supremum(bound, points)) * ROUND_UP
+
+
+def _supremum(bound: Callable[[float, float], float], points: Sequence[float]) -> float:
+    """An upper bound on the supremum of a function over [points[0], points[-1]].
+
+    The interval is split where the bound is largest until a point nearly reaches it.
+
+    bound   at least the function's values on [left, right]; at least its value at x where left = right = x, closely
+    points  increasing: where the interval is split to begin with
+    """
+    known = max(bound(point, point) for point in points)
+    heap = [(-bound(left, right), left, right) for left, right in pairwise(points)]
+    heapq.heapify(heap)
+    for _ in range(_MOST_SPLITS):
+        most, left, right = heap[0]
+        at = (left + right) / 2
+        if -most <= known + _GAP or not left < at < right:
+            break
+        known = max(known, bound(at, at))
+        heapq.heapreplace(heap, (-bound(left, at), left, at))
+        heapq.heappush(heap, (-bound(at, right), at, right))
+    return -heap[0][0]
 
 
 # One price for a ladder over configurations that differ: two points become one for each rung above, and one's own.

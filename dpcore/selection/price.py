@@ -21,16 +21,13 @@ Source  Koskela, Redberg & Wang (2024) for the published forms. The tight ones: 
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable
 from typing import NamedTuple
 
 from scipy.optimize import brentq, minimize_scalar
 
 from dpcore import checks
-from dpcore.calibrate import NOISE, CannotCalibrate, Target, boldest
 from dpcore.selection.counts import BinomialCount, CountLaw, PoissonCount, TruncatedNegativeBinomial
 from dpcore.selection.profiles import ROUND_UP, TrialProfile
 
@@ -90,40 +87,36 @@ def tight(law: CountLaw, trial: TrialProfile) -> PriceTerm:
     return PriceTerm(_exponent(one) * e1 * ROUND_UP, e1, math.expm1(e1) / one.odds)
 
 
-def best_published(law: CountLaw, trial: TrialProfile) -> PriceTerm:
+def best_published(law: CountLaw, trial: TrialProfile) -> float:
     """The least published penalty over e1, the place found roughly: every e1 is valid. Raises InvalidValue."""
     one = selectable(law)
     if isinstance(one, PoissonCount):
-        return tight(law, trial)  # at e1 = 0, where it is least: delta falls by less than exp(e) rises
+        # Least at e1 = 0: delta falls by less than exp(e) rises.
+        return tight(law, trial).penalty
 
-    def shift_at(e1: float) -> PriceTerm:
-        d1 = trial.delta(e1)
-        return PriceTerm(published(law, e1, d1), e1, d1)
+    def penalty(e1: float) -> float:
+        return published(law, e1, trial.delta(e1))
 
     # No e1 beyond is better than e1 = 0: there exp(e1) alone is more.
     most = one.odds * trial.delta(0.0)
     top = math.log1p(most if isinstance(one, TruncatedNegativeBinomial) else most / one.probability)
     candidates = [0.0, least_shift(trial.delta, one.odds)]
     if top > 0:
-        options = {"xatol": 1e-4 * top}
-        search = minimize_scalar(lambda e: shift_at(e).penalty, bounds=(0.0, top), method="bounded", options=options)
+        search = minimize_scalar(penalty, bounds=(0.0, top), method="bounded", options={"xatol": 1e-4 * top})
         candidates += [float(search.x)] if math.isfinite(search.x) else []
-    return min(map(shift_at, candidates), key=lambda shift: shift.penalty)
+    return min(map(penalty, candidates))
 
 
-def least_shift(delta_at: Callable[[float], float], odds: float, ratio: float = 1.0) -> float:
-    """e* >= 0 with odds delta(e*) <= ratio exp(e*) - 1: the root to about 1e-9, rounded up; 0 where 0 does.
-
-    ratio  of at least 1
-    """
+def least_shift(delta_at: Callable[[float], float], odds: float) -> float:
+    """e* >= 0 with odds delta(e*) <= exp(e*) - 1: the root to about 1e-9, rounded up; 0 where 0 does."""
 
     def short(e: float) -> float:
-        return odds * delta_at(e) * ROUND_UP - (ratio * math.expm1(e) + (ratio - 1))
+        return odds * delta_at(e) * ROUND_UP - math.expm1(e)
 
     if short(0.0) <= 0:
         return 0.0
     # delta(e) <= delta(0) makes this one valid.
-    high = max((math.log1p(odds * delta_at(0.0)) - math.log(ratio)) * ROUND_UP, _LEAST)
+    high = max(math.log1p(odds * delta_at(0.0)) * ROUND_UP, _LEAST)
     root = float(brentq(short, 0.0, high, xtol=_LEAST, rtol=1e-10)) if short(high) < 0 else high
     root, step = max(root, _LEAST), _STEP
     while short(root) > 0:
@@ -133,60 +126,3 @@ def least_shift(delta_at: Callable[[float], float], odds: float, ratio: float = 
 
 def _exponent(law: TruncatedNegativeBinomial | BinomialCount) -> float:
     return 1 + law.shape if isinstance(law, TruncatedNegativeBinomial) else law.trials - 1
-
-
-# Suprema over an interval, certified from above: split where the bound is largest until a point nearly reaches it.
-
-_MOST_SPLITS = 1500
-
-
-def supremum(
-    bound: Callable[[float, float], float], points: Sequence[float], gap: float, middle: Callable[[float, float], float]
-) -> float:
-    """An upper bound on the supremum of a function over [points[0], points[-1]].
-
-    bound   at least the function's values on [left, right]; at least its value at x where left = right = x, closely
-    points  increasing: where the interval is split to begin with
-    gap     how far above the largest value at a point the answer may be, where enough splits get there
-    middle  where an interval is split
-    """
-    known = max(bound(point, point) for point in points)
-    heap = [(-bound(left, right), left, right) for left, right in pairwise(points)]
-    heapq.heapify(heap)
-    for _ in range(_MOST_SPLITS):
-        most, left, right = heap[0]
-        at = middle(left, right)
-        if -most <= known + gap or not left < at < right:
-            break
-        known = max(known, bound(at, at))
-        heapq.heapreplace(heap, (-bound(left, at), left, at))
-        heapq.heappush(heap, (-bound(at, right), at, right))
-    return -heap[0][0]
-
-
-# The least noise that a search can afford: solved against any price, rounded up, and priced again as rounded.
-
-
-def least_noise(target: Target, price_of: Callable[[float], float]) -> float:
-    """The least noise multiplier whose price is at most `target.epsilon`, rounded up to `calibrate.DIGITS` digits.
-
-    price_of  epsilon of the whole search, at `target.delta`, when every trial runs with this noise multiplier: an upper
-              bound that falls as noise rises. The answer's own price has been asked, and is at most the target.
-
-    Raises CannotCalibrate, InvalidValue, and as `price_of` does.
-    """
-    return least_noise_meeting(target, lambda noise: price_of(noise) - target.epsilon)
-
-
-def least_noise_meeting(target: Target, exceeds: Callable[[float], float]) -> float:
-    """The least noise multiplier at which `exceeds` is at most 0, rounded up to `calibrate.DIGITS` digits.
-
-    exceeds  falls as noise rises; `target` names what is aimed at in the error. Raises as `least_noise` does.
-    """
-    found = boldest(NOISE, exceeds, 1.0)
-    if found is None:
-        spent = target.epsilon + exceeds(NOISE.high)
-        raise CannotCalibrate(
-            NOISE.name, target, NOISE.high, spent, "Raise epsilon, or lower the mean number of trials."
-        )
-    return found

@@ -28,7 +28,7 @@ from dpcore.accountants.rdp import RDPAccountant
 from dpcore.accountants.registry import TOLERANCE, make
 from dpcore.accounting import HEADLINE, headline, headline_delta
 from dpcore.events import Adjacency, Event, UnsupportedEvent
-from dpcore.gdp import delta_gdp, mu_of_pure_dp, relative_error
+from dpcore.gdp import delta_gdp, relative_error
 from dpcore.guarantee import Status
 
 ROUND_UP = 1 + 1e-12
@@ -110,8 +110,7 @@ class MixtureProfile:
     weights  above 0, with sum 1
     parts    profiles under one adjacency
 
-    The divergence at epsilon is jointly convex: delta is at most sum w_i delta_i, and exp((a-1) R) at most
-    sum w_i exp((a-1) R_i). Raises InvalidValue.
+    The divergence at epsilon is jointly convex: delta is at most sum w_i delta_i. Raises InvalidValue.
     """
 
     weights: tuple[float, ...]
@@ -134,15 +133,6 @@ class MixtureProfile:
     def epsilon(self, delta: float) -> float:
         """See `TrialProfile.epsilon`."""
         return least_epsilon(self.delta, delta, max(part.epsilon(delta) for part in self.parts))
-
-    def renyi(self, orders: tuple[float, ...]) -> NDArray[np.float64]:
-        """See `TrialProfile.renyi`."""
-        a = np.array(orders)
-        logs = np.log(self.weights)[:, None] + (a - 1) * np.array([part.renyi(orders) for part in self.parts])
-        top = logs.max(axis=0)
-        with np.errstate(invalid="ignore"):
-            mixed = (top + np.log(np.exp(logs - top).sum(axis=0))) / (a - 1)
-        return np.where(np.isfinite(top), mixed * ROUND_UP, math.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,15 +310,6 @@ def is_covered(delta: Callable[[float], float], last: float, mu: float, tau: flo
     return False
 
 
-def mu_of_approximate_dp(epsilon: float) -> float:
-    """mu that covers any (epsilon, delta)-DP mechanism up to chance tau = delta: -2 inv_Phi(1/(1+exp(epsilon))).
-
-    Such a mechanism is one that tells all with chance delta and else is randomised response (Kairouz, Oh & Viswanath
-    2015, theorem 3.1), whose kink this mu's curve touches. About 1.2533 epsilon: mu = epsilon under-charges.
-    """
-    return mu_of_pure_dp(epsilon)
-
-
 def _mu_for(delta: float, epsilon: float, tau: float) -> float:
     """The least mu with tau + (1 - tau) delta_mu(epsilon) >= delta, rounded up."""
     return _least_mu(lambda mu: _short(delta, epsilon, mu, tau))
@@ -387,33 +368,3 @@ def _least_mu(short: Callable[[float], float]) -> float:
     while short(mu) < 0:
         mu, step = mu * (1 + step), 2 * step
     return mu
-
-
-# The profile of tuning on one part of the records and training finally on the others.
-#
-# Every record is in one part alone, so one record changes the tuning or the final run, never both; the final run on
-# unchanged records is post-processing of the tuning's result.
-#
-# By a coin each record is in the tuning part with chance `share`, by its own secret coin (or a keyed hash of a stable
-# identifier); the final run is on the *others*. delta(e) <= share delta_tune(e) + (1-share) delta_final(e). Fixed a
-# public split that does not depend on what records there are: the larger of the two.
-#
-# Both may so use the whole budget. A final run on *all* records is another release of the tuning part: compose it.
-# The assignment is drawn once and kept.
-#
-# Source Koskela & Kulkarni (2023) for the procedure; the bound is joint convexity of the divergence over the coin.
-
-
-def split_by_coin(share: float, tune: TrialProfile, final: TrialProfile) -> MixtureProfile:
-    """Of tuning on each record with chance `share` in (0, 1), and training finally on the others. Raises InvalidValue.
-
-    tune   of the whole tuning, as it is released: a composition, or the best of it
-    final  of the final run
-    """
-    checks.probability_open(share=share)
-    return MixtureProfile((share, 1 - share), (tune, final))
-
-
-def split_in_public(tune: TrialProfile, final: TrialProfile) -> WorstProfile:
-    """Of tuning on one public part, and training finally on the other. Raises InvalidValue."""
-    return WorstProfile((tune, final))

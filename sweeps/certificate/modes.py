@@ -26,16 +26,8 @@ from dpcore.accounting import headline, larger_of_parts
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Composed, Event, Gaussian, phases
 from dpcore.guarantee import STANDING, Guarantee, Notion, Status, weakest
-from dpcore.selection import (
-    BudgetExceeded,
-    EventProfile,
-    GDPCharge,
-    GDPFilter,
-    PrivacyFilter,
-    RenyiCharge,
-    RenyiFilter,
-    covering_mu,
-)
+from dpcore.selection.filters import BudgetExceeded, GDPCharge, GDPFilter, PrivacyFilter, RenyiCharge, RenyiFilter
+from dpcore.selection.profiles import EventProfile, covering_mu
 from sweeps.certificate.checks import Check, at_most, equal, number, same_claim
 from sweeps.certificate.plans import (
     Delta,

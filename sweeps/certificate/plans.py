@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainSerializer, P
 from dpcore import events
 from dpcore.events import Adjacency, Composed, Event, Repeated, blocks, phases
 from dpcore.guarantee import Guarantee, Status
-from dpcore.selection import EventProfile, WorstProfile, covering_mu
+from dpcore.selection.profiles import EventProfile, WorstProfile, covering_mu
 from sweeps.certificate.checks import Check, number
 from sweeps.privacy.charge import ReleasedParts
 from sweeps.store.records import LedgerEntry

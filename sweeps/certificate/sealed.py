@@ -24,19 +24,11 @@ from pydantic import Field
 from dpcore.checks import InvalidValue
 from dpcore.events import Event
 from dpcore.guarantee import Guarantee, Notion, Status, weakest
-from dpcore.selection import (
-    BinomialCount,
-    Capped,
-    CountLaw,
-    EventProfile,
-    FrontPoints,
-    HeterogeneousTrials,
-    LadderPoints,
-    PoissonCount,
-    TrialProfile,
-    TruncatedNegativeBinomial,
-    WorstProfile,
-)
+from dpcore.selection.best import HeterogeneousTrials
+from dpcore.selection.counts import BinomialCount, Capped, CountLaw, PoissonCount, TruncatedNegativeBinomial
+from dpcore.selection.front import FrontPoints
+from dpcore.selection.ladder import LadderPoints
+from dpcore.selection.profiles import EventProfile, TrialProfile, WorstProfile
 from sweeps.certificate.checks import SAME, Check, equal, number
 from sweeps.certificate.modes import Counted, Mode
 from sweeps.certificate.plans import Chance, Count, Ledger, NotNegative, PlannedTrial, Sentence, released_whole

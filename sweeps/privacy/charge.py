@@ -39,8 +39,8 @@ from dpcore.events import (
     to_dict,
 )
 from dpcore.guarantee import STANDING, Guarantee, Notion, resting_on
-from dpcore.selection import EventProfile, TrialProfile, WorstProfile, covering_mu, is_covered
 from dpcore.selection.filters import DPCharge, GDPCharge, RenyiCharge
+from dpcore.selection.profiles import EventProfile, TrialProfile, WorstProfile, covering_mu, is_covered
 from sweeps.spec.sweep_budget import SweepBudget
 from sweeps.store.population import AddingRule, Charge, Population, to_charge
 from trainables.system import PrivacyPlan

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from dpcore.checks import InvalidValue
 from dpcore.events import UnsupportedEvent
-from dpcore.selection import BudgetExceeded, PrivacyFilter
+from dpcore.selection.filters import BudgetExceeded, PrivacyFilter
 from sweeps.privacy.charge import LaunchCharge, charge_of, filter_charge, trial_profile
 from sweeps.spec.sweep_budget import SweepBudget
 from sweeps.store.records import Reservation
@@ -195,8 +195,8 @@ class SweepFilter:
         found = cls(
             budget,
             known,
-            training=replace(empty, settled=tuple((name, one.training) for name, one in charges.items())),
-            validation=replace(empty, settled=validation),
+            training=replace(empty, charged=tuple((name, one.training) for name, one in charges.items())),
+            validation=replace(empty, charged=validation),
             parts="".join(parts),
         )
         nothing = filter_charge(budget)

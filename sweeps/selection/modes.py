@@ -21,24 +21,11 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.guarantee import Status
 from dpcore.rounding import epsilon_text
-from dpcore.selection import (
-    BestProfile,
-    BinomialCount,
-    Capped,
-    CountLaw,
-    FrontPoints,
-    Ladder,
-    PoissonCount,
-    TrialProfile,
-    geometric,
-    price_best,
-    price_ladder,
-    split_in_public,
-    with_mean,
-)
-from dpcore.selection.best import TIGHT
-from dpcore.selection.counts import LARGEST_CAP
-from dpcore.selection.profiles import ROUND_UP, epsilon_at
+from dpcore.selection.best import TIGHT, price_best
+from dpcore.selection.counts import LARGEST_CAP, BinomialCount, Capped, CountLaw, PoissonCount, geometric, with_mean
+from dpcore.selection.front import FrontPoints
+from dpcore.selection.ladder import Ladder, price_ladder
+from dpcore.selection.profiles import ROUND_UP, TrialProfile, epsilon_at
 from sweeps.planning.estimate import TotalEstimate, estimated_total
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.rehearsal import corners, first_plan
@@ -533,7 +520,7 @@ def best(middle: ReferenceConfig, name: str, law: CountLaw) -> ModeRow:
 
 def best_price(law: CountLaw, delta: float) -> Callable[[TrialProfile], float]:
     """Epsilon of the best of K trials with this profile, without the Renyi route: that has no two points."""
-    return lambda trial: price_best(law, trial, delta, orders=()).epsilon
+    return lambda trial: min(price_best(law, trial, delta, orders=()).values())
 
 
 def front(middle: ReferenceConfig, law: CountLaw, orders: int) -> ModeRow:
@@ -645,7 +632,7 @@ def sealed_row(
 # Each is two sweeps, of which the final one names the other: each row says what has to be declared.
 #
 # holdout a share of the records tunes, by a public hash of each record alone; the final run is on the others.
-# Together they cost the larger of the two under add-remove (`dpcore.selection.profiles`), so both may use the whole
+# Together they cost the larger of the two under add-remove (`dpcore.accounting`), so both may use the whole
 # budget public everything about the search is on records that are nobody's, and the final run alone is on these
 
 SHARE = 0.2
@@ -667,14 +654,14 @@ def holdout(middle: ReferenceConfig, law: CountLaw, share: float = SHARE) -> Mod
     tuned, final = middle.on(share), middle.on(1 - share)
     tune = tuned.costing(best_price(law, middle.delta))
     last = final.plan(middle.epsilon)
-    whole = split_in_public(BestProfile(law, trial_profile(tune)), trial_profile(last))
+    tuning = price_best(law, trial_profile(tune), middle.delta, orders=())["tight"]
     row = sealed_row(
         middle,
         f"holdout, {share:.0%}",
         [tune],
         law,
         setting="scope: holdout",
-        epsilon=whole.epsilon(middle.delta),
+        epsilon=max(tuning, trial_profile(last).epsilon(middle.delta)),
         theorem=f"the larger of two parts (McSherry 2009; Koskela & Kulkarni 2023); {TIGHT}",
         says=f"The best of the trials on {share:.0%} of the records, and a final run on the other {1 - share:.0%} with "
         "its configuration. Noise and epsilon of both; a trial costs only its share of the work.",

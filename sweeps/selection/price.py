@@ -19,16 +19,11 @@ from dpcore.calibrate import Target
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Notion, Status, weakest
 from dpcore.rounding import budget_text
-from dpcore.selection import (
-    ByReference,
-    Capped,
-    Climbing,
-    FrontPoints,
-    HeterogeneousTrials,
-    LadderPoints,
-    TrialProfile,
-    price_best,
-)
+from dpcore.selection.best import ByReference, HeterogeneousTrials, price_best
+from dpcore.selection.counts import Capped
+from dpcore.selection.front import FrontPoints
+from dpcore.selection.ladder import Climbing, LadderPoints
+from dpcore.selection.profiles import TrialProfile
 from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.charge import trial_profile
 from sweeps.privacy.claims import ONE_TRIAL, PRIVATE_SELECTION
@@ -141,7 +136,7 @@ class Pricing:
                 f"{orders} order{'s' * (orders > 1)}": rule.of_orders(orders) for orders in range(1, rule.orders + 1)
             }
         trial = trial_profile(self.reference)
-        return {one.name: one.epsilon for one in price_best(self.law, trial, rule.delta).routes}
+        return price_best(self.law, trial, rule.delta)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from dpcore.checks import InvalidValue
-from dpcore.selection import draw
+from dpcore.selection.counts import draw
 from sweeps.privacy.population import settle_block
 from sweeps.privacy.release import Release
 from sweeps.ray.resources import workers_at

@@ -26,18 +26,9 @@ from dpcore.accountants.rdp import improved_epsilon
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.gdp import eps_gdp
-from dpcore.selection import (
-    BinomialCount,
-    Capped,
-    CountLaw,
-    GDPFilter,
-    PoissonCount,
-    RenyiFilter,
-    geometric,
-    logarithmic,
-    threshold_law,
-    with_mean,
-)
+from dpcore.selection.counts import BinomialCount, Capped, CountLaw, PoissonCount, geometric, logarithmic, with_mean
+from dpcore.selection.filters import GDPFilter, RenyiFilter
+from dpcore.selection.ladder import threshold_law
 from sweeps.spec.sections import EarlyStopping, Privacy, Search, Selection, SweepSpec, TotalPrivacy
 
 Spread = Literal["equal", "front-loaded", "halving"]

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
-from dpcore.selection.filters import DPCharge, GDPCharge, LinearLedger
+from dpcore.selection.filters import DPCharge, GDPCharge
 from sweeps.store.errors import Conflict, PopulationExists, PopulationSpent, UnknownPopulation
 from sweeps.store.population import AddingRule, Charge, Population, Row, RowKind, admits, refusal, together
 from sweeps.store.schema import charges, populations
@@ -118,9 +118,8 @@ def settle_block(connection: Connection, population: str, sweep: str, epsilon: f
         return
     if ledger.rule is not AddingRule.LINEAR or not isinstance(block.charge, DPCharge):
         raise InvalidValue("rule", ledger.rule, "linear: by another rule a block stays at what it reserved")
-    # The one rule for what may be handed back.
-    known = LinearLedger(epsilon=ledger.epsilon, delta=ledger.delta, running=((sweep, block.charge),))
-    known.settle_at(sweep, epsilon)
+    if not 0 <= epsilon <= block.charge.epsilon:
+        raise InvalidValue("epsilon", epsilon, f"at most what was reserved, {block.charge.epsilon!r}")
     connection.execute(update(charges).where(*_here(population, RowKind.SWEEP, sweep)).values(settled=epsilon))
 
 

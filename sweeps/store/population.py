@@ -174,7 +174,7 @@ def admits(population: Population, charges: Sequence[Charge], charge: Charge) ->
     """Whether the budget holds `charge` beside those that count. Raises InvalidValue for a charge of another rule."""
     _check_rule(population, [*charges, charge])
     counted: Any = tuple(("", one) for one in charges)
-    budget = {"epsilon": population.epsilon, "delta": population.delta, "settled": counted}
+    budget = {"epsilon": population.epsilon, "delta": population.delta, "charged": counted}
     ledger: Any = LinearLedger(**budget) if population.rule is AddingRule.LINEAR else GDPFilter(**budget)
     return bool(ledger.admits(charge))
 

@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 
 import sweeps
-from dpcore.calibrate import Target
+from dpcore.calibrate import NOISE, Target, boldest
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
 from dpcore.gdp import mu_gdp
-from dpcore.selection import EventProfile, geometric, least_noise, logarithmic, price_best, price_threshold
+from dpcore.selection.best import price_best
+from dpcore.selection.counts import geometric, logarithmic
+from dpcore.selection.price import least_shift
+from dpcore.selection.profiles import EventProfile, epsilon_at
 from sweeps.cli import main as cli
 from sweeps.planning.rehearsal import Rehearsal, Tried
 from sweeps.privacy.privacy_filter import NEAR
@@ -96,10 +99,10 @@ def test_the_first_success_needs_what_the_threshold_needs() -> None:
     success = 1e-5 * (1 - modes.FAILURE_SHARE)
 
     def price(sigma: float) -> float:
-        trial = EventProfile(Gaussian(noise_multiplier=sigma))
-        return price_threshold(geometric(MEAN), trial, success, 1e-5 - success, points=16).epsilon
+        law, trial = geometric(MEAN), EventProfile(Gaussian(noise_multiplier=sigma))
+        return epsilon_at(trial, success / law.mean) + least_shift(trial.delta, law.odds)
 
-    least = least_noise(Target(epsilon=3.0, delta=1e-5), price)
+    least = boldest(NOISE, lambda sigma: price(sigma) - 3.0, 1.0)
     assert 1.991220 < least < 2.01
     row = modes.first(middle(), default_chance())
     assert least * (1 - 1e-4) <= noise(row) <= least * (1 + CLOSE)
@@ -300,9 +303,9 @@ TABLE = [
 def sigma(law, *names):
     def price(noise):
         found = price_best(law, EventProfile(Gaussian(noise_multiplier=noise)), TARGET.delta)
-        return min(one.epsilon for one in found.routes if one.name in names)
+        return min(found[name] for name in names if name in found)
 
-    return least_noise(TARGET, price)
+    return boldest(NOISE, lambda noise: price(noise) - TARGET.epsilon, 1.0)
 
 
 @pytest.mark.parametrize(("chance", "name", "mean", "published", "ours"), TABLE)

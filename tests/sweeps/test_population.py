@@ -17,8 +17,8 @@ from dpcore.gdp import delta_gdp
 from dpcore.guarantee import STANDING, Notion, Status
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.mechanisms.protocol import Scheduled
-from dpcore.selection import EventProfile
 from dpcore.selection.filters import DPCharge, GDPCharge
+from dpcore.selection.profiles import EventProfile
 from sweeps.privacy.charge import charge_of_steps, repeated
 from sweeps.store.population import (
     Population,

@@ -11,7 +11,7 @@ import pytest
 
 import sweeps
 from dpcore.guarantee import Guarantee, Notion, Status
-from dpcore.selection import FrontPoints
+from dpcore.selection.front import FrontPoints
 from sweeps.privacy.charge import trial_profile
 from sweeps.privacy.claims import claim_of_search, covers_search
 from sweeps.privacy.published_store import PublishedStore

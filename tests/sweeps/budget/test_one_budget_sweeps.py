@@ -10,7 +10,7 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
-from dpcore.selection import GDPCharge
+from dpcore.selection.filters import GDPCharge
 from sweeps.execution.requests import enqueue
 from sweeps.execution.resume import check_budget_left, extension_for
 from sweeps.planning.plan import plan_proposal

@@ -14,7 +14,10 @@ from dpcore.accounting import headline
 from dpcore.calibrate import Target
 from dpcore.events import Adjacency, Composed, Gaussian, PoissonSampled, Repeated
 from dpcore.gdp import eps_gdp, mu_gdp
-from dpcore.selection import EventProfile, GDPCharge, GDPFilter, covering_mu, geometric, heterogeneous_trials
+from dpcore.selection.best import heterogeneous_trials
+from dpcore.selection.counts import geometric
+from dpcore.selection.filters import GDPCharge, GDPFilter
+from dpcore.selection.profiles import EventProfile, covering_mu
 from sweeps.execution.resume import extended
 from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.charge import charge_of, trial_profile

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dpcore.gdp import mu_gdp
-from dpcore.selection import BudgetExceeded
+from dpcore.selection.filters import BudgetExceeded
 from sweeps.execution.limits import NO_RETRY
 from sweeps.privacy.privacy_filter import SweepFilter
 from sweeps.ray.decisions import Done, Wait

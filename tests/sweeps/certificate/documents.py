@@ -12,16 +12,12 @@ from dpcore.accounting import headline
 from dpcore.calibrate import Target
 from dpcore.events import Adjacency, Composed, Gaussian, PoissonSampled, Repeated
 from dpcore.guarantee import Guarantee, Notion, Status
-from dpcore.selection import (
-    Climbing,
-    EventProfile,
-    FrontPoints,
-    GDPCharge,
-    HeterogeneousTrials,
-    RenyiCharge,
-    covering_mu,
-    geometric,
-)
+from dpcore.selection.best import HeterogeneousTrials
+from dpcore.selection.counts import geometric
+from dpcore.selection.filters import GDPCharge, RenyiCharge
+from dpcore.selection.front import FrontPoints
+from dpcore.selection.ladder import Climbing
+from dpcore.selection.profiles import EventProfile, covering_mu
 from sweeps.certificate import document
 from sweeps.certificate.document import Approval, Body, HashSplit, HoldoutBody, Signature, written
 from sweeps.certificate.modes import ComposedTrials, Filtered, Statement, TrialAlone

@@ -8,7 +8,8 @@ import pytest
 from dpcore.events import Composed, Gaussian, Repeated, phases
 from dpcore.gdp import mu_gdp
 from dpcore.guarantee import Notion, Status
-from dpcore.selection import GDPCharge, GDPFilter, RenyiCharge, geometric
+from dpcore.selection.counts import geometric
+from dpcore.selection.filters import GDPCharge, GDPFilter, RenyiCharge
 from sweeps.certificate.document import Signature
 from sweeps.certificate.page import certificate_page
 from tests.sweeps.certificate.documents import (
