@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from dpcore import gdp
 from dpcore.accountants.composition import eps_pure
@@ -32,7 +31,7 @@ from dpcore.audit import (
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Gaussian, NonPrivate, PoissonSampled
 from dpcore.guarantee import Guarantee, Notion, Status
-from tests.dpcore.trade_off_oracles import SampledGaussianStep
+from tests.dpcore.oracles import sampled_step
 
 OBSERVED = Guesses(canaries=1000, guesses=100, correct=95)
 EVIDENCE = [
@@ -67,12 +66,6 @@ def test_a_claim_below_the_bound_is_refuted_and_one_above_is_consistent(evidence
     assert AuditVerdict(audit=audit(evidence), guarantee=claim(math.inf)).outcome is AuditOutcome.CONSISTENT
 
 
-def test_nothing_is_ever_verified():
-    assert {str(one) for one in AuditOutcome} == {"consistent", "refuted"}
-    with pytest.raises((AttributeError, TypeError)):
-        AuditVerdict(audit=audit(), guarantee=claim(1.0)).outcome = AuditOutcome.CONSISTENT
-
-
 def test_audits_of_one_sweep_share_the_error():
     """p at the claim 2.0 is 0.0178: below 0.05 and 0.05/2, not below 0.05/3."""
     outcomes = [AuditVerdict(audit=audit(), guarantee=claim(2.0), audits=j).outcome for j in (1, 2, 3, 100)]
@@ -102,26 +95,6 @@ def test_only_like_is_compared_with_like(fields, message):
         AuditVerdict(audit=audit(), guarantee=claim(1.0, **fields))
 
 
-def test_independent_runs_can_test_replace_one():
-    found = audit(EVIDENCE[0], adjacency=Adjacency.REPLACE_ONE)
-    assert (
-        AuditVerdict(audit=found, guarantee=claim(1.0, adjacency=Adjacency.REPLACE_ONE, delta=1e-5)).outcome
-        is AuditOutcome.REFUTED
-    )
-
-
-@pytest.mark.parametrize("fields", [{"confidence": 1.0}, {"confidence": 0.0}, {"delta": 1.0}, {"delta": -0.1}])
-def test_bad_audits_are_refused(fields):
-    with pytest.raises(InvalidValue):
-        audit(**fields)
-
-
-@pytest.mark.parametrize("audits", [0, 1.5])
-def test_a_verdict_needs_a_count_of_audits(audits):
-    with pytest.raises(InvalidValue):
-        AuditVerdict(audit=audit(), guarantee=claim(1.0), audits=audits)
-
-
 @pytest.mark.parametrize("evidence", EVIDENCE, ids=lambda one: one.method)
 def test_round_trip_through_json(evidence):
     written = json.dumps(audit(evidence).to_dict())
@@ -141,10 +114,6 @@ def test_a_report_line_says_what_the_bound_rests_on_and_rounds_it_down():
     assert "best of 3" in str(audit(picked))
     verdict = str(AuditVerdict(audit=audit(), guarantee=claim(2.0), audits=4))
     assert re.match(r"claimed eps 2 .* one of 4 audits: consistent$", verdict)
-
-
-def test_mu_is_bounded_where_the_method_can():
-    assert [audit(one).mu_lower is None for one in EVIDENCE] == [False, True, False]
 
 
 # From scores to evidence.
@@ -167,17 +136,6 @@ def test_equal_scores_are_broken_without_the_coins():
         assert guess(scores, coins, 10, 10).correct == expected
 
 
-def test_coins_are_fair():
-    """A binomial count at 1e-6, seed fixed."""
-    heads = int(toss(100_000, np.random.default_rng(1)).sum())
-    assert abs(heads - 50_000) < 5 * math.sqrt(25_000)
-
-
-def test_thresholds_count_scores_at_or_above_them():
-    evidence = count_at([1.0, 2.0, 3.0], [0.0, 2.0], 2.0)
-    assert evidence == MultiRun(true_positives=2, runs_in=3, false_positives=1, runs_out=2)
-
-
 def test_a_chosen_threshold_lies_between_the_two_kinds_of_score():
     assert 1.0 < choose_threshold([2.0] * 30, [1.0] * 30, 0.0, 0.05) < 2.0
     # Where nothing can be proved, the best separation of the calibration scores.
@@ -189,13 +147,13 @@ def test_a_chosen_threshold_lies_between_the_two_kinds_of_score():
     [
         lambda: guess([1.0, math.nan], np.array([True, False]), 1, 0),
         lambda: guess([1.0, 2.0], np.array([1, 0]), 1, 0),
-        lambda: guess([1.0, 2.0], np.array([True]), 1, 0),
-        lambda: guess([1.0, 2.0], np.array([True, False]), 0, 0),
         lambda: guess([1.0, 2.0], np.array([True, False]), 2, 1),
         lambda: count_at([], [1.0], 0.0),
-        lambda: count_at([1.0], [math.nan], 0.0),
         lambda: count_at([1.0], [1.0], math.nan),
         lambda: toss(0, np.random.default_rng(0)),
+        lambda: audit(confidence=1.0),
+        lambda: audit(delta=-0.1),
+        lambda: AuditVerdict(audit=audit(), guarantee=claim(1.0), audits=0),
     ],
 )
 def test_bad_scores_are_refused(make):
@@ -209,33 +167,23 @@ LEVEL, DELTA = 0.05, 1e-5
 LEVELS = (0.001, 0.01, 0.05, 0.2, 0.5, 0.9)
 
 
-def test_the_envelope_lies_below_the_gaussian_curve_and_close_to_it():
-    found = gdp.enveloped(PLDAccountant().compose(Gaussian(noise_multiplier=4.0), 4).epsilon)
-    exact = gdp.gaussian_tradeoff(0.5)
-    for level in LEVELS:
-        assert found(level) <= exact(level) + 1e-9
-        # 19 tangents.
-        assert found(level) == pytest.approx(exact(level), abs=5e-3)
-
-
-def test_the_envelope_lies_below_a_sampled_step():
-    event = PoissonSampled(rate=0.25, event=Gaussian(noise_multiplier=1.0))
-    found, exact = (
-        gdp.enveloped(PLDAccountant().compose(event).epsilon),
-        SampledGaussianStep(noise_multiplier=1.0, rate=0.25),
-    )
+@pytest.mark.parametrize(
+    ("epsilon_at", "exact"),
+    [
+        (PLDAccountant().compose(Gaussian(noise_multiplier=4.0), 4).epsilon, gdp.gaussian_tradeoff(0.5)),
+        (
+            PLDAccountant().compose(PoissonSampled(rate=0.25, event=Gaussian(noise_multiplier=1.0))).epsilon,
+            sampled_step(1.0, 0.25),
+        ),
+        (partial(eps_pure, 1.0, 1), gdp.dp_tradeoff(1.0, 0.0)),
+        (PLDAccountant().compose(NonPrivate()).epsilon, lambda level: 0.0),
+    ],
+    ids=["gaussian", "sampled", "pure", "none"],
+)
+def test_the_envelope_lies_below_the_exact_curve_and_close_to_it(epsilon_at, exact):
+    found = gdp.enveloped(epsilon_at)
     for level in LEVELS:
         assert exact(level) - 5e-3 <= found(level) <= exact(level) + 1e-9
-
-
-def test_the_envelope_of_one_pure_release_is_its_own_curve():
-    found, exact = gdp.enveloped(partial(eps_pure, 1.0, 1)), gdp.dp_tradeoff(1.0, 0.0)
-    for level in LEVELS:
-        assert found(level) == pytest.approx(exact(level), abs=1e-5)
-
-
-def test_nothing_is_promised_of_a_release_without_privacy():
-    assert gdp.enveloped(PLDAccountant().compose(NonPrivate()).epsilon)(0.3) == 0.0
 
 
 EVENT = Gaussian(noise_multiplier=1.0)
@@ -263,20 +211,6 @@ def test_the_curve_finds_half_the_noise_where_the_claimed_point_does_not():
     assert "whole curve" in str(verdict(evidence))
 
 
-def test_the_right_noise_is_not_refuted_more_often_than_stated():
-    rng = np.random.default_rng(2)
-    refuted = sum(verdict(gaussian_runs(1.0, 200, rng)).outcome is AuditOutcome.REFUTED for _ in range(150))
-    assert refuted <= stats.binom.isf(1e-4, 150, LEVEL)
-
-
-def test_without_anything_to_refute_the_threshold_still_separates():
-    rng = np.random.default_rng(3)
-    threshold = choose_threshold_against(
-        rng.normal(0.3, size=300), rng.normal(size=300), claimed(CLAIM, CURVE), DELTA, LEVEL
-    )
-    assert abs(threshold) < 2.5
-
-
 def test_the_curve_of_one_run_finds_more_than_the_point():
     """390 of 400 right: mu is above 1, by the 95% test of the curve; epsilon is not shown to exceed 4.38."""
     observed = Guesses(canaries=2000, guesses=400, correct=390)
@@ -285,18 +219,3 @@ def test_the_curve_of_one_run_finds_more_than_the_point():
     # A test of one (epsilon, delta) has no use for a curve, and says so.
     assert not verdict(OneRun(observed=observed)).tests_curve
     assert verdict(OneRun(observed=observed)).outcome is AuditOutcome.CONSISTENT
-
-
-def test_a_claim_of_infinite_epsilon_is_never_refuted():
-    from dataclasses import replace
-
-    audit = Audit(
-        evidence=MultiRun(true_positives=500, runs_in=500, false_positives=0, runs_out=500),
-        threat_model=ThreatModel.BLACK_BOX,
-        adjacency=Adjacency.ADD_REMOVE,
-        delta=DELTA,
-    )
-    nothing = gdp.enveloped(PLDAccountant().compose(NonPrivate()).epsilon)
-    for epsilon in (float("inf"), 1e6):
-        claim = replace(CLAIM, epsilon=epsilon, epsilon_lower=None)
-        assert AuditVerdict(audit=audit, guarantee=claim, curve=nothing).outcome is AuditOutcome.CONSISTENT

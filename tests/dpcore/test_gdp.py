@@ -12,7 +12,7 @@ from dpcore.accountants.registry import make
 from dpcore.calibrate import sampled_gaussian
 from dpcore.events import Adjacency, Gaussian, PureDP, UnsupportedEvent
 from dpcore.gdp import delta_gdp, eps_gdp, mu_gdp, mu_of_pure_dp, sigma_gaussian
-from tests.dpcore.trade_off_oracles import composed, least_error_sum
+from tests.dpcore.oracles import composed, least_error_sum
 
 MNIST = 256 / 60000
 

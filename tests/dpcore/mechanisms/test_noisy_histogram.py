@@ -1,4 +1,4 @@
-"""The noised histogram: its sensitivity by exhaustion, its noise, its claim under audit, and two planted bugs."""
+"""The noised histogram: its sensitivity by exhaustion, its noise, and estimates from it."""
 
 import itertools
 import math
@@ -11,11 +11,10 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from dpcore.accounting import headline
-from dpcore.audit import Audit, AuditOutcome, AuditVerdict, ThreatModel, choose_threshold, count_at
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Composed, Gaussian, Repeated
 from dpcore.mechanisms.noisy_histogram import Estimate, NoisyHistogram, area_under_curve, mean, noise_for, several
-from tests.dpcore.audited_releases import noise
+from tests.dpcore.oracles import noise
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 NOBODY = np.zeros(0, dtype=np.int64)
@@ -84,61 +83,6 @@ def test_a_cell_outside_is_refused_without_naming_it():
     assert "7" not in str(raised.value)
 
 
-class Sensitivity1(NoisyHistogram):
-    """Planted: the sensitivity of add-remove under replace-one."""
-
-    @property
-    def sensitivity(self) -> float:
-        return float(self.unit_records)
-
-
-def shares(histogram: NoisyHistogram, cells, source) -> np.ndarray:
-    """Planted: divided by the number of records that were there."""
-    return histogram.release(cells, source) / len(cells)
-
-
-def refuted(with_it: np.ndarray, without_it: np.ndarray, z: float, adjacency: Adjacency) -> bool:
-    """Whether an audit with error 0.05 refutes the claim of one release from scores of 3,000 runs each."""
-    threshold = choose_threshold(with_it[:1000], without_it[:1000], 0.1, 0.05)
-    audit = Audit(
-        evidence=count_at(with_it[1000:], without_it[1000:], threshold),
-        threat_model=ThreatModel.EVERY_UPDATE,
-        adjacency=adjacency,
-        delta=0.1,
-    )
-    claim = headline(Gaussian(noise_multiplier=z, adjacency=adjacency), 0.1, adjacency)
-    return AuditVerdict(audit=audit, guarantee=claim).outcome is AuditOutcome.REFUTED
-
-
-def runs(histogram: NoisyHistogram, cells: np.ndarray, key: str, weights: np.ndarray, released=None) -> np.ndarray:
-    source = noise(key)
-    release = released or (lambda one, where, draws: one.release(where, draws))
-    return np.array([release(histogram, cells, source) @ weights for _ in range(3000)])
-
-
-MOVED = np.array([1.0, -1.0])
-
-
-@pytest.mark.parametrize(("kind", "expected"), [(NoisyHistogram, False), (Sensitivity1, True)])
-def test_an_audit_tells_the_right_sensitivity_under_replace_one_from_half_of_it(kind, expected):
-    """A record in cell 0 gives way to one in cell 1; the attacker takes the difference of the two counts."""
-    histogram = kind(cells=2, noise_multiplier=1.0, adjacency=REPLACE_ONE)
-    scores = [runs(histogram, np.array([cell]), f"{kind.__name__} {cell}", MOVED) for cell in (0, 1)]
-    assert refuted(*scores, 1.0, REPLACE_ONE) is expected
-
-
-@pytest.mark.parametrize(("released", "expected"), [(None, False), (shares, True)])
-def test_an_audit_tells_noised_counts_from_shares_of_a_realised_number(released, expected):
-    """The cell of the one record that comes or goes is not even looked at: the other cell's noise shrinks."""
-    histogram = NoisyHistogram(cells=2, noise_multiplier=4.0)
-    other = np.array([0.0, 1.0])
-    few, more = (
-        np.abs(runs(histogram, np.zeros(size, dtype=np.int64), f"{released} {size}", other, released))
-        for size in (1, 2)
-    )
-    assert refuted(few, more, 4.0, ADD_REMOVE) is expected
-
-
 def test_nobody_there_is_noise_alone_and_a_number():
     assert np.isfinite(NoisyHistogram(cells=3, noise_multiplier=1.0).release(NOBODY, noise("nobody"))).all()
     assert several(NoisyHistogram(cells=3, noise_multiplier=1.0), 4) == Repeated(
@@ -172,11 +116,6 @@ def test_without_noise_the_area_is_that_of_the_binned_scores(positives, data):
     assert found.value == pytest.approx(roc_auc_score(labels, scores), rel=1e-12)
 
 
-def test_a_golden_area():
-    """Two bins, 1 and 3 positives, 2 and 2 negatives: (1*1 + 3*3) / 16 (by hand: pairs won plus half of ties)."""
-    assert area_under_curve(np.array([1.0, 3.0]), np.array([2.0, 2.0]), 0.0, 0.0).value == 10 / 16
-
-
 def normal_share(errors: np.ndarray, stated: np.ndarray) -> tuple[float, float]:
     """How many of the errors lie within 1.96 stated ones, and the spread of their ratios."""
     return float((np.abs(errors) <= 1.96 * stated).mean()), float((errors / stated).std())
@@ -206,20 +145,14 @@ def test_the_stated_error_is_that_of_the_noise_and_of_the_sample(which):
     assert 0.93 < spread < 1.07
 
 
-def test_a_total_of_noise_is_held_between_public_bounds():
+def test_where_noise_is_all_there_is():
     lost = mean(np.array([-30.0, 5.0]), np.array([1.0, 0.0]), (50, 200), 20.0).clipped(0, 1)
     assert lost.value == 0
     assert lost.standard_error > 20.0 / 100
-    found = mean(np.array([900.0, 100.0]), np.array([1.0, 0.0]), (50, 200), 20.0)
-    assert found.value == 900 / 200
-
-
-@pytest.mark.parametrize("counts", [[-4.0, 2.0], [0.0, 0.0]])
-def test_without_positives_the_area_says_that_it_knows_nothing(counts):
-    assert area_under_curve(np.array(counts), np.array([50.0, 50.0]), 1.0, 1.0) == Estimate(0.5, 0.5)
-
-
-def test_the_root_keeps_its_scale_where_noise_is_all_there_is():
+    # A total of noise is held between public bounds.
+    assert mean(np.array([900.0, 100.0]), np.array([1.0, 0.0]), (50, 200), 20.0).value == 900 / 200
+    for counts in ([-4.0, 2.0], [0.0, 0.0]):
+        assert area_under_curve(np.array(counts), np.array([50.0, 50.0]), 1.0, 1.0) == Estimate(0.5, 0.5)
     assert Estimate(4.0, 0.4).root() == Estimate(2.0, pytest.approx(0.1))
     nothing = Estimate(-0.3, 0.01).root()
     assert nothing.value == 0

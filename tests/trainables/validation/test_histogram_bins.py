@@ -11,7 +11,7 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
-from tests.dpcore.audited_releases import noise
+from tests.dpcore.oracles import noise
 from trainables.data import SOURCES
 from trainables.measures.quality import of_groups
 from trainables.metrics import share_error

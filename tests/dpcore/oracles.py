@@ -1,0 +1,60 @@
+"""What tests hold others against: trade-off functions written out, least error sums, and a noise source by name."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import ndtr
+
+from dpcore.accountants.pld import PLDAccountant
+from dpcore.gdp import TradeOff, gaussian_tradeoff
+from dpcore.noise import PseudorandomNoise
+from dpcore.randomness import Purpose, Streams
+
+
+def noise(key: str, attempt: int = 0) -> PseudorandomNoise:
+    """The noise of a trial of that name, under one secret."""
+    streams = Streams(secret=bytes(range(32)), seed=0, key=key, attempt=attempt)
+    return PseudorandomNoise(streams.torch(Purpose.NOISE))
+
+
+def least_error_sum(f: TradeOff) -> float:
+    """Minimum of type-I plus type-II error over all tests, in [0, 1]; 1 minus the total variation distance."""
+    found = minimize_scalar(lambda a: a + f(a), bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-12})
+    return float(min(found.fun, f(0.0), 1.0))
+
+
+def sampled_step(noise_multiplier: float, rate: float) -> TradeOff:
+    """One Poisson-sampled Gaussian release under add-remove, exactly (Bu et al. 2020, Theorem 4): the convex minorant
+    of min{f_p, f_p^-1} with f_p = p G_{1/s} + (1 - p) Id, which is f_p, a line of slope -1, then f_p^-1."""
+
+    def one_direction(level: float) -> float:
+        return rate * gaussian_tradeoff(1 / noise_multiplier)(level) + (1 - rate) * (1 - level)
+
+    # Where f_p has slope -1.
+    x = float(ndtr(-0.5 / noise_multiplier))
+    y = one_direction(x)
+
+    def f(level: float) -> float:
+        if level <= x:
+            return one_direction(level)
+        if level <= y:
+            return x + y - level
+        return float(brentq(lambda a: one_direction(a) - level, 0.0, 1.0, xtol=1e-15))
+
+    return f
+
+
+def composed(accountant: PLDAccountant, epsilons: int = 33) -> TradeOff:
+    """A trade-off function that everything composed so far satisfies, from the accountant's upper bounds on delta.
+
+    f(a) = max over eps of either sign of 1 - delta(eps) - exp(eps) a (Dong, Roth & Su 2022, Proposition 6), over
+    `epsilons` values of each sign: fewer give a lower, still valid, f.
+    """
+    reach = accountant.epsilon_bounds(1e-6).upper
+    assert math.isfinite(reach)
+    grid = np.linspace(-reach, reach, 2 * epsilons + 1)
+    deltas = np.array([accountant.delta_bounds(float(e)).upper for e in grid])
+    return lambda level: float(max(0.0, np.max(1 - deltas - np.exp(grid) * level)))
