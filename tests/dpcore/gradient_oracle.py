@@ -43,3 +43,34 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
 
 def norm(tensors) -> float:
     return float(torch.sqrt(sum(one.double().square().sum() for one in tensors.values())))
+
+
+def assert_same(found, expected, near: float = 2e-5) -> None:
+    """float32 against float32 rows summed in float64: 2e-5 of the largest entry."""
+    assert found.keys() == expected.keys()
+    for name, one in expected.items():
+        close = near * max(1.0, float(one.abs().max()))
+        torch.testing.assert_close(found[name].double(), one, rtol=near, atol=close)
+
+
+class Positions(nn.Module):
+    """The second table is called with positions, not with a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(7, 4), nn.Embedding(9, 4)
+
+    def forward(self, x):
+        return self.words(x) + self.places(torch.arange(x.shape[1]))
+
+
+class Centred(nn.Module):
+    """Takes the mean of its batch."""
+
+    def __init__(self, detached: bool) -> None:
+        super().__init__()
+        self.layer, self.detached = nn.Linear(3, 2), detached
+
+    def forward(self, x):
+        mean = x.mean(0)
+        return self.layer(x - (mean.detach() if self.detached else mean))

@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import nn
 
+from dpcore.checks import InvalidValue
 from dpcore.gradients import ClippedSum, PrivateGradients, Refused, noisy_mean_gradient
 from dpcore.gradients import engine as engine_module
 from dpcore.gradients.layers import KINDS, Materialised
-from dpcore.gradients.units import clip_factors
-from dpcore.noise import PseudorandomNoise, SecureNoise
-from dpcore.randomness import Purpose, Streams
+from dpcore.gradients.units import UnitRows, clip_factors
+from dpcore.noise import SecureNoise
 from tests.dpcore import gradient_oracle as oracle
+from tests.dpcore.oracles import noise
+from tests.dpcore.zoo.layers import CASES
 
 torch.set_num_threads(1)
 ROUTES = [KINDS, {}]
@@ -49,7 +51,7 @@ def influence(engine: PrivateGradients, inputs, targets, clip_norm: float = CLIP
 
 
 @pytest.mark.parametrize("kinds", ROUTES, ids=ROUTE_NAMES)
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(batch=st.integers(1, 6), scale=st.sampled_from([1e-12, 1e-3, 1.0, 1e2, 1e6, 1e18]), seed=st.integers(0, 999))
 def test_one_more_example_moves_the_sum_by_at_most_the_clip_norm(kinds, batch, scale, seed):
     inputs, targets = examples(batch, 1.0, seed)
@@ -198,15 +200,10 @@ def test_microbatches_change_nothing(kinds, size):
 # The noisy mean.
 
 
-def noise_sources():
-    streams = Streams(secret=bytes(range(32)), seed=0, key="gradients-test")
-    return [PseudorandomNoise(streams.torch(Purpose.NOISE)), SecureNoise()]
-
-
-@pytest.mark.parametrize("source", noise_sources(), ids=lambda one: one.name)
+@pytest.mark.parametrize("source", [noise("gradients-test"), SecureNoise()], ids=lambda one: one.name)
 def test_every_coordinate_gets_noise_of_sigma_times_clip_over_the_public_batch_size(source):
-    """Chi-square of each coordinate and correlation of pairs over 4000 draws; fails by chance below 1e-9."""
-    multiplier, clip_norm, expected, draws = 1.3, 0.7, 25.6, 4000
+    """Chi-square of each coordinate and correlation of pairs over 2000 draws; fails by chance below 1e-9."""
+    multiplier, clip_norm, expected, draws = 1.3, 0.7, 25.6, 2000
     total = ClippedSum(tensors={"a": torch.full((2, 3), 5.0), "b": torch.tensor(-2.0)}, clip_norm=clip_norm)
     rows = []
     for _ in range(draws):
@@ -251,3 +248,86 @@ def test_a_factor_that_float32_holds_in_a_few_bits_loosens_no_bound(length):
     for scale in np.linspace(0.5, 1.0, 20):
         inputs, scales = torch.full((1, 1), length), torch.full((1,), float(scale * length))
         assert oracle.norm(engine.clipped_sum(inputs, scales, clip_norm=1e-6).tensors) <= 1e-6 * (1 + ROUNDING)
+
+
+# Units of several records: one clip of the sum of their gradients, records still apart from each other.
+
+U, K = 3, 2
+
+
+def clipped_units(model, loss_fn, inputs, targets, taken, clip_norm):
+    """One record, one backward pass at a time; the gradients of a unit's taken records add up before the clip."""
+    total = {name: torch.zeros_like(one).double() for name, one in model.named_parameters() if one.requires_grad}
+    columns = inputs if isinstance(inputs, tuple) else (inputs,)
+    for unit in range(len(taken)):
+        present = taken[unit].nonzero()[:, 0]
+        if not len(present):
+            continue
+        rows = oracle.rows(model, loss_fn, tuple(one[unit][present] for one in columns), targets[unit][present])
+        summed = {name: several.double().sum(0) for name, several in rows.items()}
+        for name, one in summed.items():
+            total[name] += one * min(1.0, clip_norm / max(oracle.norm(summed), 1e-300))
+    return total
+
+
+def in_units(tensor):
+    return tensor.unflatten(0, (U, K))
+
+
+@pytest.mark.parametrize("kinds", ROUTES, ids=ROUTE_NAMES)
+@pytest.mark.parametrize("case", [one for one in CASES if one.by_rule], ids=lambda one: one.name)
+def test_every_layer_clips_the_sum_of_a_unit_s_records(case, kinds):
+    model, (inputs, targets) = case.model(), case.batch(U * K, seed=0)
+    inputs = tuple(in_units(one) for one in inputs) if isinstance(inputs, tuple) else in_units(inputs)
+    targets = in_units(targets)
+    taken = torch.tensor([[True, True], [False, True], [False, False]])
+    engine = PrivateGradients(model, case.loss, unit_records=K, kinds=kinds)
+    whole = engine.clipped_sum(inputs, targets, clip_norm=2.0).tensors
+    everything = torch.ones(U, K, dtype=torch.bool)
+    oracle.assert_same(whole, clipped_units(model, case.loss, inputs, targets, everything, 2.0))
+    some = engine.clipped_sum(inputs, targets, clip_norm=2.0, taken=taken, microbatch_size=2).tensors
+    oracle.assert_same(some, clipped_units(model, case.loss, inputs, targets, taken, 2.0))
+
+
+def small_network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3))
+
+
+@pytest.mark.parametrize("filler", [0.0, 1e30, float("nan"), float("inf")])
+def test_what_stands_in_an_empty_place_has_no_influence(filler):
+    inputs, targets = torch.randn(4, 3, 5), torch.randint(0, 3, (4, 3))
+    taken = torch.rand(4, 3) < 0.6
+    engine = PrivateGradients(small_network(), oracle.cross_entropy, unit_records=3)
+    expected = engine.clipped_sum(inputs, targets, clip_norm=0.3, taken=taken).tensors
+    inputs[~taken] = filler
+    targets[~taken] = 2
+    found = engine.clipped_sum(inputs, targets, clip_norm=0.3, taken=taken).tensors
+    assert all(torch.equal(found[name], one) for name, one in expected.items())
+
+
+def moved_by_a_unit() -> float:
+    inputs, targets = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(1)), torch.zeros(4, 3).long()
+    inputs[3] *= 30
+    engine = PrivateGradients(small_network(), oracle.cross_entropy, unit_records=3)
+    whole, rest = (engine.clipped_sum(inputs[:units], targets[:units], clip_norm=0.3).tensors for units in (4, 3))
+    return oracle.norm({name: one - rest[name] for name, one in whole.items()})
+
+
+def test_one_more_unit_moves_the_sum_by_at_most_the_clip_norm(monkeypatch):
+    assert 0.29 < moved_by_a_unit() <= 0.3 * (1 + 1e-5)
+    # Mutant: every record clipped on its own, as if it were a unit.
+    monkeypatch.setattr(UnitRows, "of", classmethod(lambda cls, size, records, taken: cls(size * records, 1)))
+    monkeypatch.setattr(UnitRows, "present", lambda self, column: column.flatten(0, 1))
+    assert moved_by_a_unit() > 0.3 * (1 + 1e-5)
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    engine = PrivateGradients(small_network(), oracle.cross_entropy, unit_records=3)
+    inputs, targets = torch.randn(2, 3, 5), torch.zeros(2, 3).long()
+    with pytest.raises(InvalidValue, match="3 records for each unit"):
+        engine.clipped_sum(inputs[:, :2], targets[:, :2], clip_norm=1.0)
+    with pytest.raises(InvalidValue, match="taken"):
+        engine.clipped_sum(inputs, targets, clip_norm=1.0, taken=torch.ones(2, 3))
+    with pytest.raises(InvalidValue, match="unit_records"):
+        PrivateGradients(small_network(), oracle.cross_entropy, unit_records=0)

@@ -1,1 +1,1 @@
-"""Small models that have broken, or could break, the bound on one record's influence. `python -m tests.dpcore.zoo`."""
+"""Small models that have broken, or could break, the bound on one record's influence."""

@@ -6,14 +6,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from tests.dpcore.gradient_oracle import cross_entropy, squared_loss
+from tests.dpcore.gradient_oracle import squared_loss
 
 Batch = Tensor | tuple[Tensor, ...]
 Draw = Callable[[int], Batch]
+OUTLIER = 20.0
 
 
 class Demand(StrEnum):
@@ -37,11 +39,12 @@ class Case:
     targets    targets of so many records
     loss       (outputs, targets) -> losses [B]
     demand     what an engine owes the model
+    by_rule    rules serve all of its parameters, in one pass
     tolerance  largest relative error
     reference  what one record at a time is computed with, where `make`'s own model cannot serve (compiled ones)
     bound      for losses that use the model itself: model -> loss, in place of `loss`
     around     entered while the model is made and run: hooks that are global
-    trains     the model is in training mode; None where its mode cannot be set
+    trains     the model is in training mode
     """
 
     name: str
@@ -50,22 +53,20 @@ class Case:
     targets: Callable[[int], Batch] = torch.randn
     loss: Callable[..., Tensor] = squared_loss
     demand: Demand = Demand.SAFE
+    by_rule: bool = False
     tolerance: float = 1e-5
     reference: Callable[[], nn.Module] | None = None
     bound: Callable[[nn.Module], Callable[..., Tensor]] | None = None
     around: Callable[[], AbstractContextManager[object]] = field(default=nullcontext)
-    trains: bool | None = True
+    trains: bool = True
 
     def model(self) -> nn.Module:
         """The same model at every call."""
-        return self._in_mode(_seeded(self.make))
+        return _seeded(self.make).train(self.trains)
 
     def judged(self) -> nn.Module:
         """The model that one record at a time is computed with."""
-        return self._in_mode(_seeded(self.reference or self.make))
-
-    def _in_mode(self, model: nn.Module) -> nn.Module:
-        return model if self.trains is None else model.train(self.trains)
+        return _seeded(self.reference or self.make).train(self.trains)
 
     def loss_of(self, model: nn.Module) -> Callable[..., Tensor]:
         return self.bound(model) if self.bound else self.loss
@@ -81,13 +82,9 @@ class Case:
         return inputs, targets
 
 
-OUTLIER = 20.0
-SEED = 3
-
-
 def _seeded(make: Callable[[], nn.Module]) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SEED)
+        torch.manual_seed(3)
         return make()
 
 
@@ -101,8 +98,60 @@ def codes(*shape: int, high: int = 7) -> Draw:
     return lambda size: torch.randint(0, high, (size, *shape))
 
 
-def labels(classes: int) -> Draw:
-    return lambda size: torch.randint(0, classes, (size,))
+class Written(nn.Module):
+    """`forward(model, *inputs)` over `parts`: modules, parameters, buffers (tensors), plain Python values."""
+
+    def __init__(self, forward: Callable[..., Tensor], **parts: Any) -> None:
+        super().__init__()
+        self.written = forward
+        for name, one in parts.items():
+            if isinstance(one, Tensor) and not isinstance(one, nn.Parameter):
+                self.register_buffer(name, one)
+            else:
+                setattr(self, name, one)
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.written(self, *inputs)
 
 
-__all__ = ["OUTLIER", "Batch", "Case", "Demand", "Draw", "codes", "cross_entropy", "labels", "normal", "squared_loss"]
+def written(name: str, forward, *, draw=normal(4), demand=Demand.SAFE, loss=squared_loss, **parts) -> Case:
+    """A case of a `Written` model whose parts are made by functions."""
+    return Case(
+        name=name,
+        make=lambda: Written(forward, **{part: make() for part, make in parts.items()}),
+        draw=draw,
+        demand=demand,
+        loss=loss,
+    )
+
+
+def plain(name: str, make: Callable[[], nn.Module], demand: Demand = Demand.RIGHT, draw: Draw = normal(4), **more: Any):
+    return Case(name=name, make=make, draw=draw, demand=demand, **more)
+
+
+def number(*shape: int) -> nn.Parameter:
+    """A trained tensor of that shape; () is a single number."""
+    return nn.Parameter(torch.randn(*shape) if shape else torch.tensor(0.7))
+
+
+def zero_head(inputs: int, outputs: int) -> nn.Linear:
+    """A layer that is zero at first: nothing that it is given can be seen in its output."""
+    head = nn.Linear(inputs, outputs)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    return head
+
+
+def lin(inputs: int = 4, outputs: int = 3) -> nn.Linear:
+    return nn.Linear(inputs, outputs)
+
+
+def wide() -> nn.Linear:
+    return nn.Linear(4, 4)
+
+
+def frozen(module: nn.Module, *but: str) -> nn.Module:
+    """All parameters frozen except those whose names end in one of `but`."""
+    for name, one in module.named_parameters():
+        one.requires_grad_(bool(but) and name.endswith(but))
+    return module

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from dpcore.gradients import PrivateGradients, isolated
+from dpcore.gradients.layers import KINDS, Kinds
 from tests.dpcore.gradient_oracle import norm
 from tests.dpcore.zoo.case import Batch, Case, Demand
 
@@ -27,48 +27,37 @@ _ROUNDING = 1e-4
 Sums = Mapping[str, Tensor]
 
 
-class Engine(Protocol):
-    def clipped_sum(self, inputs: Any, targets: Any, *, clip_norm: float) -> Any: ...
-
-
-Build = Callable[[nn.Module, Callable[..., Tensor]], Engine]
-
-
 @dataclass(frozen=True)
 class Verdict:
     """What became of one model.
 
-    route    how the engine says it computes the model's gradients; "refused" where it does not
-    error    largest relative error over all batches, None where the model was refused
-    words    the refusal
-    fault    "" where the engine met the case's demand, else what it did wrong
+    routes  how the engine says it computes the model's gradients
+    words   the refusal
+    fault   "" where the engine met the case's demand, else what it did wrong
     """
 
-    case: Case
-    route: str
-    error: float | None = None
+    routes: frozenset[str] = frozenset()
     words: str = ""
     fault: str = ""
 
 
-def judge(case: Case, build: Build = PrivateGradients) -> Verdict:
-    """What the engine that `build` makes does with `case`."""
+def judge(case: Case, kinds: Kinds = KINDS) -> Verdict:
+    """What the engine does with `case`."""
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), case.around():
         warnings.simplefilter("ignore")
         torch.manual_seed(0)
-        return _judge(case, build)
+        return _judge(case, kinds)
 
 
-def _judge(case: Case, build: Build) -> Verdict:
+def _judge(case: Case, kinds: Kinds) -> Verdict:
     model = case.model()
     before = _state(model)
     try:
-        engine = build(model, case.loss_of(model))
-        if isinstance(engine, PrivateGradients):
-            engine.check(*case.batch(SIZES[-1], seed=len(SIZES)))
+        engine = PrivateGradients(model, case.loss_of(model), kinds=kinds)
+        engine.check(*case.batch(SIZES[-1], seed=len(SIZES)))
     except Exception as error:
         return _refused(case, error)
-    worst = 0.0
+    routes = frozenset(map(str, engine.routes.values()))
     for number, size in enumerate(SIZES):
         inputs, targets = case.batch(size, seed=number)
         rows = None if case.demand is Demand.REFUSED else _rows(case, inputs, targets)
@@ -78,22 +67,20 @@ def _judge(case: Case, build: Build) -> Verdict:
             without = _real(engine.clipped_sum(_but_last(inputs), _but_last(targets), clip_norm=clip_norm).tensors)
         except Exception as error:
             return _refused(case, error, answered=number)
-        route = _route(engine)
         if rows is None:
-            return Verdict(case, route, fault="not refused")
+            return Verdict(routes, fault="not refused")
         off = relative_error(found, _clipped_sum(rows, clip_norm))
-        worst = max(worst, off)
         if not off <= case.tolerance:
-            return Verdict(case, route, worst, fault=f"error {off:.2g} in a batch of {size}")
+            return Verdict(routes, fault=f"error {off:.2g} in a batch of {size}")
         moved = norm({name: one.double() - without[name].double() for name, one in found.items()})
         if moved > clip_norm * (1 + max(_ROUNDING, case.tolerance)):
-            return Verdict(case, route, worst, fault=f"one record moved the sum by {moved / clip_norm:.3g} clip norms")
+            return Verdict(routes, fault=f"one record moved the sum by {moved / clip_norm:.3g} clip norms")
     if changed := [name for name, one in _state(model).items() if not torch.equal(one, before[name])]:
-        return Verdict(case, route, worst, fault=f"changed {', '.join(changed)}")
-    return Verdict(case, route, worst)
+        return Verdict(routes, fault=f"changed {', '.join(changed)}")
+    return Verdict(routes)
 
 
-def judge_answers(case: Case, ask: Callable[[nn.Module], Callable[..., Any]] = isolated) -> str:
+def judge_answers(case: Case) -> str:
     """What is wrong with the answers of `case`'s model to several records at once; "" where they are each record's
     own, or where the model is refused."""
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), torch.no_grad(), case.around():
@@ -101,7 +88,7 @@ def judge_answers(case: Case, ask: Callable[[nn.Module], Callable[..., Any]] = i
         torch.manual_seed(0)
         inputs = _tuple(case.batch(SIZES[-1], seed=0)[0])
         try:
-            found = ask(case.model())(*inputs)
+            found = isolated(case.model())(*inputs)
         except ValueError as error:
             return "" if case.demand is not Demand.RIGHT else f"refused: {error}"
         expected = [case.judged()(*(one[b : b + 1] for one in inputs)) for b in range(len(inputs[0]))]
@@ -124,13 +111,13 @@ def _refused(case: Case, error: Exception, answered: int = 0) -> Verdict:
         fault = "refused"
     elif answered:
         fault = f"refused after {answered} batches"
-    return Verdict(case, "refused", None, words, fault)
+    return Verdict(words=words, fault=fault)
 
 
 def _rows(case: Case, inputs: Batch, targets: Batch) -> list[dict[str, Tensor]]:
     """Each record's gradient, from a model that has seen no other record."""
     out = []
-    for b in range(len(targets[0] if isinstance(targets, tuple) else targets)):
+    for b in range(len(_tuple(targets)[0])):
         model = case.judged()
         parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
         outputs = model(*(one[b : b + 1].clone() for one in _tuple(inputs)))
@@ -172,11 +159,6 @@ def relative_error(found: Sums, expected: Sums) -> float:
         if off > 0:
             worst = max(worst, off / (norm({name: one}) + _SHARE * whole or 1.0))
     return worst
-
-
-def _route(engine: Engine) -> str:
-    routes = getattr(engine, "routes", None)
-    return type(engine).__name__ if routes is None else ", ".join(sorted(set(routes.values())))
 
 
 def _state(model: nn.Module) -> dict[str, Tensor]:
