@@ -72,6 +72,18 @@ def price_best(
     return found
 
 
+def renyi_of_best(law: CountLaw, trial: TrialProfile, orders: tuple[float, ...]) -> NDArray[np.float64]:
+    """Renyi divergences of the best of K at these orders, each above 1: those of several searches add up.
+
+    The least of the published form and R_Q(a) + tight penalty + ln(mean)/(a-1), with the default's chance.
+    """
+    a, none = np.array(orders), law.pgf(0.0)
+    found = trial.renyi(orders) + price.tight(law, trial).penalty + math.log(price.selectable(law).mean) / (a - 1)
+    if none > 0:
+        found = np.logaddexp(math.log(none + _ROUNDING), (a - 1) * found) / (a - 1)
+    return np.asarray(np.minimum(found, _published_renyi(law, trial, orders)) * ROUND_UP)
+
+
 def _published_renyi(law: CountLaw, trial: TrialProfile, orders: tuple[float, ...]) -> NDArray[np.float64]:
     """The published Renyi curve of the best; infinite where there is none. Raises InvalidValue."""
     for order in orders:

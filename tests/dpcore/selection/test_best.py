@@ -11,7 +11,7 @@ from dpcore.calibrate import NOISE, Target, boldest, sampled_gaussian
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, NonPrivate, Unknown, UnsupportedEvent
 from dpcore.selection import price as penalties
-from dpcore.selection.best import ByReference, HeterogeneousTrials, _published_renyi, price_best
+from dpcore.selection.best import ByReference, HeterogeneousTrials, price_best, renyi_of_best
 from dpcore.selection.counts import (
     BinomialCount,
     Capped,
@@ -270,11 +270,11 @@ def test_the_adversary_refutes_what_is_wrong(name):
 
 def test_the_renyi_curve_of_the_best_is_above_the_exact_one():
     """Where K may be 0, the default counts: ln(mean) / (a - 1) alone would be below the exact curve."""
-    for law in (geometric(5), PoissonCount(3.0), PoissonCount(0.5)):
+    for law in (geometric(5), PoissonCount(3.0), Capped(PoissonCount(3.0), 3), BinomialCount(1, 0.5)):
 
         def score(theta, law=law):
             p, q = laws(theta)
-            bound = _published_renyi(law, FiniteProfile(p, q), (1.5, 4.0, 16.0))
+            bound = renyi_of_best(law, FiniteProfile(p, q), (1.5, 4.0, 16.0))
             exact = FiniteProfile(released(law, p), released(law, q)).renyi((1.5, 4.0, 16.0))
             return float(np.max(exact / (bound + 1e-9)))
 
