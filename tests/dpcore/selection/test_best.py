@@ -7,11 +7,12 @@ import pytest
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
 
+from dpcore.accountants.rdp import improved_epsilon
 from dpcore.calibrate import NOISE, Target, boldest, sampled_gaussian
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, NonPrivate, Unknown, UnsupportedEvent
 from dpcore.selection import price as penalties
-from dpcore.selection.best import ByReference, HeterogeneousTrials, price_best, renyi_of_best
+from dpcore.selection.best import ORDERS, ByReference, HeterogeneousTrials, price_best, renyi_of_best
 from dpcore.selection.counts import (
     BinomialCount,
     Capped,
@@ -266,6 +267,15 @@ MUTANTS = {
 def test_the_adversary_refutes_what_is_wrong(name):
     law, claim, law_of = MUTANTS[name]
     assert violation(law, claim, 1e-6, law_of) > 1.01
+
+
+def test_the_second_order_of_the_published_curve_is_free():
+    """Papernot & Steinke 2022, Theorem 2, of a Gaussian (R_a = a / 2 sigma^2), by hand; asked of order 64 alone."""
+    law, sigma, a = TruncatedNegativeBinomial(shape=3.0, success=0.1), 3.0, 64.0
+    second = min((1 - 1 / b) * b / (2 * sigma**2) + math.log(1 / law.success) / b for b in ORDERS)
+    curve = a / (2 * sigma**2) + (1 + law.shape) * second + math.log(law.mean) / (a - 1)
+    found = price_best(law, EventProfile(Gaussian(noise_multiplier=sigma)), 1e-5, orders=(a,))["renyi"]
+    assert found == pytest.approx(improved_epsilon(a, curve, 1e-5), rel=1e-6)
 
 
 def test_the_renyi_curve_of_the_best_is_above_the_exact_one():
