@@ -1,4 +1,4 @@
-"""Rungs of several objectives: fronts one after the other, ties by hypervolume, and one objective as it always was."""
+"""Rungs of several objectives: fronts one after the other, ties by hypervolume."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from sweeps.privacy.ledger import spending
 from sweeps.privacy.release import was_published
-from sweeps.search.asha import BEYOND, Promote, best_first, next_rung, objective_at
-from sweeps.store.records import Proposal, TrialRecord, TrialState
+from sweeps.search.asha import BEYOND, Promote, best_first, next_rung
+from sweeps.store.records import Proposal, TrialRecord
 from tests.sweeps.fake_workers import FakeSweep, Killed, memory_folder
-from tests.sweeps.test_rungs import ASHA, SPEC
+from tests.sweeps.test_rungs import ASHA
 from tests.sweeps.toys import finished, spec_with
 from tests.sweeps.view_sweeps import guarantee
 
@@ -88,28 +88,6 @@ def test_one_cost_is_sorted_as_numbers_are(costs: list[float]) -> None:
 @pytest.mark.parametrize("costs", [[[1e308, 0.0], [-1e308, 1.0]], [[5e-324, 0.0], [0.0, 5e-324]], [[2.0, 3.0]] * 3])
 def test_costs_of_any_size_have_an_order(costs: list[list[float]]) -> None:
     assert best_first(costs) == list(range(len(costs)))
-
-
-def as_it_was(records: list[TrialRecord]) -> Promote | None:
-    """The rule for one objective, accuracy, as it stood before there were several: by cost, then by number."""
-    for end, following in ((9, 27), (3, 9)):
-        ranked = []
-        for record in records:
-            value = objective_at(record, "accuracy", end)
-            if value is not None:
-                ranked.append((-1.0 * value, record.number, record))
-        ranked.sort(key=lambda one: one[:2])
-        for _, _, record in ranked[: len(ranked) // 3]:
-            if record.state is TrialState.COMPLETE and record.step == end:
-                return Promote(record.key, end, following)
-    return None
-
-
-@given(trials=TRIALS, order=st.randoms(use_true_random=False))
-def test_one_objective_decides_as_it_always_did(trials: list[tuple[int, float, float]], order: random.Random) -> None:
-    records = [trial(number, *one) for number, one in enumerate(trials)]
-    order.shuffle(records)
-    assert next_rung(SPEC, records) == as_it_was(records)
 
 
 def check_promotion(trials: list[tuple[int, float, float]], order: random.Random) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -15,10 +14,8 @@ from sweeps.planning.plan import plan_proposal
 from sweeps.planning.rehearsal import check_feasible
 from sweeps.search import samplers
 from sweeps.search.grid import SearchGrid
-from sweeps.search.proposer import Proposer
 from sweeps.search.sampler_exam import faults
 from sweeps.search.space import Space, read_point
-from sweeps.search.warm_start import fitting
 from sweeps.spec.constraints import Constraint
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import Problems, SpecErrors
@@ -26,7 +23,7 @@ from sweeps.store.records import TrialState
 from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, memory_folder
 from tests.sweeps.test_requests import launched
 from tests.sweeps.test_search import sweep
-from tests.sweeps.toys import SOURCES, SYSTEMS, finished, spec_with
+from tests.sweeps.toys import SOURCES, SYSTEMS, spec_with
 from trainables.system import PrivacyPlan, Refusal
 
 MODES = {"choice": ["plain", "adaptive"]}
@@ -145,7 +142,6 @@ def test_every_sampler_takes_them(name):
 
 PLAIN, ONE = {"mode": "plain"}, {"choice": [1, 2]}
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"clip": {**ONE, "when": {"moed": "plain"}}}, "clip.when.moed"),
     ({"clip": {**ONE, "when": {"mode": "palin"}}}, "clip.when.mode"),
     ({"clip": {**ONE, "when": {"model": "cnn"}}}, "clip.when.model"),
     ({"clip": {**ONE, "when": {"rate": 1}}}, "clip.when.rate"),
@@ -157,7 +153,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"clip": {**ONE, "when": PLAIN}, "steps": {"choice": [1], "when": {"mode": "adaptive", "clip": 1}}}, "steps.when"),
     ({"clip": {"same_as": "rate", "when": PLAIN}}, "clip.when"),
     ({"clip": {"same_as": "vally.rate"}}, "clip.same_as"),
-    ({"clip": {"same_as": "rat"}}, "clip.same_as"),
     ({"clip": {"same_as": "clip"}}, "clip.same_as"),
     ({"clip": {"same_as": "noise_multiplier"}}, "clip.same_as"),
     ({"clip": {"same_as": 3}}, "clip.same_as"),
@@ -168,7 +163,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"clip": {"float": {"low": 1, "high": 2, "lgo": True}}}, "clip.float.lgo"),
     ({"clip": {"float": {"low": 1, "high": 2, "log": "yes"}}}, "clip.float.log"),
     ({"clip": {"float": {"low": 2, "high": 1}}}, "clip.uniform"),
-    ({"clip": {"flaot": {"low": 2, "high": 1}}}, "clip.flaot"),
     ({"clip": {"float": {"low": 1, "high": 2}, "uniform": [1, 2]}}, "clip"),
     ({"clip": {"float": {"low": 1, "high": 2, "log": True, "step": 0.5}}}, "clip.step"),
     ({"clip": {"uniform": [0, 1], "step": 0.3}}, "clip.step"),
@@ -257,15 +251,6 @@ def test_a_space_in_which_nothing_fits_is_refused_by_name():
     made = spec(systems={"hill": HILL}, constraints=[RELATION, "rate < 0.1"])
     with pytest.raises(InvalidValue, match=r"constraints='rate < 0\.1'"):
         check_feasible(made, SOURCES["points"].facts({}), systems=SYSTEMS)
-
-
-def test_a_trial_of_another_sweep_that_breaks_one_is_not_learned_from():
-    made = spec("tpe", constraints=[RELATION])
-    proposal = Proposer(made).propose()
-    record = finished(made, replace(proposal, config=BROKEN))
-    kept, found = fitting(made, Space.of(made), [record])
-    assert not kept
-    assert list(found.reasons) == [f"{RELATION} does not hold"]
 
 
 @pytest.mark.parametrize(

@@ -56,57 +56,48 @@ def test_without_early_stopping_a_trial_runs_through() -> None:
     assert first_stop(SPEC, 27) == 3
 
 
-def test_the_best_of_three_goes_on() -> None:
-    records = [at(0, 3, 0.5), at(1, 3, 0.7)]
-    assert next_rung(SPEC, records) is None
-    records.append(at(2, 3, 0.6))
-    assert next_rung(SPEC, records) == Promote("exam-1", 3, 9)
-    assert next_rung(SPEC, records, running={"exam-1"}) is None
-    # On its way it keeps its place, also between two attempts.
-    for state in (TrialState.RUNNING, TrialState.PLANNED, TrialState.FAILED):
-        assert next_rung(SPEC, [*records[:1], replace(records[1], state=state), records[2]]) is None
-
-
-def test_higher_rungs_come_first() -> None:
-    upper = [at(i, 9, 0.8 + i / 100) for i in range(3)]
-    lower = [at(i, 3, 0.1) for i in range(3, 12)]
-    assert next_rung(SPEC, upper + lower) == Promote("exam-2", 9, 27)
-
-
-def test_a_better_late_comer_is_promoted_although_others_went_on() -> None:
-    records = [at(0, 9, 0.5), at(1, 9, 0.5), at(2, 3, 0.1), at(3, 3, 0.1), at(4, 3, 0.1)]
-    assert next_rung(SPEC, [*records, at(5, 3, 0.05)]) is None
-    assert next_rung(SPEC, [*records, at(5, 3, 0.9)]) == Promote("exam-5", 3, 9)
-
-
-CROSSING = [at(0, 9, 0.9, before=0.5), at(1, 3, 0.6), *(at(i, 3, 0.1) for i in range(2, 5))]
+THREE = [at(0, 3, 0.5), at(1, 3, 0.7), at(2, 3, 0.6)]
+LOWER = [at(i, 3, 0.1 * i) for i in range(1, 3)]
+SILENT = replace(at(0, 9, 0.05), reports={9: {"accuracy": 0.05}})
+INFINITE = replace(SILENT, reports={3: {"accuracy": math.inf}, 9: {"accuracy": 0.05}})
+UPPER = [at(i, 9, 0.8 + i / 100) for i in range(3)]
+GONE_ON = [at(0, 9, 0.5), at(1, 9, 0.5), *(at(i, 3, 0.1) for i in range(2, 5))]
+LATER = [at(0, 9, 0.9, before=0.5), at(1, 3, 0.6), *(at(i, 3, 0.1) for i in range(2, 5))]
 """Trial 0 went on from the first rung with 0.5 and has 0.9 now. One of the five there goes on: 0.6 beats its 0.5."""
+FALLEN = [at(0, 9, 0.05, before=0.9), *LOWER]
+SHORT = [replace(at(9, 1, 0.99), plan=plan({"system": "hill"}, 1.0, steps=1)), *(at(i, 3, 0.1 * i) for i in range(3))]
+"""A trial of one step rests in the last rung: it has nowhere to go, and takes up a place in the rungs below."""
 
 
-def test_a_trial_is_ranked_in_a_rung_by_what_it_reported_there() -> None:
-    assert next_rung(SPEC, CROSSING) == Promote("exam-1", 3, 9)
-    gone = [CROSSING[0], at(1, 9, 0.2, before=0.6), *CROSSING[2:], at(5, 3, 0.55)]
-    assert next_rung(SPEC, gone) == Promote("exam-5", 3, 9)
-    # A trial that got worse keeps its place too: nobody is promoted in its stead.
-    fallen = [at(0, 9, 0.05, before=0.9), *(at(i, 3, 0.1 * i) for i in range(1, 3))]
-    assert next_rung(SPEC, fallen) is None
-
-
-def test_a_trial_that_reported_nothing_finite_at_a_rung_has_no_place_in_it() -> None:
-    lower = [at(i, 3, 0.1 * i) for i in range(1, 3)]
-    assert next_rung(SPEC, [at(0, 9, 0.05), *lower]) == Promote("exam-2", 3, 9)
-    silent = replace(at(0, 9, 0.05), reports={9: {"accuracy": 0.05}})
-    broken = replace(silent, reports={3: {"accuracy": math.inf}, 9: {"accuracy": 0.05}})
-    assert next_rung(SPEC, [silent, *lower]) is None
-    assert next_rung(SPEC, [broken, *lower]) is None
-
-
-def test_a_short_trial_tops_out_early() -> None:
-    short = replace(at(9, 1, 0.99), plan=plan({"system": "hill"}, 1.0, steps=1))
-    records = [at(i, 3, 0.1 * i) for i in range(3)]
-    # It rests in the last rung: it has nowhere to go and takes up a place in the rungs below.
-    assert next_rung(SPEC, [short, *records]) is None
-    assert next_rung(SPEC, [short, *records, *(at(i, 3, 0.05) for i in range(3, 5))]) == Promote("exam-2", 3, 9)
+@pytest.mark.parametrize(
+    ("records", "promoted"),
+    [
+        (THREE[:2], None),
+        (THREE, Promote("exam-1", 3, 9)),
+        # On its way it keeps its place, also between two attempts.
+        ([THREE[0], replace(THREE[1], state=TrialState.RUNNING), THREE[2]], None),
+        ([THREE[0], replace(THREE[1], state=TrialState.PLANNED), THREE[2]], None),
+        ([THREE[0], replace(THREE[1], state=TrialState.FAILED), THREE[2]], None),
+        # Higher rungs come first.
+        ([*UPPER, *(at(i, 3, 0.1) for i in range(3, 12))], Promote("exam-2", 9, 27)),
+        # A better late comer is promoted although others went on.
+        ([*GONE_ON, at(5, 3, 0.05)], None),
+        ([*GONE_ON, at(5, 3, 0.9)], Promote("exam-5", 3, 9)),
+        # A trial is ranked in a rung by what it reported there; one that got worse keeps its place too.
+        (LATER, Promote("exam-1", 3, 9)),
+        ([LATER[0], at(1, 9, 0.2, before=0.6), *LATER[2:], at(5, 3, 0.55)], Promote("exam-5", 3, 9)),
+        (FALLEN, None),
+        # One that reported nothing finite at a rung has no place in it.
+        ([at(0, 9, 0.05), *LOWER], Promote("exam-2", 3, 9)),
+        ([SILENT, *LOWER], None),
+        ([INFINITE, *LOWER], None),
+        (SHORT, None),
+        ([*SHORT, at(3, 3, 0.05), at(4, 3, 0.05)], Promote("exam-2", 3, 9)),
+    ],
+)
+def test_who_goes_on(records: list[TrialRecord], promoted: Promote | None) -> None:
+    assert next_rung(SPEC, records) == promoted
+    assert promoted is None or next_rung(SPEC, records, running={promoted.key}) != promoted
 
 
 @pytest.mark.parametrize("workers", [1, 4])
