@@ -42,7 +42,13 @@ OWN_TABLE = {
     },
     "objectives": [{"metric": "accuracy"}],
 }
-BASES = {"simple": SIMPLE, "table": OWN_TABLE}
+DIGITS = {
+    **OWN_TABLE,
+    "data": {"source": "digits"},
+    "privacy": {"epsilon": 2.0, "delta": 1e-4},
+    "search": {"sampler": "random", "trials": 1, "seed": 0},
+}
+BASES = {"simple": SIMPLE, "table": OWN_TABLE, "digits": DIGITS}
 
 
 def text_of(row):

@@ -89,32 +89,6 @@ def test_distances_from_training_records_say_that_the_figure_is_a_release() -> N
     assert any("release of its own" in line for line in plan.guarantee.assumptions)
 
 
-@pytest.mark.parametrize(
-    ("system", "changes", "name"),
-    [
-        (BAYESIAN_SGD, {"distances": "training", "bayesian_budget": 1.0}, "bayesian_budget"),
-        (BAYESIAN_SGD, {"distance_records": 201}, "distance_records"),
-        (BAYESIAN_SGD, {"bayesian_orders": "2,x"}, "bayesian_orders"),
-        (BAYESIAN_SGD, {"bayesian_orders": "2,2"}, "bayesian_orders"),
-        (BAYESIAN_SGD, {"estimate_failure": 1e-11}, "estimate_failure"),
-        (BAYESIAN_SGD, {"percentile_delta": 1e-12}, "estimate_failure"),
-        (AVERAGE_CASE_SGD, {"distance_records": 101}, "distance_records"),
-        (AVERAGE_CASE_SGD, {"batches": "poisson", "sensitivity": "bounded"}, "batches"),
-        (AVERAGE_CASE_SGD, {"batch_size": 500}, "batch_size"),
-    ],
-)
-def test_senseless_settings_are_refused_before_anything_runs(system: System, changes: dict, name: str) -> None:
-    target = AVERAGE if system is AVERAGE_CASE_SGD else TARGET
-    with pytest.raises(InvalidValue) as caught:
-        planned(system, tiny(), target, **changes)
-    assert caught.value.name == name
-
-
-def test_solving_is_refused_where_costs_are_not_known() -> None:
-    with pytest.raises(InvalidValue, match="none for average-case-sgd"):
-        planned(AVERAGE_CASE_SGD, tiny(), replace(AVERAGE, solve="noise"))
-
-
 def test_without_a_clip_only_the_average_case_is_claimed_and_the_ledger_says_infinity() -> None:
     plan = planned(AVERAGE_CASE_SGD, tiny(), AVERAGE)
     claim = plan.guarantee
@@ -449,10 +423,3 @@ def test_the_counted_distance_of_a_draw_is_what_a_record_adds_to_its_mean() -> N
     rows = next(rows_looked_at(run, read(EstimateHyperparameters, plan.config), data.validation, pairs=False))
     expected = (0.1 * own[rows, :4] / total[:4].abs() / 0.1).norm(dim=1)
     assert found == pytest.approx(expected.numpy(), rel=1e-4)
-
-
-def test_variational_inference_needs_two_classes() -> None:
-    from trainables.data import SOURCES
-
-    with pytest.raises(InvalidValue, match="two classes"):
-        planned(BAYESIAN_VARIATIONAL, SOURCES["digits"].load({}))

@@ -8,7 +8,6 @@ import pytest
 from scipy import stats
 from scipy.special import softmax
 
-from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Gaussian, NonPrivate
 from dpcore.gdp import eps_gdp
 from dpcore.guarantee import Status
@@ -18,7 +17,7 @@ from tests.trainables.recording import counted, memory_run
 from trainables.data.packaged import DIGITS
 from trainables.hyperparameters import read
 from trainables.metrics import scores_of
-from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Split, Task
+from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Split
 from trainables.systems.lu2021 import convexified_head as repaired_fit
 from trainables.systems.lu2021.convexified_head import CONVEXIFIED_HEAD, ConvexifiedHeadHyperparameters, head_of
 from trainables.systems.lu2021.convexified_loss import (
@@ -99,33 +98,6 @@ def test_steps_are_the_largest_number_of_queries(system):
     assert isinstance(refused, Refusal)
     assert refused.violations["epsilon"] > 0
     assert isinstance(system.plan(plan.config, FACTS, target(system, solve="none"), {}), PrivacyPlan)
-
-
-@pytest.mark.parametrize(
-    ("system", "knobs", "adjacency", "facts", "name"),
-    [
-        (CONVEXIFIED_LOSS, {}, REPLACE, FACTS, "privacy.adjacency"),
-        (CONVEXIFIED_HEAD, {}, ADD, FACTS, "privacy.adjacency"),
-        (CONVEXIFIED_LOSS, {}, None, replace(FACTS, task=Task.REGRESSION), "data"),
-        (CONVEXIFIED_LOSS, {"queries": FACTS.n_validation + 1}, None, FACTS, "queries"),
-        (CONVEXIFIED_LOSS, {"queries": FACTS.n_validation, "shadows": 2}, None, FACTS, "queries"),
-        (CONVEXIFIED_LOSS, {"shadows": 2}, None, replace(FACTS, n_validation=5), "shadows"),
-        (CONVEXIFIED_LOSS, {"batch_size": FACTS.n + 1}, None, FACTS, "batch_size"),
-        (CONVEXIFIED_LOSS, {"bound": "chaudhuri-binary"}, None, FACTS, "bound"),
-        (
-            CONVEXIFIED_LOSS,
-            {"bound": "wu-constant", "learning_rate": 10.0, "regularisation": 0.2},
-            None,
-            FACTS,
-            "learning_rate",
-        ),
-    ],
-)
-def test_senseless_configurations_are_refused_by_name(system, knobs, adjacency, facts, name):
-    base = SHORT if system is CONVEXIFIED_LOSS else HEAD
-    with pytest.raises(InvalidValue) as refused:
-        system.plan({**base, **knobs}, facts, target(system, adjacency=adjacency), {})
-    assert refused.value.name == name
 
 
 # Sensitivities

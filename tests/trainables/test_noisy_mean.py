@@ -11,7 +11,7 @@ from dpcore.checks import InvalidValue
 from dpcore.gdp import eps_gdp
 from trainables.data.packaged import UNIFORM
 from trainables.hyperparameters import read
-from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Task, TrialRun
+from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, TrialRun
 from trainables.systems import noisy_mean
 from trainables.systems.noisy_mean import NOISY_MEAN, NoisyMeanHyperparameters, expected_error
 from trainables.worker.files import Folder, verify
@@ -63,12 +63,6 @@ def test_too_little_noise_is_refused_with_the_way_out():
     assert isinstance(refusal, Refusal)
     assert refusal.violations["epsilon"] == pytest.approx(math.log(2 * 3.730632 / 0.5), rel=1e-6)
     assert "Raise the noise or epsilon" in refusal.reason
-
-
-def test_images_are_no_values_to_average():
-    images = replace(FACTS, task=Task.CLASSIFICATION)
-    with pytest.raises(InvalidValue, match="values to average"):
-        NOISY_MEAN.plan(CONFIG, images, PrivacyTarget(epsilon=1, delta=1e-5), {})
 
 
 @pytest.mark.parametrize(

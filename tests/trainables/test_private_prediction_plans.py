@@ -7,7 +7,6 @@ import pytest
 
 from dpcore.accountants.composition import eps_pure
 from dpcore.accounting import headline
-from dpcore.checks import InvalidValue
 from dpcore.events import ApproximateDP, Gaussian, PureDP
 from dpcore.gdp import eps_gdp
 from dpcore.guarantee import Status
@@ -23,10 +22,9 @@ from tests.trainables.private_prediction_cases import (
     target,
 )
 from tests.trainables.recording import counted
-from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, Refusal, Task
+from trainables.system import PrivacyPlan, PrivacyTarget, Refusal
 from trainables.systems.vandermaaten2020.minimisers import (
     LOSS_PERTURBATION,
-    MODEL_SENSITIVITY,
     PREDICTION_SENSITIVITY,
     certificate,
 )
@@ -101,26 +99,6 @@ def test_steps_are_the_largest_number_of_queries(system, knobs):
     assert isinstance(refused, Refusal)
     assert refused.violations["epsilon"] > 0
     assert isinstance(system.plan(plan.config, FACTS, target(solve="none"), {}), PrivacyPlan)
-
-
-@pytest.mark.parametrize(
-    ("system", "knobs", "settings", "facts", "name"),
-    [
-        (SUBSAMPLE_AND_AGGREGATE, {}, {"adjacency": ADD}, FACTS, "privacy.adjacency"),
-        (SUBSAMPLE_AND_AGGREGATE, {"models": FACTS.n + 1}, {}, FACTS, "models"),
-        (MODEL_SENSITIVITY, {}, {}, replace(FACTS, task=Task.REGRESSION), "data"),
-        (MODEL_SENSITIVITY, {}, {}, replace(FACTS, features={"x": InputSpec(shape=(30_000,))}), "data"),
-        (MODEL_SENSITIVITY, {}, {"solve": "steps"}, FACTS, "privacy.solve"),
-        (PREDICTION_SENSITIVITY, {"noise": "pure", "composition": "advanced"}, {}, FACTS, "composition"),
-        (PREDICTION_SENSITIVITY, {"queries": FACTS.n_validation + 1}, {}, FACTS, "queries"),
-        (SUBSAMPLE_AND_AGGREGATE, {"model": "two-branch"}, {}, FACTS, "model"),
-        (LOSS_PERTURBATION, {"noise": "gaussian-published"}, {}, FACTS, "noise"),
-    ],
-)
-def test_senseless_configurations_are_refused_by_name(system, knobs, settings, facts, name):
-    with pytest.raises(InvalidValue) as refused:
-        system.plan({"regularisation": 0.02, **knobs}, facts, target(**settings), {})
-    assert refused.value.name == name
 
 
 def test_add_remove_needs_half_the_noise_for_the_same_ratio():

@@ -11,7 +11,6 @@ import torch
 from scipy import stats
 
 from dpcore.accounting import headline
-from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Composed
 from dpcore.gradients import clipped as releases
 from dpcore.guarantee import Status
@@ -132,25 +131,6 @@ def test_the_most_halvings_can_still_be_counted(digits: Dataset) -> None:
     plan = planned(digits.facts, epochs=17, halve_every=1)
     assert len(plan.mechanism.parts) == 17
     assert 3.98 < plan.guarantee.epsilon <= 4.0
-
-
-@pytest.mark.parametrize(
-    ("changes", "target", "name"),
-    [
-        ({"batch_size": 1438}, TARGET, "batch_size"),
-        ({"model": "resnet"}, TARGET, "model"),
-        ({}, replace(TARGET, adjacency=Adjacency.REPLACE_ONE), "privacy.adjacency"),
-        ({}, replace(TARGET, solve="steps"), "privacy.solve"),
-        ({}, replace(TARGET, solve="none"), "noise_multiplier"),
-        ({"step_size": None}, TARGET, "step_size"),
-    ],
-)
-def test_configurations_without_sense_are_errors(
-    digits: Dataset, changes: dict, target: PrivacyTarget, name: str
-) -> None:
-    with pytest.raises(InvalidValue) as caught:
-        CLIPPED_SGLD.plan(config(**changes), digits.facts, target, {})
-    assert caught.value.name == name
 
 
 # The law of one step
@@ -283,16 +263,8 @@ def first_step(plan: PrivacyPlan, data: Dataset, attempt: int) -> object:
     return run.final[1]
 
 
-def test_refusals_and_senseless_values() -> None:
+def test_noise_that_drowns_all_is_refused() -> None:
     facts = replace(tiny().facts, n=400)
     refusal = DP_SGLD.plan(GERMAN, facts, replace(FORMULA, epsilon=1e-4), {})
     assert isinstance(refusal, Refusal)
     assert refusal.violations["noise"] > 0
-    for changes, target, name in (
-        ({"batch_size": 401}, FORMULA, "batch_size"),
-        ({}, replace(FORMULA, adjacency=Adjacency.REPLACE_ONE), "privacy.adjacency"),
-        ({"step_size": None}, FORMULA, "step_size"),
-    ):
-        with pytest.raises(InvalidValue) as caught:
-            DP_SGLD.plan({**GERMAN, **changes}, facts, target, {})  # type: ignore[dict-item]
-        assert caught.value.name == name

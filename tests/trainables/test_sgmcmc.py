@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,7 +30,6 @@ from trainables.system import (
     RunSettings,
     Scalar,
     Split,
-    Task,
 )
 from trainables.systems.wu2020 import training
 from trainables.systems.wu2020.training import judged, losses, table_metrics
@@ -79,25 +79,11 @@ def test_nothing_is_claimed_whatever_the_target(name: str, digits: Dataset) -> N
     assert plan.event() == Repeated(event=NonPrivate(), count=24)
 
 
-def test_senseless_configurations(digits: Dataset) -> None:
-    for changes, name in (({"batch_size": 1438}, "batch_size"), ({"model": "resnet18"}, "model")):
-        with pytest.raises(InvalidValue) as caught:
-            planned("sgld", digits.facts, **changes)  # type: ignore[arg-type]
-        assert caught.value.name == name
-    for name, changes, said in (
-        ("sgd", {"average": 25}, "at most the 24 steps"),
-        ("sgld", {"draws": 25}, "at most the 24 steps"),
-        ("dropout", {"model": "linear"}, "hidden units"),
-    ):
-        with pytest.raises(InvalidValue, match=said):
-            planned(name, digits.facts, **changes)  # type: ignore[arg-type]
+def test_classes_and_validation_records_are_needed(digits: Dataset) -> None:
     with pytest.raises(InvalidValue, match="classes to predict"):
         planned("sgd", SOURCES["uniform"].facts({}))
-    blind = DatasetSpec(
-        dataset="blind", task=Task.CLASSIFICATION, n=500, n_validation=0, features=digits.facts.features, classes=10
-    )
     with pytest.raises(InvalidValue, match="non-members"):
-        planned("sgd", blind)
+        planned("sgd", replace(digits.facts, n_validation=0))
 
 
 # One step of each method

@@ -166,17 +166,6 @@ def table_facts(validation: dict[str, Any] | None, **changes: Any) -> DatasetSpe
     return TABLE.facts(options | changes | ({} if validation is None else {"validation": validation}))
 
 
-@pytest.mark.parametrize("split", [BY_HASH, FILE])
-@pytest.mark.parametrize("records", [{}, {"records": None}, {"records": "secret"}, {"records": True}])
-def test_whose_records_they_are_has_to_be_said(split, records):
-    with pytest.raises(InvalidValue) as raised:
-        table_facts({**split, **records})
-    error = raised.value
-    assert error.name == "data.validation.records"
-    assert "no claim covers" in error.remedy
-    assert "noised histogram" in error.remedy
-
-
 def test_a_hash_of_an_id_parts_the_records_and_the_claim_says_what_it_rests_on():
     found = table_facts({**BY_HASH, "records": "private"}).private_validation
     assert found is not None
@@ -196,30 +185,6 @@ def test_another_file_parts_the_records_only_where_that_is_declared():
     declared = table_facts({**FILE, "records": "private", "disjoint": True}).private_validation
     assert "more.parquet" in declared.parts
     assert "declared" in declared.assumption
-
-
-@pytest.mark.parametrize(
-    ("wrong", "path"),
-    [
-        ({**BY_HASH, "records": "private", "disjoint": True}, "disjoint"),
-        ({**FILE, "records": "private", "disjoint": "yes"}, "disjoint"),
-        ({"path": "all.parquet", "n": 50, "records": "private", "disjoint": True}, "disjoint"),
-        ({"path": "./more/../all.parquet", "n": 50, "records": "private", "disjoint": True}, "disjoint"),
-        ({"path": "all.parquet/part-1.parquet", "n": 50, "records": "private", "disjoint": True}, "disjoint"),
-        ({"path": "all.parquet", "n": 50, "records": "public"}, "records"),
-        ({"path": "all.parquet/part-1.parquet", "n": 50, "records": "public"}, "records"),
-        ({**BY_HASH, "records": "private", "budget_share": 0}, "budget_share"),
-        ({**BY_HASH, "records": "private", "budget_share": True}, "budget_share"),
-        ({**BY_HASH, "records": "private", "budget_share": 1.5}, "budget_share"),
-        ({**BY_HASH, "records": "private", "bins": "none"}, "bins"),
-        ({**BY_HASH, "records": "public", "bins": "loss"}, "bins"),
-        ({**BY_HASH, "records": "public", "budget_share": 0.5}, "budget_share"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_by_name(wrong, path):
-    with pytest.raises(InvalidValue) as raised:
-        table_facts(wrong)
-    assert raised.value.name == f"data.validation.{path}"
 
 
 def test_sources_over_others_keep_private_records_private_or_refuse(tmp_path: Path):
