@@ -19,7 +19,7 @@ from sweeps.planning import checking
 from sweeps.planning.checking import before_launch, check_places
 from sweeps.ray.cluster import ClusterUnreachable
 from sweeps.spec.parse import load_spec
-from trainables.data import SOURCES, table_file
+from trainables.data import table_file
 
 ROWS = 20
 
@@ -132,25 +132,6 @@ def test_an_empty_folder_and_a_missing_file_are_called_so(tmp_path, name):
     refused(spec(tmp_path / name), "a file or folder that is there, found none")
     (tmp_path / name).mkdir()
     refused(spec(tmp_path / name), "a folder with a file in it, found none")
-
-
-FILELESS = {"digits", "uniform", "table", "frozen", "pooled", "projected"}
-
-
-@pytest.mark.parametrize("name", sorted(SOURCES.keys() - FILELESS))
-def test_every_source_of_files_says_what_is_missing(name, tmp_path):
-    with pytest.raises(InvalidValue, match=r"data\.path"):
-        SOURCES[name].inspect({})
-    with pytest.raises(InvalidValue, match=r"data\.path"):
-        SOURCES[name].inspect({"path": str(tmp_path)})
-
-
-@pytest.mark.parametrize(
-    ("name", "options"), [("frozen", {}), ("pooled", {"train": 60_000}), ("projected", {"dimension": 50})]
-)
-def test_sources_made_of_others_ask_them(name, options, tmp_path):
-    with pytest.raises(InvalidValue, match=r"data\.path"):
-        SOURCES[name].inspect({"of": "mnist", "path": str(tmp_path), **options})
 
 
 # Resources

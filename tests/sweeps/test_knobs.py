@@ -79,16 +79,6 @@ def test_a_grid_has_each_point_once_whatever_is_absent():
     assert within.left_out == len(broken) == 6
 
 
-def test_a_spec_with_them_is_complete_and_canonical():
-    made = spec(constraints=["rate*clip  <=  25"])
-    assert load_spec(made.canonical(), systems=SYSTEMS, sources=SOURCES) == made
-    assert made.digest == spec(constraints=[RELATION]).digest != spec().digest
-    shown = made.canonical()["systems"]
-    assert shown["hill"]["steps"] == {"int_uniform": [3, 5], "when": {"clip": [2.0, 3.0]}}
-    assert shown["valley"]["rate"] == {"same_as": "hill.rate"}
-    assert "constraints" not in spec().canonical()
-
-
 def test_draws_state_what_is_free_and_the_plan_what_is_used():
     space, rng = Space.of(spec()), np.random.default_rng(0)
     seen = set()

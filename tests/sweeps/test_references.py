@@ -102,13 +102,6 @@ ENDS = {"accuracy": AxisEnd(0.0, "the worst accuracy there is"), "epsilon": Axis
 
 
 class TestVolume:
-    def test_two_sweeps_compare(self):
-        """The same front beside a bad trial has the same volume; that trial's values used to be the reference."""
-        good = [record(0, epsilon=1.0, accuracy=0.7), record(1, epsilon=2.0, accuracy=0.9)]
-        bad = record(2, epsilon=3.9, accuracy=0.1)
-        alone, beside = (front(these, [ACCURACY, EPSILON], reference=ENDS) for these in (good, [*good, bad]))
-        assert alone.panels[0].hypervolume == beside.panels[0].hypervolume == pytest.approx(0.7 * 1 + 0.9 * 2)
-
     def test_without_a_reference_there_is_no_volume_and_it_says_what_to_do(self):
         found = front([record(0, epsilon=1.0, accuracy=0.7, loss=0.3)], [ACCURACY, LOSS, EPSILON], reference=ENDS)
         assert found.panels[0].hypervolume is None

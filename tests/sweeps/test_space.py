@@ -125,20 +125,3 @@ def test_grid_points_are_found_without_walking() -> None:
     assert len({json.dumps(point) for point in points}) == len(points)
     with pytest.raises(IndexError):
         grid.point(len(points))
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"system": "plain"}, "system 'plain' is not in the sweep"),
-        ({"target_epsilon": 2.0}, "target_epsilon 2.0 is not in the sweep"),
-        ({"extra": 1}, "knob 'extra' is in only one of the two"),
-        ({"steps": 28}, "steps is fixed at 27 and was 28"),
-        ({"rate": 99.0}, "rate=99.0 is outside log_uniform 0.1 .. 10 (3 points)"),
-    ],
-)
-def test_misfits_say_why(change: dict[str, Any], reason: str) -> None:
-    space = Space.of(spec_with(**MIXED))
-    config = space.config(space.branch("hill"), 1.0, {"rate": 1.0, "mode": "plain"})
-    assert space.misfit(config) == ""
-    assert space.misfit(config | change) == reason
