@@ -14,8 +14,10 @@ import yaml
 from dpcore.accounting import headline
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, NonPrivate, Repeated
+from dpcore.gdp import eps_gdp, mu_gdp
 from dpcore.guarantee import Status
 from dpcore.mechanisms.protocol import Scheduled
+from sweeps.planning.estimate import next_sweep
 from sweeps.planning.plan import check_corners, exhausted, plan_proposal
 from sweeps.planning.preview import preview
 from sweeps.privacy.totals import procedure_guarantee
@@ -23,7 +25,9 @@ from sweeps.search.space import Space
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import SweepSpec
+from sweeps.store.population import Population
 from sweeps.store.records import LedgerEntry
+from tests.sweeps.fake_workers import SPEC
 from tests.sweeps.toys import SOURCES, SYSTEMS, Hill, spec_with
 from trainables.system import Config, DatasetSpec, PrivacyPlan, PrivacyTarget, Refusal
 
@@ -233,3 +237,49 @@ def test_a_sweep_is_exhausted_after_twenty_proposals_a_trial_or_two_hundred_refu
         "for example",
         "few draws are feasible",
     ]
+
+
+# What a sweep is said to cost before it runs holds the points that are tried whatever is drawn.
+
+DELTA = 1e-5
+KNOBS = {"clip": {"choice": [0.5, 1.0]}, "steps": 4, "shrinkage": 0.5, "prior": 0.5}
+DEAR = [{"clip": 0.5, "target_epsilon": 8.0}, {"clip": 1.0, "target_epsilon": 8.0}]
+
+
+def certain_spec(**search: Any) -> SweepSpec:
+    return load_spec(
+        SPEC
+        | {
+            "data": {"source": "uniform", "n": 1000},
+            "systems": {"noisy-mean": KNOBS},
+            "privacy": {"epsilon": [0.1, 8.0], "delta": DELTA},
+            "search": {"seed": 0} | search,
+        }
+    )
+
+
+def together(*epsilons: float) -> float:
+    """Of plain Gaussians: exact."""
+    return eps_gdp(sum(mu_gdp(one, DELTA) ** 2 for one in epsilons) ** 0.5, DELTA)
+
+
+@pytest.mark.parametrize(
+    ("search", "spent"),
+    [
+        ({"sampler": "random", "trials": 2, "first": DEAR}, (8.0, 8.0)),
+        ({"sampler": "grid", "trials": 4}, (0.1, 0.1, 8.0, 8.0)),
+        ({"sampler": "grid", "trials": 10, "repeats": 2, "first": DEAR}, (0.1,) * 4 + (8.0,) * 6),
+    ],
+    ids=["known", "grid", "both"],
+)
+def test_the_estimate_holds_what_is_certain(search: dict, spent: tuple[float, ...]) -> None:
+    one = certain_spec(**search)
+    assert preview(one).total.epsilon == pytest.approx(together(*spent), rel=2e-2)
+    ledger = Population.of("people", "linear", 1000.0, 1e-2)
+    assert next_sweep(ledger, [], one, public_facts(one)).cost.epsilon == pytest.approx(sum(spent), rel=2e-2)
+
+
+def test_what_is_left_to_draws_is_drawn() -> None:
+    one = certain_spec(sampler="random", trials=40, first=DEAR)
+    total = preview(one).total.epsilon
+    assert together(8.0, 8.0, *[8.0] * 10) < total < together(*[8.0] * 40)
