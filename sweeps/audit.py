@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -79,24 +79,15 @@ class AuditRecord:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         plain = {name: getattr(self, name) for name in self.__slots__}
-        claims = {"claim": self.claim.to_dict(), "headline": self.headline.to_dict()}
-        values = {**claims, "audit": self.audit.to_dict(), "outcome": str(self.outcome)}
-        return plain | values | {"covered_by_claim": False}
+        values = {name: plain[name].to_dict() for name in ("claim", "headline", "audit")}
+        return plain | values | {"outcome": str(self.outcome), "covered_by_claim": False}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> AuditRecord:
         """The inverse of `to_dict`; the bound is computed anew from the evidence."""
-        # Records of earlier releases name one claim.
-        fields = {"headline": data["claim"], **{name: data[name] for name in cls.__slots__ if name in data}}
-        return cls(
-            **fields
-            | {
-                "claim": Guarantee.from_dict(fields["claim"]),
-                "headline": Guarantee.from_dict(fields["headline"]),
-                "audit": Audit.from_dict(fields["audit"]),
-                "outcome": AuditOutcome(fields["outcome"]),
-            }
-        )
+        claims = {name: Guarantee.from_dict(data[name]) for name in ("claim", "headline")}
+        values = {"audit": Audit.from_dict(data["audit"]), "outcome": AuditOutcome(data["outcome"])}
+        return cls(**{name: data[name] for name in cls.__slots__} | claims | values)
 
 
 def begin(folder: Path) -> int:
@@ -126,12 +117,9 @@ def keep(folder: Path, record: AuditRecord) -> Path:
 
 def audits_of(folder: Path) -> list[AuditRecord]:
     """Finished audits of the sweep with this folder, in order."""
-    return sorted(_records(folder), key=lambda one: one.number)
-
-
-def _records(folder: Path) -> Iterator[AuditRecord]:
-    for path in (folder / FOLDER).glob(f"*/{FILE}"):
-        yield AuditRecord.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    kept = (folder / FOLDER).glob(f"*/{FILE}")
+    records = (AuditRecord.from_dict(json.loads(path.read_text(encoding="utf-8"))) for path in kept)
+    return sorted(records, key=lambda one: one.number)
 
 
 # One audit of one trial: from the store's records to a verdict, which is appended to the store if it refutes.
@@ -188,33 +176,13 @@ def audit_trial(
     seen = PublishedStore(store, workspace)
     seen.check_not_stale(sweep)
     audited = _audited(seen, sweep, trial)
-    possible = audits.methods(audited.system, audited.claim)
-    if not possible:
-        raise InvalidValue(
-            "trial",
-            audited.record.key,
-            "a system that can be audited",
-            f"{audited.plan.system} under {audited.claim.adjacency} offers neither canaries nor neighbours "
-            "(trainables/measures/hooks.py says how it could).",
-        )
-    chosen = possible[0] if method is None else method
-    if chosen not in possible:
-        offered = f"{' or '.join(possible)} for {audited.plan.system} under {audited.claim.adjacency}"
-        raise InvalidValue("method", chosen, offered)
-    if recorded.spec.selection is not None and recorded.spec.public_because is None and not _made_up(audited, chosen):
-        raise InvalidValue(
-            "method",
-            chosen,
-            "multi-run on made-up records, where the system offers it: twins on the sweep's own records would be a "
-            "release that the price of a sealed search does not cover",
-            "Audit the same system in an open sweep, or on public data.",
-        )
-    setting = _setting(store, recorded, audited, chosen, accept, rng, secret, workspace.features)
-    say(_forecast(audited, _trainings(audited.system, chosen, runs)))
+    chosen = _method(recorded, audited, method)
+    made_up, trainings = _made_up(audited, chosen), _trainings(audited.system, chosen, runs)
+    setting = _setting(store, recorded, audited, made_up, accept, rng, secret, workspace.features)
+    say(_forecast(audited, trainings))
     curve = audits.curve_of(setting)
-    if not _made_up(audited, chosen):
+    if not made_up:
         what = f"{audited.record.key} {chosen} {secrets.token_hex(8)}"
-        trainings = _trainings(audited.system, chosen, runs)
         charge_audit(store, recorded, what, audited.plan, audited.steps, trainings)
     tell(store, sweep, [workspace.folder(sweep)])
     number = begin(workspace.folder(sweep))
@@ -266,18 +234,43 @@ def attack_trial(
     sweep = recorded.name
     audited = _audited(PublishedStore(store), sweep, trial)
     check(audited.system, audited.claim, shadows)
-    setting = _setting(store, recorded, audited, "one-run", accept, rng, secret, workspace.features)
+    setting = _setting(store, recorded, audited, False, accept, rng, secret, workspace.features)
     what = f"{audited.record.key} shadows {secrets.token_hex(8)}"
     charge_audit(store, recorded, what, audited.plan, audited.steps, shadows + 1)
     say(_forecast(audited, shadows + 1))
     return audited.record.key, likelihood_ratio_attack(setting, shadows)
 
 
+def _method(recorded: SweepRecord, audited: Audited, method: audits.Method | None) -> audits.Method:
+    """The method that is asked for, or the first that the system offers. Raises InvalidValue."""
+    possible, under = audits.methods(audited.system, audited.claim), f"under {audited.claim.adjacency}"
+    if not possible:
+        raise InvalidValue(
+            "trial",
+            audited.record.key,
+            "a system that can be audited",
+            f"{audited.plan.system} {under} offers neither canaries nor neighbours "
+            "(trainables/measures/hooks.py says how it could).",
+        )
+    chosen = possible[0] if method is None else method
+    if chosen not in possible:
+        raise InvalidValue("method", chosen, f"{' or '.join(possible)} for {audited.plan.system} {under}")
+    if recorded.spec.selection is not None and recorded.spec.public_because is None and not _made_up(audited, chosen):
+        raise InvalidValue(
+            "method",
+            chosen,
+            "multi-run on made-up records, where the system offers it: twins on the sweep's own records would be a "
+            "release that the price of a sealed search does not cover",
+            "Audit the same system in an open sweep, or on public data.",
+        )
+    return chosen
+
+
 def _setting(
     store: Store,
     recorded: SweepRecord,
     audited: Audited,
-    method: audits.Method,
+    made_up: bool,
     accept: Collection[str],
     rng: np.random.Generator | None,
     secret: bytes | None,
@@ -292,14 +285,18 @@ def _setting(
             "count them",
             "Audit the system in a sweep over records that are public.",
         )
+    knobs = spec.execution
     return audits.AuditSetting(
         system=audited.system,
         plan=audited.plan,
         claim=audited.claim,
-        data=_data(store, recorded, spec, method, audited.system, accept, kept_in),
+        data=_data(store, recorded, spec, made_up, accept, kept_in),
         rng=np.random.default_rng() if rng is None else rng,
         to_step=audited.steps,
-        execution=_execution(spec),
+        # The sweep's settings of speed, in one process; pseudorandom noise from the twins' own secret.
+        execution=RunSettings(
+            microbatch=knobs.microbatch, device=knobs.device, threads=knobs.threads, precision=knobs.precision
+        ),
         secret=fresh_secret() if secret is None else secret,
     )
 
@@ -337,18 +334,12 @@ def _audited(store: PublishedStore, sweep: str, trial: str) -> Audited:
 
 
 def _data(
-    store: Store,
-    recorded: SweepRecord,
-    spec: SweepSpec,
-    method: audits.Method,
-    system: System,
-    accept: Collection[str],
-    kept_in: Path,
+    store: Store, recorded: SweepRecord, spec: SweepSpec, made_up: bool, accept: Collection[str], kept_in: Path
 ) -> Dataset:
-    """The sweep's records; or its public facts alone where chosen neighbours take the records' place."""
+    """The sweep's records; or its public facts alone where made-up neighbours take the records' place."""
     source, options = SOURCES[spec.data.source], spec.data.options()
     now = {"code": code_of(spec), **weights_of(spec, source.facts(options))}
-    if method == "multi-run" and isinstance(system, Auditable):
+    if made_up:
         empty = Split({}, np.zeros(0))
         data = Dataset(facts=source.facts(options), train=empty, validation=empty, fingerprint="not read")
     else:
@@ -364,14 +355,6 @@ def _data(
             f"something else. Restore what it was, or audit what is here with {words}."
         )
     return data
-
-
-def _execution(spec: SweepSpec) -> RunSettings:
-    """The sweep's settings of speed, in one process; pseudorandom noise from the twins' own secret."""
-    knobs = spec.execution
-    return RunSettings(
-        microbatch=knobs.microbatch, device=knobs.device, threads=knobs.threads, precision=knobs.precision
-    )
 
 
 def _trainings(system: System, method: audits.Method, runs: int | None) -> int:

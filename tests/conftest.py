@@ -31,7 +31,6 @@ LONGEST = (
     "tests/sweeps/test_drain.py",
     "tests/sweeps/test_planted_secrets.py",
     "tests/sweeps/test_cluster_ray.py",
-    "tests/gpu/test_gpu.py",
     "tests/sweeps/test_publishing.py",
     "tests/sweeps/test_store_crashes.py",
     "tests/sweeps/test_papers.py",

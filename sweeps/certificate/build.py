@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,14 +14,13 @@ from typing import TYPE_CHECKING
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from dpcore.rounding import delta_text, epsilon_text
+from sweeps.audit import AuditRecord
 from sweeps.certificate import document
-from sweeps.certificate.checks import same
+from sweeps.certificate.count import CannotCertify, Counted, Subject, count
 from sweeps.certificate.document import Approval, Body, FinalTarget, HoldoutBody, Signature, utc, written
-from sweeps.certificate.modes import Counted, count_all, count_trial
 from sweeps.certificate.page import certificate_page
-from sweeps.certificate.sealed import count_search
+from sweeps.certificate.plans import same
 from sweeps.certificate.signing import SIGNATURE, key_text, signed
-from sweeps.certificate.subject import CannotCertify, Subject
 from sweeps.certificate.verify import recomputed
 from sweeps.execution.final_run import check_parts
 from sweeps.planning.spec_code import WEIGHTS, code_of
@@ -66,7 +66,6 @@ _NOT_HIDDEN = (
 _HIDDEN_ALL = "hidden: every trial, and how many there were"
 _HIDDEN = "hidden: every trial but what left, how many there were, and which of them left"
 _DRAWN = "independent draws from a public prior with secret coins"
-NO_VALIDATION = "there are no validation records"
 ALWAYS_ATTESTED = (
     "That what ran is what was planned, and that every launch is in the ledger.",
     "Metrics and subgroup accuracy, as they were published.",
@@ -145,56 +144,42 @@ def certified(
     return Certificate(body, data, Signature(key=key_text(key.public_key()), value=signed(key, data)))
 
 
-def _counted(subject: Subject) -> Counted:
-    """How the sweep, or one of its trials, is counted. Raises CannotCertify, InvalidValue."""
-    privacy, alone = subject.spec.privacy, subject.trial is not None
-    match privacy.scope, privacy.release:
-        case "trial" | "sweep" | "public" | "holdout", "all":
-            return count_trial(subject) if alone else count_all(subject)
-        case "sweep", "best" | "first" | "front" if not alone:
-            return count_search(subject)
-    named = f"privacy.scope: {privacy.scope}, release: {privacy.release}{' of a single trial' if alone else ''}"
-    raise CannotCertify(f"{subject.record.called}: {named} has no certificate yet.")
-
-
 def _of_sweep(subject: Subject, approval: Approval) -> Body:
     """The document of one sweep, or of one of its trials. Raises CannotCertify, InvalidValue."""
-    counted, record, spec = _counted(subject), subject.record, subject.spec
-    mode, heading = counted.mode, subject.release.heading
-    title = mode.title(record.name)
-    until = f"As of {approval.at}, {record.state}: nothing that is launched later is covered."
-    return Body.model_validate(
-        {
-            "title": f"{heading}. {title}" if heading else title,
-            "covers": f"{mode.covers(record.name)} {until}",
-            "claim": counted.claim,
-            "mode": mode,
-            "sweep": document.CertifiedSweep(
-                name=record.name, digest=record.digest, state=str(record.state), began=utc(record.created_at)
-            ),
-            "released": document.ReleaseTerms(
-                artefact=counted.artefact, intermediates=_intermediates(subject), trust=TRUST, heading=heading
-            ),
-            "accesses": _accesses(subject, counted),
-            "provenance": _provenance(subject),
-            "searched": document.Searched(
-                sampler=spec.search.sampler,
-                trials=spec.search.trials,
-                ranges={name: dict(one) for name, one in record.spec.canonical()["systems"].items()},
-                fixed_points=len(spec.search.first),
-            ),
-            "accuracy": document.Accuracy(
-                groups="" if subject.facts.groups is None else subject.facts.groups.column,
-                metrics=tuple(one for trial in subject.about for one in _measured(trial)),
-            ),
-            "random": _SEALED_COINS if mode.sealed else (_COINS[spec.privacy.noise_source], _PUBLIC_SEED),
-            "software": _software(subject),
-            "approval": approval,
-            "audits": _audits(subject),
-            "ledger": tuple(counted.ledger),
-            "not_covered": _not_covered(subject),
-            "attested": (*mode.attested, *ALWAYS_ATTESTED),
-        }
+    counted, record, spec = count(subject), subject.record, subject.spec
+    mode, heading = counted.mode, subject.heading
+    title, state = mode.title(record.name), str(record.state)
+    hidden = _NOT_HIDDEN
+    if spec.selection is not None:
+        hidden = _HIDDEN if subject.complete else _HIDDEN_ALL
+    return Body(
+        title=f"{heading}. {title}" if heading else title,
+        covers=f"{mode.covers(record.name)} As of {approval.at}, {state}: nothing that is launched later is covered.",
+        claim=counted.claim,
+        mode=mode,  # type: ignore[arg-type]
+        sweep=document.CertifiedSweep(
+            name=record.name, digest=record.digest, state=state, began=utc(record.created_at)
+        ),
+        released=document.ReleaseTerms(artefact=counted.artefact, intermediates=hidden, trust=TRUST, heading=heading),
+        accesses=_accesses(subject, counted),
+        provenance=_provenance(subject),
+        searched=document.Searched(
+            sampler=spec.search.sampler,
+            trials=spec.search.trials,
+            ranges={name: dict(one) for name, one in record.spec.canonical()["systems"].items()},
+            fixed_points=len(spec.search.first),
+        ),
+        accuracy=document.Accuracy(
+            groups="" if subject.facts.groups is None else subject.facts.groups.column,
+            metrics=tuple(one for trial in subject.about for one in _measured(trial)),
+        ),
+        random=_SEALED_COINS if mode.sealed else (_COINS[spec.privacy.noise_source], _PUBLIC_SEED),
+        software=_software(subject),
+        approval=approval,
+        audits=tuple(map(_audit, subject.audits)),
+        ledger=tuple(counted.ledger),
+        not_covered=_not_covered(subject),
+        attested=(*mode.attested, *ALWAYS_ATTESTED),
     )
 
 
@@ -257,13 +242,6 @@ def _tuning(final: Subject, chosen: Chosen, recorded: Guarantee, approval: Appro
     return body
 
 
-def _intermediates(subject: Subject) -> str:
-    """Whether anything between is hidden."""
-    if subject.spec.selection is None:
-        return _NOT_HIDDEN
-    return _HIDDEN if subject.complete else _HIDDEN_ALL
-
-
 def _tuned_by(subject: Subject) -> str:
     """How results of one trial came to bear on others."""
     selection, complete, orders = subject.spec.selection, len(subject.complete), len(subject.spec.orders)
@@ -282,40 +260,43 @@ def _tuned_by(subject: Subject) -> str:
 
 def _accesses(subject: Subject, counted: Counted) -> document.Accesses:
     """Every reading of records, of the whole sweep: launches are counted as a total of them counts."""
+    name, population, sealed = subject.record.name, subject.spec.data.population, counted.mode.sealed
     launches, steps = len(counted.ledger), sum(row.charged_to - row.from_step for row in counted.ledger)
     if not counted.mode.searched:
-        entries = subject.store.ledger(subject.record.name)
+        entries = subject.store.ledger(name)
         launches, steps = len(entries), sum(one.steps_spent for one in entries)
+    spent: tuple[str, ...] = ("none is declared: nothing is counted across sweeps",)
+    if population is not None:
+        found = account(subject.store, population)
+        of_all = f"{population}: all sweeps over it {IN_THIS_STORE} spent {found.spent_text}"
+        spent = (of_all, f"left: {found.left_text}", ELSEWHERE)
     return document.Accesses(
-        training=None if counted.mode.sealed else launches,
-        steps=None if counted.mode.sealed else steps,
+        training=None if sealed else launches,
+        steps=None if sealed else steps,
         tuning=_tuned_by(subject),
-        validation=recorded_text(subject.record.spec) or NO_VALIDATION,
-        tests=tuple(f"{one.trial}: {one}" for one in readings(subject.store, subject.record.name)),
+        validation=recorded_text(subject.record.spec) or "there are no validation records",
+        tests=tuple(f"{one.trial}: {one}" for one in readings(subject.store, name)),
         audits=tuple(
             f"audit {one.number} of {one.trial} trained {one.trainings} twins on the records: no claim covers it"
             for one in subject.audits
             if one.reads_records
         ),
-        population=_population(subject),
+        population=spent,
     )
-
-
-def _population(subject: Subject) -> tuple[str, ...]:
-    name = subject.spec.data.population
-    if name is None:
-        return ("none is declared: nothing is counted across sweeps",)
-    found = account(subject.store, name)
-    spent = f"{name}: all sweeps over it {IN_THIS_STORE} spent {found.spent_text}"
-    return (spent, f"left: {found.left_text}", ELSEWHERE)
 
 
 def _provenance(subject: Subject) -> document.Provenance:
     """Which records, and everything public that went in."""
-    spec, facts, source = subject.spec, subject.facts, SOURCES[subject.spec.data.source]
+    spec, facts, chosen = subject.spec, subject.facts, subject.spec.search.chosen
+    split = SOURCES[spec.data.source].part(spec.data.options())
     bounds = [f"bounds or categories of {count_text(len(facts.features), 'feature')}"]
     bounds += [f"{facts.classes} classes"] if facts.classes else []
-    part, chosen = source.part(spec.data.options()), spec.search.chosen
+    part = point = None
+    if split is not None:
+        column = None if split.id is CONTENT else str(split.id)
+        part = document.HashSplit(use=split.use.value, share=split.share, id=column, key=split.key)
+    if chosen is not None:
+        point = document.ChosenPoint(sweep=chosen.sweep, trial=chosen.trial, records=chosen.records)
     return document.Provenance(
         source=redacted(facts.dataset or spec.data.source),
         records=facts.n,
@@ -326,14 +307,8 @@ def _provenance(subject: Subject) -> document.Provenance:
         public_because=spec.data.records_are_public or "",
         public_inputs=tuple(public_inputs(subject)),
         declared=(*bounds, *facts.treatment),
-        part=None
-        if part is None
-        else document.HashSplit(
-            use=part.use.value, share=part.share, id=None if part.id is CONTENT else str(part.id), key=part.key
-        ),
-        chosen=None
-        if chosen is None
-        else document.ChosenPoint(sweep=chosen.sweep, trial=chosen.trial, records=chosen.records),
+        part=part,
+        chosen=point,
     )
 
 
@@ -362,34 +337,23 @@ def _measured(trial: Published) -> Iterator[document.Measured]:
 
 
 def _software(subject: Subject) -> document.Software:
-    versions = {name: found for name in VERSIONS if (found := _version(name))}
+    versions = {"python": platform.python_version()}
+    for name in VERSIONS:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
     return document.Software(
         code=subject.record.fingerprints.get("code", ""),
         code_now=code_of(subject.spec),
         accepted=tuple(accepted(subject.store.requests(subject.record.name))),
-        versions={"python": platform.python_version()} | versions,
+        versions=versions,
     )
 
 
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return ""
-
-
-def _audits(subject: Subject) -> tuple[document.CertifiedAudit, ...]:
-    """Verdicts, without the numbers that no claim covers."""
-    return tuple(
-        document.CertifiedAudit(
-            trial=one.trial,
-            system=one.system,
-            method=one.audit.method,
-            outcome=str(one.outcome),
-            said=f"audit {one.number}, at level {one.level:.3g}: {one.design}",
-        )
-        for one in subject.audits
-    )
+def _audit(one: AuditRecord) -> document.CertifiedAudit:
+    """A verdict, without the numbers that no claim covers."""
+    said = f"audit {one.number}, at level {one.level:.3g}: {one.design}"
+    outcome, method = str(one.outcome), one.audit.method
+    return document.CertifiedAudit(trial=one.trial, system=one.system, method=method, outcome=outcome, said=said)
 
 
 def _not_covered(subject: Subject) -> tuple[str, ...]:

@@ -17,9 +17,8 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
-from sweeps.certificate.modes import ComposedTrials, Filtered, Statement, TrialAlone
+from sweeps.certificate.modes import Best, ComposedTrials, Filtered, First, Front, Statement, TrialAlone
 from sweeps.certificate.plans import Count, Delta, LedgerRow, NotNegative, Part, Sentence
-from sweeps.certificate.sealed import Best, First, Front
 
 AnyMode = Annotated[
     ComposedTrials | TrialAlone | Filtered | Best | First | Front | Statement, Field(discriminator="mode")
@@ -193,17 +192,17 @@ class Approval(Part):
     @classmethod
     def now(cls, by: str, because: str, ranges: str) -> Approval:
         """Given now. Raises InvalidValue for answers that are missing, all of them."""
-        asked = {
-            "--approved-by": (by, 2, "who approved this epsilon"),
-            "--because": (because, LEAST_LETTERS, "why this epsilon is right for these records"),
-            "--ranges": (ranges, LEAST_LETTERS, "how the ranges of hyperparameters were chosen, and on which data"),
-        }
-        missing = {name: one for name, one in asked.items() if len(one[0].strip()) < one[1]}
-        if missing:
-            listed = "; ".join(f"{name}: {why} (at least {least} letters)" for name, (_, least, why) in missing.items())
-            said = [text.strip() for text, _, _ in missing.values() if text.strip()]
-            raise InvalidValue(", ".join(missing), said or None, f"what no machine knows: {listed}")
-        return cls(by=by.strip(), because=because.strip(), ranges=ranges.strip(), at=utc(time.time()))
+        by, because, ranges = by.strip(), because.strip(), ranges.strip()
+        asked = [
+            ("--approved-by", by, 2, "who approved this epsilon"),
+            ("--because", because, LEAST_LETTERS, "why this epsilon is right for these records"),
+            ("--ranges", ranges, LEAST_LETTERS, "how the ranges of hyperparameters were chosen, and on which data"),
+        ]
+        if missing := [one for one in asked if len(one[1]) < one[2]]:
+            listed = "; ".join(f"{name}: {why} (at least {least} letters)" for name, _, least, why in missing)
+            names, said = ", ".join(name for name, *_ in missing), [text for _, text, *_ in missing if text]
+            raise InvalidValue(names, said or None, f"what no machine knows: {listed}")
+        return cls(by=by, because=because, ranges=ranges, at=utc(time.time()))
 
 
 class CertifiedAudit(Part):

@@ -1,14 +1,24 @@
-"""The open modes of release: one class for each way in which a claim is counted.
+"""The modes of release: one class for each way in which a claim is counted.
 
-A mode is a frozen record of every number that its claim needs. `build` makes it from the store; `recompute` counts the
-claim again from these numbers and the published ledger alone; `opinions` are the events that another accountant may be
-asked about. The modes of sealed searches are in `sealed`.
+A mode is a frozen record of every number that its claim needs. `recompute` counts the claim again from these numbers
+and the published ledger alone; `opinions` are the events that another accountant may be asked about. `count` makes a
+mode from the store.
 
-mode         released                                    claim
-composition  every trial                                 their events composed by the privacy-loss accountant
-trial        one trial, and the search is not covered    its plan's events
-filter       every trial, budgets adapting to results    the budget that a filter kept
-statement    one trial of another notion                 none that anybody recomputes
+mode         released                                      claim
+composition  every trial                                   their events composed by the privacy-loss accountant
+trial        one trial, and the search is not covered      its plan's events
+filter       every trial, budgets adapting to results      the budget that a filter kept
+statement    one trial of another notion                   none that anybody recomputes
+best         the best of a secret number of trials         the price of private selection
+first        the first success, of the cheapest budget     the price of the rung that it was of: of several, ex post
+front        the best by each of several public orders     the price of all winners together
+
+Sealed searches have a secret number of trials, a ledger without rows, and plans of what left. Every price holds for all
+configurations that meet public points, so the events of what left, which are published, are held against them. The
+points are those that every configuration of the prior was planned by, found anew from the public spec alone. Where
+nothing left, the document holds the price and its constants, and no plan. That nothing leaves is one of the outputs
+that the price is of (`dpcore.selection.best`, `ladder`): a trial that may not leave is behind all others in the order,
+and of a ladder word of none has a price of its own, at most its dearest. So it costs what a winner would.
 """
 
 from __future__ import annotations
@@ -16,7 +26,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -24,35 +34,48 @@ from pydantic import Field
 from dpcore.accountants.gdp import GDPAccountant
 from dpcore.accounting import headline, larger_of_parts
 from dpcore.checks import InvalidValue
-from dpcore.events import Adjacency, Composed, Event, Gaussian, phases
+from dpcore.events import Adjacency, Event, Gaussian, phases
 from dpcore.guarantee import STANDING, Guarantee, Notion, Status, weakest
+from dpcore.selection.best import HeterogeneousTrials
+from dpcore.selection.counts import BinomialCount, Capped, CountLaw, PoissonCount, TruncatedNegativeBinomial
 from dpcore.selection.filters import BudgetExceeded, GDPCharge, GDPFilter, PrivacyFilter, RenyiCharge, RenyiFilter
-from dpcore.selection.profiles import EventProfile, covering_mu
-from sweeps.certificate.checks import Check, at_most, equal, number, same_claim
+from dpcore.selection.front import FrontPoints
+from dpcore.selection.ladder import LadderPoints
+from dpcore.selection.profiles import EventProfile, TrialProfile, WorstProfile, covering_mu
 from sweeps.certificate.plans import (
+    SAME,
+    Chance,
+    Check,
+    Count,
     Delta,
     EventText,
     Ledger,
-    LedgerRow,
     NotNegative,
     Part,
     PlannedTrial,
     Profile,
+    Sentence,
+    at_most,
     check_ledger,
     check_whole,
+    equal,
     in_parallel,
     launches,
+    number,
     released_by,
     released_whole,
+    same_claim,
+    same_kind,
 )
-from sweeps.certificate.subject import STATED, Subject, checked_total, checked_trial
-from sweeps.privacy.charge import TOLERANCE, FilterCharge, LaunchCharge, charge_of, shown_to_cover
-from sweeps.privacy.heldout import Charged, charged
-from sweeps.privacy.ledger import Procedure
-from sweeps.privacy.totals import charged_as, choices_of, cut_short, summary, sweep_total
-from sweeps.spec.sweep_budget import budget_of
+from sweeps.privacy.charge import TOLERANCE, FilterCharge, LaunchCharge, shown_to_cover
+from sweeps.privacy.claims import PRIVATE_SELECTION
+from trainables.scalarisation import Scalarisation
 
-OneTrial = Annotated[tuple[PlannedTrial, ...], Field(min_length=1, max_length=1)]
+STATED = {
+    Status.AVERAGE_CASE: "average-case: an average over people, which bounds nothing of one",
+    Status.MEMBERSHIP_ONLY: "membership only: the guess who was in the data is bounded, and nothing else",
+}
+"""Statuses of which there are statements, and no certificates, with what their titles say."""
 Trials = Annotated[tuple[PlannedTrial, ...], Field(min_length=1)]
 
 
@@ -64,12 +87,14 @@ class Mode(Part):
     fixed     whether the claim is one on trials that no result chose
     sealed    whether the number of its launches is secret
     statuses  of claims that it may carry
+    attested  what is the signer's word alone, besides what is so in every document
     """
 
     searched: ClassVar[bool] = True
     fixed: ClassVar[bool] = True
     sealed: ClassVar[bool] = False
     statuses: ClassVar[Sequence[Status]] = STANDING
+    attested: ClassVar[tuple[str, ...]] = ()
 
     trials: tuple[PlannedTrial, ...]
 
@@ -97,21 +122,6 @@ class Mode(Part):
         """What follows from this and the claim, for people."""
         return {}
 
-    @property
-    def attested(self) -> tuple[str, ...]:
-        """What is the signer's word alone, besides what is so in every document."""
-        return ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
-    """A claim as it was counted.  artefact  what was released, exactly"""
-
-    mode: Mode
-    claim: Guarantee
-    ledger: Ledger
-    artefact: str
-
 
 class ComposedTrials(Mode):
     """All trials are released, and their events compose (Zhu, Dong & Wang 2022): every launch of every trial, counted
@@ -131,24 +141,6 @@ class ComposedTrials(Mode):
     tests: EventText
     tests_apart: bool
     profile: Profile
-
-    @classmethod
-    def build(cls, subject: Subject, total: Procedure, tests: Sequence[Charged], ledger: Ledger) -> Counted:
-        """All trials of a sweep together, as they were launched.  tests  readings of private test records"""
-        plans, claim = subject.plans, total.guarantee
-        trials = tuple(PlannedTrial.of(key, plan) for key, plan in plans.items())
-        tested, apart = Composed(events=tuple(one.event for one in tests)), all(one.apart for one in tests)
-        parts = released_by(trials, ledger, tested, apart).together(claim.adjacency)
-        mode = cls(
-            scope=subject.spec.privacy.scope,
-            budget=None if total.budget is None else total.budget.epsilon,
-            delta=min(plan.guarantee.delta for plan in plans.values()),
-            trials=trials,
-            tests=tested,
-            tests_apart=apart,
-            profile=Profile.of(parts, claim),
-        )
-        return Counted(mode=mode, claim=claim, ledger=ledger, artefact=_every_metric(trials))
 
     def title(self, sweep: str) -> str:
         """See `Mode.title`."""
@@ -186,7 +178,7 @@ class _Alone(Mode):
     searched: ClassVar[bool] = False
     fixed: ClassVar[bool] = False
 
-    trials: OneTrial
+    trials: Annotated[Trials, Field(max_length=1)]
 
     def covers(self, sweep: str) -> str:
         """See `Mode.covers`."""
@@ -203,6 +195,10 @@ class TrialAlone(_Alone):
     system (of one release in closed form, say): then the headline confirms that the events spend no more.
     """
 
+    attested: ClassVar[tuple[str, ...]] = (
+        "By which theorem epsilon is as large as claimed, where its accountant is not the headline's.",
+    )
+
     mode: Literal["trial"] = "trial"
     profile: Profile
 
@@ -215,11 +211,6 @@ class TrialAlone(_Alone):
         """See `Mode.title`."""
         return f"Privacy certificate of one trial of {sweep}, the search for its hyperparameters not covered"
 
-    @property
-    def attested(self) -> tuple[str, ...]:
-        """See `Mode.attested`."""
-        return ("By which theorem epsilon is as large as claimed, where its accountant is not the headline's.",)
-
     def recompute(self, claim: Guarantee, ledger: Ledger) -> Iterator[Check]:
         """The claim, from the events of the plan."""
         (plan,) = self.trials
@@ -231,8 +222,7 @@ class TrialAlone(_Alone):
         else:
             yield at_most(f"epsilon of the trial, by {found.accountant}", found.epsilon, claim.epsilon)
             yield number("delta", claim.delta, found.delta)
-            yield equal("notion", claim.notion, found.notion)
-            yield equal("status", claim.status, found.status)
+            yield from same_kind(claim, notion=found.notion, status=found.status)
         yield from self.profile.recompute(released_whole(plan, claim.adjacency), claim)
 
     def opinions(self, claim: Guarantee, ledger: Ledger) -> tuple[Event, ...]:
@@ -248,6 +238,7 @@ class Statement(_Alone):
     """
 
     statuses: ClassVar[Sequence[Status]] = tuple(STATED)
+    attested: ClassVar[tuple[str, ...]] = ("Its epsilon and delta: nothing recomputes them.",)
 
     mode: Literal["statement"] = "statement"
 
@@ -255,11 +246,6 @@ class Statement(_Alone):
         """See `Mode.title`."""
         status = self.trials[0].status
         return f"Statement, and no privacy certificate, of one trial of {sweep} ({STATED.get(status, status)})"
-
-    @property
-    def attested(self) -> tuple[str, ...]:
-        """See `Mode.attested`."""
-        return ("Its epsilon and delta: nothing recomputes them.",)
 
     def recompute(self, claim: Guarantee, ledger: Ledger) -> Iterator[Check]:
         """That it is one of these, and its ledger one of that plan."""
@@ -283,25 +269,14 @@ class Filtered(Mode):
     """
 
     fixed: ClassVar[bool] = False
+    attested: ClassVar[tuple[str, ...]] = (
+        "That the budget was fixed before the first trial, and the order of a Renyi filter with it.",
+    )
 
     mode: Literal["filter"] = "filter"
     trials: Trials
     order: Annotated[float, Field(gt=1)] | None
     charges: tuple[LaunchCharge, ...]
-
-    @classmethod
-    def build(cls, subject: Subject, total: Procedure) -> Counted:
-        """All trials of a sweep with one budget, which is the claim. Raises InvalidValue."""
-        budget, plans, known = budget_of(subject.spec), subject.plans, dict[str, float]()
-        assert budget is not None
-        # What a launch was allowed to run is charged, however far it came.
-        ledger = [LedgerRow.of(replace(entry, executed_to=entry.to_step)) for entry in subject.entries]
-        mode = cls(
-            trials=tuple(PlannedTrial.of(key, plan) for key, plan in plans.items()),
-            order=budget.order,
-            charges=tuple(charge_of(budget, plans[row.trial], row.from_step, row.to_step, known) for row in ledger),
-        )
-        return Counted(mode=mode, claim=total.guarantee, ledger=ledger, artefact=_every_metric(mode.trials))
 
     def title(self, sweep: str) -> str:
         """See `Mode.title`."""
@@ -313,11 +288,6 @@ class Filtered(Mode):
             f"All results of all {len(self.trials)} trials of {sweep}, whatever was chosen by them, and the choice of "
             "the best."
         )
-
-    @property
-    def attested(self) -> tuple[str, ...]:
-        """See `Mode.attested`."""
-        return ("That the budget was fixed before the first trial, and the order of a Renyi filter with it.",)
 
     def empty(self, claim: Guarantee) -> GDPFilter | RenyiFilter:
         """Before the first launch. Raises InvalidValue for an order that leaves nothing."""
@@ -352,9 +322,9 @@ class Filtered(Mode):
             reports = [(events[1], one.validation) for events, one in zip(released, self.charges, strict=False)]
             yield from self._kept(claim, [(event, one) for event, one in reports if one is not None])
         yield number("lower end of epsilon", claim.epsilon_lower, None)
-        yield equal("notion", claim.notion, Notion.DP)
-        yield equal("accountant", claim.accountant, "gdp-filter" if self.order is None else "renyi-filter")
-        yield equal("status", claim.status, weakest(Status.PROVED, *(one.status for one in self.trials)))
+        accountant = "gdp-filter" if self.order is None else "renyi-filter"
+        status = weakest(Status.PROVED, *(one.status for one in self.trials))
+        yield from same_kind(claim, notion=Notion.DP, accountant=accountant, status=status)
 
     def _kept(self, claim: Guarantee, charged: Sequence[tuple[Event, FilterCharge]]) -> Iterator[Check]:
         """Of one filter, by what each launch released of its part of the records, and was charged for it."""
@@ -392,26 +362,204 @@ def headline_of(plan: PlannedTrial, delta: float, adjacency: Adjacency, unit: st
     return claims[0] if len(claims) == 1 else larger_of_parts(*claims)
 
 
-def count_trial(subject: Subject) -> Counted:
-    """One trial's own claim, or the statement of a weaker one. Raises CannotCertify."""
-    assert subject.trial is not None
-    key, (plan, claim) = subject.trial.key, checked_trial(subject.trial)
-    planned = PlannedTrial.of(key, plan, claim)
-    mode = Statement(trials=(planned,)) if claim.status in STATED else TrialAlone.of(planned, claim)
-    artefact = f"the metrics of {key} at every report, and its model where its system has one"
-    return Counted(mode=mode, claim=claim, ledger=list(map(LedgerRow.of, subject.entries)), artefact=artefact)
+class SealedSearch(Mode):
+    """The price of a sealed search, and the plans of what left: none where nothing did.
+
+    law    of K; how many trials there were is not known to whoever reads this
+    cap    K is drawn from the law conditioned on K <= cap, where there is one
+    named  the law in words, as the spec has it
+    winners  what leaves, in words
+    """
+
+    sealed: ClassVar[bool] = True
+    winners: ClassVar[str]
+
+    law: TruncatedNegativeBinomial | BinomialCount | PoissonCount
+    cap: Count | None
+    named: Sentence
+
+    @property
+    def drawn(self) -> CountLaw:
+        """The law that K was drawn from. Raises InvalidValue."""
+        return self.law if self.cap is None else Capped(self.law, self.cap)
+
+    @property
+    def notion(self) -> Notion:
+        """Of the claim."""
+        return Notion.DP
+
+    def title(self, sweep: str) -> str:
+        """See `Mode.title`."""
+        if not self.trials:
+            return f"Privacy certificate of the sealed search of {sweep}, which released nothing"
+        kind = "Privacy" if self.notion is Notion.DP else "Ex-post privacy"
+        return f"{kind} certificate of {self.winners} of {sweep} and the search for it"
+
+    def covers(self, sweep: str) -> str:
+        """See `Mode.covers`."""
+        if not self.trials:
+            return f"The sealed search of {sweep}, and that it released nothing: one of its outputs, at its price."
+        ex_post = "" if self.notion is Notion.DP else ", at a price that was not promised before it"
+        return f"What {sweep} released ({self.winners}), with scores, and the sealed search for it{ex_post}."
+
+    @property
+    def attested(self) -> tuple[str, ...]:  # type: ignore[override]
+        """See `Mode`."""
+        inside = "K, the losers nor the winner's slot" if self.trials else "K nor anything of any trial"
+        return (
+            f"That K was drawn once from this law, and that neither {inside} left the boundary.",
+            "That every configuration of the prior met these points.",
+            "That targets and orders were public, and fixed before the search.",
+        )
+
+    @abstractmethod
+    def priced(self, claim: Guarantee, profiles: Sequence[TrialProfile]) -> Iterator[Check]:
+        """Whether the claim is the price of the points, and what left meets them.
+
+        profiles  of the trials. Raises InvalidValue for points that cost more than is claimed.
+        """
+
+    def recompute(self, claim: Guarantee, ledger: Ledger) -> Iterator[Check]:
+        """The price by this document's points, that what left meets them, and a ledger without rows.
+
+        Raises InvalidValue for points that cost more than is claimed.
+        """
+        yield from self.priced(claim, [profile_of(one, claim) for one in self.trials])
+        yield Check("winners", len({one.trial for one in self.trials}) == len(self.trials), "each once")
+        # Rows of its launches would tell how many trials there were.
+        yield Check("the ledger of a sealed search has no rows", not ledger, f"{len(ledger)} rows")
+        yield number("lower end of epsilon", claim.epsilon_lower, None)
+        status = weakest(Status.PROVED_UNDER_ASSUMPTIONS, *(one.status for one in self.trials))
+        yield from same_kind(claim, notion=self.notion, accountant=PRIVATE_SELECTION, status=status)
+
+    def opinions(self, claim: Guarantee, ledger: Ledger) -> tuple[Event, ...]:
+        """Those of each winner alone: the claim bounds them, and much besides."""
+        return tuple(event for one in self.trials for event in released_whole(one, claim.adjacency))
 
 
-def count_all(subject: Subject) -> Counted:
-    """All trials together, by composition or by the budget that a filter kept. Raises CannotCertify."""
-    record, trials, entries = subject.record, subject.trials, subject.entries
-    tests, choices = charged(subject.store, record), choices_of(record, trials)
-    counted = summary(trials, entries, choices, cut_short(record, trials), tests, sweep_total(record.spec))
-    total = checked_total(record, counted)
-    if total.filtered:
-        return Filtered.build(subject, total)
-    return ComposedTrials.build(subject, total, tests, list(map(LedgerRow.of, charged_as(trials, entries, choices))))
+class Best(SealedSearch):
+    """The best of independent draws (`dpcore.selection.best`): every configuration meets delta(e1) <= d1 and
+    delta(e_hat) <= d_hat, with e_hat = epsilon - penalty(law, e1, d1) and d_hat = delta / mean."""
+
+    winners: ClassVar[str] = "the best trial"
+
+    mode: Literal["best"] = "best"
+    trials: Annotated[tuple[PlannedTrial, ...], Field(max_length=1)]
+    e1: NotNegative
+    d1: Chance
+    e_hat: NotNegative
+    d_hat: Chance
+
+    def priced(self, claim: Guarantee, profiles: Sequence[TrialProfile]) -> Iterator[Check]:
+        """See `SealedSearch.priced`."""
+        points = HeterogeneousTrials(law=self.drawn, epsilon=claim.epsilon, delta=claim.delta, e1=self.e1, d1=self.d1)
+        yield number("e_hat", self.e_hat, points.e_hat)
+        yield number("d_hat", self.d_hat, points.d_hat)
+        yield from map(_meets, map(points.exceeds, profiles))
 
 
-def _every_metric(trials: Sequence[PlannedTrial]) -> str:
-    return f"every published metric of {len(trials)} trials at every report, and their models where systems have any"
+class First(SealedSearch):
+    """The first success, of the cheapest budget that has one (`dpcore.selection.ladder`).
+
+    With one budget the claim is that budget. With several it is the price of the rung that the search ended at: an
+    epsilon that is known when it has ended, at the sum of all rungs' deltas. Beforehand it is the dearest rung.
+
+    target    in words, as the spec has it
+    epsilons  where the search ends at each rung, from the cheapest on
+    weights   the chance that a trial is of each rung
+    shifts    what success up to each rung adds
+    deltas    of a trial of each rung up to this one, at its shift, at most
+    d_hat     delta of a trial of any rung at what its penalty leaves, at most
+    ended     number of the rung, from 1; null where no trial left
+    """
+
+    winners: ClassVar[str] = "the first success"
+
+    mode: Literal["first"] = "first"
+    trials: Annotated[tuple[PlannedTrial, ...], Field(max_length=1)]
+    target: Sentence
+    epsilons: Annotated[tuple[NotNegative, ...], Field(min_length=1)]
+    weights: tuple[float, ...]
+    shifts: tuple[NotNegative, ...]
+    deltas: tuple[tuple[Chance, ...], ...]
+    d_hat: Chance
+    ended: Count | None
+
+    @property
+    def notion(self) -> Notion:
+        """See `SealedSearch.notion`: of a success of several budgets what it cost is known afterwards."""
+        return Notion.EX_POST if self.trials and len(self.epsilons) > 1 else Notion.DP
+
+    @property
+    def rung(self) -> int:
+        """Where it ended, from 0: the dearest, which was promised beforehand, where nothing left."""
+        return (len(self.epsilons) if self.ended is None else self.ended) - 1
+
+    def points(self, claim: Guarantee) -> LadderPoints:
+        """What every configuration has to meet. Raises InvalidValue where that costs more than the claim."""
+        law, shifts, deltas = self.drawn, self.shifts, self.deltas
+        return LadderPoints(
+            law=law, weights=self.weights, epsilons=self.epsilons, delta=claim.delta, shifts=shifts, deltas=deltas
+        )
+
+    def priced(self, claim: Guarantee, profiles: Sequence[TrialProfile]) -> Iterator[Check]:
+        """See `SealedSearch.priced`."""
+        if (self.ended is None) is bool(self.trials) or self.rung >= len(self.epsilons):
+            raise InvalidValue("ended", self.ended, f"a budget of {len(self.epsilons)}, or none where nothing left")
+        points = self.points(claim)
+        yield number("epsilon of where it ended", claim.epsilon, self.epsilons[self.rung])
+        yield number("d_hat", self.d_hat, points.d_hat)
+        yield from (_meets(points.exceeds(self.rung, one)) for one in profiles)
+
+    def promised(self, claim: Guarantee) -> Guarantee:
+        """See `Mode.promised`: of several budgets the dearest end, at the deltas of all."""
+        return replace(claim, notion=Notion.DP, epsilon=self.epsilons[-1], aimed_at=None)
+
+    def constants(self, claim: Guarantee) -> Mapping[str, object]:
+        """See `Mode.constants`."""
+        points = self.points(claim)
+        return {"epsilon of no success": points.failure, "epsilon beforehand": points.epsilon}
+
+
+class Front(SealedSearch):
+    """The best by each of several public orders (`dpcore.selection.front`): the price holds for every configuration
+    that a Gaussian of this mu covers up to tau, whichever of them win and however many they are.
+
+    orders   each a sum, of which the largest leaves
+    mu, tau  of the Gaussian that covers a trial, and the chance beside it
+    """
+
+    winners: ClassVar[str] = "the best trials by several orders"
+
+    mode: Literal["front"] = "front"
+    orders: Annotated[tuple[Scalarisation, ...], Field(min_length=1)]
+    mu: NotNegative
+    tau: Chance
+
+    def points(self, claim: Guarantee) -> FrontPoints:
+        """What every configuration has to meet. Raises InvalidValue where that costs more than the claim."""
+        orders, epsilon, delta = len(self.orders), claim.epsilon, claim.delta
+        return FrontPoints(law=self.drawn, orders=orders, epsilon=epsilon, delta=delta, mu=self.mu, tau=self.tau)
+
+    def priced(self, claim: Guarantee, profiles: Sequence[TrialProfile]) -> Iterator[Check]:
+        """See `SealedSearch.priced`."""
+        points = self.points(claim)
+        yield number("epsilon of all winners", claim.epsilon, points.of_orders(len(self.orders)))
+        yield Check("each order has one winner", len(profiles) <= len(self.orders), f"{len(profiles)} winners")
+        yield from map(_meets, map(points.exceeds, profiles))
+
+    def constants(self, claim: Guarantee) -> Mapping[str, object]:
+        """See `Mode.constants`."""
+        return {"shift": self.points(claim).shift}
+
+
+def _meets(excess: float) -> Check:
+    """excess  by how much, as a logarithm, a winner misses the points: at most 0 where it meets all"""
+    said = f"ln of what it spends over what they allow: {excess:.3g}"
+    return Check("a winner meets the points of the price", excess <= SAME, said)
+
+
+def profile_of(winner: PlannedTrial, claim: Guarantee) -> WorstProfile:
+    """The profile of what a winner's plan releases of each part of the records."""
+    released = released_whole(winner, claim.adjacency)
+    return WorstProfile(tuple(EventProfile(one, claim.adjacency) for one in released))

@@ -37,21 +37,16 @@ def new_key(path: Path) -> Path:
                 "--new-key", str(one), "a file that is not there yet", "Certificates rest on the old one."
             )
     key = Ed25519PrivateKey.generate()
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    pem = serialization.Encoding.PEM
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    given = key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
     path.parent.mkdir(parents=True, exist_ok=True)
-    _written(path, secret, 0o600)
-    _written(public, public_pem(key.public_key()), 0o644)
+    for file, content, mode in ((path, secret, 0o600), (public, given, 0o644)):
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
     return public
-
-
-def _written(path: Path, content: bytes, mode: int) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
 
 
 def private_key(path: Path) -> Ed25519PrivateKey:
@@ -79,11 +74,6 @@ def public_key(path: Path) -> Ed25519PublicKey:
     if not isinstance(found, Ed25519PublicKey):
         raise InvalidValue("--signer", str(path), expected)
     return found
-
-
-def public_pem(key: Ed25519PublicKey) -> bytes:
-    """As the file has it."""
-    return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def key_text(key: Ed25519PublicKey) -> str:

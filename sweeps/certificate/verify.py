@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.audit import AuditOutcome
 from dpcore.checks import InvalidValue
-from dpcore.events import Adjacency, UnsupportedEvent
-from dpcore.guarantee import STANDING, Notion
-from sweeps.certificate.checks import Check, at_most, equal, same_claim
+from dpcore.events import Adjacency, Event, Gaussian, PoissonSampled, UnsupportedEvent, phases
+from dpcore.guarantee import STANDING, Guarantee, Notion
+from dpcore.rounding import epsilon_text
 from sweeps.certificate.document import Body, HoldoutBody, NotACertificate, attested_in, parsed, parsed_signature
 from sweeps.certificate.modes import ComposedTrials, headline_of
-from sweeps.certificate.second_opinion import second_opinion
+from sweeps.certificate.plans import SAME, Check, at_most, equal, same_claim
 from sweeps.certificate.signing import is_signed, key_text
 from sweeps.privacy.holdout_guarantee import Tuned, both
 from sweeps.spec.sections import learns
@@ -207,3 +209,81 @@ def _parted(tuning: Body, final: Body) -> Iterator[Check]:
     mode = tuning.mode
     tuned = mode.scope in ("trial", "sweep") if isinstance(mode, ComposedTrials) else mode.searched
     yield Check("a tuning", tuned, mode.title(tuning.sweep.name))
+
+
+# What another project's accountant says of the same events: dp_accounting, where it is installed and can speak.
+#
+# It shares no code with ours. Its pessimistic estimate is an upper bound and its optimistic one a lower bound of the
+# exact epsilon, so a claim below the optimistic one is false, whoever is right elsewhere. On the grid that is asked
+# here the two may be far apart: it is a second opinion, and decides nothing where it does not contradict.
+
+_GRID = 1e-3
+_MOST_PHASES = 8
+"""Distinct releases that it is asked about; each costs it a fifth of a second."""
+_LEAST_NOISE = 0.3
+"""Below it the losses reach farther than a grid of this step holds in a second."""
+
+
+def second_opinion(body: Body) -> tuple[list[Check], str]:
+    """What it finds of the events that the claim bounds, or why it was not asked: checks, and a sentence."""
+    claim, checks = body.claim, list[Check]()
+    try:
+        from dp_accounting.pld import privacy_loss_distribution as theirs
+
+        events = body.mode.opinions(claim, body.ledger)
+        if reason := _unasked(events, claim):
+            return [], f"no second opinion: {reason}"
+        for event in events:
+            low, high = (_epsilon(theirs, event, claim.delta, pessimistic) for pessimistic in (False, True))
+            least, most = epsilon_text(low, up=False, digits=6), epsilon_text(high, digits=6)
+            claimed, held = epsilon_text(claim.epsilon, digits=6), low <= claim.epsilon * (1 + SAME)
+            said = f"epsilon in [{least}, {most}] on a grid of {_GRID:g}; {claimed} is claimed"
+            checks.append(Check("dp_accounting does not contradict", held, said))
+    except ImportError:
+        return [], "no second opinion: dp_accounting is not installed here"
+    except (InvalidValue, UnsupportedEvent, ValueError, OverflowError, MemoryError) as error:
+        return checks, f"no second opinion: it could not be counted ({error})"
+    return checks, ""
+
+
+def _unasked(events: Sequence[Event], claim: Guarantee) -> str:
+    parts = [part for event in events for part in phases(event)]
+    noises = [noise for part in parts if (noise := _noise(part)) is not None]
+    if not parts:
+        return "the claim is of no event that dp_accounting could count"
+    if claim.adjacency is not Adjacency.ADD_REMOVE:
+        return f"dp_accounting is asked under add-remove alone, and this is {claim.adjacency}"
+    if len(noises) < len(parts):
+        return "an event is none that dp_accounting is asked about"
+    if len(parts) > _MOST_PHASES:
+        return f"{len(parts)} distinct releases, and it is asked about at most {_MOST_PHASES}"
+    return f"noise multipliers below {_LEAST_NOISE} take it minutes" if min(noises) < _LEAST_NOISE else ""
+
+
+def _noise(part: Event) -> float | None:
+    """The noise multiplier of a Gaussian, subsampled or not, under add-remove; None of any other event."""
+    inner = part.event if isinstance(part, PoissonSampled) else part
+    if isinstance(inner, Gaussian) and inner.adjacency is Adjacency.ADD_REMOVE:
+        return inner.noise_multiplier
+    return None
+
+
+def _epsilon(theirs: Any, event: Event, delta: float, pessimistic: bool) -> float:
+    logger = logging.getLogger()
+    level = logger.level
+    # It warns at every call that one of its algorithms has no optimistic form.
+    logger.setLevel(logging.ERROR)
+    try:
+        losses = (
+            theirs.from_gaussian_mechanism(
+                _noise(part),
+                pessimistic_estimate=pessimistic,
+                value_discretization_interval=_GRID,
+                sampling_prob=part.rate if isinstance(part, PoissonSampled) else 1.0,
+                use_connect_dots=pessimistic,
+            ).self_compose(count)
+            for part, count in phases(event).items()
+        )
+        return float(reduce(lambda one, other: one.compose(other), losses).get_epsilon_for_delta(delta))
+    finally:
+        logger.setLevel(level)

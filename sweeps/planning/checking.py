@@ -17,8 +17,7 @@ from sweeps.privacy.totals import Total
 from sweeps.ray.resources import check_at_once, check_sockets_fit, check_workers, workers_at
 from sweeps.search import samplers
 from sweeps.selection import compare
-from sweeps.selection.compare import compared
-from sweeps.selection.modes import Comparison
+from sweeps.selection.compare import Comparison, compared
 from sweeps.selection.preview import check_deadline, check_model_size, say_deadline
 from sweeps.spec.parse import public_facts
 from sweeps.spec.sections import FUNCTION, SweepSpec

@@ -2,9 +2,8 @@
 
 How many trials there are is drawn once, in secret. What is not the winner is never written where anybody reads it.
 
-law      the law of the number of trials, and what a claim by it rests on
-price    plans of all configurations under one price: two-point calibration
+price    plans of all configurations under one price, and what a claim by it rests on
 run      how a search begins, and what leaves it
 preview  what the search costs and may find, before it runs
-modes, compare  each way to charge for a search, side by side (`sweeps check --modes`)
+compare  each way to charge for a search, side by side (`sweeps check --modes`)
 """

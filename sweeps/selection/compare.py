@@ -1,44 +1,669 @@
-"""The rows of the comparison of modes, as values."""
+"""Each way to charge for a search, planned for one configuration, side by side: `sweeps check --modes`.
+
+From public facts and plans alone; no record is read.
+
+Laws of the number of trials of a sealed search are compared at an equal chance of a trial from the best tenth of the
+prior. The default is geometric with a mean of 27 trials: with it three searches of four have such a trial. The others
+are given the mean that makes the chance the same. What is drawn is conditioned on a cap that holds 95% of the law,
+which is free (`dpcore.selection.counts.Capped`); it lowers every chance by about a hundredth.
+"""
 
 from __future__ import annotations
 
+import math
 import statistics
 import textwrap
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+from scipy.optimize import brentq
 
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
-from dpcore.calibrate import CannotCalibrate
+from dpcore.calibrate import CannotCalibrate, Target
 from dpcore.checks import InvalidValue
-from dpcore.events import UnsupportedEvent
+from dpcore.events import Adjacency, UnsupportedEvent
+from dpcore.guarantee import Status
 from dpcore.rounding import delta_text, epsilon_text
-from sweeps.planning.rehearsal import Rehearsal
+from dpcore.selection.best import TIGHT, price_best
+from dpcore.selection.counts import LARGEST_CAP, BinomialCount, Capped, CountLaw, PoissonCount, geometric, with_mean
+from dpcore.selection.front import FrontPoints
+from dpcore.selection.ladder import Ladder, price_ladder
+from dpcore.selection.profiles import ROUND_UP, TrialProfile, epsilon_at
+from sweeps.planning.estimate import TotalEstimate, estimated_total
+from sweeps.planning.plan import plan_proposal
+from sweeps.planning.rehearsal import Rehearsal, corners, first_plan
+from sweeps.privacy.charge import trial_profile
+from sweeps.privacy.ledger import Choice
+from sweeps.privacy.privacy_filter import Rule, fitted, fitted_to_part
 from sweeps.ray.resources import workers_of
-from sweeps.selection import modes
-from sweeps.selection.modes import (
-    TOP,
-    Comparison,
-    ModeRow,
-    NoRow,
-    NotPlanned,
-    ReferenceConfig,
-    default_chance,
-    laws_at,
-)
+from sweeps.search.asha import rung_ends, stops
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
-from sweeps.spec.sections import SweepSpec
-from sweeps.spec.sweep_budget import law_of
-from trainables.system import DatasetSpec
+from sweeps.spec.sections import EarlyStopping, SweepSpec
+from sweeps.spec.sweep_budget import Spread, SweepBudget, law_of
+from sweeps.store.records import TARGET_EPSILON
+from trainables.registry import SYSTEMS
+from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, Scalar
+
+
+class BudgetFor(StrEnum):
+    """What the budget of a mode bounds."""
+
+    SWEEP = "the sweep"
+    """Everything that leaves, the choice among the trials included."""
+    EACH_TRIAL = "each trial"
+    """All of them together have another epsilon, which is the one in the row."""
+    ONE_RUN = "one run"
+    """Without a search, of a configuration that was fixed without a look at the records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeRow:
+    """What one mode would do with the whole budget, for trials like the one in the middle of the space.
+
+    mode      its name in the table
+    setting   what asks for it in a spec; "" where nothing does yet
+    trials    in words: how many, or their law
+    parameter, noise  name and solved values, the least noise first; () where the system solves none
+    spent     epsilon of one trial by itself at the spec's delta, the least first: what a trial may spend
+    chance    that some trial comes from the best tenth of the prior; None where trials do not touch these records
+    expected  number of trials
+    most      number of trials at the worst: what an announced deadline has to cover
+    work      of all trials: expected, and at the worst; in the system's unit
+    epsilon, delta  of everything that leaves; infinite where nothing is promised
+    budget_for  what the budget bounds
+    status    of the weakest claim among the trials, or no-claim where results let the total grow
+    theorem   by which they are counted
+    says      in a sentence: what leaves, and what it takes
+    declare   what the specs of two sweeps would have to declare for it; "" where it is one sweep
+    refused   what the checks of a spec say where nothing but the mode is changed; "" where nothing is in the way
+    """
+
+    mode: str
+    setting: str
+    trials: str
+    parameter: str
+    noise: tuple[float, ...]
+    spent: tuple[float, ...]
+    chance: float | None
+    expected: float
+    most: int
+    work: tuple[float, float]
+    epsilon: float
+    delta: float
+    budget_for: BudgetFor
+    status: str
+    theorem: str
+    says: str
+    declare: str = ""
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoRow:
+    """A mode that the middle of this space cannot have, and why."""
+
+    mode: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Every mode at one budget of the whole procedure.
+
+    config     the configuration that all rows plan: the middle of the space, or the first draw that may be launched
+    epsilon, delta  the budget: the largest epsilon of the spec
+    speed      seconds per unit of work in the rehearsal; None without one
+    at_once    trials that run at the same time
+    """
+
+    spec: str
+    system: str
+    config: Mapping[str, Scalar]
+    epsilon: float
+    delta: float
+    adjacency: str
+    unit: str
+    speed: float | None
+    at_once: int
+    rows: tuple[ModeRow, ...]
+    without: tuple[NoRow, ...]
+
+    def row(self, mode: str) -> ModeRow:
+        """The row of this name. Raises KeyError."""
+        return {one.mode: one for one in self.rows}[mode]
+
+    def hours(self, row: ModeRow) -> tuple[float, float] | None:
+        """Hours that all trials of a mode take, expected and at the worst, at the rehearsal's speed on this machine."""
+        if self.speed is None:
+            return None
+        expected, worst = (work * self.speed / self.at_once / 3600 for work in row.work)
+        return expected, worst
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; an infinite epsilon is the string "inf"."""
+        out = asdict(self)
+        for plain, row in zip(out["rows"], self.rows, strict=True):
+            plain["hours"] = self.hours(row)
+            if math.isinf(row.epsilon):
+                plain["epsilon"] = "inf"
+        return out
+
+
+TOP = 0.1
+"""The part of the prior that counts as good."""
+MEAN = 27.0
+KEPT = 0.95
+"""P[K <= cap] of the law that is capped, at least."""
+_MOST = 1e15
+
+
+def laws_at(chance: float) -> dict[str, CountLaw]:
+    """{name: law without its cap} whose chance of a good trial is `chance`, in (.1, 1); geometric first."""
+    tries = max(1, round(math.log1p(-chance) / math.log1p(-TOP / 2)))
+    success = -math.expm1(math.log1p(-chance) / tries) / TOP
+    return {
+        "geometric": reaching(1.0, chance),
+        "logarithmic": reaching(0.0, chance),
+        "negative binomial, shape .5": reaching(0.5, chance),
+        "Poisson": PoissonCount(-math.log1p(-chance) / TOP),
+        "binomial": BinomialCount(tries, success),
+    }
+
+
+def default_chance() -> float:
+    """That of the default law: 0.75."""
+    return geometric(MEAN).reach(TOP)
+
+
+def reaching(shape: float, chance: float, top: float = TOP) -> CountLaw:
+    """The truncated negative binomial law of this shape whose chance of a trial from a part `top` is `chance`."""
+    root = brentq(lambda m: with_mean(shape, math.exp(m)).reach(top) - chance, 1e-6, math.log(_MOST), xtol=1e-12)
+    return with_mean(shape, math.exp(root))
+
+
+def capped(law: CountLaw) -> Capped:
+    """What is drawn: `law` conditioned on the least cap that holds `KEPT` of it."""
+    return Capped(law, min(LARGEST_CAP, law.quantile(KEPT)))
+
+
+# The configuration that modes are compared by, and its plan for any budget of one trial.
+
+_BY_ITSELF = 0.4
+"""Of the whole budget, about what a trial of a sealed search may spend: where fitting begins."""
+
+
+class NotPlanned(ValueError):
+    """No plan of the middle of the space meets what a mode asks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceConfig:
+    """One configuration under the budget of the whole procedure.
+
+    epsilon       of the procedure: the largest of the spec
+    calibrations  as planning keeps them
+    """
+
+    spec: SweepSpec
+    facts: DatasetSpec
+    config: Config
+    epsilon: float
+    calibrations: MutableMapping[str, float]
+
+    @classmethod
+    def of(cls, spec: SweepSpec, facts: DatasetSpec, calibrations: MutableMapping[str, float]) -> ReferenceConfig:
+        """That of the first system that has one, in the order of the alphabet. Raises InvalidValue where none has."""
+        # Modes are asked of a trial by itself, whatever the spec's own mode is.
+        alone = spec.privacy.model_copy(update={"scope": "trial", "release": "all"})
+        spec, tried = spec.model_copy(update={"privacy": alone, "selection": None}), set[str]()
+        for corner in corners(spec):
+            if corner.system in tried:
+                continue
+            tried.add(corner.system)
+            found = first_plan(spec, corner, facts, calibrations)
+            if found is not None and math.isfinite(found[1].guarantee.epsilon):
+                epsilon = max(spec.privacy.epsilon)
+                return cls(spec=spec, facts=facts, config=found[0], epsilon=epsilon, calibrations=calibrations)
+        raise InvalidValue(
+            "systems",
+            ", ".join(sorted(tried)),
+            "a system of which the middle of the space, or a draw near it, may be launched under a finite budget",
+            "Raise privacy.epsilon or `limits`, or narrow the space.",
+        )
+
+    @property
+    def delta(self) -> float:
+        """Of the whole procedure."""
+        return self.spec.privacy.delta
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """Of every number."""
+        return self.spec.privacy.adjacency
+
+    @property
+    def trials(self) -> int:
+        """As many as the spec asks for."""
+        return self.spec.search.trials
+
+    @property
+    def parameter(self) -> str:
+        """The knob that is the solved noise; "" where the spec solves something else."""
+        return SYSTEMS[str(self.config["system"])].solves.get("noise", "") if self.spec.privacy.solve == "noise" else ""
+
+    def on(self, share: float) -> ReferenceConfig:
+        """The same configuration on a part of the training records, of which there are about `share`."""
+        return replace(self, facts=replace(self.facts, n=max(1, round(self.facts.n * share))))
+
+    def planned(self, epsilon: float) -> PrivacyPlan | Refusal:
+        """The plan whose claim is within `epsilon` by itself."""
+        return plan_proposal(self.spec, {**self.config, TARGET_EPSILON: epsilon}, self.facts, self.calibrations)
+
+    def plan(self, epsilon: float) -> PrivacyPlan:
+        """See `planned`. Raises NotPlanned."""
+        return made(self.planned(epsilon))
+
+    def meeting(self, rule: Rule, start: float | None = None) -> PrivacyPlan:
+        """The plan that spends as much as `rule` allows (`sweeps.privacy.privacy_filter`). Raises NotPlanned.
+
+        start  a guess at its epsilon by itself
+        """
+        return made(fitted(self.planned, rule, start or self.epsilon * _BY_ITSELF))
+
+    def costing(self, price: Callable[[TrialProfile], float], allowed: float | None = None) -> PrivacyPlan:
+        """The plan whose profile has a price just within `allowed`, the whole epsilon by default. Raises NotPlanned."""
+        most = self.epsilon if allowed is None else allowed
+        return self.meeting(lambda plan: log_excess(price(trial_profile(plan)), most), most * _BY_ITSELF)
+
+    def noise(self, *plans: PrivacyPlan) -> tuple[float, ...]:
+        """Solved noise of these plans, each once, the least first."""
+        if not self.parameter:
+            return ()
+        return tuple(sorted({float(plan.config[self.parameter]) for plan in plans}))
+
+
+def log_excess(spent: float, allowed: float) -> float:
+    """ln(spent / allowed), as a rule has it: infinite where nothing bounds what is spent."""
+    return math.log(spent / allowed) if spent > 0 else -math.inf
+
+
+def made(found: PrivacyPlan | Refusal) -> PrivacyPlan:
+    """The plan. Raises NotPlanned for a Refusal."""
+    if isinstance(found, Refusal):
+        raise NotPlanned(found.reason)
+    return found
+
+
+# Modes in which every trial leaves: one run without a search, one budget for each trial, one budget for all.
+#
+# One budget for all is either composed exactly, where nothing follows from results, or kept by a filter, in the parts
+# that a sweep would give its trials (`sweeps.spec.sweep_budget`).
+
+COMPOSED = "composition of privacy-loss distributions (Zhu, Dong & Wang 2022, theorem 27)"
+FILTERED = "GDP filter (Smith & Thakurta 2022; Koskela, Tobaben & Honkela 2023)"
+_ALL = "scope: sweep, release: all"
+
+
+def one_run(middle: ReferenceConfig) -> ModeRow:
+    """The whole budget in one run of a configuration that nobody tuned on these records."""
+    plan = middle.plan(middle.epsilon)
+    return _row(
+        middle,
+        "one run",
+        [plan],
+        count=1,
+        theorem=plan.guarantee.theorem,
+        epsilon=plan.guarantee.epsilon,
+        setting="search: {trials: 1}",
+        budget_for=BudgetFor.ONE_RUN,
+        says="No search: the configuration has to be fixed without a look at these records.",
+    )
+
+
+def each_trial(middle: ReferenceConfig) -> ModeRow:
+    """`scope: trial`: the budget is each trial's own."""
+    plan = middle.plan(middle.epsilon)
+    total = _total(middle, plan, None)
+    will = "".join(f" It is no guarantee, because {choice.will}." for choice in total.choices)
+    return _row(
+        middle,
+        "trial",
+        [plan],
+        theorem=COMPOSED,
+        epsilon=total.epsilon,
+        setting="scope: trial",
+        delta=total.delta,
+        budget_for=BudgetFor.EACH_TRIAL,
+        status=Status.NO_CLAIM if will else total.standing,
+        says="Every trial leaves, each within the budget by itself, which does not cover choosing among them. The "
+        f"epsilon is that of all together.{will}",
+    )
+
+
+def composed(middle: ReferenceConfig) -> ModeRow:
+    """Equal budgets that no result changes, composed exactly."""
+
+    def excess(plan: PrivacyPlan) -> float:
+        return log_excess(_total(middle, plan, ()).epsilon, middle.epsilon)
+
+    plan = middle.meeting(excess, middle.epsilon / math.sqrt(middle.trials))
+    total = _total(middle, plan, ())
+    return _row(
+        middle,
+        "compose",
+        [plan],
+        theorem=COMPOSED,
+        epsilon=total.epsilon,
+        setting="scope: trial",
+        delta=total.delta,
+        status=total.standing,
+        says="Every trial leaves, and nothing that is spent follows from results: as `scope: trial` with "
+        f"{epsilon_text(plan.guarantee.epsilon, up=False)} for each and a sampler that does not learn. The total of "
+        "all is the guarantee.",
+    )
+
+
+def filtered(middle: ReferenceConfig) -> ModeRow:
+    """Equal parts by the filter."""
+    says = "Every trial leaves, and budgets, steps and their number may follow from results."
+    plans = _part(middle, _budget(middle), (0,))
+    return _row(middle, "compose, filter", plans, theorem=FILTERED, epsilon=middle.epsilon, says=says)
+
+
+def front_loaded(middle: ReferenceConfig) -> ModeRow:
+    """Parts that fall from trial to trial, by the filter: the first and the last are planned."""
+    return _row(
+        middle,
+        "compose, front-loaded",
+        _part(middle, _budget(middle, spread="front-loaded"), (0, middle.trials - 1)),
+        theorem=FILTERED,
+        epsilon=middle.epsilon,
+        setting=f"{_ALL}, spread: front-loaded",
+        says="The same with parts that fall from trial to trial: noise of the first and of the last.",
+    )
+
+
+def halving(middle: ReferenceConfig) -> ModeRow:
+    """Early stopping by the filter, where what rungs leave is given to all trials."""
+    stopping = middle.spec.early_stopping or EarlyStopping(method="asha").filled(middle.trials)
+    stopped = replace(middle, spec=middle.spec.model_copy(update={"early_stopping": stopping}))
+    if len(rung_ends(stopping, stopped.plan(middle.epsilon).steps)) < 2:
+        raise NotPlanned("its trials have one step: there is nothing to stop early")
+    budget = _budget(middle, spread="halving", rungs=stopping.rungs, reduction=stopping.reduction)
+    (plan,) = _part(stopped, budget, (0,))
+    ends = rung_ends(stopping, plan.steps)
+    run = [budget.times(rung) for rung in range(len(ends))]
+    steps = [end - before for before, end in zip((0, *ends), ends, strict=False)]
+    work = math.fsum(trials * own for trials, own in zip(run, steps, strict=True)) * plan.work / plan.steps
+    listed = ", ".join(map(str, run))
+    return _row(
+        middle,
+        "compose, halving",
+        [plan],
+        theorem=FILTERED,
+        epsilon=middle.epsilon,
+        setting=f"{_ALL}, spread: halving",
+        trials=listed,
+        work=(work, work),
+        says=f"The same with early stopping: {listed} trials run the rungs, and what never runs is not charged. The "
+        "filter ends the sweep where more are promoted.",
+    )
+
+
+def _budget(middle: ReferenceConfig, spread: Spread = "equal", rungs: int = 1, reduction: int = 3) -> SweepBudget:
+    whole = SweepBudget(
+        epsilon=middle.epsilon, delta=middle.delta, adjacency=middle.adjacency, shares=middle.trials, spread=spread
+    )
+    return replace(whole, rungs=rungs, reduction=reduction)
+
+
+def _part(middle: ReferenceConfig, budget: SweepBudget, numbers: Sequence[int]) -> list[PrivacyPlan]:
+    """The plans that these trials of a sweep with this budget would have."""
+    return [
+        made(
+            fitted_to_part(middle.planned, lambda steps: stops(middle.spec, steps), budget, number, middle.calibrations)
+        )
+        for number in numbers
+    ]
+
+
+def _total(middle: ReferenceConfig, plan: PrivacyPlan, choices: tuple[Choice, ...] | None) -> TotalEstimate:
+    total, why_not = estimated_total(middle.spec, [plan], choices)
+    if total is None:
+        raise NotPlanned("; ".join(why_not))
+    return total
+
+
+def _row(
+    middle: ReferenceConfig, mode: str, plans: Sequence[PrivacyPlan], count: int | None = None, **told: Any
+) -> ModeRow:
+    """A row of `count` trials that all run, as many as the spec asks for by default; a trial's plan is one of `plans`.
+
+    told  what else a row has, and what is otherwise in it
+    """
+    count = middle.trials if count is None else count
+    work = math.fsum(plan.work for plan in plans) / len(plans) * count
+    usual: dict[str, Any] = {
+        "setting": _ALL,
+        "trials": f"{count}",
+        "chance": -math.expm1(count * math.log1p(-TOP)),
+        "expected": count,
+        "most": count,
+        "work": (work, work),
+        "delta": middle.delta,
+        "budget_for": BudgetFor.SWEEP,
+        "status": plans[0].guarantee.status,
+    }
+    spent = tuple(sorted({plan.guarantee.epsilon for plan in plans}))
+    return ModeRow(mode=mode, parameter=middle.parameter, noise=middle.noise(*plans), spent=spent, **usual | told)
+
+
+# Modes in which few trials leave: the best by one order or several, or the first that meets a public target.
+
+FAILURE_SHARE = 0.1
+"""The part of delta that pays for saying that no trial met the target."""
+_SEALED = "The number of trials stays secret; results wait for an announced deadline that covers the worst."
+_FRONT = "dpcore.selection.front, and front_points for configurations that differ"
+_LADDER = (
+    "dpcore.selection.ladder: after Ghazi, Kamath, Knop, Kumar, Manurangsi & Zhang (2025) and Liu & Talwar (2019), "
+    "algorithm 1"
+)
+
+
+def best(middle: ReferenceConfig, name: str, law: CountLaw) -> ModeRow:
+    """The best of K trials leaves; priced so that configurations that differ can be covered (two-point calibration).
+
+    law  without its cap
+    """
+    if law.mean > LARGEST_CAP:
+        raise NotPlanned(f"for such a chance it would take {law.mean:.3g} trials in the mean")
+    price = best_price(law, middle.delta)
+    plan = middle.costing(price)
+    return sealed_row(
+        middle,
+        f"best, {name}",
+        [plan],
+        law,
+        setting="scope: sweep, release: best",
+        epsilon=price(trial_profile(plan)),
+        theorem=TIGHT,
+        says=f"The best trial leaves, with its score; independent draws from the prior. {_SEALED}",
+    )
+
+
+def best_price(law: CountLaw, delta: float) -> Callable[[TrialProfile], float]:
+    """Epsilon of the best of K trials with this profile, without the Renyi route: that has no two points."""
+    return lambda trial: min(price_best(law, trial, delta, orders=()).values())
+
+
+def front(middle: ReferenceConfig, law: CountLaw, orders: int) -> ModeRow:
+    """The best of K trials by each of `orders` orders leaves.
+
+    law  without its cap
+    """
+    rule = FrontPoints.solved(law, orders, Target(epsilon=middle.epsilon, delta=middle.delta))
+    plan = middle.meeting(lambda plan: rule.exceeds(trial_profile(plan)))
+    return sealed_row(
+        middle,
+        f"front, {orders} orders",
+        [plan],
+        law,
+        setting="scope: sweep, release: front",
+        epsilon=rule.epsilon,
+        theorem=_FRONT,
+        says=f"The best trial by each of {orders} public orders leaves, with its scores. {_SEALED}",
+    )
+
+
+def first(middle: ReferenceConfig, chance: float) -> ModeRow:
+    """The cheapest budget's first trial to meet a public target leaves; each budget of the spec is a rung.
+
+    chance  of a good trial in each rung
+    """
+    epsilons = sorted(middle.spec.privacy.epsilon)
+    count = len(epsilons)
+    law, weights = reaching_in_each(chance, count), (1 / count,) * count
+    failed = middle.delta * FAILURE_SHARE
+    deltas = ((middle.delta - failed) / count,) * count
+    plans: list[PrivacyPlan] = []
+    for epsilon, delta in zip(epsilons, deltas, strict=True):
+        below = tuple(trial_profile(one) for one in plans)
+
+        def price(trial: TrialProfile, below: tuple[TrialProfile, ...] = below, delta: float = delta) -> float:
+            # What a rung costs does not depend on dearer ones: until they are solved, a copy of it stands for them.
+            above = count - len(below) - 1
+            known = Ladder(
+                law=law,
+                rungs=(*below, trial, *(trial,) * (above > 0)),
+                weights=(*weights[: len(below) + 1], *(above / count,) * (above > 0)),
+            )
+            own = epsilon_at(trial, delta / (known.priced.mean * weights[0]))
+            return (own + known.penalties()[len(below)]) * ROUND_UP
+
+        plans.append(middle.costing(price, epsilon))
+    rungs = tuple(trial_profile(one) for one in plans)
+    found = price_ladder(Ladder(law=law, rungs=rungs, weights=weights), deltas, failed, points=2)
+    if found.epsilon > middle.epsilon:
+        raise NotPlanned(f"its dearest end costs epsilon {epsilon_text(found.epsilon)}")
+    leaves = "The first trial that meets a public target leaves, or word that none did. "
+    if count > 1:
+        prices = ", ".join(map(epsilon_text, found.rungs))
+        leaves = (
+            "The first trial of the cheapest budget that meets a public target leaves, or word that none did. "
+            f"Its epsilon is known then: one of {prices} ({epsilon_text(found.failure)} for none). "
+        )
+    return sealed_row(
+        middle,
+        "first" if count == 1 else f"first, {count} rungs",
+        plans,
+        law,
+        setting="scope: sweep, release: first",
+        epsilon=found.epsilon,
+        theorem=_LADDER,
+        says=f"{leaves}{_SEALED}",
+        rungs=count,
+    )
+
+
+def reaching_in_each(chance: float, rungs: int) -> CountLaw:
+    """The geometric law with which each of so many equally likely rungs has a good trial with this chance."""
+    return reaching(1.0, chance, TOP / rungs)
+
+
+def sealed_row(
+    middle: ReferenceConfig, mode: str, plans: Sequence[PrivacyPlan], law: CountLaw, rungs: int = 1, **told: Any
+) -> ModeRow:
+    """A row of a search whose number of trials is drawn from `law`, under its cap; a trial's plan is one of `plans`."""
+    drawn, work = capped(law), sum(plan.work for plan in plans) / len(plans)
+    most = int(drawn.largest)
+    search: dict[str, Any] = {
+        "trials": f"mean {drawn.mean:.4g}, at most {most}",
+        "chance": drawn.reach(TOP / rungs),
+        "expected": drawn.mean,
+        "most": most,
+        "work": (work * drawn.mean, work * drawn.largest),
+    }
+    return _row(middle, mode, plans, **search | told)
+
+
+# Modes in which tuning and the final run read different records: one record is in one of them, never in both.
+#
+# Each is two sweeps, of which the final one names the other: each row says what has to be declared.
+#
+# holdout a share of the records tunes, by a public hash of each record alone; the final run is on the others.
+# Together they cost the larger of the two under add-remove (`dpcore.accounting`), so both may use the whole
+# budget public everything about the search is on records that are nobody's, and the final run alone is on these
+
+SHARE = 0.2
+"""Of the records, for tuning."""
+
+
+def holdout(middle: ReferenceConfig, law: CountLaw, share: float = SHARE) -> ModeRow:
+    """The best of K trials on a share of the records, then one run on the others.
+
+    share  in (0, 1), of the records that tune
+
+    Raises NotPlanned under replace-one, where the parts add and no such sweep is admitted.
+    """
+    if middle.adjacency is not Adjacency.ADD_REMOVE:
+        raise NotPlanned(
+            f"under {middle.adjacency} one record may give way to one of the other part, and so an exchange may change "
+            "both parts: they would add"
+        )
+    tuned, final = middle.on(share), middle.on(1 - share)
+    tune = tuned.costing(best_price(law, middle.delta))
+    last = final.plan(middle.epsilon)
+    tuning = price_best(law, trial_profile(tune), middle.delta, orders=())["tight"]
+    row = sealed_row(
+        middle,
+        f"holdout, {share:.0%}",
+        [tune],
+        law,
+        setting="scope: holdout",
+        epsilon=max(tuning, trial_profile(last).epsilon(middle.delta)),
+        theorem=f"the larger of two parts (McSherry 2009; Koskela & Kulkarni 2023); {TIGHT}",
+        says=f"The best of the trials on {share:.0%} of the records, and a final run on the other {1 - share:.0%} with "
+        "its configuration. Noise and epsilon of both; a trial costs only its share of the work.",
+    )
+    return replace(
+        row,
+        trials=f"{row.trials}, and 1",
+        noise=tuple(sorted({*middle.noise(tune), *middle.noise(last)})),
+        spent=tuple(sorted({tune.guarantee.epsilon, last.guarantee.epsilon})),
+        expected=row.expected + 1,
+        most=row.most + 1,
+        work=(row.work[0] + last.work, row.work[1] + last.work),
+        declare="the share of the records that tunes (`data.part`), by a hash of each record alone; and how the "
+        "configuration carries over to more records",
+    )
+
+
+def public(middle: ReferenceConfig) -> ModeRow:
+    """A search on public proxy data, then one run on these records."""
+    return replace(
+        one_run(middle),
+        mode="public",
+        setting="scope: public",
+        trials="any, and 1",
+        chance=None,
+        budget_for=BudgetFor.SWEEP,
+        says="The search trains and validates on public proxy data alone, and costs nothing; then one run. How good "
+        "the proxy's best is here, nothing says beforehand.",
+        declare="the proxy data, apart from these records, and that the space was not chosen by looking at these",
+    )
+
 
 # The comparison of modes for a spec: from public facts and plans alone, no record is read.
 
 _ASKED = ("scope", "release", "spread")
 _SAMPLER = "search.sampler"
 _OF_A_FILTER = ("spread", "shares", "filter", "order")
-_CANNOT = (
-    CannotCalibrate, DiscretisationInvalid, InvalidValue, NotPlanned, ToleranceNotReached, UnsupportedEvent,
-)  # fmt: skip
+_UNCOUNTED = (DiscretisationInvalid, ToleranceNotReached, UnsupportedEvent)
+_CANNOT = (CannotCalibrate, InvalidValue, NotPlanned, *_UNCOUNTED)
 
 
 def compared(
@@ -78,25 +703,26 @@ def compared(
     )
 
 
-def _modes(middle: ReferenceConfig, chance: float, orders: int) -> Iterator[tuple[str, Callable[[], ModeRow]]]:
+def _modes(middle: ReferenceConfig, chance: float, orders: int) -> list[tuple[str, Callable[[], ModeRow]]]:
     """Each mode by its name, and how its row comes about.
 
     chance  of a good trial in a sealed search
     orders  of a front
     """
-    yield "one run", lambda: modes.one_run(middle)
-    yield "trial", lambda: modes.each_trial(middle)
-    yield "compose", lambda: modes.composed(middle)
-    yield "compose, filter", lambda: modes.filtered(middle)
-    yield "compose, front-loaded", lambda: modes.front_loaded(middle)
-    yield "compose, halving", lambda: modes.halving(middle)
     laws = laws_at(chance)
-    for name, law in laws.items():
-        yield f"best, {name}", lambda name=name, law=law: modes.best(middle, name, law)  # type: ignore[misc]
-    yield "front", lambda: modes.front(middle, laws["geometric"], orders)
-    yield "first", lambda: modes.first(middle, chance)
-    yield "holdout", lambda: modes.holdout(middle, laws["geometric"])
-    yield "public", lambda: modes.public(middle)
+    return [
+        ("one run", partial(one_run, middle)),
+        ("trial", partial(each_trial, middle)),
+        ("compose", partial(composed, middle)),
+        ("compose, filter", partial(filtered, middle)),
+        ("compose, front-loaded", partial(front_loaded, middle)),
+        ("compose, halving", partial(halving, middle)),
+        *((f"best, {name}", partial(best, middle, name, law)) for name, law in laws.items()),
+        ("front", partial(front, middle, laws["geometric"], orders)),
+        ("first", partial(first, middle, chance)),
+        ("holdout", partial(holdout, middle, laws["geometric"])),
+        ("public", partial(public, middle)),
+    ]
 
 
 def _as_written(spec: SweepSpec, row: ModeRow) -> ModeRow:
@@ -145,18 +771,7 @@ def _speed(rehearsal: Rehearsal, system: str) -> float | None:
 
 WIDTH = 120
 _NEARLY = 0.99
-_HEADINGS = (
-    "mode",
-    "noise",
-    "one trial",
-    "good",
-    "trials",
-    "at most",
-    "time",
-    "at most",
-    "epsilon",
-    "budget for",
-)
+_HEADINGS = "mode", "noise", "one trial", "good", "trials", "at most", "time", "at most", "epsilon", "budget for"
 _READ = (
     "noise: {noise} of a trial like the middle of the space. one trial: what it may spend by itself. good: the chance "
     "that some trial comes from the best tenth of the prior. trials, time: expected, and at the worst, which an "
@@ -166,39 +781,28 @@ _READ = (
 
 def text(comparison: Comparison) -> str:
     """For people, in lines of at most `WIDTH` characters."""
+    rows = comparison.rows
     knobs = ", ".join(f"{name}={_short(value)}" for name, value in comparison.config.items())
     heading = (
         f"modes at epsilon {epsilon_text(comparison.epsilon)}, delta {delta_text(comparison.delta)} for the whole "
         f"sweep, {comparison.adjacency}, per {comparison.unit}; trials like {comparison.system} ({knobs})"
     )
-    lines = [*textwrap.wrap(heading, WIDTH), *table(comparison), ""]
-    noise = next((row.parameter for row in comparison.rows if row.parameter), "")
-    speed = (
-        ""
-        if comparison.speed is None
-        else f"; time is that of training alone, {comparison.at_once} at once on this machine, at the rehearsal's "
-        f"{comparison.speed:.2g} s per unit of work"
-    )
-    how = _READ.format(
-        noise=noise or "what is solved", speed=speed, delta=delta_text(max(row.delta for row in comparison.rows))
-    )
-    lines += textwrap.wrap(how, WIDTH)
-    lines += _said([(row.mode, row.says) for row in comparison.rows])
+    noise = next((row.parameter for row in rows if row.parameter), "what is solved")
+    speed = ""
+    if comparison.speed is not None:
+        speed = (
+            f"; time is that of training alone, {comparison.at_once} at once on this machine, at the rehearsal's "
+            f"{comparison.speed:.2g} s per unit of work"
+        )
+    how = _READ.format(noise=noise, speed=speed, delta=delta_text(max(row.delta for row in rows)))
+    two = "two sweeps, of which the final one names the other: declare {}."
+    lines = [*textwrap.wrap(heading, WIDTH), *table(comparison), "", *textwrap.wrap(how, WIDTH)]
+    lines += _said((row.mode, row.says) for row in rows)
+    lines += _said((row.mode, two.format(row.declare)) for row in rows if row.declare)
     lines += _said(
-        [
-            (row.mode, f"two sweeps, of which the final one names the other: declare {row.declare}.")
-            for row in comparison.rows
-            if row.declare
-        ]
+        (row.mode, f"with {row.setting} this spec would be refused: {row.refused}") for row in rows if row.refused
     )
-    lines += _said(
-        [
-            (row.mode, f"with {row.setting} this spec would be refused: {row.refused}")
-            for row in comparison.rows
-            if row.refused
-        ]
-    )
-    lines += _said([(one.mode, f"not possible here: {one.reason}") for one in comparison.without])
+    lines += _said((one.mode, f"not possible here: {one.reason}") for one in comparison.without)
     return "\n".join(lines)
 
 
@@ -249,7 +853,7 @@ def _range(values: Sequence[str]) -> str:
     return "" if not values else values[0] if len(values) == 1 else f"{values[0]} .. {values[-1]}"
 
 
-def _said(sentences: Sequence[tuple[str, str]]) -> list[str]:
+def _said(sentences: Iterable[tuple[str, str]]) -> list[str]:
     """A sentence for each mode; modes of which the same is said share it."""
     shared: dict[str, list[str]] = {}
     for mode, sentence in sentences:

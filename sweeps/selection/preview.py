@@ -91,15 +91,13 @@ class MeasuredDeadline:
         """What a person may not have meant; None where nothing is in the way."""
         if self.minutes <= self.deadline_minutes / FACTOR:
             return None
-        whose = (
-            f"an estimate measured on this machine, which does not speak for the cluster, says "
-            f"{_short(self.minutes)} minutes"
-            if self.elsewhere
-            else f"a measured estimate, good to a factor of {FACTOR:g}, says {_short(self.minutes)} minutes"
-        )
+        whose = f"a measured estimate, good to a factor of {FACTOR:g},"
+        if self.elsewhere:
+            whose = "an estimate measured on this machine, which does not speak for the cluster,"
         return (
             f"selection.deadline_minutes={self.deadline_minutes:g} may come before the last of {self.trials} trials: "
-            f"{whose}. Then nothing is released, and the price is paid. {self.enough} would leave time"
+            f"{whose} says {_short(self.minutes)} minutes. Then nothing is released, and the price is paid. "
+            f"{self.enough} would leave time"
         )
 
     def check(self) -> None:
@@ -126,25 +124,12 @@ def check_deadline(spec: SweepSpec, rehearsal: Rehearsal, address: str | None = 
 
     Raises InvalidValue where the deadline is too short.
     """
-    if spec.selection is None:
-        return None
-    found = _measured(spec, rehearsal, elsewhere=address is not None)
-    if found is not None:
-        found.check()
-    return found
-
-
-def say_deadline(found: MeasuredDeadline | None) -> None:
-    """Tell a person what is to be told before the search begins."""
-    if found is not None and found.note is not None:
-        say(found.note, Event.WARNING)
-
-
-def _measured(spec: SweepSpec, rehearsal: Rehearsal, *, elsewhere: bool) -> MeasuredDeadline | None:
     timed = [(one, step) for one in rehearsal.ran if (step := one.found.step) is not None]
+    if spec.selection is None or not timed:
+        return None
     # Noise and steps are those of the search: a trial that had the whole budget would take other ones.
-    planner = SealedPlanner.of(SealedPrior(spec, public_facts(spec))) if timed else None
-    if not isinstance(planner, SealedPlanner):
+    planner = SealedPlanner.of(SealedPrior(spec, public_facts(spec)))
+    if isinstance(planner, Refusal):
         return None
     planned = [(planner.plan(one.proposed), one.label, step) for one, step in timed]
     trials = [
@@ -156,7 +141,7 @@ def _measured(spec: SweepSpec, rehearsal: Rehearsal, *, elsewhere: bool) -> Meas
         return None
     seconds, label, step = max(trials, key=lambda one: one[0])
     cap = planner.pricing.law.cap
-    return MeasuredDeadline(
+    found = MeasuredDeadline(
         trials=cap,
         workers=min(workers_of(spec.resources), cap),
         trial_seconds=seconds,
@@ -164,9 +149,17 @@ def _measured(spec: SweepSpec, rehearsal: Rehearsal, *, elsewhere: bool) -> Meas
         step_seconds=step.seconds,
         step_records=step.records,
         not_measured=tuple(sorted({one.found.system for one in rehearsal.ran if one.found.step is None})),
-        deadline_minutes=planner.prior.selection.deadline_minutes,
-        elsewhere=elsewhere,
+        deadline_minutes=spec.selection.deadline_minutes,
+        elsewhere=address is not None,
     )
+    found.check()
+    return found
+
+
+def say_deadline(found: MeasuredDeadline | None) -> None:
+    """Tell a person what is to be told before the search begins."""
+    if found is not None and found.note is not None:
+        say(found.note, Event.WARNING)
 
 
 def _short(value: float) -> str:
@@ -221,36 +214,31 @@ class SelectionPreview:
     def lines(self) -> list[tuple[str, str]]:
         """For people: (label, sentence) each."""
         routes = ", ".join(f"{name} {epsilon_text(epsilon)}" for name, epsilon in self.routes.items())
-        what, by = "the best of all trials", f"by route: {routes}; the tight one is claimed"
-        if self.target is not None:
-            what, by = (
-                f"the first trial with {self.target}, or word of none",
-                f"by end: {routes}; the claim covers both",
-            )
         if self.orders:
             what = f"the best trials by each of {len(self.orders)} orders ({'; '.join(self.orders)})"
             by = f"would cost with fewer orders or all: {routes}"
-        if len(self.budgets) > 1:
+        elif self.target is None:
+            what, by = "the best of all trials", f"by route: {routes}; the tight one is claimed"
+        elif len(self.budgets) > 1:
             what = f"the first trial with {self.target}, of the cheapest budget that has one, or word of none"
             by = f"by end, each known afterwards and to be quoted as ex post: {routes}"
-        return [
-            (
-                "Price",
-                f"epsilon {epsilon_text(self.epsilon, digits=6)} at delta {delta_text(self.delta)} for {what}, the "
-                f"search included: nothing else leaves. Of trials like the one in the middle {by}. Such a trial alone "
-                f"would claim {epsilon_text(self.alone)}",
-            ),
-            (
-                "Trials",
-                f"a secret number, {self.law}: {self.mean:.3g} in the mean; one of the best tenth of the prior is "
-                f"among them with a chance of {self.decile:.0%}",
-            ),
-            (
-                "Time",
-                f"the winner leaves {self.deadline_minutes:g} minutes after the start, never sooner. "
-                f"{self._planned if self.measured is None else self.measured.measured}",
-            ),
-        ]
+        else:
+            what = f"the first trial with {self.target}, or word of none"
+            by = f"by end: {routes}; the claim covers both"
+        price = (
+            f"epsilon {epsilon_text(self.epsilon, digits=6)} at delta {delta_text(self.delta)} for {what}, the search "
+            f"included: nothing else leaves. Of trials like the one in the middle {by}. Such a trial alone would claim "
+            f"{epsilon_text(self.alone)}"
+        )
+        trials = (
+            f"a secret number, {self.law}: {self.mean:.3g} in the mean; one of the best tenth of the prior is among "
+            f"them with a chance of {self.decile:.0%}"
+        )
+        time = (
+            f"the winner leaves {self.deadline_minutes:g} minutes after the start, never sooner. "
+            f"{self._planned if self.measured is None else self.measured.measured}"
+        )
+        return [("Price", price), ("Trials", trials), ("Time", time)]
 
     @property
     def _planned(self) -> str:

@@ -289,15 +289,9 @@ def _without_machine(value: Any) -> Any:
     return [_without_machine(one) for one in value] if isinstance(value, list) else value
 
 
-def views(sweep: str, root: Path, *mixed: str) -> dict[str, Any]:
-    """What is said of a sweep, and its front, with kinds of claims that may stand beside each other."""
-    mix = ["--mix", ",".join(mixed)] if mixed else []
-    return {"show": _printed("show", sweep, root), "front": _printed("pareto", sweep, root, "--as-refuted", *mix)}
-
-
-def names(root: Path) -> list[str]:
-    """The sweeps of a store."""
-    return [one["sweep"] for one in json.loads(said("show", "--json", "--root", str(root))[1])]
+def views(sweep: str, root: Path) -> dict[str, Any]:
+    """What is said of a sweep, and its front."""
+    return {"show": _printed("show", sweep, root), "front": _printed("pareto", sweep, root, "--as-refuted")}
 
 
 # Reproductions

@@ -45,25 +45,19 @@ def machine() -> dict[str, str]:
     }
 
 
-def plans(only: str = "") -> Iterator[tuple[str, Any]]:
-    """Every system under both adjacencies and every `solve`; some at the size of MNIST. `only`: how names begin."""
+def plans() -> Iterator[tuple[str, Any]]:
+    """Every system under both adjacencies and every `solve`; some at the size of MNIST."""
     blobs, values = doors.blobs(60, 40), doors.SOURCES["uniform"].facts({"n": 50})
-    for name, case in _cases(only):
+    for name, case in cases.CASES.items():
         facts = values if case.system == "noisy-mean" else blobs.facts
         for adjacency in cases.ADJACENCIES:
             for solve in cases.SOLVES:
                 yield f"{name} / {adjacency} / {solve}", doors.outcome(_planned(case, facts, adjacency, solve))
     large = doors.SOURCES["mnist"].facts({"path": str(FROZEN)})
     for system, config in cases.LARGE.items():
-        if not system.startswith(only):
-            continue
         for epsilon, delta in cases.BUDGETS:
             case = cases.Case(system, config, None, epsilon, delta)
             yield f"{system} / mnist / {epsilon:g}", doors.outcome(_planned(case, large, "add-remove", "noise"))
-
-
-def _cases(only: str) -> list[tuple[str, cases.Case]]:
-    return [(name, case) for name, case in cases.CASES.items() if name.startswith(only)]
 
 
 def _planned(case: cases.Case, facts: Any, adjacency: str, solve: str) -> Any:
@@ -80,13 +74,10 @@ def _planned(case: cases.Case, facts: Any, adjacency: str, solve: str) -> Any:
     )
 
 
-def fits(only: str = "") -> Iterator[tuple[str, Any]]:
-    """Two steps of every case, the same to its end, and the rest of it by another attempt from the state after two.
-
-    only  how names begin
-    """
+def fits() -> Iterator[tuple[str, Any]]:
+    """Two steps of every case, the same to its end, and the rest of it by another attempt from the state after two."""
     blobs, values = doors.blobs(60, 40), doors.SOURCES["uniform"].load({"n": 50})
-    for name, case in _cases(only):
+    for name, case in cases.CASES.items():
         data = values if case.system == "noisy-mean" else blobs
         options = [(adjacency, solve) for solve in cases.SOLVES for adjacency in cases.ADJACENCIES]
         plan = next(

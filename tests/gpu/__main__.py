@@ -11,15 +11,16 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
 from tests.gpu.checks import CHECKS
-from tests.gpu.results import Lacking, Report, Result, Row, Setting, machine
+from tests.gpu.results import Lacking, Result, Row, Setting, machine, table
 
 
-def report(setting: Setting, only: list[str] | None = None) -> Report:
+def report(setting: Setting, only: list[str] | None = None) -> list[Row]:
     """Run every row whose name holds one of the words `only`; all of them by default."""
     rows = []
     for check in CHECKS:
@@ -33,7 +34,7 @@ def report(setting: Setting, only: list[str] | None = None) -> Report:
             row = Row(name=check.name, result=Result.SKIPPED, note=f"needs {lacking}")
         print(f"{row.name}: {row.result}", flush=True)
         rows.append(row)
-    return Report(machine=machine(setting.device), rows=tuple(rows), small=setting.small)
+    return rows
 
 
 def main() -> int:
@@ -46,16 +47,17 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", metavar="WORDS")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", category=UserWarning)
-    found = report(Setting(device=options.device, devices=torch.cuda.device_count(), small=options.small), options.only)
-    print("\n" + found.table())
+    setting = Setting(device=options.device, devices=torch.cuda.device_count(), small=options.small)
+    rows, here = report(setting, options.only), machine(setting.device)
+    print("\n" + table(here, rows, setting.small))
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(found.to_dict(), indent=1) + "\n")
+        document = {"machine": here, "rows": list(map(asdict, rows)), "small": setting.small}
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
         print(f"\nwritten to {options.json}")
-    failed = sum(row.result is Result.FAILED for row in found.rows)
-    shown = sum(row.result is Result.SHOWN for row in found.rows)
-    print(f"\n{shown} shown, {failed} failed, {len(found.rows) - shown - failed} skipped")
-    return 0 if shown and not failed else 1
+    came = [row.result for row in rows]
+    print("\n" + ", ".join(f"{came.count(one)} {one}" for one in Result))
+    return 0 if Result.SHOWN in came and Result.FAILED not in came else 1
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What a machine shows, as values: figures, rows, the machine, and the report that is printed and written as JSON."""
+"""What a machine shows, as values: figures, rows, the machine, and the table that is printed."""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import version
 from typing import Any
@@ -72,77 +72,39 @@ class Row:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """What the rows ran on."""
-
-    device: str
-    gpus: tuple[str, ...]
-    memory_gb: float
-    cores: int
-    processor: str
-    versions: Mapping[str, str]
-
-
-def machine(device: str) -> Machine:
-    """This one. memory_gb: of the first GPU, or of the machine."""
-    gpus = tuple(torch.cuda.get_device_name(one) for one in range(torch.cuda.device_count()))
-    if gpus:
-        memory = float(torch.cuda.get_device_properties(0).total_memory)
-    else:
-        memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+def machine(device: str) -> dict[str, Any]:
+    """What the rows ran on. memory_gb: of the first GPU, or of the machine."""
+    gpus = [torch.cuda.get_device_name(one) for one in range(torch.cuda.device_count())]
     versions = {name: version(name) for name in ("torch", "opacus", "ray")} | {"python": platform.python_version()}
     if torch.version.cuda is not None:
         versions["cuda"] = torch.version.cuda
     if gpus:
+        memory = float(torch.cuda.get_device_properties(0).total_memory)
         versions["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
         versions["cudnn"] = str(torch.backends.cudnn.version())
-    return Machine(
-        device=device,
-        gpus=gpus,
-        memory_gb=memory / 2**30,
-        cores=os.cpu_count() or 0,
-        processor=platform.processor() or platform.machine(),
-        versions=versions,
-    )
+    else:
+        memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return {
+        "device": device,
+        "gpus": gpus,
+        "memory_gb": memory / 2**30,
+        "cores": os.cpu_count() or 0,
+        "processor": platform.processor() or platform.machine(),
+        "versions": versions,
+    }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """Everything that one run showed, on which machine."""
-
-    machine: Machine
-    rows: tuple[Row, ...]
-    small: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Report:
-        """The inverse of `to_dict`, also after a passage through JSON."""
-        rows = tuple(
-            Row(**{**row, "result": Result(row["result"]), "figures": tuple(Figure(**one) for one in row["figures"])})
-            for row in data["rows"]
-        )
-        where = Machine(**{**data["machine"], "gpus": tuple(data["machine"]["gpus"])})
-        return cls(machine=where, rows=rows, small=data["small"])
-
-    def table(self) -> str:
-        """As it is printed."""
-        here = self.machine
-        counted = {name: here.gpus.count(name) for name in here.gpus}
-        gpus = ", ".join(f"{count} x {name}" for name, count in counted.items()) or "no GPU"
-        lines = [
-            f"device {here.device}: {gpus}, {here.memory_gb:.0f} GB, {here.cores} cores ({here.processor})",
-            ", ".join(f"{name} {what}" for name, what in here.versions.items()),
-        ]
-        if self.small:
-            lines.append("Small sizes: the paths are shown, the figures mean nothing.")
-        lines.append("")
-        width = max((len(row.name) for row in self.rows), default=0)
-        for row in self.rows:
-            said = "; ".join([*map(str, row.figures), *([row.note] if row.note else [])])
-            lines.append(f"{row.name:{width}}  {row.result:7}  {row.seconds:6.1f} s  {said}")
-        return "\n".join(lines)
+def table(here: dict[str, Any], rows: Sequence[Row], small: bool) -> str:
+    """As it is printed.  here  the machine"""
+    counted = {name: here["gpus"].count(name) for name in here["gpus"]}
+    gpus = ", ".join(f"{count} x {name}" for name, count in counted.items()) or "no GPU"
+    lines = [
+        f"device {here['device']}: {gpus}, {here['memory_gb']:.0f} GB, {here['cores']} cores ({here['processor']})",
+        ", ".join(f"{name} {what}" for name, what in here["versions"].items()),
+        "Small sizes: the paths are shown, the figures mean nothing." if small else "",
+    ]
+    width = max((len(row.name) for row in rows), default=0)
+    for row in rows:
+        said = "; ".join([*map(str, row.figures), *([row.note] if row.note else [])])
+        lines.append(f"{row.name:{width}}  {row.result:7}  {row.seconds:6.1f} s  {said}")
+    return "\n".join(lines)

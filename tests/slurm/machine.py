@@ -94,9 +94,7 @@ class Slurm(Journal):
             self._configure()
             for name in (CONTROL, *NODES):
                 self.boot(name)
-            self.until(
-                "both nodes are idle", lambda: self.slurm("sinfo", "-h", "-N", "-o", "%t").split() == ["idle"] * 2
-            )
+            self.until("both nodes are idle", self._idle)
         except BaseException:
             self.__exit__()
             raise
@@ -147,19 +145,7 @@ class Slurm(Journal):
             self._start_munge()
             self._daemon(CONTROL, "slurmctld", "-D", "-f", configuration)
             return
-        cable = [
-            "ip",
-            "link",
-            "add",
-            name,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            "cable",
-            "netns",
-            str(self.first_process(name)),
-        ]
+        cable = f"ip link add {name} type veth peer name cable netns {self.first_process(name)}".split()
         network = f"--net=/proc/{self.first_process(CONTROL)}/ns/net"
         _run(["nsenter", network, *cable])
         self.inside(CONTROL, "ip", "link", "set", name, "master", "bridge", "up")

@@ -27,7 +27,6 @@ from sweeps.spec.parse import public_facts
 from sweeps.store.records import Settlement, SweepRecord, TrialRecord
 from sweeps.store.store import Store, open_store
 from sweeps.store.workspace import Workspace
-from tests.sweeps.recorded_specs import recorded
 from tests.sweeps.view_sweeps import guarantee
 from trainables.system import PrivacyPlan
 
@@ -214,16 +213,6 @@ def test_a_sweep_that_started_from_another_states_both_totals_in_every_view(
     (started,) = json.loads(render(found, "json"))["started_from"]
     assert (started["sweep"], started["procedure"]["epsilon"]) == ("mixed", own.guarantee.epsilon)
     assert json.loads(run(workspace, monkeypatch, capsys, "show", "alike", "--json"))["started_from"] == [started]
-
-
-def test_an_earlier_sweep_that_is_gone_is_said(store: Store) -> None:
-    from sweeps.privacy.totals import earlier_lines, earlier_totals
-
-    totals = earlier_totals(store, recorded({"search": {"warm_start": "deleted"}}))
-    assert [total.to_dict() for total in totals] == [{"sweep": "deleted", "in_this_store": False}]
-    (line,) = earlier_lines(totals, Assumptions())
-    assert "'deleted'" in line
-    assert "not known here" in line
 
 
 def test_wording() -> None:

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import sweeps
 from dpcore.guarantee import Notion, Status
 from dpcore.selection.filters import DPCharge
 from sweeps.privacy.charge import trial_profile
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import quote_of_claim
 from sweeps.search.space import Space
-from sweeps.selection.law import TARGET
-from sweeps.selection.price import SealedPlanner, SealedPrior
+from sweeps.selection.price import TARGET, SealedPlanner, SealedPrior
 from sweeps.selection.run import drawn_for
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.store.population import Population
@@ -178,22 +176,6 @@ def test_a_population_gets_back_what_a_cheaper_budget_left(tmp_path, rule):
     # Again, as after a kill before the sweep's end was on record.
     assert search.release(work)
     assert search.store.charges("people") == [settled]
-
-
-def test_a_success_is_certified_at_what_its_budget_cost(tmp_path):
-    search = Search(tmp_path, **on_a_ladder(LOWEST))
-    work = search.begin()
-    search.serve(work)
-    search.release(work)
-    sweeps.new_key(tmp_path / "key.pem")
-    answers = {"approved_by": "Ada", "because": "no record of these is anybody's", "ranges": "by a formula, on no data"}
-    made = sweeps.open(search.name, root=search.workspace.root).certify(key=tmp_path / "key.pem", **answers)
-    place, *_ = made.save(tmp_path / "certificate.json")
-    assert sweeps.verify(place, signer=tmp_path / "key.pem.pub").stands
-    [winner] = search.store.trials(search.name)
-    assert (made.body.claim.epsilon, made.body.claim.notion) == (winner.config["target_epsilon"], Notion.EX_POST)
-    assert made.body.mode.epsilons[-1] == 3
-    assert "Ex-post" in made.body.title
 
 
 FIRST_DIGITS = {

@@ -8,7 +8,6 @@ import json
 import pytest
 
 from dpcore.rounding import epsilon_text
-from sweeps.privacy import totals as joint_totals
 from sweeps.privacy import totals as ledger
 from sweeps.privacy.ledger import Procedure
 from sweeps.privacy.published_store import PublishedStore
@@ -52,13 +51,3 @@ def test_every_form_that_is_read_shows_it(store, form):
     text = html.unescape(" ".join(content.split()))
     assert found.note in (json.loads(content)["note"] if form == "json" else text)
     assert found.note not in render(sweep_front(PublishedStore(store), "views"), form)
-
-
-def test_a_large_sweep_says_where_its_total_is_counted(store, monkeypatch):
-    for module in (joint_totals, ledger):
-        monkeypatch.setattr(module, "TOTAL_SHOWN_UP_TO", 13)
-    found = sweep_front(PublishedStore(store), "views", total=True)
-    words = "All trials together: not counted (14 attempts: `sweeps report views` counts them)."
-    assert (found.note, found.procedure) == (words, None)
-    shown = ledger.summary_in_passing(store.sweep("views"), store.trials("views"), store.ledger("views"))
-    assert shown.uncounted == "14 attempts: `sweeps report views` counts them"

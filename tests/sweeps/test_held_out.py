@@ -277,15 +277,3 @@ def test_no_unit_of_a_test_file_trains_or_validates(tmp_path, test, said):
     for read in (SOURCES["table"].load, SOURCES["table"].load_held_out):
         with pytest.raises(InvalidValue, match=rf"data\.test\.path.*file of {said} too, found 1"):
             read(options)
-
-
-def test_files_that_are_declared_disjoint_share_no_test_unit(tmp_path):
-    options = by_unit(tmp_path, "cb", "e")
-    options["test"] = {"records": "private", "share": 0.5, "key": _key_that_parts_off_b()}
-    options["validation"] |= {"records": "private", "disjoint": True}
-    with pytest.raises(InvalidValue, match=r"data\.validation\.path.*file of data\.path too, found 1"):
-        SOURCES["table"].load(options)
-
-
-def _key_that_parts_off_b():
-    return next(key for key in map(str, range(99)) if share_of(key, "b") < 0.5 <= share_of(key, "a"))

@@ -23,7 +23,6 @@ from sweeps.privacy.quoting import Verdict, quote_of_total
 from sweeps.privacy.totals import totals
 from sweeps.reporting.html import write_report
 from sweeps.spec.parse import load_spec
-from sweeps.store.population import Population
 from sweeps.store.records import Refutation
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
@@ -216,14 +215,6 @@ def test_a_neighbour_changes_one_part_alone(tmp_path):
         assert fewer[1] <= trains
 
 
-def test_the_parts_know_nothing_of_training_and_validation():
-    """Two words, two hashes: among those that tune the validation share is what it is among all."""
-    ids = [f"p{i}" for i in range(20_000)]
-    tunes = np.array([share_of("tuning", one) < SHARE for one in ids])
-    validates = np.array([share_of("validation", one) < 0.2 for one in ids])
-    assert np.corrcoef(tunes, validates)[0, 1] == pytest.approx(0, abs=4 / len(ids) ** 0.5)
-
-
 def test_an_id_is_one_whatever_else_is_in_its_column(tmp_path):
     """A column of numbers becomes one of texts when one record comes that has letters: nobody may move by that."""
     frame = pd.read_csv(table(tmp_path, "people"))
@@ -290,24 +281,4 @@ def test_a_sweep_whose_total_is_none_cannot_have_tuned(root):
         with_chosen(load_spec(final(root, chosen_from="learned")), opened(root))
 
 
-def test_a_budget_of_the_whole_search_is_what_it_cost(root):
-    """A sampler that learns under one budget: the filter's budget is the price of tuning."""
-    privacy = {"epsilon": 1.5, "delta": 1e-5, "scope": "sweep"}
-    kept = {**tuning(root, search={"sampler": "tpe", "trials": 2}), "name": "kept", "privacy": privacy}
-    ran(kept, root)
-    chosen = with_chosen(load_spec(final(root, chosen_from="kept")), opened(root)).search.chosen
-    assert (chosen.claim["epsilon"], chosen.claim["accountant"]) == (1.5, "gdp-filter")
-
-
 # -- the population, and the whole way -------------------------------------------------------------------------
-
-
-def test_both_rows_are_charged_to_a_population(tmp_path):
-    workspace = Workspace.at(tmp_path)
-    store = workspace.open_store(create=True)
-    store.make_population(Population.of("people", "linear", 50.0, 1e-2))
-    declared = {"population": "people"}
-    ran(tuning(tmp_path, data=declared), tmp_path)
-    ran(final(tmp_path, data=declared), tmp_path)
-    rows = store.charges("people")
-    assert [row.sweep for row in rows] == ["tuning"] * 3 + ["final"]

@@ -11,7 +11,7 @@ import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.certificate.subject import CannotCertify
+from sweeps.certificate.count import CannotCertify
 from sweeps.execution import session
 from sweeps.execution.final_run import with_chosen
 from sweeps.selection.price import SealedPlanner, SealedPrior

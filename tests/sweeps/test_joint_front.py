@@ -11,7 +11,6 @@ import pytest
 
 import sweeps as python
 from dpcore.accounting import headline
-from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Composed, Gaussian, Repeated
 from dpcore.guarantee import Status
 from dpcore.rounding import epsilon_text
@@ -20,8 +19,7 @@ from sweeps.privacy import totals as joint_totals
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import FrontAxis, MixedGuarantees, ShareNoAxes, joint_front, kinds, sweep_front
 from sweeps.reporting.tables import render
-from sweeps.store.errors import UnknownSweep
-from sweeps.store.records import Extension, sweep_of
+from sweeps.store.records import sweep_of
 from sweeps.store.workspace import Workspace
 from tests.sweeps.view_sweeps import complete, mixed_sweep, new_sweep
 
@@ -60,10 +58,6 @@ def test_the_points_are_those_of_all(store):
     assert {sweep_of(key) for key in listed} == {"a", "b"}, "equal points stand together"
     assert panel.hypervolume == max(front.panels[0].hypervolume for front in alone)
     assert found.footer(panel).startswith("7 of 7 trials on the front (4 of a, 3 of b), hypervolume")
-
-
-def test_a_sweep_alone_is_its_own_front(store):
-    assert render(joint_front(store, ["a"]), "json") == render(sweep_front(store, "a", total=True), "json")
 
 
 def test_the_total_is_that_of_one_ledger_with_the_steps_of_all(store):
@@ -136,20 +130,6 @@ def test_who_asks_when_results_can_be_seen_chooses_by_them(tmp_path, store):
     assert joint_front(store, ["d", "e"]).procedure.is_claim
 
 
-def test_so_does_who_extends_one_of_them(tmp_path, store):
-    own = new_sweep(tmp_path, "c")
-    lease = own.acquire("c")
-    own.set_fingerprints(lease, DATA)
-    own.extend(lease, Extension(trials=200, launched=0, at=time.time()))
-    complete(own, lease, 0)
-    lease.release()
-    own.close()
-    assert sweep_front(store, "c", total=True).procedure.is_claim, "nothing of its own had been launched"
-    found = joint_front(store, ["a", "c"])
-    assert not found.procedure.is_claim
-    assert "in c trials were asked for when results of a could be seen" in found.note
-
-
 def test_a_total_that_was_not_counted_says_why(store, monkeypatch):
     monkeypatch.setattr(joint_totals, "TOTAL_SHOWN_UP_TO", 6)
     found = joint_front(store, ["a", "b"])
@@ -183,14 +163,6 @@ def test_sweeps_that_must_not_share_axes_are_refused(tmp_path, store, other, kin
     assert "keyed digest" not in str(refused.value)
 
 
-def test_a_name_stands_once_and_is_known(store):
-    for names in (["a", "a"], []):
-        with pytest.raises(InvalidValue, match="one sweep or more, each of them once"):
-            joint_front(store, names)
-    with pytest.raises(UnknownSweep, match="nobody"):
-        joint_front(store, ["a", "nobody"])
-
-
 def test_axes_may_be_named_where_specs_differ(tmp_path, store):
     recorded(tmp_path, "c", objectives=[{"metric": "accuracy", "goal": "maximize"}])
     axes = [FrontAxis("accuracy", "maximize"), FrontAxis("epsilon", "minimize")]
@@ -210,11 +182,6 @@ def test_only_an_end_that_all_have_ends_an_axis(tmp_path, store):
     recorded(tmp_path, "c", front={"reference": ends})
     found = joint_front(store, ["a", "c"])
     assert (set(found.reference), found.panels[0].hypervolume) == ({"epsilon"}, None)
-
-
-def test_a_heading_says_whose_it_is(tmp_path, store):
-    recorded(tmp_path, "c", data={"records_are_public": "because of that"})
-    assert joint_front(store, ["a", "c"]).heading == "c: DEMONSTRATION ON PUBLIC RECORDS: because of that"
 
 
 def test_points_are_drawn_and_written_by_sweep(store):

@@ -10,7 +10,7 @@ import pytest
 
 from sweeps import audit
 from sweeps.certificate.build import public_inputs
-from sweeps.certificate.subject import Subject
+from sweeps.certificate.count import Subject
 from sweeps.execution import session
 from sweeps.execution.session import TuneRunner
 from sweeps.planning.spec_code import WEIGHTS, weights_of

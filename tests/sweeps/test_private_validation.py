@@ -36,11 +36,9 @@ from tests.sweeps.private_people import DELTA, PUBLIC, N, people, spec_of
 from tests.sweeps.recorded_specs import recorded
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
-from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Launch, PrivacyPlan, RunSettings
 from trainables.training import private_sgd
 from trainables.validation import evaluate
-from trainables.validation.evaluate import UncountedReport
 from trainables.worker.attempt import Progress
 from trainables.worker.trial import run_launch
 
@@ -206,13 +204,6 @@ def test_another_attempt_draws_a_report_with_noise_of_its_own(people, source):
     # Two points of one curve with the same noise would tell their exact difference.
     assert drawn(1) != drawn(1, step=plan.validation.at[0])
     assert (drawn(1) == drawn(1)) is (source == "pseudorandom")
-
-
-def test_a_report_that_the_plan_did_not_count_is_not_drawn(people):
-    plan, data = member(people)
-    run = memory_run(plan, to_step=plan.steps - 1)
-    with pytest.raises(UncountedReport):
-        SYSTEMS["noisy-sgd"].fit([run], data, RunSettings())
 
 
 class Mixing(torch.nn.Module):

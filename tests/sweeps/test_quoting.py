@@ -207,23 +207,6 @@ def test_what_stands_beside_it_may_be_quoted_all_the_same(workspace):
     assert sweeps.open("views", root=workspace.root).best().number == 1
 
 
-def test_a_verdict_that_was_not_told_to_the_store_yet_counts(tmp_path):
-    store = view_sweeps.new_sweep(tmp_path)
-    lease = store.acquire("views")
-    view_sweeps.complete(store, lease, 0)
-    for number, outcome in ((1, "consistent"), (2, "refuted")):
-        place = tmp_path / "views" / "audits" / str(number)
-        place.mkdir(parents=True)
-        kept = {"trial": "views-0", "system": "noisy-sgd", "number": number, "outcome": outcome}
-        (place / "audit.json").write_text(json.dumps(kept))
-    (one,) = PublishedStore(store).trials("views")
-    assert one.guarantee.status is Status.REFUTED
-    assert one.guarantee.assumptions[0].startswith("Audit 2 of this sweep refuted the claim of views-0.")
-    assert store.trials("views")[0].guarantee.status is Status.PROVED
-    assert PublishedStore(store).claimed("views")[0].guarantee.status is Status.PROVED
-    store.close()
-
-
 # -- the judgement ----------------------------------------------------------------------------------------
 
 

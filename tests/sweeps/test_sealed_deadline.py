@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from contextlib import closing, nullcontext
 from copy import deepcopy
 from dataclasses import replace
@@ -14,18 +13,15 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps.api import created
-from sweeps.execution import session
 from sweeps.planning import checking
 from sweeps.planning.preview import preview
 from sweeps.planning.rehearsal import Rehearsal, Tried, corners
-from sweeps.ray.resources import check_workers, waiting_text, workers_of
+from sweeps.ray.resources import check_workers, waiting_text
 from sweeps.selection import run
-from sweeps.selection.preview import MeasuredDeadline, check_deadline
-from sweeps.selection.run import KEY
+from sweeps.selection.preview import check_deadline
 from sweeps.spec.parse import load_spec
 from sweeps.store.population import Population
 from sweeps.store.workspace import Workspace
-from tests.sweeps.sealed_searches import Search
 from tests.sweeps.small_table import small_table
 from trainables.rehearsal import Rehearsed, Step
 
@@ -82,18 +78,6 @@ def people(path: Path) -> dict[str, Any]:
     return {**small_table(path), "population": "people"}
 
 
-def estimated() -> MeasuredDeadline:
-    spec = spec_with()
-    found = check_deadline(spec, rehearsed(spec, 0.064))
-    assert found is not None
-    return found
-
-
-def test_the_minutes_are_those_of_the_cap_on_all_workers():
-    assert estimated().minutes == pytest.approx(MINUTES)
-    assert estimated().trial_seconds == pytest.approx(28.8)
-
-
 @pytest.mark.parametrize(
     ("minutes", "refused", "noted"),
     [(MINUTES / 3.01, True, True), (MINUTES / 2.99, False, True), (MINUTES * 2.99, False, True),
@@ -125,17 +109,6 @@ def test_the_refusal_says_what_was_measured_and_what_to_write():
     found = check_deadline(spec_with(9), rehearsed(spec, 0.064))
     assert found is not None
     assert found.note is None
-
-
-def test_the_dearest_trial_counts_by_its_own_speed():
-    spec = spec_with(epochs={"int_log_uniform": [1, 20]})
-    # Its middle, 1 epoch and 20 epochs.
-    found = check_deadline(spec, rehearsed(spec, 0.064, 0.064, 0.064))
-    assert found is not None
-    assert (found.trial_seconds, found.label) == (pytest.approx(28.8), "model=linear, epochs=20")
-    slow = check_deadline(spec, rehearsed(spec, 6.4, 0.064, 0.064))
-    assert slow is not None
-    assert slow.label == "model=linear, epochs=3"
 
 
 def test_steps_that_are_solved_are_those_of_a_trial_under_the_price():
@@ -215,25 +188,9 @@ def test_workers_that_would_wait_for_a_gpu_are_refused(monkeypatch):
     check_workers(load_spec(both | {"resources": {"gpus": 3, "concurrency": 2}}))
 
 
-def test_tenths_of_a_cpu_are_packed_as_ray_packs_them():
-    """Divided as floats two CPUs hold nineteen tenths."""
-    assert workers_of(load_spec(SPEC | {"resources": {"cpus": 0.1}}).resources, cpus=2) == 20
-
-
 def test_a_search_that_has_begun_says_which_workers_wait():
     resources = load_spec(SPEC).resources
     assert waiting_text(resources, 2, [{"CPU": 1.0}, {"CPU": 1.0}]) is None
     told = waiting_text(resources, 3, [{"CPU": 1.0}, {"CPU": 1.0}])
     assert told is not None
     assert "has 3 workers, as was announced, and there is room for 2 of them (2 CPUs, 0 GPUs on 2 nodes" in told
-
-
-def test_a_search_that_has_begun_is_never_asked(tmp_path):
-    """Its end was announced, and its price is spent: it is over however short the time was."""
-    document = deepcopy(SPEC)
-    document["systems"]["noisy-sgd"]["epochs"] = 2000
-    search = Search(tmp_path, **(document | {"selection": SPEC["selection"] | {"deadline_minutes": 0.01}}))
-    work = search.begin()
-    assert (search.places.own / KEY).exists()
-    time.sleep(max(0.0, work.schedule.last - time.time()))
-    assert session.resume(search.name, search.workspace).state == "finished"

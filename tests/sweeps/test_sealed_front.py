@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-import sweeps
-from dpcore.guarantee import Guarantee, Notion, Status
+from dpcore.guarantee import Notion, Status
 from dpcore.selection.front import FrontPoints
 from sweeps.privacy.charge import trial_profile
-from sweeps.privacy.claims import claim_of_search, covers_search
+from sweeps.privacy.claims import covers_search
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import Verdict, quote_of_claim, quote_of_total
 from sweeps.privacy.totals import summary_in_passing
 from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.spec.parse import load_spec, public_facts
-from sweeps.spec.problems import SpecErrors
-from sweeps.store.records import Refutation, SweepState, TrialState, sweep_of, this_person
+from sweeps.store.records import Refutation, sweep_of, this_person
 from sweeps.sweep import Sweep
 from tests.sweeps.sealed_searches import SECONDS, SPEC, Search
 from trainables.scalarisation import Scalarisation
@@ -85,38 +82,6 @@ def test_one_trial_that_wins_by_both_orders_leaves_once(tmp_path):
     assert [one.number for one in search.store.trials(search.name)] == [0]
 
 
-def test_a_release_that_was_killed_between_winners_ends_the_same_way(tmp_path, monkeypatch):
-    search = Search(tmp_path, **FRONT)
-    work = search.begin()
-    search.serve(work)
-    expected = sorted({one.slot: one for one in work.best()}.values(), key=lambda one: one.slot)
-    lease = search.store.acquire(search.name)
-    from sweeps.selection import run
-
-    commit, count = run._commit, 0
-
-    def killed(*args: Any) -> None:
-        nonlocal count
-        count += 1
-        if count == len(expected):
-            raise KeyboardInterrupt
-        commit(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(run, "_commit", killed)
-        with pytest.raises(KeyboardInterrupt):
-            run.release(search.store, lease, search.spec, work, search.places, search.workspace.trials(search.name))
-    lease.release()
-    assert PublishedStore(search.store).trials(search.name) == [] or not any(
-        one.metrics for one in PublishedStore(search.store).trials(search.name)
-    )
-    assert search.release(work)
-    winners = search.store.trials(search.name)
-    assert [one.metrics["estimate"] for one in winners] == [one.metrics["estimate"] for one in expected]
-    assert all(one.state is TrialState.COMPLETE for one in winners)
-    assert search.store.sweep(search.name).state is SweepState.FINISHED
-
-
 def test_every_configuration_is_covered_by_one_gaussian():
     spec = load_spec({**SPEC, **FRONT, "search": {"trials": 30}})
     facts = public_facts(spec)
@@ -146,24 +111,6 @@ def test_a_trial_without_a_finite_value_wins_by_no_order():
         assert ranking.ranks(None, metrics) is None
 
 
-def test_its_certificate_says_that_several_left(tmp_path):
-    search, _, _ = over(tmp_path)
-    sweeps.new_key(tmp_path / "key.pem")
-    answers = {"approved_by": "Ada", "because": "no record of these is anybody's", "ranges": "by a formula, on no data"}
-    made = sweeps.open(search.name, root=search.workspace.root).certify(key=tmp_path / "key.pem", **answers)
-    place, *_ = made.save(tmp_path / "certificate.json")
-    assert sweeps.verify(place, signer=tmp_path / "key.pem.pub").stands
-    body = made.body
-    assert [one.trial for one in body.mode.trials] == [one.key for one in search.store.trials(search.name)]
-    assert body.accesses.tuning.endswith("ranked inside the release boundary by 2 public orders; the best by each left")
-    assert "every trial but what left" in body.released.intermediates
-    ledger = next(line for line in Sweep(search.name, search.workspace).overview().lines() if line.startswith("ledger"))
-    assert ledger.endswith("of what left; what else ran is told nowhere, and the price of the whole covers it")
-    said = str(quote_of_claim(search.store.trials(search.name)[0].guarantee))
-    assert "covers the search: all that left of a secret number" in said
-    assert "nothing else" not in said
-
-
 def test_with_one_system_the_claims_of_all_winners_fall(tmp_path):
     """Each covers the whole search. That of another system's winner was still called fit to be quoted."""
     search, _, _ = over(tmp_path)
@@ -177,21 +124,6 @@ def test_with_one_system_the_claims_of_all_winners_fall(tmp_path):
     assert quote_of_total(total).verdict is Verdict.REFUTED
 
 
-def claim(**changes: Any) -> Guarantee:
-    spec = load_spec({**SPEC, **FRONT})
-    planner = SealedPlanner.of(SealedPrior(spec, public_facts(spec)))
-    plan = planner.plan({"system": "noisy-mean", "clip": 0.5, "steps": 4, "target_epsilon": 3.0})
-    return replace(plan.guarantee, **changes)
-
-
-def test_winners_of_one_search_claim_together_what_each_does():
-    first = claim()
-    other = replace(first, assumptions=(*first.assumptions, "Of another system."))
-    assert claim_of_search([first, other]) == other
-    assert claim_of_search([first, replace(first, epsilon=2.0)]) is None
-    assert claim_of_search([first, replace(first, accountant="pld")]) is None
-
-
 def test_fronts_of_two_searches_have_no_total_of_one(tmp_path):
     from sweeps.privacy.totals import summary
 
@@ -203,46 +135,3 @@ def test_fronts_of_two_searches_have_no_total_of_one(tmp_path):
     found = summary([*winners, *others], entries, ())
     assert found.procedure is None
     assert "adds to others by sums alone" in found.uncounted
-
-
-BAD: Mapping[str, tuple[dict[str, Any], str]] = {
-    "one order": ({"objectives": [ESTIMATE]}, "objectives=['estimate']: expected 2 to 4 orders that differ"),
-    "the same order twice": (
-        {"selection": {**FRONT["selection"], "orders": [{"estimate": 1}, {"estimate": 1}]}},
-        "selection.orders=[{'estimate': 1.0}, {'estimate': 1.0}]: expected 2 to 4 orders that differ",
-    ),
-    "the same order on two scales": (
-        {"selection": {**FRONT["selection"], "orders": [{"estimate": 1}, {"estimate": 2}]}},
-        "expected 2 to 4 orders that differ, in more than their scale",
-    ),
-    "a metric that is no objective": (
-        {"selection": {**FRONT["selection"], "orders": [{"accuracy": 1}, {"estimate": 1}]}},
-        "selection.orders[0]",
-    ),
-    "poisson": (
-        {"selection": {**FRONT["selection"], "count": "poisson"}},
-        "selection.count='poisson': expected geometric",
-    ),
-    "a target": (
-        {"selection": {**FRONT["selection"], "target": {"metric": "estimate", "at_least": 0.5}}},
-        "null with release: front",
-    ),
-    "orders with best": (
-        {
-            "privacy": SPEC["privacy"],
-            "objectives": [ESTIMATE],
-            "selection": {**FRONT["selection"], "orders": [{"estimate": 1}]},
-        },
-        "none: one order decides here",
-    ),
-    "per trial": ({"privacy": {**FRONT["privacy"], "scope": "trial"}}, "which trials are on the front is a result"),
-    "several budgets": ({"privacy": {**FRONT["privacy"], "epsilon": [1, 2]}}, "one budget: that of the whole search"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_what_no_front_is_made_of_is_refused(case):
-    changes, said = BAD[case]
-    with pytest.raises(SpecErrors) as caught:
-        load_spec({**SPEC, **FRONT, **changes})
-    assert said in str(caught.value), str(caught.value)

@@ -14,8 +14,7 @@ from sweeps.planning.preview import preview
 from sweeps.privacy.charge import trial_profile
 from sweeps.privacy.claims import ONE_TRIAL
 from sweeps.search.space import Space
-from sweeps.selection.law import PRIOR, rests_on
-from sweeps.selection.price import SealedPlanner, SealedPrior
+from sweeps.selection.price import PRIOR, SealedPlanner, SealedPrior, rests_on
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.sections import Selection
 from sweeps.spec.sweep_budget import law_of

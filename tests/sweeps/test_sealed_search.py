@@ -30,7 +30,7 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import quote_of_claim
 from sweeps.privacy.totals import joint_totals
 from sweeps.reporting.html import write_report
-from sweeps.selection.run import ANNOUNCED, GONE, KEY, NOTHING_RELEASED, release
+from sweeps.selection.run import ANNOUNCED, GONE, KEY, NOTHING_RELEASED
 from sweeps.spec.parse import load_spec
 from sweeps.store.errors import StoreOlder
 from sweeps.store.population import Population, RowKind
@@ -41,7 +41,6 @@ from sweeps.util.fingerprint import Changed
 from tests.sweeps.sealed_searches import SPEC, Search, files
 from tests.sweeps.small_table import N, small_table
 from tests.sweeps.test_first_success import to_reach
-from trainables.sealed.draw import Schedule
 from trainables.sealed.standing import Box, TooLarge
 from trainables.sealed.worker import SealedWork, run_slot, serve
 from trainables.worker.attempt import Attempt
@@ -114,21 +113,7 @@ def test_nothing_of_the_draw_is_in_clear(tmp_path):
     assert b"count" not in (search.places.own / ANNOUNCED).read_bytes()
 
 
-def test_the_draw_is_made_once(tmp_path):
-    search = Search(tmp_path)
-    work = search.begin()
-    drawn = work.drawn()
-    again = search.opened()
-    assert again is not None
-    assert again.drawn() == drawn
-    assert (again.schedule, again.workers) == (work.schedule, work.workers)
-    # Of another search everything differs.
-    other = Search(tmp_path / "other").begin().drawn()
-    assert other.coins != drawn.coins
-    assert [one.config for one in other.slots] != [one.config for one in drawn.slots]
-
-
-@pytest.mark.parametrize("after", [0, 1, 2, 5])
+@pytest.mark.parametrize("after", [1, 5])
 def test_a_lost_worker_goes_on_to_the_same_winner(tmp_path, after, monkeypatch):
     """Killed after so many of its records: what it had not written yet is run again, the same."""
     search = Search(tmp_path)
@@ -179,35 +164,6 @@ def test_what_is_late_is_not_the_best_so_far(tmp_path):
     assert late.best or work.standing(1).best
     assert not work.best()
     assert not search.release(work)
-
-
-def test_a_release_that_was_killed_ends_the_same_way(tmp_path, monkeypatch):
-    search = Search(tmp_path)
-    work = search.begin()
-    search.serve(work)
-    [expected] = work.best()
-    for name in ("claim", "save"):
-        with monkeypatch.context() as patch:
-            patch.setattr(Attempt, name, lambda *args, **options: (_ for _ in ()).throw(KeyboardInterrupt))
-            lease = search.store.acquire(search.name)
-            with pytest.raises(KeyboardInterrupt):
-                release(search.store, lease, search.spec, work, search.places, search.workspace.trials(search.name))
-            lease.release()
-    assert search.release(search.opened())
-    [winner] = search.store.trials(search.name)
-    assert winner.metrics["estimate"] == expected.metrics["estimate"]
-    assert search.release(search.opened())
-
-
-def test_the_end_leaves_no_key_and_nothing_to_open(tmp_path):
-    search = Search(tmp_path)
-    work = search.begin()
-    search.serve(work)
-    search.release(work)
-    assert not (search.places.own / KEY).exists()
-    assert not work.folder.names()
-    with pytest.raises(Damaged):
-        work.drawn()
 
 
 @pytest.mark.parametrize("more", [{"trials": 100}, {"epsilon": [4.0]}, {"hours": 3.0}, {"accept": ["data"]}])
@@ -274,16 +230,6 @@ def test_a_search_on_private_validation_records(tmp_path):
     assert model.card["best_of"] is None
     assert "chose it among a secret number of trials, by its results" in model.page
     assert "finished trials" not in model.page
-
-
-def test_announced_times_do_not_depend_on_when_one_looks():
-    schedule = Schedule(begins=100.0, deadline=200.0, cadence=7.0)
-    times = [schedule.at(number) for number in range(schedule.records)]
-    assert times[-1] == schedule.last == 190.0
-    assert times[0] >= 100.0
-    assert schedule.following(0.0) == 0
-    assert [schedule.following(one - 0.01) for one in times] == list(range(schedule.records))
-    assert schedule.following(190.0) is None
 
 
 def test_how_trials_execute_cannot_change_while_a_sealed_search_runs(tmp_path):

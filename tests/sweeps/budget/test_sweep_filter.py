@@ -127,20 +127,15 @@ def run(numbers: range, bug: Callable[[FakeSweep], None] | None = None) -> None:
         simulate(schedule(number), stopping, change, bug)
 
 
-def test_100_random_adaptive_schedules_stay_within_the_budget() -> None:
-    run(range(100))
+def test_random_adaptive_schedules_stay_within_the_budget() -> None:
+    run(range(24))
 
 
 @pytest.mark.chaos
 @pytest.mark.outage
 @pytest.mark.timeout(3000)
 def test_10000_random_adaptive_schedules_stay_within_the_budget() -> None:
-    run(range(100, 10_100))
-
-
-def test_results_may_choose_trials_by_tpe() -> None:
-    for number in range(3):
-        simulate(schedule(number), ASHA, {"search": {"sampler": "tpe", "trials": 6, "seed": 3}})
+    run(range(24, 10_024))
 
 
 Keep = Callable[[LedgerEntry], LedgerEntry | None]

@@ -19,10 +19,10 @@ from dpcore.selection.front import FrontPoints
 from dpcore.selection.ladder import Climbing
 from dpcore.selection.profiles import EventProfile, covering_mu
 from sweeps.certificate import document
+from sweeps.certificate.count import mode_of
 from sweeps.certificate.document import Approval, Body, HashSplit, HoldoutBody, Signature, written
 from sweeps.certificate.modes import ComposedTrials, Filtered, Statement, TrialAlone
 from sweeps.certificate.plans import LedgerRow, Part, PlannedTrial, Profile, released_by
-from sweeps.certificate.sealed import mode_of
 from sweeps.certificate.signing import key_text, signed
 from sweeps.certificate.verify import recomputed, verify
 from sweeps.privacy.charge import TOLERANCE, LaunchCharge
@@ -219,10 +219,9 @@ def first(ended: int | None = 3, noises=(8.0, 4.0, 2.0, 1.0)) -> Body:
     """A ladder of Gaussian noise, the cheapest budget first, with geometric K of mean 108."""
     points = ladder(noises)
     won = () if ended is None else (released_once(0, noises[ended - 1]),)
-    budgets = () if ended is None else (points.epsilons[ended - 1],)
-    epsilon = budgets[0] if budgets else points.epsilon
-    notion = Notion.EX_POST if budgets and len(noises) > 1 else Notion.DP
-    return search(points, won, epsilon, notion, target="accuracy of at least 0.9", budgets=budgets)
+    budget = None if ended is None else points.epsilons[ended - 1]
+    notion = Notion.EX_POST if won and len(noises) > 1 else Notion.DP
+    return search(points, won, budget or points.epsilon, notion, target="accuracy of at least 0.9", budget=budget)
 
 
 def front(*winners) -> Body:

@@ -6,14 +6,13 @@ from dataclasses import replace
 import pytest
 
 from dpcore.guarantee import STANDING, Notion, Status
-from sweeps.certificate import modes
+from sweeps.certificate import count
 from sweeps.certificate.build import certified
-from sweeps.certificate.modes import Statement, TrialAlone
+from sweeps.certificate.count import CannotCertify, checked_trial
+from sweeps.certificate.modes import STATED, Statement, TrialAlone
 from sweeps.certificate.plans import LedgerRow, PlannedTrial
-from sweeps.certificate.subject import STATED, CannotCertify, checked_trial
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published
-from sweeps.store.population import Population
 from sweeps.store.records import (
     LedgerEntry,
     Proposal,
@@ -27,7 +26,7 @@ from sweeps.store.records import (
 )
 from sweeps.store.store import open_store
 from tests.sweeps.certificate.documents import APPROVAL, KEY, verified
-from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, launched
+from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, launched
 from tests.sweeps.test_sealed_planning import SPEC as SEALED
 from tests.sweeps.test_sealed_planning import planner_of
 from tests.trainables.registry_cases import CASES, data_of
@@ -88,7 +87,7 @@ def test_what_an_audit_refuted_is_refused(tmp_path):
 def test_a_claim_that_its_events_do_not_give_back_is_not_signed(tmp_path, monkeypatch):
     """The mutant: a total that was counted too small."""
     _, store = over(tmp_path)
-    honest = modes.summary
+    honest = count.summary
 
     def smaller(*given):
         found = honest(*given)
@@ -97,16 +96,9 @@ def test_a_claim_that_its_events_do_not_give_back_is_not_signed(tmp_path, monkey
         )
         return replace(found, procedure=replace(found.procedure, guarantee=claim))
 
-    monkeypatch.setattr(modes, "summary", smaller)
+    monkeypatch.setattr(count, "summary", smaller)
     with pytest.raises(CannotCertify, match="it is not signed"):
         certificate(store)
-
-
-def test_what_all_sweeps_over_a_population_spent_stands_beside_it(tmp_path):
-    data = {"data": {**SPEC["data"], "population": "people"}}
-    _, store = over(tmp_path, change=data, population=Population.of("people", "linear", 30.0, 1e-2))
-    spent, *_ = certificate(store).body.accesses.population
-    assert spent.startswith("people: all sweeps over it in this store spent epsilon ")
 
 
 @pytest.mark.parametrize("privacy", [{}, {"filter": "renyi", "order": 8.0}], ids=["gdp", "renyi"])

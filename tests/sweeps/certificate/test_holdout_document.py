@@ -8,7 +8,7 @@ from dpcore.events import Adjacency
 from sweeps.certificate.document import Signature
 from sweeps.certificate.page import certificate_page
 from sweeps.privacy import holdout_guarantee
-from tests.sweeps.certificate.documents import MADE, SPLIT, final_run, holdout, planned, row, verified, within, wrong
+from tests.sweeps.certificate.documents import MADE, SPLIT, holdout, planned, row, verified, within, wrong
 
 KINDS = ("composition", "filter", "renyi", "best", "first", "front")
 """Of sweeps that may tune, among `MADE`."""
@@ -24,14 +24,6 @@ def test_every_kind_of_tuning_stands_with_the_larger_of_both(kind):
     assert set(found.to_dict()["attested"]) >= {*made.attested, *made.tuning.attested, *made.final.attested}
     for less in {made.tuning.claim.epsilon, made.final.claim.epsilon, made.target.epsilon} - {made.claim.epsilon}:
         assert wrong(within(made, "claim", epsilon=less)) == ["both: epsilon of both together"]
-
-
-def test_of_a_ladder_of_budgets_the_dearest_end_counts():
-    """Where it ended was known afterwards: who is in the tuning part was promised no less than the dearest."""
-    ladder = MADE["first"]()
-    assert ladder.claim.epsilon < 5 < ladder.mode.epsilons[-1]
-    made = holdout(ladder)
-    assert (made.claim.epsilon, made.claim.notion) == (ladder.mode.epsilons[-1], "differential-privacy")
 
 
 def test_a_rule_that_counts_the_point_alone_is_found_out(monkeypatch):
@@ -71,19 +63,6 @@ def test_what_both_differ_in_is_caught():
     assert "both: neighbours differ in one part" in wrong(within(holdout(), "claim", adjacency=Adjacency.REPLACE_ONE))
     assert "both: unit, tuning" in wrong(moved("tuning", "claim", unit="person"))
     assert "both: contributions" in wrong(moved("tuning", "provenance", contributions=3))
-
-
-def test_what_fails_of_either_sweep_fails():
-    made = holdout()
-    assert "both: the final run within its target" in wrong(within(made, "target", epsilon=1.5))
-    shorter = made.tuning.model_copy(update={"ledger": made.tuning.ledger[:-1]})
-    assert "tuning: epsilon of all trials together" in wrong(made.model_copy(update={"tuning": shorter}))
-
-
-def test_the_final_run_by_itself_says_that_its_tuning_is_not_covered():
-    made = final_run()
-    assert made.title == "The final run last by itself, what tuned for it not covered"
-    assert wrong(made) == []
 
 
 def test_the_page_holds_both_sweeps_and_how_they_were_joined():
