@@ -124,8 +124,10 @@ def check_deadline(spec: SweepSpec, rehearsal: Rehearsal, address: str | None = 
 
     Raises InvalidValue where the deadline is too short.
     """
+    if spec.selection is None:
+        return None
     timed = [(one, step) for one in rehearsal.ran if (step := one.found.step) is not None]
-    if spec.selection is None or not timed:
+    if not timed:
         return None
     # Noise and steps are those of the search: a trial that had the whole budget would take other ones.
     planner = SealedPlanner.of(SealedPrior(spec, public_facts(spec)))
