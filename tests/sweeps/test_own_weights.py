@@ -22,7 +22,6 @@ from sweeps.util.fingerprint import Changed
 from tests.trainables.test_pretrained import MODULE, another
 from trainables.data import SOURCES
 from trainables.features import declared
-from trainables.registry import SYSTEMS
 
 KNOBS = {"model": "lab_net:loaded", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 100, "epochs": 5}
 SPEC = {
@@ -94,7 +93,7 @@ def test_an_audit_does_not_judge_another_model(tmp_path, monkeypatch):
     recorded = SimpleNamespace(name="lab", fingerprints={"code": "as it was", WEIGHTS: "one"})
     monkeypatch.setattr(audit, "code_of", lambda spec: "as it was")
     store = SimpleNamespace(data_fingerprint=lambda digest: digest)
-    asked = (store, recorded, spec, "multi-run", SYSTEMS["noisy-sgd"])
+    asked = (store, recorded, spec, False)
     for weights, accept, refused in (("one", (), False), ("other", (), True), ("other", ("code",), False)):
         monkeypatch.setattr(audit, "weights_of", lambda *given, now=weights: {WEIGHTS: now})
         if refused:
