@@ -1,10 +1,10 @@
 """What audits leave behind: one folder each, `<root>/<sweep>/audits/<number>/`, inside the release boundary.
 
-The store hears the verdict alone, where it is `refuted` (`sweeps.privacy.published_store`), and with it every view. A number
-that an audit computed from records is in no claim, so no view, front or MLflow server hears of it, and the report
-page, which reads these folders, names such an audit without its numbers, unless the spec declares the records public
-or says why raw measures leave. The folder is made before a twin is trained: an audit that was begun counts among the
-sweep's audits, so that nobody can look at many and keep the one he likes.
+The store hears the verdict alone, where it is `refuted` (`sweeps.privacy.published_store`), and with it every view. A
+number that an audit computed from records is in no claim, so no view, front or MLflow server hears of it, and the
+report page, which reads these folders, names such an audit without its numbers, unless the spec declares the records
+public or says why raw measures leave. The folder is made before a twin is trained: an audit that was begun counts
+among the sweep's audits, so that nobody can look at many and keep the one he likes.
 """
 
 from __future__ import annotations
