@@ -13,12 +13,15 @@ _RESET, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 def forget_peak() -> None:
     """Count from here on. Where the system offers no way (other than Linux), the count is that of the process."""
-    gc.collect()
-    with suppress(OSError, AttributeError):
-        # What was freed goes back to the system, or what follows would be counted without it.
-        ctypes.CDLL(None).malloc_trim(0)
     with suppress(OSError):
         _RESET.write_text("5")
+
+
+def give_back() -> None:
+    """What is free goes back to the system, or what follows would be counted without it: a tenth of a second."""
+    gc.collect()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def peak_mb() -> float:

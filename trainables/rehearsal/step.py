@@ -209,5 +209,6 @@ def _peak_mb(device: torch.device, *, forget: bool = False) -> float:
             torch.cuda.reset_peak_memory_stats(device)
         return torch.cuda.max_memory_allocated(device) / 2**20
     if forget:
+        memory.give_back()
         memory.forget_peak()
     return memory.peak_mb()
