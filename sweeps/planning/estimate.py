@@ -4,13 +4,15 @@ population, and which method `sampler: auto` comes to. No record is read."""
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, cycle, islice
 
 import numpy as np
 
-from dpcore.accounting import headline_of_many
+from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
+from dpcore.accounting import headline_of_many, headline_of_parts, larger_of_parts
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, UnsupportedEvent
 from dpcore.guarantee import STANDING, Status, resting_on
@@ -136,12 +138,8 @@ def estimated_total(
             ),
             [],
         )
-    from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
-    from dpcore.accounting import headline_of_parts, larger_of_parts
-
-    recorded = spec
-    tests = planned(recorded) if tests is None else tests
-    choices = choices_by_results(recorded) if choices is None else choices
+    tests = planned(spec) if tests is None else tests
+    choices = choices_by_results(spec) if choices is None else choices
     chosen = [*certain, *(plans[i % len(plans)] for i in range(spec.search.trials - len(certain)))]
     try:
         claim = headline_of_parts(
@@ -155,7 +153,7 @@ def estimated_total(
         for one in tests:
             scored = headline_of_many(one.event, spec.privacy.delta, spec.privacy.adjacency, spec.privacy.unit)
             claim = larger_of_parts(claim, scored)
-        if (tuned := tuned_of(recorded)) is not None:
+        if (tuned := tuned_of(spec)) is not None:
             claim = both(tuned, claim)
     except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
         return None, [f"total of the procedure: no accountant can count it ({error})"]
@@ -237,12 +235,11 @@ def next_sweep(
 
 def _held(population: Population, charges: Sequence[Charge], wanted: Sequence[Charge]) -> int:
     """How many from the first on the budget holds: it stops at the first that it does not."""
-    low, high = 0, len(wanted)
-    while low < high:
-        middle = (low + high + 1) // 2
-        fits = admits(population, [*charges, *wanted[: middle - 1]], wanted[middle - 1])
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return low
+
+    def refused(number: int) -> bool:
+        return not admits(population, [*charges, *wanted[:number]], wanted[number])
+
+    return bisect_left(range(len(wanted)), True, key=refused)
 
 
 def _plans(

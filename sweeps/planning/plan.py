@@ -31,6 +31,7 @@ from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.records import SYSTEM, TARGET_EPSILON, TrialRecord, TrialState
 from trainables.measures.objectives import check_measurable
 from trainables.planning import check_unit, check_weights, of_their_metrics, resting_on_word
+from trainables.registry import SYSTEMS
 from trainables.system import Config, DatasetSpec, PrivacyPlan, PrivacyTarget, Refusal, Scalar, System
 from trainables.training.noise import named
 from trainables.validation.planning import plan_with_reports
@@ -79,7 +80,7 @@ def plan_proposal(
     InvalidValue, loudly. So is an unprotected plan that no reason was given for. What the claims of a sound plan are
     worth in this sweep is the publisher's to say.
     """
-    planner = _Planner(spec, facts, calibrations, _systems(systems), Space.of(spec), number)
+    planner = _Planner(spec, facts, calibrations, systems or SYSTEMS, Space.of(spec), number)
     if broken := planner.space.broken(config):
         return Refusal(
             violations=broken, reason=f"{planner.space.said(config)}. Narrow the space, or drop the constraint."
@@ -235,7 +236,7 @@ def check_corners(
     Raises SpecErrors with one error per end that the system calls senseless, and for what `plan_proposal` raises.
     """
     problems, space = Problems(), Space.of(spec)
-    planner = _Planner(spec, facts, calibrations, _systems(systems), space)
+    planner = _Planner(spec, facts, calibrations, systems or SYSTEMS, space)
     rng = samplers.generator(spec.search.seed, 0, samplers.ENDS)
     for branch in space.branches:
         middle = branch.drawn(lambda: 0.5)
@@ -261,14 +262,6 @@ def _path(branch: Branch, name: str) -> str:
 
 def _ends(domain: Domain) -> tuple[Scalar, ...]:
     return domain.values if domain.kind == "choice" else (domain.draw(0.0), domain.draw(1.0 - 1e-16))
-
-
-def _systems(systems: Mapping[str, System] | None) -> Mapping[str, System]:
-    if systems is not None:
-        return systems
-    from trainables.registry import SYSTEMS
-
-    return SYSTEMS
 
 
 # Whether anything of a space may be launched: where nothing may, a sweep would end without a trial.

@@ -42,6 +42,7 @@ from sweeps.spec.rules import FINAL, raw_metrics
 from sweeps.spec.sections import SweepSpec, learns
 from sweeps.spec.sweep_budget import SweepBudget, budget_of
 from sweeps.util.text import hanging
+from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec, PrivacyPlan, Refusal, System
 from trainables.units import RECORD
 
@@ -108,8 +109,6 @@ def notes_on(
 
 def _withheld(spec: SweepSpec, systems: Mapping[str, System] | None) -> Iterator[str]:
     """Which metrics of the systems leave no trial."""
-    from trainables.registry import SYSTEMS
-
     if not Release.of(spec).withheld:
         return
     for name in spec.systems:

@@ -33,6 +33,7 @@ from sweeps.spec.sections import SweepSpec
 from sweeps.util.exits import ExitCode
 from sweeps.util.text import shortened
 from sweeps.util.waiting import patience
+from trainables.registry import SYSTEMS
 from trainables.rehearsal import CannotRun, Rehearsed, Step, rehearse
 from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, Scalar, System
 
@@ -402,8 +403,6 @@ def _rehearse_corner(
     send: Send, spec: SweepSpec, path: str, corner: Corner, facts: DatasetSpec, calibrations: MutableMapping[str, float]
 ) -> tuple[Config, Rehearsed] | None:
     """What ran, as trials run (on a GPU only where trials have one); None where nothing may be launched."""
-    from trainables.registry import SYSTEMS
-
     send(_Next(path, _PLANNING))
     found = first_plan(spec, corner, facts, calibrations)
     if found is None:

@@ -56,8 +56,8 @@ def load_spec(
     """
     file = _file_of(source)
     with in_file(file):
-        raw = sections_of(read_file(file) if file is not None else _given(source))
-        return _checked(raw, systems or SYSTEMS, sources or SOURCES)
+        document = read_file(file) if file is not None else read_document(source) if isinstance(source, str) else source
+        return _checked(sections_of(document), systems or SYSTEMS, sources or SOURCES)
 
 
 def _file_of(source: str | Path | Mapping[str, Any]) -> Path | None:
@@ -66,10 +66,6 @@ def _file_of(source: str | Path | Mapping[str, Any]) -> Path | None:
     if isinstance(source, str) and ("\n" in source or ": " in source or source.strip().endswith(":")):
         return None
     return Path(source)
-
-
-def _given(source: str | Path | Mapping[str, Any]) -> Any:
-    return source if isinstance(source, Mapping) else read_document(str(source))
 
 
 def _checked(raw: dict[str, Any], systems: Mapping[str, System], sources: Mapping[str, DataSource]) -> SweepSpec:

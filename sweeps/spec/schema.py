@@ -13,8 +13,10 @@ from sweeps.search import samplers
 from sweeps.spec.domains import KINDS, SAME_AS
 from sweeps.spec.hyperparameters import OPTUNA_NAMES, WHEN
 from sweeps.spec.sections import FUNCTION, SweepSpec
+from trainables.data import SOURCES
 from trainables.data.derived import Derived
 from trainables.data.source import FEATURE_OPTIONS, DataSource
+from trainables.registry import SYSTEMS
 from trainables.system import Hyperparameter, System
 
 # JSON schemas of single values, as wide as what a spec is read by: a number may be written as a text, for example.
@@ -108,9 +110,6 @@ def spec_schema(
 
     systems, sources  registries that it knows; the installed ones by default
     """
-    from trainables.data import SOURCES
-    from trainables.registry import SYSTEMS
-
     schema: JsonSchema = widened(SweepSpec.model_json_schema(mode="validation"))
     parts, sections = schema["$defs"], schema["properties"]
     parts |= SHARED

@@ -68,7 +68,8 @@ def test_every_sampler_passes_the_exam(name):
             assert faults(spec_for(name, TWO)) == []
         if not samplers.walks_grid(name):
             stratified = {"sampler": name, "trials": 40, "seed": 3, "stratified": True, **RESOLVED.get(name, {})}
-            assert faults(exam(name, ONE, systems=MIXED, search=stratified)) == []
+            for privacy in ({"epsilon": [1, 2, 4], "delta": 1e-5}, {"epsilon": 2, "delta": 1e-5, "scope": "sweep"}):
+                assert faults(exam(name, ONE, systems=MIXED, search=stratified, privacy=privacy)) == []
     first, other = (Proposer(spec_for(name, ONE, seed)).propose() for seed in (3, 4))
     assert first.config != other.config
 
