@@ -10,7 +10,6 @@ Run: python -m tests.benchmarks.front [--trials 30000]
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import typer
 from sqlalchemy import create_engine, insert, select
 
 from sweeps.privacy.published_store import PublishedStore
@@ -85,18 +85,13 @@ def optuna_seconds(values: np.ndarray) -> float:
     return time.perf_counter() - started
 
 
-def main() -> None:
-    """Print the medians over interleaved rounds."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=30_000)
-    parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args()
-    values = points(options.trials)
+def main(trials: int = 30_000, repeats: int = 3) -> None:
+    values = points(trials)
     rounds = []
     with tempfile.TemporaryDirectory() as folder:
         store = fill(Path(folder), values)
         command = [sys.executable, "-m", "sweeps.cli", "pareto", "views", "--root", folder]
-        for _ in range(options.repeats):
+        for _ in range(repeats):
             started = time.perf_counter()
             sweep_front(PublishedStore(store), "views")
             called = time.perf_counter()
@@ -107,4 +102,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -9,10 +9,10 @@ Renyi divergences of one search (Papernot & Steinke 2022), the largest over all 
 
 from __future__ import annotations
 
-import argparse
 import statistics
 
 import numpy as np
+import typer
 from scipy.stats import binomtest
 
 import sweeps
@@ -46,14 +46,10 @@ def composed(searches: int, delta: float) -> float:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sweeps", nargs="+")
-    parser.add_argument("--root", default=".sweeps")
-    options = parser.parse_args()
+def main(names: list[str], root: str = ".sweeps") -> None:
     right, epsilon, delta = [], 0.0, 0.0
-    for name in options.sweeps:
-        opened = sweeps.open(name, root=options.root)
+    for name in names:
+        opened = sweeps.open(name, root=root)
         trial, reading = opened.trial(0), opened.test(0, accept=("code",))
         accuracy, n = reading.metrics["accuracy"], 10_000
         count = round(accuracy * n)
@@ -73,4 +69,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -12,7 +12,6 @@ Resume   seconds from `resume` to the first launch, with 10,000 finished trials 
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import tempfile
@@ -20,9 +19,12 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import typer
+
 from sweeps.execution import session
 from sweeps.selection.run import opened
 from sweeps.spec.parse import load_spec, public_facts
+from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import Settlement
 from sweeps.store.workspace import Workspace
 from trainables.data import SOURCES
@@ -52,12 +54,15 @@ class FirstChange(session.Observer):
         self.at = min(self.at, time.monotonic())
 
 
+def _spec(trials: int, sampler: str = "random") -> SweepSpec:
+    return load_spec(SPEC + f"search: {{sampler: {sampler}, trials: {trials}, seed: 1}}\n")
+
+
 def ours(trials: int, sampler: str) -> float:
     """Seconds per trial, cluster start excluded: from the first decision to the end of the session."""
     with tempfile.TemporaryDirectory() as root:
         workspace = Workspace.at(root)
-        spec = load_spec(SPEC + f"search: {{sampler: {sampler}, trials: {trials}, seed: 1}}\n")
-        name = session.create(spec, workspace)
+        name = session.create(_spec(trials, sampler), workspace)
         first = FirstChange()
         session.resume(name, workspace, observer=first)
         return (time.monotonic() - first.at) / trials
@@ -132,7 +137,7 @@ def first_launch(finished: int) -> float:
     """Seconds from `resume` to the first launch of a sweep with `finished` trials behind it."""
     with tempfile.TemporaryDirectory() as root:
         workspace = Workspace.at(root)
-        spec = load_spec(SPEC + f"search: {{sampler: random, trials: {finished + 1}, seed: 1}}\n")
+        spec = _spec(finished + 1)
         name = session.create(spec, workspace)
         if finished:
             _fill(workspace, name, spec, finished)
@@ -156,58 +161,35 @@ def _fill(workspace: Workspace, name: str, spec: Any, trials: int) -> None:
         plan = plan_proposal(spec, proposal.config, facts, {})
         assert isinstance(plan, PrivacyPlan)
         attempt = store.launch(lease, proposal, plan, plan.steps).attempt
-        key = f"{name}-{proposal.number}"
         metrics = {"expected_error": 0.1, "estimate": 0.5, "epsilon": 1.0, "seconds": 0.1, "peak_memory_mb": 1.0}
-        store.settle(
-            lease,
-            key,
-            attempt,
-            Settlement(
-                executed_to=plan.steps,
-                step=plan.steps,
-                metrics=metrics,
-                guarantee=plan.guarantee,
-                seconds=0.1,
-                finished=True,
-            ),
-        )
+        ran: dict[str, Any] = {
+            "executed_to": plan.steps,
+            "step": plan.steps,
+            "metrics": metrics,
+            "guarantee": plan.guarantee,
+        }
+        store.settle(lease, f"{name}-{proposal.number}", attempt, Settlement(**ran, seconds=0.1, finished=True))
     # The view is drained beforehand: the question is what the history costs, not the backlog.
     while rows := store.outbox(name, 5000):
         store.delivered(lease, [row.id for row in rows])
     lease.release()
 
 
-def main() -> None:
-    """Measure, print a table, and write JSON if asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=1000)
-    parser.add_argument("--stock-trials", type=int, default=300)
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--finished", type=int, default=10_000)
-    options = parser.parse_args()
+def main(trials: int = 1000, stock_trials: int = 300, rounds: int = 1, finished: int = 10_000) -> None:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from sweeps.ray.cluster import cluster
 
-    def measured(**row: object) -> None:
-        text = (f"{key}={value:.4f}" if isinstance(value, float) else str(value) for key, value in row.items())
-        print("  ".join(text), flush=True)
-
     with cluster(cpus=2):
         for sampler in ("random", "tpe"):
-            mine, theirs, kept = [], [], []
-            for _ in range(options.rounds):
-                mine.append(ours(options.trials, sampler))
-                theirs.append(stock(options.stock_trials, sampler))
-                if sampler == "random":
-                    kept.append(sealed(options.stock_trials))
-            a, b = statistics.median(mine), statistics.median(theirs)
-            measured(work=f"{sampler}, s a trial", ours=a, stock=b, ratio=b / a)
+            pairs = [(ours(trials, sampler), stock(stock_trials, sampler)) for _ in range(rounds)]
+            mine, other = (statistics.median(column) for column in zip(*pairs, strict=True))
+            print(f"{sampler}, s a trial  ours={mine:.4f}  stock={other:.4f}  ratio={other / mine:.4f}", flush=True)
             if sampler == "random":
-                c = statistics.median(kept)
-                measured(work="sealed, s a trial", sealed=c, open=a, ratio=c / a)
-        empty, full = first_launch(0), first_launch(options.finished)
-        measured(work=f"first launch after {options.finished} trials", seconds=full, empty=empty, more=full - empty)
+                kept = statistics.median(sealed(stock_trials) for _ in range(rounds))
+                print(f"sealed, s a trial  sealed={kept:.4f}  open={mine:.4f}  ratio={kept / mine:.4f}", flush=True)
+        empty, full = first_launch(0), first_launch(finished)
+        print(f"first launch  after {finished} trials={full:.4f}  empty={empty:.4f}  more={full - empty:.4f}")
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -1,6 +1,6 @@
 """One step of noisy-sgd (clipped sum, noise, update) against plain SGD and Opacus, interleaved, one thread.
 
-    python -m tests.benchmarks.private_step [--rounds N] [--batch 256] [--models ...] [--engines ...]
+    python -m tests.benchmarks.private_step [--rounds N] [--batch 256] [--models CNN]
 
 The process starts itself again with a tuned allocator for every side: half of Opacus's time on the MLP is
 page faults otherwise, and the tuned number is the one to quote. Peak memory is that of a process for each engine, with
@@ -9,7 +9,7 @@ the allocator as it comes.
 
 from __future__ import annotations
 
-import argparse
+import math
 import os
 import statistics
 import subprocess
@@ -18,6 +18,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated, Any
 
 ALLOCATOR = {
     "MALLOC_MMAP_THRESHOLD_": "1073741824",
@@ -40,6 +41,7 @@ if (
 import opacus  # noqa: E402
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
+import typer  # noqa: E402
 from opacus.grad_sample import GradSampleModule  # noqa: E402
 from opacus.grad_sample.grad_sample_module_fast_gradient_clipping import (  # noqa: E402
     GradSampleModuleFastGradientClipping,
@@ -51,7 +53,6 @@ from torch import Tensor, nn  # noqa: E402
 
 from dpcore.gradients import PrivateGradients, noisy_mean_gradient  # noqa: E402
 from dpcore.gradients.chain import cross_entropy  # noqa: E402
-from dpcore.gradients.layers import KINDS, Kinds  # noqa: E402
 from dpcore.noise import NoiseSource, PseudorandomNoise, SecureNoise  # noqa: E402
 from tests.benchmarks.step_models import CLASSES, TIMED, Timed  # noqa: E402
 from trainables.training.optimisers import Descent, steadily  # noqa: E402
@@ -83,8 +84,8 @@ def plain_and_noise(model: nn.Module, x: Tensor, y: Tensor, noise: NoiseSource) 
     return step
 
 
-def ours(model: nn.Module, x: Tensor, y: Tensor, noise: NoiseSource, kinds: Kinds = KINDS) -> Step:
-    engine = PrivateGradients(model, cross_entropy, kinds=kinds)
+def ours(model: nn.Module, x: Tensor, y: Tensor, noise: NoiseSource) -> Step:
+    engine = PrivateGradients(model, cross_entropy)
     optimiser = Descent(model, steadily(RATE))
 
     def step() -> None:
@@ -97,12 +98,7 @@ def ours(model: nn.Module, x: Tensor, y: Tensor, noise: NoiseSource, kinds: Kind
 
 def opacus_hooks(model: nn.Module, x: Tensor, y: Tensor) -> Step:
     wrapped = GradSampleModule(model)
-    optimizer = DPOptimizer(
-        torch.optim.SGD(model.parameters(), lr=RATE),
-        noise_multiplier=NOISE,
-        max_grad_norm=CLIP,
-        expected_batch_size=len(x),
-    )
+    optimizer = DPOptimizer(torch.optim.SGD(model.parameters(), lr=RATE), **_noised(x))
 
     def step() -> None:
         optimizer.zero_grad()
@@ -114,12 +110,7 @@ def opacus_hooks(model: nn.Module, x: Tensor, y: Tensor) -> Step:
 
 def opacus_ghost(model: nn.Module, x: Tensor, y: Tensor) -> Step:
     wrapped = GradSampleModuleFastGradientClipping(model, max_grad_norm=CLIP, use_ghost_clipping=True)
-    optimizer = DPOptimizerFastGradientClipping(
-        torch.optim.SGD(model.parameters(), lr=RATE),
-        noise_multiplier=NOISE,
-        max_grad_norm=CLIP,
-        expected_batch_size=len(x),
-    )
+    optimizer = DPOptimizerFastGradientClipping(torch.optim.SGD(model.parameters(), lr=RATE), **_noised(x))
     criterion = DPLossFastGradientClipping(wrapped, optimizer, nn.CrossEntropyLoss())
 
     def step() -> None:
@@ -130,9 +121,11 @@ def opacus_ghost(model: nn.Module, x: Tensor, y: Tensor) -> Step:
     return step
 
 
-FORMED = "every gradient formed"
-"""Left out unless asked for: it needs the memory of the whole model for every record."""
-ENGINES = ("plain SGD", "plain SGD, noise drawn", *OPACUS, "one pass", "one pass, secure noise", FORMED)
+def _noised(x: Tensor) -> dict[str, Any]:
+    return {"noise_multiplier": NOISE, "max_grad_norm": CLIP, "expected_batch_size": len(x)}
+
+
+ENGINES = ("plain SGD", "plain SGD, noise drawn", *OPACUS, "one pass", "one pass, secure noise")
 
 
 def step_of(engine: str, timed: Timed, batch: int, device: str = "cpu") -> Step | None:
@@ -141,22 +134,16 @@ def step_of(engine: str, timed: Timed, batch: int, device: str = "cpu") -> Step 
     x, y = timed.draw(batch).to(device), torch.randint(0, CLASSES, (batch,)).to(device)
     torch.manual_seed(1)
     model = timed.make(engine.startswith("Opacus")).to(device)
+    makers: dict[str, Callable[[], Step]] = {
+        "plain SGD": lambda: plain(model, x, y),
+        "plain SGD, noise drawn": lambda: plain_and_noise(model, x, y, PseudorandomNoise(torch.Generator())),
+        "Opacus hooks": lambda: opacus_hooks(model, x, y),
+        "Opacus ghost clipping": lambda: opacus_ghost(model, x, y),
+        "one pass": lambda: ours(model, x, y, PseudorandomNoise(torch.Generator(device))),
+        "one pass, secure noise": lambda: ours(model, x, y, SecureNoise()),
+    }
     try:
-        match engine:
-            case "plain SGD":
-                step = plain(model, x, y)
-            case "plain SGD, noise drawn":
-                step = plain_and_noise(model, x, y, PseudorandomNoise(torch.Generator()))
-            case "Opacus hooks":
-                step = opacus_hooks(model, x, y)
-            case "Opacus ghost clipping":
-                step = opacus_ghost(model, x, y)
-            case "one pass":
-                step = ours(model, x, y, PseudorandomNoise(torch.Generator(device)))
-            case "one pass, secure noise":
-                step = ours(model, x, y, SecureNoise())
-            case _:
-                step = ours(model, x, y, PseudorandomNoise(torch.Generator(device)), {})
+        step = makers[engine]()
         step()
     except Exception as error:
         print(f"{engine}: {type(error).__name__}: {error}", file=sys.stderr)
@@ -164,9 +151,9 @@ def step_of(engine: str, timed: Timed, batch: int, device: str = "cpu") -> Step 
     return step
 
 
-def measure(timed: Timed, batch: int, rounds: int, engines: tuple[str, ...]) -> dict[str, float]:
+def measure(timed: Timed, batch: int, rounds: int) -> dict[str, float]:
     """Median processor seconds of a step, engines in turn: other work on the machine counts for little."""
-    steps = {engine: step for engine in engines if (step := step_of(engine, timed, batch)) is not None}
+    steps = {engine: step for engine in ENGINES if (step := step_of(engine, timed, batch)) is not None}
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(rounds + 3):
         for name, step in steps.items():
@@ -180,72 +167,52 @@ def measure(timed: Timed, batch: int, rounds: int, engines: tuple[str, ...]) -> 
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
-def memory(model: str, engine: str, batch: int) -> float | None:
-    """Megabytes that model, data and five steps add at their peak, in a process of their own; None where it fails."""
-    found = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.private_step", "--peak", model, engine, "--batch", str(batch)],
-        capture_output=True,
-        text=True,
-        # The allocator's own: the tuned one keeps what it was given.
-        env={name: value for name, value in os.environ.items() if name not in ALLOCATOR} | {"OMP_NUM_THREADS": "1"},
-    )
-    return float(found.stdout) if found.returncode == 0 and found.stdout.strip() else None
+def memory(model: str, engine: str, batch: int) -> float:
+    """Megabytes that model, data and five steps add at their peak, in a process of their own; NaN where it fails."""
+    words = [sys.executable, "-m", "tests.benchmarks.private_step", "--peak", engine, "--models", model]
+    # The allocator's own: the tuned one keeps what it was given.
+    own = {name: value for name, value in os.environ.items() if name not in ALLOCATOR} | {"OMP_NUM_THREADS": "1"}
+    found = subprocess.run([*words, "--batch", str(batch)], capture_output=True, text=True, env=own)
+    return float(found.stdout) if found.returncode == 0 and found.stdout.strip() else math.nan
 
 
-def print_peak(model: str, engine: str, batch: int) -> int:
+def print_peak(model: str, engine: str, batch: int) -> None:
     before = peak()
-    step = step_of(engine, TIMED[model], batch)
-    if step is None:
-        return 1
-    for _ in range(5):
-        step()
-    print((peak() - before) / 1024)
-    return 0
+    if (step := step_of(engine, TIMED[model], batch)) is not None:
+        for _ in range(5):
+            step()
+        print((peak() - before) / 1024)
 
 
 def peak() -> int:
     """Kilobytes that this process held at most. `getrusage` would count what its parent held when it was started."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0])
+    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--models", nargs="*", default=list(TIMED), choices=list(TIMED))
-    parser.add_argument("--engines", nargs="*", default=[one for one in ENGINES if one != FORMED], choices=ENGINES)
-    parser.add_argument("--no-memory", action="store_true")
-    parser.add_argument("--peak", nargs=2, metavar=("MODEL", "ENGINE"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
+def main(
+    rounds: int = 30,
+    batch: int = 256,
+    models: Annotated[list[str] | None, typer.Option(help="all unless given")] = None,
+    peak: Annotated[str, typer.Option(hidden=True)] = "",
+) -> None:
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
-    if options.peak:
-        model, engine = options.peak
-        return print_peak(model, engine, options.batch)
-    load = os.getloadavg()[0]
+    if peak:
+        return print_peak((models or [*TIMED])[0], peak, batch)
     print(
-        f"torch {torch.__version__}, opacus {opacus.__version__}, batch {options.batch}, one thread, tuned allocator, "
-        f"load average {load:.1f} on {os.cpu_count()} cores"
+        f"torch {torch.__version__}, opacus {opacus.__version__}, batch {batch}, one thread, tuned allocator, "
+        f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     )
-    for model in options.models:
-        timed = TIMED[model]
-        medians = measure(timed, options.batch, options.rounds, tuple(options.engines))
-        best = min((medians[name] for name in OPACUS if name in medians), default=float("nan"))
-        goal = "" if timed.goal is None else f", goal {timed.goal} of plain SGD"
-        print(f"\n{model}{goal}")
+    for model in models or TIMED:
+        medians = measure(TIMED[model], batch, rounds)
+        best, goal = min((medians[name] for name in OPACUS if name in medians), default=math.nan), TIMED[model].goal
+        print(f"\n{model}" + ("" if goal is None else f", goal {goal} of plain SGD"))
         print(f"{'':26s}{'CPU ms':>9s}{'of plain SGD':>14s}{'of best Opacus':>16s}{'peak MB':>10s}{'of plain':>10s}")
-        peaks = {name: None if options.no_memory else memory(model, name, options.batch) for name in medians}
-        base = peaks.get("plain SGD")
+        peaks = {name: memory(model, name, batch) for name in medians}
         for name, median in medians.items():
-            speed, against, peak = medians["plain SGD"] / median, best / median, peaks[name]
-            share = None if peak is None or not base else peak / base
-            print(
-                f"{name:26s}{median * 1e3:9.2f}{speed:14.2f}{against:16.2f}"
-                f"{'-' if peak is None else f'{peak:.0f}':>10s}{'-' if share is None else f'{share:.2f}':>10s}"
-            )
-    return 0
+            speed, share = medians["plain SGD"] / median, peaks[name] / peaks["plain SGD"]
+            print(f"{name:26s}{median * 1e3:9.2f}{speed:14.2f}{best / median:16.2f}{peaks[name]:10.0f}{share:10.2f}")
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    typer.run(main)

@@ -4,7 +4,7 @@
     all      ten trials that all leave, in equal parts of the budget (`scope: sweep, release: all`)
     best     a secret number of trials, geometric of mean 27, of which the best leaves (`release: best`)
 
-Run: python -m tests.benchmarks.search_cost FILE --record --data DIR [--set mnist]    appends the trials to FILE
+Run: python -m tests.benchmarks.search_cost FILE --record DIR [--set mnist]           appends the trials to FILE
      python -m tests.benchmarks.search_cost FILE... [--searches 4000]                 prints what searches publish
 
 Trials are planned by the product, and a trial is a function of its number: a run that was ended goes on where it stood.
@@ -17,15 +17,15 @@ are wide on purpose: who has tuned on such records before needs no search.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+import typer
 from numpy.typing import NDArray
 
 from sweeps.planning.plan import plan_proposal
@@ -208,19 +208,17 @@ def show(rows: Sequence[dict[str, Any]], searches: int) -> None:
             print(f"{data:8}{epsilon:8g}  " + "".join(cells))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--record", action="store_true")
-    parser.add_argument("--data", default="data", help="folder of the data sets' files")
-    parser.add_argument("--set", choices=SETS, action="append")
-    parser.add_argument("--searches", type=int, default=4000)
-    options = parser.parse_args()
-    if options.record:
-        record(options.files[0], options.set or SETS, options.data)
+def main(
+    files: list[Path],
+    record_in: Annotated[Path | None, typer.Option("--record", help="record from the data sets in this folder")] = None,
+    only: Annotated[list[str] | None, typer.Option("--set")] = None,
+    searches: int = 4000,
+) -> None:
+    if record_in is not None:
+        record(files[0], only or SETS, str(record_in))
     else:
-        show([json.loads(line) for file in options.files for line in file.read_text().splitlines()], options.searches)
+        show([json.loads(line) for file in files for line in file.read_text().splitlines()], searches)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

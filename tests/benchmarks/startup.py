@@ -14,7 +14,6 @@ Both sides take turns; the median of the rounds is printed, and the processor ti
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import statistics
@@ -25,6 +24,8 @@ import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
+
+import typer
 
 from tests.sweeps.clusters import Cluster, ray_cluster
 
@@ -93,21 +94,13 @@ def ours(cluster: Cluster | None) -> dict[str, float]:
         }
 
 
-def main() -> None:
-    """Print the medians of both sides."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cluster", action="store_true", help="on one that runs already")
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    with ray_cluster(cpus=2) if options.cluster else nullcontext() as cluster:
-        rounds = [(bare(cluster), ours(cluster)) for _ in range(options.rounds)]
-    found = {
-        side: {name: statistics.median(one[place][name] for one in rounds) for name in rounds[0][place]}
-        for place, side in enumerate(("bare Ray", "sweeps run"))
-    }
-    for side, figures in found.items():
-        print(f"{side:12}" + "  ".join(f"{name} {seconds:.2f} s" for name, seconds in figures.items()))
+def main(cluster: bool = False, rounds: int = 5) -> None:
+    with ray_cluster(cpus=2) if cluster else nullcontext() as running:
+        found = [(bare(running), ours(running)) for _ in range(rounds)]
+    for place, side in enumerate(("bare Ray", "sweeps run")):
+        medians = {name: statistics.median(one[place][name] for one in found) for name in found[0][place]}
+        print(f"{side:12}" + "  ".join(f"{name} {seconds:.2f} s" for name, seconds in medians.items()))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -1,6 +1,6 @@
 """What a claim per user costs on MovieLens-1M, beside what a claim per record is worth to a user.
 
-python -m tests.benchmarks.units --data DIR [--epsilons 1 2 4 8] [--records 20 50] [--seed 0]
+python -m tests.benchmarks.units DIR [--epsilons 1 --epsilons 2] [--records 20] [--seed 0]
 
 Each row is one training of the item table by noisy-adam on the users of the training share, judged on the ratings of
 users whom it never met. `per user`: users are sampled, each user's summed gradient is clipped once, and the claim is
@@ -10,11 +10,12 @@ rating; the last column is what no claim per user of that run can be below (dpco
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import replace
+from typing import Annotated
 
 import torch
+import typer
 
 from dpcore.accounting import group_epsilon_lower
 from tests.trainables.recording import memory_run
@@ -45,36 +46,30 @@ def trained(data: Dataset, epsilon: float, seed: int) -> tuple[PrivacyPlan, dict
     return plan, dict(run.final[2]), time.perf_counter() - began
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 2.0, 4.0, 8.0])
-    parser.add_argument("--records", type=int, nargs="+", default=[20, 50])
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+def main(
+    data: str,
+    epsilons: Annotated[list[float], typer.Option()] = [1.0, 2.0, 4.0, 8.0],  # noqa: B006
+    records: Annotated[list[int], typer.Option()] = [20, 50],  # noqa: B006
+    seed: int = 0,
+) -> None:
     torch.set_num_threads(1)
     columns = ("claim", "k", "epsilon", "noise", "accuracy", "rmse", "per user at least", "seconds")
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
-    for k in options.records:
-        unit = {"column": "user", "max_records": k}
-        users = SOURCES["movielens_1m"].load({"path": options.data, "unit": unit})
-        records = replace(users, facts=replace(users.facts, unit=None, n=len(users.train)), units=None)
-        for epsilon in options.epsilons:
-            for word, data in (("user", users), ("record", records)):
-                plan, metrics, seconds = trained(data, epsilon, options.seed)
-                least = None if word == "user" else group_epsilon_lower(plan.event(), DELTA, k)
-                cells = [
-                    f"per {word}",
-                    str(k),
-                    f"{epsilon:g}",
-                    f"{float(plan.config['noise_multiplier']):.3g}",
-                    f"{metrics['accuracy']:.4f}",
-                    f"{metrics['rmse']:.4f}",
-                    f"{plan.guarantee.epsilon:.4g} (the claim)" if least is None else f"{least:.4g}",
-                    f"{seconds:.1f}",
-                ]
-                print("| " + " | ".join(cells) + " |", flush=True)
+    for k in records:
+        users = SOURCES["movielens_1m"].load({"path": data, "unit": {"column": "user", "max_records": k}})
+        ratings = replace(users, facts=replace(users.facts, unit=None, n=len(users.train)), units=None)
+        for epsilon in epsilons:
+            for word, chosen in (("user", users), ("record", ratings)):
+                plan, found, seconds = trained(chosen, epsilon, seed)
+                claim = f"{plan.guarantee.epsilon:.4g} (the claim)"
+                least = claim if word == "user" else f"{group_epsilon_lower(plan.event(), DELTA, k):.4g}"
+                noise = float(plan.config["noise_multiplier"])
+                print(
+                    f"| per {word} | {k} | {epsilon:g} | {noise:.3g} | {found['accuracy']:.4f} | {found['rmse']:.4f} | "
+                    f"{least} | {seconds:.1f} |",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -22,38 +22,47 @@ the seeds from 100 on, 50 of each and 7 to 12 of auto. Mean regret with one budg
 A Gaussian process of our own was ahead of Optuna's by more than two standard errors on mnist alone: `auto` asks
 Optuna's, at the budget whose turn it is.
 
-What each seed comes to is appended to `results.jsonl` beside this file, with the surface that it was found on: a run
-that was ended goes on where it stood, and `--seeds 0` prints what is kept.
-
 Run: python -m tests.benchmarks.surfaces [--seeds 50] [--trials 40] [--set digits] [--only auto]
 """
 
 from __future__ import annotations
 
-import argparse
+import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any
 
 import numpy as np
+import optuna
+import typer
 from numpy.typing import NDArray
 
+from dpcore.guarantee import Guarantee, Status
+from sweeps.planning.estimate import resolved
+from sweeps.privacy.release import was_published
+from sweeps.search.proposer import Proposer
 from sweeps.search.space import Space
+from sweeps.spec.parse import public_facts
 from sweeps.spec.sections import SweepSpec
-from sweeps.store.records import TARGET_EPSILON
-from tests.benchmarks.surfaces.results import RESULTS, Question, Result, line_of, read, write
-from tests.benchmarks.surfaces.searches import STOCK, Search, asha, ours, stock
-from tests.benchmarks.surfaces.sets import BUDGETS, SETS, sweep
+from sweeps.store.records import TARGET_EPSILON, TrialRecord, TrialState
+from tests.benchmarks.surfaces.record import BUDGETS, SETS, sweep
 from tests.benchmarks.surfaces.surface import Surface
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 BUDGET = 2.0
 CORNER = 1.1 * max(BUDGETS)
 DENSE = 20_000
 """Points of the space among which, and around the best of which, the best score is sought."""
 FIRST = "Optuna TPE"
-ACCURACY: dict[str, Any] = {"objectives": [{"metric": "accuracy", "goal": "maximize"}]}
+RUNGS = 3
+
+Config = Mapping[str, Any]
+Trials = Iterator[tuple[Config, float]]
+"""What a search tried, in order: configuration and seen accuracy, whole trials alone."""
+Search = Callable[[SweepSpec, Surface, int, int], Trials]
+"""(spec, surface, trials, seed)"""
 
 
 def optimum(surface: Surface, spec: SweepSpec, epsilon: float) -> float:
@@ -102,115 +111,146 @@ def volumes(surface: Surface, tried: Sequence[tuple[Any, float]]) -> NDArray[np.
     return np.array(found)
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A question about one data set, and what may be asked."""
-
-    question: Question
-    surface: Surface
-    spec: SweepSpec
-    searches: Mapping[str, Search]
-    best: float = 1.0
-    """The best score at `BUDGET`, which regret is held against."""
-
-    def result(self, name: str, seed: int, trials: int) -> Result:
-        """What one search comes to."""
-        start = time.process_time()
-        tried = list(self.searches[name](self.spec, self.surface, trials, seed))
-        seconds = (time.process_time() - start) / trials
-        if self.question is Question.VOLUMES:
-            values = volumes(self.surface, tried)
-        else:
-            values = np.array([self.best - chosen(self.surface, tried)[-1] if tried else self.best])
-        return Result(
-            surface=self.surface.digest,
-            data=self.surface.data,
-            question=self.question,
-            search=name,
-            seed=seed,
-            trials=trials,
-            values=tuple(round(float(value), 5) for value in values),
-            seconds=round(seconds, 4),
+def ours(spec: SweepSpec, surface: Surface, trials: int, seed: int) -> Trials:
+    """The sampler of `spec`."""
+    spec = spec.model_copy(update={"search": spec.search.model_copy(update={"seed": seed, "trials": trials})})
+    spec = resolved(spec, public_facts(spec))
+    proposer, rng = Proposer(spec), np.random.default_rng(seed)
+    for _ in range(trials):
+        proposal = proposer.propose()
+        assert proposal is not None
+        value = surface.seen(float(surface.scores([proposal.config])[0]), rng)
+        claim = Guarantee(
+            epsilon=float(proposal.config[TARGET_EPSILON]),
+            delta=spec.privacy.delta,
+            adjacency=spec.privacy.adjacency,
+            accountant="none",
+            status=Status.NO_CLAIM,
+            theorem="recorded",
         )
+        record = TrialRecord.of(spec.name, proposal, TrialState.COMPLETE, guarantee=claim, step=1)
+        proposer.tell(was_published(replace(record, metrics={"accuracy": value})))
+        yield proposal.config, value
 
 
-def tasks(surface: Surface, folder: str) -> list[Task]:
-    """Both questions about a data set."""
-    stocks = {name: stock(build) for name, build in STOCK.items()}
+def _suggested(trial: optuna.Trial, space: Space) -> dict[str, Any]:
+    """A configuration by Optuna's own words for the same domains."""
+    (branch,) = space.branches
+    knobs: dict[str, Any] = {}
+    for name, domain in branch.searched.items():
+        if domain.kind == "choice":
+            knobs[name] = trial.suggest_categorical(name, domain.values)
+        elif domain.integer:
+            knobs[name] = trial.suggest_int(name, int(domain.low), int(domain.high), log=domain.log)
+        else:
+            knobs[name] = trial.suggest_float(name, domain.low, domain.high, log=domain.log)
+    several = len(space.epsilons) > 1
+    epsilon = trial.suggest_categorical(TARGET_EPSILON, space.epsilons) if several else space.epsilons[0]
+    return space.config(branch, epsilon, knobs)
+
+
+def stock(build: Callable[[int], optuna.samplers.BaseSampler]) -> Search:
+    """A sampler of Optuna, with accuracy alone or, of several budgets, with epsilon as a second objective."""
+
+    def search(spec: SweepSpec, surface: Surface, trials: int, seed: int) -> Trials:
+        space, rng = Space.of(spec), np.random.default_rng(seed)
+        several = len(space.epsilons) > 1
+        study = optuna.create_study(
+            directions=["maximize", "minimize"] if several else ["maximize"], sampler=build(seed)
+        )
+        for _ in range(trials):
+            trial = study.ask()
+            config = _suggested(trial, space)
+            value = surface.seen(float(surface.scores([config])[0]), rng)
+            study.tell(trial, [value, config[TARGET_EPSILON]] if several else value)
+            yield config, value
+
+    return search
+
+
+def asha(spec: SweepSpec, surface: Surface, trials: int, seed: int) -> Trials:
+    """Optuna's TPE with asynchronous successive halving, for as many steps as `trials` whole trials have.
+
+    A trial's steps are cut into three rungs, as recorded: 1/9, 1/3 and all of them.
+    """
+    space, rng, spent = Space.of(spec), np.random.default_rng(seed), 0.0
+    study = optuna.create_study(
+        direction="maximize",
+        sampler=optuna.samplers.TPESampler(seed=seed),
+        pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=3),
+    )
+    while spent < trials:
+        trial = study.ask()
+        config, value, before = _suggested(trial, space), math.nan, 0.0
+        for rung in range(RUNGS):
+            share = 3.0 ** (rung + 1 - RUNGS)
+            spent, before = spent + share - before, share
+            value = surface.seen(float(surface.scores([config], rung)[0]), rng)
+            # Optuna counts resources from its least one: 1, 3, 9 ninths of the steps.
+            trial.report(value, 3**rung)
+            if rung < RUNGS - 1 and trial.should_prune():
+                study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+                break
+        else:
+            study.tell(trial, value)
+            yield config, value
+
+
+SEARCHES: Mapping[str, Search] = {
+    "auto": ours,
+    FIRST: stock(lambda seed: optuna.samplers.TPESampler(seed=seed)),
+    "Optuna GP": stock(lambda seed: optuna.samplers.GPSampler(seed=seed, warn_independent_sampling=False)),
+    "Optuna NSGA-II": stock(lambda seed: optuna.samplers.NSGAIISampler(seed=seed, population_size=10)),
+    "random": stock(lambda seed: optuna.samplers.RandomSampler(seed=seed)),
+    "ASHA": asha,
+}
+
+
+def regrets(surface: Surface, spec: SweepSpec, search: Search, trials: int, seeds: range) -> str:
+    """At one budget, in words."""
+    best, start = optimum(surface, spec, BUDGET), time.process_time()
+    tried = [list(search(spec, surface, trials, seed)) for seed in seeds]
+    spent = 1000 * (time.process_time() - start) / trials / len(seeds)
+    found = np.array([best - chosen(surface, one)[-1] if one else best for one in tried])
+    error = found.std(ddof=1) / np.sqrt(len(found)) if len(found) > 1 else np.nan
+    return f"mean {found.mean():.4f} +- {error:.4f}   {spent:6.1f} ms a trial"
+
+
+def main(
+    seeds: int = 50,
+    start: Annotated[int, typer.Option(help="the first seed; those below 16 were used for tuning")] = 100,
+    trials: int = 40,
+    data: Annotated[list[str] | None, typer.Option("--set", help="one data set; all unless given")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="searches to run; all unless given")] = None,
+) -> None:
     budget = {"epsilon": BUDGET, "delta": 1e-5, "allow_large_delta": "a surface has no records"}
-    one = _automatic(sweep(surface.data, folder, privacy=budget, early_stopping=None, **ACCURACY))
-    four = _automatic(sweep(surface.data, folder, early_stopping=None))
-    searches = {"auto": ours, **stocks}
-    return [
-        Task(Question.REGRET, surface, one, searches | {"ASHA": asha}, optimum(surface, one, BUDGET)),
-        Task(Question.VOLUMES, surface, four, searches),
-    ]
+    accuracy = [{"metric": "accuracy", "goal": "maximize"}]
+    asked, named = range(start, start + seeds), [name for name in SEARCHES if not only or name in only]
+    for surface in map(Surface.of, data or SETS):
+        one = automatic(sweep(surface.data, "data", privacy=budget, early_stopping=None, objectives=accuracy))
+        four = automatic(sweep(surface.data, "data", early_stopping=None))
+        print(
+            f"{surface.data}: {surface.count} recorded trials, accuracy varies by {surface.spread:.3f}, "
+            f"left-out error of the score {surface.error:.3f}"
+        )
+        print(f"  epsilon {BUDGET:g}: regret after {trials} trials")
+        for name in named:
+            print(f"    {name:16} {regrets(surface, one, SEARCHES[name], trials, asked)}", flush=True)
+        print(f"  epsilon {BUDGETS}: trials to the mean hypervolume of {FIRST} after {trials}")
+        goal = math.nan
+        for name in (FIRST, *(one for one in named if one not in (FIRST, "ASHA"))):
+            found = [volumes(surface, list(SEARCHES[name](four, surface, trials, seed))) for seed in asked]
+            mean = np.mean(found, axis=0)
+            goal = mean[-1] if name == FIRST else goal
+            enough = np.flatnonzero(mean >= goal - 1e-12)
+            needed = str(enough[0] + 1) if len(enough) else f"more than {trials}"
+            print(f"    {name:16} {needed:>12}   volume after {trials}: {mean[-1]:.4f}", flush=True)
 
 
-def _automatic(spec: SweepSpec) -> SweepSpec:
+def automatic(spec: SweepSpec) -> SweepSpec:
+    """With `sampler: auto`."""
     return spec.model_copy(update={"search": spec.search.model_copy(update={"sampler": "auto", "stratified": False})})
 
 
-def table(surface: Surface, found: Sequence[Result], trials: int) -> str:
-    """What was found on a surface, in words and figures."""
-    mine = [one for one in found if (one.surface, one.trials) == (surface.digest, trials)]
-    lines = [
-        f"{surface.data}: {surface.count} recorded trials, accuracy varies by {surface.spread:.3f}, "
-        f"left-out error of the score {surface.error:.3f}"
-    ]
-    lines.append(f"  epsilon {BUDGET:g}: regret after {trials} trials")
-    for name, results in _by_search(mine, Question.REGRET).items():
-        regrets = np.array([one.values[0] for one in results])
-        error = regrets.std(ddof=1) / np.sqrt(len(regrets)) if len(regrets) > 1 else np.nan
-        spent = 1000 * np.mean([one.seconds for one in results])
-        lines.append(
-            f"    {name:16} mean {regrets.mean():.4f} +- {error:.4f}   {len(regrets):3} seeds   {spent:6.1f} ms a trial"
-        )
-    lines.append(f"  epsilon {BUDGETS}: trials to the mean hypervolume of {FIRST} after {trials}")
-    by_search = _by_search(mine, Question.VOLUMES)
-    goal = np.mean([one.values[-1] for one in by_search[FIRST]]) if FIRST in by_search else np.nan
-    for name, results in by_search.items():
-        mean = np.mean([one.values for one in results], axis=0)
-        enough = np.flatnonzero(mean >= goal - 1e-12)
-        needed = str(enough[0] + 1) if len(enough) else f"more than {trials}"
-        lines.append(f"    {name:16} {needed:>12}   {len(results):3} seeds   volume after {trials}: {mean[-1]:.4f}")
-    return "\n".join(lines)
-
-
-def _by_search(found: Sequence[Result], question: Question) -> dict[str, list[Result]]:
-    asked = [one for one in found if one.question is question]
-    return {name: [one for one in asked if one.search == name] for name in dict.fromkeys(one.search for one in asked)}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=50, help="0 prints what is kept")
-    parser.add_argument("--start", type=int, default=100, help="the first seed; those below 16 were used for tuning")
-    parser.add_argument("--trials", type=int, default=40)
-    parser.add_argument("--set", choices=SETS, action="append")
-    parser.add_argument("--only", action="append", help="searches to run; all unless given")
-    parser.add_argument("--folder", default="data", help="of the data sets, of which no file is read")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="file that is gone on with")
-    options = parser.parse_args()
-    surfaces = [Surface.of(data) for data in options.set or SETS]
-    found = read(options.results)
-    write(options.results, found)
-    known = {one.asked for one in found}
-    asked = [task for surface in surfaces for task in tasks(surface, options.folder)] if options.seeds else []
-    with options.results.open("a") as file:
-        # All of them with one seed, then with the next: whenever it is ended, the seeds are shared.
-        for seed in range(options.start, options.start + options.seeds):
-            for task in asked:
-                for name in task.searches:
-                    wanted = (task.surface.digest, task.question, name, seed, options.trials)
-                    if wanted in known or (options.only and name not in options.only):
-                        continue
-                    found.append(task.result(name, seed, options.trials))
-                    file.write(line_of(found[-1]))
-                    file.flush()
-    for surface in surfaces:
-        print(table(surface, found, options.trials))
-
-
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -1,136 +1,116 @@
-"""Records trials: each planned by the product, trained in this process, and appended as a line of JSON.
+"""The recorded sweeps, and what records them: noisy-sgd on three data sets, a linear model and one with a hidden layer.
 
 Run: python -m tests.benchmarks.surfaces.record FOLDER [--data DIR] [--set digits] [--trials 2000]
 
-FOLDER gets one file per data set. A trial is a function of its number: a run that was ended goes on where it stood, and
-none is run again that the table beside this file holds. With `--keep` it records nothing, and adds those of FOLDER to
-the table.
+A trial is small on purpose, so that thousands of them can be recorded on one core. Each is planned by the product,
+trained to its end in this process, and reports at the ends of three rungs, as early stopping would have it. FOLDER gets
+a file of rows for each data set, as the table beside this file has them. A trial is a function of its number: a run
+that was ended goes on where it stood, and none is run again that the table holds.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
+import typer
 
 from sweeps.planning.plan import plan_proposal
 from sweeps.search.asha import stops
 from sweeps.search.samplers import RandomPoints, seed_of_trial
-from sweeps.spec.parse import public_facts
+from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.sections import SweepSpec
-from tests.benchmarks.surfaces.sets import SETS, TRIALS, sweep
-from tests.benchmarks.surfaces.surface import TABLE, rows
+from tests.benchmarks.surfaces.surface import rows
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, PrivacyPlan, RunSettings
 
+BUDGETS = (1.0, 2.0, 4.0, 8.0)
+TRIALS = 2000
+_RATES: dict[str, Any] = {
+    "model": {"choice": ["linear", "mlp"]},
+    "learning_rate": {"log_uniform": [0.02, 20.0]},
+    "clip_norm": {"log_uniform": [0.05, 5.0]},
+}
+_OWN: dict[str, dict[str, Any]] = {
+    "digits": {"hidden": 32, "batch_size": [32, 512], "epochs": [1.0, 16.0]},
+    "adult": {"hidden": 16, "batch_size": [128, 2048], "epochs": [0.1, 2.0]},
+    "mnist": {"hidden": 16, "batch_size": [128, 2048], "epochs": [0.1, 1.0]},
+}
+SETS = tuple(_OWN)
 
-def trials(spec: SweepSpec, data: Dataset, wanted: Iterable[int]) -> Iterator[dict[str, Any]]:
-    """What each of the `wanted` trials comes to: its knobs, solved noise, planned cost, and accuracy at each rung.
 
-    Seconds are those of the processor.
+def sweep(data: str, folder: str, **sections: Any) -> SweepSpec:
+    """The spec of a data set's recorded trials; `sections` replace those of the same name.
+
+    folder  of the data files; digits needs none
     """
-    facts, points = public_facts(spec), RandomPoints(spec)
-    for number in sorted(wanted):
-        config = points.point(number)
-        assert config is not None
-        plan = plan_proposal(spec, config, facts, {})
-        if not isinstance(plan, PrivacyPlan):
-            yield {"number": number, "config": config, "refused": plan.reason}
-            continue
-        start = time.process_time()
-        step, state, accuracy = 0, None, {}
-        for attempt, end in enumerate(stops(spec, plan.steps), start=1):
-            run = memory_run(
-                plan,
-                from_step=step,
-                to_step=end,
-                state=state,
-                attempt=attempt,
-                seed=seed_of_trial(spec.search.seed, number),
-                key=f"{spec.name}-{number}",
-            )
-            SYSTEMS[plan.system].fit([run], data, RunSettings())
-            step, state, metrics = run.final
-            accuracy[end] = metrics["accuracy"]
-        yield {
-            "number": number,
-            "config": config,
-            "noise_multiplier": plan.config["noise_multiplier"],
-            "epsilon": plan.guarantee.epsilon,
-            "work": plan.work,
-            "steps": plan.steps,
-            "accuracy": accuracy,
-            "seconds": round(time.process_time() - start, 4),
-        }
+    own, files = _OWN[data], {} if data == "digits" else {"path": folder}
+    batch, epochs = {"int_log_uniform": own["batch_size"]}, {"log_uniform": own["epochs"]}
+    raw: dict[str, Any] = {
+        "name": f"surface-{data}",
+        "data": {"source": data, **({"split": "test"} if data == "adult" else {}), **files},
+        "systems": {"noisy-sgd": {**_RATES, "hidden": own["hidden"], "batch_size": batch, "epochs": epochs}},
+        "privacy": {"epsilon": list(BUDGETS), "delta": 1e-4 if data == "digits" else 1e-5},
+        "objectives": [{"metric": "accuracy", "goal": "maximize"}, {"metric": "epsilon", "goal": "minimize"}],
+        "search": {"sampler": "random", "trials": TRIALS, "seed": 0, "stratified": True},
+        "early_stopping": {"method": "asha", "reduction": 3, "rungs": 3},
+    }
+    return load_spec(raw | sections)
 
 
-def known(path: Path) -> list[dict[str, Any]]:
-    """The trials of a file."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+def trial(spec: SweepSpec, data: Dataset, number: int) -> dict[str, Any] | None:
+    """A row: knobs, solved noise, planned cost, accuracy at each rung, processor seconds; None without a plan."""
+    config = RandomPoints(spec).point(number)
+    assert config is not None
+    plan = plan_proposal(spec, config, public_facts(spec), {})
+    if not isinstance(plan, PrivacyPlan):
+        return None
+    start, step, state, reports = time.process_time(), 0, None, []
+    key, seed = f"{spec.name}-{number}", seed_of_trial(spec.search.seed, number)
+    for attempt, end in enumerate(stops(spec, plan.steps), start=1):
+        run = memory_run(plan, from_step=step, to_step=end, state=state, attempt=attempt, seed=seed, key=key)
+        SYSTEMS[plan.system].fit([run], data, RunSettings())
+        step, state, metrics = run.final
+        reports.append(metrics["accuracy"])
+    return {
+        **{name: value for name, value in config.items() if name not in ("system", "hidden")},
+        "data": data.facts.dataset,
+        "number": number,
+        "noise_multiplier": plan.config["noise_multiplier"],
+        "work": plan.work,
+        "steps": plan.steps,
+        # A short trial has the same report at two rungs.
+        "rung_1": reports[0],
+        "rung_2": reports[-2] if len(reports) > 1 else reports[-1],
+        "accuracy": reports[-1],
+        "seconds": round(time.process_time() - start, 4),
+    }
 
 
-def record(data: str, path: Path, files: str, count: int) -> None:
-    """Append what is missing of the first `count` trials of a data set, whose own files lie in `files`."""
-    spec = sweep(data, files)
-    done = {one["number"] for one in (*known(path), *rows(data))}
-    with path.open("a") as file:
-        for one in trials(spec, SOURCES[data].load(spec.data.options()), set(range(count)) - done):
-            file.write(f"{json.dumps(one)}\n")
-            file.flush()
-
-
-SINGLE = ("learning_rate", "clip_norm", "epochs", "noise_multiplier", "work", "rung_1", "rung_2", "accuracy", "seconds")
-
-
-def row(data: str, one: dict[str, Any]) -> dict[str, Any]:
-    """One trial as a row. A short trial has the same report at two rungs."""
-    reports = [value for _, value in sorted((int(step), value) for step, value in one["accuracy"].items())]
-    config = {name: value for name, value in one["config"].items() if name not in ("system", "hidden")}
-    others = {name: one[name] for name in ("number", "noise_multiplier", "work", "steps", "seconds")}
-    rungs = {"rung_1": reports[0], "rung_2": reports[-2] if len(reports) > 1 else reports[-1], "accuracy": reports[-1]}
-    return {"data": data, **config, **others, **rungs}
-
-
-def keep(folder: Path) -> None:
-    """Add the trials of `folder` to the table, by data set and number."""
-    found: list[dict[str, Any]] = []
-    for data in SETS:
-        recorded = [row(data, one) for one in known(folder / f"{data}.jsonl") if "accuracy" in one]
-        by_number = {one["number"]: one for one in (*recorded, *rows(data))}
-        found += [by_number[number] for number in sorted(by_number)]
-    table = pa.Table.from_pylist(found)
-    for name in SINGLE:
-        # Single precision holds more digits than a trial of ten thousand validation records has.
-        column = pa.array(table[name].to_numpy().astype(np.float32))
-        table = table.set_column(table.schema.get_field_index(name), name, column)
-    pq.write_table(table, TABLE, compression="zstd", compression_level=19)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--data", default="data", help="folder of the data sets' files")
-    parser.add_argument("--set", choices=SETS, action="append", help="one data set; all unless given")
-    parser.add_argument("--trials", type=int, default=TRIALS)
-    parser.add_argument("--keep", action="store_true", help="add what was recorded to the table")
-    options = parser.parse_args()
-    if options.keep:
-        return keep(options.folder)
+def main(
+    folder: Path,
+    data: Annotated[str, typer.Option(help="folder of the data sets' files")] = "data",
+    only: Annotated[list[str] | None, typer.Option("--set", help="one data set; all unless given")] = None,
+    trials: int = TRIALS,
+) -> None:
     torch.set_num_threads(1)
-    options.folder.mkdir(parents=True, exist_ok=True)
-    for data in options.set or SETS:
-        record(data, options.folder / f"{data}.jsonl", options.data, options.trials)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in only or SETS:
+        spec, path = sweep(name, data), folder / f"{name}.jsonl"
+        known = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        done = {one["number"] for one in (*known, *rows(name))}
+        records = SOURCES[name].load(spec.data.options())
+        with path.open("a") as file:
+            for number in sorted(set(range(trials)) - done):
+                if (found := trial(spec, records, number)) is not None:
+                    file.write(f"{json.dumps(found)}\n")
+                    file.flush()
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -11,7 +11,6 @@ Error   root mean square of recorded minus scored accuracy over five parts, each
 
 from __future__ import annotations
 
-import hashlib
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -75,7 +74,6 @@ class Surface:
     error   of the scores of whole trials, left out
     spread  standard deviation of the recorded accuracies
     count   trials that it is fitted to
-    digest  of these trials: results on surfaces of others are not comparable
     """
 
     data: str
@@ -83,7 +81,6 @@ class Surface:
     error: float
     spread: float
     count: int
-    digest: str
 
     @classmethod
     def of(cls, data: str, path: Path = TABLE) -> Surface:
@@ -103,8 +100,7 @@ class Surface:
             ]
         )
         error = float(np.sqrt(np.mean(left_out**2)))
-        digest = hashlib.sha256(points.tobytes() + curves.tobytes()).hexdigest()[:16]
-        return cls(data, (*others, process), error, float(_accuracy(whole).std()), len(found), digest)
+        return cls(data, (*others, process), error, float(_accuracy(whole).std()), len(found))
 
     def scores(self, configs: Sequence[Mapping[str, Any]], rung: int = -1) -> Numbers:
         """The expected accuracy of each configuration at the end of a rung."""
