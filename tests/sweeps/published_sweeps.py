@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.html import write_report
 from sweeps.search.proposer import Proposer
 from sweeps.spec.parse import load_spec
+from sweeps.store.lease import Lease
 from sweeps.store.records import TrialRecord
-from sweeps.store.store import open_store
+from sweeps.store.store import Store, open_store
 from sweeps.store.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.metrics import Dependence, Metric
-from trainables.system import Dataset, Launch, Run, RunSettings, State
+from trainables.system import Dataset, DatasetSpec, Launch, Run, RunSettings, State
 from trainables.systems.noisy_mean import NoisyMean
 from trainables.worker.ray import launch_from_json, launch_to_json
 from trainables.worker.trial import run_launch
@@ -94,6 +96,35 @@ def attacked(**sections: Any) -> dict[str, Any]:
     }
 
 
+@dataclass
+class Controlled:
+    """A sweep that was just created, its lease, and the controller that runs it."""
+
+    workspace: Workspace
+    store: Store
+    lease: Lease
+    controller: Controller
+
+
+def controlled(root: Path, raw: Mapping[str, Any], facts: DatasetSpec | None = None) -> Controlled:
+    """As a session makes it.  facts  where the source's declared ones are not those"""
+    spec, workspace = load_spec(raw), Workspace.at(root)
+    name = session.create(spec, workspace)
+    store = open_store(workspace.store_url)
+    lease = store.acquire(name)
+    controller = Controller(
+        store=store,
+        lease=lease,
+        sweep=name,
+        spec=spec,
+        facts=facts or SOURCES[spec.data.source].facts(spec.data.options()),
+        proposer=Proposer(spec),
+        trials=workspace.trials(name),
+        calibrations={},
+    )
+    return Controlled(workspace, store, lease, controller)
+
+
 def swept(
     root: Path, raw: Mapping[str, Any], told: list[TrialRecord] | None = None, *, views: bool = True
 ) -> Workspace:
@@ -102,34 +133,21 @@ def swept(
     told  hears what screen and sampler hear
     """
     spec = load_spec(raw)
-    workspace = Workspace.at(root)
-    session.create(spec, workspace)
-    store = open_store(workspace.store_url)
-    source = SOURCES[spec.data.source]
-    data = source.load(spec.data.options())
-    lease = store.acquire(NAME)
-    controller = Controller(
-        store=store,
-        lease=lease,
-        sweep=NAME,
-        spec=spec,
-        facts=data.facts,
-        proposer=Proposer(spec),
-        trials=workspace.trials(NAME),
-        calibrations={},
-    )
+    data = SOURCES[spec.data.source].load(spec.data.options())
+    begun = controlled(root, raw, data.facts)
+    controller = begun.controller
     controller.table.on_change = ([] if told is None else told).append
     controller.recover()
     while isinstance(decision := controller.decide(), Launch):
         # As Ray carries it.
         group = launch_from_json(launch_to_json(decision))
         controller.outcomes.finished(group, run_launch(group, data, controller.trials, bytes(32)))
-    store.set_state(lease, "finished")
-    lease.release()
-    store.close()
+    begun.store.set_state(begun.lease, "finished")
+    begun.lease.release()
+    begun.store.close()
     if views:
-        publish(workspace)
-    return workspace
+        publish(begun.workspace)
+    return begun.workspace
 
 
 def publish(workspace: Workspace) -> None:

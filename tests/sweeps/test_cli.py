@@ -12,18 +12,14 @@ import yaml
 
 from sweeps.cli import main as cli
 from sweeps.cli.run import resume_command
-from sweeps.examples import load_example_or_file
 from sweeps.execution import session
-from sweeps.execution.controller import Controller
 from sweeps.execution.resume import fixed_parts
 from sweeps.ray.decisions import Done
-from sweeps.search.proposer import Proposer
 from sweeps.spec.parse import load_spec
-from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from sweeps.util.exits import ExitCode
+from tests.sweeps.published_sweeps import controlled
 from tests.sweeps.tracked_runs import NoViews
-from trainables.data import SOURCES
 
 # No noise is small enough for the limit: every proposal is refused, and no cluster is ever needed.
 IMPOSSIBLE = """
@@ -78,27 +74,10 @@ def refused(answer, *words):
 @pytest.fixture
 def exhausted(tmp_path):
     """A recorded sweep whose space ran dry, brought there without a cluster."""
-    path = tmp_path / "impossible.yaml"
-    path.write_text(IMPOSSIBLE)
-    spec = load_example_or_file(str(path))
-    workspace = Workspace.at(tmp_path / ".sweeps")
-    session.create(spec, workspace)
-    store = open_store(workspace.store_url)
-    lease = store.acquire("impossible")
-    facts = SOURCES["uniform"].facts(spec.data.options())
-    controller = Controller(
-        store=store,
-        lease=lease,
-        sweep="impossible",
-        spec=spec,
-        facts=facts,
-        proposer=Proposer(spec),
-        trials=workspace.trials("impossible"),
-        calibrations={},
-    )
-    assert controller.decide() == Done(exhausted=True)
-    lease.release()
-    return store
+    begun = controlled(tmp_path / ".sweeps", yaml.safe_load(IMPOSSIBLE))
+    assert begun.controller.decide() == Done(exhausted=True)
+    begun.lease.release()
+    return begun.store
 
 
 @pytest.mark.parametrize("root", ["/proc/sweeps", "file/below"])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import csv
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -57,10 +57,5 @@ def test_whatever_stands_in_a_cell_no_spreadsheet_computes_it(text):
 def test_there_is_no_other_door():
     """Who imports `csv` to write, or formats by pandas, goes around it."""
     for path in Path(next(iter(sweeps.__path__))).rglob("*.py"):
-        if path.name == "tables.py":
-            continue
-        tree = ast.parse(path.read_text())
-        imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
-        called = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-        assert "csv" not in imported, path
-        assert "to_csv" not in called, path
+        found = re.findall(r"^\s*(?:import|from) csv\b|\.to_csv\(", path.read_text(), re.MULTILINE)
+        assert not found or path.name == "tables.py", path

@@ -9,17 +9,14 @@ import pytest
 
 from sweeps.cli import main as cli
 from sweeps.execution import session
-from sweeps.execution.controller import Controller
 from sweeps.execution.end import Failure, last_exception
 from sweeps.ray.decisions import Done
-from sweeps.search.proposer import Proposer
-from sweeps.spec.parse import load_spec
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from sweeps.util.exits import ExitCode
 from sweeps.util.text import LONGEST
+from tests.sweeps.published_sweeps import controlled
 from tests.sweeps.tracked_runs import NoViews
-from trainables.data import SOURCES
 from trainables.worker.attempt import Attempt
 
 SPEC = {
@@ -39,21 +36,9 @@ GOOD, SILENT, FAILED, LOST = "good", "silent", "failed", "lost"
 
 def ended(root: Path, ends: list[str]) -> Workspace:
     """A sweep whose trials ended so, driven to its end by a real controller without workers."""
-    workspace = Workspace.at(root)
-    spec = load_spec({**SPEC, "search": {**SPEC["search"], "trials": len(ends)}, "execution": {"retries": 0}})
-    session.create(spec, workspace)
-    store = open_store(workspace.store_url)
-    lease = store.acquire("ends")
-    controller = Controller(
-        store=store,
-        lease=lease,
-        sweep="ends",
-        spec=spec,
-        facts=SOURCES["uniform"].facts(spec.data.options()),
-        proposer=Proposer(spec),
-        trials=workspace.trials("ends"),
-        calibrations={},
-    )
+    search = {**SPEC["search"], "trials": len(ends)}
+    begun = controlled(root, {**SPEC, "search": search, "execution": {"retries": 0}})
+    controller = begun.controller
     launched = iter(ends)
     while not isinstance(group := controller.decide(), Done):
         results = []
@@ -76,9 +61,9 @@ def ended(root: Path, ends: list[str]) -> Workspace:
             )
         if results:
             controller.outcomes.finished(group, results)
-    lease.release()
-    store.close()
-    return workspace
+    begun.lease.release()
+    begun.store.close()
+    return begun.workspace
 
 
 @pytest.fixture

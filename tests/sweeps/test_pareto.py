@@ -201,18 +201,6 @@ def test_bad_requests_name_the_value(arguments: dict, message: str):
         front([record(0, accuracy=0.5)], **{"objectives": [ACCURACY, EPSILON], **arguments})
 
 
-def test_objectives_are_read_from_text():
-    assert FrontAxis.parse("accuracy:maximize") == ACCURACY
-    for text in ("accuracy", "accuracy:up", ":"):
-        with pytest.raises(InvalidValue, match="METRIC:maximize"):
-            FrontAxis.parse(text)
-
-
-def test_nan_is_refused_by_the_bare_function():
-    with pytest.raises(InvalidValue, match="NaN"):
-        nondominated(np.array([[math.nan, 1.0]]), [False, False])
-
-
 def test_what_is_left_out_whole_is_not_called_unfinished():
     refuted, running = claiming(0, status=Status.REFUTED), claiming(1)
     running = replace(running, state=TrialState.RUNNING)

@@ -172,12 +172,6 @@ def test_importance_finds_the_knob_that_matters_and_admits_ignorance(store: Stor
     assert ignorant.r2 < one.r2
 
 
-def test_the_page_is_replaced_whole(store: Store, tmp_path: Path):
-    path = write_report(PublishedStore(store), "views", tmp_path / "deep" / "report.html")
-    assert path.read_text().endswith("</html>\n")
-    assert [one.name for one in path.parent.iterdir()] == ["report.html"]
-
-
 def test_the_page_names_no_address_outside_its_library(page: str):
     from plotly.offline import get_plotlyjs
 

@@ -26,10 +26,9 @@ ROOT = Path(__file__).parents[2]
 SECRET = "the-token-that-is-sent"
 
 
-@pytest.fixture
-def parcel(tmp_path):
-    folder = tmp_path / "parcel"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def parcel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("parcel")
     order = Order(["systems", "--json"], {"SENT_TOKEN": SECRET}, versions())
     pack(folder, order, load_example_or_file("toy"), ["tests.trainables.user_models"])
     return folder

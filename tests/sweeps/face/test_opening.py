@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -75,21 +74,6 @@ def test_no_name_is_that_of_a_package_inside():
     """Importing `sweeps.budget` makes `sweeps.budget` that package, whatever it was before."""
     inside = {one.stem for one in Path(sweeps.__file__).parent.iterdir()}
     assert not inside & set(sweeps.__all__)
-
-
-def test_a_sweep_runs_and_what_is_over_is_over(tmp_path, capfd):
-    """With a real Ray: nothing on stdout, the progress that was asked for on stderr."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", sweeps.SweepWarning)
-        sweep = sweeps.run(TEXT, root=tmp_path, seed=1, progress=True)
-        again = sweeps.resume("here", root=tmp_path)
-    assert (sweep.name, sweep.end.state, sweep.counts["complete"]) == ("here", "finished", 3)
-    assert sweep.spec.search.seed == 1
-    assert again.end.state == "finished"
-    assert again.trials().equals(sweep.trials())
-    seen = capfd.readouterr()
-    assert seen.out == ""
-    assert "/3 trials" in seen.err
 
 
 def test_a_sweep_that_ended_badly_is_returned_with_a_warning(tmp_path, monkeypatch):
