@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,7 +47,7 @@ from sweeps.util.files import write_output
 from sweeps.util.fingerprint import working_folder_is_importable
 from sweeps.util.log import configured
 from sweeps.util.text import check_text, closest
-from trainables.worker.redaction import holds_secret, redacted, shown_url
+from trainables.worker.redaction import holds_secret, shown_url
 
 # Commands about a sweep that was started: what its people ask of it, wherever its controller runs.
 
@@ -217,12 +215,8 @@ def held_out_test(
     print_answer(as_json, found.to_dict(), f"{found.trial} on test records: {found}")
 
 
-# Typer has a click of its own in some releases, and the installed one in others.
-_UsageError: Any = typer.BadParameter.__bases__[0]
-
-
-class _Careful(TyperGroup):
-    """Its complaints quote no passwords; its commands have the options of `add_logging_options`."""
+class _Commands(TyperGroup):
+    """Each of them with the options of `add_logging_options`."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -231,28 +225,9 @@ class _Careful(TyperGroup):
             # Rich keeps the ends of a docstring's lines, wherever those of the terminal are.
             command.help = "\n\n".join(" ".join(one.split()) for one in (command.help or "").split("\n\n"))
 
-    def invoke(self, ctx: Any) -> Any:
-        """As any group."""
-        with _quoting_no_password():
-            return super().invoke(ctx)
-
-    def make_context(self, *arguments: Any, **options: Any) -> Any:
-        """As any group."""
-        with _quoting_no_password():
-            return super().make_context(*arguments, **options)
-
-
-@contextmanager
-def _quoting_no_password() -> Iterator[None]:
-    try:
-        yield
-    except _UsageError as error:
-        error.message = redacted(error.message)
-        raise
-
 
 app = typer.Typer(
-    cls=_Careful,
+    cls=_Commands,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,

@@ -42,10 +42,6 @@ class FrontAxis:
     metric: str
     goal: Literal["maximize", "minimize"]
 
-    def __post_init__(self) -> None:
-        if self.goal not in ("maximize", "minimize"):
-            raise InvalidValue(f"goal of {self.metric}", self.goal, "'maximize' or 'minimize'")
-
     @classmethod
     def parse(cls, text: str) -> FrontAxis:
         """Read "METRIC:maximize" or "METRIC:minimize". Raises InvalidValue."""
@@ -439,12 +435,10 @@ def _shared(label: tuple[Any, ...], members: Sequence[Published]) -> dict[str, A
 def nondominated(values: Floats, maximize: Sequence[bool]) -> NDArray[np.bool_]:
     """(n,) mask of the rows of `values` (n, d) that no other row dominates; equal rows stand or fall together.
 
-    Values may be infinite but not NaN (InvalidValue).
+    Values may be infinite but not NaN.
     """
     from moocore import is_nondominated
 
-    if np.isnan(values).any():
-        raise InvalidValue("values", "NaN", "numbers or infinities")
     if len(values) == 0:
         return np.zeros(0, dtype=bool)
     # Dominance depends on order alone, and ranks are finite: infinities need no care of their own.
@@ -458,14 +452,12 @@ def nondominated(values: Floats, maximize: Sequence[bool]) -> NDArray[np.bool_]:
 def hypervolume(values: Floats, maximize: Sequence[bool], reference: Sequence[float]) -> float:
     """Volume of what the rows of `values` (n, d) dominate up to `reference` (d,), in the product of the axes' units.
 
-    Rows that do not beat the reference in every objective add nothing. `reference` must be finite (InvalidValue).
+    Rows that do not beat the reference in every objective add nothing. `reference` is finite.
     """
     from moocore import hypervolume as exact
 
     signs = np.where(maximize, -1.0, 1.0)
     corner = signs * np.asarray(reference, dtype=float)
-    if not np.isfinite(corner).all():
-        raise InvalidValue("reference", list(reference), "finite values")
     points = signs * values
     points = points[(points < corner).all(axis=1)]
     if not len(points):

@@ -161,6 +161,9 @@ def test_no_error_echoes_a_password(words, tmp_path, monkeypatch, capsys):
         if words[-1] == "--set":
             last = f"tracking.uri={last}"
         monkeypatch.setattr(sys, "argv", ["sweeps", *words, last])
+        if words == ("no-such-command",):
+            # As of a process of its own: there every word is looked at first.
+            monkeypatch.setattr(sys, "orig_argv", ["python", *sys.argv])
         with pytest.raises(SystemExit) as ended:
             cli.main()
         said = "".join(capsys.readouterr())
