@@ -71,7 +71,6 @@ class ProgressDisplay(Observer):
     _line: str = ""
     _best: dict[str, float] = field(default_factory=dict)
     _over: set[str] = field(default_factory=set)
-    _infeasible: int = 0
     _known: int = 0
     _pace_from: tuple[float, int] | None = None
     _printed: float = 0.0

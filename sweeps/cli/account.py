@@ -19,8 +19,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, UnsupportedEvent
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps import api
-from sweeps.cli.options import DEFAULT_ROOT, AsJson, Root, StoreUrl
-from sweeps.cli.output import print_answer
+from sweeps.cli.common import DEFAULT_ROOT, AsJson, Root, StoreUrl, print_answer
 from sweeps.util.exits import ExitCode
 from sweeps.util.log import Event, say
 

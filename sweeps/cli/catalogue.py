@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpcore.checks import InvalidValue
-from sweeps.cli.options import DEFAULT_ROOT, AsJson, DataFolder, Root, StoreUrl
-from sweeps.cli.output import print_answer, print_json
+from sweeps.cli.common import DEFAULT_ROOT, AsJson, DataFolder, Root, StoreUrl, print_answer, print_json
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Release
 from sweeps.reporting.glossary import GLOSSARY

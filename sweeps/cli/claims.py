@@ -15,8 +15,7 @@ from dpcore.checks import InvalidValue
 from dpcore.gdp import eps_gdp
 from sweeps import api
 from sweeps.audit import METHODS, AuditRecord, attack_trial
-from sweeps.cli.options import DEFAULT_ROOT, AsJson, Root, StoreUrl
-from sweeps.cli.output import print_answer
+from sweeps.cli.common import DEFAULT_ROOT, AsJson, Root, StoreUrl, print_answer
 from sweeps.privacy.claims import HEADING, Assumptions, claim_text
 from sweeps.util import log
 from sweeps.util.exits import ExitCode

@@ -15,7 +15,7 @@ from sweeps import api
 from sweeps.cli.account import account_app, budget
 from sweeps.cli.catalogue import datasets, explain, reproduce, schema, systems
 from sweeps.cli.claims import audit, certify
-from sweeps.cli.options import (
+from sweeps.cli.common import (
     DEFAULT_ROOT,
     Accepted,
     AsJson,
@@ -34,8 +34,9 @@ from sweeps.cli.options import (
     TrackingUri,
     Trials,
     add_logging_options,
+    clear_errors,
+    print_answer,
 )
-from sweeps.cli.output import clear_errors, print_answer
 from sweeps.cli.show import show
 from sweeps.cli.submit import submit
 from sweeps.privacy.published_store import PublishedStore
@@ -48,171 +49,6 @@ from sweeps.util.fingerprint import working_folder_is_importable
 from sweeps.util.log import configured
 from sweeps.util.text import check_text, closest
 from trainables.worker.redaction import holds_secret, shown_url
-
-# Commands about a sweep that was started: what its people ask of it, wherever its controller runs.
-
-
-def stop(
-    sweep: str,
-    wait: Annotated[bool, typer.Option(help="Until it has ended, for one patience (SWEEPS_PATIENCE) at most.")] = True,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """Stop a sweep that runs in another terminal or on another machine, as Ctrl-C does there; it can be resumed."""
-    answer = api.open(sweep, root=root, store=store).stop(wait=wait)
-    print_answer(as_json, answer.to_dict(), answer)
-
-
-def note(sweep: str, text: str, root: Root = DEFAULT_ROOT, store: StoreUrl = None) -> None:
-    """Keep a sentence about a sweep, running or over; `show` prints it, and MLflow within seconds or by `track`."""
-    api.open(sweep, root=root, store=store).note(text)
-
-
-def tag(
-    sweep: str,
-    tags: Annotated[list[str], typer.Argument(help="KEY=VALUE, one or several; KEY= takes a tag away.")],
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-) -> None:
-    """Tag a sweep, running or over; `show` lists them, and MLflow has them within seconds or by `track`."""
-    api.open(sweep, root=root, store=store).tag(tags)
-
-
-def enqueue(
-    sweep: str,
-    point: Annotated[list[str], typer.Argument(help="KNOB=VALUE each; system= and target_epsilon= where several.")],
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """Ask for a trial of a known good point besides; the total stays a guarantee where the sweep has one budget."""
-    answer = api.open(sweep, root=root, store=store).enqueue(point)
-    print_answer(as_json, answer.to_dict(), answer)
-
-
-def gc(
-    sweep: str,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which, and how many bytes.")] = False,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """Delete checkpoints off the front. Kept are those of trials that may still run, on the front, and of the best."""
-    collected = api.open(sweep, root=root, store=store).gc(dry_run=dry_run)
-    print_answer(as_json, collected.to_dict(), collected)
-
-
-def rename(
-    sweep: str,
-    new: Annotated[str, typer.Argument(help="Free, and then never another sweep's.")],
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-) -> None:
-    """Call a sweep by another name; trials and folders keep the one that it began with."""
-    api.open(sweep, root=root, store=store).rename(new)
-
-
-def delete(
-    sweep: str,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    tracking: TrackingUri = None,
-) -> None:
-    """Delete a sweep's results and files for good; what it spent on the records stays on record, as does its name."""
-    from sweeps.execution.gc import GOES, STAYS
-
-    found = api.open(sweep, root=root, store=store, tracking=tracking)
-    if not yes:
-        print(f"{GOES}\n{STAYS}")
-        typer.confirm(f"Delete {sweep!r}?", abort=True)
-    print(found.delete())
-
-
-# `sweeps export` and `sweeps predict`: a trial's model as a folder, and what such a model says of files.
-
-
-def export(
-    sweep: str,
-    trial: Annotated[str, typer.Argument(help="Key of the trial, or its number.")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder to make, which is not there yet.")
-    ] = None,
-    model_name: Annotated[
-        str | None, typer.Option("--register", help="Add it to MLflow's registry, as the next version of this name.")
-    ] = None,
-    as_refuted: Annotated[
-        bool, typer.Option("--as-refuted", help="Let it out although its claim is refuted, under that heading.")
-    ] = False,
-    accept: Annotated[list[str] | None, typer.Option(help="Export although this changed: code.")] = None,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    tracking: TrackingUri = None,
-    as_json: AsJson = False,
-) -> None:
-    """Take the model of a finished trial out: weights, program, preprocessing, and a card with its claim.
-
-    The folder needs torch and safetensors, and nothing of ours. Systems that answer queries have no model to take out.
-    In MLflow's registry it stands without a pickle, with its claim as tags.
-    """
-    if output is None and model_name is None:
-        raise InvalidValue("--output", None, "a folder to make, or --register NAME for MLflow's registry")
-    opened = api.open(sweep, root=root, store=store, tracking=tracking)
-    chosen: dict[str, Any] = {"as_refuted": as_refuted, "accept": accept or ()}
-    model = opened.model(trial, **chosen)
-    places = {}
-    if output is not None:
-        places["model"] = str(model.save(output))
-    if model_name is not None:
-        places["registered"] = opened.register(trial, model_name, **chosen).uri
-    print_answer(as_json, {**places, **model.card}, "\n".join([model.page, *places.values()]))
-
-
-def predict(
-    model: Annotated[Path, typer.Argument(help="Folder that `sweeps export` wrote.")],
-    files: Annotated[
-        list[str],
-        typer.Argument(help="Parquet or CSV with the declared columns: files, folders, patterns in quotes, or URLs."),
-    ],
-    output: Annotated[
-        str,
-        typer.Option("--output", "-o", help="CSV or Parquet file to write, a row for each row."),
-    ],
-    format: Annotated[str | None, typer.Option(help="parquet or csv, where the file's name does not say.")] = None,
-    threshold: Annotated[
-        float | None, typer.Option(help="Of two classes say the second where its probability is at least that.")
-    ] = None,
-    keep: Annotated[list[str] | None, typer.Option(help="A column of the files to carry along, such as an id.")] = None,
-) -> None:
-    """What an exported model says of the rows of files, in their order; of several files with a column `file`."""
-    from trainables.export.files import check_output, written
-
-    check_output(output)
-    said = api.predict(model, files, format=format, threshold=threshold, keep=keep or ())
-    print(written(said, output))
-
-
-# `sweeps test`: the test records are read once, for one trial.
-
-
-def held_out_test(
-    sweep: str,
-    trial: Annotated[str, typer.Argument(help="Key of the trial, or its number.")],
-    again: Annotated[
-        bool, typer.Option("--again", help="Although they were read before: no longer untouched, and charged again.")
-    ] = False,
-    accept: Annotated[list[str] | None, typer.Option(help="Score although this changed: code.")] = None,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """Score a finished trial on the test records that its spec declares (`data.test`): once, on record.
-
-    A second reading is refused. The cards of models say what was read, and how often.
-    """
-    found = api.open(sweep, root=root, store=store).test(trial, again=again, accept=accept or ())
-    print_answer(as_json, found.to_dict(), f"{found.trial} on test records: {found}")
 
 
 class _Commands(TyperGroup):
@@ -530,20 +366,185 @@ def track(
     print_answer(as_json, document, "\n".join([f"{tracked.runs} runs in {shown}", *tracked.models.lines()]))
 
 
-for _command in (reproduce, systems, datasets, schema, explain):
+for _command in (reproduce, systems, datasets, schema, explain, audit, certify):
     app.command()(_command)
 app.add_typer(account_app, name="account")
-app.command()(audit)
-app.command()(certify)
-app.command("test")(held_out_test)
+
+
+@app.command("test")
+def held_out_test(
+    sweep: str,
+    trial: Annotated[str, typer.Argument(help="Key of the trial, or its number.")],
+    again: Annotated[
+        bool, typer.Option("--again", help="Although they were read before: no longer untouched, and charged again.")
+    ] = False,
+    accept: Annotated[list[str] | None, typer.Option(help="Score although this changed: code.")] = None,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score a finished trial on the test records that its spec declares (`data.test`): once, on record.
+
+    A second reading is refused. The cards of models say what was read, and how often.
+    """
+    found = api.open(sweep, root=root, store=store).test(trial, again=again, accept=accept or ())
+    print_answer(as_json, found.to_dict(), f"{found.trial} on test records: {found}")
+
+
 app.command()(budget)
-app.command()(export)
-app.command()(predict)
-app.command()(stop)
-app.command()(enqueue)
-app.command()(note)
-app.command()(tag)
-app.command()(gc)
-app.command()(rename)
-app.command()(delete)
+
+
+# `sweeps export` and `sweeps predict`: a trial's model as a folder, and what such a model says of files.
+
+
+@app.command()
+def export(
+    sweep: str,
+    trial: Annotated[str, typer.Argument(help="Key of the trial, or its number.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder to make, which is not there yet.")
+    ] = None,
+    model_name: Annotated[
+        str | None, typer.Option("--register", help="Add it to MLflow's registry, as the next version of this name.")
+    ] = None,
+    as_refuted: Annotated[
+        bool, typer.Option("--as-refuted", help="Let it out although its claim is refuted, under that heading.")
+    ] = False,
+    accept: Annotated[list[str] | None, typer.Option(help="Export although this changed: code.")] = None,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    tracking: TrackingUri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take the model of a finished trial out: weights, program, preprocessing, and a card with its claim.
+
+    The folder needs torch and safetensors, and nothing of ours. Systems that answer queries have no model to take out.
+    In MLflow's registry it stands without a pickle, with its claim as tags.
+    """
+    if output is None and model_name is None:
+        raise InvalidValue("--output", None, "a folder to make, or --register NAME for MLflow's registry")
+    opened = api.open(sweep, root=root, store=store, tracking=tracking)
+    chosen: dict[str, Any] = {"as_refuted": as_refuted, "accept": accept or ()}
+    model = opened.model(trial, **chosen)
+    places = {}
+    if output is not None:
+        places["model"] = str(model.save(output))
+    if model_name is not None:
+        places["registered"] = opened.register(trial, model_name, **chosen).uri
+    print_answer(as_json, {**places, **model.card}, "\n".join([model.page, *places.values()]))
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="Folder that `sweeps export` wrote.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(help="Parquet or CSV with the declared columns: files, folders, patterns in quotes, or URLs."),
+    ],
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", help="CSV or Parquet file to write, a row for each row."),
+    ],
+    format: Annotated[str | None, typer.Option(help="parquet or csv, where the file's name does not say.")] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="Of two classes say the second where its probability is at least that.")
+    ] = None,
+    keep: Annotated[list[str] | None, typer.Option(help="A column of the files to carry along, such as an id.")] = None,
+) -> None:
+    """What an exported model says of the rows of files, in their order; of several files with a column `file`."""
+    from trainables.export.files import check_output, written
+
+    check_output(output)
+    said = api.predict(model, files, format=format, threshold=threshold, keep=keep or ())
+    print(written(said, output))
+
+
+# Commands about a sweep that was started: what its people ask of it, wherever its controller runs.
+
+
+@app.command()
+def stop(
+    sweep: str,
+    wait: Annotated[bool, typer.Option(help="Until it has ended, for one patience (SWEEPS_PATIENCE) at most.")] = True,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Stop a sweep that runs in another terminal or on another machine, as Ctrl-C does there; it can be resumed."""
+    answer = api.open(sweep, root=root, store=store).stop(wait=wait)
+    print_answer(as_json, answer.to_dict(), answer)
+
+
+@app.command()
+def enqueue(
+    sweep: str,
+    point: Annotated[list[str], typer.Argument(help="KNOB=VALUE each; system= and target_epsilon= where several.")],
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask for a trial of a known good point besides; the total stays a guarantee where the sweep has one budget."""
+    answer = api.open(sweep, root=root, store=store).enqueue(point)
+    print_answer(as_json, answer.to_dict(), answer)
+
+
+@app.command()
+def note(sweep: str, text: str, root: Root = DEFAULT_ROOT, store: StoreUrl = None) -> None:
+    """Keep a sentence about a sweep, running or over; `show` prints it, and MLflow within seconds or by `track`."""
+    api.open(sweep, root=root, store=store).note(text)
+
+
+@app.command()
+def tag(
+    sweep: str,
+    tags: Annotated[list[str], typer.Argument(help="KEY=VALUE, one or several; KEY= takes a tag away.")],
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+) -> None:
+    """Tag a sweep, running or over; `show` lists them, and MLflow has them within seconds or by `track`."""
+    api.open(sweep, root=root, store=store).tag(tags)
+
+
+@app.command()
+def gc(
+    sweep: str,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which, and how many bytes.")] = False,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete checkpoints off the front. Kept are those of trials that may still run, on the front, and of the best."""
+    collected = api.open(sweep, root=root, store=store).gc(dry_run=dry_run)
+    print_answer(as_json, collected.to_dict(), collected)
+
+
+@app.command()
+def rename(
+    sweep: str,
+    new: Annotated[str, typer.Argument(help="Free, and then never another sweep's.")],
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+) -> None:
+    """Call a sweep by another name; trials and folders keep the one that it began with."""
+    api.open(sweep, root=root, store=store).rename(new)
+
+
+@app.command()
+def delete(
+    sweep: str,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    root: Root = DEFAULT_ROOT,
+    store: StoreUrl = None,
+    tracking: TrackingUri = None,
+) -> None:
+    """Delete a sweep's results and files for good; what it spent on the records stays on record, as does its name."""
+    from sweeps.execution.gc import GOES, STAYS
+
+    found = api.open(sweep, root=root, store=store, tracking=tracking)
+    if not yes:
+        print(f"{GOES}\n{STAYS}")
+        typer.confirm(f"Delete {sweep!r}?", abort=True)
+    print(found.delete())
+
+
 app.command()(submit)

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TextIO
 from rich.console import Console
 
 from sweeps.api import with_models
-from sweeps.cli.output import print_json
+from sweeps.cli.common import print_json
 from sweeps.execution import session
 from sweeps.execution.end import Failure, SweepEnd
 from sweeps.execution.session import RunOptions

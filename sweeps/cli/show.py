@@ -14,8 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpcore.checks import InvalidValue
-from sweeps.cli.options import DEFAULT_ROOT, AsJson, Root, StoreUrl
-from sweeps.cli.output import print_answer, print_json
+from sweeps.cli.common import DEFAULT_ROOT, AsJson, Root, StoreUrl, print_answer, print_json
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.summary import (
     CLAIMED,

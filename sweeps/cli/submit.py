@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.cli.options import (
+from sweeps.cli.common import (
     Accepted,
     Changes,
     Hours,

@@ -444,17 +444,6 @@ def ledger_table(entries: Iterable[LedgerEntry]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    return pd.DataFrame(
-        [
-            {
-                "key": entry.key,
-                "attempt": entry.attempt,
-                "from_step": entry.from_step,
-                "to_step": entry.to_step,
-                "executed_to": entry.executed_to,
-                "charged": entry.steps_spent,
-            }
-            for entry in entries
-        ],
-        columns=["key", "attempt", "from_step", "to_step", "executed_to", "charged"],
-    ).astype({"executed_to": "Int64"})
+    names = ("key", "attempt", "from_step", "to_step", "executed_to")
+    rows = [{name: getattr(entry, name) for name in names} | {"charged": entry.steps_spent} for entry in entries]
+    return pd.DataFrame(rows, columns=[*names, "charged"]).astype({"executed_to": "Int64"})

@@ -16,7 +16,7 @@ import pytest
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.cli.output import clear_errors
+from sweeps.cli.common import clear_errors
 from sweeps.cli.run import steadfast_streams
 from sweeps.execution.session import log_run_config
 from sweeps.planning.estimate import resolved
