@@ -12,7 +12,7 @@ import pytest
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.cli.show import show
-from sweeps.mlflow.sync import drain, rebuild
+from sweeps.mlflow import sync
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting import figures
 from sweeps.reporting.front import FrontAxis
@@ -127,23 +127,34 @@ def history(uri, key):
     return run.info.status, [(one.step, one.value) for one in sorted(found, key=lambda one: one.step)]
 
 
-def test_mlflow_has_each_point_once_while_a_trial_runs_and_ever_after(store, tmp_path):
-    uri = prepared(tmp_path)
-    told = [(2, 0.3), (5, 0.4)]
-    ending = threading.Event()
-    feeding = threading.Thread(target=drain, args=(PublishedStore(store), "views", uri, ending))
+def test_mlflow_has_each_point_once_while_a_trial_runs_and_ever_after(store, tmp_path, monkeypatch):
+    """What runs is shown as running until it does not, or nobody looks any more."""
+    monkeypatch.setattr(sync, "RUNNING_SECONDS", 0.1)
+    uri, told, ending = prepared(tmp_path), [(2, 0.3), (5, 0.4)], threading.Event()
+    whole = ("FINISHED", [*told, (10, 0.5)])
+    feeding = threading.Thread(target=sync.drain, args=(PublishedStore(store), "views", uri, ending))
     feeding.start()
-    until = time.monotonic() + 60
-    while store.backlog("views") and time.monotonic() < until:
-        time.sleep(0.1)
-    assert history(uri, "views-1") == ("RUNNING", told)
-    ending.set()
-    feeding.join()
-    assert history(uri, "views-1") == ("SCHEDULED", told)
-    ends(store, store.lease, 1, 0.5)
+
+    def seen(reached):
+        limit = time.monotonic() + 60
+        while time.monotonic() < limit and not reached():
+            time.sleep(0.1)
+        return reached()
+
+    try:
+        assert seen(lambda: not store.backlog("views"))
+        assert seen(lambda: "views-2" in runs_of(uri))
+        assert history(uri, "views-1") == ("RUNNING", told)
+        ends(store, store.lease, 1, 0.5)
+        assert seen(lambda: history(uri, "views-1") == whole)
+        assert history(uri, "views-2") == ("RUNNING", [])
+    finally:
+        ending.set()
+        feeding.join()
+    assert history(uri, "views-2") == ("SCHEDULED", [])
     for _ in range(2):
         # A second feeder finds what the first has written.
-        assert drain(PublishedStore(store), "views", uri, ending) == 0
-        assert history(uri, "views-1") == ("FINISHED", [*told, (10, 0.5)])
-        rebuild(PublishedStore(store), "views", uri)
+        assert sync.drain(PublishedStore(store), "views", uri, ending) == 0
+        sync.rebuild(PublishedStore(store), "views", uri)
+        assert history(uri, "views-1") == whole
     assert history(uri, "views-0") == ("FINISHED", [*told, (10, 0.6)])

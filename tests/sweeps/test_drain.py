@@ -74,43 +74,6 @@ def test_a_controller_that_is_killed_leaves_a_drain_that_delivers_and_ends(tmp_p
         pass  # and gone
 
 
-def test_what_runs_is_shown_as_running_until_it_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(drain_module, "RUNNING_SECONDS", 0.1)
-    store = view_sweeps.new_sweep(tmp_path)
-    uri = prepared(tmp_path)
-    lease = store.acquire("views")
-    store.set_state(lease, "running")
-    done, lost = (view_sweeps.launch(store, lease, number) for number in range(2))
-    ending = threading.Event()
-    delivering = threading.Thread(target=drain, args=(PublishedStore(store), "views", uri, ending))
-    delivering.start()
-
-    def seen(key: str, status: str) -> bool:
-        limit = time.monotonic() + 60
-        while time.monotonic() < limit:
-            if key in (runs := runs_of(uri)) and runs[key][0].info.status == status:
-                return True
-            time.sleep(0.1)
-        return False
-
-    try:
-        deadline = time.monotonic() + 60
-        while store.backlog("views") and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert seen(done, "RUNNING")
-        assert seen(lost, "RUNNING")
-        view_sweeps.settle(store, lease, 0)
-        assert seen(done, "FINISHED")
-        assert seen(lost, "RUNNING")
-        # A controller that is killed leaves it running in the store.
-    finally:
-        ending.set()
-        delivering.join()
-    runs = runs_of(uri)
-    assert runs[lost][0].info.status == "SCHEDULED"
-    assert {len(found) for found in runs.values()} == {1}
-
-
 def test_a_stopped_process_is_ended_after_one_patience_and_the_next_one_finds_the_way_free(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
