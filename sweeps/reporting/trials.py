@@ -70,40 +70,34 @@ _CONDITION = re.compile(r"\s*([^=<>!\s]+)\s*(!=|<=|>=|==?|<|>)\s*(.*?)\s*", re.D
 _EXAMPLE = "For example state=failed, accuracy>=0.9 or model=linear."
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """What a trial must be to be listed: `state=failed`, `accuracy>=0.9`, `model!=linear`.
+_Row = Mapping[str, Any]
+"""Of a trial: its `trial_values`."""
+
+
+def condition(text: str) -> tuple[str, Callable[[_Row], bool]]:
+    """What a trial must be to be listed: `state=failed`, `accuracy>=0.9`, `model!=linear`; as (name, test of a row).
 
     Numbers are equal where they are written alike in four digits, as tables show them. A trial without the value meets
-    no condition but `!=`.
+    no condition but `!=`. Raises InvalidValue.
     """
+    found = _CONDITION.fullmatch(text)
+    if found is None or not found[3]:
+        raise InvalidValue("where", text, "NAME=VALUE, or !=, <, <=, > or >= in its place", _EXAMPLE)
+    name, sign, value = found.groups()
+    states = [str(state) for state in TrialState]
+    if name == "state" and value not in states:
+        raise InvalidValue("where", text, f"one of the states {', '.join(states)}", did_you_mean(value, states))
+    if sign not in _COMPARED:
+        return name, lambda row: _alike(value_in(row, name), value) is (sign != "!=")
+    wanted, compare = _number(value), _COMPARED[sign]
+    if wanted is None:
+        raise InvalidValue("where", text, f"a number behind {sign}", _EXAMPLE)
 
-    name: str
-    sign: str
-    text: str
+    def holds(row: _Row) -> bool:
+        found = value_in(row, name)
+        return isinstance(found, int | float) and not isinstance(found, bool) and compare(float(found), wanted)
 
-    @classmethod
-    def parse(cls, text: str) -> Condition:
-        """Raises InvalidValue."""
-        found = _CONDITION.fullmatch(text)
-        if found is None or not found[3]:
-            raise InvalidValue("where", text, "NAME=VALUE, or !=, <, <=, > or >= in its place", _EXAMPLE)
-        name, sign, value = found[1], "=" if found[2] == "==" else found[2], found[3]
-        states = [str(state) for state in TrialState]
-        if name == "state" and value not in states:
-            raise InvalidValue("where", text, f"one of the states {', '.join(states)}", did_you_mean(value, states))
-        if sign in _COMPARED and _number(value) is None:
-            raise InvalidValue("where", text, f"a number behind {sign}", _EXAMPLE)
-        return cls(name, sign, value)
-
-    def holds(self, row: Mapping[str, Any]) -> bool:
-        """Whether the trial with this row (`trial_values`) meets it."""
-        value = value_in(row, self.name)
-        if self.sign in _COMPARED:
-            wanted = _number(self.text)
-            number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-            return number is not None and wanted is not None and _COMPARED[self.sign](number, wanted)
-        return _alike(value, self.text) is (self.sign == "=")
+    return name, holds
 
 
 def _alike(value: object, text: str) -> bool:
@@ -122,44 +116,15 @@ def _number(text: str) -> float | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class TrialOrder:
-    """By which value trials are listed; those without it come last.
+def trial_order(text: str) -> tuple[str, bool | None]:
+    """By which value trials are listed: `NAME`, `NAME:ascending` or `NAME:descending`, as (name, whether descending).
 
-    ascending  None: a metric's best first, everything else from small to large
+    None: a metric's best first, everything else from small to large. Raises InvalidValue.
     """
-
-    name: str
-    ascending: bool | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> TrialOrder:
-        """Read `NAME`, `NAME:ascending` or `NAME:descending`. Raises InvalidValue."""
-        name, colon, word = text.rpartition(":")
-        if colon and (not name or word not in ("ascending", "descending")):
-            raise InvalidValue("sort", text, "NAME, NAME:ascending or NAME:descending", "For example accuracy.")
-        return cls(name, word == "ascending") if colon else cls(text)
-
-    def applied(self, rows: Iterable[_Row], goals: Mapping[str, str]) -> list[Published]:
-        """The trials of these rows in this order, equal ones by number.
-
-        goals  {metric: maximize or minimize}
-        """
-        best_first = goals.get(self.name.removeprefix("metric.")) == "maximize"
-        descending = best_first if self.ascending is None else not self.ascending
-        by_number = sorted(rows, key=lambda row: row[0].number)
-        keyed = [(value_in(values, self.name), trial) for trial, values in by_number]
-        numbers = [one for one in keyed if isinstance(one[0], int | float) and not math.isnan(one[0])]
-        texts = [one for one in keyed if isinstance(one[0], str) and one[0]]
-        for found in (numbers, texts):
-            found.sort(key=itemgetter(0), reverse=descending)
-        ranked = [trial for _, trial in (*numbers, *texts)]
-        keys = {trial.key for trial in ranked}
-        return [*ranked, *(trial for _, trial in keyed if trial.key not in keys)]
-
-
-_Row = tuple[Published, Mapping[str, Any]]
-"""A trial with its `trial_values`."""
+    name, colon, word = text.rpartition(":")
+    if colon and (not name or word not in ("ascending", "descending")):
+        raise InvalidValue("sort", text, "NAME, NAME:ascending or NAME:descending", "For example accuracy.")
+    return (name, word == "descending") if colon else (text, None)
 
 
 def selected(
@@ -170,31 +135,42 @@ def selected(
 ) -> list[Published]:
     """Those of `trials` that meet every condition, in the order asked for, or in their own.
 
-    where  texts as `Condition` reads them
-    sort   as `TrialOrder` reads it
+    where  texts as `condition` reads them
+    sort   as `trial_order` reads it; equal ones by number, those without the value last
     goals  {metric: maximize or minimize}, for the order
 
     Raises InvalidValue for a name that no trial has.
     """
-    conditions = [Condition.parse(one) for one in ([where] if isinstance(where, str) else where)]
-    order = None if sort is None else TrialOrder.parse(sort)
-    if not conditions and order is None:
+    conditions = [condition(one) for one in ([where] if isinstance(where, str) else where)]
+    by, descending = (None, None) if sort is None else trial_order(sort)
+    if not conditions and by is None:
         return list(trials)
-    rows: list[_Row] = [(trial, trial_values(trial)) for trial in trials]
-    for what, name in [("where", one.name) for one in conditions] + ([] if order is None else [("sort", order.name)]):
+    rows = [(trial, trial_values(trial)) for trial in trials]
+    for what, name in [*(("where", name) for name, _ in conditions), *([] if by is None else [("sort", by)])]:
         if rows and name not in COLUMNS and all(value_in(values, name) is None for _, values in rows):
             bare = (column.rpartition(".")[2] for _, values in rows for column in values if "." in column)
             names = list(dict.fromkeys([*COLUMNS, *bare]))
             expected = "a knob, solved value, metric or column of a trial"
             raise InvalidValue(what, name, expected, did_you_mean(name, names))
-    found = [row for row in rows if all(one.holds(row[1]) for one in conditions)]
-    return [trial for trial, _ in found] if order is None else order.applied(found, goals or {})
+    found = [(trial, values) for trial, values in rows if all(holds(values) for _, holds in conditions)]
+    if by is None:
+        return [trial for trial, _ in found]
+    if descending is None:
+        descending = (goals or {}).get(by.removeprefix("metric.")) == "maximize"
+    keyed = [(value_in(values, by), trial) for trial, values in sorted(found, key=lambda row: row[0].number)]
+    numbers = [one for one in keyed if isinstance(one[0], int | float) and not math.isnan(one[0])]
+    texts = [one for one in keyed if isinstance(one[0], str) and one[0]]
+    for values_of in (numbers, texts):
+        values_of.sort(key=itemgetter(0), reverse=descending)
+    ranked = [trial for _, trial in (*numbers, *texts)]
+    keys = {trial.key for trial in ranked}
+    return [*ranked, *(trial for _, trial in keyed if trial.key not in keys)]
 
 
 def named_in(where: Iterable[str], sort: str | None) -> tuple[str, ...]:
     """What conditions and order name, each once. Raises InvalidValue."""
-    order = [] if sort is None else [TrialOrder.parse(sort).name]
-    return tuple(dict.fromkeys([*(Condition.parse(one).name for one in where), *order]))
+    order = [] if sort is None else [trial_order(sort)[0]]
+    return tuple(dict.fromkeys([*(condition(one)[0] for one in where), *order]))
 
 
 def page_of(trials: Sequence[Published], page: int) -> Sequence[Published]:
