@@ -140,5 +140,5 @@ def test_weights_of_a_feature_map_are_too(tmp_path, monkeypatch):
     assert weights_of(spec, source.facts(spec.data.options())) == before
     another(tmp_path / "map.npy")
     # In a process of its own a map is written down once.
-    declared._made.cache_clear()
+    declared._MADE.clear()
     assert weights_of(spec, source.facts(spec.data.options())) != before

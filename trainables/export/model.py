@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from scipy.special import softmax
 from torch import Tensor, nn
 
 from dpcore.checks import InvalidValue
@@ -123,7 +124,7 @@ class ReleasedModel:
         task, classes = self.preprocessing.task, self.preprocessing.classes
         if task is Task.REGRESSION:
             return Predictions(outputs[:, 0], (), np.zeros((len(outputs), 0)))
-        shares = _softmax(outputs)
+        shares = softmax(outputs, axis=1)
         if task is Task.RATING:
             return Predictions(shares @ _worths(classes), classes, shares)
         chosen = shares.argmax(axis=1) if threshold is None else (shares[:, 1] >= threshold).astype(int)
@@ -210,8 +211,3 @@ def _worths(classes: tuple[Any, ...]) -> NDArray[np.float64]:
     """What each rating counts as, [C]: a model tells them apart by their positions alone."""
     numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in classes)
     return np.array(classes if numbers else range(len(classes)), dtype=np.float64)
-
-
-def _softmax(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
-    shifted = np.exp(outputs - outputs.max(axis=1, keepdims=True)) if len(outputs) else outputs
-    return shifted / shifted.sum(axis=1, keepdims=True)

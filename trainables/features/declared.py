@@ -213,36 +213,29 @@ class Features:
         if not self.is_known and not plugins.OBJECT.fullmatch(self.name):
             place = Path(self.name).expanduser()
             stamp = (os.stat(place).st_mtime_ns, os.stat(place).st_size) if place.is_file() else None
-        return _made(self.name, _Known(facts), stamp)
+        # Another version of a file is another map.
+        key = self.name, repr(facts), stamp
+        if key not in _MADE:
+            _MADE[key] = _made(self.name, facts)
+        return _MADE[key]
 
 
-class _Known:
-    """Facts compared by content; the mapping inside them keeps them from being hashed directly."""
-
-    def __init__(self, facts: DatasetSpec) -> None:
-        self.facts, self._text = facts, repr(facts)
-
-    def __hash__(self) -> int:
-        return hash(self._text)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Known) and self._text == other._text
+_MADE: dict[object, ExportedProgram] = {}
+"""Maps are written down once in a process, for each kind of inputs: that takes seconds."""
 
 
-@lru_cache(maxsize=8)
-def _made(name: str, known: _Known, stamp: object) -> ExportedProgram:
-    """Written down once in a process: that takes seconds. `stamp` tells another version of a file."""
+def _made(name: str, facts: DatasetSpec) -> ExportedProgram:
     from trainables.features import programs
 
     if name == SCATTERING:
         from trainables.features.scattering import Scattering
 
-        made = programs.written_down(name, Scattering(*_image(known.facts)[-2:]), known.facts)
+        made = programs.written_down(name, Scattering(*_image(facts)[-2:]), facts)
     elif plugins.OBJECT.fullmatch(name):
-        made = programs.written_down(name, programs.own_module(name, known.facts), known.facts)
+        made = programs.written_down(name, programs.own_module(name, facts), facts)
     else:
         made = programs.from_file(name, f"{SCATTERING}, module:function")
-    programs.check_apart(name, made, known.facts)
+    programs.check_apart(name, made, facts)
     return made
 
 
