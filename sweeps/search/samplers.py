@@ -203,14 +203,6 @@ METHODS = ("gp", "tpe", "nsga2")
 """What `auto` may come to."""
 
 
-def by_name(*entries: SamplerEntry) -> dict[str, SamplerEntry]:
-    """Samplers keyed by name. Raises ValueError when two share one."""
-    named = {entry.name: entry for entry in entries}
-    if len(named) < len(entries):
-        raise ValueError(f"samplers {[entry.name for entry in entries]}: expected each name once")
-    return named
-
-
 def _unresolved(seed: int, trials: int) -> BaseSampler:
     raise AssertionError(f"{AUTO} proposes by the method that it came to")
 
@@ -234,7 +226,7 @@ def _gp(seed: int, trials: int) -> BaseSampler:
 
 
 # An ask of TPE grows by about 12 ms per thousand trials in the window, the Gaussian process's with their cube.
-SAMPLERS: Mapping[str, SamplerEntry] = by_name(
+_ROWS: tuple[SamplerEntry, ...] = (
     Learning(
         name=AUTO,
         doc="a Gaussian process, tpe or nsga2, by rule; budgets take turns",
@@ -264,6 +256,7 @@ SAMPLERS: Mapping[str, SamplerEntry] = by_name(
     ),
     # the next sampler goes here
 )
+SAMPLERS: Mapping[str, SamplerEntry] = {one.name: one for one in _ROWS}
 
 
 def names(select: Callable[[SamplerEntry], bool] = lambda entry: True) -> tuple[str, ...]:

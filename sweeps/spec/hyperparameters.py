@@ -6,7 +6,7 @@ A knob is refused by its first mistake; the mistakes of all knobs are noted toge
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -118,7 +118,7 @@ def _read_knobs(path: str, raw: Mapping[Any, object], system: System, context: _
             out[name] = (
                 _read_same_as(here, value, system.name)  # type: ignore[arg-type]
                 if same
-                else _read_knob(here, value, parameters[name], context.facts)
+                else _KnobReader(parameters[name], context.facts).read(here, value)
             )
     for name, parameter in parameters.items():
         if name in raw or name == solved or (solve is None and name in system.solves.values()):
@@ -132,103 +132,104 @@ def _read_knobs(path: str, raw: Mapping[Any, object], system: System, context: _
     return {name: out[name] for name in sorted(out.keys() - absent)}
 
 
-def _read_knob(path: str, raw: object, parameter: Hyperparameter, facts: DatasetSpec | None) -> Scalar | Domain:
-    """One knob, canonical. Raises InvalidValue."""
+@dataclass(frozen=True, slots=True)
+class _KnobReader:
+    """Reads what is written of a hyperparameter, a fixed value or a domain. Every method raises InvalidValue.
 
-    def check_bounds(here: str, written: object, bottom: float, top: float) -> None:
-        high, of_n = parameter.high, ""
+    facts  of the data; None where they are wrong
+    """
+
+    parameter: Hyperparameter
+    facts: DatasetSpec | None
+
+    def read(self, path: str, raw: object) -> Scalar | Domain:
+        """The canonical value, or the domain."""
+        if not isinstance(raw, Mapping):
+            return self._scalar(path, raw)
+        raw, known = _translated(path, raw), (*KINDS, *OPTUNA_NAMES)
+        for key in raw:
+            if key not in (*KINDS, "points", "step"):
+                raise InvalidValue(f"{path}.{key}", raw[key], "a domain: " + ", ".join(known), closest(key, known))
+        domains = [key for key in raw if key in KINDS]
+        if len(domains) != 1:
+            raise InvalidValue(path, dict(raw), "exactly one domain of " + ", ".join(KINDS))
+        (kind,) = domains
+        return self._choice(path, raw) if kind == "choice" else self._range(path, kind, raw)
+
+    def _check_bounds(self, path: str, written: object, bottom: float, top: float) -> None:
+        one, high, of_n = self.parameter, self.parameter.high, ""
         # A parameter counted in records cannot exceed the records that there are.
-        if parameter.unit == "records" and facts is not None and (high is None or facts.n < high):
-            high, of_n = facts.n, " (the number of records, n)"
-        doc = f"{parameter.doc[:1].upper()}{parameter.doc[1:]}."
-        if parameter.low is not None and bottom < parameter.low:
-            raise InvalidValue(here, written, f"{parameter.name} of at least {parameter.low:g}", doc)
+        if one.unit == "records" and self.facts is not None and (high is None or self.facts.n < high):
+            high, of_n = self.facts.n, " (the number of records, n)"
+        doc = f"{one.doc[:1].upper()}{one.doc[1:]}."
+        if one.low is not None and bottom < one.low:
+            raise InvalidValue(path, written, f"{one.name} of at least {one.low:g}", doc)
         if high is not None and top > high:
-            raise InvalidValue(here, written, f"{parameter.name} of at most {high:g}{of_n}", doc)
+            raise InvalidValue(path, written, f"{one.name} of at most {high:g}{of_n}", doc)
 
-    def scalar(here: str, written: object) -> Scalar:
-        if parameter.kind == "choice":
-            return _read_word(here, written, parameter)
+    def _scalar(self, path: str, written: object) -> Scalar:
+        whole = self.parameter.kind == "int"
+        if self.parameter.kind == "choice":
+            return self._word(path, written)
         number = as_number(written)
         if number is None or not math.isfinite(number):
-            kind = "a whole number" if parameter.kind == "int" else "a finite number"
             remedy = "Lists are written {choice: [...]}." if isinstance(written, list | tuple) else ""
-            raise InvalidValue(here, written, f"{kind} or a domain", remedy)
-        if parameter.kind == "int" and not number.is_integer():
-            raise InvalidValue(here, written, "a whole number")
-        check_bounds(here, written, number, number)
-        return int(number) if parameter.kind == "int" else number
+            raise InvalidValue(path, written, f"{'a whole' if whole else 'a finite'} number or a domain", remedy)
+        if whole and not number.is_integer():
+            raise InvalidValue(path, written, "a whole number")
+        self._check_bounds(path, written, number, number)
+        return int(number) if whole else number
 
-    if not isinstance(raw, Mapping):
-        return scalar(path, raw)
-    raw, known = _translated(path, raw), (*KINDS, *OPTUNA_NAMES)
-    for key in raw:
-        if key not in (*KINDS, "points", "step"):
-            raise InvalidValue(f"{path}.{key}", raw[key], "a domain: " + ", ".join(known), closest(key, known))
-    domains = [key for key in raw if key in KINDS]
-    if len(domains) != 1:
-        raise InvalidValue(path, dict(raw), "exactly one domain of " + ", ".join(KINDS))
-    (kind,) = domains
-    return (
-        _read_choice(path, raw, scalar) if kind == "choice" else _read_range(path, kind, raw, parameter, check_bounds)
-    )
+    def _word(self, path: str, raw: object) -> Scalar:
+        one = self.parameter
+        if not one.choices:
+            if isinstance(raw, str) and raw:
+                return raw
+            raise InvalidValue(path, raw, f"a text ({one.doc})", "Quote it." if raw is not None else "")
+        value = meant(Domain(kind="choice", values=tuple(one.choices)), raw)
+        if value is None:
+            known = [str(choice) for choice in one.choices]
+            raise InvalidValue(path, raw, "one of " + ", ".join(known), closest(raw, known))
+        return value
 
+    def _choice(self, path: str, raw: Mapping[Any, Any]) -> Domain:
+        here, values = f"{path}.choice", raw["choice"]
+        for key in ("points", "step"):
+            if key in raw:
+                expected = f"no `{key}` beside `choice`"
+                raise InvalidValue(f"{path}.{key}", raw[key], expected, "A choice is its own grid.")
+        if not isinstance(values, list | tuple) or not values:
+            raise InvalidValue(here, values, "a list of at least one value")
+        read = tuple(self._scalar(f"{here}.{i}", value) for i, value in enumerate(values))
+        if len(set(read)) < len(read):
+            raise InvalidValue(here, list(values), "each value once", "A repeated value would be drawn more often.")
+        return Domain(kind="choice", values=read)
 
-def _read_word(path: str, raw: object, parameter: Hyperparameter) -> Scalar:
-    if not parameter.choices:
-        if isinstance(raw, str) and raw:
-            return raw
-        raise InvalidValue(path, raw, f"a text ({parameter.doc})", "Quote it." if raw is not None else "")
-    value = meant(Domain(kind="choice", values=tuple(parameter.choices)), raw)
-    if value is None:
-        known = [str(choice) for choice in parameter.choices]
-        raise InvalidValue(path, raw, "one of " + ", ".join(known), closest(raw, known))
-    return value
-
-
-def _read_choice(path: str, raw: Mapping[Any, Any], scalar: Callable[[str, object], Scalar]) -> Domain:
-    here, values = f"{path}.choice", raw["choice"]
-    for key in ("points", "step"):
-        if key in raw:
-            raise InvalidValue(f"{path}.{key}", raw[key], f"no `{key}` beside `choice`", "A choice is its own grid.")
-    if not isinstance(values, list | tuple) or not values:
-        raise InvalidValue(here, values, "a list of at least one value")
-    read = tuple(scalar(f"{here}.{i}", value) for i, value in enumerate(values))
-    if len(set(read)) < len(read):
-        raise InvalidValue(here, list(values), "each value once", "A repeated value would be drawn more often.")
-    return Domain(kind="choice", values=read)
-
-
-def _read_range(
-    path: str,
-    kind: str,
-    raw: Mapping[Any, Any],
-    parameter: Hyperparameter,
-    check_bounds: Callable[[str, object, float, float], None],
-) -> Domain:
-    here, ends = f"{path}.{kind}", raw[kind]
-    if not isinstance(ends, list | tuple) or len(ends) != 2:
-        raise InvalidValue(here, ends, "two numbers, [low, high]")
-    ends = list(ends)
-    low, high = map(as_number, ends)
-    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
-        raise InvalidValue(here, ends, "two finite numbers, [low, high]")
-    if low > high:
-        raise InvalidValue(here, ends, "low <= high", f"Swap them: [{ends[1]}, {ends[0]}].")
-    if "log" in kind and low <= 0:
-        raise InvalidValue(here, ends, "low above 0, since the range is logarithmic", "Raise low, or drop `log_`.")
-    if kind.startswith("int") and not (low.is_integer() and high.is_integer()):
-        raise InvalidValue(here, ends, "whole numbers")
-    if parameter.kind == "choice":
-        raise InvalidValue(here, ends, f"`choice`, since {parameter.name} is no number")
-    if parameter.kind == "int" and not kind.startswith("int"):
-        raise InvalidValue(here, ends, "an integer domain", f"Use `int_{kind}`, or `choice`.")
-    check_bounds(here, ends, low, high)
-    points = raw.get("points")
-    if points is not None and (isinstance(points, bool) or not isinstance(points, int) or points < 1):
-        raise InvalidValue(f"{path}.points", points, "a whole number of at least 1")
-    step = None if raw.get("step") is None else _read_step(f"{path}.step", kind, raw, low, high)
-    return Domain(kind=kind, low=low, high=high, points=points, step=step)  # type: ignore[arg-type]
+    def _range(self, path: str, kind: str, raw: Mapping[Any, Any]) -> Domain:
+        here, ends = f"{path}.{kind}", raw[kind]
+        if not isinstance(ends, list | tuple) or len(ends) != 2:
+            raise InvalidValue(here, ends, "two numbers, [low, high]")
+        ends = list(ends)
+        low, high = map(as_number, ends)
+        if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
+            raise InvalidValue(here, ends, "two finite numbers, [low, high]")
+        if low > high:
+            raise InvalidValue(here, ends, "low <= high", f"Swap them: [{ends[1]}, {ends[0]}].")
+        if "log" in kind and low <= 0:
+            expected = "low above 0, since the range is logarithmic"
+            raise InvalidValue(here, ends, expected, "Raise low, or drop `log_`.")
+        if kind.startswith("int") and not (low.is_integer() and high.is_integer()):
+            raise InvalidValue(here, ends, "whole numbers")
+        if self.parameter.kind == "choice":
+            raise InvalidValue(here, ends, f"`choice`, since {self.parameter.name} is no number")
+        if self.parameter.kind == "int" and not kind.startswith("int"):
+            raise InvalidValue(here, ends, "an integer domain", f"Use `int_{kind}`, or `choice`.")
+        self._check_bounds(here, ends, low, high)
+        points = raw.get("points")
+        if points is not None and (isinstance(points, bool) or not isinstance(points, int) or points < 1):
+            raise InvalidValue(f"{path}.points", points, "a whole number of at least 1")
+        step = None if raw.get("step") is None else _read_step(f"{path}.step", kind, raw, low, high)
+        return Domain(kind=kind, low=low, high=high, points=points, step=step)  # type: ignore[arg-type]
 
 
 def _read_step(path: str, kind: str, raw: Mapping[Any, Any], low: float, high: float) -> float:
@@ -312,7 +313,7 @@ def _check_same_as(
                 raise InvalidValue(path, str(same.to_dict()[SAME_AS]), expected, f"{same.knob} has a `when`.")
             if other is not None:
                 values = other.to_dict() if isinstance(other, Domain) else other
-                _read_knob(path, values, parameter, context.facts)
+                _KnobReader(parameter, context.facts).read(path, values)
                 good.append((system, name))
     for system, name, _ in follows:
         if (system, name) not in good:

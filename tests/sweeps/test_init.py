@@ -136,15 +136,6 @@ def test_any_name_of_a_column_is_read_back(tmp_path, name):
     assert list(read_document(sweeps.init(tmp_path / "odd.parquet"))["data"]["columns"]) == [name, "income"]
 
 
-def test_a_csv_file_without_names_is_refused_and_not_quoted(tmp_path):
-    (tmp_path / "bare.csv").write_text("Ada,36,rich\nBob,17,poor\n")
-    with pytest.raises(InvalidValue, match="first line") as refused:
-        sweeps.init(tmp_path / "bare.csv")
-    said = str(refused.value).replace(str(tmp_path), "")
-    assert "Ada" not in said
-    assert "36" not in said
-
-
 def test_what_is_wrong_is_said_before_a_file_is_written(parquet, tmp_path):
     with pytest.raises(InvalidValue, match="incme"):
         sweeps.init(parquet, label="incme")

@@ -18,7 +18,7 @@ from sweeps.privacy.wording import total_text
 from sweeps.search import samplers
 from sweeps.search.proposer import Proposer
 from sweeps.search.sampler_exam import faults
-from sweeps.search.samplers import SAMPLERS, Independent, Learning, by_name
+from sweeps.search.samplers import SAMPLERS, Independent, Learning
 from sweeps.spec.parse import load_spec
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.schema import spec_schema
@@ -130,8 +130,6 @@ def test_a_package_cannot_replace_a_sampler_nor_offer_one_that_counts_as_indepen
     monkeypatch.syspath_prepend(str(tmp_path / "again"))
     with pytest.raises(SpecErrors, match="not both"):
         spec_with(search={"sampler": "still", "trials": 3})
-    with pytest.raises(ValueError, match="each name once"):
-        by_name(STILL, STILL)
 
 
 STILL = replace(SAMPLERS["random"], name="still")
