@@ -43,6 +43,9 @@ class Jacobian(StrEnum):
     TRACE = "trace"
 
 
+_RANK = Jacobian.RANK
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerturbedLoss(Generic[Family]):
     """`noise` on the objective (shape d x c, drawn once), its least total `modulus`, and the minimiser's guarantee."""
@@ -66,18 +69,11 @@ def least_modulus(epsilon: float, n: int, classes: int, jacobian: Jacobian = Jac
 
 
 def pure(
-    epsilon: float,
-    n: int,
-    classes: int,
-    adjacency: Adjacency,
-    *,
-    jacobian: Jacobian = Jacobian.RANK,
-    lipschitz: float = SOFTMAX_LIPSCHITZ,
-    unit: str = "record",
+    epsilon: float, n: int, classes: int, adjacency: Adjacency, *, jacobian: Jacobian = _RANK, unit: str = "record"
 ) -> PerturbedLoss[RadialNoise]:
     """(epsilon, 0): density exp(-beta ||N||_F), beta = epsilon/(2K); epsilon/(4K) under replace-one."""
     replaced = adjacency is Adjacency.REPLACE_ONE
-    shift = (2 if replaced else 1) * lipschitz
+    shift = (2 if replaced else 1) * SOFTMAX_LIPSCHITZ
     repair = " (gradient shift 2K for replace-one)" if replaced else ""
     return PerturbedLoss(
         noise=RadialNoise(epsilon / (2 * shift)),
@@ -93,8 +89,7 @@ def gaussian(
     classes: int,
     adjacency: Adjacency,
     *,
-    jacobian: Jacobian = Jacobian.RANK,
-    lipschitz: float = SOFTMAX_LIPSCHITZ,
+    jacobian: Jacobian = _RANK,
     unit: str = "record",
 ) -> PerturbedLoss[GaussianNoise]:
     """(epsilon, delta): s = K (q + sqrt(q^2 + epsilon))/epsilon with q the upper delta/(c-1) quantile of N(0, 1).
@@ -104,7 +99,7 @@ def gaussian(
     checks.positive_finite(epsilon=epsilon)
     quantile = _quantile(delta, classes, adjacency)
     records = 2 if adjacency is Adjacency.REPLACE_ONE else 1
-    sigma = records * lipschitz * (quantile + math.sqrt(quantile**2 + epsilon)) / epsilon * (1 + 1e-12)
+    sigma = records * SOFTMAX_LIPSCHITZ * (quantile + math.sqrt(quantile**2 + epsilon)) / epsilon * (1 + 1e-12)
     return PerturbedLoss(
         noise=GaussianNoise(sigma),
         modulus=least_modulus(epsilon, n, classes, jacobian),
@@ -115,14 +110,7 @@ def gaussian(
 
 
 def gaussian_published(
-    epsilon: float,
-    delta: float,
-    n: int,
-    classes: int,
-    *,
-    jacobian: Jacobian = Jacobian.RANK,
-    lipschitz: float = SOFTMAX_LIPSCHITZ,
-    unit: str = "record",
+    epsilon: float, delta: float, n: int, classes: int, *, jacobian: Jacobian = _RANK, unit: str = "record"
 ) -> PerturbedLoss[GaussianNoise]:
     """The noise as printed, s = K sqrt(8 ln(2/delta) + 4 epsilon)/epsilon, add-remove.
 
@@ -131,8 +119,8 @@ def gaussian_published(
     """
     checks.positive_finite(epsilon=epsilon)
     checks.probability_open(delta=delta)
-    sigma = lipschitz * math.sqrt(8 * math.log(2 / delta) + 4 * epsilon) / epsilon
-    established = established_delta(sigma, epsilon, classes, lipschitz)
+    sigma = SOFTMAX_LIPSCHITZ * math.sqrt(8 * math.log(2 / delta) + 4 * epsilon) / epsilon
+    established = established_delta(sigma, epsilon, classes)
     holds = established <= delta
     repair = "" if holds else f", whose proof is refuted: delta={established:.3g} is established for c={classes}"
     claim = _guarantee(
@@ -169,9 +157,9 @@ def _quantile(delta: float, classes: int, adjacency: Adjacency) -> float:
     return quantile
 
 
-def established_delta(sigma: float, epsilon: float, classes: int, lipschitz: float = SOFTMAX_LIPSCHITZ) -> float:
+def established_delta(sigma: float, epsilon: float, classes: int) -> float:
     """The delta that the repaired proof gives Gaussian noise `sigma` under add-remove: (c-1) Q(q), at most 1."""
-    quantile = (sigma / lipschitz) * (epsilon / 2 - lipschitz**2 / (2 * sigma**2))
+    quantile = (sigma / SOFTMAX_LIPSCHITZ) * (epsilon / 2 - SOFTMAX_LIPSCHITZ**2 / (2 * sigma**2))
     return min(1.0, (classes - 1) * float(ndtr(-quantile)))
 
 

@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 
 from dpcore import checks
 from dpcore.accountants.composition import PURE_ACCOUNTANT, PURE_THEOREM, each_pure
-from dpcore.events import Adjacency, Event, PureDP, Repeated
+from dpcore.events import Adjacency, Event, PureDP
 from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 from dpcore.mechanisms.noise_families import Normals
 from dpcore.mechanisms.output_perturbation import advanced_epsilon
@@ -27,6 +27,7 @@ ZCDP_THEOREM = "Cesar & Rogers 2021 (bounded range); Bun & Steinke 2016, Proposi
 ONE_VOTE = "One record or unit changes at most one model: parts are disjoint, and fixed without looking at the records."
 
 _DOWN = 1 - 1e-12
+_REPLACE = Adjacency.REPLACE_ONE
 
 
 @mechanism("soft-vote")
@@ -68,29 +69,22 @@ class NoisyVote:
         return sample(self.beta, votes, draw)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CalibratedVote:
-    """`queries` adaptive votes of `models` models over `classes` classes at inverse temperature `beta`."""
+    """Adaptive votes, and what they guarantee together."""
 
-    beta: float
-    models: int
-    classes: int
-    queries: int
+    vote: NoisyVote
     guarantee: Guarantee
 
     @property
-    def each(self) -> PureDP:
-        """What one vote releases."""
-        return PureDP(epsilon=loss_per_query(self.beta, self.models, self.classes), adjacency=self.guarantee.adjacency)
+    def beta(self) -> float:
+        """Inverse temperature of each."""
+        return self.vote.beta
 
     @property
-    def event(self) -> Repeated:
+    def event(self) -> Event:
         """What all of them release."""
-        return Repeated(event=self.each, count=self.queries)
-
-    def sample(self, votes: NDArray[np.int64], normals: Normals) -> int:
-        """One label for the counts `votes`, shape [classes], summing to `models`."""
-        return sample(self.beta, votes, normals)
+        return self.vote.event()
 
 
 def sample(beta: float, votes: NDArray[np.int64], normals: Normals) -> int:
@@ -119,34 +113,13 @@ def loss_per_query(beta: float, models: int, classes: int) -> float:
 
 
 def standard(
-    epsilon: float,
-    queries: int,
-    models: int,
-    classes: int,
-    adjacency: Adjacency = Adjacency.REPLACE_ONE,
-    unit: str = "record",
+    epsilon: float, queries: int, models: int, classes: int, adjacency: Adjacency = _REPLACE, unit: str = "record"
 ) -> CalibratedVote:
     """(epsilon, 0) over all queries: beta = epsilon/(2B)."""
     checks.positive_finite(epsilon=epsilon)
     checks.count(minimum=1, queries=queries)
     theorem = "McSherry & Talwar 2007, Theorem 6 (exponential mechanism), once per query"
-    return _vote(epsilon / (2 * queries), epsilon, 0.0, queries, models, classes, adjacency, unit, "naive", theorem)
-
-
-def exact(
-    epsilon: float,
-    queries: int,
-    models: int,
-    classes: int,
-    adjacency: Adjacency = Adjacency.REPLACE_ONE,
-    unit: str = "record",
-) -> CalibratedVote:
-    """(epsilon, 0) over all queries: the beta whose exact loss is epsilon/B; never below `standard`."""
-    checks.positive_finite(epsilon=epsilon)
-    checks.count(minimum=1, queries=queries)
-    beta = beta_for_loss(epsilon / queries, models, classes)
-    theorem = "Exact loss of the soft vote (M votes for one class), B times"
-    return _vote(beta, epsilon, 0.0, queries, models, classes, adjacency, unit, "naive", theorem)
+    return _vote(epsilon / (2 * queries), (epsilon, 0.0), (queries, models, classes, adjacency), unit, "naive", theorem)
 
 
 def advanced(
@@ -155,7 +128,7 @@ def advanced(
     queries: int,
     models: int,
     classes: int,
-    adjacency: Adjacency = Adjacency.REPLACE_ONE,
+    adjacency: Adjacency = _REPLACE,
     unit: str = "record",
 ) -> CalibratedVote:
     """(epsilon, delta) over all queries: an exponential mechanism of range 2 beta is beta^2/2-zCDP."""
@@ -163,7 +136,7 @@ def advanced(
     checks.probability_open(delta=delta)
     checks.count(minimum=1, queries=queries)
     beta = advanced_epsilon(epsilon, delta, queries)
-    return _vote(beta, epsilon, delta, queries, models, classes, adjacency, unit, "zcdp", ZCDP_THEOREM)
+    return _vote(beta, (epsilon, delta), (queries, models, classes, adjacency), unit, "zcdp", ZCDP_THEOREM)
 
 
 def optimal(
@@ -172,21 +145,16 @@ def optimal(
     queries: int,
     models: int,
     classes: int,
-    adjacency: Adjacency = Adjacency.REPLACE_ONE,
+    adjacency: Adjacency = _REPLACE,
     unit: str = "record",
 ) -> CalibratedVote:
     """(epsilon, delta) over all queries: the exact loss of one, composed optimally as pure DP."""
     beta = beta_for_loss(each_pure(epsilon, delta, queries), models, classes)
-    return _vote(beta, epsilon, delta, queries, models, classes, adjacency, unit, PURE_ACCOUNTANT, PURE_THEOREM)
+    return _vote(beta, (epsilon, delta), (queries, models, classes, adjacency), unit, PURE_ACCOUNTANT, PURE_THEOREM)
 
 
 def as_published(
-    epsilon: float,
-    queries: int,
-    models: int,
-    classes: int,
-    adjacency: Adjacency = Adjacency.REPLACE_ONE,
-    unit: str = "record",
+    epsilon: float, queries: int, models: int, classes: int, adjacency: Adjacency = _REPLACE, unit: str = "record"
 ) -> CalibratedVote:
     """beta = epsilon/B, as in the public experiments: `refuted`, and its guarantee says what is true.
 
@@ -196,13 +164,13 @@ def as_published(
     checks.count(minimum=1, queries=queries)
     beta = epsilon / queries
     theorem = "van der Maaten & Hannun 2020, Theorem 7 with beta = epsilon/B"
-    vote = _vote(beta, epsilon, 0.0, queries, models, classes, adjacency, unit, "as-published", theorem)
-    if vote.each.epsilon == beta:
-        return vote
-    true = queries * vote.each.epsilon
+    found = _vote(beta, (epsilon, 0.0), (queries, models, classes, adjacency), unit, "as-published", theorem)
+    if found.vote.each.epsilon == beta:
+        return found
+    true = queries * found.vote.each.epsilon
     reason = f"Refuted: one record moves two counts, and the true epsilon at delta 0 is {true:.6g}."
-    claim = replace(vote.guarantee, status=Status.REFUTED, assumptions=(reason, *vote.guarantee.assumptions))
-    return replace(vote, guarantee=claim)
+    claim = replace(found.guarantee, status=Status.REFUTED, assumptions=(reason, *found.guarantee.assumptions))
+    return replace(found, guarantee=claim)
 
 
 def zcdp_epsilon(beta: float, queries: int, delta: float) -> float:
@@ -229,31 +197,23 @@ def beta_for_loss(loss: float, models: int, classes: int) -> float:
 
 def _vote(
     beta: float,
-    epsilon: float,
-    delta: float,
-    queries: int,
-    models: int,
-    classes: int,
-    adjacency: Adjacency,
+    claimed: tuple[float, float],
+    shape: tuple[int, int, int, Adjacency],
     unit: str,
     accountant: str,
     theorem: str,
 ) -> CalibratedVote:
-    checks.count(minimum=1, models=models)
-    checks.count(minimum=2, classes=classes)
-    return CalibratedVote(
-        beta=beta,
-        models=models,
-        classes=classes,
-        queries=queries,
-        guarantee=Guarantee(
-            epsilon=epsilon,
-            delta=delta,
-            adjacency=adjacency,
-            unit=unit,
-            accountant=accountant,
-            status=Status.PROVED,
-            theorem=theorem,
-            assumptions=(ONE_VOTE, FLOATING_POINT),
-        ),
+    queries, models, classes, adjacency = shape
+    epsilon, delta = claimed
+    vote = NoisyVote(beta=beta, models=models, classes=classes, adjacency=adjacency, steps=queries)
+    guarantee = Guarantee(
+        epsilon=epsilon,
+        delta=delta,
+        adjacency=adjacency,
+        unit=unit,
+        accountant=accountant,
+        status=Status.PROVED,
+        theorem=theorem,
+        assumptions=(ONE_VOTE, FLOATING_POINT),
     )
+    return CalibratedVote(vote, guarantee)

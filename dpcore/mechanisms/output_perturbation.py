@@ -96,18 +96,16 @@ class MinimiserSensitivity:
     modulus    of strong convexity, above 0 (the regularisation, for 0.5 ||theta||^2)
     tau        public bound on the gradient norm at the released point: it lies within tau / modulus of the minimiser,
                so 2 tau / modulus is added. None: exactness is assumed and the status says so.
-    lipschitz  K
     """
 
     n: int
     modulus: float
     adjacency: Adjacency
     tau: float | None = None
-    lipschitz: float = SOFTMAX_LIPSCHITZ
 
     def __post_init__(self) -> None:
         checks.count(minimum=1, n=self.n)
-        checks.positive_finite(modulus=self.modulus, lipschitz=self.lipschitz)
+        checks.positive_finite(modulus=self.modulus)
         if self.tau is not None:
             checks.non_negative_finite(tau=self.tau)
 
@@ -115,7 +113,7 @@ class MinimiserSensitivity:
     def exact(self) -> float:
         """Of the exact minimiser: 2K/(modulus n) under replace-one, half of that under add-remove."""
         records = 2 if self.adjacency is Adjacency.REPLACE_ONE else 1
-        return records * self.lipschitz / (self.modulus * self.n)
+        return records * SOFTMAX_LIPSCHITZ / (self.modulus * self.n)
 
     @property
     def value(self) -> float:
@@ -186,35 +184,13 @@ def _of_minimiser(
     return Calibrated(noise=noise, sensitivity=sensitivity.value, releases=releases, guarantee=guarantee)
 
 
-# Model sensitivity: noise on the minimiser itself, once; any number of queries afterwards.
-#
-# Source Chaudhuri, Monteleoni & Sarwate (2011), Algorithm 1; multi-class: van der Maaten & Hannun (2020), Theorems 1,
-# 2.
-
-
-def model_pure(epsilon: float, sensitivity: MinimiserSensitivity, unit: str = "record") -> Calibrated[RadialNoise]:
-    """(epsilon, 0): density exp(-beta ||N||_F) with beta = epsilon / sensitivity."""
-    checks.positive_finite(epsilon=epsilon)
-    claimed = _Claimed(epsilon, 0.0, "pure", "van der Maaten & Hannun 2020, Theorem 1", unit)
-    return _of_minimiser(sensitivity, RadialNoise(epsilon / sensitivity.value), 1, claimed)
-
-
-def model_gaussian(
-    epsilon: float, delta: float, sensitivity: MinimiserSensitivity, unit: str = "record"
-) -> Calibrated[GaussianNoise]:
-    """(epsilon, delta): the analytic Gaussian."""
-    claimed = _Claimed(
-        epsilon, delta, "gdp", "van der Maaten & Hannun 2020, Theorem 2; Balle & Wang 2018, Theorem 8", unit
-    )
-    return _of_minimiser(sensitivity, GaussianNoise(sigma_gaussian(epsilon, delta, sensitivity.value)), 1, claimed)
-
-
+# Model sensitivity: noise on the minimiser itself, released once (B = 1, by `answers_pure` and `answers_standard`).
 # Prediction sensitivity: fresh noise on the logits theta^T x of each of B queries, ||x|| <= 1.
 #
 # Each answer has the L2 sensitivity of theta; what differs is how B of them are composed.
 #
-# Source van der Maaten & Hannun (2020), Theorems 5 (pure, standard) and 6 (Gaussian, standard and advanced). Exact
-# Gaussian composition, which the paper stops short of: Dong, Roth & Su (2022), Corollary 2.
+# Source van der Maaten & Hannun (2020), Theorems 1 and 2 (the model), 5 (pure, standard) and 6 (Gaussian, standard and
+# advanced). Exact Gaussian composition, which the paper stops short of: Dong, Roth & Su (2022), Corollary 2.
 
 _STANDARD = "van der Maaten & Hannun 2020, Theorem 6 (standard composition); Balle & Wang 2018, Theorem 8"
 _ADVANCED = "van der Maaten & Hannun 2020, Theorem 6 (advanced composition); Dwork, Rothblum & Vadhan 2010"

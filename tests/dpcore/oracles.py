@@ -1,10 +1,11 @@
-"""What tests hold others against: trade-off functions written out, least error sums, and a noise source by name."""
+"""What tests hold others against: exact deltas of one step, trade-off functions written out, and a noise source."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from mpmath import exp, log, mpf, ncdf, sqrt
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtr
 
@@ -58,3 +59,49 @@ def composed(accountant: PLDAccountant, epsilons: int = 33) -> TradeOff:
     grid = np.linspace(-reach, reach, 2 * epsilons + 1)
     deltas = np.array([accountant.delta_bounds(float(e)).upper for e in grid])
     return lambda level: float(max(0.0, np.max(1 - deltas - np.exp(grid) * level)))
+
+
+# Exact delta at an epsilon of either sign, in mpmath's digits.
+
+
+def gaussian(epsilon, mu):
+    """Of Gaussians whose means are mu deviations apart."""
+    e, m = mpf(epsilon), mpf(mu)
+    return ncdf(m / 2 - e / m) - exp(e) * ncdf(-m / 2 - e / m)
+
+
+def removed(epsilon, q, s):
+    """Of (1-q) N(0) + q N(1) against N(0)."""
+    q, s, k = mpf(q), mpf(s), exp(mpf(epsilon))
+    ratio = (k - 1 + q) / q
+    if ratio <= 0:
+        return 1 - k
+    x = s * s * log(ratio) + mpf(1) / 2
+    return (1 - q - k) * ncdf(-x / s) + q * ncdf((1 - x) / s)
+
+
+def added(epsilon, q, s):
+    """Of N(0) against (1-q) N(0) + q N(1)."""
+    q, s, k = mpf(q), mpf(s), exp(mpf(epsilon))
+    ratio = (1 / k - 1 + q) / q
+    if ratio <= 0:
+        return mpf(0)
+    x = s * s * log(ratio) + mpf(1) / 2
+    return (1 - k * (1 - q)) * ncdf(x / s) - k * q * ncdf((x - 1) / s)
+
+
+def replaced(epsilon, q, s):
+    """Of (1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1)."""
+    q, s, k = mpf(q), mpf(s), exp(abs(mpf(epsilon)))
+    # The threshold in t = exp(x / s^2): q c t^2 - (k - 1) (1 - q) t - k q c = 0 with c = exp(-1 / (2 s^2)).
+    c = exp(-1 / (2 * s * s))
+    b = (k - 1) * (1 - q)
+    x = s * s * log((b + sqrt(b * b + 4 * k * q * q * c * c)) / (2 * q * c))
+    above = [ncdf((mean - x) / s) for mean in (-1, 0, 1)]
+    delta = q * above[2] + (1 - q) * above[1] * (1 - k) - k * q * above[0]
+    return delta if epsilon >= 0 else 1 - 1 / k + delta / k
+
+
+def either(epsilon, q, s):
+    """The larger of removed and added."""
+    return max(removed(epsilon, q, s), added(epsilon, q, s))

@@ -175,6 +175,3 @@ def test_a_delta_below_every_float_is_not_zero(name, adjacency):
     for event in (GAUSSIAN, SAMPLED):
         if make(name, adjacency).supports(event):
             assert make(name, adjacency).compose(event, 3).delta(5000.0) > 0
-
-
-# What the exam is for: each wrong accountant fails the row that looks at it.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-from scipy.special import ndtr
 
 from dpcore.accountants.registry import ACCOUNTANTS, make
 from dpcore.accounting import (
@@ -28,7 +27,7 @@ from dpcore.events import (
     Unknown,
     UnsupportedEvent,
 )
-from dpcore.gdp import delta_gdp, eps_gdp
+from dpcore.gdp import eps_gdp
 from dpcore.guarantee import Guarantee, Status
 
 EVENT = sampled_gaussian(1.3, 256 / 60000, 3516)
@@ -77,7 +76,7 @@ def test_the_edges_of_knowledge():
         headline(Unknown(description="a mystery"), 1e-5, Adjacency.ADD_REMOVE)
 
 
-# Two parts of one population: the larger claim in parallel, both where the parts add, and why a permutation adds.
+# Two parts of one population: the larger claim in parallel, and both where the parts add.
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 TRAINING = Repeated(event=PoissonSampled(rate=0.1, event=Gaussian(noise_multiplier=2.0)), count=50)
@@ -104,22 +103,6 @@ def test_otherwise_the_parts_add(adjacency, parallel):
     both = headline(Composed(events=(TRAINING, other)), DELTA, adjacency)
     assert claim.epsilon == both.epsilon > max(headline(one, DELTA, adjacency).epsilon for one in (TRAINING, other))
     assert "McSherry" not in claim.theorem
-
-
-def delta_at(epsilon: float, shifts: tuple[float, float]) -> float:
-    """Exact delta of two independent unit Gaussians whose means move by `shifts`."""
-    return delta_gdp(epsilon, math.hypot(*shifts))
-
-
-def test_the_rule_for_replace_one_is_needed():
-    """Sums of ones from two parts, noise 1 on each. A record of the first part that gives way to one of the second
-    moves both means by 1: mu is sqrt(2), and the larger of two claims at mu = 1 does not bound that."""
-    epsilon = 1.0
-    together, single = delta_at(epsilon, (1.0, 1.0)), delta_at(epsilon, (1.0, 0.0))
-    assert together > 2 * single
-    # And by its own definition: the best test compares the sum of both means with a threshold.
-    x = math.sqrt(2) / 2 - epsilon / math.sqrt(2)
-    assert together == pytest.approx(ndtr(x) - math.exp(epsilon) * ndtr(x - math.sqrt(2)), rel=1e-9)
 
 
 # What a claim per record leaves to a person with many records.

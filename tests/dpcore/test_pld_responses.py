@@ -99,7 +99,7 @@ def test_unlike_releases_are_between_the_largest_and_all_of_them(epsilons, delta
 
 def test_hundreds_of_unlike_releases_are_counted():
     """A total over a sweep of pure trials; a grid of losses fitted none of its atoms and refused."""
-    epsilons = np.exp(np.random.default_rng(1).uniform(np.log(0.5), np.log(8), 600))
+    epsilons = np.exp(np.random.default_rng(1).uniform(np.log(0.5), np.log(8), 150))
     claim = headline(Composed(events=tuple(PureDP(epsilon=float(e)) for e in epsilons)), 1e-5, Adjacency.ADD_REMOVE)
     # The mean and ten deviations of the sum, about where delta of 1e-5 must lie.
     mean = float(np.sum(epsilons * np.tanh(epsilons / 2)))

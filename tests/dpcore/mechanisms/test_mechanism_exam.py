@@ -3,18 +3,24 @@
 A newcomer that registers under a word of its own is asked for one in `EXAMPLES`.
 """
 
+import ast
 import importlib
 import json
 import math
 import pkgutil
+import subprocess
+import sys
 from dataclasses import FrozenInstanceError, dataclass, fields, replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dpcore import mechanisms
 from dpcore.accountants.pld import PLDAccountant
 from dpcore.checks import InvalidValue
-from dpcore.events import Adjacency, Composed, Gaussian, PureDP, Repeated, phases
+from dpcore.events import Adjacency, Composed, Gaussian, PoissonSampled, PureDP, Repeated, phases
+from dpcore.mechanisms import protocol
 from dpcore.mechanisms.average_case import AverageCase
 from dpcore.mechanisms.loss_perturbation import Jacobian, PerturbationLaw, PerturbedMinimiser
 from dpcore.mechanisms.noise_families import NoiseLaw
@@ -22,7 +28,7 @@ from dpcore.mechanisms.noisy_sum import NoisySum
 from dpcore.mechanisms.noisy_vote import NoisyVote
 from dpcore.mechanisms.output_perturbation import OutputPerturbation
 from dpcore.mechanisms.protocol import _KINDS, Mechanism, Scheduled, from_dict, to_dict
-from dpcore.mechanisms.sampled_gaussian import SampledGaussian, Sequence
+from dpcore.mechanisms.sampled_gaussian import SampledGaussian, Sequence, part_at
 from dpcore.papers.convexified import NeuronNoise, OneNeuronAnswers
 from dpcore.sampling import PoissonSampling
 
@@ -171,3 +177,90 @@ def same_as(kind, wrong):
 def test_a_wrong_mechanism_fails_the_exam(kind, wrong, row):
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         row(same_as(kind, wrong))
+
+
+# What some of them count and refuse.
+
+
+@pytest.mark.parametrize("value", [-100.0, 0.0, 0.5, 1.0, 100.0, np.inf, -np.inf, np.nan])
+def test_one_value_moves_a_noisy_sum_by_no_more_than_its_clip(value: float) -> None:
+    """A value below 0 moved it as far as it was long, and one that is no number made it none."""
+    released, others = NoisySum(clip=0.8, noise_multiplier=3.0, steps=5), np.full(9, 0.5)
+    moved = released.clipped_sum(np.append(others, value)) - released.clipped_sum(others)
+    assert 0 <= moved <= released.sensitivity(Adjacency.ADD_REMOVE) + 1e-12
+
+
+def test_a_sampled_gaussian_counts_what_it_draws() -> None:
+    step = PoissonSampled(rate=0.05, event=Gaussian(noise_multiplier=1.3))
+    assert SAMPLED.event() == Repeated(event=step, count=9)
+    assert SAMPLED.event(2, 5) == Repeated(event=step, count=3)
+    assert SAMPLED.sensitivity(Adjacency.ADD_REMOVE) == 0.7
+    assert SAMPLED.sensitivity(Adjacency.REPLACE_ONE) == 1.4
+    assert SAMPLED.deviation == pytest.approx(0.91)
+
+
+def test_it_noises_no_sum_but_of_its_own_clip_norm() -> None:
+    """Mutant: a sum clipped at twice the counted norm would be noised half as much as it needs."""
+    import torch
+
+    from dpcore.gradients import ClippedSum
+    from dpcore.noise import SecureNoise
+
+    sums = {"w": torch.zeros(3)}
+    assert set(SAMPLED.noisy_mean(ClippedSum(tensors=sums, clip_norm=0.7), SecureNoise())) == {"w"}
+    with pytest.raises(InvalidValue, match=r"counted 0\.7"):
+        SAMPLED.noisy_mean(ClippedSum(tensors=sums, clip_norm=1.0), SecureNoise())
+
+
+def test_parts_follow_each_other() -> None:
+    later = replace(SAMPLED, noise_multiplier=2.0, steps=4)
+    whole = Sequence(parts=(SAMPLED, later))
+    assert [part_at(whole, step).noise_multiplier for step in (0, 8, 9, 12)] == [1.3, 1.3, 2.0, 2.0]
+    assert whole.event(10, 12) == later.event(0, 2)
+    with pytest.raises(IndexError):
+        part_at(whole, 13)
+    with pytest.raises(InvalidValue, match="one clip norm"):
+        Sequence(parts=(SAMPLED, replace(SAMPLED, clip_norm=1.0)))
+
+
+def test_kinds_are_told_apart() -> None:
+    with pytest.raises(ValueError, match="taken"):
+        protocol.mechanism("gaussian")(type("Mine", (), {}))
+    with pytest.raises(InvalidValue, match="kind"):
+        protocol.from_dict({"kind": "unheard-of"})
+    with pytest.raises(InvalidValue, match="mechanism"):
+        protocol.from_dict({"kind": "pure-dp", "epsilon": 1.0})
+    with pytest.raises(ValueError, match="sampled-gaussian"):
+        protocol.from_dict({"kind": "sampled-gaussian", "steps": 3})
+
+
+# A plan is read where nobody has imported its system: every kind of mechanism is found by its word alone.
+
+ROOT = Path(__file__).parents[3]
+
+
+def declared() -> dict[str, str]:
+    """{kind: module} of every `@mechanism(kind)` in dpcore, read from the files."""
+    found = {}
+    for path in (ROOT / "dpcore").rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            for call in getattr(node, "decorator_list", []):
+                if isinstance(call, ast.Call) and ast.unparse(call.func) == "mechanism":
+                    found[ast.literal_eval(call.args[0])] = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return found
+
+
+def test_every_kind_of_ours_says_where_it_lives() -> None:
+    assert declared() == protocol._HOMES
+
+
+def test_a_process_that_imported_no_system_reads_what_was_written() -> None:
+    noisy = {"kind": "soft-vote", "beta": 0.5, "models": 3, "classes": 2, "steps": 4}
+    noisy["adjacency"] = {"kind": "adjacency", "value": "replace-one"}
+    script = (
+        "import json, sys; from dpcore.mechanisms import protocol; "
+        "print(json.dumps(protocol.to_dict(protocol.from_dict(json.loads(sys.argv[1])))))"
+    )
+    command = [sys.executable, "-c", script, json.dumps(noisy)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    assert json.loads(done.stdout) == noisy

@@ -57,9 +57,9 @@ def test_the_loss_is_exact_at_any_temperature(beta, models, classes):
 
 @pytest.mark.parametrize("epsilon", [1e3, 1e6])
 def test_every_rule_reaches_large_budgets(epsilon):
-    for found in (noisy_vote.exact(epsilon, 1, 32, 10), noisy_vote.optimal(epsilon, 1e-5, 1, 32, 10)):
-        assert found.beta == pytest.approx(epsilon / 2, rel=1e-4)
-        assert found.each.epsilon == pytest.approx(epsilon, rel=1e-4)
+    found = noisy_vote.optimal(epsilon, 1e-5, 1, 32, 10)
+    assert found.beta == pytest.approx(epsilon / 2, rel=1e-4)
+    assert found.vote.each.epsilon == pytest.approx(epsilon, rel=1e-4)
 
 
 def test_epsilon_over_b_is_refuted_by_exact_computation():
@@ -81,15 +81,13 @@ def test_epsilon_over_b_holds_for_a_single_model():
 
 @pytest.mark.parametrize("queries", [1, 7, 100])
 @pytest.mark.parametrize("models", [1, 32, 256])
-def test_proved_rules_keep_within_their_budget_and_the_exact_one_fills_it(queries, models):
-    for calibrate in (noisy_vote.standard, noisy_vote.exact):
-        found = calibrate(1.0, queries, models, 10)
-        assert found.guarantee.status is Status.PROVED
-        assert queries * found.each.epsilon <= 1.0 + 1e-12
-    assert noisy_vote.exact(1.0, queries, models, 10).beta >= noisy_vote.standard(1.0, queries, models, 10).beta * (
-        1 - 1e-11
-    )
-    assert queries * noisy_vote.exact(1.0, queries, models, 10).each.epsilon == pytest.approx(1.0, rel=1e-9)
+def test_the_standard_rule_keeps_within_its_budget_and_the_exact_loss_fills_it(queries, models):
+    found = noisy_vote.standard(1.0, queries, models, 10)
+    assert found.guarantee.status is Status.PROVED
+    assert queries * found.vote.each.epsilon <= 1.0 + 1e-12
+    beta = noisy_vote.beta_for_loss(1.0 / queries, models, 10)
+    assert beta >= found.beta * (1 - 1e-11)
+    assert queries * noisy_vote.loss_per_query(beta, models, 10) == pytest.approx(1.0, rel=1e-9)
 
 
 def composed_delta(beta, models, classes, queries, epsilon):
@@ -149,4 +147,4 @@ def test_labels_are_drawn_with_the_softmax_probabilities():
     among_voted = np.where(votes > 0, expected, 0)
     assert stats.chisquare(among_voted / among_voted.sum() * 20_000, expected).pvalue < 1e-10
     calibrated = noisy_vote.standard(1.0, 1, 8, 4)
-    assert calibrated.sample(votes, rng.standard_normal) in range(4)
+    assert calibrated.vote.release(votes, rng.standard_normal) in range(4)

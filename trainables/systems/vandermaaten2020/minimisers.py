@@ -287,8 +287,8 @@ class ModelSensitivity(ReleasesLinearModel, NoisedMinimiser[ModelSensitivityHype
         """See `NoisedMinimiser.calibrated`."""
         target = case.target
         if case.params.noise is NoiseLaw.GAUSSIAN:
-            return output_perturbation.model_gaussian(target.epsilon, target.delta, sensitivity, target.unit)
-        return output_perturbation.model_pure(target.epsilon, sensitivity, target.unit)
+            return output_perturbation.answers_standard(target.epsilon, target.delta, 1, sensitivity, target.unit)
+        return output_perturbation.answers_pure(target.epsilon, 1, sensitivity, target.unit)
 
     def describe(self, case: Case[ModelSensitivityHyperparameters], released: OutputPerturbation) -> str:
         """See `PlannedSystem.describe`."""
