@@ -71,34 +71,30 @@ class SealedPlaces:
 
     def key(self) -> bytes | None:
         """The key; None where there is none (any more)."""
-        try:
-            found = (self.own / KEY).read_bytes()
-        except FileNotFoundError:
-            return None
-        return found if len(found) == KEY_BYTES else None
+        found = Folder(str(self.own)).read(KEY)
+        return found if found is not None and len(found) == KEY_BYTES else None
 
     def make_key(self) -> bytes:
         """A new key, readable by its owner alone."""
         self.own.mkdir(parents=True, exist_ok=True)
         (self.own / KEY).unlink(missing_ok=True)
         key = Box.new_key()
-        descriptor = os.open(self.own / KEY, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(key)
-            stream.flush()
-            os.fsync(stream.fileno())
+        self._overwrite(key, os.O_CREAT | os.O_EXCL)
         return key
 
     def destroy(self) -> None:
         """Nothing that was encrypted can be read any more; then the files go too."""
-        path = self.own / KEY
-        if path.exists():
-            with path.open("r+b") as stream:
-                stream.write(secrets.token_bytes(KEY_BYTES))
-                stream.flush()
-                os.fsync(stream.fileno())
-            path.unlink()
+        if (self.own / KEY).exists():
+            self._overwrite(secrets.token_bytes(KEY_BYTES))
+            (self.own / KEY).unlink()
         self.records.clear()
+
+    def _overwrite(self, content: bytes, flags: int = 0) -> None:
+        """Durably, in the place where the key lies."""
+        with os.fdopen(os.open(self.own / KEY, os.O_WRONLY | flags, 0o600), "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

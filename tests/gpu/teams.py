@@ -1,9 +1,4 @@
-"""Two processes that form the sums of one model, over the links that a sweep's workers use.
-
-NCCL refuses two processes that it knows to share a GPU ("Duplicate GPU detected"). It knows by the bus number and a
-hash of the host; told by NCCL_HOSTID that the two are different hosts, it connects them by its network transport, as it
-connects GPUs of two nodes. A sweep never does so: there, workers on parts of a GPU meet over Gloo.
-"""
+"""Two processes that form the sums of one model, over the links that a sweep's workers use."""
 
 from __future__ import annotations
 
@@ -13,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Literal
 
 import torch
 
@@ -31,7 +25,6 @@ WORKERS = 2
 PATIENCE = 180.0
 SAME = 1e-4
 """Relative distance of two sums of the same records: float32 in another order, on another device."""
-Where = Literal["gloo", "nccl-each", "nccl-shared"]
 
 
 def records() -> Dataset:
@@ -53,15 +46,12 @@ def task(device: str, steps: int) -> GradientTask:
     )
 
 
-def team(where: Where, setting: Setting) -> Iterator[Figure]:
+def team(backend: Backend, setting: Setting) -> Iterator[Figure]:
     """Two workers' sums are those of one process, step by step; milliseconds of a step."""
-    if where == "nccl-each":
+    if backend == "nccl":
         setting.needs_gpus(2, "NCCL takes one process per GPU")
-    elif where == "nccl-shared":
-        setting.needs_gpus(1, "NCCL moves tensors between GPUs")
-    if where != "gloo" and not torch.distributed.is_nccl_available():
-        raise Lacking(f"NCCL in this torch ({torch.__version__})")
-    backend: Backend = "gloo" if where == "gloo" else "nccl"
+        if not torch.distributed.is_nccl_available():
+            raise Lacking(f"NCCL in this torch ({torch.__version__})")
     steps = 3 if setting.small else 50
     data, given = records(), task(setting.device, steps)
     cpu = torch.device("cpu")
@@ -70,7 +60,7 @@ def team(where: Where, setting: Setting) -> Iterator[Figure]:
     store = owner_store(HOST)
     with ExitStack() as children:
         workers = [
-            children.enter_context(_ended(_worker(where, setting, store.port, rank, backend, steps)))
+            children.enter_context(_ended(_worker(backend, setting, store.port, rank, steps)))
             for rank in range(WORKERS)
         ]
         until = time.monotonic() + PATIENCE
@@ -78,7 +68,7 @@ def team(where: Where, setting: Setting) -> Iterator[Figure]:
         def alive() -> None:
             for rank, one in enumerate(workers):
                 if one.poll():
-                    _raise_ended(rank, one, where)
+                    _raise_ended(rank, one)
             if time.monotonic() > until:
                 raise TimeoutError(f"no answer of the two workers within {PATIENCE:.0f} s")
 
@@ -100,18 +90,14 @@ def team(where: Where, setting: Setting) -> Iterator[Figure]:
             far = max(far, (apart / whole) ** 0.5)
         for rank, one in enumerate(workers):
             if one.wait(PATIENCE):
-                _raise_ended(rank, one, where)
+                _raise_ended(rank, one)
     assert far <= SAME, f"{far:.1e} from the sum of one process"
     yield Figure("from the sum of one process", far)
     yield Figure("a step", 1e3 * sorted(seconds)[len(seconds) // 2], "ms")
 
 
-def _worker(
-    where: Where, setting: Setting, port: int, rank: int, backend: Backend, steps: int
-) -> subprocess.Popen[str]:
-    shown = {"CUDA_VISIBLE_DEVICES": str(rank if where == "nccl-each" else 0)} if setting.device == "cuda" else {}
-    if where == "nccl-shared":
-        shown |= {"NCCL_HOSTID": f"rank-{rank}", "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1"}
+def _worker(backend: Backend, setting: Setting, port: int, rank: int, steps: int) -> subprocess.Popen[str]:
+    shown = {"CUDA_VISIBLE_DEVICES": str(rank if backend == "nccl" else 0)} if setting.device == "cuda" else {}
     command = [sys.executable, "-m", "tests.gpu.team_worker", str(port), str(rank), backend, setting.device, str(steps)]
     return subprocess.Popen(command, env={**os.environ, **shown}, stderr=subprocess.PIPE, text=True)
 
@@ -130,10 +116,8 @@ class _ended:
         self._process.communicate()
 
 
-def _raise_ended(rank: int, worker: subprocess.Popen[str], where: Where) -> None:
-    """Raises Lacking for NCCL's own refusal to share a GPU, else RuntimeError with the worker's last words."""
+def _raise_ended(rank: int, worker: subprocess.Popen[str]) -> None:
+    """Raises RuntimeError with the worker's last words."""
     assert worker.stderr is not None
     said = worker.stderr.read().strip().splitlines()
-    if where == "nccl-shared" and any("Duplicate GPU" in line for line in said):
-        raise Lacking("a second GPU: this NCCL takes one process per GPU, also of two host names")
     raise RuntimeError(f"worker {rank} ended with code {worker.returncode}: {said[-1] if said else 'without a word'}")

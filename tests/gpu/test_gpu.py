@@ -11,13 +11,13 @@ import torch
 from dpcore.gradients import ClippedSum, PrivateGradients
 from tests.gpu import __main__ as command
 from tests.gpu import exactness
-from tests.gpu.checks import CHECKS, Check
+from tests.gpu.__main__ import CHECKS, Check
 from tests.gpu.results import Result, Setting
 
 SMALL = Setting(device="cpu", small=True)
-ONLY_A_GPU = {"team of two over NCCL, a GPU each", "team of two over NCCL, one GPU"}
-WHOLE_SWEEPS = {"packing: four trials on one GPU", "trial of two workers", "sweep of 64 trials"}
-"""By the command line, of which the suite has more elsewhere."""
+ONLY_A_GPU = {"team of two over NCCL, a GPU each"}
+PROCESSES = "packing: four trials on one GPU", "trial of two workers", "sweep of 64 trials", "team of two over Gloo"
+"""Whole sweeps and teams of processes, of which the suite has others."""
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("check", [one for one in CHECKS if one.name not in WHOLE_SWEEPS], ids=lambda one: one.name)
+@pytest.mark.parametrize("check", [one for one in CHECKS if one.name not in PROCESSES], ids=lambda one: one.name)
 @pytest.mark.timeout(600)
 def test_every_row_runs_on_the_cpu_or_names_what_it_lacks(check):
     row = check.row(SMALL)

@@ -18,7 +18,7 @@ from sweeps.planning.preview import preview
 from sweeps.planning.rehearsal import Rehearsal, Tried, corners
 from sweeps.ray.resources import check_workers, waiting_text
 from sweeps.selection import run
-from sweeps.selection.preview import check_deadline
+from sweeps.selection.preview import check_deadline, check_model_size
 from sweeps.spec.parse import load_spec
 from sweeps.store.population import Population
 from sweeps.store.workspace import Workspace
@@ -194,3 +194,9 @@ def test_a_search_that_has_begun_says_which_workers_wait():
     told = waiting_text(resources, 3, [{"CPU": 1.0}, {"CPU": 1.0}])
     assert told is not None
     assert "has 3 workers, as was announced, and there is room for 2 of them (2 CPUs, 0 GPUs on 2 nodes" in told
+
+
+def test_a_model_without_room_is_refused_before_anything_runs():
+    spec = load_spec(SPEC | {"selection": SPEC["selection"] | {"megabytes": 0.005}})
+    with pytest.raises(InvalidValue, match=r"selection.megabytes=0.005: expected at least 0.00744, for a model of 650"):
+        check_model_size(spec, rehearsed(spec, 0.064))

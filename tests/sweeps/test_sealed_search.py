@@ -24,7 +24,6 @@ from sweeps.execution import session
 from sweeps.execution.gc import delete
 from sweeps.execution.requests import enqueue
 from sweeps.execution.session import SelectionRunner
-from sweeps.planning.checking import before_launch
 from sweeps.privacy.claims import covers_search
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import quote_of_claim
@@ -187,20 +186,6 @@ def test_a_model_that_is_too_large_never_leaves(tmp_path):
             work.box.open(place, content)
     with pytest.raises(InvalidValue, match=r"\(hidden\)"):
         Box(b"short")
-
-
-def test_a_model_without_room_is_refused_before_anything_runs():
-    document = {
-        **SPEC,
-        "data": {"source": "digits"},
-        "systems": {
-            "noisy-sgd": {"model": "linear", "clip_norm": 1.0, "batch_size": 64, "epochs": 1, "learning_rate": 1.0}
-        },
-        "objectives": [{"metric": "accuracy"}],
-        "selection": {"deadline_minutes": 1, "megabytes": 0.005},
-    }
-    with pytest.raises(InvalidValue, match=r"selection.megabytes=0.005: expected at least 0.00744, for a model of 650"):
-        before_launch(load_spec(document))
 
 
 def test_a_search_on_private_validation_records(tmp_path):
