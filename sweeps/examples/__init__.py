@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -37,30 +37,18 @@ def load_example_or_file(
     Raises InvalidValue when there is neither such a file nor such an example, or for a change that is none; SpecErrors
     for a bad spec.
     """
-    file = _file_of(spec)
+    file = Path(spec) if isinstance(spec, str) and Path(spec).is_file() else None
     with in_file(file):
-        return _changed(sections_of(_document(spec, file)), _overrides(data, trials, seed), changes, systems, sources)
-
-
-def _file_of(spec: str | Mapping[str, Any]) -> Path | None:
-    return Path(spec) if isinstance(spec, str) and Path(spec).is_file() else None
-
-
-def _changed(
-    raw: dict[str, Any],
-    overrides: Iterable[tuple[str, str, Any]],
-    changes: Sequence[str] | Mapping[str, Any],
-    systems: Sequence[Any],
-    sources: Sequence[Any],
-) -> SweepSpec:
-    for section, key, value in overrides:
-        before = raw.get(section) or {}
-        # A section of another kind is left for the validation to name.
-        if isinstance(before, dict):
-            raw[section] = {**before, key: value}
-    for path, value in changes.items() if isinstance(changes, Mapping) else map(_parsed, changes):
-        _apply(raw, path, value)
-    return load_spec(with_own(raw, systems, sources))
+        raw = sections_of(_document(spec, file))
+        path = None if data is None else str(Path(data).absolute())
+        for section, key, value in (("data", "path", path), ("search", "trials", trials), ("search", "seed", seed)):
+            before = raw.get(section) or {}
+            # A section of another kind is left for the validation to name.
+            if value is not None and isinstance(before, dict):
+                raw[section] = {**before, key: value}
+        for place, value in changes.items() if isinstance(changes, Mapping) else map(_parsed, changes):
+            _apply(raw, place, value)
+        return load_spec(with_own(raw, systems, sources))
 
 
 def _document(spec: str | Mapping[str, Any], file: Path | None) -> Any:
@@ -90,12 +78,3 @@ def _apply(raw: dict[str, Any], path: str, value: Any) -> None:
             raise InvalidValue("--set", f"{path}={value}", f"a path through sections; {section} is {inner!r}")
         place[section] = place = {} if inner is None else dict(inner)
     place[key] = value
-
-
-def _overrides(data: str | Path | None, trials: int | None, seed: int | None) -> Iterator[tuple[str, str, Any]]:
-    if data is not None:
-        yield "data", "path", str(Path(data).absolute())
-    if trials is not None:
-        yield "search", "trials", trials
-    if seed is not None:
-        yield "search", "seed", seed

@@ -53,11 +53,7 @@ def test_cluster_files_pass_the_validator_of_ray(path):
     from ray.autoscaler._private.util import prepare_config, validate_config
 
     config = yaml.safe_load(path.read_text())
-    prepared = prepare_config(config)
-    validate_config(prepared)
-    broken = {**prepared, "head_nod_type": "head"}
-    with pytest.raises(jsonschema.ValidationError, match="head_nod_type"):
-        validate_config(broken)
+    validate_config(prepare_config(config))
 
 
 @pytest.mark.parametrize("version", [OLDEST_VERSION, KUBERNETES_VERSION])
@@ -70,24 +66,15 @@ def test_kubernetes_manifests_pass_its_schemas(path, version):
         kubernetes_validate.validate(document, version, strict=True)
 
 
-def check_pods(template):
-    """Hold a PodTemplateSpec against the schema of Kubernetes."""
-    import kubernetes_validate
-
-    wrapped = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "pods"}, "template": template}
-    kubernetes_validate.validate(wrapped, KUBERNETES_VERSION, strict=True)
-
-
 @pytest.mark.parametrize("path", KUBERAY, ids=lambda path: path.name)
 def test_pods_of_ray_clusters_pass_the_schema_of_pods(path):
+    import kubernetes_validate
+
     templates = [template for document in documents(path) for template in pod_templates(document)]
     assert len(templates) == 2
     for template in templates:
-        check_pods(template)
-    broken = yaml.safe_load(yaml.safe_dump(templates[0]))
-    broken["spec"]["containers"][0]["resource"] = {}
-    with pytest.raises(jsonschema.ValidationError, match="resource"):
-        check_pods(broken)
+        wrapped = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "pods"}, "template": template}
+        kubernetes_validate.validate(wrapped, KUBERNETES_VERSION, strict=True)
 
 
 @pytest.mark.parametrize("path", KUBERAY, ids=lambda path: path.name)
@@ -119,8 +106,6 @@ def test_the_compose_file_passes_the_compose_specification():
     composed = yaml.safe_load(COMPOSE.read_text())
     validator = jsonschema.validators.validator_for(schema)(schema)
     assert [error.message for error in validator.iter_errors(composed)] == []
-    composed["services"]["postgres"]["imagee"] = "x"
-    assert any("imagee" in error.message for error in validator.iter_errors(composed))
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
@@ -131,14 +116,9 @@ def test_shell_scripts_pass_bash_and_shellcheck(path):
     assert done.returncode == 0
 
 
-def test_the_containerfile_passes_hadolint(tmp_path):
-    def lint(path):
-        return subprocess.run([str(BIN / "hadolint"), str(path)], capture_output=True, text=True, check=False).stdout
-
-    assert lint(CONTAINERFILE) == ""
-    broken = tmp_path / "Containerfile"
-    broken.write_text(CONTAINERFILE.read_text().replace("USER 10001:10001", "USER root"))
-    assert "root" in lint(broken)
+def test_the_containerfile_passes_hadolint():
+    command = [str(BIN / "hadolint"), str(CONTAINERFILE)]
+    assert subprocess.run(command, capture_output=True, text=True, check=False).stdout == ""
 
 
 def test_commands_inside_manifests_are_shell():

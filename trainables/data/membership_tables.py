@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import tarfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -92,22 +91,17 @@ class MembershipTable(PublishedSource[MembershipOptions]):
 def _table(table: MembershipTable, file: Path, member: str) -> NDArray[np.float32]:
     try:
         # A line at a time: the text of Texas alone is 0.8 GB.
-        with _member(file, member) if file.name == table.archive else file.open("rb") as lines:
-            found = np.loadtxt(lines, delimiter=",", dtype=np.float32, ndmin=2, quotechar='"', encoding="latin1")
+        with ExitStack() as opened:
+            if file.name == table.archive:
+                lines: IO[bytes] | None = opened.enter_context(tarfile.open(file)).extractfile(member)
+            else:
+                lines = opened.enter_context(file.open("rb"))
+            if lines is None:
+                raise KeyError(member)
+            return np.loadtxt(lines, delimiter=",", dtype=np.float32, ndmin=2, quotechar='"', encoding="latin1")
     except (ValueError, tarfile.TarError, EOFError, zlib.error, KeyError) as error:
-        raise wrong_file(
-            file.parent, f"{table.archive} with a table {member} of numbers ({error})", quotes=True
-        ) from error
-    return found
-
-
-@contextmanager
-def _member(archive: Path, name: str) -> Iterator[IO[bytes]]:
-    with tarfile.open(archive) as opened:
-        stream = opened.extractfile(name)
-        if stream is None:
-            raise KeyError(name)
-        yield stream
+        expected = f"{table.archive} with a table {member} of numbers ({error})"
+        raise wrong_file(file.parent, expected, quotes=True) from error
 
 
 LOCATION = MembershipTable(
