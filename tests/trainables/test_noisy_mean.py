@@ -9,6 +9,7 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from dpcore.gdp import eps_gdp
+from tests.trainables.recording import memory_run
 from trainables.data.packaged import UNIFORM
 from trainables.hyperparameters import read
 from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, TrialRun
@@ -81,12 +82,13 @@ def test_anything_but_one_value_from_0_to_1_is_refused(features):
         NOISY_MEAN.plan(CONFIG, replace(FACTS, features=features), PrivacyTarget(epsilon=1, delta=1e-5), {})
 
 
-def test_estimates_scatter_as_the_closed_form_says(tmp_path):
+def test_estimates_scatter_as_the_closed_form_says():
     """400 runs under independent noise: mean within 4 standard errors, variance within 4 (two-sided, about 1e-4)."""
     plan = planned(epsilon=0.5)
-    data = UNIFORM.load({"n": 300}).train.inputs["value"]
-    estimates = [run(tmp_path, plan, key=f"t-{k}").result["metrics"]["estimate"] for k in range(400)]
-    center = 0.9 * np.minimum(data, 0.8).sum() / 300 + 0.1 * 0.4
+    data, runs = UNIFORM.load({"n": 300}), [memory_run(plan, key=f"t-{k}") for k in range(400)]
+    NOISY_MEAN.fit(runs, data, RunSettings())
+    estimates = [one.final[2]["estimate"] for one in runs]
+    center = 0.9 * np.minimum(data.train.inputs["value"], 0.8).sum() / 300 + 0.1 * 0.4
     sigma = 0.9 * plan.config["noise_multiplier"] * 0.8 / (math.sqrt(4) * 300)
     assert abs(np.mean(estimates) - center) < 4 * sigma / math.sqrt(400)
     assert abs(np.var(estimates) / sigma**2 - 1) < 4 * math.sqrt(2 / 400)
