@@ -162,7 +162,7 @@ def test_every_view_names_who_asserts_it():
     assert any("asserted by lab.mean or asserted by other.lab" in title for title in titles)
     assert sum("proved" in title for title in titles) == 1
     asserted = next(panel for panel in shown.panels if panel.label["status"] != "proved")
-    assert {"asserted by lab.mean", "asserted by other.lab"} == {asserted.standing(i) for i in (0, 1)}
+    assert {"asserted by lab.mean", "asserted by other.lab"} == {one.standing for one in asserted.claims}
     assert kinds(asserted, [ACCURACY, EPSILON], across=1, up=0)
     one = records[1].guarantee
     assert Assumptions.of([one]).status(one).startswith("asserted by lab.mean")
