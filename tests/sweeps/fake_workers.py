@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,9 +24,8 @@ from sweeps.search.asha import report_steps
 from sweeps.search.proposer import Proposer
 from sweeps.spec.parse import load_spec
 from sweeps.store.population import Population
-from sweeps.store.records import SweepRecord, TrialRecord, TrialState
+from sweeps.store.records import LedgerEntry, SweepRecord, TrialRecord, TrialState
 from sweeps.store.store import open_store
-from tests.sweeps.under_charging import never_under_charged
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.system import Launch
@@ -362,3 +361,20 @@ def simulate(
         sweep.check()
         sweep.store.close()
         return sweep
+
+
+def never_under_charged(entries: Iterable[LedgerEntry], horizons: Mapping[tuple[str, int], int]) -> list[str]:
+    """What the ledger fails to charge; an empty list is the proof that it charges everything.
+
+    horizons  {(key, attempt): step up to which its worker may have drawn noise}, from the workers' own records
+    """
+    recorded = {(entry.key, entry.attempt): entry for entry in entries}
+    problems = []
+    for (key, attempt), horizon in sorted(horizons.items()):
+        entry = recorded.get((key, attempt))
+        if entry is None:
+            problems.append(f"{key}, attempt {attempt}: ran to step {horizon} without a reservation")
+        elif entry.from_step + entry.steps_spent < horizon:
+            charged = entry.from_step + entry.steps_spent
+            problems.append(f"{key}, attempt {attempt}: ran to step {horizon}, charged to {charged}")
+    return problems

@@ -32,9 +32,9 @@ from sweeps.privacy.totals import procedure_guarantee, summary
 from sweeps.privacy.wording import total_text
 from sweeps.store.records import LedgerEntry, Settlement, SweepState, TrialRecord, TrialState
 from tests.sweeps import view_sweeps
+from tests.sweeps.fake_workers import never_under_charged
 from tests.sweeps.recorded_specs import recorded
 from tests.sweeps.stores import guarantee, plan, proposal
-from tests.sweeps.under_charging import never_under_charged
 from trainables.data.packaged import UNIFORM
 from trainables.system import PrivacyPlan, PrivacyTarget
 from trainables.systems.noisy_mean import NOISY_MEAN

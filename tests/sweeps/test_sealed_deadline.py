@@ -22,7 +22,7 @@ from sweeps.selection.preview import check_deadline, check_model_size
 from sweeps.spec.parse import load_spec
 from sweeps.store.population import Population
 from sweeps.store.workspace import Workspace
-from tests.sweeps.small_table import small_table
+from tests.sweeps.sealed_searches import small_table
 from trainables.rehearsal import Rehearsed, Step
 
 KNOBS: dict[str, Any] = {"model": "linear", "clip_norm": 1.0, "batch_size": 64, "epochs": 20, "learning_rate": 1.0}

@@ -19,7 +19,7 @@ from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.sections import Selection
 from sweeps.spec.sweep_budget import law_of
 from sweeps.store.records import TARGET_EPSILON
-from tests.sweeps.small_table import small_table
+from tests.sweeps.sealed_searches import small_table
 from trainables.system import PrivacyPlan, Refusal
 
 SPEC = {
