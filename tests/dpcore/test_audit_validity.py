@@ -180,18 +180,3 @@ def test_the_best_of_many_attacks_is_paid_for():
         paid += replace(evidence, tried=attacks).rejects_dp(0.0, 0.0, LEVEL)
     assert few_enough(paid, audits)
     assert not few_enough(unpaid, audits)
-
-
-def test_many_canaries_of_one_run_are_not_many_runs():
-    """Why `MultiRun` must not be fed with the canaries of one run: noise that they share makes them one observation.
-
-    The mechanism adds one N(0, 1) draw to every score and is 1-GDP for each canary; its canaries counted as 500
-    independent runs would exceed the truth far more often than stated.
-    """
-    rng, audits = np.random.default_rng(6), 200
-    violations = 0
-    for _ in range(audits):
-        with_noise, without_noise = rng.normal(size=2)
-        in_, out = np.full(250, 1 + with_noise), np.full(250, without_noise)
-        violations += count_at(in_, out, 0.5).mu_lower(LEVEL) > MU
-    assert not few_enough(violations, audits)

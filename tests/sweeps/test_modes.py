@@ -234,7 +234,7 @@ def test_a_rehearsal_tells_the_time() -> None:
 def test_a_front_is_priced_by_the_orders_that_are_asked_for() -> None:
     two, three = (compare.front(middle(), geometric(MEAN), orders) for orders in (2, 3))
     assert (two.mode, three.mode) == ("front, 2 orders", "front, 3 orders")
-    # private_search.md section 1g's rule for Gaussian trials, computed in tests/dpcore/selection/test_front_points.py.
+    # private_search.md section 1g's rule for Gaussian trials, computed in tests/dpcore/selection/test_front.py.
     assert noise(two) == pytest.approx(3.8010905, rel=CLOSE)
     assert noise(three) == pytest.approx(5.2010820, rel=CLOSE)
     orders = [{"estimate": 1.0}, {"estimate": 1.0, "expected_error": 0.1}, {"expected_error": 1.0}]
