@@ -250,7 +250,7 @@ def _method(recorded: SweepRecord, audited: Audited, method: audits.Method | Non
             audited.record.key,
             "a system that can be audited",
             f"{audited.plan.system} {under} offers neither canaries nor neighbours "
-            "(trainables/measures/hooks.py says how it could).",
+            "(trainables/hooks.py says how it could).",
         )
     chosen = possible[0] if method is None else method
     if chosen not in possible:

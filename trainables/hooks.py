@@ -74,7 +74,7 @@ class Neighbours:
                          Their validation records are the queries that the attacker asks
     score                from what one run releases to a number, higher where the record is likelier in. It is given the
                          answers ("asked", "labels") of an `Answering` system, what a system showed by
-                         `watching.released`, or else the final state
+                         `trainables.hooks.released`, or else the final state
     doc                  one sentence: what differs, and what the attacker looks at
     """
 

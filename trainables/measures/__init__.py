@@ -6,5 +6,4 @@ membership   membership attacks
 audits       counts for `dpcore.audit`, by one run or by many
 canaries     canaries in the gradients of the system's own training
 retraining   runs of a trial's plan that are never released
-hooks        what a system offers to audits, and where it lets itself be watched
 """
