@@ -17,7 +17,7 @@ from sweeps.store.store import open_store
 from sweeps.util.exits import ExitCode
 from tests.chaos import witness
 from tests.chaos.harness import LONGEST_SECONDS, ROOT
-from tests.chaos.nodes import NAME, Hosts, Nodes, Sweep, allowed, ranks
+from tests.chaos.nodes import NAME, Hosts, QuickNodes, Sweep, allowed, ranks
 from trainables.worker.attempt import NODE_LEAVES
 
 TRIALS = 6
@@ -27,7 +27,7 @@ BLINK_SECONDS = 2.0
 pytestmark = [pytest.mark.chaos, pytest.mark.outage, pytest.mark.timeout(900)]
 
 
-def refusals(nodes: Nodes) -> list[str]:
+def refusals(nodes: QuickNodes) -> list[str]:
     """What the head says to its own token, to another one, and to none."""
     ask = f"from sweeps.ray.cluster import refusal; print(refusal('127.0.0.1', {nodes.port}))"
     own = {**nodes.environment(), "PYTHONPATH": str(ROOT)}
@@ -39,7 +39,7 @@ def refusals(nodes: Nodes) -> list[str]:
 
 
 def test_workers_and_nodes_come_and_go(tmp_path):
-    with Nodes() as nodes:
+    with QuickNodes() as nodes:
         sweep = Sweep(tmp_path, nodes, trials=TRIALS, epochs=4.0)
         nodes.start("head", cpus=2, **sweep.extra)
         welcome, *refused = refusals(nodes)
@@ -81,7 +81,7 @@ def test_workers_and_nodes_come_and_go(tmp_path):
 
 
 def test_a_trial_leaves_a_node_that_is_to_go_and_no_step_is_paid_twice(tmp_path):
-    with Nodes() as nodes:
+    with QuickNodes() as nodes:
         sweep = Sweep(tmp_path, nodes, trials=2, epochs=40.0)
         nodes.start("head", cpus=2, **sweep.extra)
         nodes.start("second", cpus=2, **sweep.extra)

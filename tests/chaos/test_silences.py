@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,7 +19,7 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.util.exits import ExitCode
 from tests.chaos import witness
 from tests.chaos.harness import CLUSTER_LOST, HANG_SECONDS, Attacked, below
-from tests.sweeps.clusters import free_ports
+from tests.sweeps.clusters import Nodes, free_ports
 from tests.sweeps.stores import new_database, postgres_server, server_processes
 
 PATIENCE = 45.0
@@ -201,44 +199,18 @@ def test_a_controller_that_is_stopped_blames_nobody_for_it(tmp_path, taken):
 SERVERS = ("gcs/gcs_server", "raylet/raylet")
 
 
-@contextlib.contextmanager
-def foreign_cluster(environment: dict[str, str]) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """(address, its first process): a head node that lives as long as the block."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = [f"--port={port}", "--num-cpus=2", "--include-dashboard=false", "--block"]
-    head = subprocess.Popen(
-        [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", *options],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        limit = time.monotonic() + 3 * HANG_SECONDS
-        while not all(any(name in command for _, command in below(head.pid)) for name in SERVERS):
-            assert head.poll() is None, "the cluster did not start"
-            assert time.monotonic() < limit, "the cluster did not start in time"
-            time.sleep(0.2)
-        yield f"127.0.0.1:{port}", head
-    finally:
-        for pid in [pid for pid, _ in below(head.pid)] + [head.pid]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        head.wait()
-
-
 @pytest.mark.parametrize("silenced", [SERVERS, SERVERS[:1]])
 def test_a_cluster_that_falls_silent_ends_the_controller_with_the_way_to_go_on(tmp_path, silenced):
-    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "SWEEPS_PATIENCE": "30"}
     text = witness.spec("silent", trials=50, steps=(40, 40), step_seconds=0.1)
     (tmp_path / "cluster").mkdir()
-    with foreign_cluster({**witness.watched(tmp_path / "cluster"), **token}) as (address, head):
-        sweep = Attacked(tmp_path, text, 50, "--address", address, **token)
+    own = witness.watched(tmp_path / "cluster")
+    with Nodes() as nodes:
+        nodes.start("head", cpus=2, **{name: own[name] for name in ("PYTHONPATH", witness.FOLDER)})
+        token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": nodes.token, "SWEEPS_PATIENCE": "30"}
+        sweep = Attacked(tmp_path, text, 50, "--address", nodes.address, **token)
         sweep.start()
         sweep.until("three attempts", lambda: sweep.attempts() >= 3)
-        for pid, line in below(head.pid):
+        for pid, line in nodes.processes("head").items():
             if any(name in line for name in silenced):
                 os.kill(pid, signal.SIGSTOP)
         sweep.note("the cluster is silent")
@@ -247,7 +219,7 @@ def test_a_cluster_that_falls_silent_ends_the_controller_with_the_way_to_go_on(t
     assert ended < HANG_SECONDS
     assert "does not answer any more. Nothing is lost" in sweep.text(), sweep.words()
     assert "Waiting for the Ray cluster to answer," in sweep.text()
-    assert f"sweeps resume silent --root {sweep.root} --address {address}" in sweep.text()
+    assert f"sweeps resume silent --root {sweep.root} --address {nodes.address}" in sweep.text()
     store = sweep.opened()
     # What was running is reserved, and so charged, until a controller comes back and looks.
     assert store.counts("silent")["running"] >= 1

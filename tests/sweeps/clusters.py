@@ -1,8 +1,9 @@
-"""A real Ray cluster for tests: `ray start --head` and a second node, each a process of its own, on free ports."""
+"""Real Ray clusters for tests: each node a real `ray start` on this machine, known by a mark, on free ports."""
 
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -12,14 +13,15 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 ROOT = Path(__file__).parents[2]
-TOKEN = "a-token-of-the-tests-" + "0123456789abcdef"
 HOST = "127.0.0.1"
+MARK = "SWEEPS_TEST_NODE"
 START_SECONDS = 120.0
 ATTEMPTS = 3
 
@@ -49,44 +51,139 @@ def free_ports(count: int) -> list[int]:
 
 
 @dataclass
-class Cluster:
-    """The addresses of a running head, and what a client's environment needs."""
+class Nodes:
+    """Use as a context manager; every process of every node is gone afterwards.
 
-    host: str
-    port: int
-    dashboard: str
-    client: str
-    folder: Path
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    A node is known by the mark in the environment of all its processes, whatever their parents.
+    """
+
+    mark: str = field(default_factory=lambda: secrets.token_hex(8))
+    token: str = field(default_factory=lambda: secrets.token_hex(32))
+    names: list[str] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        # Short: sockets lie below it, and their paths may have 107 characters.
+        self.folder = Path(tempfile.mkdtemp(prefix="rn", dir="/tmp"))
+        self.port, self.dashboard_port, self.client_port = free_ports(3)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for name in list(self.names):
+            self.kill(name)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def ip(self, name: str) -> str:
+        """Where a node, or the `driver`, is reached."""
+        return HOST
+
+    def enter(self, name: str) -> list[str]:
+        """Words before a command of this node, or of the `driver`."""
+        return []
 
     @property
     def address(self) -> str:
-        return f"{self.host}:{self.port}"
+        return f"{self.ip('driver')}:{self.port}"
 
-    def environment(self, **changes: str | None) -> dict[str, str]:
-        """Of a client: the token, this Python first, and this code on the path; None takes a variable out."""
-        made = {
-            **base_environment(),
-            "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN": TOKEN,
-            "PYTHONPATH": str(ROOT),
-            **changes,
-        }
+    def environment(self, name: str = "driver", **changes: str | None) -> dict[str, str]:
+        """What a process of this cluster runs under, the driver with this code on its path; None takes a variable out.
+
+        Ray gives its workers niceness 15: beside other work they would hardly be heard.
+        """
+        own = {MARK: f"{self.mark}.{name}", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
+        code = {"PYTHONPATH": str(ROOT)} if name == "driver" else {}
+        made = {**base_environment(), "RAY_worker_niceness": "0", **own, **code, **changes}
         return {name: text for name, text in made.items() if text is not None}
 
-    def add_node(self, cpus: int = 1, prefix: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
-        """Start another node; `prefix` are words before its command, such as those of `unshare`."""
+    def at_head(self) -> list[str]:
+        """What the head is started with besides."""
+        return ["--include-dashboard=false"]
+
+    def start(self, name: str, cpus: float, prefix: Sequence[str] = (), **extra: str) -> None:
+        """Add a node; the first one is the head.
+
+        prefix  words before its command, such as those of `unshare`
+        extra   its environment
+        """
         # A folder of its own, as on a machine of its own: in the head's, Ray unpacks a job's code a second time, over
         # that from which the head's workers are just starting.
-        own = ["--temp-dir", str(self.folder / f"n{len(self.processes)}")]
-        words = [*prefix, *_ray(), "--address", self.address, "--num-cpus", str(cpus), *own]
-        for attempt in range(ATTEMPTS):
-            log = self.folder / f"node-{len(self.processes)}-{attempt}.log"
-            process = _start([*words, *_ports(*free_ports(4))], log)
-            if _started(process, log):
-                self.processes.append(process)
-                return process
-        raise AssertionError(log.read_text()[-3000:])
+        head = ["--head", f"--port={self.port}", *self.at_head()]
+        words = [
+            *(*self.enter(name), *prefix, str(Path(sys.executable).with_name("ray")), "start"),
+            *(head if not self.names else [f"--address={self.address}"]),
+            *(f"--temp-dir={self.folder}/{name}", f"--node-ip-address={self.ip(name)}", "--disable-usage-stats"),
+            *(f"--num-cpus={cpus:g}", "--num-gpus=0", "--object-store-memory=200000000"),
+            # Two nodes share this machine's ports.
+            *("--min-worker-port=0", "--max-worker-port=0"),
+        ]
+        self.names.append(name)
+        for _ in range(ATTEMPTS):
+            done = self._run([*words, *_ports(*free_ports(4))], {**self.environment(name), **extra})
+            if done.returncode == 0:
+                return
+            # Ray gives its processes 30 s, which a machine with other work may exceed.
+            self.kill(name)
+            self.names.append(name)
+        raise AssertionError(done.stdout)
+
+    def _run(self, words: Sequence[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            words,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=START_SECONDS,
+            check=False,
+        )
+
+    def processes(self, name: str) -> dict[int, str]:
+        """{pid: command line} of a node's processes."""
+        mark = f"{MARK}={self.mark}.{name}".encode()
+        found = {}
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+            except OSError:
+                continue
+        return found
+
+    def kill(self, name: str) -> None:
+        """The node loses its power: every process of it at once."""
+        for _ in range(50):
+            pids = self.processes(name)
+            for pid in pids:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+            if not pids:
+                break
+            time.sleep(0.05)
+        self.names.remove(name)
+
+    def ray(self, *arguments: str) -> str:
+        """The output of a `ray` command against this cluster."""
+        ray = str(Path(sys.executable).with_name("ray"))
+        done = self._run([*self.enter("driver"), ray, *arguments], self.environment())
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+
+class Cluster(Nodes):
+    """One with a dashboard and a server for Ray's client, and the commands of who uses it."""
+
+    @property
+    def dashboard(self) -> str:
+        return f"http://{HOST}:{self.dashboard_port}"
+
+    @property
+    def client(self) -> str:
+        return f"ray://{HOST}:{self.client_port}"
+
+    def at_head(self) -> list[str]:
+        dashboard = [f"--dashboard-host={HOST}", f"--dashboard-port={self.dashboard_port}"]
+        return [*dashboard, f"--ray-client-server-port={self.client_port}"]
 
     def command(self, *arguments: str, **changes: str | None) -> subprocess.Popen[str]:
         """A `sweeps` command of a client."""
@@ -111,6 +208,16 @@ class Cluster:
         assert process.returncode == code, output
         return output
 
+    def answers(self) -> bool:
+        """Whether the dashboard does."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        request = urllib.request.Request(f"{self.dashboard}/api/version", headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=2) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
 
 def base_environment() -> dict[str, str]:
     """Without the parts of this process's environment that would reach a cluster by accident."""
@@ -124,11 +231,6 @@ def base_environment() -> dict[str, str]:
     }
 
 
-def _ray() -> list[str]:
-    ray = str(Path(sys.executable).parent / "ray")
-    return [ray, "start", "--block", "--disable-usage-stats", "--node-ip-address", HOST]
-
-
 def _ports(agent: int, agent_grpc: int, metrics: int, runtime: int) -> list[str]:
     return [
         *("--dashboard-agent-listen-port", str(agent)),
@@ -138,91 +240,13 @@ def _ports(agent: int, agent_grpc: int, metrics: int, runtime: int) -> list[str]
     ]
 
 
-def _start(words: list[str], log: Path) -> subprocess.Popen[bytes]:
-    # Ray gives its workers niceness 15: beside other work they would hardly be heard.
-    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
-    environment = {**base_environment(), **token, "RAY_worker_niceness": "0"}
-    with log.open("ab") as stream:
-        return subprocess.Popen(words, stdout=stream, stderr=stream, start_new_session=True, env=environment)
-
-
-def _started(process: subprocess.Popen[bytes], log: Path) -> bool:
-    """Whether the node came up: Ray gives its processes 30 s, which a machine with other work may exceed."""
-    limit = time.monotonic() + START_SECONDS
-    while "Ray runtime started" not in log.read_text():
-        if process.poll() is not None or time.monotonic() > limit:
-            return False
-        time.sleep(0.2)
-    return True
-
-
-def _answers(url: str) -> bool:
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {TOKEN}"})
-    try:
-        with urllib.request.urlopen(request, timeout=2) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
-
-
 @contextmanager
 def ray_cluster(cpus: int = 1) -> Iterator[Cluster]:
     """A head with its dashboard and a token, and whatever nodes are added; all of it gone afterwards."""
-    folders: list[Path] = []
-    cluster = None
-    try:
-        for _ in range(ATTEMPTS):
-            # Paths of sockets are short.
-            folders.append(Path(tempfile.mkdtemp(prefix="rc", dir="/tmp")))
-            cluster = _head(folders[-1], cpus)
-            if cluster is not None:
-                yield cluster
-                return
-        raise AssertionError((folders[-1] / "head.log").read_text()[-3000:])
-    finally:
-        # Of a node that joined, `ray start` itself names no folder.
-        for process in cluster.processes if cluster is not None else ():
-            process.terminate()
-        for folder in folders:
-            _end_all(folder)
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _head(folder: Path, cpus: int) -> Cluster | None:
-    port, dashboard, client, *ports = free_ports(7)
-    words = [
-        *_ray(),
-        "--head",
-        *("--port", str(port), "--num-cpus", str(cpus), "--temp-dir", str(folder / "ray")),
-        *("--dashboard-host", HOST, "--dashboard-port", str(dashboard)),
-        *("--ray-client-server-port", str(client)),
-        *_ports(*ports),
-    ]
-    head = _start(words, folder / "head.log")
-    if not _started(head, folder / "head.log"):
-        return None
-    cluster = Cluster(HOST, port, f"http://{HOST}:{dashboard}", f"ray://{HOST}:{client}", folder, processes=[head])
-    limit = time.monotonic() + START_SECONDS
-    while not _answers(f"{cluster.dashboard}/api/version"):
-        if time.monotonic() > limit:
-            return None
-        time.sleep(0.3)
-    return cluster
-
-
-def _end_all(folder: Path) -> None:
-    """End every process of the session in this folder: its name is in the arguments of each of Ray's own."""
-    import psutil
-
-    def ours() -> list[psutil.Process]:
-        found = []
-        for process in psutil.process_iter(["cmdline"]):
-            if process.pid != os.getpid() and any(str(folder) in word for word in process.info["cmdline"] or []):
-                found.append(process)
-        return found
-
-    for process in ours():
-        process.terminate()
-    _, alive = psutil.wait_procs(ours(), timeout=8)
-    for process in alive:
-        process.kill()
+    with Cluster() as cluster:
+        cluster.start("head", cpus)
+        limit = time.monotonic() + START_SECONDS
+        while not cluster.answers():
+            assert time.monotonic() < limit, "its dashboard does not answer"
+            time.sleep(0.3)
+        yield cluster

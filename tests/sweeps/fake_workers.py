@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.execution.controller import Controller
 from sweeps.execution.limits import SharedBudget
 from sweeps.privacy.ledger import spending
 from sweeps.privacy.population import ledger_of
@@ -24,8 +23,9 @@ from sweeps.search.asha import report_steps
 from sweeps.search.proposer import Proposer
 from sweeps.spec.parse import load_spec
 from sweeps.store.population import Population
-from sweeps.store.records import LedgerEntry, SweepRecord, TrialRecord, TrialState
+from sweeps.store.records import LedgerEntry, TrialRecord, TrialState
 from sweeps.store.store import open_store
+from tests.sweeps import stores
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.system import Launch
@@ -179,16 +179,7 @@ class FakeSweep:
         self.store = open_store(f"sqlite:///{self.folder}/store.db")
         if self.population is not None:
             self.store.make_population(self.population)
-        self.store.create_sweep(
-            SweepRecord(
-                name=NAME,
-                spec=self.spec,
-                digest="d",
-                fingerprints={},
-                root="/r",
-                created_at=1.0,
-            )
-        )
+        self.store.create_sweep(stores.record(NAME, spec=self.spec, fingerprints={}, created_at=1.0))
         for name in WRITES:
             setattr(self.store, name, self._mortal(getattr(self.store, name)))
         self.start()
@@ -211,17 +202,8 @@ class FakeSweep:
         """A new controller takes over; whatever an old one launched is a zombie, dead or alive."""
         while True:
             self.lease = self.store.acquire(NAME)
-            self.controller = Controller(
-                store=self.store,
-                lease=self.lease,
-                sweep=NAME,
-                spec=self.spec,
-                facts=self.facts,
-                proposer=Proposer(self.spec),
-                trials=self.trials,
-                calibrations={},
-                budget=SharedBudget(ledger_of(self.store, self.spec)),
-            )
+            budget = SharedBudget(ledger_of(self.store, self.spec))
+            self.controller = stores.controller_of(self.store, self.lease, self.spec, self.trials, budget)
             self.zombies += self.workers
             self.workers = []
             try:

@@ -10,13 +10,12 @@ import numpy as np
 import pandas as pd
 
 from sweeps.execution import session
-from sweeps.execution.controller import Controller
 from sweeps.execution.limits import SharedBudget
 from sweeps.privacy.population import ledger_of
-from sweeps.search.proposer import Proposer
 from sweeps.spec.parse import load_spec
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
+from tests.sweeps.stores import controller_of
 from trainables.data import SOURCES
 from trainables.system import Launch
 from trainables.worker.ray import launch_from_json, launch_to_json
@@ -72,17 +71,8 @@ def ran(raw: dict[str, Any], root: Path, state: str = "finished", lost: int = 0)
     keyed = store.data_fingerprint(data.fingerprint)
     session.check_apart(recorded, keyed)
     store.set_fingerprints(lease, {**store.sweep(name).fingerprints, "data": keyed})
-    controller = Controller(
-        store=store,
-        lease=lease,
-        sweep=name,
-        spec=recorded,
-        facts=data.facts,
-        proposer=Proposer(recorded),
-        trials=workspace.trials(name),
-        calibrations={},
-        budget=SharedBudget(ledger_of(store, recorded) if recorded.privacy.scope != "sweep" else None),
-    )
+    budget = SharedBudget(ledger_of(store, recorded) if recorded.privacy.scope != "sweep" else None)
+    controller = controller_of(store, lease, recorded, workspace.trials(name), budget)
     controller.recover()
     while isinstance(decision := controller.decide(), Launch):
         if lost:

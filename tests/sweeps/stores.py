@@ -18,10 +18,17 @@ from typing import Any
 from dpcore.events import Adjacency, Gaussian, PoissonSampled
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms.protocol import Scheduled
+from sweeps.execution.controller import Controller
+from sweeps.execution.limits import SharedBudget
+from sweeps.search.proposer import Proposer
+from sweeps.spec.sections import SweepSpec
+from sweeps.store.lease import Lease
 from sweeps.store.records import Proposal, Settlement, SweepRecord
 from sweeps.store.store import Store
 from tests.sweeps.recorded_specs import recorded
+from trainables.data import SOURCES
 from trainables.system import PrivacyPlan, Refusal, Scalar
+from trainables.worker.files import Folder
 
 SWEEP = "quick-start"
 
@@ -65,19 +72,26 @@ def refusal() -> Refusal:
     return Refusal(violations={"noise": 0.75}, reason="noise_multiplier=9 needed: expected at most 4. Raise epsilon.")
 
 
-def record(name: str = SWEEP) -> SweepRecord:
-    return SweepRecord(
-        name=name,
-        spec=recorded(
-            {
-                "name": name,
-                "systems": {"noisy-sgd": {"z": 1, "a": 2}},
-            }
-        ),
-        digest="abc",
-        fingerprints={"code": "c0"},
-        root="/data/sweeps",
-        created_at=1.5e9,
+def record(name: str = SWEEP, **changes: Any) -> SweepRecord:
+    values = {"digest": "abc", "fingerprints": {"code": "c0"}, "root": "/data/sweeps", "created_at": 1.5e9}
+    spec = recorded({"name": name, "systems": {"noisy-sgd": {"z": 1, "a": 2}}})
+    return SweepRecord(**{"name": name, "spec": spec, **values, **changes})
+
+
+def controller_of(
+    store: Store, lease: Lease, spec: SweepSpec, trials: Folder, budget: SharedBudget | None = None
+) -> Controller:
+    """Of the lease's sweep, as a session makes it."""
+    return Controller(
+        store=store,
+        lease=lease,
+        sweep=lease.sweep,
+        spec=spec,
+        facts=SOURCES[spec.data.source].facts(spec.data.options()),
+        proposer=Proposer(spec),
+        trials=trials,
+        calibrations={},
+        budget=budget or SharedBudget(),
     )
 
 

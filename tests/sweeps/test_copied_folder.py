@@ -18,7 +18,7 @@ from sweeps.execution import session
 from sweeps.execution.controller import Controller
 from sweeps.ray import cluster, patches, tuner
 from sweeps.ray.decisions import Done
-from tests.sweeps.test_private_validation import NoViews
+from tests.sweeps.tracked_runs import NoViews
 from trainables.data import SOURCES
 from trainables.system import Dataset
 from trainables.worker.trial import run_launch

@@ -23,6 +23,7 @@ from sweeps.util.fingerprint import Changed
 from tests.sweeps import view_sweeps
 from tests.sweeps.stores import record
 from tests.sweeps.toys import finished, infeasible, spec_with
+from tests.sweeps.tracked_runs import NoViews
 from tests.sweeps.view_sweeps import new_sweep
 
 SPEC = """
@@ -194,24 +195,6 @@ def started(tmp_path, monkeypatch):
     monkeypatch.setattr(session.TuneRunner, "_on_the_cluster", launches)
     monkeypatch.setattr(session, "Drain", NoViews)
     return workspace, asked_for
-
-
-class NoViews:
-    """MLflow is not looked at."""
-
-    delivered, uri = False, ""
-
-    def __init__(self, *_):
-        pass
-
-    def start(self):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
 
 
 def test_a_session_extends_says_the_cost_and_goes_on_without_being_asked_again(started, capsys):

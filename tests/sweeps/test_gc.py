@@ -18,11 +18,11 @@ from sweeps.execution.resume import extended
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.spec.parse import load_spec
 from sweeps.store.errors import LeaseHeld
-from sweeps.store.records import Extension, Refutation, SweepRecord, TrialState
+from sweeps.store.records import Extension, Refutation, TrialState
 from sweeps.store.workspace import Workspace
 from tests.sweeps import view_sweeps
 from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep
-from tests.sweeps.stores import plan, proposal, settle
+from tests.sweeps.stores import plan, proposal, record, settle
 from tests.sweeps.view_sweeps import new_sweep
 from trainables.worker.attempt import Attempt
 
@@ -121,9 +121,8 @@ def place(tmp_path):
 
 def begin(store, workspace, name, **search):
     spec = load_spec({**SPEC, "name": name, "search": {**SPEC["search"], **search}})
-    recorded = spec
-    values = {"name": name, "digest": spec.digest, "fingerprints": {"data": "d"}, "root": workspace.root}
-    store.create_sweep(SweepRecord(spec=recorded, created_at=time.time(), **values))
+    changes = {"fingerprints": {"data": "d"}, "root": workspace.root, "created_at": time.time()}
+    store.create_sweep(record(name, spec=spec, **changes))
 
 
 def command(workspace, *words, **options):

@@ -10,10 +10,10 @@ import pytest
 
 from sweeps.execution.controller import Controller
 from sweeps.execution.limits import worker_losses
-from sweeps.search.proposer import Proposer
 from sweeps.spec.parse import load_spec
-from sweeps.store.records import SweepRecord, TrialState
+from sweeps.store.records import TrialState
 from sweeps.store.store import open_store
+from tests.sweeps.stores import controller_of, record
 from trainables.data import SOURCES
 from trainables.system import Launch
 from trainables.worker.attempt import NODE_LEAVES, Attempt, NodeLeaves
@@ -41,26 +41,9 @@ def controller(tmp_path: Path) -> Controller:
 def start(root: Path, spec: Any, name: str = "shared") -> Controller:
     store = open_store(f"sqlite:///{root}/sweeps.db")
     if not store.sweeps():
-        store.create_sweep(
-            SweepRecord(
-                name=name,
-                spec=spec,
-                digest=spec.digest,
-                fingerprints={},
-                root=str(root),
-                created_at=0.0,
-            )
-        )
-    controller = Controller(
-        store=store,
-        lease=store.acquire(name, ttl_seconds=60),
-        sweep=name,
-        spec=spec,
-        facts=SOURCES[spec.data.source].facts(spec.data.options()),
-        proposer=Proposer(spec),
-        trials=Folder(str(root / "trials")),
-        calibrations={},
-    )
+        store.create_sweep(record(name, spec=spec, root=str(root)))
+    lease = store.acquire(name, ttl_seconds=60)
+    controller = controller_of(store, lease, spec, Folder(str(root / "trials")))
     controller.recover()
     return controller
 

@@ -34,6 +34,7 @@ from sweeps.store.workspace import Workspace
 from sweeps.sweep import Sweep
 from tests.sweeps.private_people import DELTA, PUBLIC, N, people, spec_of
 from tests.sweeps.recorded_specs import recorded
+from tests.sweeps.tracked_runs import NoViews
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.system import Dataset, Launch, PrivacyPlan, RunSettings
@@ -43,21 +44,6 @@ from trainables.worker.attempt import Progress
 from trainables.worker.trial import run_launch
 
 __all__ = ["people"]
-
-
-class NoViews:
-    """No MLflow."""
-
-    delivered = False
-
-    def __init__(self, *_: Any) -> None: ...
-
-    def start(self) -> None: ...
-
-    def __enter__(self) -> NoViews:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 def in_process(runner: TuneRunner, context: RunContext, data: list[Dataset], *_: object) -> SweepState:

@@ -17,7 +17,7 @@ from sweeps.ray.decisions import Done
 from sweeps.search.proposer import Proposer
 from sweeps.spec.parse import load_spec
 from sweeps.store.errors import UnknownSweep
-from sweeps.store.records import KnownPoint, StopRequest, SweepRecord, TrialState
+from sweeps.store.records import KnownPoint, StopRequest, TrialState
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, Worker, memory_folder
@@ -245,15 +245,7 @@ def test_an_enqueued_point_takes_the_totals_guarantee(folder):
 def asked(tmp_path):
     store = Workspace.at(tmp_path).open_store(create=True)
     spec = spec_of()
-    record = SweepRecord(
-        name=NAME,
-        spec=spec,
-        digest=spec.digest,
-        fingerprints={},
-        root=str(tmp_path),
-        created_at=1.0,
-    )
-    store.create_sweep(record)
+    store.create_sweep(record(NAME, spec=spec, root=str(tmp_path)))
     yield store, sweeps.open(NAME, root=tmp_path)
     store.close()
 

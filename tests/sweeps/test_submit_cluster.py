@@ -20,7 +20,7 @@ from sweeps.privacy.ledger import spending
 from sweeps.ray.job_start import ORDER_FILE
 from sweeps.store.records import TrialState
 from sweeps.store.store import open_store
-from tests.sweeps.clusters import TOKEN, ray_cluster
+from tests.sweeps.clusters import ray_cluster
 from tests.sweeps.left_behind import findings
 from tests.sweeps.object_stores import BUCKET, object_store
 from tests.sweeps.stores import postgres_server
@@ -72,14 +72,14 @@ def cluster():
         unseen.mkdir()
         hide = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs tmpfs {unseen} && exec "$@"', "sh"]
         allowed = subprocess.run([*hide, "true"], capture_output=True, check=False).returncode == 0
-        running.add_node(2, prefix=tuple(hide) if allowed else ())
+        running.start("node", cpus=2, prefix=hide if allowed else ())
         running.hides = allowed
         yield running
 
 
 def asked(cluster, path, method="GET"):
     """What the job server answers."""
-    headers = {"Authorization": f"Bearer {TOKEN}"}
+    headers = {"Authorization": f"Bearer {cluster.token}"}
     request = urllib.request.Request(f"{cluster.dashboard}{path}", headers=headers, method=method)
     with urllib.request.urlopen(request, timeout=30) as answer:
         return json.load(answer)
@@ -104,7 +104,7 @@ def test_a_job_runs_on_the_head_with_what_is_sent_and_names_no_secret(head):
     assert "1 complete." in told
     (job,) = [one for one in asked(head, "/api/jobs/") if one["type"] == "SUBMISSION"]
     assert (job["metadata"], job["status"]) == ({"sweep": "toy"}, "SUCCEEDED")
-    assert not [secret for secret in (PASSWORD, TOKEN) if secret in json.dumps(job) + told]
+    assert not [secret for secret in (PASSWORD, head.token) if secret in json.dumps(job) + told]
 
 
 @pytest.mark.chaos
@@ -126,7 +126,7 @@ def test_a_job_is_stopped_on_the_cluster_and_goes_on_from_a_laptop(cluster, buck
     # What everybody with the dashboard may read names no secret.
     (job,) = [one for one in asked(cluster, "/api/jobs/") if one["type"] == "SUBMISSION"]
     assert job["metadata"] == {"sweep": "far"}
-    assert not [value for value in (*secrets.values(), TOKEN) if value in json.dumps(job)]
+    assert not [value for value in (*secrets.values(), cluster.token) if value in json.dumps(job)]
     asked(cluster, f"/api/jobs/{job['submission_id']}/stop", method="POST")
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 130, output
@@ -166,9 +166,9 @@ def test_a_machine_of_the_cluster_needs_its_token_and_a_folder_that_every_node_s
     unset = {"HOME": str(home), "RAY_AUTH_MODE": None, "RAY_AUTH_TOKEN": None}
     words = ["run", "toy", "--trials", "1", "--root", str(root), "--address", cluster.address]
     assert "~/.ray/auth_token" in cluster.run(*words, code=2, **unset)
-    (home / ".ray" / "auth_token").write_text(TOKEN)
+    (home / ".ray" / "auth_token").write_text(cluster.token)
     output = cluster.run(*words, code=2 if cluster.hides else 0, **unset)
-    assert TOKEN not in output
+    assert cluster.token not in output
     if cluster.hides:
         assert "1 of 2 nodes do not see it" in output
         assert "--records with an object store URL" in output

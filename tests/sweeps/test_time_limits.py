@@ -24,7 +24,8 @@ from sweeps.store.records import AttemptRecord, Extension, Outcome, SweepState, 
 from sweeps.store.workspace import Workspace
 from tests.sweeps import view_sweeps
 from tests.sweeps.fake_workers import NAME, FakeSweep
-from tests.sweeps.test_extensions import SPEC, NoViews
+from tests.sweeps.test_extensions import SPEC
+from tests.sweeps.tracked_runs import NoViews
 from tests.sweeps.view_sweeps import new_sweep
 from trainables.worker.ray import launch_from_json, launch_to_json
 from trainables.worker.trial import run_launch
