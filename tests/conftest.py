@@ -25,7 +25,6 @@ LONGEST = (
     "tests/sweeps/test_submit_cluster.py",
     "tests/chaos/test_kills.py",
     "tests/sweeps/test_cluster.py",
-    "tests/sweeps/test_object_store_sweeps.py",
     "tests/sweeps/test_vandermaaten2020.py",
     "tests/sweeps/test_rehearsal.py",
     "tests/sweeps/test_drain.py",

@@ -117,7 +117,9 @@ class Nodes:
         ]
         self.names.append(name)
         for _ in range(ATTEMPTS):
-            done = self._run([*words, *_ports(*free_ports(4))], {**self.environment(name), **extra})
+            # The first three may be those that the head is about to take.
+            ports = _ports(*free_ports(7)[3:])
+            done = self._run([*words, *ports], {**self.environment(name), **extra})
             if done.returncode == 0:
                 return
             # Ray gives its processes 30 s, which a machine with other work may exceed.

@@ -57,7 +57,7 @@ def test_a_kill_around_any_write_loses_and_doubles_nothing(tmp_path, asha, after
     assert write >= 10, "a sweep of five trials makes at least ten writes"
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     choices=st.lists(st.integers(0, 64 * 8 - 1), min_size=5, max_size=60),
     early_stopping=st.sampled_from([None, ASHA]),
