@@ -16,12 +16,12 @@ from sweeps.execution.controller import Controller
 from sweeps.mlflow.sync import rebuild
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.html import write_report
-from sweeps.search.proposer import Proposer
 from sweeps.spec.parse import load_spec
 from sweeps.store.lease import Lease
 from sweeps.store.records import TrialRecord
 from sweeps.store.store import Store, open_store
 from sweeps.store.workspace import Workspace
+from tests.sweeps.stores import controller_of
 from trainables.data import SOURCES
 from trainables.metrics import Dependence, Metric
 from trainables.system import Dataset, DatasetSpec, Launch, Run, RunSettings, State
@@ -112,16 +112,7 @@ def controlled(root: Path, raw: Mapping[str, Any], facts: DatasetSpec | None = N
     name = session.create(spec, workspace)
     store = open_store(workspace.store_url)
     lease = store.acquire(name)
-    controller = Controller(
-        store=store,
-        lease=lease,
-        sweep=name,
-        spec=spec,
-        facts=facts or SOURCES[spec.data.source].facts(spec.data.options()),
-        proposer=Proposer(spec),
-        trials=workspace.trials(name),
-        calibrations={},
-    )
+    controller = controller_of(store, lease, spec, workspace.trials(name), facts=facts)
     return Controlled(workspace, store, lease, controller)
 
 

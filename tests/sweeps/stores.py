@@ -27,7 +27,7 @@ from sweeps.store.records import Proposal, Settlement, SweepRecord
 from sweeps.store.store import Store
 from tests.sweeps.recorded_specs import recorded
 from trainables.data import SOURCES
-from trainables.system import PrivacyPlan, Refusal, Scalar
+from trainables.system import DatasetSpec, PrivacyPlan, Refusal, Scalar
 from trainables.worker.files import Folder
 
 SWEEP = "quick-start"
@@ -79,15 +79,20 @@ def record(name: str = SWEEP, **changes: Any) -> SweepRecord:
 
 
 def controller_of(
-    store: Store, lease: Lease, spec: SweepSpec, trials: Folder, budget: SharedBudget | None = None
+    store: Store,
+    lease: Lease,
+    spec: SweepSpec,
+    trials: Folder,
+    budget: SharedBudget | None = None,
+    facts: DatasetSpec | None = None,
 ) -> Controller:
-    """Of the lease's sweep, as a session makes it."""
+    """Of the lease's sweep, as a session makes it.  facts  where the source's declared ones are not those"""
     return Controller(
         store=store,
         lease=lease,
         sweep=lease.sweep,
         spec=spec,
-        facts=SOURCES[spec.data.source].facts(spec.data.options()),
+        facts=facts or SOURCES[spec.data.source].facts(spec.data.options()),
         proposer=Proposer(spec),
         trials=trials,
         calibrations={},
