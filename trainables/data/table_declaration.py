@@ -51,6 +51,14 @@ from trainables.units import Unit
 JOINED = "x"
 """Feature in which plain numbers and one-hot categories stand side by side, in declared order."""
 _NEVER_COUNTED = "They are chosen beforehand: a weight that follows from counts of records would tell of each of them."
+def _value(value: object) -> object:
+    """One value of a column. Raises InvalidValue for a list or a mapping: no cell of a table holds one."""
+    if isinstance(value, list | dict):
+        raise InvalidValue("", value, "a text, a number or a truth value", "Quote it if it is a text.")
+    return value
+
+
+Value = Annotated[Any, BeforeValidator(_value)]
 _FORMS = "{low, high}, {categories: [...]} or {codes: K}, the first and last also with shape: [...]"
 
 
@@ -92,7 +100,7 @@ class ColumnOptions(Options):
 
     low: float | None = Field(None, strict=True)
     high: float | None = Field(None, strict=True)
-    categories: list[Any] | None = Field(None, min_length=1)
+    categories: list[Value] | None = Field(None, min_length=1)
     codes: Whole | None = None
     shape: list[Whole] = Field(default_factory=list)
     missing: float | None = Field(
@@ -132,7 +140,7 @@ class GroupOptions(Options):
     """Groups of records that accuracy is told of."""
 
     column: Text
-    categories: list[Any] = Field(min_length=2)
+    categories: list[Value] = Field(min_length=2)
 
     @model_validator(mode="after")
     def _are_different(self) -> Self:
@@ -144,7 +152,7 @@ class GroupOptions(Options):
 def _classes(value: object) -> tuple[Any, ...]:
     """All labels, of a list or of their number. Raises InvalidValue."""
     given = list(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
-    labels = () if not isinstance(given, Sequence) or isinstance(given, str) else tuple(given)
+    labels = () if not isinstance(given, Sequence) or isinstance(given, str) else tuple(map(_value, given))
     if not 2 <= len(set(labels)) == len(labels):
         raise InvalidValue("", value, "at least two labels, each of them once, or their number", "List them.")
     return labels
