@@ -88,6 +88,11 @@ def test_initial_weights_have_the_scale_of_keras() -> None:
         ("tests.trainables.user_models:not_callable", DIGITS, "a function not_callable"),
         ("tests.trainables.user_models:no_module", DIGITS, "torch.nn.Module"),
         ("tests.trainables.user_models:batch_normalised", DIGITS, "GroupNorm"),
+        (
+            "tests.trainables.user_models:raises",
+            DIGITS,
+            "it raised RuntimeError: no such weights .user_models.py, line",
+        ),
     ],
 )
 def test_what_cannot_serve_is_refused_before_a_record_is_read(model: str, data: DatasetSpec, reason: str) -> None:

@@ -51,6 +51,8 @@ from trainables.units import Unit
 JOINED = "x"
 """Feature in which plain numbers and one-hot categories stand side by side, in declared order."""
 _NEVER_COUNTED = "They are chosen beforehand: a weight that follows from counts of records would tell of each of them."
+
+
 def _value(value: object) -> object:
     """One value of a column. Raises InvalidValue for a list or a mapping: no cell of a table holds one."""
     if isinstance(value, list | dict):

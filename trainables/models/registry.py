@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
@@ -159,7 +161,15 @@ def _check_own(model: str, dataset: str, facts: _FactsKey) -> None:
     """Twice, under one seed of torch's generator: nothing else makes again what a checkpoint does not keep."""
     from trainables.models.pretrained import digest, seeded, untrained
 
-    first, second = (seeded(0, lambda: build(model, facts.facts, hidden=1)) for _ in range(2))
+    try:
+        first, second = (seeded(0, lambda: build(model, facts.facts, hidden=1)) for _ in range(2))
+    except InvalidValue:
+        raise
+    except Exception as error:
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(at.filename).name}, line {at.lineno}, in {at.name}"
+        expected = f"a function that makes a model for {dataset}: it raised {type(error).__name__}: {error} ({where})"
+        raise InvalidValue("model", model, expected) from error
     if shared := _shared(first, second):
         raise InvalidValue(
             "model",
