@@ -84,7 +84,7 @@ class Nodes:
     def address(self) -> str:
         return f"{self.ip('driver')}:{self.port}"
 
-    def environment(self, name: str = "driver", **changes: str | None) -> dict[str, str]:
+    def environment(self, name: str = "driver", /, **changes: str | None) -> dict[str, str]:
         """What a process of this cluster runs under, the driver with this code on its path; None takes a variable out.
 
         Ray gives its workers niceness 15: beside other work they would hardly be heard.

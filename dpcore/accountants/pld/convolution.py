@@ -151,6 +151,13 @@ class TiltedComposition:
         )
         return near, far
 
+    @cached_property
+    def _sizes(self) -> tuple[float, float]:
+        """Of all terms of the two series together, without their signs."""
+        _, value, error, _ = self._spectrum
+        near, far = (float((np.abs(value) + error) @ np.abs(series)) for series in self._series)
+        return near, far
+
     def _sum(self, epsilon: float) -> tuple[float, float, float, float]:
         """E[w] on the ring in units of exp(log_mgf - tilt * epsilon), its rounding error, and the window's ends."""
         h, n, (near, far) = self.spacing, self.window.size, self._series
@@ -161,8 +168,8 @@ class TiltedComposition:
         a, b = math.exp(-self.tilt * gap), math.exp(-(self.tilt + 1) * gap)
         weight = a * near - b * far
         total = float(np.sum((value * turn * weight).real))
-        sizes = (np.abs(value) + error) * (a * np.abs(near) + b * np.abs(far))
-        charge = float(np.sum(error * np.abs(weight))) + 16 * _EPS * float(np.sum(sizes))
+        sizes = a * self._sizes[0] + b * self._sizes[1]
+        charge = float(error @ np.abs(weight)) + 16 * _EPS * sizes
         top = self.origin + h * (first + self.window.above)
         return total, charge + dropped * self.window.above, top - n * h, top
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -149,6 +149,7 @@ def _holds(direction: Direction, epsilon: float) -> bool:
 def _inverted(curve: Callable[[float], float], log_delta: float, guess: float, gap: float, *, up: bool) -> float:
     """The epsilon >= 0 at which a certified falling `curve` meets ln delta, on the safe side by about gap / 50."""
 
+    @cache
     def excess(epsilon: float) -> float:
         return min(max(curve(epsilon) - log_delta, -1e6), 1e6)
 
@@ -158,12 +159,12 @@ def _inverted(curve: Callable[[float], float], log_delta: float, guess: float, g
         while excess(high) > 0:
             if stride > 1e15 * gap:
                 return math.inf if up else low
-            low, high, stride = high, high + stride, 2 * stride
+            low, high, stride = high, high + stride, 4 * stride
     else:
         while excess(low) <= 0:
             if low == 0:
                 return 0.0
-            low, high, stride = max(0.0, low - stride), low, 2 * stride
+            low, high, stride = max(0.0, low - stride), low, 4 * stride
     root = float(brentq(excess, low, high, xtol=_CLOSE * gap, rtol=1e-14))
     step = _CLOSE * gap
     while (excess(root) > 0) if up else (root > 0 and excess(root) < 0):
