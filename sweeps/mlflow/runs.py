@@ -6,7 +6,6 @@ Each is the same whenever it is made, timestamps included: a run that is written
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import sqlite3
@@ -50,6 +49,7 @@ from sweeps.privacy.claims import Assumptions
 from sweeps.privacy.quoting import REFUTED, is_refuted, quote_of_claim
 from sweeps.privacy.release import Published, Release
 from sweeps.reporting.front import LABELS, FrontAxis, front, spec_objectives
+from sweeps.reporting.summary import best_trial
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import DECIDED, EPSILON, CurveReport, Request, SweepRecord, TrialState, notes, tags
 from sweeps.util.files import path_of, url_of
@@ -122,18 +122,16 @@ def trial_tags(trial: Published) -> dict[str, str]:
 
 
 def best_values(sweep: SweepRecord, finished: Sequence[Published]) -> list[Metric]:
-    """The best value of each objective that training decides, at the number of trials that it was chosen from."""
+    """The score of the trial that is best by each objective that training decides (`best_trial`), at the number of
+    trials that it was chosen from."""
     found = []
     for objective in spec_objectives(sweep.spec):
-        values = [
-            (value, one.finished_at or one.proposed_at)
-            for one in finished
-            if not is_refuted(one) and (value := one.metric(objective.metric)) is not None and not math.isnan(value)
-        ]
-        if values and objective.metric not in DECIDED:
-            best = (max if objective.goal == "maximize" else min)(value for value, _ in values)
-            last = max(at for _, at in values)
-            found.append(Metric(sanitized(_BEST + objective.metric), float(best), milliseconds(last), len(values)))
+        best = best_trial(finished, objective)
+        if best is not None and objective.metric not in DECIDED:
+            ranked = [one for one in finished if not is_refuted(one) and one.metric(objective.metric) is not None]
+            last = max(one.finished_at or one.proposed_at for one in ranked)
+            value = float(best.metric(objective.metric) or 0.0)
+            found.append(Metric(sanitized(_BEST + objective.metric), value, milliseconds(last), len(ranked)))
     return found
 
 
