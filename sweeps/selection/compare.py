@@ -467,7 +467,7 @@ def _row(
 FAILURE_SHARE = 0.1
 """The part of delta that pays for saying that no trial met the target."""
 _SEALED = "The number of trials stays secret; results wait for an announced deadline that covers the worst."
-_FRONT = "dpcore.selection.front, and front_points for configurations that differ"
+_FRONT = "dpcore.selection.front"
 _LADDER = (
     "dpcore.selection.ladder: after Ghazi, Kamath, Knop, Kumar, Manurangsi & Zhang (2025) and Liu & Talwar (2019), "
     "algorithm 1"

@@ -3,8 +3,9 @@
 The price of the best, and of a first success, looks at a trial's profile at two points and more (`dpcore.selection.
 best`, `ladder`). They are fixed in public: by the plan in the middle of the space, which is given as much of the
 budget as it can have alone. That of a front holds for trials that one Gaussian covers, which follows from the
-budget (`front_points`). Every configuration is then given the least noise, or the most steps, at which it meets the
-rule. So each claims the same: the budget, for the whole procedure. Which of them was drawn, or won, changes nothing.
+budget (`dpcore.selection.front`). Every configuration is then given the least noise, or the most steps, at which it
+meets the rule. So each claims the same: the budget, for the whole procedure. Which of them was drawn, or won, changes
+nothing.
 """
 
 from __future__ import annotations
@@ -312,7 +313,7 @@ _FRONT = (
 )
 _FIRST = (
     "Liu & Talwar (2019), algorithm 1; profile form, word of none and configurations that differ: "
-    "dpcore.selection.ladder and ladder_points"
+    "dpcore.selection.ladder"
 )
 _LADDER = f"after Ghazi, Kamath, Knop, Kumar, Manurangsi & Zhang (2025) and {_FIRST}"
 
