@@ -19,11 +19,11 @@ from functools import cache
 from typing import Any, TypeVar, dataclass_transform, get_type_hints
 
 from dpcore.checks import InvalidValue
-from trainables.metrics import Config, Scalar
+from trainables.metrics import WITH, Config, Scalar
 from trainables.system import Hyperparameter
 
 Record = TypeVar("Record")
-_ABOUT = "hyperparameter"
+_ABOUT, _ARGUMENTS = "hyperparameter", "arguments"
 
 
 def hyperparameter(
@@ -41,7 +41,12 @@ def hyperparameter(
     return field(metadata={_ABOUT: about | {"absent_unless_given": absent_unless_given}})
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(hyperparameter,))
+def builder_arguments() -> Any:
+    """A field of type `Arguments`: all of a configuration whose names begin with `WITH`."""
+    return field(default=(), metadata={_ARGUMENTS: True})
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(hyperparameter, builder_arguments))
 def hyperparameters(made: type[Record]) -> type[Record]:
     """The decorator of such a record: a frozen dataclass with fields by keyword."""
     return dataclass(frozen=True, kw_only=True)(made)
@@ -72,6 +77,8 @@ def complete(record: type, config: Config, solved: str | None = None) -> dict[st
             full[one.name] = value
         elif one.name != solved and not one.absent_unless_given:
             raise InvalidValue(one.name, None, f"a value ({one.doc})")
+    if any(_ARGUMENTS in one.metadata for one in fields(record)):
+        full |= {name: value for name, value in config.items() if name.startswith(WITH)}
     return full
 
 
@@ -83,6 +90,10 @@ def read(record: type[Record], config: Config, solved: str | None = None) -> Rec
     """
     types, values = _types(record), dict[str, Any]()  # type: ignore[arg-type]
     for one in fields(record):  # type: ignore[arg-type]
+        if _ARGUMENTS in one.metadata:
+            given = ((name.removeprefix(WITH), value) for name, value in config.items() if name.startswith(WITH))
+            values[one.name] = tuple(sorted(given))
+            continue
         value = config.get(one.name, _default(one))
         if value is not None:
             values[one.name] = _cast(one.name, value, types[one.name])

@@ -10,6 +10,10 @@ from typing import Literal
 
 Scalar = bool | int | float | str
 Config = Mapping[str, Scalar]
+WITH = "with."
+"""How the names of hyperparameters begin that are arguments of the user's own builder of a model."""
+Arguments = tuple[tuple[str, Scalar], ...]
+"""Those of one trial by their names, without `WITH`, in order."""
 
 
 class Dependence(StrEnum):

@@ -12,6 +12,7 @@ from torch import nn
 
 from dpcore.gradients import ClippedSum
 from dpcore.gradients.precision import Name
+from trainables.metrics import Arguments
 
 
 class BatchSums(Protocol):
@@ -27,6 +28,7 @@ class GradientTask:
     """What a process needs to form its part of each step's sum. Holds no noise and nothing to derive any from.
 
     model, hidden   the architecture, by the names of a plan's configuration
+    arguments       of the user's own builder
     model_seed      public: what a model draws once and does not train is the same everywhere
     rate            of the Poisson batches
     steps           how many sums will be asked for
@@ -47,6 +49,7 @@ class GradientTask:
     precision: Name = "float32"
     device: str = "auto"
     threads: int = 1
+    arguments: Arguments = ()
 
 
 class Team(Protocol):

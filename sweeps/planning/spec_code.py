@@ -8,13 +8,16 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from sweeps.search import samplers
+from sweeps.spec.hyperparameters import spelled_out
 from sweeps.spec.sections import FUNCTION, Domain, SweepSpec
 from sweeps.util.fingerprint import code_digest
 from trainables import plugins
 from trainables.data import SOURCES
 from trainables.data.source import parted
 from trainables.features.declared import MAP
+from trainables.metrics import WITH, Arguments
 from trainables.models import build
+from trainables.models.registry import builder_of
 from trainables.planning import of_their_models, stranger
 from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec
@@ -61,7 +64,10 @@ def weights_of(spec: SweepSpec, facts: DatasetSpec) -> dict[str, str]:
     if models := _models(spec):
         from trainables.models.pretrained import pretrained_fingerprint
 
-        found |= {model: pretrained_fingerprint(partial(build, model, facts, hidden=1)) for model in models}
+        found |= {
+            model: pretrained_fingerprint(partial(build, model, facts, hidden=1, arguments=arguments))
+            for model, arguments in models.items()
+        }
     return {WEIGHTS: hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()} if found else {}
 
 
@@ -70,12 +76,21 @@ def accepting(changed: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ACCEPTED_AS.get(name, name) for name in changed))
 
 
-def _models(spec: SweepSpec) -> set[str]:
-    found: set[str] = set()
+def _models(spec: SweepSpec) -> dict[str, Arguments]:
+    """Models of the user's own, each with arguments that it takes: the first values of the space."""
+    found: dict[str, Arguments] = {}
     for name, knobs in spec.systems.items():
         system, knob = SYSTEMS.known(name), knobs.get(MODEL)
         if knob is None or system is None or stranger(system) is not None:
             continue
         values = knob.values if isinstance(knob, Domain) else (knob,)
-        found |= {one for one in values if isinstance(one, str) and FUNCTION.fullmatch(one) and of_their_models([one])}
+        given = {
+            key.removeprefix(WITH): one.draw(0.0) if isinstance(one, Domain) else one
+            for key, one in spelled_out(spec.systems, name).items()
+            if key.startswith(WITH)
+        }
+        for one in values:
+            if isinstance(one, str) and FUNCTION.fullmatch(one) and of_their_models([one]):
+                builder = builder_of(one)
+                found[one] = tuple(sorted((key, value) for key, value in given.items() if builder.takes(WITH + key)))
     return found

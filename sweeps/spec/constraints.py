@@ -17,7 +17,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from dpcore.checks import InvalidValue
+from trainables.metrics import WITH
 from trainables.system import Scalar
+
+_WITH = "with__"
 
 LONGEST = 500
 """Characters of a relation."""
@@ -75,13 +78,18 @@ def _parsed(text: str) -> Constraint:
     if len(text) > LONGEST:
         raise InvalidValue("constraint", text, f"at most {LONGEST} characters")
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
-        names = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
-        return Constraint(ast.unparse(tree), names, _relation(tree))
+        # `with` is a word of Python's own.
+        tree = ast.parse(text.strip().replace(WITH, _WITH), mode="eval").body
+        names = frozenset(_named(node.id) for node in ast.walk(tree) if isinstance(node, ast.Name))
+        return Constraint(_named(ast.unparse(tree)), names, _relation(tree))
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         if isinstance(error, InvalidValue):
             raise
         raise InvalidValue("constraint", text, FORM) from error
+
+
+def _named(text: str) -> str:
+    return text.replace(_WITH, WITH)
 
 
 def _relation(node: ast.expr) -> Function:
@@ -101,7 +109,8 @@ def _number(node: ast.expr) -> Function:
     """A side of a comparison. Raises InvalidValue for what is no number."""
     match node:
         case ast.Name(id=name):
-            return lambda values: values[name]
+            written = _named(name)
+            return lambda values: values[written]
         case ast.Constant(value=bool()):
             pass
         case ast.Constant(value=int() | float() as value) if math.isfinite(float(value)):

@@ -16,9 +16,12 @@ from sweeps.spec.domains import KINDS, SAME_AS, Domain, Knob, Knobs, SameAs, Whe
 from sweeps.spec.problems import Problems
 from sweeps.util.text import closest, did_you_mean
 from trainables import plugins
+from trainables.metrics import WITH
+from trainables.models.registry import builder_of
 from trainables.system import DatasetSpec, Hyperparameter, Scalar, System
 
 WHEN = "when"
+_WITH = WITH.removesuffix(".")
 OPTUNA_NAMES = ("float", "int", "categorical")
 """Other spellings of domains, as Optuna has them: {float: {low, high, log, step}}, {int: {...}}, {categorical: [...]}.
 They are translated before anything looks at them."""
@@ -32,11 +35,13 @@ class _Context:
     known  every system by name
     solve  from the privacy section; None where that is wrong, and then not checked against
     facts  of the data; None where they are wrong
+    declared  {system: its hyperparameters by name}, with the arguments of its models, once they were read
     """
 
     known: Mapping[str, System]
     solve: str | None
     facts: DatasetSpec | None
+    declared: dict[str, dict[str, Hyperparameter]]
 
 
 def read_systems(
@@ -50,7 +55,7 @@ def read_systems(
         remedy = f"Known systems: {', '.join(sorted(systems))}."
         problems.add("systems", raw, "a mapping from system names to knobs", remedy)
         return {}
-    context = _Context(known=systems, solve=solve, facts=facts)
+    context = _Context(known=systems, solve=solve, facts=facts, declared={})
     out: dict[str, Knobs] = {}
     conditions: dict[str, dict[str, object]] = {}
     for name, knobs in sorted(raw.items(), key=lambda item: str(item[0])):
@@ -59,8 +64,8 @@ def read_systems(
             system = _system(path, name, systems)
             if knobs is not None and not isinstance(knobs, Mapping):
                 raise InvalidValue(path, knobs, "a mapping from knobs to values or domains")
-            written, conditions[name] = _without_conditions(knobs or {})
-            out[name] = _read_knobs(path, written, system, context, problems)
+            written, conditions[name] = _without_conditions(_flat(f"{path}.with", knobs or {}))
+            out[name] = _read_knobs(path, written, conditions[name], system, context, problems)
     _check_same_as(out, conditions, context, problems)
     return {
         name: _with_conditions(systems[name], conditions[name], knobs, alone(out, name), problems)
@@ -83,6 +88,66 @@ def _system(path: str, name: object, systems: Mapping[str, System]) -> System:
     raise InvalidValue(path, name, "the name of a system", remedy)
 
 
+# Arguments of a model of one's own: `with: {width: {choice: [64, 128]}}`. Each is a hyperparameter, called by its place
+# in the spec: with.width.
+
+
+def _flat(path: str, knobs: Mapping[Any, object]) -> dict[Any, object]:
+    """Knobs with those of `with` beside the others. Raises InvalidValue."""
+    flat, inner = {name: knob for name, knob in knobs.items() if name != _WITH}, knobs.get(_WITH)
+    if inner is not None and not isinstance(inner, Mapping):
+        raise InvalidValue(path, inner, "a mapping from arguments of the model's builder to values or domains")
+    return flat | {f"{WITH}{name}": knob for name, knob in (inner or {}).items()}
+
+
+def _arguments(
+    path: str, raw: Mapping[Any, object], conditions: Mapping[str, object], system: System, problems: Problems
+) -> dict[str, Hyperparameter]:
+    """What the builders that `model` may name take, by their names; what one of them does not take is noted."""
+    given = {str(name): knob for name, knob in raw.items() if str(name).startswith(WITH)}
+    model = raw.get("model")
+    names = model.get("choice", model.get("categorical", ())) if isinstance(model, Mapping) else [model]
+    builders = [one for one in names if isinstance(one, str) and plugins.OBJECT.fullmatch(one)]
+    found, needed = dict[str, Hyperparameter](), dict[str, Hyperparameter]()
+    if "model" not in {one.name for one in system.hyperparameters}:
+        return found
+    for builder in builders:
+        try:
+            known = builder_of(builder)
+        except InvalidValue as error:
+            problems.add(f"{path}.model", error.value, error.expected, error.remedy)
+            continue
+        except Exception as error:
+            problems.add(f"{path}.model", builder, f"a module that can be imported ({type(error).__name__}: {error})")
+            continue
+        needed |= {name: known.parameters[name] for name in known.required - given.keys()}
+        for name, knob in given.items():
+            if known.takes(name):
+                found[name] = _of_kind(known.parameters.get(name), name, builder, knob)
+            elif name not in conditions:
+                remedy = did_you_mean(name.removeprefix(WITH), [one.removeprefix(WITH) for one in known.parameters])
+                if len(builders) > 1:
+                    remedy = "Give it a `when: {model: ...}` with the builders that take it."
+                problems.add(f"{path}.{name}", knob, f"an argument of {builder}", remedy)
+                found.setdefault(name, _of_kind(None, name, builder, knob))
+    return found | needed
+
+
+def _of_kind(known: Hyperparameter | None, name: str, builder: str, knob: object) -> Hyperparameter:
+    """As the signature declares it; where that says nothing, of the kind of the values that are written."""
+    if known is not None and (known.kind != "choice" or known.choices or isinstance(known.default, str)):
+        return known
+    values = next(iter(knob.values()), None) if isinstance(knob, Mapping) else knob
+    listed = values if isinstance(values, list | tuple) else [values]
+    if listed and all(isinstance(one, bool) for one in listed):
+        return Hyperparameter(name=name, kind="choice", doc=f"argument of {builder}", choices=(False, True))
+    numbers = [one for one in listed if as_number(one) is not None]
+    kind = (
+        "choice" if len(numbers) < len(listed) else "int" if all(isinstance(one, int) for one in numbers) else "float"
+    )
+    return Hyperparameter(name=name, kind=kind, doc=f"argument of {builder}")  # type: ignore[arg-type]
+
+
 def _without_conditions(knobs: Mapping[Any, object]) -> tuple[dict[Any, object], dict[str, object]]:
     """Knobs without their `when`, and these by knob. Beside `same_as` it stays, to be refused."""
     out, conditions = dict[Any, object](), dict[str, object]()
@@ -95,8 +160,17 @@ def _without_conditions(knobs: Mapping[Any, object]) -> tuple[dict[Any, object],
     return out, conditions
 
 
-def _read_knobs(path: str, raw: Mapping[Any, object], system: System, context: _Context, problems: Problems) -> Knobs:
+def _read_knobs(
+    path: str,
+    raw: Mapping[Any, object],
+    conditions: Mapping[str, object],
+    system: System,
+    context: _Context,
+    problems: Problems,
+) -> Knobs:
     parameters = {parameter.name: parameter for parameter in system.hyperparameters}
+    parameters |= _arguments(path, raw, conditions, system, problems)
+    context.declared[system.name] = parameters
     solve, solved = context.solve, None
     # A system without anything to solve (a baseline without noise, a published noise formula) runs beside the others.
     if solve not in (None, "none") and system.solves:
@@ -110,6 +184,8 @@ def _read_knobs(path: str, raw: Mapping[Any, object], system: System, context: _
         with problems.noted():
             if name not in parameters:
                 expected = f"a hyperparameter of {system.name}"
+                if str(name).startswith(WITH):
+                    expected = f"an argument of a model of one's own that {system.name} trains"
                 raise InvalidValue(here, value, expected, did_you_mean(name, parameters))
             if name == solved:
                 remedy = "Remove it, or choose another `privacy.solve` to search it."
@@ -125,7 +201,7 @@ def _read_knobs(path: str, raw: Mapping[Any, object], system: System, context: _
             continue
         if parameter.default is None:
             problems.add(f"{path}.{name}", None, f"a value or a domain ({parameter.doc})", f"Add `{name}:`.")
-        else:
+        elif not name.startswith(WITH):
             out[name] = parameter.default
     # A canonical spec leaves out what a system had not always.
     absent = {name for name, one in parameters.items() if one.absent_unless_given and out.get(name) == one.default}
@@ -287,8 +363,9 @@ def _read_same_as(path: str, raw: Mapping[object, object], system: str) -> SameA
     named = raw[SAME_AS]
     if not isinstance(named, str) or not named.rpartition(".")[2]:
         raise InvalidValue(f"{path}.{SAME_AS}", named, "KNOB of this system, or SYSTEM.KNOB")
+    before, of_builder, argument = named.rpartition(WITH)
     of, _, knob = named.rpartition(".")
-    return SameAs(of or system, knob)
+    return SameAs(before.removesuffix(".") or system, WITH + argument) if of_builder else SameAs(of or system, knob)
 
 
 def _check_same_as(
@@ -304,7 +381,7 @@ def _check_same_as(
     good = []
     for system, name, same in follows:
         path = f"systems.{system}.{name}.{SAME_AS}"
-        parameter = next(one for one in context.known[system].hyperparameters if one.name == name)
+        parameter = context.declared[system][name]
         with problems.noted():
             other = _followed(path, (system, name), same, systems, context)
             if same.knob in conditions.get(same.system, {}) and (same.system != system or parameter.default is None):

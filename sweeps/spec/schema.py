@@ -16,6 +16,7 @@ from sweeps.spec.sections import FUNCTION, SweepSpec
 from trainables.data import SOURCES
 from trainables.data.derived import Derived
 from trainables.data.source import FEATURE_OPTIONS, DataSource
+from trainables.metrics import WITH
 from trainables.registry import SYSTEMS
 from trainables.system import Hyperparameter, System
 
@@ -150,13 +151,18 @@ def _system(system: System) -> JsonSchema:
     needed = [
         one.name for one in system.hyperparameters if one.default is None and one.name not in system.solves.values()
     ]
+    knobs = {one.name: knob(one) for one in system.hyperparameters}
+    # What a builder of the user's own takes, only its module knows.
+    builder: JsonSchema = {"patternProperties": {f"^{WITH}": {}}} if "model" in knobs else {}
+    if builder:
+        knobs["with"] = {"description": "arguments of a model of one's own", "type": ["object", "null"]}
     return {
         "description": system.source,
         "type": "object" if needed else ["object", "null"],
-        "properties": {one.name: knob(one) for one in system.hyperparameters},
+        "properties": knobs,
         "required": needed,
         "additionalProperties": False,
-    }
+    } | builder
 
 
 def _add_sources(data: JsonSchema, sources: Mapping[str, DataSource]) -> None:

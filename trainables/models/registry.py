@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import math
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args, get_origin
 
 from dpcore.checks import InvalidValue
 from trainables import plugins
+from trainables.metrics import WITH, Arguments
 from trainables.plugins import by_name
-from trainables.system import DatasetSpec, Task
+from trainables.system import DatasetSpec, Hyperparameter, Task
 
 if TYPE_CHECKING:
     from torch import nn
@@ -125,8 +127,10 @@ MODELS: dict[str, ModelEntry] = by_name(
 )
 
 
-def check(model: str, facts: DatasetSpec) -> None:
+def check(model: str, facts: DatasetSpec, arguments: Arguments = ()) -> None:
     """Raises InvalidValue when `model` is unknown or cannot serve these facts. Reads no record, draws no weight.
+
+    arguments  of the user's own builder
 
     A named model is judged without torch. The user's own `module:function` is built once, which imports it.
     """
@@ -139,7 +143,7 @@ def check(model: str, facts: DatasetSpec) -> None:
             )
     else:
         outputs(facts)
-        _check_own(model, facts.dataset, _FactsKey(facts))
+        _check_own(model, facts.dataset, _FactsKey(facts), arguments)
 
 
 class _FactsKey:
@@ -157,12 +161,12 @@ class _FactsKey:
 
 
 @lru_cache(maxsize=64)
-def _check_own(model: str, dataset: str, facts: _FactsKey) -> None:
+def _check_own(model: str, dataset: str, facts: _FactsKey, arguments: Arguments) -> None:
     """Twice, under one seed of torch's generator: nothing else makes again what a checkpoint does not keep."""
     from trainables.models.pretrained import digest, seeded, untrained
 
     try:
-        first, second = (seeded(0, lambda: build(model, facts.facts, hidden=1)) for _ in range(2))
+        first, second = (seeded(0, lambda: build(model, facts.facts, hidden=1, arguments=arguments)) for _ in range(2))
     except InvalidValue:
         raise
     except Exception as error:
@@ -195,7 +199,7 @@ def _shared(one: nn.Module, other: nn.Module) -> str:
     return next(found, "")
 
 
-def build(model: str, facts: DatasetSpec, *, hidden: int) -> nn.Module:
+def build(model: str, facts: DatasetSpec, *, hidden: int, arguments: Arguments = ()) -> nn.Module:
     """A module with fresh weights from torch's current generator. Raises InvalidValue, or the user's own error.
 
     A model that mixes the examples of a batch (BatchNorm) is refused: clipping would bound nobody's influence.
@@ -207,7 +211,7 @@ def build(model: str, facts: DatasetSpec, *, hidden: int) -> nn.Module:
 
     own = model not in MODELS
     function = _own_function(model) if own else _function(MODELS[model].builder)
-    module = function(facts) if own else function(facts, hidden)
+    module = function(facts, **dict(arguments)) if own else function(facts, hidden)
     if not isinstance(module, nn.Module):
         raise InvalidValue("model", model, f"a function that returns a torch.nn.Module, got {type(module).__name__}")
     try:
@@ -217,6 +221,52 @@ def build(model: str, facts: DatasetSpec, *, hidden: int) -> nn.Module:
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise InvalidValue("model", model, "a model with at least one trainable parameter")
     return module
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """What the function `module:function` of a model takes beside the facts.
+
+    parameters  as hyperparameters by their names: a number where the signature, or its default, says so (int, float);
+                anything else is a choice
+    required    names of those without a default
+    open_ended  whether it takes **keywords, whatever they are
+    """
+
+    parameters: Mapping[str, Hyperparameter]
+    required: frozenset[str]
+    open_ended: bool
+
+    def takes(self, name: str) -> bool:
+        """Whether a hyperparameter of this name is one of its arguments."""
+        return name in self.parameters or self.open_ended
+
+
+@lru_cache(maxsize=64)
+def builder_of(model: str) -> Builder:
+    """By its signature; the function is imported, and not called. Raises InvalidValue where there is none."""
+    function, found, required, open_ended = _own_function(model), dict[str, Hyperparameter](), set[str](), False
+    try:
+        _, *others = inspect.signature(function, eval_str=True).parameters.values()
+    except (TypeError, ValueError, NameError):
+        return Builder({}, frozenset(), True)
+    for one in others:
+        open_ended |= one.kind is one.VAR_KEYWORD
+        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+            continue
+        name, default = WITH + one.name, None if one.default is one.empty else one.default
+        if one.default is one.empty:
+            required.add(name)
+        kind = one.annotation if one.annotation is not one.empty else type(default)
+        choices = get_args(kind) if get_origin(kind) is Literal else (False, True) if kind is bool else ()
+        found[name] = Hyperparameter(
+            name=name,
+            kind={int: "int", float: "float"}.get(kind, "choice"),  # type: ignore[arg-type]
+            doc=f"argument {one.name} of {model}",
+            choices=choices,
+            default=default,
+        )
+    return Builder(found, frozenset(required), open_ended)
 
 
 def _own_function(model: str) -> Callable[..., object]:

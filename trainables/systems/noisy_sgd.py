@@ -99,7 +99,7 @@ class NoisedDescent(PlannedSystem[Steps, SampledGaussian]):
     def check(self, case: Case[Steps]) -> None:
         """See `PlannedSystem.check`. Raises InvalidValue (model, batch above n)."""
         if isinstance(case.params, ModelHyperparameters):
-            models.check(case.params.model, case.facts)
+            models.check(case.params.model, case.facts, case.params.arguments)
         check_batch(case.params.batch_size, case.facts)
 
     def solve(self, case: Case[Steps], calibrations: MutableMapping[str, float]) -> dict[str, Scalar]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from trainables.hyperparameters import hyperparameter, hyperparameters
+from trainables.hyperparameters import builder_arguments, hyperparameter, hyperparameters
+from trainables.metrics import Arguments
 from trainables.planning import NOISE_MAX, NOISE_MIN
 
 # How many steps a number of passes over the data means.
@@ -36,6 +37,7 @@ class ModelHyperparameters:
         doc="name of a model (linear, mlp, mlp3, cnn, resnet20, resnet18, ...) or package.module:function",
     )
     hidden: int = hyperparameter(low=1, high=65536, default=64, unit="units", doc="hidden ReLU units of mlp and text")
+    arguments: Arguments = builder_arguments()
 
 
 @hyperparameters

@@ -19,6 +19,7 @@ from dpcore.gradients import PrivateGradients, seeded_draws
 from dpcore.randomness import Purpose
 from trainables import models
 from trainables.hyperparameters import read
+from trainables.metrics import Arguments
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, Split, State
 from trainables.training.hyperparameters import ModelHyperparameters
 from trainables.training.losses import loss_function, record_losses, tensor
@@ -33,11 +34,13 @@ def model_seed(run: Run) -> int:
     return int.from_bytes(run.streams.derived_seed(Purpose.INITIALISATION)[:8], "big")
 
 
-def build_model(name: str, hidden: int, seed: int, facts: DatasetSpec, device: torch.device) -> nn.Module:
+def build_model(
+    name: str, hidden: int, seed: int, facts: DatasetSpec, device: torch.device, arguments: Arguments = ()
+) -> nn.Module:
     """A model with its starting weights, the same in every process. Raises InvalidValue (model)."""
     # Layers draw their weights from torch's global generator, which is put back afterwards.
     with seeded_draws(seed):
-        model = models.build(name, facts, hidden=hidden)
+        model = models.build(name, facts, hidden=hidden, arguments=arguments)
     if any(isinstance(module, nn.Conv2d) for module in model.modules()):
         # A third faster on a CPU for the two-convolution net.
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -54,7 +57,8 @@ def released_model(plan: PrivacyPlan, facts: DatasetSpec, state: State) -> nn.Mo
     if MODEL_SEED not in state:
         raise ValueError(f"the state has no {MODEL_SEED!r}: it is no state of a trained model")
     params = read(ModelHyperparameters, plan.config)
-    model = build_model(params.model, params.hidden, int(state[MODEL_SEED]), facts, torch.device("cpu"))
+    seed, cpu = int(state[MODEL_SEED]), torch.device("cpu")
+    model = build_model(params.model, params.hidden, seed, facts, cpu, params.arguments)
     restore(PARAMETER, {name: one for name, one in model.named_parameters() if one.requires_grad}, state)
     return model
 

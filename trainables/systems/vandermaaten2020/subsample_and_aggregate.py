@@ -25,7 +25,8 @@ from dpcore.mechanisms import noisy_vote
 from dpcore.mechanisms.noisy_vote import NoisyVote
 from trainables import models
 from trainables.hooks import Neighbours
-from trainables.hyperparameters import hyperparameter, hyperparameters
+from trainables.hyperparameters import builder_arguments, hyperparameter, hyperparameters
+from trainables.metrics import Arguments
 from trainables.planning import Case, Fit
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, RunSettings, Traits
 from trainables.systems.answering import ACCURACY, AnsweringSystem, QueryHyperparameters, answer_queries, group_of
@@ -69,6 +70,7 @@ class MemberHyperparameters(MinimiserHyperparameters):
         doc="member: linear (a minimiser on rows of norm 1), a network's name (resnet20), or package.module:function",
     )
     hidden: int = hyperparameter(low=1, high=65536, default=64, unit="units", doc="hidden units of a network")
+    arguments: Arguments = builder_arguments()
     epochs: int = hyperparameter(low=1, high=100_000, default=50, unit="passes", doc="passes of a network")
     learning_rate: float = hyperparameter(
         low=1e-6,
@@ -124,7 +126,7 @@ class SubsampleAndAggregate(AnsweringSystem[SubsampleHyperparameters, NoisyVote,
         if params.models > facts.n:
             raise InvalidValue("models", params.models, f"at most n={facts.n} records of {facts.dataset}")
         if params.model != "linear":
-            models.check(params.model, facts)
+            models.check(params.model, facts, params.arguments)
 
     def noise(self, case: Case[SubsampleHyperparameters]) -> float:
         """See `SolvedSystem.noise`: the temperature."""
@@ -189,7 +191,7 @@ class SubsampleAndAggregate(AnsweringSystem[SubsampleHyperparameters, NoisyVote,
         """See `PlannedSystem.group`: runs that differ in noise alone share their training."""
         if params.model == "linear":
             return group_of(params, *ROWS, "models", "model")
-        return group_of(params, "models", "model", "hidden", "epochs", "learning_rate", "batch_size")
+        return group_of(params, "models", "model", "hidden", "arguments", "epochs", "learning_rate", "batch_size")
 
     def trained(self, params: SubsampleHyperparameters, data: Dataset, settings: RunSettings) -> Labels:
         """See `TrainedOnce.trained`: what each member says of each validation record."""
@@ -345,7 +347,7 @@ def _network(
     from trainables import models
 
     with _drawing_from(number):
-        model = models.build(params.model, data.facts, hidden=params.hidden).to(device)
+        model = models.build(params.model, data.facts, hidden=params.hidden, arguments=params.arguments).to(device)
         try:
             return _learned(params, data, part, number, model)
         except Exception as error:

@@ -1,0 +1,151 @@
+"""`with`: arguments of a model of one's own are hyperparameters like any other."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import sweeps
+from sweeps.planning.plan import plan_proposal
+from sweeps.planning.spec_code import weights_of
+from sweeps.search.space import Space
+from sweeps.spec.parse import load_spec, public_facts
+from sweeps.spec.problems import SpecErrors
+from sweeps.spec.schema import spec_schema
+from trainables.models.registry import builder_of
+from trainables.system import PrivacyPlan
+
+NETS = """
+from typing import Literal
+from torch import nn
+
+def net(facts, *, width: int, rate: float = 0.5, act: Literal["relu", "tanh"] = "relu", bias=True, extra=None):
+    layer = nn.ReLU() if act == "relu" else nn.Tanh()
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, width, bias=bias), layer, nn.Linear(width, facts.classes))
+
+def plain(facts):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, facts.classes))
+
+def anything(facts, **given):
+    return net(facts, **given)
+"""
+SPEC: dict[str, Any] = {
+    "name": "widths",
+    "data": {"source": "digits"},
+    "systems": {
+        "noisy-sgd": {
+            "model": "own_nets:net",
+            "with": {"width": {"choice": [4, 8]}, "act": "tanh"},
+            "learning_rate": {"log_uniform": [0.1, 4]},
+            "clip_norm": 1.0,
+            "batch_size": 64,
+            "epochs": 1,
+        }
+    },
+    "privacy": {"epsilon": 2.0, "delta": 1e-4},
+    "objectives": [{"metric": "accuracy"}],
+    "constraints": ["with.width * learning_rate <= 100"],
+    "search": {"trials": 2, "sampler": "random", "seed": 1},
+}
+
+
+@pytest.fixture(autouse=True)
+def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "own_nets.py").write_text(NETS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    sys.modules.pop("own_nets", None)
+    builder_of.cache_clear()
+
+
+def spec_with(**knobs: Any) -> Any:
+    document = deepcopy(SPEC)
+    document["systems"]["noisy-sgd"] |= knobs
+    return document
+
+
+def test_a_signature_is_read_as_hyperparameters():
+    found = builder_of("own_nets:net").parameters
+    assert {name: (one.kind, one.choices, one.default) for name, one in found.items()} == {
+        "with.width": ("int", (), None),
+        "with.rate": ("float", (), 0.5),
+        "with.act": ("choice", ("relu", "tanh"), "relu"),
+        "with.bias": ("choice", (False, True), True),
+        "with.extra": ("choice", (), None),
+    }
+
+
+def test_they_are_knobs_of_the_space_and_of_a_canonical_spec():
+    spec = load_spec(SPEC)
+    assert load_spec(spec.canonical()) == spec
+    assert spec.systems["noisy-sgd"]["with.act"] == "tanh"
+    (branch,) = Space.of(spec).branches
+    assert set(branch.searched) == {"learning_rate", "with.width"}
+    assert spec.constraints == ("with.width * learning_rate <= 100",)
+    jsonschema.Draft202012Validator(spec_schema()).validate(SPEC)
+    jsonschema.Draft202012Validator(spec_schema()).validate(spec.canonical())
+
+
+def test_a_plan_has_them_and_the_model_is_built_with_them():
+    spec = load_spec(spec_with(**{"with": {"width": 5, "act": "relu"}}))
+    facts = public_facts(spec)
+    plan = plan_proposal(spec, next(Space.of(spec).middles()), facts, {})
+    assert isinstance(plan, PrivacyPlan)
+    assert (plan.config["with.width"], plan.config["with.act"]) == (5, "relu")
+    assert weights_of(spec, facts)
+
+
+def test_one_builder_of_two_takes_an_argument_where_it_is_chosen():
+    models = {"choice": ["own_nets:net", "own_nets:plain"]}
+    width = {"choice": [4, 8], "when": {"model": "own_nets:net"}}
+    spec = load_spec(spec_with(model=models, **{"with": {"width": width}}, learning_rate=1) | {"constraints": []})
+    (branch,) = Space.of(spec).branches
+    assert branch.is_there("with.width", {"model": "own_nets:net"})
+    assert not branch.is_there("with.width", {"model": "own_nets:plain"})
+    with pytest.raises(SpecErrors, match=r"with\.width=.*expected an argument of own_nets:plain.*Give it a `when"):
+        load_spec(spec_with(model=models, **{"with": {"width": {"choice": [4, 8]}}}) | {"constraints": []})
+
+
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        (
+            {"with": {"width": 4, "wdith": 3}},
+            r"with\.wdith=3: expected an argument of own_nets:net\. Did you mean `width`",
+        ),
+        ({"with": {"act": "tanh"}}, r"with\.width=None: expected a value or a domain"),
+        ({"with": {"width": 2.5}}, r"with\.width=2\.5: expected a whole number"),
+        ({"with": {"width": 4, "act": "gelu"}}, r"with\.act='gelu': expected one of relu, tanh"),
+        ({"with": {"width": 4, "rate": "high"}}, r"with\.rate='high': expected a finite number"),
+        ({"with": 3}, r"with=3: expected a mapping from arguments"),
+        ({"model": "linear"}, r"with\.act='tanh': expected an argument of a model of one's own"),
+        ({"model": "own_nets:gone"}, r"model='own_nets:gone': expected a function gone"),
+    ],
+)
+def test_what_a_builder_does_not_take_is_refused_by_its_place(knobs: dict[str, Any], said: str):
+    with pytest.raises(SpecErrors, match=said):
+        load_spec(spec_with(**knobs) | {"constraints": []})
+
+
+def test_a_builder_of_keywords_takes_what_is_written():
+    spec = load_spec(spec_with(model="own_nets:anything", **{"with": {"width": {"choice": [4, 8]}, "bias": False}}))
+    assert spec.systems["noisy-sgd"]["with.bias"] is False
+    assert str(spec.systems["noisy-sgd"]["with.width"]) == str(load_spec(SPEC).systems["noisy-sgd"]["with.width"])
+
+
+def test_a_sweep_searches_a_width_resumes_and_exports_its_best(tmp_path: Path):
+    """With a real Ray."""
+    sweep = sweeps.run(SPEC, root=tmp_path / "sweeps", rehearsal=False, models="none")
+    sweep = sweeps.resume("widths", trials=3, root=tmp_path / "sweeps")
+    table = sweep.trials()
+    assert list(table["state"]) == ["complete"] * 3
+    assert set(table["knob.with.width"]) <= {4, 8}
+    best = sweep.best("accuracy")
+    assert next(sweep.model(best.number).module.parameters()).shape == (best.config["with.width"], 64)
