@@ -160,7 +160,7 @@ def columns(front: Front, panel: Panel, limit: int) -> list[FittedColumn]:
     # What a panel mixes is told even where one kind has the whole front: that is the answer.
     if len({one.system for one in panel.records}) > 1:
         found.append(FittedColumn(SYSTEM, [one.system for one in records]))
-    for name in varied_knobs(panel.records[i] for i in panel.order_of_front()):
+    for name in varied_knobs(panel.records):
         found.append(FittedColumn(name, [cell(one.config.get(name)) for one in records]))
     if len(set(front.statuses(panel))) > 1:
         found.append(FittedColumn("status", [front.assumptions.cite(claim) for claim in claims]))

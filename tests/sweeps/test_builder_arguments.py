@@ -147,5 +147,7 @@ def test_a_sweep_searches_a_width_resumes_and_exports_its_best(tmp_path: Path):
     table = sweep.trials()
     assert list(table["state"]) == ["complete"] * 3
     assert set(table["knob.with.width"]) <= {4, 8}
+    # On a front of one point too, where every hyperparameter has one value.
+    assert "with.width" in str(sweep.front())
     best = sweep.best("accuracy")
     assert next(sweep.model(best.number).module.parameters()).shape == (best.config["with.width"], 64)
