@@ -191,7 +191,8 @@ class SubsampleAndAggregate(AnsweringSystem[SubsampleHyperparameters, NoisyVote,
         """See `PlannedSystem.group`: runs that differ in noise alone share their training."""
         if params.model == "linear":
             return group_of(params, *ROWS, "models", "model")
-        return group_of(params, "models", "model", "hidden", "arguments", "epochs", "learning_rate", "batch_size")
+        given = ("arguments",) if params.arguments else ()
+        return group_of(params, "models", "model", "hidden", *given, "epochs", "learning_rate", "batch_size")
 
     def trained(self, params: SubsampleHyperparameters, data: Dataset, settings: RunSettings) -> Labels:
         """See `TrainedOnce.trained`: what each member says of each validation record."""
