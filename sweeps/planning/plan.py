@@ -242,7 +242,7 @@ def check_corners(
         middle = branch.drawn(lambda: 0.5)
         others = [branch.drawn(lambda: float(rng.random())) for _ in range(OTHER_DRAWS if branch.searched else 0)]
         for name, domain in ({"": None} | dict(branch.searched)).items():
-            for end in [None] if domain is None else dict.fromkeys(_ends(domain)):
+            for end in [None] if domain is None else dict.fromkeys(ends(domain)):
                 moved = {} if end is None else {**branch.with_knob(name), name: end}
                 configs = [space.config(branch, space.epsilons[0], {**knobs, **moved}) for knobs in (middle, *others)]
                 found = planner.senseless(configs)
@@ -260,7 +260,8 @@ def _path(branch: Branch, name: str) -> str:
     return name if name.partition(".")[0] in SweepSpec.model_fields else f"systems.{branch.system}: {name}"
 
 
-def _ends(domain: Domain) -> tuple[Scalar, ...]:
+def ends(domain: Domain) -> tuple[Scalar, ...]:
+    """Every choice, or the smallest and the largest value of a range."""
     return domain.values if domain.kind == "choice" else (domain.draw(0.0), domain.draw(1.0 - 1e-16))
 
 

@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any, Self
 
 from dpcore.checks import InvalidValue
-from sweeps.planning.plan import DRAWS, draws, plan_proposal
+from sweeps.planning.plan import DRAWS, draws, ends, plan_proposal
 from sweeps.privacy.claims import count_text
 from sweeps.search import samplers
 from sweeps.search.sampler_exam import faults
@@ -33,6 +33,7 @@ from sweeps.spec.sections import SweepSpec
 from sweeps.util.exits import ExitCode
 from sweeps.util.text import shortened
 from sweeps.util.waiting import patience
+from trainables.metrics import WITH
 from trainables.registry import SYSTEMS
 from trainables.rehearsal import CannotRun, Rehearsed, Step, rehearse
 from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, Scalar, System
@@ -197,7 +198,7 @@ def _of_branch(space: Space, branch: Branch, seed: int) -> list[Corner]:
     moves: list[dict[str, Scalar]] = [{}]
     largest: dict[str, Scalar] = {}
     for name, domain in branch.searched.items():
-        shaping = _shaping(domain)
+        shaping = _shaping(name, domain)
         moves += [{**branch.with_knob(name), name: value} for value in shaping]
         if shaping and not isinstance(shaping[-1], str):
             largest[name] = max(one for one in shaping if not isinstance(one, str))
@@ -207,7 +208,7 @@ def _of_branch(space: Space, branch: Branch, seed: int) -> list[Corner]:
     out: dict[tuple[object, ...], Corner] = {}
     for move in moves:
         here = {**middle, **move}
-        shaped = [name for name, domain in branch.searched.items() if _shaping(domain)]
+        shaped = [name for name, domain in branch.searched.items() if _shaping(name, domain)]
         key = tuple((name, here[name]) for name in shaped if branch.is_there(name, {**branch.fixed, **here}))
         if key in out:
             continue
@@ -222,8 +223,11 @@ def _of_branch(space: Space, branch: Branch, seed: int) -> list[Corner]:
     return list(out.values())
 
 
-def _shaping(domain: Domain) -> tuple[Scalar, ...]:
+def _shaping(name: str, domain: Domain) -> tuple[Scalar, ...]:
     """The values that change what is built, from the smallest on; () for a number that only scales."""
+    if name.startswith(WITH):
+        # Whatever a builder of one's own takes may change what it builds.
+        return ends(domain)
     if domain.kind == "choice":
         whole = all(isinstance(one, int) for one in domain.values)
         return tuple(sorted(domain.values)) if whole else tuple(one for one in domain.values if isinstance(one, str))

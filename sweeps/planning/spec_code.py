@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from functools import partial
 
+from sweeps.planning.plan import ends
 from sweeps.search import samplers
 from sweeps.spec.hyperparameters import spelled_out
 from sweeps.spec.sections import FUNCTION, Domain, SweepSpec
@@ -65,8 +66,8 @@ def weights_of(spec: SweepSpec, facts: DatasetSpec) -> dict[str, str]:
         from trainables.models.pretrained import pretrained_fingerprint
 
         found |= {
-            model: pretrained_fingerprint(partial(build, model, facts, hidden=1, arguments=arguments))
-            for model, arguments in models.items()
+            built: pretrained_fingerprint(partial(build, model, facts, hidden=1, arguments=arguments))
+            for built, (model, arguments) in models.items()
         }
     return {WEIGHTS: hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()} if found else {}
 
@@ -76,21 +77,23 @@ def accepting(changed: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ACCEPTED_AS.get(name, name) for name in changed))
 
 
-def _models(spec: SweepSpec) -> dict[str, Arguments]:
-    """Models of the user's own, each with arguments that it takes: the first values of the space."""
-    found: dict[str, Arguments] = {}
+def _models(spec: SweepSpec) -> dict[str, tuple[str, Arguments]]:
+    """Models of the user's own by what they are built with: the first value of each argument, and one other at a time,
+    every choice and both ends of a range, since what is loaded may depend on it."""
+    found: dict[str, tuple[str, Arguments]] = {}
     for name, knobs in spec.systems.items():
         system, knob = SYSTEMS.known(name), knobs.get(MODEL)
         if knob is None or system is None or stranger(system) is not None:
             continue
         values = knob.values if isinstance(knob, Domain) else (knob,)
-        given = {
-            key.removeprefix(WITH): one.draw(0.0) if isinstance(one, Domain) else one
-            for key, one in spelled_out(spec.systems, name).items()
-            if key.startswith(WITH)
-        }
+        given = {key: one for key, one in spelled_out(spec.systems, name).items() if key.startswith(WITH)}
+        several = {key: ends(one) if isinstance(one, Domain) else (one,) for key, one in given.items()}
+        first = {key: taken[0] for key, taken in several.items()}
         for one in values:
             if isinstance(one, str) and FUNCTION.fullmatch(one) and of_their_models([one]):
                 builder = builder_of(one)
-                found[one] = tuple(sorted((key, value) for key, value in given.items() if builder.takes(WITH + key)))
+                for moved in (first, *({**first, key: value} for key, taken in several.items() for value in taken[1:])):
+                    known = {key.removeprefix(WITH): value for key, value in moved.items() if builder.takes(key)}
+                    arguments = tuple(sorted(known.items()))
+                    found[" ".join([one, *(f"{key}={value!r}" for key, value in arguments)])] = one, arguments
     return found

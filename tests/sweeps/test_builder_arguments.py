@@ -13,6 +13,7 @@ import pytest
 
 import sweeps
 from sweeps.planning.plan import plan_proposal
+from sweeps.planning.rehearsal import corners
 from sweeps.planning.spec_code import weights_of
 from sweeps.search.space import Space
 from sweeps.spec.parse import load_spec, public_facts
@@ -31,6 +32,11 @@ def net(facts, *, width: int, rate: float = 0.5, act: Literal["relu", "tanh"] = 
 
 def plain(facts):
     return nn.Sequential(nn.Flatten(), nn.Linear(64, facts.classes))
+
+def loads(facts, *, size: int):
+    layer = nn.Linear(64, facts.classes)
+    nn.init.constant_(layer.weight, float(open(f"start{size}.txt").read()))
+    return nn.Sequential(nn.Flatten(), layer)
 
 def anything(facts, **given):
     return net(facts, **given)
@@ -100,6 +106,21 @@ def test_a_plan_has_them_and_the_model_is_built_with_them():
     assert isinstance(plan, PrivacyPlan)
     assert (plan.config["with.width"], plan.config["with.act"]) == (5, "relu")
     assert weights_of(spec, facts)
+
+
+def test_weights_that_any_value_of_an_argument_loads_are_known_by_their_digest(tmp_path: Path):
+    for size in (4, 8):
+        (tmp_path / f"start{size}.txt").write_text("0.5")
+    spec = load_spec(spec_with(model="own_nets:loads", **{"with": {"size": {"choice": [4, 8]}}}) | {"constraints": []})
+    before = weights_of(spec, public_facts(spec))
+    (tmp_path / "start8.txt").write_text("0.25")
+    assert weights_of(spec, public_facts(spec)) != before
+
+
+def test_both_ends_of_every_argument_are_rehearsed():
+    spec = load_spec(spec_with(**{"with": {"width": 4, "rate": {"uniform": [0.0, 0.5]}}}) | {"constraints": []})
+    rates = {float(one.knobs["with.rate"]) for one in corners(spec)}
+    assert (min(rates), max(rates)) == (0.0, pytest.approx(0.5))
 
 
 def test_one_builder_of_two_takes_an_argument_where_it_is_chosen():
