@@ -286,8 +286,8 @@ def backward(losses_N: Tensor, wanted: Any, weights_N: Tensor) -> Sequence[Tenso
         if of_the_machine(error):
             raise
         raise NotComputed(
-            f"the backward pass over single records failed: {error}\nCheckpointing (torch.utils.checkpoint) computes "
-            "again what is mapped no longer: switch it off, and use a microbatch size to save memory."
+            f"the backward pass over single records failed: {error}\nLayers that compute again in the backward "
+            "pass find nothing mapped there: switch that off, and use a microbatch size to save memory."
         ) from error
 
 

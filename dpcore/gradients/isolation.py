@@ -19,12 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import vmap
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map
 
 from dpcore.checks import InvalidValue
 from dpcore.gradients.chain import proves_isolation
-from dpcore.gradients.mapping import PaddingUntrained, substituted
+from dpcore.gradients.mapping import substituted
+from dpcore.gradients.operations import answered
 from dpcore.gradients.refusals import NotComputed, Refused, label, of_the_machine, refuse, refuse_changes, versions
 from dpcore.randomness import seeded_generator
 
@@ -49,11 +49,8 @@ def isolating(modules: Mapping[str, nn.Module]) -> Iterator[None]:
     Raises Refused.
     """
     before = versions(modules)
-    fastpath = torch.backends.mha.get_fastpath_enabled()
-    # Attention by fused kernels has no rule for a mapped axis and would go through records one at a time.
-    torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with sdpa_kernel(SDPBackend.MATH), substituted(modules.values()), PaddingUntrained():
+        with answered(), substituted(modules.values()):
             yield
     except (InvalidValue, Refused):
         raise
@@ -61,8 +58,6 @@ def isolating(modules: Mapping[str, nn.Module]) -> Iterator[None]:
         if of_the_machine(error):
             raise
         raise NotComputed(_explained(modules, error)) from error
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fastpath)
     refuse_changes(modules, before)
 
 
@@ -73,11 +68,23 @@ def _explained(modules: Mapping[str, nn.Module], error: BaseException) -> str:
         module = frame.f_locals.get("self")
         if isinstance(module, nn.Module) and id(module) in names:
             where = f"{label(names[id(module)], module)}, line {line} of {frame.f_code.co_filename}"
-    return (
-        f"{where} cannot be computed for each record apart: {error}\nRecords pass side by side, each as a batch of "
-        "one. So code must not branch on values, read them out (item, numpy), or write a record into a tensor that "
-        "all records share (start from x.new_zeros(...), not torch.zeros(...))."
-    )
+    why = next((words for piece, words in _WORDS.items() if piece in str(error)), f"{error}\n{_RULES}")
+    return f"{where} cannot be computed for each record apart: {why}"
+
+
+_RULES = (
+    "Records pass side by side, each as a batch of one. So code must not branch on values, read them out, or write a "
+    "record into a tensor that all records share (start from x.new_zeros(...), not torch.zeros(...))."
+)
+_WORDS = {
+    "data-dependent control flow": "it decides by a value (if, while, bool, all), of a record or drawn at random. "
+    "Code must not branch on values: choose by torch.where, or give the model what it decides by as a setting. "
+    "Adapters that drop whole modules at random (LoHa, LoKr) pass in evaluation mode; LoRA passes in both.",
+    ".item() on a Tensor": "it reads a value out (item, float, int). Keep it a tensor: records pass side by side.",
+    "can support dynamic shape": "what it picks by a mask has another shape for each record. Keep the shape: "
+    "torch.where, masked_fill, or a product with the mask.",
+}
+"""What PyTorch says: what it means here, and a remedy."""
 
 
 def isolated(model: nn.Module) -> Callable[..., Any]:

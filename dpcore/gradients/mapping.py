@@ -12,11 +12,9 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._C import _functorch
 from torch._functorch.pyfunctorch import temporarily_pop_interpreter_stack
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 
@@ -100,52 +98,34 @@ class Slots:
                 module._update_flat_weights()
 
 
-class PaddingUntrained(TorchFunctionMode):
-    """Inside the block the row of a table that `padding_idx` names is not trained, whoever looks it up.
-
-    PyTorch says so of the plain operation; mapped, it forgets.
-    """
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        """Look up, and keep what is padding out of the backward pass."""
-        found = func(*args, **(kwargs or {}))
-        if func is not F.embedding:
-            return found
-        codes, weight, padding = _looked_up(*args, **(kwargs or {}))
-        if padding is None:
-            return found
-        return torch.where((codes == padding % len(weight)).unsqueeze(-1), found.detach(), found)
-
-
-def _looked_up(
-    input: Tensor, weight: Tensor, padding_idx: int | None = None, *_: Any, **__: Any
-) -> tuple[Tensor, Tensor, int | None]:
-    """Of what `F.embedding` is called with."""
-    return input, weight, padding_idx
-
-
-def one_at_a_time(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    """The layer's own forward pass in a loop over records: right, and slow."""
-    places = [(one._parameters, key) for one in module.modules() for key in one._parameters]
+def in_turn(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """function(*args, **kwargs) in a loop over records: right, and slow."""
     leaves, form = tree_flatten((args, kwargs))
-    seen: list[Any] = [*leaves, *(table[key] for table, key in places)]
-    axes = [axis(one) if isinstance(one, Tensor) else None for one in seen]
-    memory = [one if at is None else whole(one) for one, at in zip(seen, axes, strict=True)]
+    axes = [axis(one) if isinstance(one, Tensor) else None for one in leaves]
+    memory = [one if at is None else whole(one) for one, at in zip(leaves, axes, strict=True)]
     sizes = [one.shape[at] for one, at in zip(memory, axes, strict=True) if at is not None]
     if not sizes:
-        return type(module).forward(module, *args, **kwargs)
+        return function(*args, **kwargs)
     columns: list[list[Any]] = []
     with temporarily_pop_interpreter_stack():
         for record in range(sizes[0]):
             own = [one if at is None else one.select(at, record) for one, at in zip(memory, axes, strict=True)]
-            own_args, own_kwargs = tree_unflatten(own[: len(leaves)], form)
-            with standing_in(list(zip(places, own[len(leaves) :], strict=True))):
-                found, found_form = tree_flatten(type(module).forward(module, *own_args, **own_kwargs))
+            own_args, own_kwargs = tree_unflatten(own, form)
+            found, found_form = tree_flatten(function(*own_args, **own_kwargs))
             columns.append(found)
         stacked = [torch.stack(one) if isinstance(one[0], Tensor) else one[0] for one in zip(*columns, strict=True)]
     return tree_unflatten([mapped(one, 0) if isinstance(one, Tensor) else one for one in stacked], found_form)
+
+
+def one_at_a_time(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """The layer's own forward pass, its parameters given by record, in a loop over records."""
+    places = [(one._parameters, key) for one in module.modules() for key in one._parameters]
+
+    def of_one(held: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with standing_in(list(zip(places, held, strict=True))):
+            return type(module).forward(module, *args, **kwargs)
+
+    return in_turn(of_one, [table[key] for table, key in places], args, kwargs)
 
 
 SUBSTITUTES: dict[type[nn.Module], Callable[..., Any]] = {

@@ -10,6 +10,8 @@ from torch.nn.modules import module as torch_module
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parameter import is_lazy
+from torch.nn.utils.parametrizations import _SpectralNorm
+from torch.nn.utils.spectral_norm import SpectralNorm
 
 
 class Refused(ValueError):
@@ -60,6 +62,12 @@ def _refuse_mixing(named: str, module: nn.Module) -> None:
         raise MixesExamples(
             f"{named} keeps running statistics of private records, released without noise. "
             "Use track_running_stats=False, or GroupNorm."
+        )
+    normalised = [module, *module._forward_pre_hooks.values()]
+    if module.training and any(isinstance(one, _SpectralNorm | SpectralNorm) for one in normalised):
+        raise Refused(
+            f"{named} changes its estimate of the weight's largest singular value at every pass, so that the model "
+            "follows from how many passes there were. Use evaluation mode, or weight_norm, which keeps nothing."
         )
     if isinstance(module, nn.Embedding | nn.EmbeddingBag):
         if module.scale_grad_by_freq:

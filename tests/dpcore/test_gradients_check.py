@@ -1,8 +1,12 @@
 """Records kept apart: what proves it, the look at made-up records, and what is refused."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrizations, rnn
+from torch.utils.checkpoint import checkpoint
 
 from dpcore.gradients import MixesExamples, PrivateGradients, Refused, Route, chain, engine, isolated, isolation
 from dpcore.gradients.chain import PROVED_LAYERS, PROVED_LOSSES, cross_entropy, loss_proves_isolation, squared_error
@@ -218,6 +222,41 @@ def test_what_cannot_be_seen_through_is_refused_at_once(words):
     REFUSED[words](model)
     with pytest.raises(Refused, match=words):
         PrivateGradients(model, oracle.squared_loss)
+
+
+class Packed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.LSTM(3, 2, batch_first=True)
+
+    def forward(self, x):
+        lengths = x[:, :, 0].ge(0).sum(1).clamp(min=1)
+        return self.cell(rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))[1][0][0]
+
+
+def counting(m, x):
+    m.calls += 1
+    return m.layer(x)
+
+
+NOT_COMPUTED = {
+    "the padded sequence, and take each record": Packed,
+    "weight_norm, which keeps nothing": lambda: nn.Sequential(parametrizations.spectral_norm(lin(3, 2))),
+    "changes 'calls' while it computes": lambda: Written(counting, layer=lin(3, 2), calls=torch.zeros(())),
+    "choose by torch.where": lambda: Written(lambda m, x: m.layer(x) if x.sum() > 0 else x, layer=lin(3, 2)),
+    "Keep it a tensor": lambda: Written(lambda m, x: m.layer(x) * x.sum().item(), layer=lin(3, 2)),
+    "Keep the shape": lambda: Written(lambda m, x: m.layer(x) + x[x > 0].sum(), layer=lin(3, 2)),
+    "Use use_reentrant=False": lambda: Written(
+        lambda m, x: checkpoint(m.layer, x, use_reentrant=True), layer=lin(3, 2)
+    ),
+}
+
+
+@pytest.mark.parametrize("words", NOT_COMPUTED)
+def test_what_cannot_be_computed_for_each_record_is_said_with_a_remedy(words):
+    shape = (B, 4, 3) if NOT_COMPUTED[words] is Packed else (B, 3)
+    with pytest.raises(Refused, match=re.escape(words)):
+        look(NOT_COMPUTED[words](), torch.randn(*shape))
 
 
 # What structure proves: no row of the output but the first moves with the first row of the input.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -351,8 +352,8 @@ class _Prefixed(nn.Module):
         return self._orig_mod(x)
 
 
-def recomputed(m: Written, x: Tensor) -> Tensor:
-    return m.head(checkpoint(lambda one: torch.tanh(m.layer(one)), x, use_reentrant=False))
+def recomputed(m: Written, x: Tensor, reentrant: bool = False) -> Tensor:
+    return m.head(checkpoint(lambda one: torch.tanh(m.layer(one)), x, use_reentrant=reentrant))
 
 
 def in_half_precision(m: Written, x: Tensor) -> Tensor:
@@ -385,6 +386,27 @@ def caching(m: Written, x: Tensor) -> Tensor:
     return m.layer(x) * m.cache["h"]
 
 
+def attention_by_hand(m: Written, x: Tensor, how: Callable[..., Tensor]) -> Tensor:
+    return how(x, *m.qkv(x).chunk(3, 2))
+
+
+def in_heads(one: Tensor) -> Tensor:
+    return one.unflatten(2, (2, 2)).transpose(1, 2)
+
+
+attend = F.scaled_dot_product_attention
+HIDDEN = torch.eye(3).bool() | torch.rand(3, 3, generator=torch.Generator().manual_seed(0)).gt(0.5)
+ATTENTIONS: dict[str, Callable[..., Tensor]] = {
+    "three axes": lambda x, *qkv: attend(*qkv),
+    "causal": lambda x, *qkv: attend(*map(in_heads, qkv), is_causal=True).transpose(1, 2).flatten(2),
+    "one mask": lambda x, *qkv: attend(*map(in_heads, qkv), HIDDEN),
+    "a mask of each record": lambda x, *qkv: attend(*map(in_heads, qkv), x[:, None, None, :, 0] < 9),
+    "an added mask that is learned from": lambda x, q, k, v: attend(q, k, v, q @ k.mT),
+    "keys that all share": lambda x, q, k, v: attend(q, HIDDEN.float()[None].expand(len(q), 3, 3)[..., :1] + 0 * k, v),
+    "five axes": lambda x, *qkv: attend(*(in_heads(one)[:, None] for one in qkv)),
+}
+
+
 CASES += [
     plain("a forward hook that scales", lambda: hooked("register_forward_hook", lambda m, i, o: 2 * o), demand=S),
     plain("a full backward hook", lambda: hooked("register_full_backward_hook", with_gradient_of), demand=S),
@@ -400,19 +422,24 @@ CASES += [
         make=lambda: torch.compile(network(), backend="eager"),  # type: ignore[arg-type]
         reference=lambda: _Prefixed(network()),
         draw=normal(4),
+        demand=R,
     ),
-    written("checkpointed", recomputed, layer=lin, head=lambda: nn.Linear(3, 2)),
+    written("checkpointed", recomputed, layer=lin, head=lambda: nn.Linear(3, 2), demand=R),
+    written("checkpointed, reentrant", partial(recomputed, reentrant=True), layer=lin, head=lambda: nn.Linear(3, 2)),
     plain("autocast inside", lambda: Written(in_half_precision, layer=lin()), demand=S, tolerance=3e-2),
     written("a part without gradient", without_gradient, layer=lin, head=lambda: nn.Linear(3, 2)),
     written("a counter that counts", counting, layer=lin, calls=lambda: 0),
     written("the batch before, remembered", remembering, layer=lin, last=lambda: None),
     written("the first batch, cached", caching, layer=lin, cache=dict),
-    written(
-        "attention by hand",
-        lambda m, x: F.scaled_dot_product_attention(*m.qkv(x).chunk(3, 2)),
-        draw=normal(3, 4),
-        qkv=lambda: nn.Linear(4, 12),
-        demand=R,
+    *(
+        written(
+            f"attention by hand, {name}",
+            partial(attention_by_hand, how=how),
+            draw=normal(3, 4),
+            qkv=lambda: nn.Linear(4, 12),
+            demand=R,
+        )
+        for name, how in ATTENTIONS.items()
     ),
 ]
 
@@ -509,6 +536,26 @@ class Generated(torch.autograd.Function):
         return gradient * ctx.saved_tensors[0].cos()
 
 
+class Rounded(torch.autograd.Function):
+    """Straight through, with the context in `forward`: PyTorch has no rule for it under mapping."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> Tensor:
+        return gradient
+
+
+class Spread(Rounded):
+    """The same over the whole batch that it is given."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        return x - x.mean(0)
+
+
 def _operator():
     """An operator of the user's library whose rule for mapped records mixes them."""
 
@@ -558,5 +605,7 @@ CASES += [
     written("a loss that is a mean", lambda m, x: m.layer(x), loss=mean_loss, layer=lin, demand=Demand.REFUSED),
     written("an operation whose own mapping mixes", lambda m, x: Mixes.apply(m.layer(x)), layer=lin),
     written("an operator whose own mapping mixes", lambda m, x: MIXES(m.layer(x)), layer=lin),
+    written("an operation without a mapping", lambda m, x: Rounded.apply(3 * m.layer(x)), layer=lin, demand=R),
+    written("an operation without a mapping, which mixes", lambda m, x: Spread.apply(m.layer(x)), layer=lin),
     written("an operation with a generated mapping", lambda m, x: Generated.apply(m.layer(x)), layer=lin),
 ]
