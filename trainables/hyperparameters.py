@@ -5,9 +5,10 @@
         noise_multiplier: float = hyperparameter(low=0.2, high=1000.0, doc="noise over clip norm; solved by default")
         model: str = hyperparameter(default="mlp", doc="name of a model")
 
-A field of type int or float is a number, any other a choice. A subclass adds its own behind those of its base; one that
-it declares anew keeps its place. A field without `hyperparameter` is what a plan records besides: it is read from a
-plan's configuration like one, and nobody searches it.
+A field of type int or float is a number, any other a choice. Several of one kind are declared by a `name` with a dot,
+and a spec may write them as one mapping: `lora: {rank: 4, alpha: 16}` is `lora.rank: 4`, `lora.alpha: 16`. A subclass
+adds its own behind those of its base; one that it declares anew keeps its place. A field without `hyperparameter` is
+what a plan records besides: it is read from a plan's configuration like one, and nobody searches it.
 """
 
 from __future__ import annotations
@@ -23,22 +24,25 @@ from trainables.metrics import WITH, Config, Scalar
 from trainables.system import Hyperparameter
 
 Record = TypeVar("Record")
-_ABOUT, _ARGUMENTS = "hyperparameter", "arguments"
+_ABOUT, _ARGUMENTS, _NAME = "hyperparameter", "arguments", "name"
 
 
 def hyperparameter(
     *,
     doc: str,
+    name: str = "",
     unit: str = "1",
     low: float | None = None,
     high: float | None = None,
     choices: tuple[Scalar, ...] = (),
     default: Scalar | None = None,
     absent_unless_given: bool = False,
+    inner: str = "",
 ) -> Any:
-    """One hyperparameter; arguments as in `trainables.system.Hyperparameter`."""
+    """One hyperparameter; arguments as in `trainables.system.Hyperparameter`. Its name is the field's by default."""
     about = {"doc": doc, "unit": unit, "low": low, "high": high, "choices": choices, "default": default}
-    return field(metadata={_ABOUT: about | {"absent_unless_given": absent_unless_given}})
+    about |= {"absent_unless_given": absent_unless_given, "inner": inner}
+    return field(metadata={_ABOUT: about, _NAME: name})
 
 
 def builder_arguments() -> Any:
@@ -58,7 +62,7 @@ def parameters(record: Hashable) -> tuple[Hyperparameter, ...]:
     types = _types(record)
     kinds = {float: "float", int: "int"}
     return tuple(
-        Hyperparameter(name=one.name, kind=kinds.get(types[one.name], "choice"), **one.metadata[_ABOUT])  # type: ignore[arg-type]
+        Hyperparameter(name=_name(one), kind=kinds.get(types[one.name], "choice"), **one.metadata[_ABOUT])  # type: ignore[arg-type]
         for one in fields(record)  # type: ignore[arg-type]
         if _ABOUT in one.metadata
     )
@@ -94,20 +98,24 @@ def read(record: type[Record], config: Config, solved: str | None = None) -> Rec
             given = ((name.removeprefix(WITH), value) for name, value in config.items() if name.startswith(WITH))
             values[one.name] = tuple(sorted(given))
             continue
-        value = config.get(one.name, _default(one))
+        name, value = _name(one), config.get(_name(one), _default(one))
         if value is not None:
-            values[one.name] = _cast(one.name, value, types[one.name])
-        elif one.name == solved:
+            values[one.name] = _cast(name, value, types[one.name])
+        elif name == solved:
             values[one.name] = math.nan if types[one.name] is float else 0
         else:
             about = one.metadata.get(_ABOUT, {})
-            raise InvalidValue(one.name, None, f"a value ({about.get('doc', 'as plans record it')})")
+            raise InvalidValue(name, None, f"a value ({about.get('doc', 'as plans record it')})")
     return record(**values)
 
 
 @cache
 def _types(record: Hashable) -> Mapping[str, type]:
     return get_type_hints(record)
+
+
+def _name(one: Field[Any]) -> str:
+    return one.metadata.get(_NAME) or one.name
 
 
 def _default(one: Field[Any]) -> Scalar | None:

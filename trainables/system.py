@@ -139,6 +139,8 @@ class Hyperparameter:
     default    the value used when a spec leaves it out; None means that a spec must give it, unless it
                is what the calibration solves for
     absent_unless_given  specs and plans leave it out at its default: it is younger than digests that have to stay
+    inner      its key where a spec has it in one mapping with others: the `peak` of
+               `learning_rate: {peak: 1, warmup: 0.1}`, which is `learning_rate: 1` and `learning_rate.warmup: 0.1`
     """
 
     name: str
@@ -150,6 +152,7 @@ class Hyperparameter:
     choices: tuple[Scalar, ...] = ()
     default: Scalar | None = None
     absent_unless_given: bool = False
+    inner: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -148,7 +148,7 @@ def selected(
     rows = [(trial, trial_values(trial)) for trial in trials]
     for what, name in [*(("where", name) for name, _ in conditions), *([] if by is None else [("sort", by)])]:
         if rows and name not in COLUMNS and all(value_in(values, name) is None for _, values in rows):
-            bare = (column.rpartition(".")[2] for _, values in rows for column in values if "." in column)
+            bare = (column.partition(".")[2] for _, values in rows for column in values if "." in column)
             names = list(dict.fromkeys([*COLUMNS, *bare]))
             expected = "a knob, solved value, metric or column of a trial"
             raise InvalidValue(what, name, expected, did_you_mean(name, names))

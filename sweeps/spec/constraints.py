@@ -12,16 +12,17 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from dpcore.checks import InvalidValue
-from trainables.metrics import WITH
 from trainables.system import Scalar
 
-_WITH = "with__"
+_DOT = "__dot__"
 
+_DOTTED = re.compile(r"\b([A-Za-z_]\w*)\.(?=[A-Za-z_])")
 LONGEST = 500
 """Characters of a relation."""
 FORM = "a relation such as `learning_rate * clip_norm <= 10`: knobs, numbers, + - * / **, comparisons, and, or"
@@ -78,8 +79,8 @@ def _parsed(text: str) -> Constraint:
     if len(text) > LONGEST:
         raise InvalidValue("constraint", text, f"at most {LONGEST} characters")
     try:
-        # `with` is a word of Python's own.
-        tree = ast.parse(text.strip().replace(WITH, _WITH), mode="eval").body
+        # Names with a dot as one word, which `with` is to Python as well.
+        tree = ast.parse(_DOTTED.sub(rf"\1{_DOT}", text.strip()), mode="eval").body
         names = frozenset(_named(node.id) for node in ast.walk(tree) if isinstance(node, ast.Name))
         return Constraint(_named(ast.unparse(tree)), names, _relation(tree))
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
@@ -89,7 +90,7 @@ def _parsed(text: str) -> Constraint:
 
 
 def _named(text: str) -> str:
-    return text.replace(_WITH, WITH)
+    return text.replace(_DOT, ".")
 
 
 def _relation(node: ast.expr) -> Function:

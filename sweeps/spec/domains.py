@@ -202,9 +202,11 @@ class SameAs:
 
     @classmethod
     def from_dict(cls, written: Mapping[str, Any]) -> SameAs:
-        """Of what `to_dict` says."""
-        system, _, knob = written[SAME_AS].rpartition(".")
-        return cls(system, knob)
+        """Of what `to_dict` says; without a system where that is left out."""
+        named: str = written[SAME_AS]
+        # A system of one's own is called package.module:object.
+        dot = named.find(".", named.find(":") + 1)
+        return cls(named[: max(dot, 0)], named[dot + 1 :])
 
     def to_dict(self) -> dict[str, str]:
         """As it is written in a spec."""

@@ -6,7 +6,7 @@ A knob is refused by its first mistake; the mistakes of all knobs are noted toge
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -26,6 +26,7 @@ OPTUNA_NAMES = ("float", "int", "categorical")
 """Other spellings of domains, as Optuna has them: {float: {low, high, log, step}}, {int: {...}}, {categorical: [...]}.
 They are translated before anything looks at them."""
 _KEYS = ("low", "high", "log", "step")
+_DOMAIN_WORDS = {*KINDS, *OPTUNA_NAMES, "points", "step", WHEN, SAME_AS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ def read_systems(
             system = _system(path, name, systems)
             if knobs is not None and not isinstance(knobs, Mapping):
                 raise InvalidValue(path, knobs, "a mapping from knobs to values or domains")
-            written, conditions[name] = _without_conditions(_flat(f"{path}.with", knobs or {}))
+            written, conditions[name] = _without_conditions(_flat(path, knobs or {}, system))
             out[name] = _read_knobs(path, written, conditions[name], system, context, problems)
     _check_same_as(out, conditions, context, problems)
     return {
@@ -88,16 +89,34 @@ def _system(path: str, name: object, systems: Mapping[str, System]) -> System:
     raise InvalidValue(path, name, "the name of a system", remedy)
 
 
-# Arguments of a model of one's own: `with: {width: {choice: [64, 128]}}`. Each is a hyperparameter, called by its place
-# in the spec: with.width.
+# Several knobs as one mapping, each called by its place in the spec: `lora: {rank: 4, alpha: 16}` is lora.rank and
+# lora.alpha, `learning_rate: {peak: 1, warmup: 0.1}` is learning_rate and learning_rate.warmup. So are arguments of a
+# model of one's own: `with: {width: {choice: [64, 128]}}` is with.width.
 
 
-def _flat(path: str, knobs: Mapping[Any, object]) -> dict[Any, object]:
-    """Knobs with those of `with` beside the others. Raises InvalidValue."""
-    flat, inner = {name: knob for name, knob in knobs.items() if name != _WITH}, knobs.get(_WITH)
-    if inner is not None and not isinstance(inner, Mapping):
-        raise InvalidValue(path, inner, "a mapping from arguments of the model's builder to values or domains")
-    return flat | {f"{WITH}{name}": knob for name, knob in (inner or {}).items()}
+def _flat(path: str, knobs: Mapping[Any, object], system: System) -> dict[Any, object]:
+    """Every knob by its place. Raises InvalidValue."""
+    own, flat = {one.name: one for one in system.hyperparameters}, dict[Any, object]()
+    for name, knob in knobs.items():
+        inner = own[name].inner if name in own else ""
+        places = {one.removeprefix(f"{name}."): one for one in own if one.startswith(f"{name}.")}
+        places |= {inner: name} if inner else {}
+        written = places.keys() & knob.keys() if isinstance(knob, Mapping) else set()
+        if name != _WITH and (name in own or not places) and not written:
+            flat[name] = knob
+            continue
+        if not isinstance(knob, Mapping | None):
+            inside = "arguments of the model's builder" if name == _WITH else ", ".join(places)
+            raise InvalidValue(f"{path}.{name}", knob, f"a mapping from {inside} to values or domains")
+        for key, one in (knob or {}).items():
+            if inner and key in _DOMAIN_WORDS:
+                expected = f"`{inner}` before its domain, where other keys stand beside it"
+                raise InvalidValue(f"{path}.{name}.{key}", one, expected, f"Write {inner}: {{{key}: ...}}.")
+            place = places.get(key, f"{name}.{key}")
+            if place in flat or (place != name and place in knobs):
+                raise InvalidValue(f"{path}.{place}", one, "one value or domain, and it has two")
+            flat[place] = one
+    return flat
 
 
 def _arguments(
@@ -192,7 +211,7 @@ def _read_knobs(
                 raise InvalidValue(here, value, f"no value, since privacy.solve is {solve!r} and sets it", remedy)
             same = isinstance(value, Mapping) and SAME_AS in value
             out[name] = (
-                _read_same_as(here, value, system.name)  # type: ignore[arg-type]
+                _read_same_as(here, value, system.name, parameters)  # type: ignore[arg-type]
                 if same
                 else _KnobReader(parameters[name], context.facts).read(here, value)
             )
@@ -355,7 +374,7 @@ def _translated(path: str, raw: Mapping[Any, Any]) -> Mapping[Any, Any]:
 # Knobs that take the value of another one (`sweeps.spec.domains.SameAs`).
 
 
-def _read_same_as(path: str, raw: Mapping[object, object], system: str) -> SameAs:
+def _read_same_as(path: str, raw: Mapping[str, object], system: str, own: Collection[str]) -> SameAs:
     for key in raw:
         if key != SAME_AS:
             expected = f"no `{key}` beside `{SAME_AS}`, which takes all from the other knob"
@@ -363,9 +382,8 @@ def _read_same_as(path: str, raw: Mapping[object, object], system: str) -> SameA
     named = raw[SAME_AS]
     if not isinstance(named, str) or not named.rpartition(".")[2]:
         raise InvalidValue(f"{path}.{SAME_AS}", named, "KNOB of this system, or SYSTEM.KNOB")
-    before, of_builder, argument = named.rpartition(WITH)
-    of, _, knob = named.rpartition(".")
-    return SameAs(before.removesuffix(".") or system, WITH + argument) if of_builder else SameAs(of or system, knob)
+    same = SameAs.from_dict(raw)
+    return same if same.system and named not in own else SameAs(system, named)
 
 
 def _check_same_as(
@@ -430,14 +448,10 @@ def renamed(knobs: Any, old: str, new: str) -> Any:
     """The knobs of a system as they are written, those that follow one of system `old` following it as `new`."""
     if not isinstance(knobs, Mapping):
         return knobs
-    return {name: _renamed(knob, old, new) for name, knob in knobs.items()}
-
-
-def _renamed(knob: Any, old: str, new: str) -> Any:
-    if not isinstance(knob, Mapping) or not isinstance(knob.get(SAME_AS), str):
-        return knob
-    system, dot, name = knob[SAME_AS].rpartition(".")
-    return {**knob, SAME_AS: f"{new if system == old else system}{dot}{name}"}
+    if isinstance(knobs.get(SAME_AS), str):
+        same = SameAs.from_dict(knobs)
+        return {**knobs, **SameAs(new, same.knob).to_dict()} if same.system == old else knobs
+    return {name: renamed(knob, old, new) for name, knob in knobs.items()}
 
 
 def alone(systems: Mapping[str, Mapping[str, Knob]], system: str) -> Knobs:

@@ -152,6 +152,12 @@ def _system(system: System) -> JsonSchema:
         one.name for one in system.hyperparameters if one.default is None and one.name not in system.solves.values()
     ]
     knobs = {one.name: knob(one) for one in system.hyperparameters}
+    for first in dict.fromkeys(one.name.partition(".")[0] for one in system.hyperparameters if "." in one.name):
+        # Several as one mapping: `learning_rate: {peak: 0.1, warmup: 0.1}`.
+        inner = {one.inner if one.name == first else one.name.removeprefix(f"{first}."): knob(one)
+                 for one in system.hyperparameters if one.name.partition(".")[0] == first}  # fmt: skip
+        alone: JsonSchema = knobs.get(first, {"type": "null"})
+        knobs[first] = {"anyOf": [alone, _object(inner, [])]}
     # What a builder of the user's own takes, only its module knows.
     builder: JsonSchema = {"patternProperties": {f"^{WITH}": {}}} if "model" in knobs else {}
     if builder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 
@@ -17,8 +18,10 @@ from sweeps.search.grid import SearchGrid
 from sweeps.search.sampler_exam import faults
 from sweeps.search.space import Space, read_point
 from sweeps.spec.constraints import Constraint
+from sweeps.spec.domains import SAME_AS, SameAs
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import Problems, SpecErrors
+from sweeps.spec.schema import spec_schema
 from sweeps.store.records import TrialState
 from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, memory_folder
 from tests.sweeps.test_requests import launched
@@ -326,3 +329,78 @@ def test_two_spellings_are_one_spec(knob, theirs, ours):
     assert found == meant
     assert found.digest == meant.digest
     assert found.canonical()["systems"]["hill"][knob] == meant.systems["hill"][knob].to_dict()
+
+
+# -- several knobs of one kind, as one mapping -------------------------------------------------------------
+
+DIGITS: dict[str, Any] = {
+    "name": "rates",
+    "data": {"source": "digits"},
+    "privacy": {"epsilon": 2.0, "delta": 1e-4},
+    "objectives": [{"metric": "accuracy"}],
+    "search": {"sampler": "random", "trials": 2},
+}
+PEAK = {"log_uniform": [0.1, 4]}
+
+
+def rates(learning_rate: object, **knobs: object) -> dict[str, Any]:
+    fixed = {"model": "linear", "clip_norm": 1.0, "batch_size": 64, "epochs": 1}
+    return {**DIGITS, "systems": {"noisy-sgd": {**fixed, "learning_rate": learning_rate, **knobs}}}
+
+
+def test_a_mapping_is_knobs_by_their_places():
+    written = rates({"peak": PEAK, "schedule": {"choice": ["linear", "cosine"]}, "warmup": 0.1})
+    found = load_spec(written)
+    flat = rates(PEAK, **{"learning_rate.schedule": {"choice": ["linear", "cosine"]}, "learning_rate.warmup": 0.1})
+    assert found == load_spec(flat) == load_spec(found.canonical())
+    (branch,) = Space.of(found).branches
+    assert set(branch.searched) == {"learning_rate", "learning_rate.schedule"}
+    validator = jsonschema.Draft202012Validator(spec_schema())
+    for one in (written, flat, found.canonical()):
+        validator.validate(one)
+    assert load_spec(rates({"peak": PEAK, "schedule": "constant"})).digest == load_spec(rates(PEAK)).digest
+
+
+def test_they_are_followed_conditions_and_in_relations_by_their_places():
+    systems = rates(
+        {
+            "peak": PEAK,
+            "schedule": {"choice": ["linear", "constant"]},
+            "warmup": {"uniform": [0, 0.5], "when": {"learning_rate.schedule": "linear"}},
+        },
+        momentum={"same_as": "learning_rate.warmup"},
+    )["systems"]
+    own = "tests.sweeps.toys:Own"
+    relation = "learning_rate.warmup * learning_rate <= 0.25"
+    spec = load_spec({**DIGITS, "systems": systems, "constraints": [relation]})
+    assert load_spec(spec.canonical()) == spec
+    assert spec.constraints == (relation,)
+    assert str(spec.systems["noisy-sgd"]["momentum"]) == "same as noisy-sgd.learning_rate.warmup"
+    assert SameAs.from_dict({SAME_AS: f"{own}.with.width"}) == SameAs(own, "with.width")
+    for config in Space.of(spec).middles():
+        plan = plan_proposal(spec, config, public_facts(spec), {})
+        assert isinstance(plan, PrivacyPlan | Refusal)
+
+
+@pytest.mark.parametrize(
+    ("learning_rate", "where", "said"),
+    [
+        ({"peak": 1, "warmpu": 0.1}, "learning_rate.warmpu", "Did you mean `learning_rate.warmup`?"),
+        ({"peak": 1, "schedule": "cosin"}, "learning_rate.schedule", "Did you mean `cosine`?"),
+        ({"peak": 1, "warmup": 1}, "learning_rate.warmup", "at most 0.9999"),
+        ({**PEAK, "warmup": 0.1}, "learning_rate.log_uniform", "Write peak: {log_uniform: ...}"),
+        ({"warmup": 0.1}, "learning_rate", "Add `learning_rate:`"),
+        ({"peak": {"log_unifrom": [1, 2]}, "warmup": 0.1}, "learning_rate.log_unifrom", "Did you mean `log_uniform`?"),
+    ],
+)
+def test_a_wrong_key_of_a_mapping_is_named(learning_rate, where, said):
+    with pytest.raises(SpecErrors) as refused:
+        load_spec(rates(learning_rate))
+    (error,) = refused.value.errors
+    assert error.path == f"systems.noisy-sgd.{where}"
+    assert said in str(error)
+
+
+def test_a_knob_that_is_given_twice_is_refused():
+    with pytest.raises(SpecErrors, match=r"learning_rate\.warmup=0\.1: expected one value or domain, and it has two"):
+        load_spec(rates({"peak": 1, "warmup": 0.1}, **{"learning_rate.warmup": 0.2}))

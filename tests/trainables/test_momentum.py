@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
 from sweeps.spec.parse import load_spec
 from tests.trainables.noisy_sgd_cases import fitted, given_noise, parameters, planned, tiny
 from trainables.systems.noisy_sgd import NOISY_SGD
-from trainables.training.optimisers import HeavyBall, steadily
+from trainables.training.optimisers import HeavyBall, scheduled, steadily
 
 SPEC = {
     "name": "one",
@@ -63,3 +66,19 @@ def test_a_spec_without_it_has_the_digest_that_it_had() -> None:
     given = load_spec({**SPEC, "systems": {"noisy-sgd": {**STEPS, "momentum": {"uniform": [0, 0.9]}}}})
     assert given.digest != specs[0].digest
     assert load_spec(given.canonical()) == given
+
+
+@pytest.mark.parametrize(
+    ("schedule", "warmup", "sizes"),
+    [
+        ("constant", 0.0, [2.0] * 8),
+        ("linear", 0.0, [2.0, 1.75, 1.5, 1.25, 1.0, 0.75, 0.5, 0.25]),
+        ("linear", 0.5, [0.5, 1.0, 1.5, 2.0, 2.0, 1.5, 1.0, 0.5]),
+        ("constant", 0.3, [1.0, *[2.0] * 7]),
+        ("cosine", 0.0, [1 + math.cos(math.pi * t / 8) for t in range(8)]),
+        ("cosine", 0.25, [1.0, 2.0, *[1 + math.cos(math.pi * t / 6) for t in range(6)]]),
+    ],
+)
+def test_a_schedule_is_its_formula(schedule: str, warmup: float, sizes: list[float]) -> None:
+    rate_of = scheduled(2.0, schedule, warmup, 8)
+    assert [rate_of(number) for number in range(8)] == pytest.approx(sizes)

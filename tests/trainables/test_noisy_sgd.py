@@ -152,7 +152,7 @@ def test_adam_is_the_published_one(corrected: bool) -> None:
     model = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.zeros_(model.weight)
     given = config(learning_rate=0.1, noise_multiplier=1.0, beta1=0.9, bias_correction=corrected)
-    adam = NOISY_ADAM.optimiser(read(NoisyAdamHyperparameters, given))(model)
+    adam = NOISY_ADAM.optimiser(read(NoisyAdamHyperparameters, given), 4)(model)
     gradients = [0.3, -1.2, 0.5, 2.0]
     for number, g in enumerate(gradients):
         adam.update({"weight": torch.tensor([[g]])}, number)
@@ -168,7 +168,7 @@ def test_every_state_array_is_restored(system: NoisyOptimiser) -> None:
     step, state, _ = fitted(system, plan, data, to_step=10).final
     run = memory_run(plan, from_step=step, state=state, attempt=2)
     rebuilt = private_sgd.initial_model(run, data, torch.device("cpu"))
-    optimiser = system.optimiser(read(system.params, plan.config))(rebuilt)
+    optimiser = system.optimiser(read(system.params, plan.config), plan.steps)(rebuilt)
     optimiser.restore(state)
     again = with_seed(optimiser.state(), run)
     assert again.keys() == state.keys()

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
     from trainables.training.optimisers import Optimiser
 
+SCHEDULES = ("constant", "cosine", "linear")
+
 
 @hyperparameters
 class DescentHyperparameters(NoiseHyperparameters, PassHyperparameters, ClipHyperparameters, RateHyperparameters):
@@ -62,9 +64,25 @@ class NoisySGDHyperparameters(DescentHyperparameters, ModelHyperparameters):
 
 
 @hyperparameters
-class MomentumHyperparameters(NoisySGDHyperparameters):
+class RecipeHyperparameters(NoisySGDHyperparameters):
     """Of `noisy-sgd`."""
 
+    learning_rate: float = hyperparameter(low=1e-6, high=1e3, inner="peak", doc="size of a step, the largest of them")
+    schedule: str = hyperparameter(
+        name="learning_rate.schedule",
+        choices=SCHEDULES,
+        default="constant",
+        doc="how the size of a step goes down, over the steps after the warm-up",
+        absent_unless_given=True,
+    )
+    warmup: float = hyperparameter(
+        name="learning_rate.warmup",
+        low=0.0,
+        high=0.9999,
+        default=0.0,
+        doc="share of the steps over which the size of a step rises to its largest",
+        absent_unless_given=True,
+    )
     momentum: float = hyperparameter(
         low=0.0,
         high=0.9999,
@@ -170,19 +188,28 @@ class NoisyOptimiser(TrainedByNoisedGradients, NoisedDescent[Model]):
         """See `PlannedSystem.train`."""
         from trainables.training.private_sgd import train
 
-        train(fit.run, fit.data, fit.settings, mechanism=fit.mechanism, optimiser=self.optimiser(fit.params))
+        train(
+            fit.run,
+            fit.data,
+            fit.settings,
+            mechanism=fit.mechanism,
+            optimiser=self.optimiser(fit.params, fit.mechanism.steps),
+        )
 
-    def optimiser(self, params: Model) -> Callable[[nn.Module], Optimiser]:
-        """What moves a model's weights."""
-        from trainables.training.optimisers import Descent, HeavyBall, NoisyAdam, steadily
+    def optimiser(self, params: Model, steps: int) -> Callable[[nn.Module], Optimiser]:
+        """What moves a model's weights in the `steps` of a trial."""
+        from trainables.training.optimisers import Descent, HeavyBall, NoisyAdam, scheduled, steadily
 
         rate_of = steadily(params.learning_rate)
         if isinstance(params, NoisyAdamHyperparameters):
             return lambda model: NoisyAdam(model, rate_of, params)
-        if isinstance(params, MomentumHyperparameters) and params.momentum:
+        if not isinstance(params, RecipeHyperparameters):
+            return lambda model: Descent(model, rate_of)
+        rate_of = scheduled(params.learning_rate, params.schedule, params.warmup, steps)
+        if params.momentum:
             return lambda model: HeavyBall(model, rate_of, params.momentum)
         return lambda model: Descent(model, rate_of)
 
 
-NOISY_SGD = NoisyOptimiser("noisy-sgd", MomentumHyperparameters)
+NOISY_SGD = NoisyOptimiser("noisy-sgd", RecipeHyperparameters)
 NOISY_ADAM = NoisyOptimiser("noisy-adam", NoisyAdamHyperparameters)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,32 @@ _STEPS = "steps"
 def steadily(rate: float) -> RateOf:
     """The same at every step."""
     return lambda number: rate
+
+
+def scheduled(peak: float, schedule: str, warmup: float, steps: int) -> RateOf:
+    """Up to the peak and down again, over the T = `steps` of a trial, a public number.
+
+    The first W = floor(warmup * T) steps rise: step t, counted from 0, has size peak * (t + 1) / W. Of the others, at
+    p = (t - W) / (T - W),
+
+        constant  peak
+        cosine    peak * (1 + cos(pi p)) / 2          Loshchilov & Hutter (2017), one cycle
+        linear    peak * (1 - p)
+    """
+    rising = math.floor(Fraction(repr(warmup)) * steps)
+    falls: dict[str, Callable[[float], float]] = {
+        "constant": lambda p: 1.0,
+        "cosine": lambda p: (1 + math.cos(math.pi * p)) / 2,
+        "linear": lambda p: 1 - p,
+    }
+    fall = falls[schedule]
+
+    def rate_of(number: int) -> float:
+        if number < rising:
+            return peak * (number + 1) / rising
+        return peak * fall((number - rising) / (steps - rising))
+
+    return rate_of
 
 
 class Optimiser:
