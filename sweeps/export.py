@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
-from sweeps.planning.spec_code import code_of
+from sweeps.planning.spec_code import WEIGHTS, code_of, weights_of
 from sweeps.privacy.claims import Assumptions, claim_text, count_text, declared_number
 from sweeps.privacy.heldout import DeclaredTest, HeldOutReading, declared_test, of_its_records, readings
 from sweeps.privacy.population import charge_reading
@@ -251,6 +251,7 @@ def exported(
     """
     from trainables.export.apart import apart
     from trainables.export.model import ReleasedModel
+    from trainables.models.pretrained import merged
 
     found = released(workspace, sweep, trial, as_refuted=as_refuted, accept=accept)
     published = PublishedStore.open(workspace)
@@ -259,7 +260,7 @@ def exported(
     own, features = parted(found.spec.data.options())
     facts = SOURCES[found.spec.data.source].facts(own)
     # A map leaves with the model: who asks it has records, and not their features.
-    module = apart(found.module, found.facts.features)
+    module = apart(merged(found.module), found.facts.features)
     module = module if features is None else features.first(module, facts).eval()
     return ReleasedModel(module, _preprocessing(found.spec, facts), card.to_dict(), card.page())
 
@@ -303,6 +304,15 @@ def released(
             "model than the one that was scored. Restore what it was, or export with --accept code."
         )
     facts = SOURCES[spec.data.source].facts(spec.data.options())
+    if (
+        spec.weight_places
+        and weights_of(spec, facts)[WEIGHTS] != recorded.fingerprints[WEIGHTS]
+        and "code" not in accept
+    ):
+        raise Changed(
+            f"sweep {sweep!r}: the weights that its models start from changed since it was started: what {record.key} "
+            "trained would stand beside others. Restore what they were, or export with --accept code."
+        )
     at = Attempt.of(workspace.of(recorded).trials(sweep), record.key, record.attempts)
     try:
         state = at.load(record.step)

@@ -62,9 +62,10 @@ ORDER = {
         rounding noise checks events guarantee erm sampling randomness gdp audit accountants accounting gradients
         calibrate selection mechanisms papers""",
     "trainables": """
-        plugins units reports memory metrics team system hyperparameters hooks planning models training.hyperparameters
-        training.losses training.noise training.made_up features parallel.process data validation training export
-        scalarisation parallel measures publishing rehearsal systems registry worker sealed""",
+        plugins units reports memory metrics adaptation team system hyperparameters hooks planning models
+        training.hyperparameters training.losses training.noise training.made_up features parallel.process data
+        validation training export scalarisation parallel measures publishing rehearsal systems registry worker
+        sealed""",
     "sweeps": """
         util spec store privacy search spec.rules spec.parse spec.schema spec.template ray planning audit reporting
         mlflow selection export examples execution certificate papers planning.preview planning.checking

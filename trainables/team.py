@@ -12,6 +12,7 @@ from torch import nn
 
 from dpcore.gradients import ClippedSum
 from dpcore.gradients.precision import Name
+from trainables.adaptation import AS_BUILT, Adaptation
 from trainables.metrics import Arguments
 
 
@@ -29,6 +30,7 @@ class GradientTask:
 
     model, hidden   the architecture, by the names of a plan's configuration
     arguments       of the user's own builder
+    adaptation      weights, adapters, and what is trained
     model_seed      public: what a model draws once and does not train is the same everywhere
     rate            of the Poisson batches
     steps           how many sums will be asked for
@@ -50,6 +52,7 @@ class GradientTask:
     device: str = "auto"
     threads: int = 1
     arguments: Arguments = ()
+    adaptation: Adaptation = AS_BUILT
 
 
 class Team(Protocol):

@@ -321,6 +321,7 @@ def public_inputs(subject: Subject) -> Iterator[str]:
     yield from (f"module of the user's own: {name}" for name in spec.user_modules())
     if (weights := subject.record.fingerprints.get(WEIGHTS)) is not None:
         yield f"what these bring that no seed draws, as weights do: fingerprint {weights}"
+    yield from map(redacted, spec.weight_lines(spec.weight_places))
     yield from (f"file: {text}" for text in spec.texts() if Path(text).expanduser().is_file())
 
 

@@ -29,6 +29,7 @@ from sweeps.spec.problems import Problems
 from sweeps.spec.sections import SweepSpec
 from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.records import SYSTEM, TARGET_EPSILON, TrialRecord, TrialState
+from trainables.adaptation import places
 from trainables.measures.objectives import check_measurable
 from trainables.planning import check_unit, check_weights, of_their_metrics, resting_on_word
 from trainables.registry import SYSTEMS
@@ -96,7 +97,8 @@ def plan_proposal(
     held = planner.held(config, replace(plan, guarantee=claim))
     if isinstance(held, Refusal):
         return held
-    return Release.of(spec).plan(resting_on_word(held, of_their_metrics(spec.asked)))
+    weights = spec.weight_lines(places([str(held.config.get("model", ""))], [str(held.config.get("weights", ""))]))
+    return Release.of(spec).plan(resting_on_word(held, (*of_their_metrics(spec.asked), *weights)))
 
 
 @dataclass(frozen=True, slots=True)

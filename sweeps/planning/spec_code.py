@@ -13,6 +13,7 @@ from sweeps.spec.hyperparameters import spelled_out
 from sweeps.spec.sections import FUNCTION, Domain, SweepSpec
 from sweeps.util.fingerprint import code_digest
 from trainables import plugins
+from trainables.adaptation import content
 from trainables.data import SOURCES
 from trainables.data.source import parted
 from trainables.features.declared import MAP
@@ -27,7 +28,7 @@ from trainables.system import DatasetSpec
 def code_of(spec: SweepSpec) -> str:
     """`code_digest` of this project, of what the spec names of the user's own (its feature map's file, too), and of the
     installed packages that its sampler and its systems come from."""
-    named = (*spec.texts(), *([spec.data.feature_map] if spec.data.feature_map else ()))
+    named = (*({*spec.texts()} - {*spec.weight_places}), *([spec.data.feature_map] if spec.data.feature_map else ()))
     return code_digest((*spec.user_modules(), *_installed(spec)), named)
 
 
@@ -47,18 +48,18 @@ def _installed(spec: SweepSpec) -> Iterator[str]:
 # The weights that models and a feature map of the user's own load, as a fingerprint: what code says nothing of.
 
 WEIGHTS = "weights"
-"""Among a sweep's fingerprints, where it has a model or a feature map of the user's own."""
+"""Among a sweep's fingerprints, where it has a model or a feature map of the user's own, or weights to start from."""
 ACCEPTED_AS = {WEIGHTS: "code"}
 """{fingerprint: the word by which a change of it is accepted}, where that is another."""
 MODEL = "model"
 
 
 def weights_of(spec: SweepSpec, facts: DatasetSpec) -> dict[str, str]:
-    """{WEIGHTS: digest of the tensors that they load}, or nothing.
+    """{WEIGHTS: digest of the tensors that they load, and of the files that models start from}, or nothing.
 
     Builds each model and map of the user's own, as planning does, and reads no record.
     """
-    found: dict[str, str] = {}
+    found = {place: content(place) for place in spec.weight_places}
     own, features = parted(spec.data.options())
     if features is not None and FUNCTION.fullmatch(features.name):
         found[f"{MAP} {features.name}"] = features.pretrained_fingerprint(SOURCES[spec.data.source].facts(own))

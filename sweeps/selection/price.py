@@ -190,7 +190,8 @@ class SealedPlanner:
             plan = next((one for one in found if isinstance(one, PrivacyPlan)), None)
             plans += [] if plan is None else [plan]
         lines = [line for plan in plans for line in plan.guarantee.assumptions]
-        return (*lines, *of_their_models(self.prior.spec.texts()))
+        spec = self.prior.spec
+        return (*lines, *of_their_models(spec.texts()), *spec.weight_lines(spec.weight_places))
 
     def claim(self, plan: PrivacyPlan) -> Guarantee:
         """What the winner claims, whichever it is: the budget, for everything that leaves."""

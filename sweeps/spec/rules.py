@@ -42,6 +42,7 @@ from sweeps.spec.sections import (
     FrontOptions,
     Limits,
     ObjectiveOptions,
+    Pretrained,
     Privacy,
     Reference,
     Resources,
@@ -53,6 +54,7 @@ from sweeps.spec.sections import (
     beyond,
     direction,
     learns,
+    weight_places,
 )
 from sweeps.spec.sweep_budget import law_of, trial_budgets
 from sweeps.util.files import check_tracking_uri
@@ -878,6 +880,19 @@ def references(
     return FrontOptions(reference=dict(sorted((found | own).items())))
 
 
+def weights_are_public(knobs: Mapping[str, Knobs], pretrained: Mapping[str, Pretrained]) -> Found:
+    """No epsilon counts what weights bring that trials start from: somebody says that it is nobody's secret."""
+    used = weight_places(knobs)
+    for place in used:
+        if place not in pretrained:
+            expected = f"name, licence and public_because of the weights in {place}: no epsilon counts what they bring"
+            remedy = f"Write them as `pretrained: {{{place}: {{name: ..., licence: ..., public_because: ...}}}}`."
+            yield f"pretrained.{place}", None, expected, remedy
+    for place in pretrained.keys() - set(used):
+        expected = "a folder or a file of weights that a model starts from (`model: hf:FOLDER`, `weights:`)"
+        yield f"pretrained.{place}", pretrained[place].name, expected, did_you_mean(place, used)
+
+
 RULES: tuple[Callable[..., Found], ...] = (
     budgets_differ,
     units_are_bounded,
@@ -887,6 +902,7 @@ RULES: tuple[Callable[..., Found], ...] = (
     selection_sees_no_side_channel,
     target_is_met,
     orders_differ,
+    weights_are_public,
     total_is_enforced,
     steering_is_covered,
     final_run_has_its_point,

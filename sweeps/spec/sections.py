@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -22,6 +22,7 @@ from pydantic import (
 
 from dpcore.events import Adjacency
 from sweeps.spec.domains import SAME_AS, Domain, SameAs
+from trainables.adaptation import places
 from trainables.plugins import OBJECT
 from trainables.scalarisation import Scalarisation
 from trainables.system import PrivacyTarget, RunSettings, Scalar
@@ -488,6 +489,23 @@ def direction(written: Mapping[str, Any]) -> frozenset[tuple[str, float]]:
     return frozenset((metric, weight / most) for metric, weight in written.items())
 
 
+class Pretrained(Section):
+    """Where weights are from that models start from, and why nobody's privacy is at stake: no epsilon counts them.
+
+    name            of the model that they are of, with its version
+    licence         under which they may be used
+    public_because  on whose records they were fitted, and why none of these records is among them
+    """
+
+    name: Annotated[str, Field(min_length=1)]
+    licence: Annotated[str, Field(min_length=1)]
+    public_because: Reason
+
+    def line(self, place: str) -> str:
+        """What claims of a model that starts from `place` rest on."""
+        return f"The weights in {place} are {self.name}, licence {self.licence}, declared public: {self.public_because}"
+
+
 # The whole of a sweep spec: its sections, digest and meaning.
 
 
@@ -495,6 +513,7 @@ class SweepSpec(Section):
     """The whole spec. Build it with `load_spec`: only that checks sections against each other, systems and data.
 
     constraints  relations between knobs that have to hold (`sweeps.spec.constraints`)
+    pretrained   {folder or file of weights: where they are from}, for each that a model names (`hf:FOLDER`, `weights`)
     report       metrics that each trial reports besides (`sweeps systems` lists them, and `module:function` is one of
                  your own: `trainables.measures.quality`), and that steer nothing
     curve        points of each trial's learning curve: its metrics after this many equal shares of its planned steps,
@@ -509,6 +528,7 @@ class SweepSpec(Section):
     privacy: AnyPrivacy
     objectives: Annotated[tuple[ObjectiveOptions, ...], Field(min_length=1)]
     search: Search
+    pretrained: dict[str, Pretrained] = {}
     report: tuple[str, ...] = ()
     curve: Annotated[int, Field(ge=2, le=1000), NUMBER] | None = None
     selection: Selection | None = None
@@ -576,9 +596,16 @@ class SweepSpec(Section):
 
     def texts(self) -> tuple[str, ...]:
         """Every text that a knob may take."""
-        knobs = [knob for knobs in self.systems.values() for knob in knobs.values() if not isinstance(knob, SameAs)]
-        values = {value for knob in knobs for value in (knob.values if isinstance(knob, Domain) else (knob,))}
-        return tuple(sorted(value for value in values if isinstance(value, str)))
+        return texts_of(knob for knobs in self.systems.values() for knob in knobs.values())
+
+    def weight_lines(self, used: Iterable[str]) -> tuple[str, ...]:
+        """What claims rest on where models start from these of `weight_places`, one sentence each."""
+        return tuple(self.pretrained[place].line(place) for place in used if place in self.pretrained)
+
+    @property
+    def weight_places(self) -> tuple[str, ...]:
+        """Folders and files that models start from."""
+        return weight_places(self.systems)
 
     def user_functions(self) -> tuple[str, ...]:
         """What text knobs and metrics name as `package.module:function`, and systems as `module:object`: workers import
@@ -594,10 +621,23 @@ class SweepSpec(Section):
         return tuple(sorted({function.split(":")[0] for function in (*self.user_functions(), *here)}))
 
 
+def texts_of(knobs: Iterable[Scalar | Domain | SameAs]) -> tuple[str, ...]:
+    """Every text that one of these may be."""
+    own = [knob for knob in knobs if not isinstance(knob, SameAs)]
+    values = {value for knob in own for value in (knob.values if isinstance(knob, Domain) else (knob,))}
+    return tuple(sorted(value for value in values if isinstance(value, str)))
+
+
+def weight_places(systems: Mapping[str, Mapping[str, Scalar | Domain | SameAs]]) -> tuple[str, ...]:
+    """Folders and files that the models of these systems start from."""
+    named = (texts_of(knobs[name] for knobs in systems.values() if name in knobs) for name in ("model", "weights"))
+    return places(*named)
+
+
 LEFT_OUT_WHERE_EMPTY = (
-    *("constraints", "report", "curve", "selection", "data.population", "limits.hours", "limits.trial_minutes"),
+    *("constraints", "pretrained", "report", "curve", "selection", "data.population", "limits.hours"),
     *("privacy.shares", "privacy.order", "search.first", "search.resolved", "search.chosen_from", "search.chosen"),
-    *("selection.target", "selection.orders", "tracking.models"),
+    *("selection.target", "selection.orders", "tracking.models", "limits.trial_minutes"),
 )
 """Values that a canonical spec, and so its digest, has only where they are given."""
 FIXED_SAMPLERS = ("random", "grid")

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from dpcore.gradients.chain import proves_isolation
 from trainables.features.programs import NotExportable, program
+from trainables.models.pretrained import HfModel
 from trainables.system import InputSpec
 
 ROUNDING = 1e-4
@@ -46,7 +47,8 @@ def apart(model: nn.Module, features: Mapping[str, InputSpec]) -> nn.Module:
     Raises NotExportable for one that mixes records and cannot be mapped over them.
     """
     inputs = _made_up(features)
-    if type(model).__module__.startswith(_OURS) or proves_isolation(model, inputs):
+    ours = type(model).__module__.startswith(_OURS) and not isinstance(model, HfModel)
+    if ours or proves_isolation(model, inputs):
         return model
     mapped = Mapped(model).eval()
     with torch.no_grad():

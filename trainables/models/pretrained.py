@@ -7,10 +7,22 @@ an environment names, are in none of them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+import inspect
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
 from torch import Tensor, nn
+
+from dpcore.checks import InvalidValue
+from trainables.adaptation import AS_BUILT, HF, Adaptation, check_folder, tensor_files
+from trainables.system import DatasetSpec
 
 
 def pretrained_fingerprint(make: Callable[[], nn.Module]) -> str:
@@ -42,3 +54,287 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
         found.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)};".encode())
         found.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
     return found.hexdigest()
+
+
+# Weights that are loaded into a model, adapters beside its layers, and what of all that is trained.
+
+_EXTRA = "pip install private-sweeps[models]"
+_SHOWN = 5
+"""Names in a message."""
+_TEXT, _IMAGE = "input_ids", "pixel_values"
+
+
+def head_of(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that give the answers: of a transformer those outside of its base, and its pooler; else those of
+    the last module that has parameters of its own."""
+    if isinstance(model, HfModel):
+        body = {id(one) for name, one in model.base.named_parameters() if not name.startswith("pooler.")}
+        return [one for one in model.parameters() if id(one) not in body]
+    return _layers(model)[-1] if any(True for _ in model.parameters()) else []
+
+
+def _layers(model: nn.Module) -> list[list[nn.Parameter]]:
+    """Of a transformer its blocks, in order; else the parameters of each module that has some of its own."""
+    if isinstance(model, HfModel):
+        lists = [one for one in model.base.modules() if isinstance(one, nn.ModuleList)]
+        return [list(block.parameters()) for block in max(lists, key=len, default=[])]
+    own = (list(one.parameters(recurse=False)) for one in model.modules())
+    return [one for one in own if one]
+
+
+def adapted(model: nn.Module, adaptation: Adaptation) -> nn.Module:
+    """`model` with its weights loaded and its adapters, of whose parameters those require a gradient that are trained;
+    in place. On the meta device all is checked, and nothing is loaded. Raises InvalidValue."""
+    if adaptation == AS_BUILT:
+        return model
+    if adaptation.weights:
+        _load(model, adaptation.weights)
+    head = head_of(model)
+    trained = {id(one) for one in _trained(model, adaptation, head)}
+    if adaptation.rank:
+        _add_adapters(model, adaptation, {id(one) for one in head})
+    for name, one in model.named_parameters():
+        one.requires_grad_(id(one) in trained or ".lora_" in name)
+    return model
+
+
+def _trained(model: nn.Module, adaptation: Adaptation, head: list[nn.Parameter]) -> list[nn.Parameter]:
+    """Of the model's own parameters, those that its builder froze left out. Raises InvalidValue (train)."""
+    train, layers = adaptation.train, _layers(model)
+    word, _, count = train.partition("-")
+    layers = layers if isinstance(model, HfModel) else layers[:-1]
+    if train == "all":
+        chosen = head if adaptation.rank else list(model.parameters())
+    elif train == "head":
+        chosen = head
+    elif train == "bias":
+        chosen = [*head, *(one for name, one in model.named_parameters() if name.rpartition(".")[2] == "bias")]
+    elif word == "last" and count.isdecimal() and 1 <= int(count) <= len(layers):
+        chosen = [*head, *(one for layer in layers[-int(count) :] for one in layer)]
+    else:
+        raise InvalidValue(
+            "train", train, f"all, head, bias, or last-1 to last-{len(layers)}, the layers before the head"
+        )
+    return [one for one in chosen if one.requires_grad]
+
+
+def _load(model: nn.Module, place: str) -> None:
+    """Take all tensors from files; a head of which they have nothing stays as it was drawn. Raises InvalidValue."""
+    if isinstance(model, HfModel):
+        raise InvalidValue("weights", place, f"none beside {HF}FOLDER, which brings its own", "Drop it.")
+    own, shapes = model.state_dict(keep_vars=True), dict[str, tuple[int, ...]]()
+    files = tensor_files("weights", place)
+    for file in files:
+        with safe_open(file, "pt") as opened:
+            shapes |= {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
+    # A tensor of two names is in a file once.
+    present, head = {id(own[name]) for name in shapes if name in own}, {id(one) for one in head_of(model)}
+    drawn = head if head.isdisjoint(present) else set()
+    _refuse_tensors(
+        "weights",
+        place,
+        [name for name, one in own.items() if id(one) not in present | drawn],
+        [name for name in shapes if name not in own],
+        [
+            f"{name} is {shape}, not {tuple(own[name].shape)}"
+            for name, shape in shapes.items()
+            if name in own and tuple(own[name].shape) != shape
+        ],
+    )
+    if torch.get_default_device().type != "meta":
+        tensors = {name: one.to(own[name].dtype) for file in files for name, one in load_file(file).items()}
+        # As they lie in the files, where no tensor has two names: processes of a machine share what is not trained.
+        model.load_state_dict(tensors, strict=False, assign=len({*map(id, own.values())}) == len(own))
+
+
+def _refuse_tensors(name: str, value: str, missing: list[str], left: list[str], other: list[str]) -> None:
+    """Raises InvalidValue where there are any."""
+    for said, names in (("without it", missing), ("left over in it", left), ("of another shape", other)):
+        if names:
+            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            expected = f"every tensor of the model but a new head; {said}: {', '.join(sorted(names)[:_SHOWN])}{more}"
+            raise InvalidValue(name, value, expected, "Build the model that these weights are of.")
+
+
+def _add_adapters(model: nn.Module, adaptation: Adaptation, head: set[int]) -> None:
+    """Low-rank adapters beside the linear layers that are meant; in place. Raises InvalidValue."""
+    with _library("lora.rank", adaptation.rank):
+        from peft import LoraConfig, inject_adapter_in_model
+        from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN
+        from transformers.pytorch_utils import Conv1D
+    linear = {
+        name: one
+        for name, one in model.named_modules()
+        if isinstance(one, nn.Linear | Conv1D) and id(one.weight) not in head
+    }
+    asked = [one.strip() for one in adaptation.targets.split(",")] if adaptation.targets else []
+    if not asked and isinstance(model, HfModel):
+        asked = list(KNOWN.get(model.base.config.model_type, ()))
+    chosen = {
+        name: one for name, one in linear.items() if not asked or any(f".{name}".endswith(f".{end}") for end in asked)
+    }
+    for end in asked:
+        if not any(f".{name}".endswith(f".{end}") for name in chosen):
+            ends = sorted({name.rpartition(".")[2] for name in linear})
+            raise InvalidValue(
+                "lora.targets", end, f"the end of a name of a linear layer but the head: {', '.join(ends)}"
+            )
+    if not chosen:
+        raise InvalidValue(
+            "lora.rank", adaptation.rank, "a model with a linear layer besides its head", "Leave lora out."
+        )
+    for name, one in chosen.items():
+        if adaptation.rank > min(one.weight.shape):
+            expected = f"at most {min(one.weight.shape)}, the width of {name} {tuple(one.weight.shape)}"
+            raise InvalidValue("lora.rank", adaptation.rank, expected)
+    with _library("lora.rank", adaptation.rank):
+        # Of layers whose weights are transposed it warns, and sees by itself.
+        inject_adapter_in_model(
+            LoraConfig(r=adaptation.rank, lora_alpha=adaptation.alpha, target_modules=list(chosen)),  # type: ignore[arg-type]
+            model,
+        )
+
+
+def merged(model: nn.Module) -> nn.Module:
+    """`model` with its adapters added to the layers that they stand beside, whose names it has then; in place."""
+    for name, one in list(model.named_modules()):
+        if hasattr(one, "base_layer") and hasattr(one, "merge"):
+            one.merge()
+            model.set_submodule(name, one.get_base_layer())
+    return model
+
+
+class HfModel(nn.Module):
+    """A model of transformers with its head: inputs in the order of the data's features -> [B, outputs].
+
+    model   gives `logits`
+    inputs  the argument of its forward pass that each input is
+    """
+
+    def __init__(self, model: Any, inputs: tuple[str, ...]) -> None:
+        super().__init__()
+        self.model, self.inputs = model, inputs
+
+    @property
+    def base(self) -> Any:
+        """The model without its head."""
+        return self.model.base_model
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        given = dict(zip(self.inputs, inputs, strict=True))
+        image = given.get(_IMAGE)
+        if image is not None and image.ndim == 3:
+            given[_IMAGE] = image.unsqueeze(1)
+        answer: Tensor = self.model(**given, return_dict=True).logits
+        return answer
+
+
+def hf_model(name: str, facts: DatasetSpec, outputs: int) -> HfModel:
+    """The model of a folder, `hf:FOLDER`, with a head of so many outputs, which is drawn where the folder has none.
+
+    On the meta device it has no numbers, and none of the folder's are looked at. Raises InvalidValue.
+    """
+    check_folder(name)
+    folder, inputs = str(Path(name.removeprefix(HF)).expanduser()), _inputs(name, facts)
+    kind = "AutoModelForImageClassification" if _IMAGE in inputs else "AutoModelForSequenceClassification"
+    local = {"local_files_only": True, "trust_remote_code": False}
+    with _library("model", name) as transformers:
+        config = transformers.AutoConfig.from_pretrained(folder, num_labels=outputs, use_cache=False, **local)
+        _check_sizes(name, facts, config)
+        maker = getattr(transformers, kind)
+        if torch.get_default_device().type == "meta":
+            made = maker.from_config(config, trust_remote_code=False)
+        else:
+            made, loading = maker.from_pretrained(
+                folder,
+                config=config,
+                dtype=torch.float32,
+                use_safetensors=True,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+                **local,
+            )
+            _check_loaded(name, made, loading)
+    if getattr(made.config, "pad_token_id", 0) is None:
+        # All codes are of the text: some heads look for the last one that is no padding.
+        made.config.pad_token_id = -1
+    found = HfModel(made, inputs)
+    if unknown := set(inputs) - set(inspect.signature(made.forward).parameters):
+        expected = f"inputs that {type(made).__name__} takes, by their names, and not {', '.join(sorted(unknown))}"
+        raise InvalidValue("model", name, expected, "Call the columns as its forward pass does.")
+    return found
+
+
+def _inputs(name: str, facts: DatasetSpec) -> tuple[str, ...]:
+    """What each feature is to a model of transformers: a sequence of codes, an image, or what it is called."""
+    if len(facts.features) > 1:
+        return tuple(facts.features)
+    (feature,) = facts.features.values()
+    if feature.cardinality is not None and len(feature.shape) == 1:
+        return (_TEXT,)
+    if feature.cardinality is None and len(feature.shape) in (2, 3):
+        return (_IMAGE,)
+    raise InvalidValue("model", name, f"one sequence of token codes or one image; {facts.dataset} has {feature.shape}")
+
+
+def _check_sizes(name: str, facts: DatasetSpec, config: Any) -> None:
+    """Raises InvalidValue for sequences longer than positions, and for more codes than there are embeddings."""
+    for key, feature in facts.features.items():
+        positions, codes = getattr(config, "max_position_embeddings", None), getattr(config, "vocab_size", None)
+        if feature.cardinality is not None and len(feature.shape) == 1:
+            if positions is not None and feature.shape[0] > positions:
+                expected = f"at most {positions} positions; {key} has {feature.shape[0]}"
+                raise InvalidValue("model", name, expected, "Cut the sequences, or take a model with more positions.")
+            if codes is not None and feature.cardinality > codes:
+                expected = f"at most {codes} codes, as many as it has embeddings; {key} has {feature.cardinality}"
+                raise InvalidValue("model", name, expected, "Take the tokenizer that the model was trained with.")
+
+
+def _check_loaded(name: str, made: Any, loading: Mapping[str, Any]) -> None:
+    """Raises InvalidValue for tensors of the base that the folder lacks, has besides, or has in another shape.
+
+    A head may be missing there (what is outside of the base, and its pooler), and another task's may be left over.
+    """
+    base, prefix = dict(made.base_model.named_children()), f"{made.base_model_prefix}."
+
+    def of_base(tensor: str) -> bool:
+        first = tensor.removeprefix(prefix).partition(".")[0]
+        return first != "pooler" and (tensor.startswith(prefix) or first in base)
+
+    _refuse_tensors(
+        "model",
+        name,
+        [one for one in loading["missing_keys"] if of_base(one)],
+        [one for one in loading["unexpected_keys"] if of_base(one)],
+        [f"{one} is {tuple(there)}, not {tuple(asked)}" for one, there, asked in loading["mismatched_keys"]],
+    )
+
+
+@contextmanager
+def _library(name: str, value: object) -> Iterator[Any]:
+    """transformers, offline and silent. Raises InvalidValue where it is not installed, and for what it raises."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    try:
+        import transformers
+    except ImportError as error:
+        raise InvalidValue(name, value, f"transformers and peft beside ({error})", f"{_EXTRA}") from error
+    said = transformers.utils.logging
+    level, bars = said.get_verbosity(), said.is_progress_bar_enabled()
+    said.set_verbosity_error()
+    said.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield transformers
+    except InvalidValue:
+        raise
+    except Exception as error:
+        # Whatever transformers meets in a folder that somebody made.
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise InvalidValue(
+            name, value, f"a model that transformers {transformers.__version__} can make: {lines[0]}"
+        ) from error
+    finally:
+        said.set_verbosity(level)
+        if bars:
+            said.enable_progress_bar()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, get_args, get_origin
 
 from dpcore.checks import InvalidValue
 from trainables import plugins
+from trainables.adaptation import AS_BUILT, HF, Adaptation
 from trainables.metrics import WITH, Arguments
 from trainables.plugins import by_name
 from trainables.system import DatasetSpec, Hyperparameter, Task
@@ -127,23 +128,25 @@ MODELS: dict[str, ModelEntry] = by_name(
 )
 
 
-def check(model: str, facts: DatasetSpec, arguments: Arguments = ()) -> None:
-    """Raises InvalidValue when `model` is unknown or cannot serve these facts. Reads no record, draws no weight.
+def check(
+    model: str, facts: DatasetSpec, arguments: Arguments = (), adaptation: Adaptation = AS_BUILT, hidden: int = 1
+) -> None:
+    """Raises InvalidValue when `model` is unknown or cannot serve these facts. Reads no record.
 
-    arguments  of the user's own builder
+    arguments   of the user's own builder
+    adaptation  weights, adapters, and what is trained
 
-    A named model is judged without torch. The user's own `module:function` is built once, which imports it.
+    A named model as it is built is judged without torch. Any other is built: the first of its name with all numbers,
+    later ones on the meta device, where a model of any size takes no memory.
     """
-    if model in MODELS:
-        outputs(facts)
-        if reason := MODELS[model].refuses(facts):
-            usable = [entry.name for entry in MODELS.values() if not entry.refuses(facts)]
-            raise InvalidValue(
-                "model", model, f"a model for {facts.dataset}: {reason}", f"Usable here: {', '.join(usable) or 'none'}."
-            )
-    else:
-        outputs(facts)
-        _check_own(model, facts.dataset, _FactsKey(facts), arguments)
+    outputs(facts)
+    if model in MODELS and (reason := MODELS[model].refuses(facts)):
+        usable = [entry.name for entry in MODELS.values() if not entry.refuses(facts)]
+        raise InvalidValue(
+            "model", model, f"a model for {facts.dataset}: {reason}", f"Usable here: {', '.join(usable) or 'none'}."
+        )
+    if model not in MODELS or adaptation != AS_BUILT:
+        _check_built(model, _FactsKey(facts), arguments, adaptation, hidden)
 
 
 class _FactsKey:
@@ -160,20 +163,47 @@ class _FactsKey:
         return isinstance(other, _FactsKey) and self._text == other._text
 
 
-@lru_cache(maxsize=64)
-def _check_own(model: str, dataset: str, facts: _FactsKey, arguments: Arguments) -> None:
-    """Twice, under one seed of torch's generator: nothing else makes again what a checkpoint does not keep."""
-    from trainables.models.pretrained import digest, seeded, untrained
+_ANEW: set[tuple[str, _FactsKey]] = set()
+"""Models whose making was looked at, with numbers."""
+
+
+@lru_cache(maxsize=256)
+def _check_built(model: str, facts: _FactsKey, arguments: Arguments, adaptation: Adaptation, hidden: int) -> None:
+    import torch
+
+    def made() -> nn.Module:
+        return build(model, facts.facts, hidden=hidden, arguments=arguments, adaptation=adaptation)
 
     try:
-        first, second = (seeded(0, lambda: build(model, facts.facts, hidden=1, arguments=arguments)) for _ in range(2))
+        if (model, facts) not in _ANEW:
+            _check_anew(model, made)
+            _ANEW.add((model, facts))
+            return
+        try:
+            with torch.device("meta"):
+                made()
+        except InvalidValue:
+            raise
+        except Exception:
+            # Code that looks at numbers has none to look at there.
+            made()
     except InvalidValue:
         raise
     except Exception as error:
         at = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(at.filename).name}, line {at.lineno}, in {at.name}"
-        expected = f"a function that makes a model for {dataset}: it raised {type(error).__name__}: {error} ({where})"
-        raise InvalidValue("model", model, expected) from error
+        expected = f"a function that makes a model for {facts.facts.dataset}: it raised {type(error).__name__}: {error}"
+        raise InvalidValue("model", model, f"{expected} ({where})") from error
+
+
+def _check_anew(model: str, made: Callable[[], nn.Module]) -> None:
+    """Twice, under one seed of torch's generator: nothing else makes again what a checkpoint does not keep."""
+    from trainables.models.pretrained import digest, seeded, untrained
+
+    first = seeded(0, made)
+    if not plugins.OBJECT.fullmatch(model):
+        return
+    second = seeded(0, made)
     if shared := _shared(first, second):
         raise InvalidValue(
             "model",
@@ -199,25 +229,33 @@ def _shared(one: nn.Module, other: nn.Module) -> str:
     return next(found, "")
 
 
-def build(model: str, facts: DatasetSpec, *, hidden: int, arguments: Arguments = ()) -> nn.Module:
-    """A module with fresh weights from torch's current generator. Raises InvalidValue, or the user's own error.
+def build(
+    model: str, facts: DatasetSpec, *, hidden: int, arguments: Arguments = (), adaptation: Adaptation = AS_BUILT
+) -> nn.Module:
+    """A module with fresh weights from torch's current generator, or with those that are loaded.
 
     A model that mixes the examples of a batch (BatchNorm) is refused: clipping would bound nobody's influence.
+    Raises InvalidValue, or the user's own error.
     """
     from torch import nn
 
     from dpcore.gradients import Refused
     from dpcore.gradients.refusals import refuse
+    from trainables.models import pretrained
 
-    own = model not in MODELS
-    function = _own_function(model) if own else _function(MODELS[model].builder)
-    module = function(facts, **dict(arguments)) if own else function(facts, hidden)
+    if model in MODELS:
+        module = _function(MODELS[model].builder)(facts, hidden)
+    elif model.startswith(HF):
+        module = pretrained.hf_model(model, facts, outputs(facts))
+    else:
+        module = _own_function(model)(facts, **dict(arguments))
     if not isinstance(module, nn.Module):
         raise InvalidValue("model", model, f"a function that returns a torch.nn.Module, got {type(module).__name__}")
     try:
         refuse(module.train())
     except Refused as error:
         raise InvalidValue("model", model, "a model whose records can be kept apart", str(error)) from error
+    module = pretrained.adapted(module, adaptation)
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise InvalidValue("model", model, "a model with at least one trainable parameter")
     return module
@@ -271,7 +309,7 @@ def builder_of(model: str) -> Builder:
 
 def _own_function(model: str) -> Callable[..., object]:
     names = ", ".join(MODELS)
-    remedy = f"Use one of {names}, or a function facts -> torch.nn.Module that Python can import."
+    remedy = f"Use one of {names}, a function facts -> torch.nn.Module that Python can import, or {HF}FOLDER."
     module_name, colon, function_name = model.partition(":")
     if not (colon and module_name and function_name.isidentifier()):
         raise InvalidValue("model", model, "a known model or `package.module:function`", remedy)

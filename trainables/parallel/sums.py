@@ -112,7 +112,9 @@ class LinkedSums:
 def serve(task: GradientTask, data: Dataset, rank: int, workers: int, link: Link, device: torch.device) -> None:
     """Form this worker's part of each of `task.steps` sums. The worker's side: it keeps nothing between steps."""
     with limited_threads(task.threads):
-        model = build_model(task.model, task.hidden, task.model_seed, data.facts, device, task.arguments)
+        model = build_model(
+            task.model, task.hidden, task.model_seed, data.facts, device, task.arguments, task.adaptation
+        )
         sums = LocalSums(task, model, data, device, shards(data.present, workers)[rank])
         layout = Layout.of(model)
         parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}

@@ -93,7 +93,7 @@ class PrivateLangevin(TrainedByNoisedGradients, PlannedSystem[Walk, Sequence]):
 
     def check(self, case: Case[Walk]) -> None:
         """See `PlannedSystem.check`. Raises InvalidValue (model, batch above n)."""
-        models.check(case.params.model, case.facts, case.params.arguments)
+        models.check(case.params.model, case.facts, case.params.arguments, case.params.adaptation, case.params.hidden)
         check_batch(case.params.batch_size, case.facts)
 
     def blocks(self, case: Case[Walk], clip_norm: float, noises: list[float]) -> Sequence:

@@ -117,7 +117,9 @@ class NoisedDescent(PlannedSystem[Steps, SampledGaussian]):
     def check(self, case: Case[Steps]) -> None:
         """See `PlannedSystem.check`. Raises InvalidValue (model, batch above n)."""
         if isinstance(case.params, ModelHyperparameters):
-            models.check(case.params.model, case.facts, case.params.arguments)
+            models.check(
+                case.params.model, case.facts, case.params.arguments, case.params.adaptation, case.params.hidden
+            )
         check_batch(case.params.batch_size, case.facts)
 
     def solve(self, case: Case[Steps], calibrations: MutableMapping[str, float]) -> dict[str, Scalar]:

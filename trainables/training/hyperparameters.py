@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from trainables.adaptation import Adaptation
 from trainables.hyperparameters import builder_arguments, hyperparameter, hyperparameters
 from trainables.metrics import Arguments
 from trainables.planning import NOISE_MAX, NOISE_MIN
@@ -34,10 +35,49 @@ class ModelHyperparameters:
 
     model: str = hyperparameter(
         default="mlp",
-        doc="name of a model (linear, mlp, mlp3, cnn, resnet20, resnet18, ...) or package.module:function",
+        doc="name of a model (linear, mlp, mlp3, cnn, resnet20, resnet18, ...), package.module:function, or hf:FOLDER",
     )
     hidden: int = hyperparameter(low=1, high=65536, default=64, unit="units", doc="hidden ReLU units of mlp and text")
     arguments: Arguments = builder_arguments()
+    weights: str = hyperparameter(
+        default="", doc="file or folder of safetensors that the model starts from", absent_unless_given=True
+    )
+    train: str = hyperparameter(
+        default="all",
+        doc="which of the model's own weights are trained: all (beside lora: the head), head, last-K or bias, the head "
+        "with each of them",
+        absent_unless_given=True,
+    )
+    rank: int = hyperparameter(
+        name="lora.rank",
+        low=0,
+        high=65536,
+        default=0,
+        doc="of low-rank adapters beside the model's linear layers; 0: none",
+        absent_unless_given=True,
+    )
+    alpha: float = hyperparameter(
+        name="lora.alpha",
+        low=1e-6,
+        high=1e6,
+        default=8.0,
+        doc="what adapters say is multiplied by alpha / rank",
+        absent_unless_given=True,
+    )
+    targets: str = hyperparameter(
+        name="lora.targets",
+        default="",
+        doc="ends of the names of layers that have adapters, with commas between; by default those that peft knows for "
+        "such a transformer, else every linear layer but the head",
+        absent_unless_given=True,
+    )
+
+    @property
+    def adaptation(self) -> Adaptation:
+        """What becomes of the model before it is trained."""
+        return Adaptation(
+            weights=self.weights, train=self.train, rank=self.rank, alpha=self.alpha, targets=self.targets
+        )
 
 
 @hyperparameters

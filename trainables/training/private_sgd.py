@@ -180,6 +180,7 @@ def gradient_task(run: Run, execution: RunSettings, *, rate: float, clip_norm: f
         model=params.model,
         hidden=params.hidden,
         arguments=params.arguments,
+        adaptation=params.adaptation,
         model_seed=model_seed(run),
         rate=rate,
         clip_norm=clip_norm,
@@ -196,7 +197,9 @@ def gradient_task(run: Run, execution: RunSettings, *, rate: float, clip_norm: f
 def initial_model(run: Run, data: Dataset, device: torch.device) -> nn.Module:
     """The run's model with its starting weights, from the public seed. Raises InvalidValue (model)."""
     params = read(ModelHyperparameters, run.member.plan.config)
-    return build_model(params.model, params.hidden, model_seed(run), data.facts, device, params.arguments)
+    return build_model(
+        params.model, params.hidden, model_seed(run), data.facts, device, params.arguments, params.adaptation
+    )
 
 
 def device_of(execution: RunSettings) -> torch.device:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from dpcore.gradients import PrivateGradients, seeded_draws
 from dpcore.randomness import Purpose
 from trainables import models
+from trainables.adaptation import AS_BUILT, Adaptation
 from trainables.hyperparameters import read
 from trainables.metrics import Arguments
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, Split, State
@@ -35,12 +36,18 @@ def model_seed(run: Run) -> int:
 
 
 def build_model(
-    name: str, hidden: int, seed: int, facts: DatasetSpec, device: torch.device, arguments: Arguments = ()
+    name: str,
+    hidden: int,
+    seed: int,
+    facts: DatasetSpec,
+    device: torch.device,
+    arguments: Arguments = (),
+    adaptation: Adaptation = AS_BUILT,
 ) -> nn.Module:
     """A model with its starting weights, the same in every process. Raises InvalidValue (model)."""
     # Layers draw their weights from torch's global generator, which is put back afterwards.
     with seeded_draws(seed):
-        model = models.build(name, facts, hidden=hidden, arguments=arguments)
+        model = models.build(name, facts, hidden=hidden, arguments=arguments, adaptation=adaptation)
     if any(isinstance(module, nn.Conv2d) for module in model.modules()):
         # A third faster on a CPU for the two-convolution net.
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -58,7 +65,7 @@ def released_model(plan: PrivacyPlan, facts: DatasetSpec, state: State) -> nn.Mo
         raise ValueError(f"the state has no {MODEL_SEED!r}: it is no state of a trained model")
     params = read(ModelHyperparameters, plan.config)
     seed, cpu = int(state[MODEL_SEED]), torch.device("cpu")
-    model = build_model(params.model, params.hidden, seed, facts, cpu, params.arguments)
+    model = build_model(params.model, params.hidden, seed, facts, cpu, params.arguments, params.adaptation)
     restore(PARAMETER, {name: one for name, one in model.named_parameters() if one.requires_grad}, state)
     return model
 

@@ -268,7 +268,7 @@ class AverageCaseSGD(ScoredByLoss, StoppedSystem[AverageCaseHyperparameters, Ave
     def check(self, case: Case[AverageCaseHyperparameters]) -> None:
         """See `PlannedSystem.check`. Raises InvalidValue (model, batch, records, batches)."""
         params = case.params
-        models.check(params.model, case.facts, params.arguments)
+        models.check(params.model, case.facts, params.arguments, params.adaptation, params.hidden)
         check_batch(params.batch_size, case.facts)
         check_records(params, case.facts, pairs=params.fixed)
         if not params.fixed and params.sensitivity == "bounded" and params.held_out:

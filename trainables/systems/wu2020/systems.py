@@ -233,7 +233,7 @@ class Unprotected(ScoredByLoss, PlannedSystem[CommonHyperparameters, Scheduled])
             raise InvalidValue("data", facts.dataset, f"classes to predict, for {self.name}", "Choose another source.")
         if not facts.n_validation:
             raise InvalidValue("data", facts.dataset, "validation records: they are the attack's non-members")
-        models.check(params.model, facts, params.arguments)
+        models.check(params.model, facts, params.arguments, params.adaptation, params.hidden)
         check_batch(params.batch_size, facts)
         steps = self.mechanism(case).steps
         for name in ("average", "draws"):

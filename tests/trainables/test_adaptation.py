@@ -1,0 +1,253 @@
+"""Models that come with weights: folders of transformers, safetensors, adapters, and what of all that is trained."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from dpcore.checks import InvalidValue
+from dpcore.gradients import PrivateGradients
+from tests.trainables.recording import memory_run
+from trainables import models
+from trainables.adaptation import Adaptation
+from trainables.export.apart import apart
+from trainables.export.model import ReleasedModel
+from trainables.export.preprocessing import Preprocessing
+from trainables.models.pretrained import head_of, merged
+from trainables.registry import SYSTEMS
+from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Task
+from trainables.training.losses import loss_function
+from trainables.training.made_up import made_up
+
+CODES, LENGTH = 30, 8
+FACTS = DatasetSpec(
+    dataset="reviews",
+    task=Task.CLASSIFICATION,
+    n=100,
+    n_validation=20,
+    classes=3,
+    features={"tokens": InputSpec(shape=(LENGTH,), cardinality=CODES)},
+)
+IMAGES = DatasetSpec(
+    dataset="digits",
+    task=Task.CLASSIFICATION,
+    n=100,
+    n_validation=20,
+    classes=3,
+    features={"image": InputSpec(shape=(8, 8))},
+)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tiny models of the real classes, and folders that are none."""
+    transformers: Any = pytest.importorskip("transformers")
+    at = tmp_path_factory.mktemp("weights")
+    torch.manual_seed(0)
+    text = {"vocab_size": CODES, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 20}
+    bert = transformers.BertConfig(**text, num_hidden_layers=2, max_position_embeddings=LENGTH)
+    transformers.BertForMaskedLM(bert).save_pretrained(at / "bert")
+    gpt2 = transformers.GPT2Config(vocab_size=CODES, n_embd=16, n_head=2, n_layer=2, n_positions=LENGTH)
+    transformers.GPT2LMHeadModel(gpt2).save_pretrained(at / "gpt2")
+    image = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 20, "num_hidden_layers": 2}
+    vit = transformers.ViTConfig(**image, image_size=8, patch_size=4, num_channels=1)
+    transformers.ViTModel(vit).save_pretrained(at / "vit")
+    tensors = load_file(at / "bert" / "model.safetensors")
+    layer = "bert.encoder.layer.1.output.dense.weight"
+    for name, changed in {
+        "lacking": {key: one for key, one in tensors.items() if key != layer},
+        "left": {**tensors, "bert.encoder.layer.2.output.dense.weight": torch.zeros(3)},
+        "shapes": {**tensors, layer: torch.zeros(16, 21)},
+    }.items():
+        shutil.copytree(at / "bert", at / name)
+        save_file(changed, at / name / "model.safetensors", metadata={"format": "pt"})
+    for name in ("pickled", "unsaid"):
+        (at / name).mkdir()
+    (at / "pickled" / "pytorch_model.bin").write_bytes(b"")
+    save_file(tensors, at / "unsaid" / "model.safetensors")
+    return at
+
+
+def built(folders: Path, name: str, facts: DatasetSpec = FACTS, **adaptation: Any) -> nn.Module:
+    made = Adaptation(**adaptation)
+    models.check(f"hf:{folders / name}", facts, (), made)
+    torch.manual_seed(0)
+    return models.build(f"hf:{folders / name}", facts, hidden=1, adaptation=made)
+
+
+def trained(model: nn.Module) -> set[str]:
+    return {name for name, one in model.named_parameters() if one.requires_grad}
+
+
+@pytest.mark.parametrize(("name", "facts"), [("bert", FACTS), ("gpt2", FACTS), ("vit", IMAGES)])
+@pytest.mark.parametrize("rank", [0, 4])
+def test_clipped_sums_of_a_folder_are_those_of_one_record_at_a_time(
+    folders: Path, name: str, facts: DatasetSpec, rank: int
+):
+    model, clip = built(folders, name, facts, rank=rank).eval(), 0.1
+    for key, one in model.named_parameters():
+        if "lora_B" in key:
+            nn.init.normal_(one, std=0.1)
+    split = made_up(facts, 6, 0).train
+    (inputs,) = (torch.tensor(one) for one in split.inputs.values())
+    targets, loss = torch.tensor(split.targets), loss_function(facts)
+    gradients = PrivateGradients(model, loss)
+    gradients.check(inputs, targets)
+    assert not gradients.unreached
+    found = gradients.clipped_sum(inputs, targets, clip_norm=clip).tensors
+    weights = {key: one for key, one in model.named_parameters() if one.requires_grad}
+    expected = {key: torch.zeros_like(one) for key, one in weights.items()}
+    for row in range(len(targets)):
+        alone = loss(model(inputs[[row]]), targets[[row]]).sum()
+        own = torch.autograd.grad(alone, list(weights.values()), allow_unused=True)
+        norm = sum(float(one.square().sum()) for one in own if one is not None) ** 0.5
+        for key, one in zip(weights, own, strict=True):
+            if one is not None:
+                expected[key] += one * min(1.0, clip / norm)
+    for key, one in expected.items():
+        torch.testing.assert_close(found[key], one, rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_trained_of_a_transformer(folders: Path):
+    every = trained(built(folders, "bert"))
+    head = {f"model.{name}" for name in ("bert.pooler.dense.weight", "bert.pooler.dense.bias")}
+    head |= {"model.classifier.weight", "model.classifier.bias"}
+    assert head < every
+    assert trained(built(folders, "bert", train="head")) == head
+    last = {name for name in every if ".layer.1." in name}
+    assert trained(built(folders, "bert", train="last-1")) == head | last
+    assert trained(built(folders, "bert", train="last-2")) == head | {name for name in every if ".layer." in name}
+    assert trained(built(folders, "bert", train="bias")) == head | {name for name in every if name.endswith("bias")}
+    adapters = trained(built(folders, "bert", rank=2)) - head
+    assert len(adapters) == 8
+    assert all(".query.lora_" in name or ".value.lora_" in name for name in adapters)
+    # Adapters begin as nothing, and stay in the layers that they were added to.
+    model = built(folders, "bert", rank=2, targets="dense").eval()
+    inputs = torch.arange(2 * LENGTH).view(2, LENGTH) % CODES
+    torch.testing.assert_close(model(inputs), built(folders, "bert").eval()(inputs))
+    for name, one in model.named_parameters():
+        if "lora_B" in name:
+            nn.init.normal_(one)
+    before = model(inputs)
+    torch.testing.assert_close(merged(model)(inputs), before, rtol=1e-4, atol=1e-5)
+    assert model.state_dict().keys() == built(folders, "bert").state_dict().keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "facts", "adaptation", "said"),
+    [
+        ("gone", FACTS, {}, "model=.*a folder or a file on this machine"),
+        ("pickled", FACTS, {}, r"model=.*weights as \.safetensors; it has pytorch_model\.bin, which could run code"),
+        ("unsaid", FACTS, {}, r"model=.*a folder with config\.json"),
+        ("lacking", FACTS, {}, r"model=.*without it: bert\.encoder\.layer\.1\.output\.dense\.weight"),
+        ("left", FACTS, {}, r"model=.*left over in it: bert\.encoder\.layer\.2\.output\.dense\.weight"),
+        ("shapes", FACTS, {}, r"model=.*of another shape: .*layer\.1\.output\.dense\.weight is \(16, 21\), not"),
+        ("bert", {"tokens": InputSpec(shape=(LENGTH + 1,), cardinality=CODES)}, {}, "model=.*at most 8 positions"),
+        ("bert", {"tokens": InputSpec(shape=(LENGTH,), cardinality=CODES + 1)}, {}, "model=.*at most 30 codes"),
+        ("bert", {"age": InputSpec(shape=())}, {}, "model=.*one sequence of token codes or one image"),
+        (
+            "bert",
+            {"tokens": FACTS.features["tokens"], "age": InputSpec(shape=())},
+            {},
+            "by their names, and not age, tokens",
+        ),
+        ("bert", FACTS, {"rank": 17}, r"lora\.rank=17: expected at most 16, the width of .*query"),
+        ("bert", FACTS, {"rank": 2, "targets": "quary"}, r"lora\.targets='quary': .*dense, key, query, value"),
+        ("bert", FACTS, {"train": "last-3"}, "train='last-3': expected all, head, bias, or last-1 to last-2"),
+        ("bert", FACTS, {"train": "tail"}, "train='tail'"),
+        ("bert", FACTS, {"weights": "other"}, "weights='other': expected none beside hf:"),
+    ],
+)
+def test_what_does_not_fit_is_named_before_anything_is_trained(
+    folders: Path, name: str, facts: DatasetSpec | Mapping[str, InputSpec], adaptation: Any, said: str
+):
+    facts = facts if isinstance(facts, DatasetSpec) else replace(FACTS, features=facts)
+    with pytest.raises(InvalidValue, match=said):
+        built(folders, name, facts, **adaptation)
+
+
+def test_without_the_extra_it_is_named(folders: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(InvalidValue, match=r"pip install private-sweeps\[models\]"):
+        models.build(f"hf:{folders / 'bert'}", FACTS, hidden=1)
+
+
+# Any other model.
+
+
+def test_weights_of_any_model_come_from_a_file_but_for_a_new_head(tmp_path: Path):
+    file = tmp_path / "start.safetensors"
+    torch.manual_seed(1)
+    start = {name: one.clone() for name, one in models.build("mlp", IMAGES, hidden=4).state_dict().items()}
+
+    def made(tensors: Mapping[str, torch.Tensor], **adaptation: Any) -> nn.Module:
+        save_file(dict(tensors), file)
+        chosen = Adaptation(weights=str(file), **adaptation)
+        models.check("mlp", IMAGES, (), chosen, 4)
+        return models.build("mlp", IMAGES, hidden=4, adaptation=chosen)
+
+    for name, one in made(start).state_dict().items():
+        assert torch.equal(one, start[name])
+    headless = made({name: one for name, one in start.items() if not name.startswith("body.2.")}, rank=2)
+    assert [tuple(one.shape) for one in head_of(headless)] == [(3, 4), (3,)]
+    assert torch.equal(headless.state_dict()["body.0.base_layer.weight"], start["body.0.weight"])
+    assert trained(headless) == {
+        *("body.2.weight", "body.2.bias", "body.0.lora_A.default.weight", "body.0.lora_B.default.weight")
+    }
+    # What is trained in place leaves the file as it is.
+    with torch.no_grad():
+        headless.state_dict()["body.0.base_layer.weight"].zero_()
+    assert torch.equal(load_file(file)["body.0.weight"], start["body.0.weight"])
+    for tensors, said in [
+        ({name: one for name, one in start.items() if name != "body.0.bias"}, r"without it: body\.0\.bias"),
+        ({name: one for name, one in start.items() if name != "body.2.bias"}, r"without it: body\.2\.bias"),
+        ({**start, "more": torch.zeros(2)}, "left over in it: more"),
+        ({**start, "body.0.bias": torch.zeros(2)}, r"body\.0\.bias is \(2,\), not \(4,\)"),
+    ]:
+        with pytest.raises(InvalidValue, match=said):
+            made(tensors)
+    with pytest.raises(InvalidValue, match="a model with a linear layer besides its head"):
+        models.check("linear", IMAGES, (), Adaptation(rank=2))
+
+
+def test_only_the_first_of_a_builder_is_made_with_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "meta_net.py").write_text(
+        "import torch\n"
+        "def build(facts, *, width):\n"
+        "    made = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, width), torch.nn.Linear(width, 3))\n"
+        "    MADE.append(made[1].weight.device.type)\n"
+        "    return made\n"
+        "MADE = []\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for width in (4, 5, 6, 10**7):
+        models.check("meta_net:build", IMAGES, (("width", width),))
+    assert __import__("meta_net").MADE == ["cpu", "cpu", "meta", "meta", "meta"]
+
+
+def test_a_trained_model_with_adapters_leaves_as_a_program_that_predicts(folders: Path, tmp_path: Path):
+    system, name = SYSTEMS["noisy-sgd"], f"hf:{folders / 'bert'}"
+    config = {"model": name, "lora.rank": 2, "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 20, "epochs": 1.0}
+    plan = system.plan(config, FACTS, PrivacyTarget(epsilon=8.0, delta=1e-3), {})
+    assert isinstance(plan, PrivacyPlan)
+    data, run = made_up(FACTS, 100, 20), memory_run(plan)
+    system.fit([run], data, RunSettings())
+    state = run.final[1]
+    # What is frozen lies in the folder.
+    assert all(".lora_" in key or "pooler" in key or "classifier" in key for key in state if "parameter." in key)
+    module = merged(system.released_model(plan, FACTS, state)).eval()
+    said = ReleasedModel(apart(module, FACTS.features), Preprocessing.of(FACTS), {}).predict(data.validation.inputs)
+    ReleasedModel(apart(module, FACTS.features), Preprocessing.of(FACTS), {}).save(tmp_path / "out")
+    again = torch.export.load(str(tmp_path / "out" / "program.pt2")).module()
+    inputs = torch.tensor(np.asarray(data.validation.inputs["tokens"]))
+    np.testing.assert_allclose(again(inputs).detach().softmax(1).numpy(), said.probabilities, atol=1e-5)
