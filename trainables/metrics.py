@@ -86,7 +86,7 @@ class Metric:
             name=self.name + STANDARD_ERROR,
             goal=None,
             worst=None,
-            doc=f"standard error of {self.name}: of the validation records as a sample, and of the noise on a release",
+            doc=f"standard error of {self.name}: of the records as a sample, and of the noise on a release",
         )
 
     @property

@@ -42,14 +42,15 @@ OWN_METRICS: Mapping[str, Metric] = {
 
 
 def declared(system: System, asked: Collection[str] = ()) -> Mapping[str, Metric]:
-    """Every metric that a trial of `system` may report, by name; of those of validation records also the error.
+    """Every metric that a trial of `system` may report, by name; of those of records also the error.
 
     A system's own declaration goes before a measure's.
 
     asked  names in the spec, of which some may be functions of the user's own: no other such function is known
     """
     known = {**measured(asked), **{metric.name: metric for metric in system.metrics}, **OWN_METRICS}
-    errors = (metric.error for metric in known.values() if metric.depends is Dependence.VALIDATION)
+    of_records = (Dependence.VALIDATION, Dependence.RAW)
+    errors = (metric.error for metric in known.values() if metric.depends in of_records)
     return {**{one.name: one for one in errors}, **known}
 
 

@@ -10,7 +10,8 @@ members are known and the trial's own release stays as it was; beside it the thr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,6 +27,8 @@ from trainables.data import records as content
 from trainables.hooks import Answering, CanaryTrained, Scored
 from trainables.measures import retraining
 from trainables.measures.audits import AuditSetting, answer_scores
+from trainables.measures.quality import jackknife_error
+from trainables.metrics import STANDARD_ERROR
 from trainables.system import Dataset, RunSettings, Split, State, System, TrialRun
 from trainables.units import RECORD
 
@@ -36,7 +39,7 @@ Scores = NDArray[np.float64]
 def threshold_attack(
     system: System, member: TrialRun, state: State, data: Dataset, execution: RunSettings
 ) -> Mapping[str, float]:
-    """All four metrics of a finished run, on equally many members and non-members.
+    """All four metrics of a finished run, on equally many members and non-members, with their standard errors.
 
     For a system that answers, a twin with noise of its own is asked about training and validation records in turn,
     since the trial itself was asked about no training record.
@@ -46,13 +49,26 @@ def threshold_attack(
         if isinstance(system, Scored)
         else _of_answers(system, member, data, execution)
     )
-    decisions = decide(members, others, threshold)
-    return {
-        AUC: auc(members, others),
-        ACCURACY: decisions.accuracy,
-        F1: decisions.f1,
-        PRIV_LEAK: decisions.advantage,
-    }
+    right, scores = np.repeat([True, False], [len(members), len(others)]), np.concatenate([members, others])
+    found: dict[str, float] = {}
+    for name, value in _VALUES.items():
+
+        def of(right: NDArray[np.generic], scores: Scores, value: _Value = value) -> float:
+            return value(scores[right.astype(bool)], scores[~right.astype(bool)], threshold)
+
+        found[name] = of(right, scores)
+        # Both are in a random order: each part has members and others. Units are refused: no two records are alike.
+        found[name + STANDARD_ERROR] = jackknife_error(of, right, scores, alike=1)
+    return {name: one for name, one in found.items() if math.isfinite(one)}
+
+
+_Value = Callable[[Scores, Scores, float], float]
+_VALUES: Mapping[str, _Value] = {
+    AUC: lambda members, others, threshold: auc(members, others),
+    ACCURACY: lambda members, others, threshold: decide(members, others, threshold).accuracy,
+    F1: lambda members, others, threshold: decide(members, others, threshold).f1,
+    PRIV_LEAK: lambda members, others, threshold: decide(members, others, threshold).advantage,
+}
 
 
 def _of_model(system: Scored, member: TrialRun, state: State, data: Dataset) -> tuple[Scores, Scores, float]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -72,6 +72,7 @@ class TiltedComposition:
     counts: Sequence[int]
     tilt: float
     window: Window
+    _turns: dict[int, tuple[float, float]] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def spacing(self) -> float:
@@ -161,17 +162,26 @@ class TiltedComposition:
     def _sum(self, epsilon: float) -> tuple[float, float, float, float]:
         """E[w] on the ring in units of exp(log_mgf - tilt * epsilon), its rounding error, and the window's ends."""
         h, n, (near, far) = self.spacing, self.window.size, self._series
-        keep, value, error, dropped = self._spectrum
+        _, _, error, dropped = self._spectrum
         first = math.floor((epsilon - self.origin) / h) + 1
         gap = self.origin + first * h - epsilon
-        turn = np.exp(2j * np.pi / n * (keep * (first % n) % n))
+        nearer, farther = self._turned(first % n)
         a, b = math.exp(-self.tilt * gap), math.exp(-(self.tilt + 1) * gap)
         weight = a * near - b * far
-        total = float(np.sum((value * turn * weight).real))
+        total = a * nearer - b * farther
         sizes = a * self._sizes[0] + b * self._sizes[1]
         charge = float(error @ np.abs(weight)) + 16 * _EPS * sizes
         top = self.origin + h * (first + self.window.above)
         return total, charge + dropped * self.window.above, top - n * h, top
+
+    def _turned(self, first: int) -> tuple[float, float]:
+        """The sums of the two series from place `first` of the ring on."""
+        if first not in self._turns:
+            keep, value, _, _ = self._spectrum
+            turned = value * np.exp(2j * np.pi / self.window.size * (keep * first % self.window.size))
+            near, far = (float(np.sum((turned * series).real)) for series in self._series)
+            self._turns[first] = near, far
+        return self._turns[first]
 
     @cached_property
     def _chernoff(self) -> list[tuple[float, float]]:
