@@ -15,7 +15,7 @@ secret  noise (of steps, and of reports on validation records) and sampling. Byt
         knows the sampling stream knows which records were in each batch, and the amplification by
         subsampling, which the accounting relies on, is gone. A public or guessable seed (0, 42, the
         time) therefore voids the guarantee, though nothing visible changes.
-seed    initialisation and search. Public: the same seed gives the same proposals and the same
+seed    initialisation, augmentation and search. Public: the same seed gives the same proposals and the same
         starting weights, whatever the attempt.
 
 The attempt is part of every secret stream, so a restored trial never uses old noise on other gradients. Where copies of
@@ -49,6 +49,7 @@ class Purpose(StrEnum):
     SAMPLING = "sampling"
     REPORT = "report"
     INITIALISATION = "initialisation"
+    AUGMENTATION = "augmentation"
 
 
 SECRET_PURPOSES = frozenset({Purpose.NOISE, Purpose.SAMPLING, Purpose.REPORT})

@@ -38,10 +38,11 @@ def hyperparameter(
     default: Scalar | None = None,
     absent_unless_given: bool = False,
     inner: str = "",
+    word: str = "",
 ) -> Any:
     """One hyperparameter; arguments as in `trainables.system.Hyperparameter`. Its name is the field's by default."""
     about = {"doc": doc, "unit": unit, "low": low, "high": high, "choices": choices, "default": default}
-    about |= {"absent_unless_given": absent_unless_given, "inner": inner}
+    about |= {"absent_unless_given": absent_unless_given, "inner": inner, "word": word}
     return field(metadata={_ABOUT: about, _NAME: name})
 
 
@@ -100,7 +101,8 @@ def read(record: type[Record], config: Config, solved: str | None = None) -> Rec
             continue
         name, value = _name(one), config.get(_name(one), _default(one))
         if value is not None:
-            values[one.name] = _cast(name, value, types[one.name])
+            word = one.metadata.get(_ABOUT, {}).get("word") or None
+            values[one.name] = _cast(name, 0 if value == word else value, types[one.name])
         elif name == solved:
             values[one.name] = math.nan if types[one.name] is float else 0
         else:

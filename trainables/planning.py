@@ -319,7 +319,7 @@ def of_their_models(texts: Iterable[str]) -> tuple[str, ...]:
     ours."""
     own = sorted({one for one in texts if OBJECT.fullmatch(one) and _root(one.partition(":")[0]) not in OURS})
     return tuple(
-        f"What {one} begins with, starting weights and parts that are never trained, was fitted to none of these "
+        f"What {one} brings, starting weights and parts that are never trained, was fitted to none of these "
         "records: its code is not ours, and no epsilon counts what it brings."
         for one in own
     )

@@ -25,6 +25,22 @@ class BatchSums(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordGradient:
+    """What the gradient of a record is before it is bounded, and by what.
+
+    automatic     divided by its norm (`dpcore.gradients.units.automatic_factors`); else cut where it is too long
+    copies        how many augmentations of the record it is the mean over
+    augmentation  what makes them; "none": the record is as it is
+    seed          32 bytes that they are drawn from; public
+    """
+
+    automatic: bool = False
+    copies: int = 1
+    augmentation: str = "none"
+    seed: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GradientTask:
     """What a process needs to form its part of each step's sum. Holds no noise and nothing to derive any from.
 
@@ -33,7 +49,9 @@ class GradientTask:
     adaptation      weights, adapters, and what is trained
     model_seed      public: what a model draws once and does not train is the same everywhere
     rate            of the Poisson batches
+    from_step       the number of the first step, counted from 0 at the start of the trial
     steps           how many sums will be asked for
+    gradient        what is bounded and added up of each record
     sampling_seed   32 bytes of the attempt's sampling stream: secret towards the world, not among the trial's processes
     sampling        which generator draws batches from it (`trainables.training.noise.batches_of`)
     device          where workers compute: "auto" is a GPU if they were given one
@@ -53,6 +71,8 @@ class GradientTask:
     threads: int = 1
     arguments: Arguments = ()
     adaptation: Adaptation = AS_BUILT
+    from_step: int = 0
+    gradient: RecordGradient = RecordGradient()
 
 
 class Team(Protocol):

@@ -21,7 +21,7 @@ from dpcore.gradients.isolation import SecretDraws
 from dpcore.gradients.layers import KINDS, Kinds, accumulation_type
 from dpcore.gradients.precision import Name, Precision, all_digits
 from dpcore.gradients.refusals import refuse
-from dpcore.gradients.units import GhostNorms, UnitRows, clip_factors
+from dpcore.gradients.units import GhostNorms, UnitRows, automatic_factors, clip_factors
 
 Batch = Tensor | tuple[Tensor, ...]
 
@@ -45,6 +45,7 @@ class PrivateGradients:
     precision     "bfloat16" or "float16": forward and backward form their products in it; parameters, losses, norms,
                   clipping and sums are float32 all the same (dpcore.gradients.precision)
     kinds         the kinds of layer that are served by a rule; {} forms every record's gradient
+    automatic     every unit's gradient is divided by its norm, and not only the long ones cut: `automatic_factors`
 
     Records are kept apart by construction: the model passes over them under torch.func.vmap, each as a batch of one
     with random numbers of its own, so that no code of the model or of the loss can see another record. (Where the
@@ -69,8 +70,10 @@ class PrivateGradients:
         unit_records: int = 1,
         precision: Name = "float32",
         kinds: Kinds = KINDS,
+        automatic: bool = False,
     ) -> None:
         checks.count(minimum=1, unit_records=unit_records)
+        self._automatic = automatic
         refuse(model)
         self._unit_records, self._draws = unit_records, SecretDraws()
         self._passes = Passes(model, loss_fn, kinds, Precision.named(precision))
@@ -135,6 +138,8 @@ class PrivateGradients:
         microbatch_size: int | None = None,
     ) -> ClippedSum:
         """sum_u g_u * min(1, clip_norm / |g_u|), g_u the gradient of unit u over all trainable parameters.
+
+        Of an `automatic` engine: sum_u g_u * clip_norm / (|g_u| + 0.01).
 
         inputs, targets  tensors [U, ...] where a unit is one record, else [U, k, ...]; or tuples of them (a model with
                          several inputs); U may be 0
@@ -206,12 +211,13 @@ class PrivateGradients:
             recorded = self._passes.recorded(inputs, targets)
             # A model may have entered one and not left it.
             with all_digits(), torch.autocast(device.type, enabled=False):
-                return clipped_total(GhostNorms.of(recorded, units, self._passes), clip_norm)
+                norms = GhostNorms.of(recorded, units, self._passes)
+                return clipped_total(norms, clip_norm, automatic_factors if self._automatic else clip_factors)
 
 
-def clipped_total(norms: GhostNorms, clip_norm: float) -> dict[str, Tensor]:
-    """sum_u g_u * min(1, clip_norm / |g_u|), by the parameters' names."""
-    return norms.weighted_sum(clip_factors(norms.squared_norms, clip_norm))
+def clipped_total(norms: GhostNorms, clip_norm: float, factors: Callable[[Tensor, float], Tensor]) -> dict[str, Tensor]:
+    """sum_u g_u * factor of |g_u|, by the parameters' names."""
+    return norms.weighted_sum(factors(norms.squared_norms, clip_norm))
 
 
 def _no_autocast(device: torch.device) -> AbstractContextManager[Any]:

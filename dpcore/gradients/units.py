@@ -135,6 +135,9 @@ def _without(tensor: Tensor, bad_U: Tensor) -> Tensor:
 
 
 _LEAST = torch.finfo(torch.float32).tiny
+STABILITY = 0.01
+"""What automatic clipping adds to every norm: gamma of Bu et al. (2023), as they use it in all their experiments."""
+_ROUNDING = 2.0**-20
 
 
 def clip_factors(squared_norms_U: Tensor, clip_norm: float) -> Tensor:
@@ -147,4 +150,18 @@ def clip_factors(squared_norms_U: Tensor, clip_norm: float) -> Tensor:
     """
     # Over an infinite norm it is 0 already, and 1 over none at all.
     factors_U = squared_norms_U.double().rsqrt().mul_(clip_norm).clamp_(max=1.0).nan_to_num_(0.0)
+    return factors_U.mul_(factors_U >= _LEAST)
+
+
+def automatic_factors(squared_norms_U: Tensor, clip_norm: float) -> Tensor:
+    """clip_norm / (norm + STABILITY) per unit; as `clip_factors` otherwise.
+
+    Of a gradient of norm x the clip_norm * x / (x + STABILITY) is left, below clip_norm whatever x is: that is the
+    sensitivity, and a gradient of zero stays zero. Rounding in float32 does not reach it either, for which the norm is
+    taken to be longer by a millionth.
+
+    Source: Bu, Wang, Zha & Karypis 2023, Automatic Clipping, their AUTO-S.
+    """
+    norms_U = squared_norms_U.double().sqrt()
+    factors_U = (norms_U * (1 + _ROUNDING) + STABILITY).reciprocal_().mul_(clip_norm).nan_to_num_(0.0)
     return factors_U.mul_(factors_U >= _LEAST)

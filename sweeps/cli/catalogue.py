@@ -105,11 +105,12 @@ def _range(one: Hyperparameter) -> str:
     """The values that `one` may take, in words; an end that is not bounded is not written as a number."""
     if one.kind == "choice":
         return ", ".join(map(str, one.choices)) or "text"
+    word = f", or {one.word}" if one.word else ""
     if one.low is None and one.high is None:
-        return "any number"
+        return "any number" + word
     if one.low is None:
-        return f"up to {one.high}"
-    return f"from {one.low}" if one.high is None else f"{one.low} .. {one.high}"
+        return f"up to {one.high}{word}"
+    return (f"from {one.low}" if one.high is None else f"{one.low} .. {one.high}") + word
 
 
 def datasets(

@@ -266,10 +266,13 @@ class _KnobReader:
         whole = self.parameter.kind == "int"
         if self.parameter.kind == "choice":
             return self._word(path, written)
-        number = as_number(written)
+        number, word = as_number(written), self.parameter.word
+        if word and written == word:
+            return word
         if number is None or not math.isfinite(number):
             remedy = "Lists are written {choice: [...]}." if isinstance(written, list | tuple) else ""
-            raise InvalidValue(path, written, f"{'a whole' if whole else 'a finite'} number or a domain", remedy)
+            expected = f"{'a whole' if whole else 'a finite'} number{f', {word}' if word else ''} or a domain"
+            raise InvalidValue(path, written, expected, remedy or (closest(written, [word]) if word else ""))
         if whole and not number.is_integer():
             raise InvalidValue(path, written, "a whole number")
         self._check_bounds(path, written, number, number)

@@ -88,7 +88,7 @@ def _value(parameter: Hyperparameter) -> JsonSchema:
         number["minimum"] = parameter.low
     if parameter.high is not None:
         number["maximum"] = parameter.high
-    return {"anyOf": [number, NUMERIC_TEXT]}
+    return {"anyOf": [number, NUMERIC_TEXT, *([{"const": parameter.word}] if parameter.word else [])]}
 
 
 def _range(kind: str, value: JsonSchema) -> JsonSchema:

@@ -60,6 +60,26 @@ def test_one_more_example_moves_the_sum_by_at_most_the_clip_norm(kinds, batch, s
     assert influence(engine, inputs, targets) <= CLIP * (1 + ROUNDING)
 
 
+@pytest.mark.parametrize("kinds", ROUTES, ids=ROUTE_NAMES)
+@settings(max_examples=25)
+@given(scale=st.sampled_from([0.0, 1e-30, 1e-18, 1e-6, 1.0, 1e3, 1e6, 1e12, 1e17]), seed=st.integers(0, 999))
+def test_a_clip_that_is_automatic_leaves_less_than_the_clip_norm_of_every_gradient(kinds, scale, seed):
+    """C x / (x + 0.01) of a norm x, in float32: below C strictly, huge, tiny or zero (Bu et al. 2023, AUTO-S)."""
+    model, (inputs, targets) = network(), examples(1, 1.0, seed)
+
+    def loss(outputs, targets):
+        return scale * oracle.cross_entropy(outputs, targets)
+
+    tensors = PrivateGradients(model, loss, kinds=kinds, automatic=True).clipped_sum(inputs, targets, clip_norm=CLIP)
+    left, before = (
+        oracle.norm(tensors.tensors),
+        oracle.norm({k: one[0] for k, one in oracle.rows(model, loss, inputs, targets).items()}),
+    )
+    assert left < CLIP
+    assert tensors.clip_norm == CLIP
+    assert left == pytest.approx(CLIP * before / (before + 0.01), rel=1e-4, abs=1e-30)
+
+
 def linear_with(inputs_scale: float, gradient_scale: float):
     torch.manual_seed(0)
     model = nn.Linear(784, 10, bias=False)

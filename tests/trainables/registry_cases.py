@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from dpcore.events import Adjacency
 from tests.trainables.exam.candidate import Candidate
 from tests.trainables.private_prediction_cases import small
+from tests.trainables.recipe_cases import JITTER, RECIPES
 from trainables.data.packaged import UNIFORM
 from trainables.registry import SYSTEMS
 from trainables.system import Config, Dataset, Scalar
@@ -68,6 +69,7 @@ _ORDERS: dict[str, Scalar] = {"bayesian_orders": "2,4,8"}
 OTHERS: dict[str, dict[str, Scalar]] = {
     **{name: {"model": "mlp"} for name in _GRADIENTS},
     **{name: {"model": "mlp", "batch_size": 30} for name in _UNPROTECTED},
+    "noisy-sgd": {"model": "mlp", "optimizer": "adam", "augmentation.of": JITTER},
     "dropout": {"model": "mlp3"},
     "prediction-sensitivity": {"clip_norm": 100.0},
     "subsample-and-aggregate": {
@@ -87,6 +89,12 @@ OTHERS: dict[str, dict[str, Scalar]] = {
 }
 BESIDE: dict[str, dict[str, Config]] = {
     **dict.fromkeys((*_GRADIENTS, *_UNPROTECTED), _TWO_LAYERS),
+    "noisy-sgd": {
+        **_TWO_LAYERS,
+        "beta1": {"optimizer": "adam"},
+        "beta2": {"optimizer": "adam"},
+        "augmentation.multiplicity": {"augmentation.of": JITTER},
+    },
     "noisy-mean": {"prior": {"shrinkage": 0.5}},
     "loss-perturbation": {"jacobian": {"regularisation": 1e-6}},
     "subsample-and-aggregate": {
@@ -137,3 +145,8 @@ CANDIDATES = {
     for name, case in CASES.items()
 }
 """{name of the system: how it sits the exam}"""
+WITH_RECIPES = {
+    f"noisy-sgd {name}": replace(CANDIDATES["noisy-sgd"], config={**_STEPS, **recipe})
+    for name, recipe in RECIPES.items()
+}
+"""The same of noisy-sgd with each recipe; what its knobs change, the system itself is asked."""

@@ -109,7 +109,7 @@ def divided_by_the_factor(monkeypatch) -> None:
 def clip_per_layer(monkeypatch) -> None:
     """Each layer's gradient is clipped to C on its own, and the noise is that of one clip to C."""
 
-    def clipped_total(parts, clip_norm):
+    def clipped_total(parts, clip_norm, _):
         return {
             f"{name}.{local}": tensor
             for name, part in parts.by_layer.items()
@@ -120,7 +120,7 @@ def clip_per_layer(monkeypatch) -> None:
 
 
 def clip_of_the_batch_mean(monkeypatch) -> None:
-    def clipped_total(parts, clip_norm):
+    def clipped_total(parts, clip_norm, _):
         batch = len(parts.squared_norms)
         total = parts.weighted_sum(torch.full((batch,), 1 / batch, dtype=torch.float64))
         norm = torch.cat([one.flatten() for one in total.values()]).norm()

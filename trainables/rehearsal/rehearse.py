@@ -201,7 +201,7 @@ def rehearse(
     except Exception as error:
         raise CannotRun.by(error, doing) from error
     _check_objectives(objectives, metrics)
-    step = run.step
+    step, copies = run.step, int(plan.config.get("augmentation.multiplicity", 1))
     return Rehearsed(
         system=system.name,
         config=dict(plan.config),
@@ -210,7 +210,7 @@ def rehearse(
         seconds=seconds,
         reported=tuple(sorted(scores_of(metrics))),
         step=step,
-        trial_seconds=None if step is None else plan.steps * step.seconds * step.planned / step.records,
+        trial_seconds=None if step is None else copies * plan.steps * step.seconds * step.planned / step.records,
     )
 
 

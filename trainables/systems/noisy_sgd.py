@@ -27,9 +27,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dpcore import calibrate
 from dpcore.accounting import guarantee
+from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee
 from dpcore.mechanisms.sampled_gaussian import SampledGaussian
+from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
 from trainables import models
 from trainables.hyperparameters import hyperparameter, hyperparameters
@@ -48,14 +50,22 @@ from trainables.training.trained_model import METRICS, TrainedByNoisedGradients
 if TYPE_CHECKING:
     from torch import nn
 
+    from trainables.team import RecordGradient
     from trainables.training.optimisers import Optimiser
 
 SCHEDULES = ("constant", "cosine", "linear")
+OPTIMISERS = ("sgd", "momentum", "adam", "adamw")
+AUTOMATIC = "automatic"
 
 
 @hyperparameters
 class DescentHyperparameters(NoiseHyperparameters, PassHyperparameters, ClipHyperparameters, RateHyperparameters):
     """Of every system whose steps are noised gradients."""
+
+    @property
+    def bound(self) -> float:
+        """What no record's contribution to a sum is longer than."""
+        return self.clip_norm
 
 
 @hyperparameters
@@ -67,6 +77,14 @@ class NoisySGDHyperparameters(DescentHyperparameters, ModelHyperparameters):
 class RecipeHyperparameters(NoisySGDHyperparameters):
     """Of `noisy-sgd`."""
 
+    clip_norm: float = hyperparameter(
+        low=1e-6,
+        high=1e6,
+        unit="gradient norm",
+        doc="largest L2 norm of the gradient of one record, or unit, over all weights; automatic: each is divided by "
+        "its norm and 0.01 more, so that none is longer than 1",
+        word=AUTOMATIC,
+    )
     learning_rate: float = hyperparameter(low=1e-6, high=1e3, inner="peak", doc="size of a step, the largest of them")
     schedule: str = hyperparameter(
         name="learning_rate.schedule",
@@ -83,13 +101,59 @@ class RecipeHyperparameters(NoisySGDHyperparameters):
         doc="share of the steps over which the size of a step rises to its largest",
         absent_unless_given=True,
     )
+    optimizer: str = hyperparameter(
+        default="sgd",
+        doc="sgd, momentum (sgd whose momentum is 0.9 where none is given), adam, adamw, or package.module:function of "
+        "(parameters, lr=...)",
+        absent_unless_given=True,
+    )
     momentum: float = hyperparameter(
         low=0.0,
         high=0.9999,
         default=0.0,
-        doc="share of the last step that the next one keeps; a step then goes about 1 / (1 - momentum) times as far",
+        doc="share of the last step that the next one of sgd or momentum keeps; a step then goes about "
+        "1 / (1 - momentum) times as far",
         absent_unless_given=True,
     )
+    beta1: float = hyperparameter(
+        low=0.0, high=0.999999, default=0.9, doc="memory of the mean, of adam and adamw", absent_unless_given=True
+    )
+    beta2: float = hyperparameter(
+        low=0.0, high=0.999999, default=0.999, doc="memory of the square, of adam and adamw", absent_unless_given=True
+    )
+    weight_decay: float = hyperparameter(
+        low=0.0,
+        high=1e3,
+        default=0.0,
+        doc="pull of the weights towards zero: times the size of a step in adamw, in the gradient in the others",
+        absent_unless_given=True,
+    )
+    ema: float = hyperparameter(
+        low=0.0,
+        high=0.999999,
+        default=0.0,
+        doc="decay of the exponential mean of the weights, which is then what is judged and released; 0: the weights",
+        absent_unless_given=True,
+    )
+    copies: int = hyperparameter(
+        name="augmentation.multiplicity",
+        low=1,
+        high=1024,
+        default=1,
+        doc="augmentations of a record at each step, over which its gradient is the mean before it is clipped",
+        absent_unless_given=True,
+    )
+    augmentation: str = hyperparameter(
+        name="augmentation.of",
+        default="none",
+        doc="none, flip, crop (images moved by up to 4 pixels), or package.module:function of one record",
+        absent_unless_given=True,
+    )
+
+    @property
+    def bound(self) -> float:
+        """What no record's contribution is longer than: 1 where the clip is automatic."""
+        return self.clip_norm or 1.0
 
 
 @hyperparameters
@@ -144,7 +208,7 @@ class NoisedDescent(PlannedSystem[Steps, SampledGaussian]):
         sampling = PoissonSampling(rate=params.batch_size / n)
         return SampledGaussian(
             sampling=sampling,
-            clip_norm=params.clip_norm,
+            clip_norm=params.bound,
             noise_multiplier=params.noise_multiplier,
             steps=params.steps(n),
             # The public n of the facts, not the number of records present.
@@ -186,6 +250,41 @@ class NoisyOptimiser(TrainedByNoisedGradients, NoisedDescent[Model]):
     def __init__(self, name: str, params: type[Model]) -> None:
         self.name, self.params = name, params
 
+    def check(self, case: Case[Model]) -> None:
+        """See `PlannedSystem.check`. Raises InvalidValue (optimizer, augmentation) besides."""
+        super().check(case)
+        params = case.params
+        if not isinstance(params, RecipeHyperparameters):
+            return
+        if params.optimizer not in OPTIMISERS:
+            from trainables.training.optimisers import build_of
+
+            build_of(params)
+        if params.augmentation != "none":
+            from trainables.training.augmentation import check_augmentation
+
+            check_augmentation(params.augmentation, case.facts)
+        elif params.copies > 1:
+            expected = "1 without an augmentation: more copies of a record have the gradient that it has"
+            raise InvalidValue("augmentation.multiplicity", params.copies, expected, "Give `of` beside it.")
+
+    def describe(self, case: Case[Model], released: SampledGaussian) -> str:
+        """See `PlannedSystem.describe`."""
+        params, parts = case.params, [super().describe(case, released)]
+        if isinstance(params, RecipeHyperparameters):
+            if params.augmentation != "none":
+                parts.append(f"each gradient the mean over {params.copies} augmentations of its record")
+            if not params.clip_norm:
+                parts.append("clipped automatically: divided by its norm and 0.01 more")
+            if params.ema:
+                parts.append("released is the exponential mean of the weights")
+        return "; ".join(parts)
+
+    def work(self, case: Case[Model], released: SampledGaussian) -> float:
+        """See `PlannedSystem.work`."""
+        copies = case.params.copies if isinstance(case.params, RecipeHyperparameters) else 1
+        return super().work(case, released) * copies
+
     def train(self, fit: Fit[Model, SampledGaussian]) -> None:
         """See `PlannedSystem.train`."""
         from trainables.training.private_sgd import train
@@ -196,11 +295,26 @@ class NoisyOptimiser(TrainedByNoisedGradients, NoisedDescent[Model]):
             fit.settings,
             mechanism=fit.mechanism,
             optimiser=self.optimiser(fit.params, fit.mechanism.steps),
+            gradient=self.gradient(fit),
+        )
+
+    def gradient(self, fit: Fit[Model, SampledGaussian]) -> RecordGradient:
+        """What is bounded of each record."""
+        from trainables.team import RecordGradient
+
+        params = fit.params
+        if not isinstance(params, RecipeHyperparameters):
+            return RecordGradient()
+        return RecordGradient(
+            automatic=not params.clip_norm,
+            copies=params.copies,
+            augmentation=params.augmentation,
+            seed=fit.run.streams.derived_seed(Purpose.AUGMENTATION),
         )
 
     def optimiser(self, params: Model, steps: int) -> Callable[[nn.Module], Optimiser]:
         """What moves a model's weights in the `steps` of a trial."""
-        from trainables.training.optimisers import Descent, HeavyBall, NoisyAdam, scheduled, steadily
+        from trainables.training.optimisers import Descent, NoisyAdam, TorchOptimiser, build_of, scheduled, steadily
 
         rate_of = steadily(params.learning_rate)
         if isinstance(params, NoisyAdamHyperparameters):
@@ -208,9 +322,10 @@ class NoisyOptimiser(TrainedByNoisedGradients, NoisedDescent[Model]):
         if not isinstance(params, RecipeHyperparameters):
             return lambda model: Descent(model, rate_of)
         rate_of = scheduled(params.learning_rate, params.schedule, params.warmup, steps)
-        if params.momentum:
-            return lambda model: HeavyBall(model, rate_of, params.momentum)
-        return lambda model: Descent(model, rate_of)
+        if params.optimizer == "sgd" and not (params.momentum or params.weight_decay or params.ema):
+            # What torch.optim.SGD does, in a third of its time.
+            return lambda model: Descent(model, rate_of)
+        return lambda model: TorchOptimiser(model, rate_of, build_of(params), params.ema)
 
 
 NOISY_SGD = NoisyOptimiser("noisy-sgd", RecipeHyperparameters)

@@ -103,3 +103,8 @@ def weighted(loss: LossFunction) -> LossFunction:
         return weights_B * loss(outputs, targets_B)
 
     return of_records
+
+
+def averaged(loss: LossFunction, copies: int) -> LossFunction:
+    """A share of each loss: the sum over the copies of a record is then their mean."""
+    return lambda outputs, answers: loss(outputs, answers) / copies

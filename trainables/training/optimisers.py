@@ -1,7 +1,7 @@
 """Every update by a gradient, noised or not. `rate_of` gives the step size of a step by its number, counted from 0.
 
 Descent       theta -= r g
-HeavyBall     v = m v + g;  theta -= r v                         Polyak (1964), as torch.optim.SGD has it
+TorchOptimiser  whatever an optimiser of torch.optim's does by gradients alone: SGD with momentum, Adam, AdamW, your own
 NoisyAdam     Bu et al. (2020), Algorithm 2: as printed, or with the bias correction of its released code
 LangevinMean  theta -= (e/2) (theta / v + n g), where the noise in the mean g is the sampler's own N(0, e I)
 RMSprop       V = a V + (1-a) g^2;  theta -= r g / (sqrt(V) + c)
@@ -13,9 +13,11 @@ SGHMC         w = (1-f) w - e G + N(0, 2 f e);  theta += w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -23,12 +25,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from dpcore.checks import InvalidValue
 from dpcore.noise import NoiseSource
+from trainables import plugins
 from trainables.system import State
 from trainables.training.released import PARAMETER, arrays, restore
 
 RateOf = Callable[[int], float]
 _STEPS = "steps"
+_MOVING, _MEMORY, _COUNT = "moving", "memory", "count"
+MOMENTUM = 0.9
+"""Of the optimizer `momentum` where none is given."""
 
 
 def steadily(rate: float) -> RateOf:
@@ -105,6 +112,10 @@ class Optimiser:
         for kind, several in self.memory.items():
             restore(f"{kind}.", several, state)
 
+    def released(self) -> AbstractContextManager[None]:
+        """Inside, the model has the weights that `state` releases."""
+        return nullcontext()
+
 
 class Descent(Optimiser):
     """theta -= r g."""
@@ -113,17 +124,134 @@ class Descent(Optimiser):
         one.sub_(gradient, alpha=rate)
 
 
-class HeavyBall(Optimiser):
-    """v = m v + g; theta -= r v."""
+Build = Callable[..., torch.optim.Optimizer]
+"""(parameters, lr=step size) -> the optimiser of one run."""
 
-    remembers = ("velocity",)
 
-    def __init__(self, model: nn.Module, rate_of: RateOf, momentum: float) -> None:
+class TorchOptimiser(Optimiser):
+    """An optimiser of torch.optim's kind, fed with gradients whose noise is in, and perhaps the mean of the weights.
+
+    ema  0 < d < 1: released are not the weights theta_t that training moves but their exponential mean,
+             mean_t = d_t mean_{t-1} + (1 - d_t) theta_t,  d_t = min(d, (1 + t) / (10 + t)),
+         t counted from 0 at the first step, mean_{-1} the starting weights: as De et al. (2022) have it, whose decay
+         rises so that the starting weights are soon forgotten. 0: the weights themselves
+
+    A state has the released weights as its parameters; beside a mean, those that training goes on from as `moving`.
+    """
+
+    def __init__(self, model: nn.Module, rate_of: RateOf, build: Build, ema: float = 0.0) -> None:
         super().__init__(model, rate_of)
-        self._momentum = momentum
+        self._inner, self._ema = build(list(self.parameters.values()), lr=rate_of(0)), ema
+        self._mean = {name: one.detach().clone() for name, one in self.parameters.items()} if ema else {}
 
-    def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
-        one.sub_(self.memory["velocity"][name].mul_(self._momentum).add_(gradient), alpha=rate)
+    @torch.no_grad()
+    def update(self, gradient: Mapping[str, Tensor], number: int) -> None:
+        """See `Optimiser.update`."""
+        for group in self._inner.param_groups:
+            group["lr"] = self._rate_of(number)
+        for name, one in self.parameters.items():
+            one.grad = gradient[name].to(one.dtype)
+        self._inner.step()
+        self._inner.zero_grad()
+        decay = min(self._ema, (1 + number) / (10 + number))
+        for name, mean in self._mean.items():
+            mean.lerp_(self.parameters[name], 1 - decay)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """See `Optimiser.state`."""
+        kept = arrays(PARAMETER, self._mean or self.parameters)
+        kept |= arrays(f"{_MOVING}.", self.parameters) if self._mean else {}
+        for name, one in self.parameters.items():
+            for key, value in self._inner.state[one].items():
+                if isinstance(value, Tensor):
+                    kept |= arrays(f"{_MEMORY}.{key}.", {name: value})
+                elif value is not None:
+                    kept[f"{_COUNT}.{key}.{name}"] = np.asarray(value)
+        return kept
+
+    @torch.no_grad()
+    def restore(self, state: State) -> None:
+        """See `Optimiser.restore`."""
+        restore(PARAMETER, self._mean or self.parameters, state)
+        if self._mean:
+            restore(f"{_MOVING}.", self.parameters, state)
+        remembered: dict[int, dict[str, Any]] = {}
+        for place, value in state.items():
+            kind, _, rest = place.partition(".")
+            key, _, name = rest.partition(".")
+            if kind in (_MEMORY, _COUNT):
+                # A copy, for it is written to.
+                own = value.item() if kind == _COUNT else torch.from_numpy(np.array(value))
+                remembered.setdefault(list(self.parameters).index(name), {})[key] = own
+        self._inner.load_state_dict({"state": remembered, "param_groups": self._inner.state_dict()["param_groups"]})
+
+    @contextmanager
+    def released(self) -> Iterator[None]:
+        """See `Optimiser.released`."""
+        moving = {name: self.parameters[name].data for name in self._mean}
+        for name, mean in self._mean.items():
+            self.parameters[name].data = mean
+        yield
+        for name, own in moving.items():
+            self.parameters[name].data = own
+
+
+def build_of(params: Any) -> Build:
+    """The optimiser that `params.optimizer` names, as the system's other hyperparameters have it."""
+    decay, betas = params.weight_decay, (params.beta1, params.beta2)
+    match params.optimizer:
+        case "sgd":
+            return partial(torch.optim.SGD, momentum=params.momentum, weight_decay=decay)
+        case "momentum":
+            return partial(torch.optim.SGD, momentum=params.momentum or MOMENTUM, weight_decay=decay)
+        case "adam":
+            return partial(torch.optim.Adam, betas=betas, weight_decay=decay, fused=True)
+        case "adamw":
+            return partial(torch.optim.AdamW, betas=betas, weight_decay=decay, fused=True)
+    return own_optimiser(params.optimizer, decay)
+
+
+@lru_cache(maxsize=64)
+def own_optimiser(name: str, decay: float = 0.0) -> Build:
+    """The user's own, `package.module:function` of (parameters, lr=...).
+
+    It is held to what a run needs of it: that it moves weights by their gradients alone, and that one which goes on
+    from its state, as a checkpoint keeps it, moves them as one that was never broken off does, to the last bit.
+    Raises InvalidValue.
+
+    decay  given as weight_decay, where it is not 0
+    """
+    remedy = (
+        "Use sgd, momentum, adam or adamw, or a function of (parameters, lr=...) that returns a torch.optim.Optimizer."
+    )
+    if not plugins.OBJECT.fullmatch(name):
+        raise InvalidValue("optimizer", name, "a known optimizer, or `package.module:function`", remedy)
+    build: Any = plugins.brought("optimizer", name, remedy, "a function")
+    if decay:
+        build = partial(build, weight_decay=decay)
+    try:
+        whole, broken = _practised(build, whole=True), _practised(build, whole=False)
+    except Exception as error:
+        expected = f"an optimizer that moves weights by gradients alone: it raised {type(error).__name__}: {error}"
+        raise InvalidValue("optimizer", name, expected, remedy) from error
+    if not torch.equal(whole, broken):
+        expected = "an optimizer whose state is in `state`, as tensors and numbers: broken off and restored it moves "
+        raise InvalidValue("optimizer", name, f"{expected}elsewhere", "Keep nothing in param_groups or attributes.")
+    return build  # type: ignore[no-any-return]
+
+
+def _practised(build: Any, whole: bool) -> Tensor:
+    """Where some weights are after ten steps, broken off after five or not."""
+    generator = torch.Generator().manual_seed(0)
+    model = nn.ParameterDict({"weight": torch.full((2, 3), 0.5), "bias": torch.zeros(2)})
+    optimiser = TorchOptimiser(model, steadily(0.1), build)
+    for number in range(10):
+        if number == 5 and not whole:
+            optimiser, kept = TorchOptimiser(model, steadily(0.1), build), optimiser.state()
+            optimiser.restore(kept)
+        gradient = {name: torch.randn(one.shape, generator=generator) for name, one in model.named_parameters()}
+        optimiser.update(gradient, number)
+    return torch.cat([one.detach().flatten() for one in model.values()])
 
 
 class NoisyAdam(Optimiser):

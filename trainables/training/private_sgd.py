@@ -23,10 +23,11 @@ from dpcore.sampling import PoissonSampling
 from trainables import hooks
 from trainables.hyperparameters import read
 from trainables.system import Dataset, DatasetSpec, Run, RunSettings, State
-from trainables.team import BatchSums, GradientTask, device_named, limited_threads
+from trainables.team import BatchSums, GradientTask, RecordGradient, device_named, limited_threads
+from trainables.training.augmentation import Augmentation
 from trainables.training.hyperparameters import ModelHyperparameters
 from trainables.training.loop import Pace, run_steps
-from trainables.training.losses import LossFunction, loss_function, record_weights, tensor, weighted
+from trainables.training.losses import LossFunction, averaged, loss_function, record_weights, tensor, weighted
 from trainables.training.made_up import made_up
 from trainables.training.noise import batch_key, batches_of, noise_source
 from trainables.training.optimisers import Optimiser
@@ -62,7 +63,8 @@ class PrivateSteps:
 
     def metrics(self, step: int) -> Mapping[str, float]:
         """See `Training.metrics`."""
-        return report(self.run, self.model, self.data, self.device, self.execution, step)
+        with self.optimiser.released():
+            return report(self.run, self.model, self.data, self.device, self.execution, step)
 
 
 def train(
@@ -72,6 +74,7 @@ def train(
     *,
     mechanism: SampledGaussian | Sequence,
     optimiser: Callable[[nn.Module], Optimiser],
+    gradient: RecordGradient = RecordGradient(),
 ) -> None:
     """Execute one run up to its `member.to_step`: batches are summed by `execution.team`, or here without one.
 
@@ -90,7 +93,7 @@ def train(
         if run.state is not None:
             updates.restore(run.state)
         noise = noise_source(run, execution, device)
-        task = gradient_task(run, execution, rate=mechanism.sampling.rate, clip_norm=mechanism.clip_norm)
+        task = gradient_task(run, execution, mechanism.sampling.rate, mechanism.clip_norm, gradient)
         sums: BatchSums
         if execution.team is None:
             sums = LocalSums(task, model, data, device, loss=loss)
@@ -128,34 +131,65 @@ class LocalSums:
         shard: range | None = None,
         loss: LossFunction | None = None,
     ) -> None:
-        self._task, self._device, self._present = task, device, data.present
+        self._task, self._device, self._present, self._step = task, device, data.present, task.from_step
         self._shard = () if shard is None else (shard,)
         part = range(data.present) if shard is None else shard
         self._units = None if data.units is None else data.units.shard(part)
         first, last = (part.start, part.stop) if data.units is None else data.units.offsets[[part.start, part.stop]]
         own = slice(first, last)
-        self._inputs = tuple(tensor(array[own], device) for array in data.train.inputs.values())
+        self._inputs = {name: tensor(array[own], device) for name, array in data.train.inputs.items()}
         loss = loss or loss_function(data.facts)
         self._answers: tuple[Tensor, ...] = (tensor(data.train.targets[own], device),)
         weights = record_weights(data.facts, data.train)
         if weights is not None:
             loss, self._answers = weighted(loss), (*self._answers, tensor(weights[own], device))
+        gradient, self._features = task.gradient, data.facts.features
+        self._augmentation: Augmentation | None = None
+        if gradient.augmentation != "none":
+            self._augmentation = Augmentation(of=gradient.augmentation, copies=gradient.copies, seed=gradient.seed)
+            loss = averaged(loss, gradient.copies)
         self._sampling = PoissonSampling(rate=task.rate)
         self._draws = batches_of(task.sampling_seed, task.sampling)
         self._unit_records = data.facts.unit_records
-        self._gradients = PrivateGradients(model, loss, unit_records=self._unit_records, precision=task.precision)
+        self._rows = self._unit_records * gradient.copies
+        self._gradients = PrivateGradients(
+            model, loss, unit_records=self._rows, precision=task.precision, automatic=gradient.automatic
+        )
 
     def next(self) -> ClippedSum:
         """See `BatchSums`."""
         rows, taken = self._batch(self._sampling.indices(self._present, self._draws, *self._shard))
-        microbatch = self._task.microbatch
+        inputs = {name: _at(one, rows) for name, one in self._inputs.items()}
+        answers, microbatch = tuple(_at(one, rows) for one in self._answers), self._task.microbatch
+        if self._augmentation is not None:
+            inputs, answers, taken = self._copied(self._augmentation, inputs, answers, taken)
+        self._step += 1
         return self._gradients.clipped_sum(
-            tuple(_at(one, rows) for one in self._inputs),
-            tuple(_at(one, rows) for one in self._answers),
+            tuple(inputs.values()),
+            answers,
             clip_norm=self._task.clip_norm,
             taken=taken,
             # Of a task in records, of an engine in units.
-            microbatch_size=None if microbatch is None else max(1, microbatch // self._unit_records),
+            microbatch_size=None if microbatch is None else max(1, microbatch // self._rows),
+        )
+
+    def _copied(
+        self,
+        augmentation: Augmentation,
+        inputs: Mapping[str, Tensor],
+        answers: tuple[Tensor, ...],
+        taken: Tensor | None,
+    ) -> tuple[dict[str, Tensor], tuple[Tensor, ...], Tensor | None]:
+        """[U, ...] or [U, k, ...] -> [U, k * K, ...]: the copies of its records are the rows of a unit."""
+        units, axis = len(answers[0]), int(self._unit_records > 1)
+        lead = (units, self._rows) if self._rows > 1 else (units,)
+        records = {name: one.flatten(0, axis) for name, one in inputs.items()}
+        copies = augmentation.copied(records, self._features, self._step)
+        repeated = [one.repeat_interleave(augmentation.copies, axis) for one in answers]
+        return (
+            {name: one.view(*lead, *one.shape[1:]) for name, one in copies.items()},
+            tuple(one.view(*lead, *one.shape[1 + axis :]) for one in repeated),
+            None if taken is None else taken.repeat_interleave(augmentation.copies, 1),
         )
 
     def _batch(self, chosen: NDArray[np.int64]) -> tuple[Tensor, Tensor | None]:
@@ -173,7 +207,9 @@ def _at(column: Tensor, rows: Tensor) -> Tensor:
     return column.index_select(0, rows.flatten()).view(*rows.shape, *column.shape[1:])
 
 
-def gradient_task(run: Run, execution: RunSettings, *, rate: float, clip_norm: float) -> GradientTask:
+def gradient_task(
+    run: Run, execution: RunSettings, rate: float, clip_norm: float, gradient: RecordGradient
+) -> GradientTask:
     """What other processes have to know of `run`."""
     params = read(ModelHyperparameters, run.member.plan.config)
     return GradientTask(
@@ -184,7 +220,9 @@ def gradient_task(run: Run, execution: RunSettings, *, rate: float, clip_norm: f
         model_seed=model_seed(run),
         rate=rate,
         clip_norm=clip_norm,
+        from_step=run.start_step,
         steps=run.member.to_step - run.start_step,
+        gradient=gradient,
         sampling_seed=batch_key(run),
         sampling=execution.noise_source,
         microbatch=execution.microbatch,

@@ -9,7 +9,7 @@ from importlib import import_module
 import pytest
 
 from tests.trainables.exam import QUESTIONS, Candidate, sit
-from tests.trainables.registry_cases import CANDIDATES
+from tests.trainables.registry_cases import CANDIDATES, WITH_RECIPES
 from trainables.registry import SYSTEMS
 from trainables.systems.noisy_mean import NoisyMean
 
@@ -32,6 +32,12 @@ def test_every_system_of_the_registry_sits():
 @pytest.mark.parametrize("name", SITTING)
 def test_the_exam(name, question):
     assert QUESTIONS[question](SITTING[name]) == []
+
+
+@pytest.mark.parametrize("question", [one for one in QUESTIONS if one != "every_knob_changes_something"])
+@pytest.mark.parametrize("recipe", WITH_RECIPES)
+def test_every_recipe_sits_it_too(recipe, question):
+    assert QUESTIONS[question](WITH_RECIPES[recipe]) == []
 
 
 class Outside(NoisyMean):

@@ -1,0 +1,241 @@
+"""Recipes of noisy-sgd: none is part of the claim, all go on from checkpoints to the last bit, and none is there unless
+it is given."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from dpcore.checks import InvalidValue
+from dpcore.gradients import PrivateGradients
+from sweeps.spec.parse import load_spec
+from tests.dpcore import gradient_oracle as oracle
+from tests.trainables.exam.door import without_chance
+from tests.trainables.noisy_sgd_cases import given_noise, planned, tiny
+from tests.trainables.recipe_cases import HERE, RECIPES
+from tests.trainables.recording import memory_run
+from trainables.hyperparameters import read
+from trainables.system import InputSpec, RunSettings, Split
+from trainables.systems.noisy_sgd import NOISY_SGD, RecipeHyperparameters
+from trainables.team import GradientTask, RecordGradient
+from trainables.training.augmentation import PAD, Augmentation
+from trainables.training.optimisers import Descent, TorchOptimiser, build_of, scheduled, steadily
+from trainables.training.private_sgd import LocalSums
+
+SPEC = {
+    "name": "one",
+    "data": {"source": "digits"},
+    "privacy": {"epsilon": 4.0, "delta": 1e-4},
+    "objectives": [{"metric": "accuracy"}],
+    "search": {"sampler": "random", "trials": 2},
+}
+STEPS = {"model": "linear", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 64, "epochs": 1}
+EACH = pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+
+
+def params(**given: Any) -> RecipeHyperparameters:
+    return read(RecipeHyperparameters, {**STEPS, "noise_multiplier": 1.0, **given})
+
+
+def gradients(count: int) -> list[dict[str, torch.Tensor]]:
+    generator = torch.Generator().manual_seed(1)
+    shapes = {"weight": (2, 3), "bias": (2,)}
+    return [{k: torch.randn(shape, generator=generator) for k, shape in shapes.items()} for _ in range(count)]
+
+
+def layer() -> nn.Linear:
+    torch.manual_seed(0)
+    return nn.Linear(3, 2)
+
+
+def test_plain_descent_moves_as_torch_does() -> None:
+    ours, theirs = layer(), layer()
+    plain, published = Descent(ours, steadily(0.3)), TorchOptimiser(theirs, steadily(0.3), build_of(params()))
+    for number, gradient in enumerate(gradients(5)):
+        plain.update(gradient, number)
+        published.update(gradient, number)
+    assert all(map(torch.equal, ours.parameters(), theirs.parameters()))
+
+
+def test_the_mean_of_the_weights_is_what_is_released() -> None:
+    model, rate_of = layer(), steadily(0.1)
+    start = model.weight.detach().clone()
+    optimiser = TorchOptimiser(model, rate_of, build_of(params(optimizer="sgd")), ema=0.5)
+    mean, theta = start.clone(), start.clone()
+    for t, gradient in enumerate(gradients(20)):
+        optimiser.update(gradient, t)
+        theta = theta - 0.1 * gradient["weight"]
+        decay = min(0.5, (1 + t) / (10 + t))
+        mean = decay * mean + (1 - decay) * theta
+    state = optimiser.state()
+    np.testing.assert_allclose(state["parameter.weight"], mean, rtol=1e-5)
+    np.testing.assert_allclose(state["moving.weight"], theta, rtol=1e-5)
+    with optimiser.released():
+        assert np.array_equal(model.weight.detach().numpy(), state["parameter.weight"])
+    assert np.array_equal(model.weight.detach().numpy(), state["moving.weight"])
+
+
+@EACH
+def test_the_claim_is_the_same_with_it(recipe: dict[str, Any]) -> None:
+    data = tiny()
+    plain = planned(NOISY_SGD, data.facts, clip_norm=0.2 if "augmentation.of" in recipe else 1.0)
+    found = planned(NOISY_SGD, data.facts, **recipe)
+    # The clip that is automatic has a sensitivity of 1, as a clip norm of 1 has.
+    assert (found.guarantee, found.mechanism) == (plain.guarantee, plain.mechanism)
+    assert not recipe.keys() & plain.config.keys() - {"learning_rate", "clip_norm"}
+    assert found.config.items() >= recipe.items()
+
+
+@EACH
+def test_a_run_that_was_broken_off_ends_at_the_same_bits(recipe: dict[str, Any]) -> None:
+    """Every record in every batch and the same noise at every step: what differs is what was forgotten."""
+    data = tiny()
+    plan = given_noise(NOISY_SGD, data.facts, 0.2, batch_size=200, epochs=8, model="linear", **recipe)
+    with without_chance():
+        ends = []
+        for cut in (0, 3):
+            start: dict[str, Any] = {}
+            if cut:
+                start = {"from_step": cut, "state": fitted_securely(plan, data, to_step=cut).final[1], "attempt": 2}
+            ends.append(fitted_securely(plan, data, **start).final)
+    (_, whole, told), (_, resumed, again) = ends
+    assert whole.keys() == resumed.keys()
+    assert all(np.array_equal(whole[name], resumed[name]) for name in whole)
+    assert told == again
+
+
+def fitted_securely(plan: Any, data: Any, **run: Any) -> Any:
+    one = memory_run(plan, **run)
+    NOISY_SGD.fit([one], data, RunSettings(noise_source="secure"))
+    return one
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"optimizer": "adm"}, "optimizer='adm': expected a known optimizer, or"),
+        ({"optimizer": f"{HERE}:gone"}, "expected a function gone"),
+        ({"optimizer": f"{HERE}:with_closures"}, r"moves weights by gradients alone: it raised .*closure"),
+        ({"optimizer": f"{HERE}:no_optimizer"}, "moves weights by gradients alone: it raised AttributeError"),
+        ({"optimizer": f"{HERE}:forgetful"}, "broken off and restored it moves elsewhere"),
+        ({"optimizer": f"{HERE}:adagrad", "weight_decay": 0.1}, "unexpected keyword argument 'weight_decay'"),
+        ({"augmentation.multiplicity": 4}, r"augmentation\.multiplicity=4: expected 1 without an augmentation"),
+        ({"augmentation.of": "flp"}, r"augmentation\.of='flp': expected a known augmentation"),
+        ({"augmentation.of": "flip"}, "expected images to augment: no input has a shape of"),
+        ({"augmentation.of": f"{HERE}:longer"}, r"It returned \[\(torch.Size\(\[6\]\)"),
+        ({"augmentation.of": f"{HERE}:of_the_world"}, "draws from the generator that it is given alone"),
+    ],
+)
+def test_what_a_run_could_not_do_is_refused_before_it(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidValue, match=said):
+        planned(NOISY_SGD, tiny().facts, **given)
+
+
+# Augmentations, before the clip.
+
+
+def sums(data: Any, gradient: RecordGradient, model: nn.Module, clip_norm: float = 0.3) -> dict[str, torch.Tensor]:
+    """The sum of a batch that everybody is in."""
+    task = GradientTask(
+        model="linear", hidden=1, model_seed=0, rate=1.0, clip_norm=clip_norm, steps=1, sampling_seed=b"s" * 32,
+        from_step=7, gradient=gradient,
+    )  # fmt: skip
+    return dict(LocalSums(task, model, data, torch.device("cpu")).next().tensors)
+
+
+AUGMENTED = RecordGradient(copies=3, augmentation=f"{HERE}:jitter", seed=b"a" * 32)
+
+
+def test_a_record_moves_the_sum_by_the_clipped_mean_over_its_copies() -> None:
+    data, model = tiny(12), layer()
+    copies = Augmentation(of=AUGMENTED.augmentation, copies=3, seed=AUGMENTED.seed).copied(
+        {"x": torch.from_numpy(data.train.inputs["x"])}, data.facts.features, 7
+    )["x"]
+    assert len(copies.unique(dim=0)) == 36
+    rows = PrivateGradients(model, oracle.cross_entropy).record_gradients(
+        copies, torch.from_numpy(data.train.targets).repeat_interleave(3)
+    )
+    means = rows.view(12, 3, -1).mean(1)
+    clipped = means * (0.3 / means.norm(dim=1, keepdim=True)).clamp(max=1.0)
+    found = sums(data, AUGMENTED, model)
+    torch.testing.assert_close(
+        torch.cat([one.flatten() for one in found.values()]), clipped.sum(0), rtol=1e-4, atol=1e-5
+    )
+    # Without the first record: the copies of the others are what they were, whatever place they have.
+    others = Split(inputs={"x": data.train.inputs["x"][1:]}, targets=data.train.targets[1:])
+    without = sums(_with(data, others), AUGMENTED, model)
+    moved = torch.cat([(found[name] - one).flatten() for name, one in without.items()])
+    torch.testing.assert_close(moved, clipped[0], rtol=1e-3, atol=1e-5)
+
+
+def _with(data: Any, train: Split) -> Any:
+    from dataclasses import replace
+
+    return replace(data, train=train)
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (2, 6, 5)])
+def test_images_are_flipped_and_moved(shape: tuple[int, ...]) -> None:
+    image = torch.arange(1.0, math.prod(shape) + 1).view(1, *shape).repeat(4, *[1] * len(shape))
+    image[1:] += torch.arange(1, 4).view(-1, *[1] * len(shape)) / 10
+    features = {"image": InputSpec(shape=shape), "code": InputSpec(shape=(), cardinality=9)}
+    inputs = {"image": image, "code": torch.arange(4)}
+
+    def made(of: str, step: int) -> dict[str, torch.Tensor]:
+        return Augmentation(of=of, copies=16, seed=b"a" * 32).copied(inputs, features, step)
+
+    flipped = made("flip", 0)
+    assert torch.equal(flipped["code"], torch.arange(4).repeat_interleave(16))
+    sides = [torch.equal(one, image[place // 16]) for place, one in enumerate(flipped["image"])]
+    assert all(
+        torch.equal(one, image[place // 16].flip(-1)) for place, one in enumerate(flipped["image"]) if not sides[place]
+    )
+    assert 15 < sum(sides) < 49
+    height, width = shape[-2:]
+    wide = nn.functional.pad(image, (PAD,) * 4)
+    moves = {
+        (down, right): wide[..., down : down + height, right : right + width]
+        for down in range(2 * PAD + 1)
+        for right in range(2 * PAD + 1)
+    }
+    cut = made("crop", 0)["image"]
+    seen = [
+        next(move for move, one in moves.items() if torch.equal(one[place // 16], found))
+        for place, found in enumerate(cut)
+    ]
+    assert len(set(seen)) > 25
+    assert not torch.equal(made("crop", 1)["image"], cut)
+    empty = {name: one[:0] for name, one in inputs.items()}
+    for of in ("flip", "crop"):
+        none = Augmentation(of=of, copies=16, seed=b"a" * 32).copied(empty, features, 0)
+        assert none["image"].shape == (0, *shape)
+
+
+def test_a_spec_without_it_has_the_digest_that_it_had() -> None:
+    specs = [load_spec({**SPEC, "systems": {"noisy-sgd": {**STEPS, **one}}}) for one in ({}, {"momentum": 0.0})]
+    assert specs[0].digest == specs[1].digest
+    assert "momentum" not in specs[0].canonical()["systems"]["noisy-sgd"]
+    given = load_spec({**SPEC, "systems": {"noisy-sgd": {**STEPS, "momentum": {"uniform": [0, 0.9]}}}})
+    assert given.digest != specs[0].digest
+    assert load_spec(given.canonical()) == given
+
+
+@pytest.mark.parametrize(
+    ("schedule", "warmup", "sizes"),
+    [
+        ("constant", 0.0, [2.0] * 8),
+        ("linear", 0.0, [2.0, 1.75, 1.5, 1.25, 1.0, 0.75, 0.5, 0.25]),
+        ("linear", 0.5, [0.5, 1.0, 1.5, 2.0, 2.0, 1.5, 1.0, 0.5]),
+        ("constant", 0.3, [1.0, *[2.0] * 7]),
+        ("cosine", 0.0, [1 + math.cos(math.pi * t / 8) for t in range(8)]),
+        ("cosine", 0.25, [1.0, 2.0, *[1 + math.cos(math.pi * t / 6) for t in range(6)]]),
+    ],
+)
+def test_a_schedule_is_its_formula(schedule: str, warmup: float, sizes: list[float]) -> None:
+    rate_of = scheduled(2.0, schedule, warmup, 8)
+    assert [rate_of(number) for number in range(8)] == pytest.approx(sizes)
