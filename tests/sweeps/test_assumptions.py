@@ -5,14 +5,12 @@ from __future__ import annotations
 import html
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dpcore.guarantee import Status
-from sweeps.cli import main as cli
 from sweeps.examples import load_example_or_file
 from sweeps.mlflow.read import read_front
 from sweeps.mlflow.sync import rebuild
@@ -81,13 +79,9 @@ def store(workspace: Workspace) -> Iterator[Store]:
     opened.close()
 
 
-def run(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    monkeypatch.setattr(sys, "argv", ["sweeps", *words, "--root", workspace.root])
-    monkeypatch.setenv("COLUMNS", "300")
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    assert not end.value.code
-    return capsys.readouterr().out
+@pytest.fixture
+def run(workspace, command):
+    return lambda *words: command(*words, "--root", workspace.root)[1]
 
 
 def rests_on(text: str, sentences: list[str]) -> set[str]:
@@ -120,8 +114,8 @@ def claimed(trial: TrialRecord) -> set[str]:
 STATUS = re.compile(r"(?:proved|proved-under-assumptions) \([^)]*\)")
 
 
-def test_show(workspace, store, monkeypatch, capsys) -> None:
-    text = run(workspace, monkeypatch, capsys, "show", "mixed", "--why")
+def test_show(store, run) -> None:
+    text = run("show", "mixed", "--why")
     sentences = listed(text)
     claims = {line for line in text.splitlines() if line.startswith("claim")}
     assert len(claims) == 3
@@ -131,15 +125,15 @@ def test_show(workspace, store, monkeypatch, capsys) -> None:
     (total,) = [line for line in text.splitlines() if line.startswith("total")]
     everything = set().union(*map(claimed, store.trials("mixed")))
     assert everything - {ONE_TRIAL} <= rests_on(STATUS.search(total)[0], sentences) <= set(sentences) - {ONE_TRIAL}
-    out = json.loads(run(workspace, monkeypatch, capsys, "show", "mixed", "--json"))
+    out = json.loads(run("show", "mixed", "--json"))
     assert out["assumptions"] == sentences
     assert {claim["trial"]: set(claim["assumptions"]) for claim in out["ledger"]["claims"]} == {
         trial.key: claimed(trial) for trial in store.trials("mixed")
     }
 
 
-def test_the_table(workspace, store, monkeypatch, capsys) -> None:
-    text = run(workspace, monkeypatch, capsys, "pareto", "mixed")
+def test_the_table(store, run) -> None:
+    text = run("pareto", "mixed")
     sentences = listed(text)
     for trial in store.trials("mixed"):
         (row,) = [line for line in text.splitlines() if re.match(rf" *{trial.number}  ", line)]
@@ -192,15 +186,13 @@ def test_mlflow(workspace, store, tmp_path: Path) -> None:
     assert render(read_front(uri, "mixed"), "table").count(HEADING) == 1
 
 
-def test_a_sweep_that_started_from_another_states_both_totals_in_every_view(
-    workspace, store, monkeypatch, capsys, tmp_path: Path
-) -> None:
+def test_a_sweep_that_started_from_another_states_both_totals_in_every_view(store, run, tmp_path: Path) -> None:
     words = "search started from the results of sweep 'mixed', which adds its own total: all trials together: epsilon "
     report = write_report(PublishedStore(store), "alike", tmp_path / "report.html").read_text()
     found = sweep_front(PublishedStore(store), "alike", total=True)
     views = {
-        "show": run(workspace, monkeypatch, capsys, "show", "alike", "--why"),
-        "table": " ".join(run(workspace, monkeypatch, capsys, "pareto", "alike").split()),
+        "show": run("show", "alike", "--why"),
+        "table": " ".join(run("pareto", "alike").split()),
         "json": json.loads(render(found, "json"))["note"],
         "html": html.unescape(render(found, "html")),
         "report": html.unescape(report),
@@ -212,7 +204,7 @@ def test_a_sweep_that_started_from_another_states_both_totals_in_every_view(
     own = sweep_front(PublishedStore(store), "mixed", total=True).procedure
     (started,) = json.loads(render(found, "json"))["started_from"]
     assert (started["sweep"], started["procedure"]["epsilon"]) == ("mixed", own.guarantee.epsilon)
-    assert json.loads(run(workspace, monkeypatch, capsys, "show", "alike", "--json"))["started_from"] == [started]
+    assert json.loads(run("show", "alike", "--json"))["started_from"] == [started]
 
 
 def test_wording() -> None:

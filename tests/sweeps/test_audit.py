@@ -1,7 +1,6 @@
 """`sweeps audit` from the store to the verdict: claims that hold are consistent, planted bugs are refuted."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from dpcore.checks import InvalidValue
 from dpcore.gradients import clipped as releases
 from dpcore.rounding import epsilon_text
 from sweeps.audit import AuditRecord, audit_trial, audits_of, begin, share
-from sweeps.cli import main as cli
 from sweeps.cli.claims import lines
 from sweeps.execution import session
 from sweeps.planning.plan import plan_proposal
@@ -92,23 +90,6 @@ def finished(
     )
     lease.release()
     return workspace
-
-
-@pytest.fixture
-def command(monkeypatch, capsys):
-    """Runs `sweeps ...` in this process: (exit code, stdout, stderr)."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["sweeps", *arguments])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as stopped:
-            code = stopped.code if isinstance(stopped.code, int) else int(stopped.code is not None)
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return run
 
 
 def audited(workspace: Workspace, seed: int = 0, **options: Any) -> AuditRecord:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 
 import pytest
@@ -13,7 +12,6 @@ import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.selection.filters import DPCharge
 from sweeps.api import places
-from sweeps.cli import main as cli
 from sweeps.execution import session
 from sweeps.privacy.population import ELSEWHERE, account, now
 from sweeps.privacy.published_store import PublishedStore
@@ -26,21 +24,6 @@ from tests.sweeps.stores import plan, proposal, record
 
 OVER = {**SPEC, "data": {**SPEC["data"], "population": "people"}}
 LINEAR = {"epsilon": 3.0, "delta": 1e-4, "rule": "linear"}
-
-
-@pytest.fixture
-def said(monkeypatch, capsys, tmp_path):
-    """What a command prints; with a code, what it says as it refuses."""
-
-    def run(*words, code=0):
-        monkeypatch.setattr(sys, "argv", ["sweeps", *words, "--root", str(tmp_path)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        out, err = capsys.readouterr()
-        assert (end.value.code or 0) == code, err
-        return err if code else out
-
-    return run
 
 
 @pytest.fixture

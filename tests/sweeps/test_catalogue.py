@@ -7,26 +7,10 @@ import json
 import jsonschema
 import pytest
 
-from sweeps.cli.catalogue import _range, described
+from sweeps.cli.catalogue import described
 from sweeps.spec.parse import read_document
 from tests.corpus.doors import said
 from trainables.data import SOURCES
-from trainables.system import Hyperparameter
-
-
-@pytest.mark.parametrize(
-    ("kind", "limits", "said"),
-    [
-        ("choice", {}, "text"),
-        ("choice", {"choices": ("a", "b")}, "a, b"),
-        ("float", {}, "any number"),
-        ("float", {"low": 0.0}, "from 0.0"),
-        ("int", {"high": 9}, "up to 9"),
-        ("int", {"low": 0, "high": 9}, "0 .. 9"),
-    ],
-)
-def test_range_names_only_ends_that_there_are(kind, limits, said):
-    assert _range(Hyperparameter(name="one", kind=kind, doc="one", **limits)) == said
 
 
 def test_no_range_of_a_system_is_none():

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
+from functools import partial
 
 import pytest
 
 from dpcore.rounding import epsilon_text
-from sweeps.cli import main as cli
 from tests.sweeps import view_sweeps
 
 SPEC_FILE = """
@@ -22,18 +21,10 @@ search: {sampler: tpe, trials: 3, seed: 0, warm_start: views}
 
 
 @pytest.fixture
-def check(tmp_path, monkeypatch, capsys):
+def check(tmp_path, command):
     path = tmp_path / "later.yaml"
     path.write_text(SPEC_FILE)
-
-    def run(*arguments: str):
-        monkeypatch.setattr(sys, "argv", ["sweeps", "check", str(path), "--root", str(tmp_path), *arguments])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        out, err = capsys.readouterr()
-        return end.value.code or 0, out, err
-
-    return run
+    return partial(command, "check", path, "--root", tmp_path)
 
 
 def test_the_command_looks_into_the_store_for_the_earlier_sweep(tmp_path, check):

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sys
 
 import pytest
 import yaml
 
-from sweeps.cli import main as cli
 from sweeps.cli.run import resume_command
 from sweeps.execution import session
 from sweeps.execution.resume import fixed_parts
@@ -45,22 +43,9 @@ KNOBS = {"model": "linear", "learning_rate": 0.1, "clip_norm": 1.0, "batch_size"
 
 
 @pytest.fixture
-def sweeps(tmp_path, monkeypatch, capsys):
-    """Runs one command in this process: (exit code, stdout, stderr)."""
+def sweeps(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["sweeps", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        out, err = capsys.readouterr()
-        assert "Traceback" not in out + err
-        return code, out, err
-
-    return run
+    return command
 
 
 def refused(answer, *words):

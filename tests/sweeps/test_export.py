@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,6 @@ import torch
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps import export
-from sweeps.cli import main as cli
 from sweeps.privacy import published_store
 from sweeps.store.records import Refutation
 from sweeps.util.fingerprint import Changed
@@ -104,15 +102,8 @@ def test_raw_rows_of_a_table_are_asked_about(own):
         model.predict(frame.assign(age=frame["age"].where(frame.index != 3)))
 
 
-def test_the_commands_write_a_folder_and_predictions(own, tmp_path, monkeypatch, capsys):
+def test_the_commands_write_a_folder_and_predictions(own, tmp_path, command):
     sweep, root = own
-
-    def command(*words):
-        monkeypatch.setattr(sys, "argv", ["sweeps", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        return end.value.code or 0, *capsys.readouterr()
-
     place = tmp_path / "model"
     code, out, _ = command("export", NAME, "0", "-o", place, "--root", root)
     assert (code, out.splitlines()[-1]) == (0, str(place))

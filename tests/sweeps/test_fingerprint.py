@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sweeps.cli import main as cli
 from sweeps.util import fingerprint
 from sweeps.util.fingerprint import code_digest
 
@@ -124,17 +123,8 @@ def here(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-def check(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["sweeps", "check", "mine.yaml"])
-    try:
-        cli.main()
-    except SystemExit as end:
-        return end.code
-    return 0
-
-
-def test_a_module_beside_the_spec_is_found_and_fingerprinted(here, monkeypatch, capsys):
-    assert check(monkeypatch) == 0, capsys.readouterr().err
+def test_a_module_beside_the_spec_is_found_and_fingerprinted(here, command):
+    assert command("check", "mine.yaml")[0] == 0
     assert sys.path[-1] == str(here)
     modules = ("beside_the_spec",)
     before = fingerprint.code_digest(modules)

@@ -12,7 +12,6 @@ import pytest
 from dpcore.guarantee import Notion, Status
 from dpcore.selection.filters import DPCharge
 from sweeps.privacy.charge import trial_profile
-from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.quoting import quote_of_claim
 from sweeps.search.space import Space
 from sweeps.selection.price import TARGET, SealedPlanner, SealedPrior
@@ -63,17 +62,6 @@ def test_slots_before_the_first_success_missed_the_target(tmp_path):
     met = [one.slot for one in ran if one is not None]
     assert [one.slot for one in found] == met[:1]
     assert all(one.metrics["estimate"] >= 0.4 for one in ran if one is not None)
-
-
-def test_word_of_none_has_spent_the_price(tmp_path):
-    search = Search(tmp_path, **to_reach(1e6))
-    work = search.begin()
-    search.serve(work)
-    assert all(not one.best for one in map(work.standing, range(work.workers)))
-    assert not search.release(work)
-    assert PublishedStore(search.store).trials(search.name) == []
-    assert "its whole budget is spent" in str(Sweep(search.name, search.workspace).overview())
-    assert not search.places.key()
 
 
 def slot_at(budget: float) -> Slot:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import closing
 
 import numpy as np
@@ -14,7 +13,6 @@ from dpcore.accounting import headline
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Gaussian
 from dpcore.mechanisms.noisy_histogram import noise_for
-from sweeps.cli import main as cli
 from sweeps.execution import session
 from sweeps.planning.preview import preview
 from sweeps.privacy.heldout import of_its_records
@@ -105,7 +103,7 @@ def public(tmp_path_factory):
     return trained(tmp_path_factory.mktemp("public"), "public")
 
 
-def test_public_ones_are_read_once_on_record_and_every_card_says_so(public, monkeypatch, capsys):
+def test_public_ones_are_read_once_on_record_and_every_card_says_so(public, command):
     frame = people()
     held = frame[in_test(frame)]
     assert "not read yet" in public.model(1).page
@@ -121,10 +119,8 @@ def test_public_ones_are_read_once_on_record_and_every_card_says_so(public, monk
         public.test(0)
     assert "read once, for this model alone" in public.model(1).page
     assert "read 1 times, for other models" in public.model(0).page
-    monkeypatch.setattr(sys, "argv", ["sweeps", "test", NAME, "0", "--again", "--root", public.workspace.root])
-    with pytest.raises(SystemExit):
-        cli.main()
-    assert "2nd of 2 readings: no longer untouched" in capsys.readouterr().out
+    again = command("test", NAME, "0", "--again", "--root", public.workspace.root)[1]
+    assert "2nd of 2 readings: no longer untouched" in again
     assert public.model(0).card["test"]["score"]["reading"] == 2
     assert "the later ones are not" in public.model(1).card["test"]["score"]["standing"]
     # No claim covers public records, and none is changed by them.

@@ -32,7 +32,6 @@ from sweeps.privacy.totals import procedure_guarantee, summary
 from sweeps.privacy.wording import total_text
 from sweeps.store.records import LedgerEntry, Settlement, SweepState, TrialRecord, TrialState
 from tests.sweeps import view_sweeps
-from tests.sweeps.fake_workers import never_under_charged
 from tests.sweeps.recorded_specs import recorded
 from tests.sweeps.stores import guarantee, plan, proposal
 from trainables.data.packaged import UNIFORM
@@ -75,18 +74,6 @@ def test_the_path_is_the_union_of_what_was_executed(entries):
     assert spent.executed == sum(map(len, taken))
     assert spent.path == len(set().union(*taken)) == max(one.executed_to for one in entries)
     assert spent.excess >= 0
-
-
-@given(histories(), st.data())
-@settings(max_examples=200)
-def test_under_charging_is_found_wherever_it_is(entries, data):
-    horizons = {(one.key, one.attempt): one.executed_to for one in entries}
-    assert never_under_charged(entries, horizons) == []
-    victim = data.draw(st.sampled_from(entries))
-    more = {**horizons, (victim.key, victim.attempt): victim.executed_to + 1}
-    assert len(never_under_charged(entries, more)) == 1
-    missing = [one for one in entries if one is not victim]
-    assert "without a reservation" in never_under_charged(missing, horizons)[0]
 
 
 def test_the_event_counts_overlapping_steps_again():

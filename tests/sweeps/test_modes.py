@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from dpcore.selection.best import price_best
 from dpcore.selection.counts import geometric, logarithmic
 from dpcore.selection.price import least_shift
 from dpcore.selection.profiles import EventProfile, epsilon_at
-from sweeps.cli import main as cli
 from sweeps.planning.rehearsal import Rehearsal, Tried
 from sweeps.privacy.privacy_filter import NEAR
 from sweeps.selection import compare
@@ -191,12 +189,8 @@ def test_nothing_under_a_finite_budget_is_refused() -> None:
         compared(spec)
 
 
-def test_both_faces_print_the_same(capsys, monkeypatch) -> None:
-    monkeypatch.setattr("sys.argv", ["sweeps", "check", "toy", "--modes", "--json", "--no-rehearsal"])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert not ended.value.code
-    printed = json.loads(capsys.readouterr().out)["modes"]
+def test_both_faces_print_the_same(command) -> None:
+    printed = json.loads(command("check", "toy", "--modes", "--json", "--no-rehearsal")[1])["modes"]
     found = sweeps.check("toy", modes=True, rehearsal=False)
     assert printed == json.loads(json.dumps(found.modes.to_dict()))
     assert compare.text(found.modes) in str(found)
@@ -297,9 +291,3 @@ def test_a_cap_keeps_nearly_all_of_a_law_and_a_hundredth_less_of_its_chance():
         assert law.pmf(np.arange(1, int(drawn.largest) + 1)).sum() >= KEPT - 1e-9
         assert (0.75 - (1 - KEPT)) / KEPT - 1e-9 <= drawn.reach(TOP) < 0.75
     assert int(capped(geometric(27)).largest) == 80
-
-
-def test_the_guide_shows_what_is_printed() -> None:
-    page = (Path(__file__).parents[2] / "sweeps/guide/paying.md").read_text(encoding="utf-8")
-    found = compared(sweeps.load("quickstart"))
-    assert "\n".join(f"  {line}" for line in compare.table(found)) in page

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps.cli import main as cli
 from sweeps.cli.catalogue import reproduce as reproduce_command
 from sweeps.papers import PAPERS, Claim, Effort, Reproduction, Result, bu2020, lu2021, reproduce, run, triastcyn2020
 from sweeps.papers import vandermaaten2020 as vandermaaten
@@ -174,15 +172,6 @@ def test_every_size_below_the_full_grid_is_said_with_both_numbers(module: Any, e
 # Runs
 
 
-def test_unknown_papers_and_grids_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValue, match="bu2020"):
-        reproduce("bu2021", None, Workspace.at(tmp_path), Effort(), print)
-    with pytest.raises(InvalidValue, match="coarse or paper"):
-        Effort(grid="fine")  # type: ignore[arg-type]
-    with pytest.raises(InvalidValue, match="repeats"):
-        Effort(repeats=0)
-
-
 FOLDERS = {
     "bu2020": "a9a/ or adult/",
     "lu2021": "location/",
@@ -214,18 +203,6 @@ def test_what_needs_no_data_is_decided_and_the_rest_is_said(
     assert decided
     assert [asdict(claim) for claim in result.claims if claim.holds is not None] == decided
     assert not (tmp_path / "sweeps.db").exists()
-
-
-def test_a_mistyped_folder_is_refused_before_anything_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ["reproduce", "wu2020", "--quick", "--data", f"{tmp_path}/nowhere", "--root", f"{tmp_path}/root"]
-    monkeypatch.setattr(sys, "argv", ["sweeps", *command])
-    with pytest.raises(SystemExit) as left:
-        cli.main()
-    assert left.value.code == 2
-    assert "a folder that exists" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ from sweeps.planning.preview import preview
 from sweeps.privacy.charge import ex_post
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.totals import in_parallel, procedure_event, procedure_guarantee, reported_event
-from sweeps.privacy.wording import recorded_text
 from sweeps.ray.decisions import Done
 from sweeps.reporting.html import write_report
 from sweeps.spec.parse import load_spec
@@ -33,7 +32,6 @@ from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from sweeps.sweep import Sweep
 from tests.sweeps.private_people import DELTA, PUBLIC, N, people, spec_of
-from tests.sweeps.recorded_specs import recorded
 from tests.sweeps.tracked_runs import NoViews
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
@@ -315,20 +313,3 @@ def test_the_preview_says_what_is_private_and_counts_reports_in_its_total(people
     said = dict(preview(public, samples=5).lines())["Scores"]
     assert "treated as public" in said
     assert "no claim covers" in said
-
-
-@pytest.mark.parametrize(
-    ("validation", "says"),
-    [
-        ({"records": "private", "share": 0.3, "id": "id"}, "in parallel with training"),
-        ({"records": "private", "path": "gone.parquet", "n": 9}, "added to training's"),
-        ({"records": "public", "share": 0.3, "id": "id"}, "treated as public"),
-    ],
-)
-def test_a_recorded_sweep_says_in_one_line_whose_its_validation_records_are(people, validation, says):
-    raw = spec_of(people)
-    sections = raw | {"data": raw["data"] | {"validation": validation}}
-    sections["privacy"] = {"adjacency": "add-remove"}
-    assert says in recorded_text(recorded(sections))
-    assert "\n" not in recorded_text(recorded(sections))
-    assert recorded_text(recorded(sections | {"data": {"source": "uniform"}})) is None

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import sys
 
 import pandas
 import pytest
 
 import sweeps as python
-from sweeps.cli import main as cli
 from sweeps.privacy.release import Release
 from sweeps.search.proposer import Proposer
 from sweeps.spec.parse import load_spec
@@ -35,23 +33,7 @@ PUBLIC = {"data": {"source": "digits", "records_are_public": REASON}}
 ALLOWED = {"privacy": {"epsilon": 1.0, "delta": 1e-5, "allow_raw_measures": REASON}}
 
 
-@pytest.fixture
-def sweeps(tmp_path, monkeypatch, capsys):
-    """Runs one command on the workspace in `tmp_path`: what it prints, or, with `code`, what it says as it fails."""
-    monkeypatch.setenv("COLUMNS", "500")
-
-    def run(command, *arguments, code=0):
-        monkeypatch.setattr(sys, "argv", ["sweeps", command, *arguments, "--root", str(tmp_path)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        out, err = capsys.readouterr()
-        assert (end.value.code or 0) == code, err
-        return err if code else out
-
-    return run
-
-
-def printed(sweeps, folder):
+def printed(said, folder):
     """Everything that people and programs can ask of the sweep `NAME`, by what they asked."""
     asked = {
         "show": ["show", NAME],
@@ -64,7 +46,7 @@ def printed(sweeps, folder):
         **{f"pareto --format {form}": ["pareto", NAME, "--format", form] for form in ("table", "csv", "json")},
         "pareto --mlflow": ["pareto", "--mlflow", f"sqlite:///{folder}/mlflow.db", NAME, "--format", "csv"],
     }
-    return {name: sweeps(*arguments) for name, arguments in asked.items()} | {"import sweeps": from_python(folder)}
+    return {name: said(*arguments) for name, arguments in asked.items()} | {"import sweeps": from_python(folder)}
 
 
 def from_python(folder):
@@ -98,13 +80,13 @@ def declaring(monkeypatch):
     monkeypatch.setitem(SYSTEMS, "leaky-mean", DeclaringMean())
 
 
-def test_a_raw_number_is_in_no_byte_that_leaves_a_trial(tmp_path, sweeps, declaring):
+def test_a_raw_number_is_in_no_byte_that_leaves_a_trial(tmp_path, said, declaring):
     told = []
     workspace = swept(tmp_path, leaky(), told)
     assert {one.state for one in open_store(workspace.store_url).trials(NAME)} == {TrialState.COMPLETE}
     assert planted_in(tmp_path) == set()
     assert all("planted" not in record.metrics for record in told)
-    for asked, answer in printed(sweeps, tmp_path).items():
+    for asked, answer in printed(said, tmp_path).items():
         assert "planted" not in answer, asked
         assert repr(PLANTED)[:12] not in answer, asked
 
@@ -148,12 +130,12 @@ def test_a_sweep_learns_nothing_raw_from_the_sweep_it_starts_from(declaring):
 # -- headings ----------------------------------------------------------------------------------------------------
 
 
-def test_where_raw_measures_leave_nothing_is_called_proved(tmp_path, sweeps):
+def test_where_raw_measures_leave_nothing_is_called_proved(tmp_path, said):
     workspace = swept(tmp_path, attacked(**ALLOWED))
     assert {one.state for one in open_store(workspace.store_url).trials(NAME)} == {TrialState.COMPLETE}
-    answers = printed(sweeps, tmp_path)
-    answers["resume"] = sweeps("resume", NAME)
-    answers["check"] = sweeps("check", str(spec_file(tmp_path, attacked(**ALLOWED))), "--no-rehearsal")
+    answers = printed(said, tmp_path)
+    answers["resume"] = said("resume", NAME)
+    answers["check"] = said("check", str(spec_file(tmp_path, attacked(**ALLOWED))), "--no-rehearsal")
     for asked, answer in answers.items():
         assert "proved" not in answer, asked
         assert "NOT COVERED" in answer, asked
@@ -166,12 +148,12 @@ def test_where_raw_measures_leave_nothing_is_called_proved(tmp_path, sweeps):
     assert "<b>not counted</b>" in page
 
 
-def test_claims_on_public_records_are_headed_as_a_demonstration(tmp_path, sweeps):
+def test_claims_on_public_records_are_headed_as_a_demonstration(tmp_path, said):
     workspace = swept(tmp_path, attacked(**PUBLIC))
-    answers = printed(sweeps, tmp_path)
-    answers["resume"] = sweeps("resume", NAME)
-    answers["check"] = sweeps("check", str(spec_file(tmp_path, attacked(**PUBLIC))), "--no-rehearsal")
-    answers["check --json"] = sweeps("check", str(spec_file(tmp_path, attacked(**PUBLIC))), "--json", "--no-rehearsal")
+    answers = printed(said, tmp_path)
+    answers["resume"] = said("resume", NAME)
+    answers["check"] = said("check", str(spec_file(tmp_path, attacked(**PUBLIC))), "--no-rehearsal")
+    answers["check --json"] = said("check", str(spec_file(tmp_path, attacked(**PUBLIC))), "--json", "--no-rehearsal")
     for asked, answer in answers.items():
         assert f"DEMONSTRATION ON PUBLIC RECORDS: {REASON}" in answer, asked
         assert "covers all results" not in answer, asked
@@ -191,10 +173,10 @@ def test_claims_on_public_records_are_headed_as_a_demonstration(tmp_path, sweeps
     assert described[0] == 2
 
 
-def test_a_heading_stands_over_finished_trials_too_and_cannot_change(tmp_path, sweeps):
+def test_a_heading_stands_over_finished_trials_too_and_cannot_change(tmp_path, said):
     swept(tmp_path, attacked(objectives=[{"metric": "accuracy"}]), views=False)
     changed = spec_file(tmp_path, attacked(**PUBLIC, objectives=[{"metric": "accuracy"}]))
-    refused = sweeps("resume", NAME, "--spec", str(changed), "--accept", "spec", code=2)
+    refused = said("resume", NAME, "--spec", str(changed), "--accept", "spec", code=2)
     assert "cannot change" in refused
 
 

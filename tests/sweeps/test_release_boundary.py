@@ -18,7 +18,7 @@ from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from tests.sweeps.published_sweeps import NAME, publish, swept
 from tests.sweeps.recorded_specs import recorded
-from tests.sweeps.test_publishing import printed, sweeps  # noqa: F401  # a fixture
+from tests.sweeps.test_publishing import printed
 
 ROOT = Path(__file__).parents[2]
 VIEWS = ("reporting", "mlflow", "cli", "api.py", "sweep.py")
@@ -129,13 +129,13 @@ def numbers(workspace: Workspace) -> dict[int, set[float]]:
     }
 
 
-def seen_by(sweeps, workspace: Workspace) -> dict[str, bytes]:  # noqa: F811
+def seen_by(said, workspace: Workspace) -> dict[str, bytes]:
     """Every view, as bytes, by its name."""
     publish(workspace)
     root = Path(workspace.root)
     files = {str(path.relative_to(root)): path.read_bytes() for path in root.glob("mlflow.db*")}
     files[f"{NAME}/report.html"] = workspace.report(NAME).read_bytes()
-    return {**files, **{name: text.encode() for name, text in printed(sweeps, root).items()}}
+    return {**files, **{name: text.encode() for name, text in printed(said, root).items()}}
 
 
 def shown(value: float, view: bytes) -> bool:
@@ -148,7 +148,7 @@ def shown(value: float, view: bytes) -> bool:
     )
 
 
-def test_no_view_shows_a_number_that_is_held_back(tmp_path, sweeps, monkeypatch):  # noqa: F811
+def test_no_view_shows_a_number_that_is_held_back(tmp_path, said, monkeypatch):
     told: list[TrialRecord] = []
     workspace = swept_under(NOTHING, tmp_path, monkeypatch, told)
     kept = numbers(workspace)
@@ -156,7 +156,7 @@ def test_no_view_shows_a_number_that_is_held_back(tmp_path, sweeps, monkeypatch)
     assert sum(len(values) == len(MEASURED) + 2 for values in kept.values()) > 6
     assert {row.kind for row in open_store(workspace.store_url).outbox(NAME)} == {"state"}
     assert all(not one.metrics and not one.reports and one.guarantee is None for one in told)
-    for name, view in seen_by(sweeps, workspace).items():
+    for name, view in seen_by(said, workspace).items():
         leaked = [value for values in kept.values() for value in values if shown(value, view)]
         assert not leaked, (name, leaked)
 

@@ -20,7 +20,7 @@ from sweeps.privacy.release import was_published
 from sweeps.privacy.totals import Total
 from sweeps.reporting.figures import front_figure, parallel_figure
 from sweeps.reporting.front import FrontAxis, front
-from sweeps.reporting.html import facts, report_page, write_report
+from sweeps.reporting.html import report_page, write_report
 from sweeps.reporting.importance import MIN_TRIALS, importances
 from sweeps.reporting.summary import SweepSummary
 from sweeps.store.records import TrialState
@@ -28,7 +28,6 @@ from sweeps.store.store import Store
 from sweeps.util.text import as_html
 from tests.sweeps import view_sweeps
 from tests.sweeps.front_records import ACCURACY, EPSILON, record
-from tests.sweeps.recorded_specs import recorded
 from tests.sweeps.test_pareto import of_systems
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
@@ -92,17 +91,6 @@ def test_what_is_refuted_stands_in_no_panel_and_in_no_range_of_what_is_proved(tm
     assert "<th>quote" in page
 
 
-def test_a_line_that_is_parted_at_an_absent_knob_is_explained(store: Store, page: str):
-    content = SweepSummary.load(PublishedStore(store), "views", count_all=True)
-    trials = tuple(
-        replace(trial, config={**trial.config, "hidden": 32 + trial.number}) if trial.number % 2 else trial
-        for trial in content.trials
-    )
-    said = "A line is parted where its trial has no such knob."
-    assert said in words(report_page(replace(content, trials=trials)))
-    assert said not in words(page)
-
-
 @pytest.mark.parametrize(("objectives", "lines"), [(2, 3), (3, 0)])
 def test_a_chart_of_several_systems_names_each_and_draws_its_own_staircase(objectives: int, lines: int):
     """With a third objective a staircase over two would be no front."""
@@ -128,15 +116,6 @@ def test_a_knob_that_each_system_fixes_has_no_axis_and_code_is_code():
     shown = figure["layout"]["xaxis"]["ticktext"]
     assert (shown, figure["axes"]) == (["system", "learning<br>rate", "accuracy"], 3)
     assert as_html("set `a.b` <now>") == "set <code>a.b</code> &lt;now&gt;"
-
-
-def test_the_heading_says_how_points_were_proposed(store: Store, page: str):
-    content = SweepSummary.load(PublishedStore(store), "views", count_all=True)
-    before = content.record.spec.canonical()
-    spec = recorded({**before, "search": {**before["search"], "stratified": True}})
-    said = "systems and budgets in turn"
-    assert said in facts(replace(content, record=replace(content.record, spec=spec)))
-    assert said not in words(page)
 
 
 def nasty_page(content: SweepSummary) -> str:

@@ -16,7 +16,7 @@ from dpcore.checks import InvalidValue
 from sweeps.cli.submit import _end
 from sweeps.examples import load_example_or_file
 from sweeps.ray.job_start import ORDER_FILE, Order, versions
-from sweeps.ray.jobs import Finished, JobServer, JobServerRefused, check_references, pack, taken_from_here
+from sweeps.ray.jobs import Finished, JobServer, JobServerRefused, check_references, pack
 from sweeps.spec.parse import load_spec
 from sweeps.spec.problems import SpecErrors
 from sweeps.util.fingerprint import code_digest
@@ -95,13 +95,6 @@ def test_a_head_without_our_requirements_is_told_so(parcel):
     assert "image in infra/" in done.stderr
     assert "ray not installed (submitted from" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_variables_that_are_not_set_are_named(monkeypatch):
-    monkeypatch.setenv("SET_HERE", "x")
-    assert taken_from_here(["SET_HERE"]) == {"SET_HERE": "x"}
-    with pytest.raises(InvalidValue, match=r"NOT_SET_HERE.*a variable that is set here"):
-        taken_from_here(["NOT_SET_HERE"])
 
 
 @pytest.mark.parametrize(("path", "fine"), [("people.parquet", False), ("/data/p", True), ("s3://bucket/p", True)])

@@ -75,17 +75,6 @@ def test_the_best_mean_over_regularisation_is_shown_not_the_best_run() -> None:
     assert (mean.value, mean.spread) == (0.6, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("levels", "holds"),
-    [
-        ({"loss perturbation": (0.5, 0.5), "subsample-and-aggregate": (0.6, 0.7)}, True),
-        ({"loss perturbation": (0.65, 0.8), "subsample-and-aggregate": (0.6, 0.7)}, False),
-    ],
-)
-def test_who_leads_is_read_from_the_curves(levels: dict[str, tuple[float, float]], holds: bool) -> None:
-    assert answer(panel(levels), "F1a: S&A best for most epsilons (beta corrected)") is holds
-
-
 def test_a_lead_that_few_answers_cannot_tell_is_undecided() -> None:
     levels = {"loss perturbation": (0.53, 0.9), "prediction sensitivity": (0.1, 0.1), "model sensitivity": (0.5, 0.8)}
     statement = "F1a: loss perturbation best at the smallest epsilon"

@@ -36,11 +36,3 @@ def test_the_total_of_releases_that_each_spend_all_of_delta_carries_their_sum():
     assert shown.total is not None
     assert 1e-5 < shown.total.delta < 1e-5 * (1 + shown.total.trials)
     assert 8 < shown.total.epsilon < 8 * shown.total.trials
-
-
-def test_a_change_on_the_command_line_reaches_any_depth():
-    spec = load_example_or_file("toy", changes=["data.n=700", "privacy.epsilon=[1, 3]", "limits.work=1.0e+6"])
-    assert spec.data.options() == {"n": 700}
-    assert spec.privacy.epsilon == (1.0, 3.0)
-    assert spec.limits.work == 1e6
-    assert spec.privacy.delta == 1e-5

@@ -15,23 +15,6 @@ from dpcore.checks import InvalidValue
 from sweeps.cli.main import app
 from sweeps.sweep import ParetoFront
 
-OF_THEIR_OWN = {
-    "--accept": {"audit", "export", "test"},  # no spec is compared
-    "--as-refuted": {"pareto"},  # what is drawn; what leaves
-    "--address": {"check", "submit", "predict"},  # nodes that are asked; a job server; only where asked for
-    "--data": {"submit"},  # a folder of the cluster
-    "--epsilon": {"resume", "submit", "budget"},  # budgets of a sweep, or of a population, not one target
-    "--delta": {"budget"},  # likewise
-    "--adjacency": {"budget"},  # likewise
-    "--spec": {"budget"},  # whose cost is estimated
-    "--format": {"predict", "show"},  # of the file that is read; tables that are printed alone
-    "--output": {"init", "pareto", "report", "export", "predict", "certify"},  # of each its own kind of file
-    "--rehearsal": {"check", "run"},  # of everything; of the user's own code
-    "--trials": {"resume"},  # a new total
-    "--root": {"submit"},  # a folder of the cluster's head
-}
-"""Options by whose name these commands mean something else than the others."""
-
 
 def commands(group=None, before=""):
     """{words: command}, subcommands included."""
@@ -40,18 +23,6 @@ def commands(group=None, before=""):
         words = f"{before}{name}"
         found |= commands(command, f"{words} ") if hasattr(command, "commands") else {words: command}
     return found
-
-
-def test_options_of_one_name_are_one_option():
-    """Same variable and help wherever a name is used, but where it says why not."""
-    meanings = {}
-    for words, command in commands().items():
-        for one in command.params:
-            if words.split()[0] not in OF_THEIR_OWN.get(one.opts[0], ()):
-                meanings.setdefault(one.opts[0], set()).add((one.help, str(one.envvar), str(one.default)))
-    several = {name: found for name, found in meanings.items() if name.startswith("-") and len(found) > 1}
-    assert not several
-    assert len(meanings["--json"]) == 1
 
 
 def answer(*words):
@@ -67,10 +38,6 @@ def test_help_has_a_short_name(words):
 
 def test_the_version_is_that_of_the_package():
     assert answer("--version").output == f"{version('private-sweeps')}\n"
-
-
-def test_a_shell_learns_its_words():
-    assert "--install-completion" in answer("--help").output
 
 
 def test_one_system_is_listed_alone():

@@ -16,7 +16,6 @@ from dpcore.checks import InvalidValue
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting import tables
-from sweeps.reporting.figures import Plots
 from sweeps.reporting.tables import render
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import TrialState
@@ -122,13 +121,6 @@ def test_a_claim_is_printed_with_all_that_stands_beside_it(sweep):
     assert repr(replace(claim, procedure=refuted)).endswith("no total that may be quoted>")
 
 
-def test_plots_say_what_they_draw(sweep):
-    said = repr(sweep.plots)
-    assert said.startswith(f"<Plots of '{NAME}': front(front), parallel(front), curves(front), progress()")
-    drawn = {name for name, value in vars(Plots).items() if not name.startswith("_") and callable(value)}
-    assert all(f"{name}(" in said and f"plots.{name}(" in sweep.plots._repr_html_() for name in drawn)
-
-
 def test_what_a_notebook_shows_is_no_markup_of_a_spec(tmp_path):
     reason = "<script>alert(1)</script> benchmark"
     swept(tmp_path, {**SPEC, "data": {**SPEC["data"], "records_are_public": reason}}, views=False)
@@ -154,21 +146,6 @@ def test_a_notebook_never_prints_less_than_is_claimed(sweep, monkeypatch):
     # The mutant rounds down.
     monkeypatch.setattr(tables, "epsilon_text", lambda epsilon: f"{epsilon - 1e-3:.3f}")
     assert not (np.array(printed(sweep)["epsilon ↓"], dtype=float) >= claimed).all()
-
-
-def test_spec_state_and_counts(sweep):
-    assert sweep.spec == sweeps.load(SPEC)
-    assert (sweep.state, sweep.counts["complete"]) == ("finished", 12)
-    assert repr(sweep) == f"<Sweep '{NAME}': finished; 12 complete>"
-    assert sweep.end is None
-
-
-def test_a_prompt_shows_a_line(sweep):
-    best, front = sweep.best(), sweep.front()
-    assert repr(front).startswith(f"<ParetoFront of '{NAME}': {len(front.table())} of 12 trials; expected_error")
-    assert repr(best).startswith(f"<Trial {best.key}: complete, epsilon {epsilon_text(best.guarantee.epsilon)} proved")
-    assert f"expected_error {best.metrics['expected_error']:.4g}" in repr(best)
-    assert len(repr(best)) < 300
 
 
 def test_the_list_of_sweeps(sweep):
