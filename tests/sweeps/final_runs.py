@@ -15,6 +15,7 @@ from sweeps.privacy.population import ledger_of
 from sweeps.spec.parse import load_spec
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
+from tests.sweeps import specs
 from tests.sweeps.stores import controller_of
 from trainables.data import SOURCES
 from trainables.system import Launch
@@ -37,9 +38,9 @@ def table(root: Path, name: str, n: int = 200, seed: int = 0) -> str:
 
 def spec(name: str, path: str, **sections: Any) -> dict[str, Any]:
     """A spec over such a file; `data` and `search` are joined to what is there, other sections replace it."""
-    raw = {
-        "name": name,
-        "data": {
+    raw = specs.digits(
+        name,
+        data={
             "source": "table",
             "path": path,
             "n": 200,
@@ -48,11 +49,10 @@ def spec(name: str, path: str, **sections: Any) -> dict[str, Any]:
             "columns": {"x": {"low": 0, "high": 1}},
             "validation": {"records": "public", "share": 0.2, "id": "id"},
         },
-        "systems": {"noisy-sgd": {**KNOBS, "epochs": 1}},
-        "privacy": {"epsilon": 2.0, "delta": 1e-5},
-        "objectives": [{"metric": "accuracy"}],
-        "search": {"sampler": "random", "trials": 3, "seed": 1},
-    }
+        systems={"noisy-sgd": {**KNOBS, "epochs": 1}},
+        privacy={"epsilon": 2.0, "delta": 1e-5},
+        search={"sampler": "random", "trials": 3, "seed": 1},
+    )
     joined = {key: {**raw[key], **sections.pop(key)} for key in ("data", "search") if key in sections}
     return deepcopy({**raw, **joined, **sections})
 

@@ -21,6 +21,7 @@ from sweeps.store.lease import Lease
 from sweeps.store.records import TrialRecord
 from sweeps.store.store import Store, open_store
 from sweeps.store.workspace import Workspace
+from tests.sweeps import specs
 from tests.sweeps.stores import controller_of
 from trainables.data import SOURCES
 from trainables.metrics import Dependence, Metric
@@ -70,30 +71,25 @@ class DeclaringMean(LeakyMean):
 
 def leaky(**sections: Any) -> dict[str, Any]:
     """A spec of the leaky system."""
-    return {
-        "name": NAME,
-        "data": {"source": "uniform", "n": 100},
-        "systems": {"leaky-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": 4}},
-        "privacy": {"epsilon": 1.0, "delta": 1e-5},
-        "objectives": [{"metric": "estimate"}],
-        "search": {"sampler": "random", "trials": 2},
-        **sections,
-    }
+    return specs.mean(
+        NAME,
+        trials=2,
+        **{
+            "data": {"source": "uniform", "n": 100},
+            "systems": {"leaky-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": 4}},
+            "objectives": [{"metric": "estimate"}],
+            **sections,
+        },
+    )
 
 
 def attacked(**sections: Any) -> dict[str, Any]:
     """A spec that asks how well members can be told."""
-    return {
-        "name": NAME,
-        "data": {"source": "digits"},
-        "systems": {
-            "noisy-sgd": {"model": "linear", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 200, "epochs": 1}
-        },
-        "privacy": {"epsilon": 1.0, "delta": 1e-5},
-        "objectives": [{"metric": "membership_auc"}],
-        "search": {"sampler": "random", "trials": 2},
-        **sections,
-    }
+    return specs.digits(
+        NAME,
+        trials=2,
+        **{"privacy": {"epsilon": 1.0, "delta": 1e-5}, "objectives": [{"metric": "membership_auc"}], **sections},
+    )
 
 
 @dataclass

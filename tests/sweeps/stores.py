@@ -25,7 +25,7 @@ from sweeps.spec.sections import SweepSpec
 from sweeps.store.lease import Lease
 from sweeps.store.records import Proposal, Settlement, SweepRecord
 from sweeps.store.store import Store
-from tests.sweeps.recorded_specs import recorded
+from tests.sweeps.specs import recorded
 from trainables.data import SOURCES
 from trainables.system import DatasetSpec, PrivacyPlan, Refusal, Scalar
 from trainables.worker.files import Folder

@@ -27,6 +27,7 @@ from sweeps.store.workspace import Workspace
 from sweeps.sweep import Sweep
 from sweeps.util import fingerprint
 from sweeps.util.exits import ExitCode
+from tests.sweeps import specs
 from trainables.data import SOURCES
 from trainables.system import PrivacyPlan
 
@@ -49,14 +50,13 @@ def finished(
 ) -> Workspace:
     """A workspace with one finished trial; `wrong` and `noise_scale` falsify the mechanism, and the claim stays."""
     spec = load_spec(
-        {
-            "name": "audited",
-            "data": {"source": "uniform"} if system == "noisy-mean" else {"source": "digits"},
-            "systems": {system: knobs},
-            "privacy": {"epsilon": [epsilon], "delta": 1e-5, "adjacency": adjacency},
-            "objectives": [{"metric": "expected_error" if system == "noisy-mean" else "accuracy"}],
-            "search": {"sampler": "random", "trials": 1, "seed": 0},
-        }
+        specs.mean(
+            "audited",
+            data={"source": "uniform"} if system == "noisy-mean" else {"source": "digits"},
+            systems={system: knobs},
+            privacy={"epsilon": [epsilon], "delta": 1e-5, "adjacency": adjacency},
+            objectives=[{"metric": "expected_error" if system == "noisy-mean" else "accuracy"}],
+        )
     )
     workspace = Workspace.at(root)
     name = session.create(spec, workspace)

@@ -19,6 +19,7 @@ from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import Extension
+from tests.sweeps import specs
 from tests.sweeps.test_search import MIXED, ONE, TWO, exam
 from tests.sweeps.toys import finished, running, spec_with
 
@@ -61,18 +62,11 @@ def test_a_model_of_ones_own_is_judged_by_the_seconds_of_its_rehearsal():
 
 
 def test_it_is_the_default_and_is_resolved_from_the_plans_once():
-    raw = {
-        "name": "here",
-        "data": {"source": "digits"},
-        "systems": {
+    raw = specs.digits("here", systems={
             "noisy-sgd": {
                 "learning_rate": {"log_uniform": [0.1, 4]}, "clip_norm": 1.0, "batch_size": 64, "epochs": 20
             }
-        },
-        "privacy": {"epsilon": [1.0, 2.0], "delta": 1e-4},
-        "objectives": [{"metric": "accuracy"}],
-        "search": {"trials": 40},
-    }  # fmt: skip
+        }, privacy={"epsilon": [1.0, 2.0], "delta": 1e-4}, search={"trials": 40})  # fmt: skip
     spec = load_spec(raw)
     assert (spec.search.sampler, spec.search.resolved) == ("auto", None)
     began = resolved(spec, public_facts(spec))

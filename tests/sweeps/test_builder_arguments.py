@@ -19,6 +19,7 @@ from sweeps.search.space import Space
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.schema import spec_schema
+from tests.sweeps import specs
 from trainables.models.registry import builder_of
 from trainables.system import PrivacyPlan
 
@@ -41,10 +42,9 @@ def loads(facts, *, size: int):
 def anything(facts, **given):
     return net(facts, **given)
 """
-SPEC: dict[str, Any] = {
-    "name": "widths",
-    "data": {"source": "digits"},
-    "systems": {
+SPEC: dict[str, Any] = specs.digits(
+    "widths",
+    systems={
         "noisy-sgd": {
             "model": "own_nets:net",
             "with": {"width": {"choice": [4, 8]}, "act": "tanh"},
@@ -54,11 +54,9 @@ SPEC: dict[str, Any] = {
             "epochs": 1,
         }
     },
-    "privacy": {"epsilon": 2.0, "delta": 1e-4},
-    "objectives": [{"metric": "accuracy"}],
-    "constraints": ["with.width * learning_rate <= 100"],
-    "search": {"trials": 2, "sampler": "random", "seed": 1},
-}
+    constraints=["with.width * learning_rate <= 100"],
+    search={"trials": 2, "sampler": "random", "seed": 1},
+)
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ from dpcore.checks import InvalidValue
 from sweeps.planning import checking
 from sweeps.planning.checking import before_launch, check_places
 from sweeps.spec.parse import load_spec
+from tests.sweeps import specs
 from trainables.data import table_file
 
 ROWS = 20
@@ -37,26 +38,27 @@ def parquet(folder, **changed):
 
 
 def spec(path, *, data=None, **sections):
-    return {
-        "name": "mine",
-        "data": {
-            "source": "table",
-            "path": str(path),
-            "n": ROWS,
-            "label": "y",
-            "classes": 2,
-            "columns": {"age": {"low": 0, "high": 100}, "work": {"categories": ["a", "b"]}},
-            "validation": {"records": "public", "share": 0.2, "id": "person"},
-            **(data or {}),
+    return specs.digits(
+        "mine",
+        trials=2,
+        **{
+            "data": {
+                "source": "table",
+                "path": str(path),
+                "n": ROWS,
+                "label": "y",
+                "classes": 2,
+                "columns": {"age": {"low": 0, "high": 100}, "work": {"categories": ["a", "b"]}},
+                "validation": {"records": "public", "share": 0.2, "id": "person"},
+                **(data or {}),
+            },
+            "systems": {
+                "noisy-sgd": {"model": "linear", "learning_rate": 0.1, "clip_norm": 1.0, "batch_size": 4, "epochs": 1}
+            },
+            "privacy": {"epsilon": 2.0, "delta": 1e-3},
+            **sections,
         },
-        "systems": {
-            "noisy-sgd": {"model": "linear", "learning_rate": 0.1, "clip_norm": 1.0, "batch_size": 4, "epochs": 1}
-        },
-        "privacy": {"epsilon": 2.0, "delta": 1e-3},
-        "objectives": [{"metric": "accuracy"}],
-        "search": {"sampler": "random", "trials": 2, "seed": 0},
-        **sections,
-    }
+    )
 
 
 def refused(raw, *words, error=InvalidValue):

@@ -18,20 +18,13 @@ from sweeps.execution import session
 from sweeps.execution.controller import Controller
 from sweeps.ray import cluster, patches, tuner
 from sweeps.ray.decisions import Done
+from tests.sweeps import specs
 from tests.sweeps.tracked_runs import NoViews
 from trainables.data import SOURCES
 from trainables.system import Dataset
 from trainables.worker.trial import run_launch
 
-SPEC = {
-    "name": "copied",
-    "data": {"source": "uniform", "n": 1000},
-    "systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": 4}},
-    "privacy": {"epsilon": [0.5], "delta": 1e-5},
-    "objectives": [{"metric": "expected_error"}],
-    "search": {"sampler": "random", "trials": 1},
-    "tracking": {"models": "none"},
-}
+SPEC = specs.mean("copied", privacy={"epsilon": [0.5], "delta": 1e-5}, tracking={"models": "none"})
 
 
 def here(controller: Controller, loaded: list[Dataset], secret: bytes, *_: object, **__: object) -> str:

@@ -11,6 +11,7 @@ from sweeps.spec.parse import load_spec
 from sweeps.store.store import Store, open_store
 from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import Changed, keyed
+from tests.sweeps import specs
 from trainables.data import SOURCES
 
 PLAIN = SOURCES["uniform"].load({"n": 1000}).fingerprint
@@ -37,15 +38,7 @@ def test_one_key_serves_all_sweeps_of_a_store_and_no_other_store(tmp_path):
 def over(tmp_path):
     """A sweep of private values with nothing left to do, resumed once, so that its data were read and recorded."""
     spec = load_spec(
-        {
-            "name": "over",
-            "data": {"source": "uniform", "n": 1000},
-            "systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}}},
-            "privacy": {"epsilon": 1.0, "delta": 1e-5},
-            "objectives": [{"metric": "expected_error"}],
-            "search": {"sampler": "random", "trials": 1, "seed": 0},
-            "limits": {"noise_multiplier": 1e-3},
-        }
+        specs.mean("over", systems={"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}}}, limits={"noise_multiplier": 1e-3})
     )
     workspace = Workspace.at(tmp_path / ".sweeps")
     session.create(spec, workspace)

@@ -14,19 +14,14 @@ from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from sweeps.util.exits import ExitCode
 from sweeps.util.text import LONGEST
+from tests.sweeps import specs
 from tests.sweeps.published_sweeps import controlled
 from tests.sweeps.tracked_runs import NoViews
 from trainables.worker.attempt import Attempt
 
-SPEC = {
-    "name": "ends",
-    "data": {"source": "uniform", "n": 1000},
-    "systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}}},
-    "privacy": {"epsilon": 1.0, "delta": 1e-5},
-    "objectives": [{"metric": "expected_error"}],
-    "search": {"sampler": "random", "trials": 3, "seed": 0},
-    "resources": {"concurrency": 1},
-}
+SPEC = specs.mean(
+    "ends", trials=3, systems={"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}}}, resources={"concurrency": 1}
+)
 RAISED = (
     'worker\nTraceback (most recent call last):\n  File "a.py", line 3, in fit\n    f(x)\nValueError: record 7 is odd'
 )

@@ -16,6 +16,7 @@ from sweeps import export
 from sweeps.privacy import published_store
 from sweeps.store.records import Refutation
 from sweeps.util.fingerprint import Changed
+from tests.sweeps import specs
 from tests.sweeps.published_sweeps import NAME, swept
 from trainables.export.model import ReleasedModel
 from trainables.export.preprocessing import Preprocessing
@@ -34,15 +35,15 @@ NETWORK = {
 
 
 def spec(**sections):
-    return {
-        "name": NAME,
-        "data": {"source": "digits", "limit": 600},
-        "systems": {"noisy-sgd": NETWORK},
-        "privacy": {"epsilon": 8.0, "delta": 1e-4},
-        "objectives": [{"metric": "accuracy", "goal": "maximize"}],
-        "search": {"sampler": "random", "trials": 1},
-        **sections,
-    }
+    return specs.digits(
+        NAME,
+        **{
+            "data": {"source": "digits", "limit": 600},
+            "systems": {"noisy-sgd": NETWORK},
+            "privacy": {"epsilon": 8.0, "delta": 1e-4},
+            **sections,
+        },
+    )
 
 
 def trained(root, raw):

@@ -13,6 +13,7 @@ import torch
 
 import sweeps
 from dpcore.checks import InvalidValue
+from tests.sweeps import specs
 from tests.sweeps.published_sweeps import NAME, swept
 from tests.trainables.registry_cases import CANDIDATES, CASES
 from trainables.data import SOURCES
@@ -118,20 +119,19 @@ def trained(name, root):
     # As many records are looked at as the system itself would: a few are all clipped alike.
     known = {knob.name for knob in SYSTEMS[name].hyperparameters} - {"distance_records", "bayesian_delta"}
     config = {key: one for key, one in case.config.items() if key in known}
-    raw = {
-        "name": NAME,
-        "data": data,
-        "systems": {name: config},
-        "privacy": {
+    raw = specs.mean(
+        NAME,
+        data=data,
+        systems={name: config},
+        privacy={
             "epsilon": max(case.epsilon, 8.0),
             "delta": case.delta,
             "adjacency": str(case.adjacency),
             "solve": case.solve,
             **unprotected,
         },
-        "objectives": [{"metric": "estimate" if name == "noisy-mean" else "accuracy", "goal": "maximize"}],
-        "search": {"sampler": "random", "trials": 1},
-    }
+        objectives=[{"metric": "estimate" if name == "noisy-mean" else "accuracy", "goal": "maximize"}],
+    )
     swept(root, raw, views=False)
     return sweeps.open(NAME, root=root), data
 

@@ -13,6 +13,7 @@ import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.planning.spec_code import code_of
 from sweeps.spec.parse import load_spec
+from tests.sweeps import specs
 from tests.sweeps.published_sweeps import NAME, swept
 from tests.trainables.source_cases import mnist_small, mnist_write
 from trainables.data import SOURCES
@@ -32,15 +33,9 @@ SCATTERED = {**DATA, "features": "scattering", "features_groups": 9}
 
 
 def raw(data, **sections):
-    return {
-        "name": NAME,
-        "data": data,
-        "systems": {"noisy-sgd": LINEAR},
-        "privacy": {"epsilon": 8.0, "delta": 1e-4},
-        "objectives": [{"metric": "accuracy", "goal": "maximize"}],
-        "search": {"sampler": "random", "trials": 1},
-        **sections,
-    }
+    return specs.digits(
+        NAME, **{"data": data, "systems": {"noisy-sgd": LINEAR}, "privacy": {"epsilon": 8.0, "delta": 1e-4}, **sections}
+    )
 
 
 @pytest.fixture(scope="module")

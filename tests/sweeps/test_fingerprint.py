@@ -11,6 +11,7 @@ import yaml
 
 from sweeps.util import fingerprint
 from sweeps.util.fingerprint import code_digest
+from tests.sweeps import specs
 
 
 @pytest.fixture
@@ -85,10 +86,9 @@ def test_nothing_is_imported(home):
 # A module beside the spec: found by its name, fingerprinted, and never before an installed package.
 
 
-SPEC = {
-    "name": "mine",
-    "data": {"source": "digits"},
-    "systems": {
+SPEC = specs.digits(
+    "mine",
+    systems={
         "noisy-sgd": {
             "model": "beside_the_spec:build",
             "learning_rate": 0.1,
@@ -97,10 +97,8 @@ SPEC = {
             "epochs": 1,
         }
     },
-    "privacy": {"epsilon": 1.0, "delta": 1e-4},
-    "objectives": [{"metric": "accuracy"}],
-    "search": {"trials": 1, "sampler": "random"},
-}
+    privacy={"epsilon": 1.0, "delta": 1e-4},
+)
 BUILD = """
 import torch
 import its_friend

@@ -13,6 +13,7 @@ from sweeps.execution.limits import worker_losses
 from sweeps.spec.parse import load_spec
 from sweeps.store.records import TrialState
 from sweeps.store.store import open_store
+from tests.sweeps import specs
 from tests.sweeps.stores import controller_of, record
 from trainables.data import SOURCES
 from trainables.system import Launch
@@ -20,17 +21,15 @@ from trainables.worker.attempt import NODE_LEAVES, Attempt, NodeLeaves
 from trainables.worker.files import Folder
 from trainables.worker.trial import run_launch
 
-SPEC: dict[str, Any] = {
-    "name": "shared",
-    "data": {"source": "digits"},
-    "systems": {
+SPEC: dict[str, Any] = specs.digits(
+    "shared",
+    systems={
         "prediction-sensitivity": {"regularisation": {"choice": [0.1, 1.0]}, "queries": {"choice": [5, 10]}},
         "loss-perturbation": {"regularisation": 1.0},
     },
-    "privacy": {"epsilon": [1.0, 4.0], "delta": 1e-4, "adjacency": "replace-one"},
-    "objectives": [{"metric": "accuracy"}],
-    "search": {"sampler": "grid", "trials": 10},
-}
+    privacy={"epsilon": [1.0, 4.0], "delta": 1e-4, "adjacency": "replace-one"},
+    search={"sampler": "grid", "trials": 10},
+)
 
 
 @pytest.fixture

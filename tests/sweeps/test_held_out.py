@@ -21,6 +21,7 @@ from sweeps.privacy.totals import joint_totals
 from sweeps.spec.parse import load_spec
 from sweeps.store.records import Accepted, HeldOutRead
 from sweeps.util.fingerprint import Changed
+from tests.sweeps import specs
 from tests.sweeps.published_sweeps import NAME, swept
 from trainables.data import SOURCES
 from trainables.metrics import with_error
@@ -49,15 +50,11 @@ def raw(path, records="public", **sections):
         "test": test,
     }
     linear = {"model": "linear", "learning_rate": 2.0, "clip_norm": 1.0, "batch_size": 50, "epochs": 2}
-    return {
-        "name": NAME,
-        "data": data,
-        "systems": {"noisy-sgd": linear},
-        "privacy": {"epsilon": 4.0, "delta": DELTA},
-        "objectives": [{"metric": "accuracy", "goal": "maximize"}],
-        "search": {"sampler": "random", "trials": 2},
-        **sections,
-    }
+    return specs.digits(
+        NAME,
+        trials=2,
+        **{"data": data, "systems": {"noisy-sgd": linear}, "privacy": {"epsilon": 4.0, "delta": DELTA}, **sections},
+    )
 
 
 def trained(root, records):

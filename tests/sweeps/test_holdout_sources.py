@@ -15,6 +15,7 @@ from sweeps.execution.final_run import check_parts
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.spec.parse import load_spec
 from sweeps.store.workspace import Workspace
+from tests.sweeps import specs
 from tests.sweeps.final_runs import KNOBS, ran
 from trainables.data import SOURCES, packaged
 from trainables.data.splits import CONTENT
@@ -27,14 +28,13 @@ def part(use, **changes):
 
 
 def spec(name, data, privacy=None, **search):
-    return {
-        "name": name,
-        "data": {"source": "digits", **data},
-        "systems": {"noisy-sgd": {**KNOBS, "batch_size": 50, "epochs": 1}},
-        "privacy": {"epsilon": 2.0, "delta": 1e-5, **(privacy or {})},
-        "objectives": [{"metric": "accuracy"}],
-        "search": {"sampler": "random", "trials": 2, "seed": 1, **search},
-    }
+    return specs.digits(
+        name,
+        data={"source": "digits", **data},
+        systems={"noisy-sgd": {**KNOBS, "batch_size": 50, "epochs": 1}},
+        privacy={"epsilon": 2.0, "delta": 1e-5, **(privacy or {})},
+        search={"sampler": "random", "trials": 2, "seed": 1, **search},
+    )
 
 
 def final(data=None, epsilon=2.5, **privacy):

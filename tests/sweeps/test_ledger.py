@@ -32,7 +32,7 @@ from sweeps.privacy.totals import procedure_guarantee, summary
 from sweeps.privacy.wording import total_text
 from sweeps.store.records import LedgerEntry, Settlement, SweepState, TrialRecord, TrialState
 from tests.sweeps import view_sweeps
-from tests.sweeps.recorded_specs import recorded
+from tests.sweeps.specs import recorded
 from tests.sweeps.stores import guarantee, plan, proposal
 from trainables.data.packaged import UNIFORM
 from trainables.system import PrivacyPlan, PrivacyTarget

@@ -34,6 +34,7 @@ from sweeps.selection.compare import (
     laws_at,
 )
 from sweeps.spec.parse import load_spec, public_facts
+from tests.sweeps import specs
 from trainables.rehearsal import Rehearsed, Step
 
 CLOSE = 2 * NEAR
@@ -233,18 +234,16 @@ def test_a_front_is_priced_by_the_orders_that_are_asked_for() -> None:
     assert noise(three) == pytest.approx(5.2010820, rel=CLOSE)
     orders = [{"estimate": 1.0}, {"estimate": 1.0, "expected_error": 0.1}, {"expected_error": 1.0}]
     written = load_spec(
-        {
-            "name": "t",
-            "data": {"source": "uniform", "n": 1000},
-            "systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": 4}},
-            "privacy": {"epsilon": 3, "delta": 1e-5, "scope": "sweep", "release": "front"},
-            "objectives": [
+        specs.mean(
+            "t",
+            privacy={"epsilon": 3, "delta": 1e-5, "scope": "sweep", "release": "front"},
+            objectives=[
                 {"metric": "estimate", "goal": "maximize"},
                 {"metric": "expected_error", "goal": "minimize"},
             ],
-            "search": {"trials": 81},
-            "selection": {"deadline_minutes": 1, "orders": orders},
-        }
+            search={"trials": 81},
+            selection={"deadline_minutes": 1, "orders": orders},
+        )
     )
     row = compared(written).row("front, 3 orders")
     assert not row.refused

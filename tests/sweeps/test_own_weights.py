@@ -19,19 +19,13 @@ from sweeps.spec.parse import load_spec
 from sweeps.store.records import Accepted, SweepState
 from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import Changed
+from tests.sweeps import specs
 from tests.trainables.test_pretrained import MODULE, another
 from trainables.data import SOURCES
 from trainables.features import declared
 
 KNOBS = {"model": "lab_net:loaded", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 100, "epochs": 5}
-SPEC = {
-    "name": "lab",
-    "data": {"source": "digits"},
-    "systems": {"noisy-sgd": KNOBS},
-    "privacy": {"epsilon": 1.0, "delta": 1e-5},
-    "objectives": [{"metric": "accuracy"}],
-    "search": {"sampler": "random", "trials": 1},
-}
+SPEC = specs.digits("lab", systems={"noisy-sgd": KNOBS}, privacy={"epsilon": 1.0, "delta": 1e-5})
 
 
 class Untold:

@@ -22,6 +22,7 @@ from sweeps.search.space import Space
 from sweeps.spec.parse import public_facts
 from sweeps.store.records import TrialRecord, TrialState
 from sweeps.store.workspace import Workspace
+from tests.sweeps import specs
 from tests.trainables.test_published_sources import DATA, needs_data
 from trainables.system import PrivacyPlan
 
@@ -125,14 +126,13 @@ def test_every_sweep_is_valid_and_plans(paper: str, effort: Effort, tmp_path: Pa
 
 
 def test_a_swept_grid_repeats_its_points_and_is_not_run_again(tmp_path: Path) -> None:
-    raw = {
-        "name": "grid-of-two",
-        "data": {"source": "uniform", "n": 500},
-        "systems": {"noisy-mean": {"clip": [0.5, 1.0]}},
-        "privacy": {"epsilon": 1.0, "delta": 1e-4},
-        "objectives": [{"metric": "expected_error"}],
-        "search": {"repeats": 2},
-    }
+    raw = specs.mean(
+        "grid-of-two",
+        data={"source": "uniform", "n": 500},
+        systems={"noisy-mean": {"clip": [0.5, 1.0]}},
+        privacy={"epsilon": 1.0, "delta": 1e-4},
+        search={"repeats": 2},
+    )
     spec, workspace = full_grid(raw), Workspace.at(tmp_path)
     with ExitStack() as running:
         first = swept(spec, workspace, running)

@@ -27,6 +27,7 @@ from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.population import Population
 from sweeps.store.records import LedgerEntry
+from tests.sweeps import specs
 from tests.sweeps.fake_workers import SPEC
 from tests.sweeps.toys import SOURCES, SYSTEMS, Hill, spec_with
 from trainables.system import Config, DatasetSpec, PrivacyPlan, PrivacyTarget, Refusal
@@ -163,14 +164,13 @@ def test_a_senseless_combination_is_refused_and_ends_nothing(models: list[str]) 
 
 def test_a_measure_that_cannot_be_taken_is_found_before_any_trial() -> None:
     spec = load_spec(
-        {
-            "name": "measured",
-            "data": {"source": "digits", "records_are_public": "handwritten digits of a benchmark"},
-            "systems": {"prediction-sensitivity": {"regularisation": 1.0, "queries": 1}},
-            "privacy": {"epsilon": 1.0, "delta": 1e-5},
-            "objectives": [{"metric": "priv_leak"}],
-            "search": {"sampler": "random", "trials": 2},
-        }
+        specs.mean(
+            "measured",
+            trials=2,
+            data={"source": "digits", "records_are_public": "handwritten digits of a benchmark"},
+            systems={"prediction-sensitivity": {"regularisation": 1.0, "queries": 1}},
+            objectives=[{"metric": "priv_leak"}],
+        )
     )
     with pytest.raises(SpecErrors, match=r"prediction-sensitivity\.queries=1: expected at least 2 for priv_leak"):
         preview(spec)

@@ -39,13 +39,14 @@ from sweeps.store.records import Proposal, Refutation, Settlement
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from sweeps.util import fingerprint
+from tests.sweeps import specs
 from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, Killed, memory_folder
 from tests.sweeps.private_people import (
     N,
     people,  # noqa: F401  the fixture
     spec_of,
 )
-from tests.sweeps.recorded_specs import recorded
+from tests.sweeps.specs import recorded
 from tests.sweeps.stores import of_population, plan, record
 from trainables.data import SOURCES, splits
 
@@ -277,14 +278,12 @@ def test_a_reading_of_private_test_records_costs_its_histogram(store):
 
 def test_an_audit_that_the_budget_does_not_hold_trains_nothing(tmp_path, people):  # noqa: F811
     spec = load_spec(
-        {
-            "name": "audited",
-            "data": {**spec_of(people)["data"], "population": "people"},
-            "systems": {"noisy-sgd": SGD},
-            "privacy": {"epsilon": 2.0, "delta": 1e-5},
-            "objectives": [{"metric": "accuracy"}],
-            "search": {"sampler": "random", "trials": 1, "seed": 0},
-        }
+        specs.digits(
+            "audited",
+            data={**spec_of(people)["data"], "population": "people"},
+            systems={"noisy-sgd": SGD},
+            privacy={"epsilon": 2.0, "delta": 1e-5},
+        )
     )
     workspace = Workspace.at(tmp_path)
     opened = workspace.open_store(create=True)

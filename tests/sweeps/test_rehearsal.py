@@ -16,6 +16,7 @@ import yaml
 import sweeps.planning.rehearsal as rehearsal
 from sweeps.planning.rehearsal import Child, ProcessEnded, Rehearsal, corners
 from sweeps.spec.parse import load_spec
+from tests.sweeps import specs
 
 ROOT = Path(__file__).parent.parent.parent
 BROKEN = "tests.trainables.broken_models"
@@ -33,15 +34,11 @@ KNOBS = {"model": "linear", "learning_rate": 0.1, "clip_norm": 1.0, "batch_size"
 
 
 def spec(knobs=None, *, data=None, **sections):
-    return {
-        "name": "mine",
-        "data": {**TABLE, **(data or {})},
-        "systems": {"noisy-sgd": {**KNOBS, **(knobs or {})}},
-        "privacy": {"epsilon": 2.0, "delta": 1e-4},
-        "objectives": [{"metric": "accuracy"}],
-        "search": {"sampler": "random", "trials": 2, "seed": 0},
-        **sections,
-    }
+    return specs.digits(
+        "mine",
+        trials=2,
+        **{"data": {**TABLE, **(data or {})}, "systems": {"noisy-sgd": {**KNOBS, **(knobs or {})}}, **sections},
+    )
 
 
 def found(raw) -> tuple[Rehearsal | None, dict[str, str]]:

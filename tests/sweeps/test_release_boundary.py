@@ -16,8 +16,9 @@ from sweeps.spec.parse import load_spec
 from sweeps.store.records import TrialRecord, TrialState
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
+from tests.sweeps import specs
 from tests.sweeps.published_sweeps import NAME, publish, swept
-from tests.sweeps.recorded_specs import recorded
+from tests.sweeps.specs import recorded
 from tests.sweeps.test_publishing import printed
 
 ROOT = Path(__file__).parents[2]
@@ -92,15 +93,9 @@ def test_only_the_publisher_makes_published_records():
 
 # -- by trying --------------------------------------------------------------------------------------------
 
-SPEC = {
-    "name": NAME,
-    "data": {"source": "uniform", "n": 100},
-    "systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": 4}},
-    "privacy": {"epsilon": 1.0, "delta": 1e-5},
-    "objectives": [{"metric": "expected_error"}],
-    "search": {"sampler": "tpe", "trials": 12, "seed": 0},
-    "curve": 2,
-}
+SPEC = specs.mean(
+    NAME, data={"source": "uniform", "n": 100}, search={"sampler": "tpe", "trials": 12, "seed": 0}, curve=2
+)
 MEASURED = ("expected_error", "estimate", "seconds")
 
 

@@ -23,8 +23,8 @@ from sweeps.spec.parse import load_spec
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.schema import spec_schema
 from sweeps.spec.sections import FIXED_SAMPLERS
-from tests.sweeps import climber
-from tests.sweeps.recorded_specs import recorded
+from tests.sweeps import climber, specs
+from tests.sweeps.specs import recorded
 from tests.sweeps.test_ledger import entry, trial
 from tests.sweeps.test_search import MIXED, ONE, TWO, exam
 from tests.sweeps.toys import spec_with
@@ -190,14 +190,7 @@ def test_the_operator_decides(own, installed, monkeypatch):
 )
 def test_run_tries_it_out_before_a_sweep_is_recorded(own, source, words):
     own.write_text(source)
-    raw = {
-        "name": "own",
-        "data": {"source": "uniform", "n": 1000},
-        "systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": 4}},
-        "privacy": {"epsilon": 1.0, "delta": 1e-5},
-        "objectives": [{"metric": "expected_error"}],
-        "search": {"sampler": "mysamplers:build", "trials": 4, "seed": 0},
-    }
+    raw = specs.mean("own", search={"sampler": "mysamplers:build", "trials": 4, "seed": 0})
     with pytest.raises(WouldFail, match=r"search\.sampler") as caught:
         before_launch(load_spec(raw))
     assert words in str(caught.value)

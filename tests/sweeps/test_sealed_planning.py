@@ -19,18 +19,17 @@ from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.sections import Selection
 from sweeps.spec.sweep_budget import law_of
 from sweeps.store.records import TARGET_EPSILON
+from tests.sweeps import specs
 from tests.sweeps.sealed_searches import small_table
 from trainables.system import PrivacyPlan, Refusal
 
-SPEC = {
-    "name": "sealed",
-    "data": {"source": "uniform", "n": 1000},
-    "systems": {"noisy-mean": {"clip": 1.0, "steps": 1}},
-    "privacy": {"epsilon": 3, "delta": 1e-5, "scope": "sweep", "release": "best"},
-    "objectives": [{"metric": "expected_error"}],
-    "search": {"trials": 81},
-    "selection": {"deadline_minutes": 45},
-}
+SPEC = specs.mean(
+    "sealed",
+    systems={"noisy-mean": {"clip": 1.0, "steps": 1}},
+    privacy={"epsilon": 3, "delta": 1e-5, "scope": "sweep", "release": "best"},
+    search={"trials": 81},
+    selection={"deadline_minutes": 45},
+)
 DIGITS = {
     **SPEC,
     "data": {"source": "digits"},

@@ -12,19 +12,13 @@ from sweeps.privacy.wording import stopped_lines
 from sweeps.spec.parse import load_spec
 from sweeps.store.records import TrialState
 from sweeps.store.store import open_store
+from tests.sweeps import specs
 from tests.sweeps.test_audit import SGD, finished
 
 
 def spec(systems, **privacy):
     return load_spec(
-        {
-            "name": "told",
-            "data": {"source": "digits"},
-            "systems": systems,
-            "privacy": {"epsilon": 1.0, "delta": 1e-5, **privacy},
-            "objectives": [{"metric": "accuracy"}],
-            "search": {"sampler": "random", "trials": 2},
-        }
+        specs.digits("told", trials=2, systems=systems, privacy={"epsilon": 1.0, "delta": 1e-5, **privacy})
     )
 
 

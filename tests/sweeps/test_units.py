@@ -12,12 +12,14 @@ from sweeps.planning.plan import plan_proposal
 from sweeps.search.space import Space
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
+from tests.sweeps import specs
 from trainables.registry import SYSTEMS
 
 UNIT = {"unit": {"column": "patient_id", "max_records": 50}}
-SPEC: dict[str, Any] = {
-    "name": "visits",
-    "data": {
+SPEC: dict[str, Any] = specs.digits(
+    "visits",
+    trials=2,
+    data={
         "source": "table",
         "path": "visits.parquet",
         "n": 2000,
@@ -27,11 +29,9 @@ SPEC: dict[str, Any] = {
         "validation": {"share": 0.2, "records": "public"},
         **UNIT,
     },
-    "systems": {"subsample-and-aggregate": {"models": 40, "queries": 20, "regularisation": 0.01}},
-    "privacy": {"epsilon": 1.0, "delta": 1e-5, "unit": "patient"},
-    "objectives": [{"metric": "accuracy"}],
-    "search": {"sampler": "random", "trials": 2, "seed": 0},
-}
+    systems={"subsample-and-aggregate": {"models": 40, "queries": 20, "regularisation": 0.01}},
+    privacy={"epsilon": 1.0, "delta": 1e-5, "unit": "patient"},
+)
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from sweeps.util import files
 from sweeps.util.files import path_of
 from sweeps.util.text import closest, did_you_mean
 from tests.sweeps import view_sweeps
-from tests.sweeps.recorded_specs import recorded
+from tests.sweeps.specs import recorded
 from tests.sweeps.view_sweeps import mixed_sweep
 
 ALIKE = [

@@ -12,7 +12,7 @@ from sweeps.store.lease import Lease
 from sweeps.store.records import Proposal, Settlement, SweepRecord
 from sweeps.store.store import Store, open_store
 from sweeps.util.files import url_of
-from tests.sweeps.recorded_specs import recorded
+from tests.sweeps.specs import recorded
 from trainables.system import PrivacyPlan, Refusal
 
 OBJECTIVES = [{"metric": "accuracy", "goal": "maximize"}, {"metric": "epsilon", "goal": "minimize"}]

@@ -19,16 +19,16 @@ from sweeps.reporting import tables
 from sweeps.reporting.tables import render
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import TrialState
+from tests.sweeps import specs
 from tests.sweeps.published_sweeps import NAME, swept
 
-SPEC = {
-    "name": NAME,
-    "data": {"source": "uniform", "n": 100},
-    "systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": 4}},
-    "privacy": {"epsilon": [0.5, 1.0], "delta": 1e-5},
-    "objectives": [{"metric": "expected_error"}, {"metric": "epsilon", "goal": "minimize"}],
-    "search": {"sampler": "random", "trials": 12, "seed": 0},
-}
+SPEC = specs.mean(
+    NAME,
+    trials=12,
+    data={"source": "uniform", "n": 100},
+    privacy={"epsilon": [0.5, 1.0], "delta": 1e-5},
+    objectives=[{"metric": "expected_error"}, {"metric": "epsilon", "goal": "minimize"}],
+)
 
 
 @pytest.fixture(scope="module")
