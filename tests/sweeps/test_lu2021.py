@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,8 +28,6 @@ from sweeps.papers.lu2021 import (
 from sweeps.store.workspace import Workspace
 from tests.sweeps.test_papers import claims_of
 from trainables.planning import NOISE_MAX
-
-DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 from dataclasses import replace
@@ -13,10 +14,27 @@ from hypothesis import strategies as st
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
+from dpcore.rounding import epsilon_text
+from sweeps.privacy import totals as ledger
+from sweeps.privacy.ledger import Procedure
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting import tables
-from sweeps.reporting.front import AxisEnd, FrontAxis, MixedGuarantees, front, hypervolume, kinds, nondominated
+from sweeps.reporting.front import (
+    AxisEnd,
+    FrontAxis,
+    MixedGuarantees,
+    front,
+    hypervolume,
+    kinds,
+    nondominated,
+    sweep_front,
+)
+from sweeps.reporting.shrinkage import FEWEST, shrink, shrink_alike
+from sweeps.reporting.tables import FORMATS, render
 from sweeps.store.records import TrialRecord, TrialState
-from tests.sweeps.front_records import ACCURACY, EPSILON, ERROR, claiming, record
+from sweeps.store.store import Store
+from tests.benchmarks.chosen import compare
+from tests.sweeps.view_sweeps import ACCURACY, EPSILON, ERROR, claiming, mixed_sweep, record
 
 
 def brute_force(values: np.ndarray, maximize: list[bool]) -> list[bool]:
@@ -206,3 +224,87 @@ def test_what_is_left_out_whole_is_not_called_unfinished():
     running = replace(running, state=TrialState.RUNNING)
     assert front([refuted, running], [ACCURACY, EPSILON]).empty == "No finished trial that is drawn."
     assert front([running], [ACCURACY, EPSILON]).empty == "No finished trial yet."
+
+
+# The total of the procedure stands under a front of the store in every form, and is the ledger's own number.
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Twelve finished trials, one failed after three steps, one lost and to be charged whole."""
+    opened = mixed_sweep(tmp_path)
+    yield opened
+    opened.close()
+
+
+def counted(store: Store) -> Procedure:
+    return ledger.summary(store.trials("views"), store.ledger("views"), ()).procedure
+
+
+def test_the_note_is_the_ledgers_total(store):
+    found = sweep_front(PublishedStore(store), "views", total=True)
+    assert found.procedure == counted(store)
+    assert found.note == (
+        f"All trials together: epsilon {epsilon_text(counted(store).guarantee.epsilon)} at delta 1e-05, "
+        "differential-privacy, add-remove, per record, by pld, status: proved (3 assumptions). May be quoted. "
+        "It covers all results of this sweep and the choice of the best, but no running times and memory. 1 trial that "
+        "failed counts with all planned steps: results may have decided where that ended."
+    )
+    # Fourteen launches: more than what the best of them claims, and more than all those on the front.
+    assert found.procedure.guarantee.epsilon > max(trial.guarantee.epsilon for trial in found.panels[0].records)
+    assert sweep_front(PublishedStore(store), "views").note == ""
+
+
+@pytest.mark.parametrize("form", ["table", "json", "html"])
+def test_every_form_that_is_read_shows_it(store, form):
+    found = sweep_front(PublishedStore(store), "views", total=True)
+    content = render(found, form)
+    assert form in FORMATS
+    text = html.unescape(" ".join(content.split()))
+    assert found.note in (json.loads(content)["note"] if form == "json" else text)
+    assert found.note not in render(sweep_front(PublishedStore(store), "views"), form)
+
+
+# Shrunk scores: golden numbers, properties, and by simulation what the chosen one is worth.
+
+
+SCORES = st.lists(st.tuples(st.floats(-5, 5), st.floats(0.001, 2)), min_size=FEWEST, max_size=12)
+
+
+def test_equal_errors_give_the_rule_of_efron_and_morris():
+    """With one error s for all, t^2 = S / (n - 1) - s^2: of 0, 1, 2, 3 it is 5/3 - 1, and B = 3/5."""
+    shrunk, errors = shrink(np.array([0.0, 1, 2, 3]), np.ones(4))
+    assert shrunk == pytest.approx(0.6 * 1.5 + 0.4 * np.arange(4), abs=1e-9)
+    assert errors == pytest.approx(np.sqrt(0.4 + 0.36 * (5 / 3) / 4), abs=1e-9)
+
+
+def test_scores_that_spread_no_more_than_their_errors_are_one():
+    shrunk, _ = shrink(np.array([0.50, 0.51, 0.49, 0.5]), np.full(4, 0.1))
+    assert shrunk == pytest.approx(0.5)
+
+
+@given(SCORES)
+def test_shrunk_scores_lie_between_their_own_and_the_mean_and_are_no_less_sure(listed):
+    scores, errors = np.array(listed).T
+    shrunk, left = shrink(scores, errors)
+    assert (shrunk >= scores.min() - 1e-9).all()
+    assert (shrunk <= scores.max() + 1e-9).all()
+    assert (left <= errors + 1e-9).all()
+    # A shift moves all alike.
+    assert shrink(scores + 1, errors)[0] == pytest.approx(shrunk + 1, abs=1e-6)
+
+
+def test_a_noisy_score_of_few_like_it_is_held_against_all_and_infinities_stay():
+    scores, errors = [0.9, 0.5, 0.5, 0.52, 0.51, np.inf], [0.3, 0.01, 0.01, 0.01, 0.01, 0.1]
+    shrunk, _ = shrink_alike(scores, errors, ["lonely", *"abcd", "e"])
+    assert shrunk[0] < 0.6
+    assert shrunk[5] == np.inf
+    assert list(shrink_alike([0.9, 0.5], [0.3, 0.01], ["a", "b"])[0]) == [0.9, 0.5]
+
+
+def test_what_the_chosen_trial_is_said_to_score_is_within_its_error_of_what_it_is_worth():
+    """300 sweeps of 12 trials on Adult at n = 500, where luck is largest: raw scores overstate three times as much."""
+    found = compare("adult", 500, np.random.default_rng(0))
+    assert abs(found["shrunk"][2]) < 1
+    assert found["raw"][1] > 2 * abs(found["shrunk"][1])
+    assert found["shrunk"][0] < found["raw"][0] + 0.002

@@ -29,8 +29,8 @@ from sweeps.spec.parse import load_spec, public_facts
 from sweeps.store.records import Refutation
 from sweeps.store.workspace import Workspace
 from tests.sweeps import view_sweeps
-from tests.sweeps.front_records import claiming
 from tests.sweeps.test_ledger import entry, guarantee, plan, trial
+from tests.sweeps.view_sweeps import claiming
 from trainables.metrics import Dependence
 
 EPSILON = 1.7531

@@ -16,8 +16,8 @@ from sweeps.reporting.front import AxisEnd, FrontAxis, axis_ends, front, sweep_f
 from sweeps.spec.parse import load_spec
 from sweeps.spec.problems import SpecErrors
 from tests.sweeps import toys, view_sweeps
-from tests.sweeps.front_records import record
 from tests.sweeps.toys import spec_with
+from tests.sweeps.view_sweeps import record
 from trainables.metrics import Worst
 from trainables.publishing import declared, natural_worst
 from trainables.registry import SYSTEMS

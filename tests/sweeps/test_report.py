@@ -27,8 +27,8 @@ from sweeps.store.records import TrialState
 from sweeps.store.store import Store
 from sweeps.util.text import as_html
 from tests.sweeps import view_sweeps
-from tests.sweeps.front_records import ACCURACY, EPSILON, record
 from tests.sweeps.test_pareto import of_systems
+from tests.sweeps.view_sweeps import ACCURACY, EPSILON, record
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
 # The browser's own errands (dictionaries, updates); the resolver rule below keeps them on this machine.

@@ -6,12 +6,15 @@ What a person gets wrong, mistake by mistake, is in `bad_inputs.yaml`.
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import time
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given
@@ -20,11 +23,22 @@ from pydantic import ValidationError
 
 import sweeps
 from dpcore.checks import InvalidValue
+from sweeps.execution.end import missing_metrics
+from sweeps.planning.plan import plan_proposal
+from sweeps.privacy.release import Published
+from sweeps.search.space import Space
 from sweeps.spec.domains import Domain
-from sweeps.spec.parse import load_spec, read_document
+from sweeps.spec.parse import load_spec, public_facts, read_document
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import SweepSpec, diff
+from tests.sweeps import specs
+from tests.sweeps.private_people import PUBLIC, people, spec_of
+from tests.sweeps.published_sweeps import REASON, attacked
 from tests.sweeps.toys import SOURCES, SPEC, SYSTEMS, Points
+from tests.sweeps.view_sweeps import record
+from trainables.measures.objectives import MEASURES
+from trainables.measures.quality import QUALITY
+from trainables.metrics import Task
 
 
 def load(raw: Any) -> SweepSpec:
@@ -276,3 +290,166 @@ def test_what_is_no_text_or_not_there_is_refused(tmp_path: Path) -> None:
         load(tmp_path / "a.yaml")
     with pytest.raises(FileNotFoundError):
         load("no-such-file.yaml")
+
+
+# Metrics that a spec asks for beyond those of its objectives: what is refused, what is recorded, what is said.
+
+
+__all__ = ["people"]
+CLASSES = sorted(name for name, one in QUALITY.items() if one.tasks == {Task.CLASSIFICATION})
+
+
+def of(people: Any, *, public: bool = True, **changes: Any) -> dict[str, Any]:
+    raw = spec_of(people, **changes)
+    return raw | {"data": raw["data"] | {"validation": PUBLIC}} if public else raw
+
+
+def errors(raw: dict[str, Any]) -> dict[str, str]:
+    with pytest.raises(SpecErrors) as refused:
+        load_spec(raw)
+    found: dict[str, str] = {}
+    for error in refused.value.errors:
+        found[error.path] = found.get(error.path, "") + str(error)
+    return found
+
+
+@pytest.mark.parametrize("asked", [{"report": ["NAME"]}, {"objectives": [{"metric": "NAME"}]}], ids=["report", "goal"])
+@pytest.mark.parametrize("name", QUALITY)
+def test_on_private_records_each_is_refused_by_name(people, name: str, asked: dict[str, Any]) -> None:
+    found = errors(of(people, public=False, **json.loads(json.dumps(asked).replace("NAME", name))))
+    [(path, text)] = found.items()
+    assert path in ("report.0", "objectives.0.metric")
+    assert name in text
+    assert "noised histogram" in text
+
+
+@pytest.mark.parametrize("name", QUALITY)
+def test_on_public_records_each_is_had_where_it_means_something(people, name: str) -> None:
+    raw = of(people, objectives=[{"metric": name}], report=["auc"])
+    if name in CLASSES:
+        assert load_spec(raw).objectives[0].goal == QUALITY[name].goal
+    else:
+        assert "a metric of a classification, which table is" in errors(raw)["objectives.0.metric"]
+
+
+def test_metrics_besides_are_recorded_and_nothing_else_moves(people) -> None:
+    plain, spec = load_spec(of(people)), load_spec(of(people, report=["f1", "log_loss", "seconds"]))
+    assert spec.asked == ("auc", "f1", "log_loss", "seconds")
+    assert load_spec(spec.canonical()) == spec
+    assert list(spec.report) == ["f1", "log_loss", "seconds"]
+    assert "report" not in plain.canonical()
+    assert plain.report == ()
+    ends = spec.front.reference
+    assert ends.keys() - plain.front.reference.keys() == {"f1", "log_loss"}
+    assert ends["log_loss"].value == pytest.approx(math.log(2))
+    without = {key: value for key, value in spec.canonical().items() if key not in ("report", "front")}
+    assert without == {key: value for key, value in plain.canonical().items() if key != "front"}
+
+
+@pytest.mark.parametrize(
+    ("report", "path", "words"),
+    [
+        (["f2"], "report.0", "f1"),
+        (["auc"], "report.0", "each metric once"),
+        (["f1", "f1"], "report.1", "each metric once"),
+        (["membership_auc"], "report.0", "training records"),
+        ("f1", "report", "a list"),
+    ],
+)
+def test_what_cannot_be_reported_is_named(people, report: Any, path: str, words: str) -> None:
+    assert words in errors(of(people, report=report))[path]
+
+
+def test_a_system_without_a_model_that_may_be_judged_is_named(people) -> None:
+    raw = of(people, objectives=[{"metric": "accuracy"}], report=["f1"])
+    raw["systems"] = {"subsample-and-aggregate": {"models": 4, "queries": 5, "regularisation": 0.1}}
+    assert "subsample-and-aggregate" in errors(raw)["report.0"]
+
+
+def test_a_raw_metric_besides_needs_a_reason_and_steers_no_sampler() -> None:
+    raw = attacked(objectives=[{"metric": "accuracy"}], search={"sampler": "tpe", "trials": 2})
+    asked = raw | {"report": ["membership_auc"]}
+    assert list(errors(asked)) == ["report.0"]
+    assert load_spec(asked | {"privacy": {"epsilon": 1.0, "delta": 1e-5, "allow_raw_measures": REASON}})
+
+
+def test_the_end_of_a_sweep_says_which_metric_is_no_number_and_why() -> None:
+    rows = [record(0, f1=0.5), record(1, f1=math.nan), record(2)]
+    finished = [Published(replace(row)) for row in rows]
+    [line] = missing_metrics(finished, ["f1"], dict(MEASURES))
+    assert "f1 is no number in 2 of 3 finished trials" in line
+    assert "neither occurs nor is predicted" in line
+    assert missing_metrics(finished[:1], ["f1"], dict(MEASURES)) == ()
+
+
+# A spec's unit is a record, or something that data and systems make true.
+
+
+UNIT = {"unit": {"column": "patient_id", "max_records": 50}}
+VISITS: dict[str, Any] = specs.digits(
+    "visits",
+    trials=2,
+    data={
+        "source": "table",
+        "path": "visits.parquet",
+        "n": 2000,
+        "label": "ill",
+        "classes": ["no", "yes"],
+        "columns": {"pulse": {"low": 30, "high": 200}},
+        "validation": {"share": 0.2, "records": "public"},
+        **UNIT,
+    },
+    systems={"subsample-and-aggregate": {"models": 40, "queries": 20, "regularisation": 0.01}},
+    privacy={"epsilon": 1.0, "delta": 1e-5, "unit": "patient"},
+)
+
+
+def with_value(path: str, value: Any) -> dict[str, Any]:
+    raw = deepcopy(VISITS)
+    *parents, last = path.split("/")
+    inner = raw
+    for parent in parents:
+        inner = inner[parent]
+    inner[last] = value
+    return raw
+
+
+def problems(raw: dict[str, Any]) -> list[str]:
+    with pytest.raises(SpecErrors) as caught:
+        load_spec(raw)
+    return [str(one) for one in caught.value.errors]
+
+
+def test_a_unit_that_data_and_system_enforce_is_claimed() -> None:
+    spec = load_spec(VISITS)
+    facts = public_facts(spec)
+    assert (facts.n, facts.n_validation, facts.unit_records) == (1600, 400, 50)
+    config = Space.of(spec).draw(np.random.default_rng(0))
+    plan = plan_proposal(spec, config, facts, {})
+    assert plan.guarantee.unit == "patient"
+    assert any("patient_id" in line for line in plan.guarantee.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("privacy", {"epsilon": 1.0, "delta": 1e-5}, "privacy.unit='record': expected another word"),
+        ("privacy/unit", "record", "privacy.unit='record': expected another word"),
+        ("systems/model-sensitivity", {"regularisation": 0.01}, "expected record with model-sensitivity: it counts"),
+        ("privacy/delta", 1e-3, "expected at most 1/n = 0.000625 for n=1600 values of patient_id."),
+        ("data", {"source": "digits", **UNIT}, "no unit: digits does not know whose its records are"),
+        ("objectives", [{"metric": "accuracy"}, {"metric": "membership_auc"}], "single records"),
+    ],
+)
+def test_a_unit_is_made_of_a_grouping_its_word_and_systems_that_bound_it(path: str, value: Any, said: str) -> None:
+    assert said in "\n".join(problems(with_value(path, value)))
+
+
+def test_planning_refuses_too() -> None:
+    """The door of every plan: a spec that was put together by hand passes no earlier one."""
+    spec = load_spec(VISITS)
+    by_hand = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"unit": "record"})})
+    facts = public_facts(spec)
+    config = Space.of(by_hand).draw(np.random.default_rng(0))
+    refusal = plan_proposal(by_hand, config, facts, {})
+    assert "privacy.unit='record'" in refusal.reason

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -27,7 +25,6 @@ from sweeps.papers.vandermaaten2020 import (
 )
 from tests.sweeps.test_papers import claims_of
 
-DATA = Path(os.environ.get("SWEEPS_DATA", Path(__file__).parents[3] / "shared" / "data"))
 POINT = Point(
     part="fig1-pure",
     method="model sensitivity",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dpcore.events import Adjacency, Gaussian
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms.protocol import Scheduled
+from sweeps.reporting.front import FrontAxis
 from sweeps.store.lease import Lease
-from sweeps.store.records import Proposal, Settlement, SweepRecord
+from sweeps.store.records import Proposal, Settlement, SweepRecord, TrialRecord, TrialState
 from sweeps.store.store import Store, open_store
 from sweeps.util.files import url_of
 from tests.sweeps.specs import recorded
@@ -138,3 +140,31 @@ def mixed_sweep(root: Path, trials: int = 12, name: str = "views") -> Store:
     store.set_state(lease, "finished")
     lease.release()
     return store
+
+
+# Records and objectives of small fronts.
+
+
+ACCURACY, EPSILON = FrontAxis("accuracy", "maximize"), FrontAxis("epsilon", "minimize")
+
+ERROR = FrontAxis("error", "minimize")
+
+
+def record(number: int, epsilon: float = 1.0, state: TrialState = TrialState.COMPLETE, **metrics: float):
+    return TrialRecord(
+        key=f"s-{number}",
+        number=number,
+        state=state,
+        config={"system": "noisy-sgd", "target_epsilon": 1.0, "learning_rate": 0.1 * (number + 1)},
+        seed=number,
+        plan=plan({"system": "noisy-sgd"}, 1.0, work=10.0 * number),
+        violations={},
+        metrics=metrics,
+        guarantee=guarantee(epsilon, theorem="a theorem", assumptions=()),
+    )
+
+
+def claiming(number: int, **changes: object) -> TrialRecord:
+    base = record(number, accuracy=0.5 + number / 100)
+    assert base.guarantee is not None
+    return replace(base, guarantee=replace(base.guarantee, **changes))

@@ -21,7 +21,7 @@ from sweeps.privacy.totals import procedure_guarantee
 from sweeps.reporting.front import front, kinds
 from sweeps.reporting.html import macro
 from sweeps.store.records import EPSILON as EPSILON_METRIC
-from tests.sweeps.front_records import ACCURACY, EPSILON, claiming
+from tests.sweeps.view_sweeps import ACCURACY, EPSILON, claiming
 from tests.trainables.registry_cases import CANDIDATES, CASES, data_of
 from trainables import planning
 from trainables.planning import attributed_plan, of_their_models

@@ -15,7 +15,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.gradients.chain import cross_entropy
 from tests.sweeps.private_people import people
-from tests.sweeps.test_asked_metrics import of
+from tests.sweeps.test_spec import of
 from tests.trainables.registry_cases import CANDIDATES, data_of
 from trainables.data import SOURCES, records
 from trainables.measures import retraining

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 from importlib.metadata import version
 
 import pytest
@@ -12,7 +13,12 @@ from typer.testing import CliRunner
 
 import sweeps
 from dpcore.checks import InvalidValue
+from dpcore.events import Adjacency
+from dpcore.guarantee import Notion, Status
 from sweeps.cli.main import app
+from sweeps.privacy.ledger import CLAIM_KIND
+from sweeps.reporting.glossary import GLOSSARY
+from sweeps.store.records import TrialState
 from sweeps.sweep import ParetoFront
 
 
@@ -121,3 +127,27 @@ def test_no_option_is_of_one_face_alone(command):
 
 def test_every_command_is_there_or_on_the_list():
     assert set(commands()) == CALLS.keys() | COMMANDS_ALONE
+
+
+# `sweeps explain`: every word that stands beside a number is explained, shortly, by words that are explained too.
+
+
+def test_every_word_beside_a_number_is_explained():
+    wanted = {"epsilon", "claim", "total", "ledger", "front", "hypervolume", "budget", *CLAIM_KIND}
+    wanted |= {str(word) for kind in (Status, Notion, Adjacency) for word in kind} | {str(TrialState.INFEASIBLE)}
+    assert wanted - GLOSSARY.keys() == set()
+
+
+def test_its_numbers_are_right():
+    """Even odds times exp(epsilon), as a chance."""
+    for epsilon, said in ((1, "73%"), (10, "99.995%")):
+        assert said in GLOSSARY["epsilon"].meaning
+        assert 100 / (1 + math.exp(-epsilon)) == pytest.approx(float(said[:-1]), abs=0.2 if epsilon == 1 else 0.001)
+
+
+def test_a_word_is_found_however_it_is_written_and_without_one_all_are_listed(command):
+    assert command("explain", "Epsilon")[1] == f"{GLOSSARY['epsilon']}\n" == f"{sweeps.explain('epsilon')}\n"
+    assert sweeps.explain("noise_multiplier") is sweeps.explain("Noise multiplier")
+    assert json.loads(command("explain", "claim", "--json")[1])["see"] == ["total", "epsilon", "status", "assumption"]
+    assert "Did you mean `adjacency`?" in command("explain", "adjacancy")[2]
+    assert command("explain")[1].splitlines()[0].split(", ") == list(GLOSSARY)

@@ -6,6 +6,7 @@ from dpcore.guarantee import Status
 from sweeps.examples import example_names, load_example_or_file
 from sweeps.planning.preview import preview
 from sweeps.reporting.front import label_of
+from sweeps.spec.parse import public_facts
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyPlan
@@ -36,3 +37,24 @@ def test_the_total_of_releases_that_each_spend_all_of_delta_carries_their_sum():
     assert shown.total is not None
     assert 1e-5 < shown.total.delta < 1e-5 * (1 + shown.total.trials)
     assert 8 < shown.total.epsilon < 8 * shown.total.trials
+
+
+# The packaged example that pays for its search: what it declares, and that its deadline covers its cap.
+
+
+SECONDS, CORES = 30.0, 2
+"""Of the longest trial on one core of a busy machine, features and scoring left out; of the machine."""
+
+
+def test_what_is_said_of_the_records() -> None:
+    facts = public_facts(load_example_or_file("mnist-record"))
+    assert (facts.n, facts.n_validation, facts.features["features"].shape) == (54_000, 6_000, (81, 7, 7))
+    assert facts.private_validation is not None
+    assert facts.private_validation.parts
+
+
+def test_the_deadline_covers_the_cap_on_two_cores() -> None:
+    spec = load_example_or_file("mnist-record")
+    assert spec.selection is not None
+    assert spec.selection.mean == 27
+    assert spec.search.trials * SECONDS / CORES < 0.9 * 60 * spec.selection.deadline_minutes
