@@ -160,6 +160,7 @@ class FakeSweep:
     """Controller, store and workers of one sweep; `kill_at` ends the controller around its n-th write from now.
 
     population  whose ledger is made, where `change` declares it
+    bug         done before each decision
     """
 
     folder: Path
@@ -168,6 +169,7 @@ class FakeSweep:
     population: Population | None = None
     kill_at: int | None = None
     kill_after_write: bool = False
+    bug: Callable[[FakeSweep], None] | None = None
 
     def __post_init__(self) -> None:
         self.spec = load_spec({**SPEC, "early_stopping": self.early_stopping, **self.change})
@@ -220,8 +222,13 @@ class FakeSweep:
             self.lease.release()
             self.start()
 
+    def decision(self) -> Launch | Wait | Done:
+        if self.bug is not None:
+            self.bug(self)
+        return self.controller.decide()
+
     def decide(self) -> None:
-        decision = self.controller.decide()
+        decision = self.decision()
         if isinstance(decision, Launch):
             self.workers.append(Worker(decision, self.trials, self.executed))
 
@@ -245,7 +252,7 @@ class FakeSweep:
     def finish(self) -> bool:
         """Without further accidents, to the end. Returns whether the space ran dry."""
         for _ in range(1000):
-            decision = self.controller.decide()
+            decision = self.decision()
             if isinstance(decision, Done):
                 return decision.exhausted
             if isinstance(decision, Wait):
@@ -308,11 +315,15 @@ def launched(sweep: FakeSweep) -> Worker:
 
 
 def simulate(
-    choices: Sequence[int], early_stopping: dict[str, Any] | None, change: Mapping[str, Any] | None = None
+    choices: Sequence[int],
+    early_stopping: dict[str, Any] | None,
+    change: Mapping[str, Any] | None = None,
+    bug: Callable[[FakeSweep], None] | None = None,
+    check_end: Callable[[FakeSweep], None] = lambda sweep: sweep.check_end(trials=5),
 ) -> FakeSweep:
     """One history, told by `choices`: launches, partial work, deliveries, losses, kills between and inside writes."""
     with memory_folder() as folder:
-        sweep = FakeSweep(folder, early_stopping, dict(change or {}))
+        sweep = FakeSweep(folder, early_stopping, dict(change or {}), bug=bug)
         for choice in choices:
             choice, detail = divmod(choice, 64)
             act = choice % 8
@@ -337,7 +348,7 @@ def simulate(
             sweep.check()
         sweep.kill_at = None
         sweep.finish()
-        sweep.check_end(trials=5)
+        check_end(sweep)
         for worker in sweep.zombies:
             worker.execute(3, 100, stop_inside=False)
         sweep.check()

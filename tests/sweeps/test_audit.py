@@ -14,6 +14,7 @@ from dpcore.checks import InvalidValue
 from dpcore.gradients import clipped as releases
 from dpcore.guarantee import Notion, Status
 from dpcore.rounding import epsilon_text
+from dpcore.selection.filters import DPCharge
 from sweeps.audit import AuditRecord, audit_trial, audits_of, begin, share
 from sweeps.cli.claims import lines
 from sweeps.execution import session
@@ -24,7 +25,8 @@ from sweeps.privacy.wording import stopped_lines
 from sweeps.reporting.html import macro, write_report
 from sweeps.spec.parse import load_spec
 from sweeps.store.errors import UnknownTrial
-from sweeps.store.records import Proposal, Refutation, Settlement, TrialState
+from sweeps.store.population import Population
+from sweeps.store.records import Proposal, Refutation, Settlement
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from sweeps.sweep import Sweep
@@ -49,21 +51,25 @@ def finished(
     epsilon: float = 3.0,
     adjacency: str = "add-remove",
     noise_scale: float = 1.0,
+    population: Population | None = None,
     **wrong: float,
 ) -> Workspace:
     """A workspace with one finished trial; `wrong` and `noise_scale` falsify the mechanism, and the claim stays."""
     spec = load_spec(
         specs.mean(
             "audited",
-            data={"source": "uniform"} if system == "noisy-mean" else {"source": "digits"},
+            data={"source": "uniform" if system == "noisy-mean" else "digits"}
+            | ({"population": population.name} if population else {}),
             systems={system: knobs},
             privacy={"epsilon": [epsilon], "delta": 1e-5, "adjacency": adjacency},
             objectives=[{"metric": "expected_error" if system == "noisy-mean" else "accuracy"}],
         )
     )
     workspace = Workspace.at(root)
-    name = session.create(spec, workspace)
     store = open_store(workspace.store_url)
+    if population is not None:
+        store.make_population(population)
+    name = session.create(spec, workspace)
     facts = SOURCES[spec.data.source].facts({})
     proposed = {"system": system, "target_epsilon": epsilon, **knobs}
     plan = plan_proposal(spec, proposed, facts, {})
@@ -73,24 +79,12 @@ def finished(
         wrong["sensitivity"] = plan.mechanism.sensitivity * noise_scale
     plan = replace(plan, mechanism=replace(plan.mechanism, **wrong))
     lease = store.acquire(name)
-    fingerprints = {
-        "code": fingerprint.code_digest(),
-        "data": store.data_fingerprint(SOURCES[spec.data.source].load({}).fingerprint),
-    }
-    store.set_fingerprints(lease, fingerprints)
-    store.launch(lease, Proposal(number=0, config=proposed, seed=0), plan, plan.steps)
-    store.settle(
-        lease,
-        f"{name}-0",
-        1,
-        Settlement(
-            executed_to=plan.steps,
-            step=plan.steps,
-            metrics={"accuracy": 0.5},
-            guarantee=plan.guarantee,
-            seconds=1.0,
-        ),
-    )
+    data = store.data_fingerprint(SOURCES[spec.data.source].load({}).fingerprint)
+    store.set_fingerprints(lease, {"code": fingerprint.code_digest(), "data": data})
+    charge = None if population is None else DPCharge(plan.guarantee.epsilon, plan.guarantee.delta)
+    store.launch(lease, Proposal(number=0, config=proposed, seed=0), plan, plan.steps, charge)
+    came = {"executed_to": plan.steps, "step": plan.steps, "metrics": {"accuracy": 0.5}, "seconds": 1.0}
+    store.settle(lease, f"{name}-0", 1, Settlement(guarantee=plan.guarantee, **came))
     lease.release()
     return workspace
 
@@ -282,9 +276,7 @@ def test_an_audit_of_the_claim_beside_prints_both(tmp_path):
 
 def test_trials_that_stopped_themselves_are_told(tmp_path):
     workspace = finished(tmp_path, "noisy-sgd", SGD)
-    [record] = [one for one in open_store(workspace.store_url).trials("audited") if one.state is TrialState.COMPLETE][
-        :1
-    ]
+    [record] = open_store(workspace.store_url).trials("audited")
     planned = record.planned_steps
     whole = replace(record, metrics={**record.metrics, "steps_taken": float(planned)})
     short = replace(record, key="audited-7", metrics={**record.metrics, "steps_taken": 3.0})

@@ -96,26 +96,26 @@ def quickstart() -> list[TrialRecord]:
     ]
 
 
-class TestAnHonestQuickstart:
-    def test_beaten_trials_are_not_on_the_front(self, quickstart):
-        claims = [record.guarantee.epsilon for record in quickstart]
-        # The very case: calibration leaves each its own hair below the budget.
-        assert len(set(claims)) == 4
-        assert all(0.99 < epsilon < 1 for epsilon in claims)
-        found = front(quickstart, [ACCURACY, EPSILON], reference={"accuracy": AxisEnd(0.0), "epsilon": AxisEnd(2.0)})
-        (panel,) = found.panels
-        assert found.keys() == ["s-3"]
-        # What is printed is the claim; what is compared is the budget, in the volume too.
-        assert panel.values[:, 1].tolist() == claims
-        assert panel.compared[:, 1].tolist() == [1.0] * 4
-        assert panel.hypervolume == pytest.approx(0.83, abs=1e-12)
-        (kind,) = kinds(panel, [ACCURACY, EPSILON], across=1, up=0)
-        assert kind.own.tolist() == [3]
+def test_beaten_trials_are_not_on_the_front(quickstart):
+    claims = [record.guarantee.epsilon for record in quickstart]
+    # The very case: calibration leaves each its own hair below the budget.
+    assert len(set(claims)) == 4
+    assert all(0.99 < epsilon < 1 for epsilon in claims)
+    found = front(quickstart, [ACCURACY, EPSILON], reference={"accuracy": AxisEnd(0.0), "epsilon": AxisEnd(2.0)})
+    (panel,) = found.panels
+    assert found.keys() == ["s-3"]
+    # What is printed is the claim; what is compared is the budget, in the volume too.
+    assert panel.values[:, 1].tolist() == claims
+    assert panel.compared[:, 1].tolist() == [1.0] * 4
+    assert panel.hypervolume == pytest.approx(0.83, abs=1e-12)
+    (kind,) = kinds(panel, [ACCURACY, EPSILON], across=1, up=0)
+    assert kind.own.tolist() == [3]
 
-    def test_the_sampler_sees_what_the_front_sees(self, quickstart):
-        spec = load_spec(QUICK)
-        assert [objective_values(spec, record)[1] for record in quickstart] == [1.0] * 4  # type: ignore[index]
-        assert [record.key for record in kept(spec, quickstart)] == ["s-3"]
+
+def test_the_sampler_sees_what_the_front_sees(quickstart):
+    spec = load_spec(QUICK)
+    assert [objective_values(spec, record)[1] for record in quickstart] == [1.0] * 4  # type: ignore[index]
+    assert [record.key for record in kept(spec, quickstart)] == ["s-3"]
 
 
 def oracle(epsilon: float) -> float:
@@ -126,18 +126,17 @@ def oracle(epsilon: float) -> float:
 epsilons = st.floats(min_value=0.0, allow_nan=False) | st.integers(1, 99_999).map(lambda n: n / 1000)
 
 
-class TestGrid:
-    @given(epsilons)
-    @example(1.1)
-    @example(math.nextafter(1.1, 2))
-    @example(0.999490)
-    @example(9.99)
-    @example(9.991)
-    @example(1000.0)
-    @example(5e-324)
-    @example(1.7976931348623157e308)
-    def test_it_is_the_next_decimal_number_of_three_digits_up(self, epsilon: float):
-        assert on_grid(epsilon) == (oracle(epsilon) if epsilon and math.isfinite(epsilon) else epsilon)
+@given(epsilons)
+@example(1.1)
+@example(math.nextafter(1.1, 2))
+@example(0.999490)
+@example(9.99)
+@example(9.991)
+@example(1000.0)
+@example(5e-324)
+@example(1.7976931348623157e308)
+def test_it_is_the_next_decimal_number_of_three_digits_up(epsilon: float):
+    assert on_grid(epsilon) == (oracle(epsilon) if epsilon and math.isfinite(epsilon) else epsilon)
 
 
 @st.composite
@@ -168,80 +167,82 @@ def broken_triples(order: Callable[[Any, Any], tuple[bool, bool]], points: list[
     ]
 
 
-class TestOrder:
-    @given(claims())
-    def test_nobody_gains_by_it(self, guarantee: Guarantee):
-        epsilon = guarantee.epsilon
-        assert epsilon <= compared_epsilon(guarantee) <= epsilon * 1.0102
-
-    @given(st.lists(st.tuples(claims(), st.sampled_from([0.5, 0.6, 0.7])), min_size=1, max_size=6))
-    def test_dominance_is_a_strict_partial_order_and_the_front_is_its_maximal_points(self, points):
-        assert not broken_triples(by_key, points)
-        records = [trial(n, one, accuracy) for n, (one, accuracy) in enumerate(points)]
-        (panel,) = front(records, [ACCURACY, EPSILON]).panels
-        beaten = [any(dominates(by_key, other, one) for other in points) for one in points]
-        assert panel.on_front.tolist() == [not one for one in beaten]
-        assert panel.on_front.tolist() == brute_force(panel.compared, [True, False])
+@given(claims())
+def test_nobody_gains_by_it(guarantee: Guarantee):
+    epsilon = guarantee.epsilon
+    assert epsilon <= compared_epsilon(guarantee) <= epsilon * 1.0102
 
 
-class TestWhichBudget:
-    @pytest.mark.parametrize(
-        ("epsilon", "aimed_at", "counts_as"),
-        [
-            (0.99949, 1.0, 1.0),
-            (0.9949, 1.0, 1.0),  # off the grid of the budget, still the budget
-            (0.99949, None, 1.0),
-            (0.9949, None, 0.995),
-            (0.4001, 8.0, 0.401),  # the noise could not fall further: not a trial that spent eight
-            (1.0, 1.0, 1.0),
-            (1.0007, 1.0008, 1.0008),  # a budget off the grid
-        ],
-    )
-    def test_used_up_it_is_the_budget_else_the_grid(self, epsilon, aimed_at, counts_as):
-        assert compared_epsilon(claim(epsilon, aimed_at)) == counts_as
+@given(st.lists(st.tuples(claims(), st.sampled_from([0.5, 0.6, 0.7])), min_size=1, max_size=6))
+def test_dominance_is_a_strict_partial_order_and_the_front_is_its_maximal_points(points):
+    assert not broken_triples(by_key, points)
+    records = [trial(n, one, accuracy) for n, (one, accuracy) in enumerate(points)]
+    (panel,) = front(records, [ACCURACY, EPSILON]).panels
+    beaten = [any(dominates(by_key, other, one) for other in points) for one in points]
+    assert panel.on_front.tolist() == [not one for one in beaten]
+    assert panel.on_front.tolist() == brute_force(panel.compared, [True, False])
 
-    def test_a_claim_above_the_budget_it_names_cannot_be_made(self):
-        with pytest.raises(InvalidValue, match="aimed_at"):
-            claim(1.001, 1.0)
-        with pytest.raises(InvalidValue, match="aimed_at"):
-            claim(math.inf, math.inf)
-        # Nor one that was written by others.
-        with pytest.raises(InvalidValue, match="aimed_at"):
-            Guarantee.from_dict(claim(1.001).to_dict() | {"aimed_at": 1.0})
 
-    @pytest.mark.parametrize(
-        ("privacy", "knobs", "aimed_at"),
-        [
-            ({}, {}, 2.0),
-            ({"solve": "none"}, {"noise_multiplier": math.sqrt(27) / 1.99}, None),
-            ({"solve": "steps"}, {"noise_multiplier": 2.0}, None),
-        ],
-    )
-    def test_only_where_the_noise_was_solved(self, privacy, knobs, aimed_at, monkeypatch):
-        # Of a stranger's system the epsilon is its own word, and no budget that was reached.
-        assert plan_of(toys.Hill(), privacy, knobs).guarantee.aimed_at is None
-        monkeypatch.setattr(planning, "OURS", planning.OURS | {"tests"})
-        plan = plan_of(toys.Hill(), privacy, knobs)
-        assert plan.guarantee.aimed_at == aimed_at
+@pytest.mark.parametrize(
+    ("epsilon", "aimed_at", "counts_as"),
+    [
+        (0.99949, 1.0, 1.0),
+        (0.9949, 1.0, 1.0),  # off the grid of the budget, still the budget
+        (0.99949, None, 1.0),
+        (0.9949, None, 0.995),
+        (0.4001, 8.0, 0.401),  # the noise could not fall further: not a trial that spent eight
+        (1.0, 1.0, 1.0),
+        (1.0007, 1.0008, 1.0008),  # a budget off the grid
+    ],
+)
+def test_used_up_it_is_the_budget_else_the_grid(epsilon, aimed_at, counts_as):
+    assert compared_epsilon(claim(epsilon, aimed_at)) == counts_as
 
-    @pytest.mark.parametrize(
-        "other",
-        [
-            {"delta": 1e-6},
-            {"unit": "user"},
-            {"adjacency": Adjacency.REPLACE_ONE},
-            {"status": Status.REFUTED},
-            {"status": Status.ASYMPTOTIC},
-        ],
-    )
-    def test_only_where_the_claim_is_of_the_budgets_kind_and_stands(self, other):
-        class Another(toys.Hill):
-            def plan(self, config: Config, facts: DatasetSpec, target: PrivacyTarget, calibrations: Any):
-                plan = super().plan(config, facts, target, calibrations)
-                assert not isinstance(plan, Refusal)
-                return replace(plan, guarantee=replace(plan.guarantee, **other))
 
-        assert plan_of(Another()).guarantee.aimed_at is None
+def test_a_claim_above_the_budget_it_names_cannot_be_made():
+    with pytest.raises(InvalidValue, match="aimed_at"):
+        claim(1.001, 1.0)
+    with pytest.raises(InvalidValue, match="aimed_at"):
+        claim(math.inf, math.inf)
+    # Nor one that was written by others.
+    with pytest.raises(InvalidValue, match="aimed_at"):
+        Guarantee.from_dict(claim(1.001).to_dict() | {"aimed_at": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("privacy", "knobs", "aimed_at"),
+    [
+        ({}, {}, 2.0),
+        ({"solve": "none"}, {"noise_multiplier": math.sqrt(27) / 1.99}, None),
+        ({"solve": "steps"}, {"noise_multiplier": 2.0}, None),
+    ],
+)
+def test_only_where_the_noise_was_solved(privacy, knobs, aimed_at, monkeypatch):
+    # Of a stranger's system the epsilon is its own word, and no budget that was reached.
+    assert plan_of(toys.Hill(), privacy, knobs).guarantee.aimed_at is None
+    monkeypatch.setattr(planning, "OURS", planning.OURS | {"tests"})
+    plan = plan_of(toys.Hill(), privacy, knobs)
+    assert plan.guarantee.aimed_at == aimed_at
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"delta": 1e-6},
+        {"unit": "user"},
+        {"adjacency": Adjacency.REPLACE_ONE},
+        {"status": Status.REFUTED},
+        {"status": Status.ASYMPTOTIC},
+    ],
+)
+def test_only_where_the_claim_is_of_the_budgets_kind_and_stands(other):
+    class Another(toys.Hill):
+        def plan(self, config: Config, facts: DatasetSpec, target: PrivacyTarget, calibrations: Any):
+            plan = super().plan(config, facts, target, calibrations)
+            assert not isinstance(plan, Refusal)
+            return replace(plan, guarantee=replace(plan.guarantee, **other))
+
+    assert plan_of(Another()).guarantee.aimed_at is None
 
 
 def plan_of(system: toys.Hill, privacy: Mapping[str, Any] | None = None, knobs: Mapping[str, Any] | None = None):
@@ -256,24 +257,24 @@ def plan_of(system: toys.Hill, privacy: Mapping[str, Any] | None = None, knobs: 
     return plan
 
 
-class TestTargetAsObjective:
-    def test_it_is_the_budget_and_infinite_where_the_claim_exceeds_it(self):
-        records = [
-            trial(0, claim(0.9995), 0.8, budget=1.0),
-            trial(1, claim(1.9), 0.9, budget=2.0),
-            trial(2, claim(math.inf), 0.99, budget=1.0),
-        ]
-        (panel,) = front(records, [ACCURACY, TARGET]).panels
-        assert panel.values[:, 1].tolist() == [1.0, 2.0, math.inf]
-        # A baseline without protection beats nobody who has some.
-        assert panel.on_front.all()
-        assert hypervolume(panel.compared, [True, False], [0.0, 3.0]) == pytest.approx(0.8 * 1 + 0.9 * 1)
+def test_it_is_the_budget_and_infinite_where_the_claim_exceeds_it():
+    records = [
+        trial(0, claim(0.9995), 0.8, budget=1.0),
+        trial(1, claim(1.9), 0.9, budget=2.0),
+        trial(2, claim(math.inf), 0.99, budget=1.0),
+    ]
+    (panel,) = front(records, [ACCURACY, TARGET]).panels
+    assert panel.values[:, 1].tolist() == [1.0, 2.0, math.inf]
+    # A baseline without protection beats nobody who has some.
+    assert panel.on_front.all()
+    assert hypervolume(panel.compared, [True, False], [0.0, 3.0]) == pytest.approx(0.8 * 1 + 0.9 * 1)
 
-    def test_a_spec_may_ask_for_it(self):
-        spec = toys.spec_with(objectives=[{"metric": "accuracy"}, {"metric": "target_epsilon"}])
-        assert [one.goal for one in spec.objectives] == ["maximize", "minimize"]
-        assert objective_values(spec, trial(0, claim(0.9995), 0.8)) == (0.8, 1.0)
-        assert objective_at(trial(0, claim(0.9995), 0.8), "target_epsilon", 1) == 1.0
+
+def test_a_spec_may_ask_for_it():
+    spec = toys.spec_with(objectives=[{"metric": "accuracy"}, {"metric": "target_epsilon"}])
+    assert [one.goal for one in spec.objectives] == ["maximize", "minimize"]
+    assert objective_values(spec, trial(0, claim(0.9995), 0.8)) == (0.8, 1.0)
+    assert objective_at(trial(0, claim(0.9995), 0.8), "target_epsilon", 1) == 1.0
 
 
 def test_decided_numbers_are_read_from_claim_config_and_plan():

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from sweeps.store.errors import StoreOlder
 from sweeps.store.records import TrialState
 from tests.sweeps import damage
-from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, Worker, memory_folder
-from trainables.system import Launch
+from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, Worker, launched, memory_folder
 from trainables.worker.attempt import Traces, charge
 from trainables.worker.files import Damaged, with_checksum
 
@@ -29,14 +28,6 @@ def tmp_path():
 @pytest.fixture
 def sweep(tmp_path):
     return FakeSweep(tmp_path, change=FIXED)
-
-
-def launch(sweep) -> Worker:
-    group = sweep.controller.decide()
-    assert isinstance(group, Launch)
-    worker = Worker(group, sweep.trials, sweep.executed)
-    sweep.workers.append(worker)
-    return worker
 
 
 def record_of(worker, name) -> Path:
@@ -80,7 +71,7 @@ def test_what_a_reservation_from_3_to_9_is_charged(traces, charged):
 
 def a_horizon_below_its_checkpoint(sweep) -> Worker:
     """Ten steps drawn and kept; the horizon then says one."""
-    worker = launch(sweep)
+    worker = launched(sweep)
     worker.execute(1, 10, stop_inside=False)
     for name in ("horizon.json", "horizon.copy.json"):
         record_of(worker, name).write_bytes(with_checksum(f"{worker.member.key}/1/{name}", b'{"until_step": 1}'))
@@ -96,7 +87,7 @@ def test_a_horizon_below_its_own_checkpoint_is_not_believed(sweep):
     (lost,) = [one for one in sweep.store.attempts(NAME) if one.key == worker.member.key]
     assert "whole reservation is charged: its horizon states step 1, another record proves step 10" in lost.reason
     # Its checkpoint is whole, so that it goes on from there.
-    assert launch(sweep).member.from_step == 10
+    assert launched(sweep).member.from_step == 10
     sweep.finish()
     sweep.check_end(trials=5)
 
@@ -112,7 +103,7 @@ def published(rungs) -> list[Worker]:
     """Two trials reported at step 2; the first is the better one."""
     workers = []
     for error in (0.1, 0.2):
-        worker = launch(rungs)
+        worker = launched(rungs)
         worker.finish_with(error)
         rungs.deliver(worker)
         workers.append(worker)
@@ -127,7 +118,7 @@ def test_a_state_behind_published_metrics_is_never_made_again(rungs, damaged):
         path.write_bytes(path.read_bytes()[:-9])
     else:
         path.unlink()
-    following = launch(rungs).member
+    following = launched(rungs).member
     record = rungs.controller.table.records[first.member.key]
     assert following.key != first.member.key
     assert record.state is TrialState.FAILED
@@ -143,27 +134,27 @@ def test_a_state_behind_published_metrics_is_never_made_again(rungs, damaged):
 
 def test_the_state_of_another_path_does_not_stand_in_for_a_published_one(rungs):
     """A worker that was given up ends its rung too late: the same steps, with other noise than what was published."""
-    late = launch(rungs)
+    late = launched(rungs)
     late.execute(1, 1, stop_inside=False)
     late.execute(1, 1, stop_inside=True)
     rungs.lose(late)
-    worker = launch(rungs)
+    worker = launched(rungs)
     assert worker.member.key == late.member.key
     worker.finish_with(0.1)
     rungs.deliver(worker)
     late.execute(1, 1, stop_inside=False)
     assert record_of(late, "checkpoint.2.npz").exists()
-    other = launch(rungs)
+    other = launched(rungs)
     other.finish_with(0.2)
     rungs.deliver(other)
     record_of(worker, "checkpoint.2.npz").write_bytes(b"")
-    launch(rungs)
+    launched(rungs)
     assert rungs.controller.table.records[late.member.key].state is TrialState.FAILED
 
 
 def test_a_checkpoint_that_comes_to_light_after_its_attempt_was_settled_is_charged(sweep, tmp_path):
     """A folder that was away when it was settled: the mark stood there, and the worker wrote where nobody looked."""
-    worker = launch(sweep)
+    worker = launched(sweep)
     folder = Path(worker.attempt.folder.url)
     away = tmp_path / "away"
     folder.rename(away)
@@ -174,7 +165,7 @@ def test_a_checkpoint_that_comes_to_light_after_its_attempt_was_settled_is_charg
     assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == 0
     for path in (tmp_path / "written").glob("checkpoint.*"):
         path.rename(folder / path.name)
-    assert launch(sweep).member.from_step == 8
+    assert launched(sweep).member.from_step == 8
     assert sweep.store.ledger(NAME)[0].executed_to == 12
     sweep.check()
     sweep.finish()
@@ -192,7 +183,7 @@ def tormented(seed: int, damages: int, kinds=damage.DAMAGES, early_stopping=None
         trials = Path(sweep.trials.url)
         older: dict[str, bytes] = {}
         for _ in range(3):
-            workers = [launch(sweep) for _ in range(2)]
+            workers = [launched(sweep) for _ in range(2)]
             for worker in workers:
                 for interval in range(numbers.randrange(4)):
                     worker.execute(1, 1 + numbers.randrange(4), stop_inside=interval == 2)
@@ -233,7 +224,7 @@ def test_nor_does_damage_to_several_that_leaves_no_older_moment(seed, damages):
 @pytest.mark.parametrize("unknown", [f"{NAME}-99/1", f"{NAME}-0/7"])
 def test_an_older_copy_of_the_store_is_refused_by_the_records_beside_it(sweep, unknown):
     """What those attempts drew stands in no ledger of it: its totals would be too small."""
-    launch(sweep)
+    launched(sweep)
     sweep.lease.release()
     (Path(sweep.trials.url) / unknown).mkdir(parents=True)
     with pytest.raises(StoreOlder, match="which the store does not know"):

@@ -26,6 +26,7 @@ from sweeps.store.workspace import Workspace
 from sweeps.util import fingerprint
 from sweeps.util.fingerprint import Changed, code_digest, keyed
 from tests.sweeps import specs
+from tests.sweeps.tracked_runs import NoViews
 from tests.trainables.test_pretrained import MODULE, another
 from trainables.data import SOURCES
 from trainables.features import declared
@@ -154,29 +155,11 @@ KNOBS = {"model": "lab_net:loaded", "learning_rate": 0.5, "clip_norm": 1.0, "bat
 LAB = specs.digits("lab", systems={"noisy-sgd": KNOBS}, privacy={"epsilon": 1.0, "delta": 1e-5})
 
 
-class Untold:
-    """MLflow, which hears of nothing here."""
-
-    uri, delivered = "", False
-
-    def __init__(self, *any_):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        pass
-
-    def start(self):
-        pass
-
-
 @pytest.fixture(autouse=True)
 def nothing_runs(monkeypatch):
     """Whether a sweep may go on is decided before anything is launched."""
     monkeypatch.setattr(TuneRunner, "run", lambda *_: SweepState.EXHAUSTED)
-    monkeypatch.setattr(session, "Drain", Untold)
+    monkeypatch.setattr(session, "Drain", NoViews)
 
 
 def test_a_resume_beside_other_weights_is_refused_until_it_is_accepted_as_other_code(tmp_path, monkeypatch):

@@ -11,15 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 import sweeps
 from dpcore.checks import InvalidValue
+from sweeps.cli.main import pareto
 from sweeps.reporting import tables
-from sweeps.reporting.front import Front, FrontAxis, front
-from sweeps.reporting.tables import csv_text
+from sweeps.reporting.figures import drawn, front_figure
+from sweeps.reporting.front import Front, FrontAxis, front, log_ticks
+from sweeps.reporting.tables import csv_text, render, table
 from tests.sweeps import view_sweeps
 from tests.sweeps.view_sweeps import ACCURACY, EPSILON, record
 
@@ -30,138 +34,122 @@ def example() -> Front:
     return front([*records, record(30, epsilon=math.inf, accuracy=0.999)], [ACCURACY, EPSILON], sweep="s")
 
 
-class TestExport:
-    def test_every_format_holds_the_same_rows(self):
-        import io
+def test_every_format_holds_the_same_rows():
+    result = example()
+    expected = result.keys()
+    as_csv = pd.read_csv(io.StringIO(str(render(result, "csv"))))
+    as_parquet = pd.read_parquet(io.BytesIO(bytes(render(result, "parquet"))))  # type: ignore[arg-type]
+    as_json = json.loads(render(result, "json"))
+    assert as_csv["key"].tolist() == expected
+    assert as_parquet["key"].tolist() == expected
+    assert [point["key"] for point in as_json["panels"][0]["points"]] == expected
+    assert as_parquet["epsilon"].tolist() == as_csv["epsilon"].tolist()
+    assert as_parquet["knob.learning_rate"].tolist() == as_csv["knob.learning_rate"].tolist()
+    assert math.isinf(as_parquet["epsilon"].max())
+    assert "inf" in [point["epsilon"] for point in as_json["panels"][0]["points"]]
 
-        import pandas as pd
 
-        from sweeps.reporting.tables import render
+def test_table_says_what_it_leaves_out_and_escapes_markup():
+    console = Console(record=True, width=140)
+    nasty = replace(record(0, epsilon=0.25, accuracy=0.3), config={"system": "[red]x[/red]", "model": "[/]"})
+    console.print(table(front([nasty, replace(record(1, epsilon=0.5, accuracy=0.4))], [ACCURACY, EPSILON]), 1))
+    text = console.export_text()
+    assert "[red]x[/red]" in text
+    assert "1 more on the front" in text
+    assert "needs a reference for accuracy, epsilon" in " ".join(text.split())
 
-        result = example()
-        expected = result.keys()
-        as_csv = pd.read_csv(io.StringIO(str(render(result, "csv"))))
-        as_parquet = pd.read_parquet(io.BytesIO(bytes(render(result, "parquet"))))  # type: ignore[arg-type]
-        as_json = json.loads(render(result, "json"))
-        assert as_csv["key"].tolist() == expected
-        assert as_parquet["key"].tolist() == expected
-        assert [point["key"] for point in as_json["panels"][0]["points"]] == expected
-        assert as_parquet["epsilon"].tolist() == as_csv["epsilon"].tolist()
-        assert as_parquet["knob.learning_rate"].tolist() == as_csv["knob.learning_rate"].tolist()
-        assert math.isinf(as_parquet["epsilon"].max())
-        assert "inf" in [point["epsilon"] for point in as_json["panels"][0]["points"]]
 
-    def test_table_says_what_it_leaves_out_and_escapes_markup(self):
-        from rich.console import Console
+@pytest.mark.parametrize(
+    ("width", "lines"),
+    [
+        (140, False),
+        (58, False),
+        (30, True),
+    ],
+)
+def test_a_table_is_no_wider_than_the_terminal_and_leaves_no_hyperparameter_out(width, lines):
+    """Where not all columns fit, each trial is told in a line."""
+    knobs = {"system": "noisy-sgd", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 128, "model": "linear"}
+    several = [
+        replace(
+            record(n, epsilon=0.25 * (n + 1), accuracy=0.3 + n / 10),
+            config={"target_epsilon": 0.25 * (n + 1), **knobs, "learning_rate": n / 7},
+        )
+        for n in range(3)
+    ]
+    other = replace(record(3, epsilon=0.1, accuracy=0.2), config={"system": "noisy-adam", "learning_rate": 0.125})
+    console = Console(record=True, width=width)
+    console.print(table(front([*several, other], [ACCURACY, EPSILON])))
+    text = console.export_text()
+    assert max(map(len, text.splitlines())) <= width
+    assert "0.1429" in text
+    assert "left out" not in text
+    # What each system's trials have in common is no column.
+    assert "batch" not in text
+    assert ("accuracy ↑ 0.3" in " ".join(text.split())) == lines
+    assert "noisy-adam" in text
 
-        from sweeps.reporting.tables import table
 
-        console = Console(record=True, width=140)
-        nasty = replace(record(0, epsilon=0.25, accuracy=0.3), config={"system": "[red]x[/red]", "model": "[/]"})
-        console.print(table(front([nasty, replace(record(1, epsilon=0.5, accuracy=0.4))], [ACCURACY, EPSILON]), 1))
-        text = console.export_text()
-        assert "[red]x[/red]" in text
-        assert "1 more on the front" in text
-        assert "needs a reference for accuracy, epsilon" in " ".join(text.split())
+def test_picture_and_chart_say_which_direction_is_better():
+    expected = ["epsilon (lower is better)", "accuracy (higher is better)"]
+    (axis,) = drawn(example()).axes
+    assert [axis.get_xlabel(), axis.get_ylabel()] == expected
+    layout = front_figure(example(), example().panels[0])["layout"]
+    assert [layout[name]["title"]["text"] for name in ("xaxis", "yaxis")] == expected
 
-    @pytest.mark.parametrize(
-        ("width", "lines"),
-        [
-            (140, False),
-            (58, False),
-            (30, True),
-        ],
-    )
-    def test_a_table_is_no_wider_than_the_terminal_and_leaves_no_hyperparameter_out(self, width, lines):
-        """Where not all columns fit, each trial is told in a line."""
-        from rich.console import Console
 
-        from sweeps.reporting.tables import table
+@pytest.mark.parametrize(
+    ("compared", "expected"),
+    [
+        ([1.0, 8.0, 2.0, 4.0, 8.0, math.inf], [1.0, 2.0, 4.0, 8.0]),
+        ([1.0, 1.01, 8.0], [1.0, 2.0, 5.0, 10.0, 20.0, 50.0]),
+        ([1.0, 2.0, 3.0], None),
+        ([0.0, 5.0], None),
+        ([math.inf], None),
+    ],
+)
+def test_budgets_are_the_ticks_of_their_axis(compared: list[float], expected: list[float] | None):
+    assert log_ticks(np.array(compared)) == expected
+    found = front([record(n, epsilon=e, accuracy=0.1 * n) for n, e in enumerate(compared)], [ACCURACY, EPSILON])
+    shown = [] if expected is None else [tick for tick in expected if min(compared) <= tick <= 8]
+    if shown:
+        (axis,) = drawn(found).axes
+        assert [tick for tick in axis.get_xticks() if tick <= 8] == shown
+        assert front_figure(found, found.panels[0])["layout"]["xaxis"]["tickvals"] == expected
 
-        knobs = {"system": "noisy-sgd", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 128, "model": "linear"}
-        several = [
-            replace(
-                record(n, epsilon=0.25 * (n + 1), accuracy=0.3 + n / 10),
-                config={"target_epsilon": 0.25 * (n + 1), **knobs, "learning_rate": n / 7},
-            )
-            for n in range(3)
-        ]
-        other = replace(record(3, epsilon=0.1, accuracy=0.2), config={"system": "noisy-adam", "learning_rate": 0.125})
-        console = Console(record=True, width=width)
-        console.print(table(front([*several, other], [ACCURACY, EPSILON])))
-        text = console.export_text()
-        assert max(map(len, text.splitlines())) <= width
-        assert "0.1429" in text
-        assert "left out" not in text
-        # What each system's trials have in common is no column.
-        assert "batch" not in text
-        assert ("accuracy ↑ 0.3" in " ".join(text.split())) == lines
-        assert "noisy-adam" in text
 
-    def test_picture_and_chart_say_which_direction_is_better(self):
-        from sweeps.reporting.figures import drawn, front_figure
+def test_the_claim_stands_in_every_row_whatever_the_axes_are():
+    found = front([record(0, epsilon=0.9995, accuracy=0.5)], [ACCURACY, FrontAxis("target_epsilon", "minimize")])
+    assert "0.9995" in str(render(found, "table"))
+    assert "0.9995" in str(render(found, "html"))
 
-        expected = ["epsilon (lower is better)", "accuracy (higher is better)"]
-        (axis,) = drawn(example()).axes
-        assert [axis.get_xlabel(), axis.get_ylabel()] == expected
-        layout = front_figure(example(), example().panels[0])["layout"]
-        assert [layout[name]["title"]["text"] for name in ("xaxis", "yaxis")] == expected
 
-    @pytest.mark.parametrize(
-        ("compared", "expected"),
-        [
-            ([1.0, 8.0, 2.0, 4.0, 8.0, math.inf], [1.0, 2.0, 4.0, 8.0]),
-            ([1.0, 1.01, 8.0], [1.0, 2.0, 5.0, 10.0, 20.0, 50.0]),
-            ([1.0, 2.0, 3.0], None),
-            ([0.0, 5.0], None),
-            ([math.inf], None),
-        ],
-    )
-    def test_budgets_are_the_ticks_of_their_axis(self, compared: list[float], expected: list[float] | None):
-        from sweeps.reporting.figures import drawn, front_figure
-        from sweeps.reporting.front import log_ticks
+def test_claim_budget_and_what_is_compared_stand_beside_each_other():
+    base = record(0, epsilon=0.9995, accuracy=0.5)
+    found = front([replace(base, guarantee=replace(base.guarantee, aimed_at=1.0))], [ACCURACY, EPSILON])
+    (row,) = tables.rows(found)
+    assert [row["epsilon"], row["target_epsilon"], row["compared_epsilon"]] == [0.9995, 1.0, 1.0]
+    assert "0.9995" in str(render(found, "table"))
 
-        assert log_ticks(np.array(compared)) == expected
-        found = front([record(n, epsilon=e, accuracy=0.1 * n) for n, e in enumerate(compared)], [ACCURACY, EPSILON])
-        shown = [] if expected is None else [tick for tick in expected if min(compared) <= tick <= 8]
-        if shown:
-            (axis,) = drawn(found).axes
-            assert [tick for tick in axis.get_xticks() if tick <= 8] == shown
-            assert front_figure(found, found.panels[0])["layout"]["xaxis"]["tickvals"] == expected
 
-    def test_the_claim_stands_in_every_row_whatever_the_axes_are(self):
-        found = front([record(0, epsilon=0.9995, accuracy=0.5)], [ACCURACY, FrontAxis("target_epsilon", "minimize")])
-        assert "0.9995" in str(tables.render(found, "table"))
-        assert "0.9995" in str(tables.render(found, "html"))
+def test_png_is_a_picture_also_of_nothing():
+    for one in (example(), front([], [ACCURACY, EPSILON])):
+        assert bytes(render(one, "png"))[:8] == b"\x89PNG\r\n\x1a\n"  # type: ignore[arg-type]
 
-    def test_claim_budget_and_what_is_compared_stand_beside_each_other(self):
-        base = record(0, epsilon=0.9995, accuracy=0.5)
-        found = front([replace(base, guarantee=replace(base.guarantee, aimed_at=1.0))], [ACCURACY, EPSILON])
-        (row,) = tables.rows(found)
-        assert [row["epsilon"], row["target_epsilon"], row["compared_epsilon"]] == [0.9995, 1.0, 1.0]
-        assert "0.9995" in str(tables.render(found, "table"))
 
-    def test_png_is_a_picture_also_of_nothing(self):
-        from sweeps.reporting.tables import render
+@pytest.mark.parametrize("form", tables.FORMATS)
+def test_the_name_of_the_file_says_the_format(form, tmp_path, capsys):
+    view_sweeps.new_sweep(tmp_path).close()
 
-        for one in (example(), front([], [ACCURACY, EPSILON])):
-            assert bytes(render(one, "png"))[:8] == b"\x89PNG\r\n\x1a\n"  # type: ignore[arg-type]
+    def written(name: str, said: str | None = None) -> bytes:
+        pareto(["views"], format=said, output=tmp_path / name, root=tmp_path)
+        return (tmp_path / name).read_bytes()
 
-    @pytest.mark.parametrize("form", tables.FORMATS)
-    def test_the_name_of_the_file_says_the_format(self, form, tmp_path, capsys):
-        from sweeps.cli.main import pareto
-
-        view_sweeps.new_sweep(tmp_path).close()
-
-        def written(name: str, said: str | None = None) -> bytes:
-            pareto(["views"], format=said, output=tmp_path / name, root=tmp_path)
-            return (tmp_path / name).read_bytes()
-
-        by_name = written("front.txt" if form == "table" else f"front.{form.upper()}")
-        assert len(by_name) == len(written("said", form))
-        with pytest.raises(InvalidValue, match=r"front\.pdf.*\.png.*--format"):
-            written("front.pdf")
-        capsys.readouterr()
+    by_name = written("front.txt" if form == "table" else f"front.{form.upper()}")
+    assert len(by_name) == len(written("said", form))
+    with pytest.raises(InvalidValue, match=r"front\.pdf.*\.png.*--format"):
+        written("front.pdf")
+    capsys.readouterr()
 
 
 # No cell of a CSV is a formula, whatever a spec, a system or a metric is called; numbers stay numbers.

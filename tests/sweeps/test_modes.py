@@ -18,7 +18,6 @@ from dpcore.selection.best import price_best
 from dpcore.selection.counts import geometric, logarithmic
 from dpcore.selection.price import least_shift
 from dpcore.selection.profiles import EventProfile, epsilon_at
-from sweeps.planning.rehearsal import Rehearsal, Tried
 from sweeps.privacy.privacy_filter import NEAR
 from sweeps.selection import compare
 from sweeps.selection.compare import (
@@ -35,7 +34,7 @@ from sweeps.selection.compare import (
 )
 from sweeps.spec.parse import load_spec, public_facts
 from tests.sweeps import specs
-from trainables.rehearsal import Rehearsed, Step
+from tests.sweeps.test_sealed_deadline import rehearsed
 
 CLOSE = 2 * NEAR
 """Of a noise whose plan spends its budget to within NEAR."""
@@ -200,25 +199,10 @@ def test_both_faces_print_the_same(command) -> None:
 
 
 def test_a_rehearsal_tells_the_time() -> None:
-    """32 records in 0.016 s, and two trials at once."""
+    """64 records in 0.032 s, and two trials at once."""
     at = middle()
     spec = at.spec.model_copy(update={"resources": at.spec.resources.model_copy(update={"concurrency": 2})})
-    step = Step(
-        records=32, planned=100, seconds=0.016, memory_mb=None, device="cpu", loss=2.3, parameters=10, routes={},
-        looped=(), unreached=(),
-    )  # fmt: skip
-    ran = Rehearsed(
-        system="noisy-mean",
-        config=at.config,
-        records=32,
-        steps=2,
-        seconds=1.0,
-        trial_seconds=50.0,
-        reported=("expected_error",),
-        step=step,
-    )
-    rehearsal = Rehearsal(ran=(Tried("noisy-mean", at.config, ran),), infeasible=0, left=0, seconds=1.0)
-    found = compared(spec, at.facts, rehearsal)
+    found = compared(spec, at.facts, rehearsed(spec, 0.032))
     row = found.row("best, geometric")
     assert found.hours(row) == pytest.approx(tuple(work * 0.0005 / 2 / 3600 for work in row.work))
     assert row.work[1] == 80 * found.row("one run").work[0]

@@ -19,7 +19,6 @@ from sweeps.api import places
 from sweeps.audit import attack_trial, audit_trial, audits_of
 from sweeps.execution import session
 from sweeps.planning.estimate import before, next_sweep
-from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.heldout import DeclaredTest
 from sweeps.privacy.population import (
     account,
@@ -35,11 +34,8 @@ from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
 from sweeps.store.errors import PopulationSpent
 from sweeps.store.population import Population, Row, RowKind, charges_of, spent
-from sweeps.store.records import Proposal, Refutation, Settlement
+from sweeps.store.records import Refutation
 from sweeps.store.store import open_store
-from sweeps.store.workspace import Workspace
-from sweeps.util import fingerprint
-from tests.sweeps import specs
 from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, Killed, memory_folder
 from tests.sweeps.private_people import (
     N,
@@ -48,6 +44,7 @@ from tests.sweeps.private_people import (
 )
 from tests.sweeps.specs import recorded
 from tests.sweeps.stores import of_population, plan, record
+from tests.sweeps.test_audit import MEAN, finished
 from trainables.data import SOURCES, splits
 
 DATA = {"data": {**SPEC["data"], "population": "people"}}
@@ -231,7 +228,6 @@ def test_records_of_ones_own_are_private_and_a_file_apart_may_be_public(tmp_path
 # Audits and readings of private test records are charged to the population before they begin, or do not begin.
 
 FEW = Population.of("people", "linear", 3.0, 1e-2)
-SGD = {"model": "linear", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 100, "epochs": 2.0}
 PRIVATE = DeclaredTest(
     counted="records",
     held=splits.TestSplit(n=100, private=True, share=0.2, id="id", key="test"),
@@ -276,36 +272,11 @@ def test_a_reading_of_private_test_records_costs_its_histogram(store):
     assert row.charge.epsilon == pytest.approx(0.7237, abs=1e-2)
 
 
-def test_an_audit_that_the_budget_does_not_hold_trains_nothing(tmp_path, people):  # noqa: F811
-    spec = load_spec(
-        specs.digits(
-            "audited",
-            data={**spec_of(people)["data"], "population": "people"},
-            systems={"noisy-sgd": SGD},
-            privacy={"epsilon": 2.0, "delta": 1e-5},
-        )
-    )
-    workspace = Workspace.at(tmp_path)
-    opened = workspace.open_store(create=True)
-    opened.make_population(FEW)
-    name = session.create(spec, workspace)
-    source, options = SOURCES["table"], spec.data.options()
-    proposed = {"system": "noisy-sgd", "target_epsilon": 2.0, **SGD}
-    planned = plan_proposal(spec, proposed, source.facts(options), {})
-    lease = opened.acquire(name)
-    data = opened.data_fingerprint(source.load(options).fingerprint)
-    opened.set_fingerprints(lease, {"code": fingerprint.code_digest(), "data": data})
-    claim = planned.guarantee
-    charge = DPCharge(claim.epsilon, claim.delta)
-    opened.launch(lease, Proposal(number=0, config=proposed, seed=0), planned, planned.steps, charge)
-    came = Settlement(
-        executed_to=planned.steps, step=planned.steps, metrics={"accuracy": 0.5}, guarantee=claim, seconds=1.0
-    )
-    opened.settle(lease, f"{name}-0", 1, came)
-    lease.release()
+def test_an_audit_that_the_budget_does_not_hold_trains_nothing(tmp_path):
+    workspace, name = finished(tmp_path, "noisy-mean", MEAN, population=FEW), "audited"
     with pytest.raises(PopulationSpent, match="exceed what is left"):
         audit_trial(workspace, name, "0")
     with pytest.raises(PopulationSpent, match="exceed what is left"):
         attack_trial(workspace, name, "0", 4)
     assert audits_of(workspace.folder(name)) == []
-    assert len(opened.charges("people")) == 1
+    assert len(workspace.open_store().charges("people")) == 1

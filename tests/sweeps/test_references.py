@@ -94,31 +94,32 @@ def test_systems_agree_on_the_worst_of_a_metric():
 ENDS = {"accuracy": AxisEnd(0.0, "the worst accuracy there is"), "epsilon": AxisEnd(4.0)}
 
 
-class TestVolume:
-    def test_without_a_reference_there_is_no_volume_and_it_says_what_to_do(self):
-        found = front([record(0, epsilon=1.0, accuracy=0.7, loss=0.3)], [ACCURACY, LOSS, EPSILON], reference=ENDS)
-        assert found.panels[0].hypervolume is None
-        assert "needs a reference for loss: --reference loss=VALUE" in found.footer(found.panels[0])
+def test_without_a_reference_there_is_no_volume_and_it_says_what_to_do():
+    found = front([record(0, epsilon=1.0, accuracy=0.7, loss=0.3)], [ACCURACY, LOSS, EPSILON], reference=ENDS)
+    assert found.panels[0].hypervolume is None
+    assert "needs a reference for loss: --reference loss=VALUE" in found.footer(found.panels[0])
 
-    def test_value_and_source_are_printed_in_every_form(self):
-        found = front([record(0, epsilon=1.0, accuracy=0.7)], [ACCURACY, EPSILON], reference=ENDS)
-        said = "hypervolume 2.1 (up to accuracy 0, the worst accuracy there is; epsilon 4, given)"
-        for form in ("table", "html"):
-            assert said in " ".join(str(tables.render(found, form)).split())
-        assert json.loads(tables.render(found, "json"))["reference"] == {
-            "accuracy": {"value": 0.0, "source": "the worst accuracy there is"},
-            "epsilon": {"value": 4.0, "source": "given"},
-        }
 
-    def test_the_stored_spec_says_it_and_the_caller_goes_before(self, tmp_path: Path):
-        stored = {name: {"value": one.value, "source": one.source} for name, one in ENDS.items()}
-        store = view_sweeps.new_sweep(tmp_path, front={"reference": stored})
-        lease = store.acquire("views")
-        view_sweeps.complete(store, lease, 0, accuracy=0.5)
-        assert axis_ends(store.sweep("views").references) == ENDS
-        assert sweep_front(PublishedStore(store), "views").panels[0].hypervolume == pytest.approx(0.5 * 3)
-        chosen = sweep_front(PublishedStore(store), "views", reference={"epsilon": AxisEnd(2.0)})
-        assert chosen.panels[0].hypervolume == pytest.approx(0.5)
-        older = view_sweeps.new_sweep(tmp_path, "older", front={})
-        assert axis_ends(older.sweep("older").references) == {}
-        lease.release()
+def test_value_and_source_are_printed_in_every_form():
+    found = front([record(0, epsilon=1.0, accuracy=0.7)], [ACCURACY, EPSILON], reference=ENDS)
+    said = "hypervolume 2.1 (up to accuracy 0, the worst accuracy there is; epsilon 4, given)"
+    for form in ("table", "html"):
+        assert said in " ".join(str(tables.render(found, form)).split())
+    assert json.loads(tables.render(found, "json"))["reference"] == {
+        "accuracy": {"value": 0.0, "source": "the worst accuracy there is"},
+        "epsilon": {"value": 4.0, "source": "given"},
+    }
+
+
+def test_the_stored_spec_says_it_and_the_caller_goes_before(tmp_path: Path):
+    stored = {name: {"value": one.value, "source": one.source} for name, one in ENDS.items()}
+    store = view_sweeps.new_sweep(tmp_path, front={"reference": stored})
+    lease = store.acquire("views")
+    view_sweeps.complete(store, lease, 0, accuracy=0.5)
+    assert axis_ends(store.sweep("views").references) == ENDS
+    assert sweep_front(PublishedStore(store), "views").panels[0].hypervolume == pytest.approx(0.5 * 3)
+    chosen = sweep_front(PublishedStore(store), "views", reference={"epsilon": AxisEnd(2.0)})
+    assert chosen.panels[0].hypervolume == pytest.approx(0.5)
+    older = view_sweeps.new_sweep(tmp_path, "older", front={})
+    assert axis_ends(older.sweep("older").references) == {}
+    lease.release()

@@ -16,7 +16,7 @@ from sweeps.store.database import Place
 from sweeps.store.errors import StoreError, StoreVanished
 from sweeps.store.records import TrialState
 from sweeps.store.store import open_store
-from tests.sweeps.fake_workers import NAME, FakeSweep, Worker, memory_folder
+from tests.sweeps.fake_workers import NAME, FakeSweep, launched, memory_folder
 from tests.sweeps.stores import SWEEP, new_database, plan, postgres_server, proposal, record, refusal, settle
 from trainables.worker.attempt import Cancelled
 
@@ -237,12 +237,6 @@ def sweep():
         yield FakeSweep(folder)
 
 
-def launch(sweep):
-    worker = Worker(sweep.controller.decide(), sweep.trials, sweep.executed)
-    sweep.workers.append(worker)
-    return worker
-
-
 def deleted(path: Path) -> None:
     path.unlink()
 
@@ -267,7 +261,7 @@ FAULTS = (deleted, moved, replaced_by_a_copy, without_its_log)
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_nothing_is_launched_into_a_store_that_is_gone_and_what_it_held_is_kept(sweep, fault):
-    running = launch(sweep)
+    running = launched(sweep)
     before = sweep.store.ledger(NAME)
     path = sweep.folder / "store.db"
     fault(path)
@@ -299,7 +293,7 @@ def test_nothing_is_launched_into_a_store_that_is_gone_and_what_it_held_is_kept(
 
 
 def test_without_its_folder_too_the_message_says_what_is_left_to_do(sweep):
-    launch(sweep)
+    launched(sweep)
     shutil.rmtree(sweep.folder)
     with pytest.raises(StoreVanished, match="count every trial whose folder is there with its whole plan"):
         sweep.controller.decide()
@@ -308,7 +302,7 @@ def test_without_its_folder_too_the_message_says_what_is_left_to_do(sweep):
 
 def test_a_store_that_vanishes_inside_a_transaction_launches_nothing(sweep, monkeypatch):
     """Deleted after the first look: the reservation is committed, and nobody would find it."""
-    launch(sweep)
+    launched(sweep)
     checks = Place.check
     path = sweep.folder / "store.db"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +14,10 @@ from dpcore.gdp import mu_gdp
 from dpcore.selection.filters import BudgetExceeded
 from sweeps.execution.limits import NO_RETRY
 from sweeps.privacy.privacy_filter import SweepFilter
-from sweeps.ray.decisions import Done, Wait
+from sweeps.ray.decisions import Done
 from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.records import LedgerEntry, Reservation, TrialState
-from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, Worker, launched, memory_folder
+from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, launched, memory_folder, simulate
 
 # Random adaptive schedules of a sweep with one budget, on a real controller and store: launches in parallel, partial
 # work, losses, kills between and inside writes. What was reserved is added up here anew, from plans alone.
@@ -50,62 +50,6 @@ def check(sweep: FakeSweep) -> None:
     sweep.check()
 
 
-def simulate(
-    choices: Sequence[int],
-    early_stopping: dict[str, Any] | None,
-    change: dict[str, Any] | None = None,
-    bug: Callable[[FakeSweep], None] | None = None,
-) -> FakeSweep:
-    """One history, told by `choices`, then without accidents to its end.
-
-    bug  done to it before each of its decisions
-    """
-    with memory_folder() as folder:
-        sweep = FakeSweep(folder, early_stopping, CHANGE | (change or {}))
-
-        def alive(act: Callable[[], None]) -> None:
-            if bug is not None:
-                bug(sweep)
-            sweep.alive(act)
-
-        for choice in choices:
-            act, detail = choice % 8, choice // 8
-            everyone = sweep.workers + sweep.zombies
-            if act <= 2:
-                alive(sweep.decide)
-            elif act == 3 and everyone:
-                everyone[detail % len(everyone)].execute(1 + detail % 3, 1 + detail % 4, stop_inside=detail % 2 == 0)
-            elif act == 4 and sweep.workers:
-                worker = sweep.workers[detail % len(sweep.workers)]
-                worker.execute(9, 9, stop_inside=False)
-                if worker.result is not None:
-                    alive(lambda worker=worker: sweep.deliver(worker))  # type: ignore[misc]
-            elif act == 5 and sweep.workers:
-                lost = sweep.workers[detail % len(sweep.workers)]
-                alive(lambda lost=lost: sweep.lose(lost))  # type: ignore[misc]
-            elif act == 6:
-                sweep.kill_at, sweep.kill_after_write = 1 + detail % 3, detail % 2 == 0
-            elif act == 7:
-                sweep.lease.release()
-                sweep.start()
-        sweep.kill_at = None
-        while not isinstance(decision := _next(sweep, bug), Done):
-            if isinstance(decision, Wait):
-                sweep.workers[0].finish()
-                sweep.deliver(sweep.workers[0])
-            else:
-                sweep.workers.append(Worker(decision, sweep.trials, sweep.executed))
-        check(sweep)
-        sweep.store.close()
-        return sweep
-
-
-def _next(sweep: FakeSweep, bug: Callable[[FakeSweep], None] | None) -> object:
-    if bug is not None:
-        bug(sweep)
-    return sweep.controller.decide()
-
-
 SHAPES: list[tuple[dict[str, Any] | None, dict[str, Any]]] = [
     (None, {}),
     (ASHA, {}),
@@ -124,7 +68,7 @@ def run(numbers: range, bug: Callable[[FakeSweep], None] | None = None) -> None:
     """Simulate schedules, each in one of the shapes."""
     for number in numbers:
         stopping, change = SHAPES[number % len(SHAPES)]
-        simulate(schedule(number), stopping, change, bug)
+        simulate(schedule(number), stopping, CHANGE | change, bug, check)
 
 
 def test_random_adaptive_schedules_stay_within_the_budget() -> None:
