@@ -17,7 +17,7 @@ from sweeps.spec.parse import load_spec
 from sweeps.store.workspace import Workspace
 from sweeps.util.exits import ExitCode
 from tests.sweeps.published_sweeps import controlled
-from tests.sweeps.tracked_runs import NoViews
+from tests.sweeps.view_sweeps import NoViews
 
 # No noise is small enough for the limit: every proposal is refused, and no cluster is ever needed.
 IMPOSSIBLE = """

@@ -20,7 +20,7 @@ from sweeps.store.records import TrialState
 from sweeps.store.store import Store, open_store
 from sweeps.util.exits import ExitCode
 from tests.sweeps import awkward
-from tests.sweeps.tracked_runs import prepared
+from tests.sweeps.view_sweeps import prepared
 
 ROOT = Path(__file__).parents[2]
 SLOW = """

@@ -19,7 +19,7 @@ from sweeps.execution.controller import Controller
 from sweeps.ray import cluster, patches, tuner
 from sweeps.ray.decisions import Done
 from tests.sweeps import specs
-from tests.sweeps.tracked_runs import NoViews
+from tests.sweeps.view_sweeps import NoViews
 from trainables.data import SOURCES
 from trainables.system import Dataset
 from trainables.worker.trial import run_launch

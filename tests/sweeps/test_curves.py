@@ -28,8 +28,7 @@ from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import Settlement, TrialState
 from tests.sweeps import fake_workers
 from tests.sweeps.fake_workers import ASHA, FakeSweep, simulate
-from tests.sweeps.tracked_runs import prepared, runs_of
-from tests.sweeps.view_sweeps import launch, new_sweep
+from tests.sweeps.view_sweeps import launch, new_sweep, prepared, runs_of
 from trainables.registry import SYSTEMS
 
 CURVE = {"curve": 3}

@@ -20,7 +20,7 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.store.records import TrialRecord
 from sweeps.util import waiting
 from tests.sweeps import view_sweeps
-from tests.sweeps.tracked_runs import prepared, runs_of
+from tests.sweeps.view_sweeps import prepared, runs_of
 
 
 def test_the_process_delivers_while_the_sweep_runs_and_ends_with_it(tmp_path: Path):

@@ -16,7 +16,7 @@ from sweeps.util.exits import ExitCode
 from sweeps.util.text import LONGEST
 from tests.sweeps import specs
 from tests.sweeps.published_sweeps import controlled
-from tests.sweeps.tracked_runs import NoViews
+from tests.sweeps.view_sweeps import NoViews
 from trainables.worker.attempt import Attempt
 
 SPEC = specs.mean(

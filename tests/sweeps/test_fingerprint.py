@@ -26,7 +26,7 @@ from sweeps.store.workspace import Workspace
 from sweeps.util import fingerprint
 from sweeps.util.fingerprint import Changed, code_digest, keyed
 from tests.sweeps import specs
-from tests.sweeps.tracked_runs import NoViews
+from tests.sweeps.view_sweeps import NoViews
 from tests.trainables.test_pretrained import MODULE, another
 from trainables.data import SOURCES
 from trainables.features import declared

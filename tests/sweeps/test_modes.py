@@ -34,7 +34,7 @@ from sweeps.selection.compare import (
 )
 from sweeps.spec.parse import load_spec, public_facts
 from tests.sweeps import specs
-from tests.sweeps.test_sealed_deadline import rehearsed
+from tests.sweeps.test_sealed_planning import rehearsed
 
 CLOSE = 2 * NEAR
 """Of a noise whose plan spends its budget to within NEAR."""

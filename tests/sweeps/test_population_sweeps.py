@@ -37,12 +37,12 @@ from sweeps.store.population import Population, Row, RowKind, charges_of, spent
 from sweeps.store.records import Refutation
 from sweeps.store.store import open_store
 from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, Killed, memory_folder
-from tests.sweeps.private_people import (
+from tests.sweeps.specs import (
     N,
     people,  # noqa: F401  the fixture
+    recorded,
     spec_of,
 )
-from tests.sweeps.specs import recorded
 from tests.sweeps.stores import of_population, plan, record
 from tests.sweeps.test_audit import MEAN, finished
 from trainables.data import SOURCES, splits

@@ -31,8 +31,8 @@ from sweeps.store.records import LedgerEntry, SweepState
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from sweeps.sweep import Sweep
-from tests.sweeps.private_people import DELTA, PUBLIC, N, people, spec_of
-from tests.sweeps.tracked_runs import NoViews
+from tests.sweeps.specs import DELTA, PUBLIC, N, people, spec_of
+from tests.sweeps.view_sweeps import NoViews
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
 from trainables.system import Dataset, Launch, PrivacyPlan, RunSettings

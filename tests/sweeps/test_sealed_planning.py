@@ -1,26 +1,40 @@
 """A private selection is priced as published, and every configuration of its prior meets that price."""
 
 import math
+import os
+from contextlib import closing, nullcontext
 from copy import deepcopy
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dpcore.accounting import POISSON
+from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from dpcore.selection.best import price_best
 from dpcore.selection.counts import Capped, geometric
+from sweeps.api import created
+from sweeps.planning import checking
 from sweeps.planning.preview import preview
+from sweeps.planning.rehearsal import Rehearsal, Tried, corners
 from sweeps.privacy.charge import trial_profile
 from sweeps.privacy.claims import ONE_TRIAL
+from sweeps.ray.resources import check_workers, waiting_text
 from sweeps.search.space import Space
+from sweeps.selection import run
+from sweeps.selection.preview import check_deadline, check_model_size
 from sweeps.selection.price import PRIOR, SealedPlanner, SealedPrior, rests_on
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.sections import Selection
 from sweeps.spec.sweep_budget import law_of
+from sweeps.store.population import Population
 from sweeps.store.records import TARGET_EPSILON
+from sweeps.store.workspace import Workspace
 from tests.sweeps import specs
 from tests.sweeps.sealed_searches import small_table
+from trainables.rehearsal import Rehearsed, Step
 from trainables.system import PrivacyPlan, Refusal
 
 SPEC = specs.mean(
@@ -126,3 +140,172 @@ def test_laws_have_the_mean_that_was_asked_for(count):
     law = law_of(Selection(count=count, mean=10, deadline_minutes=1), 60)
     assert math.isclose(law.priced.mean, 10)
     assert law.largest <= 60
+
+
+# Whether the deadline of a sealed search leaves time for its cap: by a rehearsal, before anything is drawn.
+
+
+KNOBS: dict[str, Any] = {"model": "linear", "clip_norm": 1.0, "batch_size": 64, "epochs": 20, "learning_rate": 1.0}
+TIMED: dict[str, Any] = {
+    "name": "sealed",
+    "data": {"source": "digits"},
+    "systems": {"noisy-sgd": KNOBS},
+    "privacy": {"epsilon": 3, "delta": 1e-5, "scope": "sweep", "release": "best"},
+    "objectives": [{"metric": "accuracy"}],
+    "search": {"trials": 10},
+    "selection": {"deadline_minutes": 60, "mean": 3, "megabytes": 0.1},
+    "resources": {"concurrency": 2},
+}
+MINUTES = 2.4
+"""20 epochs of 1437 records in batches of 64 are 450 steps: 28,800 gradients of 1 ms, in five rounds of two."""
+
+
+def spec_with(minutes: float = 60.0, **knobs: Any):
+    document = deepcopy(TIMED)
+    document["systems"]["noisy-sgd"] |= knobs
+    document["selection"]["deadline_minutes"] = minutes
+    return load_spec(document)
+
+
+def rehearsed(spec: Any, *seconds: float) -> Rehearsal:
+    """A step over 64 takes so long, of one corner after the other; without seconds no network is trained."""
+    ran = []
+    for corner, took in zip(corners(spec), seconds or [None], strict=False):
+        step = None
+        if took is not None:
+            step = Step(
+                records=64, planned=64, seconds=took, memory_mb=None, device="cpu", loss=2.3, parameters=650, routes={},
+                looped=(), unreached=(),
+            )  # fmt: skip
+        found = Rehearsed(
+            system=corner.system, config={}, records=64, steps=2, seconds=1.0, trial_seconds=took,
+            reported=("accuracy",), step=step,
+        )  # fmt: skip
+        label = ", ".join(f"{name}={value}" for name, value in corner.knobs.items())
+        ran.append(Tried(label, corner.configs[0], found))
+    return Rehearsal(ran=tuple(ran), infeasible=0, left=0, seconds=1.0)
+
+
+def people(path: Path) -> dict[str, Any]:
+    """Records of a population, some of them private validation records."""
+    return {**small_table(path), "population": "people"}
+
+
+@pytest.mark.parametrize(
+    ("minutes", "refused", "noted"),
+    [(MINUTES / 3.01, True, True), (MINUTES / 2.99, False, True), (MINUTES * 2.99, False, True),
+     (MINUTES * 3.01, False, False)],
+)  # fmt: skip
+def test_a_deadline_is_refused_or_noted_by_the_factor(minutes: float, refused: bool, noted: bool):
+    spec = spec_with(minutes)
+    with pytest.raises(InvalidValue) if refused else nullcontext():
+        found = check_deadline(spec, rehearsed(spec, 0.064))
+        assert found is not None
+        assert (found.note is not None) is noted
+    # What is measured here says nothing of a cluster's machines.
+    found = check_deadline(spec, rehearsed(spec, 0.064), "head:6379")
+    assert found is not None
+    assert (found.note is not None) is noted
+    assert found.note is None or "measured on this machine, which does not speak for the cluster" in found.note
+
+
+def test_the_refusal_says_what_was_measured_and_what_to_write():
+    spec = spec_with(0.5)
+    with pytest.raises(
+        InvalidValue, match=r"a step of model=linear over a batch of 64 took.*Write `deadline_minutes: 9`"
+    ):
+        check_deadline(spec, rehearsed(spec, 0.064))
+    found = check_deadline(spec_with(9), rehearsed(spec, 0.064))
+    assert found is not None
+    assert found.note is None
+
+
+def test_steps_that_are_solved_are_those_of_a_trial_under_the_price():
+    """A trial with the whole budget to itself would run three times as many."""
+    document = deepcopy(TIMED)
+    document["privacy"]["solve"] = "steps"
+    del document["systems"]["noisy-sgd"]["epochs"]
+    document["systems"]["noisy-sgd"]["noise_multiplier"] = 2.0
+    sealed, alone = load_spec(document), deepcopy(document)
+    del alone["selection"]
+    alone["privacy"] |= {"scope": "trial", "release": "all"}
+    found = check_deadline(sealed, rehearsed(sealed, 0.064))
+    assert found is not None
+    assert found.trial_seconds < 0.7 * preview(load_spec(alone), samples=1).work.high * 1e-3
+
+
+def test_a_deadline_that_is_too_short_is_refused_before_anything_is_drawn_stored_or_charged(tmp_path, monkeypatch):
+    def drawn(*_: Any) -> None:
+        raise AssertionError("it was drawn")
+
+    monkeypatch.setattr(run, "draw", drawn)
+    with closing(Workspace.at(tmp_path / "root").open_store(create=True)) as store:
+        store.make_population(Population.of("people", "linear", 5.0, 1e-4))
+        document = deepcopy(TIMED)
+        document["data"] = people(tmp_path / "people.parquet")
+        document["systems"]["noisy-sgd"]["epochs"] = 20_000
+        document["selection"]["deadline_minutes"] = 0.02
+        with pytest.raises(InvalidValue, match=r"selection.deadline_minutes=0.02: expected time for all trials"):
+            created(document, root=tmp_path / "root")
+        assert not store.sweeps()
+        assert not store.charges("people")
+    assert {path.name for path in (tmp_path / "root").iterdir()} == {"sweeps.db"}
+
+
+def test_check_says_what_was_measured_in_place_of_what_is_assumed(monkeypatch):
+    class Known(nullcontext[Any]):
+        def __init__(self, spec: Any) -> None:
+            super().__init__(self)
+            self.spec = spec
+
+        def finished(self) -> Rehearsal:
+            return rehearsed(self.spec, 0.064)
+
+    monkeypatch.setattr(checking, "Rehearsing", Known)
+    found = checking.checked(spec_with(2))
+    said = " ".join(str(found).split())
+    assert "2.4 minutes, as measured" in said
+    assert "selection.deadline_minutes=2 may come before the last of 10 trials" in said
+    assert "assumed" not in said
+    assert found.to_dict()["selection"]["measured"]["minutes"] == pytest.approx(MINUTES)
+    with pytest.raises(InvalidValue, match=r"selection\.deadline_minutes=0\.5"):
+        checking.checked(spec_with(0.5))
+
+
+def test_workers_that_would_wait_for_others_are_refused():
+    """Each runs from the beginning to the end: with eight on two CPUs six never began, and nothing was released."""
+    here = os.cpu_count() or 1
+    spec = load_spec(TIMED | {"resources": {"concurrency": here + 1}, "search": {"trials": here + 2}})
+    with pytest.raises(InvalidValue, match=rf"resources\.concurrency={here + 1}: expected at most {here} on this"):
+        checking.before_launch(spec)
+    check_workers(spec, "head:6379")
+    # No more workers than trials.
+    check_workers(load_spec(TIMED | {"resources": {"concurrency": here + 1}, "search": {"trials": here}}))
+    with pytest.raises(InvalidValue, match=r"resources\.concurrency=None: expected a number on a cluster"):
+        check_workers(load_spec(TIMED | {"resources": {}}), "head:6379")
+
+
+def test_workers_that_would_wait_for_a_gpu_are_refused(monkeypatch):
+    monkeypatch.setattr("sweeps.ray.patches.machine_resources", lambda cpus: {"CPU": 64.0, "GPU": 2.0})
+    both = TIMED | {"search": {"trials": 9}}
+    check_workers(load_spec(both | {"resources": {"gpus": 0.5, "concurrency": 4}}))
+    for gpus, most in ((0.5, 4), (0.6, 2), (2, 1)):
+        spec = load_spec(both | {"resources": {"gpus": gpus, "concurrency": most + 1}})
+        with pytest.raises(InvalidValue, match=rf"at most {most} on this machine, by what it has \(64 CPUs, 2 GPUs\)"):
+            check_workers(spec)
+    # Not even one: another refusal says it.
+    check_workers(load_spec(both | {"resources": {"gpus": 3, "concurrency": 2}}))
+
+
+def test_a_search_that_has_begun_says_which_workers_wait():
+    resources = load_spec(TIMED).resources
+    assert waiting_text(resources, 2, [{"CPU": 1.0}, {"CPU": 1.0}]) is None
+    told = waiting_text(resources, 3, [{"CPU": 1.0}, {"CPU": 1.0}])
+    assert told is not None
+    assert "has 3 workers, as was announced, and there is room for 2 of them (2 CPUs, 0 GPUs on 2 nodes" in told
+
+
+def test_a_model_without_room_is_refused_before_anything_runs():
+    spec = load_spec(TIMED | {"selection": TIMED["selection"] | {"megabytes": 0.005}})
+    with pytest.raises(InvalidValue, match=r"selection.megabytes=0.005: expected at least 0.00744, for a model of 650"):
+        check_model_size(spec, rehearsed(spec, 0.064))

@@ -32,8 +32,8 @@ from sweeps.spec.parse import load_spec, public_facts, read_document
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import SweepSpec, diff
 from tests.sweeps import specs
-from tests.sweeps.private_people import PUBLIC, people, spec_of
 from tests.sweeps.published_sweeps import REASON, attacked
+from tests.sweeps.specs import PUBLIC, people, spec_of
 from tests.sweeps.toys import SOURCES, SPEC, SYSTEMS, Points
 from tests.sweeps.view_sweeps import record
 from trainables.measures.objectives import MEASURES

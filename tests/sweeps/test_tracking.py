@@ -30,7 +30,7 @@ from sweeps.store.records import TrialRecord, TrialState
 from sweeps.store.store import Store, open_store
 from tests.sweeps import view_sweeps
 from tests.sweeps.sealed_searches import Search
-from tests.sweeps.tracked_runs import prepared, runs_of
+from tests.sweeps.view_sweeps import prepared, runs_of
 
 
 def drained(store: Store, uri: str) -> None:

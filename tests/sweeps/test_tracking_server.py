@@ -21,7 +21,7 @@ from sweeps.util import waiting
 from tests.sweeps import view_sweeps
 from tests.sweeps.clusters import free_ports
 from tests.sweeps.object_stores import BUCKET, object_store
-from tests.sweeps.tracked_runs import prepared
+from tests.sweeps.view_sweeps import prepared
 
 # Without a server: `test_drain`, for a user who is refused and a process that is stopped.
 pytestmark = [pytest.mark.timeout(900), pytest.mark.chaos, pytest.mark.outage]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.gradients.chain import cross_entropy
-from tests.sweeps.private_people import people
+from tests.sweeps.specs import people
 from tests.sweeps.test_spec import of
 from tests.trainables.registry_cases import CANDIDATES, data_of
 from trainables.data import SOURCES, records

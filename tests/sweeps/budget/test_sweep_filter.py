@@ -6,18 +6,33 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dpcore.checks import InvalidValue
 from dpcore.gdp import mu_gdp
-from dpcore.selection.filters import BudgetExceeded
+from dpcore.guarantee import Status
+from dpcore.selection.filters import BudgetExceeded, GDPCharge
 from sweeps.execution.limits import NO_RETRY
+from sweeps.execution.requests import enqueue
+from sweeps.execution.resume import check_budget_left, extension_for
+from sweeps.planning.plan import plan_proposal
+from sweeps.privacy.charge import LaunchCharge, charge_of
+from sweeps.privacy.ledger import Procedure
 from sweeps.privacy.privacy_filter import SweepFilter
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.quoting import Verdict, quote_of_total
+from sweeps.privacy.totals import IN_TIME, Assumptions, choices_of, cut_short, own_total, summary, sweep_total
+from sweeps.privacy.wording import total_text
 from sweeps.ray.decisions import Done
+from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.sweep_budget import budget_of
-from sweeps.store.records import LedgerEntry, Reservation, TrialState
+from sweeps.store.records import LedgerEntry, Reservation, SweepState, TrialState
 from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, launched, memory_folder, simulate
+from tests.sweeps.specs import people, spec_of
+from trainables.system import PrivacyPlan
 
 # Random adaptive schedules of a sweep with one budget, on a real controller and store: launches in parallel, partial
 # work, losses, kills between and inside writes. What was reserved is added up here anew, from plans alone.
@@ -166,3 +181,142 @@ def test_a_ledger_beyond_the_budget_launches_nothing() -> None:
         assert len(SweepFilter.begun(budget, {trial.key: trial.plan}, several[:2], {}).training.charges) == 2
         with pytest.raises(BudgetExceeded, match="3 launches"):
             SweepFilter.begun(budget, {trial.key: trial.plan}, several, {})
+
+
+# Sweeps with one budget from outside: what they say of their total, of more trials, and after a kill.
+
+
+__all__ = ["people"]
+
+TPE = {"search": {"sampler": "tpe", "trials": 6, "seed": 3}}
+
+
+def total_of(sweep: FakeSweep) -> Procedure:
+    """As views state it."""
+    store = PublishedStore(sweep.store)
+    found = own_total(store, NAME, store.trials(NAME)).procedure
+    assert found is not None
+    return found
+
+
+def finished(change: dict[str, Any], early_stopping: dict[str, Any] | None = None) -> Procedure:
+    """The total of a sweep that ran without accidents, within its budget."""
+    with memory_folder() as folder:
+        sweep = FakeSweep(folder, early_stopping, CHANGE | change)
+        sweep.finish()
+        check(sweep)
+        return total_of(sweep)
+
+
+def test_where_results_chose_the_total_is_the_budget() -> None:
+    total = finished(TPE, ASHA)
+    claim = total.guarantee
+    assert (claim.epsilon, claim.delta, claim.accountant) == (EPSILON, DELTA, "gdp-filter")
+    assert claim.status is Status.PROVED
+    assert all(name in claim.theorem for name in ("Smith & Thakurta (2022)", "Koskela, Tobaben & Honkela", "Haney"))
+    assert IN_TIME in claim.assumptions
+    assert total.is_claim
+    assert quote_of_total(total).verdict is Verdict.WITH
+    said = total_text(total, Assumptions.of([claim]))
+    assert "May be quoted under its assumptions" in said
+    assert said.endswith("It is the sweep's budget: its gdp filter launched nothing beyond it.")
+    assert total.to_dict()["by_filter"] is True
+
+
+def test_where_all_was_fixed_the_composition_of_what_ran_is_smaller() -> None:
+    total = finished({"privacy": {**PRIVACY, "shares": 6}})
+    assert 0.9 * EPSILON < total.guarantee.epsilon <= EPSILON
+    assert total.guarantee.accountant == "pld"
+    assert total.is_claim
+    assert "The sweep's budget is epsilon 3 at delta 1e-05" in total_text(total, Assumptions.of([total.guarantee]))
+    fewer = finished({"privacy": {**PRIVACY, "shares": 12}})
+    assert fewer.guarantee.epsilon < 0.8 * EPSILON
+
+
+def test_people_who_see_results_take_nothing_from_the_total() -> None:
+    with memory_folder() as folder:
+        sweep = FakeSweep(folder, None, CHANGE | {"search": {"sampler": "random", "trials": 2, "seed": 3}})
+        launched(sweep).finish()
+        record, trials = sweep.store.sweep(NAME), sweep.store.trials(NAME)
+        wish = extension_for(record, sweep.spec, trials, 6)
+        assert wish is not None
+        sweep.store.extend(sweep.lease, wish)
+        record = sweep.store.sweep(NAME)
+        assert choices_of(record, trials)
+        found = summary(
+            trials, sweep.store.ledger(NAME), choices_of(record, trials), cut_short(record, trials), (),
+            sweep_total(record.spec),
+        ).procedure  # fmt: skip
+        assert found is not None
+        assert found.filtered
+        assert found.is_claim
+        with pytest.raises(InvalidValue, match="the budgets 3"):
+            extension_for(record, sweep.spec, trials, None, None, [5.0])
+        sweep.store.set_state(sweep.lease, SweepState.OUT_OF_BUDGET)
+        with pytest.raises(InvalidValue, match="those of the trials that it began with"):
+            extension_for(sweep.store.sweep(NAME), sweep.spec, trials, 8)
+
+
+@pytest.mark.parametrize("shares", [4, 6])
+def test_more_trials_are_refused_where_nothing_is_left_for_one(shares: int) -> None:
+    """Before anything runs, and before the extension takes away the total of what ran."""
+    change = {"privacy": {**PRIVACY, "shares": shares}, "search": {"sampler": "random", "trials": 4, "seed": 3}}
+    with memory_folder() as folder:
+        sweep = FakeSweep(folder, None, CHANGE | change)
+        sweep.finish()
+        record = sweep.store.sweep(NAME)
+        known = {one.key: one for one in sweep.store.trials(NAME)}
+        wish = extension_for(record, sweep.spec, list(known.values()), 5)
+        if shares > 4:
+            check_budget_left(sweep.store, record, sweep.spec, known, wish)
+        else:
+            with pytest.raises(InvalidValue, match=r"trials=5: expected 4: the budget of sweep .* holds none of the 4"):
+                check_budget_left(sweep.store, record, sweep.spec, known, wish)
+
+
+def test_a_sweep_that_ended_spent_is_asked_for_nothing_new() -> None:
+    with memory_folder() as folder:
+        sweep = FakeSweep(folder, None, CHANGE)
+        sweep.finish()
+        assert sweep.controller.budget.is_final
+        sweep.lease.release()
+        sweep.start()
+        sweep.controller.budget.stays_spent()
+        assert not sweep.controller.has_work()
+
+
+def test_a_point_that_somebody_enqueues_is_within_the_budget() -> None:
+    with memory_folder() as folder:
+        sweep = FakeSweep(folder, None, CHANGE)
+        launched(sweep).finish()
+        answer = enqueue(sweep.store, NAME, {"clip": 0.5, "steps": 3})
+        assert str(answer).endswith("which then stays the total.")
+        assert answer.plan.guarantee.epsilon <= answer.config["target_epsilon"]
+        sweep.store.set_state(sweep.lease, SweepState.OUT_OF_BUDGET)
+        with pytest.raises(InvalidValue, match="one whose budget is not spent"):
+            enqueue(sweep.store, NAME, {"clip": 0.5, "steps": 3})
+
+
+def test_training_and_private_reports_have_a_ledger_each(people: Path) -> None:
+    privacy = {"epsilon": 3.0, "delta": 1e-5, "scope": "sweep"}
+    search = {"sampler": "random", "trials": 4, "seed": 1}
+    spec = load_spec(spec_of(people, privacy=privacy, search=search))
+    budget = budget_of(spec)
+    assert budget is not None
+    config = {"system": "noisy-sgd", "target_epsilon": budget.trial_epsilon, "learning_rate": 0.5}
+    known: dict[str, float] = {}
+    plan = plan_proposal(spec, {**spec.systems["noisy-sgd"], **config}, public_facts(spec), known)
+    assert isinstance(plan, PrivacyPlan)
+    launches = [Reservation(key="own-0", attempt=one, from_step=0, to_step=plan.steps) for one in range(1, 5)]
+    filter = SweepFilter.begun(budget, {"own-0": plan}, launches, known)
+    charge = charge_of(budget, plan, 0, plan.steps, known)
+    assert charge.validation is not None
+    # Each takes nearly its part of the whole budget, which one ledger for both would not hold.
+    assert all(0.9 < amount / budget.part(0) <= 1 for amount in charge.amounts)
+    assert len(filter.training.charges) == len(filter.validation.charges) == 4
+    assert filter.parts
+    assert not filter.admits(plan, 0, plan.steps)
+    # A launch that trains no more and reports once more is refused by the other ledger.
+    assert not filter.holds(LaunchCharge(GDPCharge(0.0), charge.validation))
+    with pytest.raises(InvalidValue, match="one rule parts"):
+        SweepFilter.of(budget, {"a": charge, "b": replace(charge, parts="by another")}, known)

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import inspect
+import io
 import json
 import math
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.rounding import delta_text, epsilon_text
+from sweeps import progress as display
+from sweeps.examples import load_example_or_file
+from sweeps.execution import session
+from sweeps.execution.end import Failure, SweepEnd
 from sweeps.privacy.published_store import PublishedStore
+from sweeps.progress import in_notebook
 from sweeps.reporting import tables
 from sweeps.reporting.tables import render
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import TrialState
+from sweeps.store.workspace import Workspace
 from tests.sweeps import specs
 from tests.sweeps.published_sweeps import NAME, swept
 
@@ -168,3 +181,179 @@ def test_an_unknown_sweep_and_a_store_that_is_not_there(root, tmp_path):
     assert NAME in str(unknown.value)
     with pytest.raises(Exception, match=r"sweeps\.db"):
         sweeps.open(NAME, root=tmp_path)
+
+
+# Loading, checking, running and resuming from Python: the commands' own words and errors.
+
+
+TEXT = """
+name: here
+data: {source: uniform, n: 100}
+systems: {noisy-mean: {clip: {uniform: [0.2, 1.0]}, steps: 4}}
+privacy: {epsilon: 1.0, delta: 1.0e-5}
+objectives: [{metric: expected_error}]
+search: {sampler: random, trials: 3}
+"""
+
+
+def test_a_spec_is_read_from_whatever_holds_one(tmp_path):
+    (tmp_path / "here.yaml").write_text(TEXT)
+    read = sweeps.load(TEXT)
+    assert read == sweeps.load(tmp_path / "here.yaml") == sweeps.load(str(tmp_path / "here.yaml"))
+    assert read == sweeps.load(read.canonical()) == sweeps.load(read)
+    assert sweeps.load("toy") == load_example_or_file("toy")
+
+
+def test_overrides_are_those_of_the_command_line():
+    changed = sweeps.load("toy", trials=7, seed=3, changes={"privacy.epsilon": [1, 2]})
+    assert changed == load_example_or_file("toy", trials=7, seed=3, changes=["privacy.epsilon=[1, 2]"])
+    assert changed == sweeps.load("toy", changes=["search.trials=7", "search.seed=3", "privacy.epsilon=[1, 2]"])
+    assert changed != sweeps.load("toy")
+
+
+def test_check_says_what_the_command_says(tmp_path):
+    found = sweeps.check("toy", root=tmp_path)
+    assert "60 trials · random" in str(found)
+    assert found.rehearsal.ran
+    assert sweeps.check("toy", rehearsal=False, root=tmp_path).rehearsal is None
+
+
+def test_a_clients_address_is_refused_before_anything_is_recorded(tmp_path):
+    for call in (sweeps.run, sweeps.resume):
+        with pytest.raises(InvalidValue, match="sweeps submit"):
+            call("toy", address="ray://head:10001", root=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_importing_it_imports_nothing_heavy():
+    heavy = "torch", "ray", "pandas", "sqlalchemy"
+    code = f"import sys, sweeps; dir(sweeps); print([one for one in {heavy} if one in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_every_name_is_there_and_says_what_it_is():
+    for name in sweeps.__all__:
+        assert inspect.getdoc(getattr(sweeps, name)), name
+    with pytest.raises(AttributeError, match="'swep'"):
+        sweeps.swep  # noqa: B018
+
+
+def test_no_name_is_that_of_a_package_inside():
+    """Importing `sweeps.budget` makes `sweeps.budget` that package, whatever it was before."""
+    inside = {one.stem for one in Path(sweeps.__file__).parent.iterdir()}
+    assert not inside & set(sweeps.__all__)
+
+
+def test_a_sweep_that_ended_badly_is_returned_with_a_warning(tmp_path, monkeypatch):
+    ended = SweepEnd(
+        sweep="here",
+        state="finished",
+        counts={"complete": 2, "failed": 1},
+        seconds=1.0,
+        ranked=2,
+        failure=Failure(trial=1, key="here-1", what="ValueError: too wide"),
+    )
+    monkeypatch.setattr(session, "resume", lambda *_, **__: ended)
+    session.create(sweeps.load(TEXT), Workspace.at(tmp_path))
+    with pytest.warns(sweeps.SweepWarning, match=r"some trials failed.*ValueError: too wide"):
+        assert sweeps.resume("here", root=tmp_path).end is ended
+
+
+def test_only_a_notebook_is_shown_progress_unasked(monkeypatch):
+    assert not in_notebook()
+    shell = type("ZMQInteractiveShell", (), {})()
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    assert in_notebook()
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
+    assert not in_notebook()
+
+
+# What a person without a terminal reads while a sweep runs.
+
+
+OBJECTIVES = [
+    SimpleNamespace(metric="accuracy", goal="maximize"),
+    SimpleNamespace(metric="epsilon", goal="minimize"),
+]
+
+
+def trial(number, state=TrialState.COMPLETE, **metrics):
+    return SimpleNamespace(key=f"t-{number}", state=state, metrics=metrics, metric=metrics.get)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds, as the display reads them."""
+    now = SimpleNamespace(seconds=1000.0)
+    monkeypatch.setattr(display.time, "monotonic", lambda: now.seconds)
+    return now
+
+
+def test_the_rest_is_estimated_from_the_pace_after_the_first_trial_of_this_start(clock):
+    """Workers take long to start and a resumed sweep has trials behind it: neither is pace."""
+    known = {f"t-{n}": trial(n, accuracy=0.5) for n in range(4)}
+    spec = SimpleNamespace(search=SimpleNamespace(trials=20), objectives=OBJECTIVES)
+    controller = SimpleNamespace(sweep="t", spec=spec, enqueued=0, table=SimpleNamespace(published=known.values))
+    written = io.StringIO()
+    lines = []
+    with display.ProgressDisplay(console=Console(file=written, width=200)) as shown:
+        for number, seconds in ((4, 300.0), (5, 10.0), (6, 10.0), (7, 10.0)):
+            clock.seconds += seconds
+            shown.on_change(controller, trial(number, accuracy=0.5 + number / 100))
+            lines.append(written.getvalue().splitlines()[-1].strip())
+    assert lines == [
+        "5/20 trials  best accuracy 0.54",
+        "6/20 trials  best accuracy 0.55",
+        "7/20 trials, about 130 s left  best accuracy 0.56",
+        "8/20 trials, about 120 s left  best accuracy 0.57",
+    ]
+
+
+def test_a_notebook_has_one_place_that_is_written_over_and_the_end_is_told(clock, monkeypatch):
+    """Of two trials that end at once the second is not left out."""
+    shown = []
+
+    class Kernel(ModuleType):
+        HTML = str
+
+        @property
+        def display(self):
+            return self
+
+        def __call__(self, page, display_id):
+            shown.append(page)
+            return SimpleNamespace(update=lambda page: shown.__setitem__(0, page))
+
+    monkeypatch.setitem(sys.modules, "IPython", Kernel("IPython"))
+    monkeypatch.setattr(display, "in_notebook", lambda: True)
+    spec = SimpleNamespace(search=SimpleNamespace(trials=2), objectives=OBJECTIVES)
+    controller = SimpleNamespace(sweep="<t>", spec=spec, enqueued=0, table=SimpleNamespace(published=lambda: []))
+    with display.ProgressDisplay(console=Console(file=io.StringIO())) as progress:
+        assert not shown, "Ray clears the cell as it starts"
+        for number in range(2):
+            progress.on_change(controller, trial(number, accuracy=0.5 + number / 10))
+        assert shown == ['<progress value="1" max="2"></progress> &lt;t&gt;  1/2 trials  best accuracy 0.5']
+    assert shown == ['<progress value="2" max="2"></progress> &lt;t&gt;  2/2 trials  best accuracy 0.6']
+
+
+def test_a_function_hears_of_each_change_and_its_error_ends_nothing(clock):
+    spec = SimpleNamespace(search=SimpleNamespace(trials=4), objectives=OBJECTIVES)
+    controller = SimpleNamespace(sweep="t", spec=spec, enqueued=0, table=SimpleNamespace(published=lambda: []))
+    heard, written = [], io.StringIO()
+
+    def told(progress: display.SweepProgress) -> None:
+        heard.append(progress)
+        if progress.done == 3:
+            raise OSError("the pipe is closed")
+
+    with display.ProgressDisplay(Console(file=written), told) as shown:
+        for number in range(4):
+            clock.seconds += 10
+            shown.on_change(controller, trial(number, accuracy=0.5 + number / 10))
+    assert [(one.trial, one.state, one.done, one.total, one.seconds_left) for one in heard] == [
+        ("t-0", "complete", 1, 4, None),
+        ("t-1", "complete", 2, 4, None),
+        ("t-2", "complete", 3, 4, pytest.approx(10.0)),
+    ]
+    assert heard[-1].best == {"accuracy": 0.7}
+    assert written.getvalue() == ""
