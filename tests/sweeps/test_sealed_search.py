@@ -52,7 +52,11 @@ def test_the_winner_is_the_best_of_the_slots_that_were_drawn(tmp_path):
     assert 1 <= drawn.count <= 8 == len(drawn.slots)
     search.serve(work)
     [best] = work.best()
-    assert best.slot < drawn.count
+    every = [run_slot(drawn, n, work.winner, work.group, search.data, work.ranking) for n in range(drawn.count)]
+    assert best.slot == min(range(drawn.count), key=lambda n: (every[n].ranks, n))
+    again = every[best.slot]
+    assert again.metrics == best.metrics
+    assert all(np.array_equal(again.state[name], value) for name, value in best.state.items())
     assert search.release(work)
     [winner] = search.store.trials(search.name)
     slot = drawn.slots[best.slot]
@@ -69,18 +73,6 @@ def test_the_winner_is_the_best_of_the_slots_that_were_drawn(tmp_path):
     }
 
 
-def test_every_slot_is_worse_or_later_than_the_winner(tmp_path):
-    search = Search(tmp_path)
-    work = search.begin()
-    search.serve(work)
-    drawn, [best] = work.drawn(), work.best()
-    every = [run_slot(drawn, n, work.winner, work.group, search.data, work.ranking) for n in range(drawn.count)]
-    assert best.slot == min(range(drawn.count), key=lambda n: (every[n].ranks, n))
-    again = every[best.slot]
-    assert again.metrics == best.metrics
-    assert all(np.array_equal(again.state[name], value) for name, value in best.state.items())
-
-
 def test_what_lies_there_is_alike_whatever_is_drawn_and_however_far_it_is(tmp_path):
     sizes, names = set(), set()
     for number in range(3):
@@ -89,6 +81,12 @@ def test_what_lies_there_is_alike_whatever_is_drawn_and_however_far_it_is(tmp_pa
         before = files(work)
         search.serve(work)
         after = files(work)
+        for path in Path(work.folder.url).iterdir():
+            content = path.read_bytes()
+            assert not any(word in content for word in (b"noisy-mean", b"following"))
+            assert b"PK" not in content[:64]
+        assert (search.places.own / KEY).stat().st_mode & 0o777 == 0o600
+        assert b"count" not in (search.places.own / ANNOUNCED).read_bytes()
         sizes |= {tuple(sorted(before.items())), tuple(sorted(after.items()))}
         names |= {frozenset(after)}
         assert search.store.counts(search.name) == dict.fromkeys(search.store.counts(search.name), 0)
@@ -96,19 +94,6 @@ def test_what_lies_there_is_alike_whatever_is_drawn_and_however_far_it_is(tmp_pa
         assert not search.workspace.trials(search.name).names()
     assert len(sizes) == len(names) == 1
     assert set(names.pop()) == {"draw", "0.a", "0.b", "1.a", "1.b"}
-
-
-def test_nothing_of_the_draw_is_in_clear(tmp_path):
-    search = Search(tmp_path)
-    work = search.begin()
-    search.serve(work)
-    for path in Path(work.folder.url).iterdir():
-        content = path.read_bytes()
-        assert b"noisy-mean" not in content
-        assert b"following" not in content
-        assert b"PK" not in content[:64]
-    assert (search.places.own / KEY).stat().st_mode & 0o777 == 0o600
-    assert b"count" not in (search.places.own / ANNOUNCED).read_bytes()
 
 
 @pytest.mark.parametrize("after", [1, 5])
@@ -252,32 +237,20 @@ class Apart(Search):
             super().__init__(root, **LONG)
 
 
-def test_a_search_that_is_resumed_from_another_folder_is_not_ended(tmp_path):
-    """As on another machine that sees store and records: it released nothing at once, and its trials were deleted."""
+def test_a_search_that_is_resumed_from_elsewhere_is_not_ended(tmp_path):
+    """It released nothing, at once or after its deadline, and its trials were deleted or its key destroyed."""
     search = Apart(tmp_path)
-    work = search.begin()
-    there, sizes = Workspace.at(tmp_path / "there", **search.elsewhere), files(work)
-    with pytest.raises(InvalidValue, match=r"root=.*there': expected that in which 'sealed' began, .*/here"):
-        session.resume(search.name, there)
-    assert files(work) == sizes != {}
-    record = search.store.sweep(search.name)
-    assert (record.state, record.root) == (SweepState.RUNNING, str(search.at))
-    assert search.opened() is not None
-
-
-def test_a_search_that_is_resumed_with_other_records_is_not_ended(tmp_path):
-    """It waited until the deadline, released nothing, and destroyed its key."""
-    search = Apart(tmp_path)
-    work = search.begin()
-    sizes = files(work)
-    other = Workspace.at(search.at, **(search.elsewhere | {"records": str(tmp_path / "other")}))
-    with pytest.raises(
-        InvalidValue, match=r"records=.*/other': expected that in which 'sealed' began, .*/records: what"
+    sizes, other = files(search.begin()), {"records": str(tmp_path / "other")}
+    for there, said in (
+        (Workspace.at(tmp_path / "there", **search.elsewhere), r"root=.*there': expected that in which 'sealed' began"),
+        (Workspace.at(search.at, **(search.elsewhere | other)), r"records=.*/other': expected that .*/records: what"),
     ):
-        session.resume(search.name, other)
-    assert files(work) == sizes
-    assert search.opened() is not None
-    assert search.store.sweep(search.name).records == str(tmp_path / "records")
+        with pytest.raises(InvalidValue, match=said):
+            session.resume(search.name, there)
+        work, record = search.opened(), search.store.sweep(search.name)
+        assert files(work) == sizes != {}
+        assert (record.state, record.root) == (SweepState.RUNNING, str(search.at))
+        assert record.records == str(tmp_path / "records")
 
 
 def test_a_search_whose_folder_is_lost_says_how_it_ends(tmp_path):
