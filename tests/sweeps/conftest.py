@@ -1,4 +1,4 @@
-"""Commands in the process of a test."""
+"""Commands in the process of a test, and servers of its own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import sys
 import pytest
 
 from sweeps.cli import main as cli
+from tests.sweeps.fake_workers import memory_folder
+from tests.sweeps.object_stores import object_store
+from tests.sweeps.stores import postgres_server
 
 
 @pytest.fixture
@@ -38,3 +41,24 @@ def said(command, tmp_path):
         return err if code else out
 
     return run
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A Postgres."""
+    with postgres_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    """An S3-compatible store."""
+    with object_store() as running:
+        yield running
+
+
+@pytest.fixture
+def folder():
+    """In memory."""
+    with memory_folder() as found:
+        yield found

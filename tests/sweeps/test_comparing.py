@@ -55,31 +55,14 @@ search: {sampler: random, trials: 4}
 
 
 def claim(epsilon: float, aimed_at: float | None = None, **changes: Any) -> Guarantee:
-    fields = {
-        "epsilon": epsilon,
-        "aimed_at": aimed_at,
-        "delta": 1e-5,
-        "adjacency": Adjacency.ADD_REMOVE,
-        "accountant": "pld",
-        "status": Status.PROVED,
-        "theorem": "a theorem",
-    }
-    return Guarantee(**(fields | changes))
+    return view_sweeps.guarantee(epsilon, aimed_at=aimed_at, **changes)
 
 
 def trial(number: int, guarantee: Guarantee, accuracy: float, budget: float = 1.0, system: str = "noisy-sgd"):
-    return TrialRecord(
-        key=f"s-{number}",
-        number=number,
-        state=TrialState.COMPLETE,
-        config={"system": system, "target_epsilon": budget},
-        seed=number,
-        plan=view_sweeps.plan({"system": system}, budget, steps=3),
-        violations={},
-        metrics={"accuracy": accuracy},
-        guarantee=guarantee,
-        step=3,
-    )
+    begun = Proposal(number=number, config={"system": system, "target_epsilon": budget}, seed=number)
+    planned = view_sweeps.plan({"system": system}, budget, steps=3)
+    told = {"metrics": {"accuracy": accuracy}, "guarantee": guarantee, "plan": planned, "step": 3}
+    return TrialRecord.of("s", begun, TrialState.COMPLETE, **told)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from sweeps.store.records import TrialState
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from tests.sweeps import stores
-from tests.sweeps.object_stores import BUCKET, EVERYTHING, READING, object_store
+from tests.sweeps.object_stores import BUCKET, EVERYTHING, READING
 from tests.sweeps.stores import record
 from tests.sweeps.test_cli_processes import SLOW, Sweep
 from trainables.system import TrialRun
@@ -26,12 +26,6 @@ from trainables.worker.files import Folder
 from trainables.worker.trial import open_run
 
 RECORDS = f"s3://{BUCKET}/sweeps"
-
-
-@pytest.fixture(scope="module")
-def bucket():
-    with object_store() as running:
-        yield running
 
 
 def until_steps(bucket, process):

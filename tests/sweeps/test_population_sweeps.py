@@ -52,12 +52,6 @@ PEOPLE = Population.of("people", "linear", 3.5, 1e-3)
 COVERED = Population.of("people", "gdp", 2.0, 1e-5)
 
 
-@pytest.fixture
-def folder():
-    with memory_folder() as place:
-        yield place
-
-
 def charged(fake):
     return [row.what for row in fake.store.charges("people")]
 

@@ -111,17 +111,8 @@ def test_the_controller_refuses_it_too(tmp_path, monkeypatch):
 def test_a_sweep_learns_nothing_raw_from_the_sweep_it_starts_from(declaring):
     raw = leaky(search={"sampler": "tpe", "trials": 2})
     spec = load_spec(raw)
-    proposal = Proposer(spec).propose()
-    record = TrialRecord(
-        key=f"{NAME}-0",
-        number=0,
-        state=TrialState.COMPLETE,
-        config=proposal.config,
-        seed=0,
-        plan=None,
-        violations={},
-        metrics={"estimate": 0.5, "planted": PLANTED},
-    )
+    told = {"estimate": 0.5, "planted": PLANTED}
+    record = TrialRecord.of(NAME, Proposer(spec).propose(), TrialState.COMPLETE, metrics=told)
     assert "planted" not in Release.of(spec).seen(record).metrics
     public = load_spec({**raw, "data": {**raw["data"], "records_are_public": REASON}})
     assert Release.of(public).seen(record).metrics["planted"] == PLANTED

@@ -20,7 +20,7 @@ from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import KnownPoint, StopRequest, TrialState
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
-from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, Worker, memory_folder
+from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, Worker
 from tests.sweeps.stores import SWEEP, record
 from trainables.system import Launch
 
@@ -129,12 +129,6 @@ GRID = {
 POINT = {"clip": 0.5, "steps": 3, "target_epsilon": 2}
 FIXED = {"prior": 0.5, "shrinkage": 1.0, "step_seconds": 0.0}
 WHOLE = {"system": "noisy-mean", "target_epsilon": 2.0, "clip": 0.5, **FIXED, "steps": 3}
-
-
-@pytest.fixture
-def folder():
-    with memory_folder() as found:
-        yield found
 
 
 def spec_of(search=None, **changes):

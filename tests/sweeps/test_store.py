@@ -54,7 +54,6 @@ from tests.sweeps.stores import (
     new_database,
     of_population,
     plan,
-    postgres_server,
     proposal,
     record,
     refusal,
@@ -65,12 +64,6 @@ BRIEF_SECONDS = 0.3
 RACERS = 4
 PLANNED, RUNNING, COMPLETE = TrialState.PLANNED, TrialState.RUNNING, TrialState.COMPLETE
 FAILED, INFEASIBLE = TrialState.FAILED, TrialState.INFEASIBLE
-
-
-@pytest.fixture(scope="module")
-def server():
-    with postgres_server() as running:
-        yield running
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

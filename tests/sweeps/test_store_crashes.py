@@ -17,7 +17,7 @@ from sweeps.store.errors import StoreError, StoreVanished
 from sweeps.store.records import TrialState
 from sweeps.store.store import open_store
 from tests.sweeps.fake_workers import NAME, FakeSweep, launched, memory_folder
-from tests.sweeps.stores import SWEEP, new_database, plan, postgres_server, proposal, record, refusal, settle
+from tests.sweeps.stores import SWEEP, new_database, plan, proposal, record, refusal, settle
 from trainables.worker.attempt import Cancelled
 
 ROOT = Path(__file__).parents[2]
@@ -153,12 +153,6 @@ def test_a_kill_between_any_two_statements_leaves_whole_transactions(tmp_path, n
         kills += 1
     assert (code, acknowledged) == (0, "fail")
     assert kills >= 12
-
-
-@pytest.fixture(scope="module")
-def server():
-    with postgres_server() as running:
-        yield running
 
 
 def test_a_connection_cut_in_mid_write_loses_and_doubles_nothing(server):

@@ -16,13 +16,7 @@ from sweeps.store.records import TrialState
 from sweeps.store.store import open_store
 from sweeps.util import waiting
 from sweeps.util.waiting import patience
-from tests.sweeps.stores import SWEEP, new_database, plan, postgres_server, proposal, record, settle, stopped
-
-
-@pytest.fixture(scope="module")
-def server():
-    with postgres_server() as running:
-        yield running
+from tests.sweeps.stores import SWEEP, new_database, plan, proposal, record, settle, stopped
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from sweeps.store.records import TrialState
 from sweeps.store.store import open_store
 from tests.sweeps.clusters import ray_cluster
 from tests.sweeps.left_behind import findings
-from tests.sweeps.object_stores import BUCKET, object_store
+from tests.sweeps.object_stores import BUCKET
 from tests.sweeps.stores import postgres_server
 
 pytestmark = pytest.mark.timeout(900)
@@ -38,12 +38,6 @@ objectives: [{metric: expected_error}]
 search: {sampler: random, trials: 4, seed: 0}
 execution: {checkpoint_seconds: 0.2}
 """
-
-
-@pytest.fixture(scope="module")
-def bucket():
-    with object_store() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

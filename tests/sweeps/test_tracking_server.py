@@ -20,7 +20,7 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.util import waiting
 from tests.sweeps import view_sweeps
 from tests.sweeps.clusters import free_ports
-from tests.sweeps.object_stores import BUCKET, object_store
+from tests.sweeps.object_stores import BUCKET
 from tests.sweeps.view_sweeps import prepared
 
 # Without a server: `test_drain`, for a user who is refused and a process that is stopped.
@@ -29,12 +29,6 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.chaos, pytest.mark.outage]
 ROOT = Path(__file__).parents[2]
 USER, PASSWORD = "operator", "the-right-password"
 START_SECONDS = 400.0
-
-
-@pytest.fixture(scope="module")
-def bucket():
-    with object_store() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.wording import BAYESIAN
 from sweeps.reporting.html import report_page
 from sweeps.reporting.summary import SweepSummary
-from sweeps.store.records import TrialRecord, TrialState
+from sweeps.store.records import Proposal, TrialRecord, TrialState
 from sweeps.store.workspace import Workspace
 from tests.sweeps import view_sweeps
 from tests.sweeps.test_papers import claims_of
@@ -74,23 +74,18 @@ def test_the_moments_accountant_is_the_bayesian_one_at_the_clip() -> None:
     assert ours == pytest.approx(triastcyn2020.moments_epsilon(2 / 3, 0.01, 100, 1e-5), rel=1e-12)
 
 
+def trial(number: int, notion: Notion = Notion.DP, noise: float | None = None, **metrics: float) -> TrialRecord:
+    begun = Proposal(number=number, config={"noise_multiplier": float(number) if noise is None else noise}, seed=0)
+    claim = guarantee(1.0, notion=notion)
+    return TrialRecord.of("t", begun, TrialState.COMPLETE, metrics=metrics, guarantee=claim)
+
+
 def settings(*pairs: tuple[float, float, float], notion: Notion = Notion.DP) -> list[triastcyn2020.GridPoint]:
-    records = [
-        TrialRecord(
-            key=f"t-{i}",
-            number=i,
-            state=TrialState.COMPLETE,
-            config={"noise_multiplier": float(i)},
-            seed=i,
-            plan=None,
-            violations={},
-            metrics={name: bayesian for name in triastcyn2020.PERCENTILES.values()}
-            | {"epsilon": ordinary, "accuracy": accuracy, "steps_taken": 9.0},
-            guarantee=guarantee(1.0, notion=notion),
-        )
-        for i, (ordinary, bayesian, accuracy) in enumerate(pairs)
-    ]
-    return triastcyn2020.settings_of(records)
+    found = []
+    for number, (ordinary, bayesian, accuracy) in enumerate(pairs):
+        percentiles = dict.fromkeys(triastcyn2020.PERCENTILES.values(), bayesian)
+        found.append(trial(number, notion, epsilon=ordinary, accuracy=accuracy, steps_taken=9.0, **percentiles))
+    return triastcyn2020.settings_of(found)
 
 
 def test_claims_of_table_1_follow_the_runs() -> None:
@@ -122,22 +117,8 @@ def test_a_part_without_a_finished_trial_is_left_out() -> None:
 
 
 def test_trials_of_one_point_are_averaged() -> None:
-    (one,) = triastcyn2020.settings_of(
-        [
-            TrialRecord(
-                key=f"t-{i}",
-                number=i,
-                state=TrialState.COMPLETE,
-                config={"noise_multiplier": 1.0},
-                seed=i,
-                plan=None,
-                violations={},
-                metrics={"epsilon": 1.0, "bayesian_epsilon": 0.5, "accuracy": 0.8 + 0.1 * i},
-                guarantee=guarantee(1.0),
-            )
-            for i in range(2)
-        ]
-    )
+    trials = [trial(i, noise=1.0, epsilon=1.0, bayesian_epsilon=0.5, accuracy=0.8 + 0.1 * i) for i in range(2)]
+    (one,) = triastcyn2020.settings_of(trials)
     assert (one.trials, one.metrics["accuracy"]) == (2, pytest.approx(0.85))
 
 

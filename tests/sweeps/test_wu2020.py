@@ -11,7 +11,7 @@ import pytest
 from sweeps.papers import Claim, Effort, wu2020
 from sweeps.papers.run import full_grid
 from sweeps.papers.wu2020 import PAPER, TABLE_1, Measurements
-from sweeps.store.records import TrialRecord, TrialState
+from sweeps.store.records import Proposal, TrialRecord, TrialState
 from tests.sweeps.test_papers import claims_of
 from tests.sweeps.view_sweeps import guarantee
 from trainables.data import idc
@@ -67,10 +67,8 @@ def test_clipped_schedules_are_counted_below_their_renyi_goldens() -> None:
 
 
 def trial(system: str, hidden: int = 64, epsilon: float = math.inf, **metrics: float) -> TrialRecord:
-    return TrialRecord(
-        key="t", number=0, state=TrialState.COMPLETE, config={"system": system, "hidden": hidden}, seed=0, plan=None,
-        violations={}, metrics=metrics, guarantee=guarantee(epsilon),
-    )  # fmt: skip
+    begun = Proposal(number=0, config={"system": system, "hidden": hidden}, seed=0)
+    return TrialRecord.of("t", begun, TrialState.COMPLETE, metrics=metrics, guarantee=guarantee(epsilon))
 
 
 def drawn(sgld: float, sgd: float, splits: int = 10) -> Measurements:

@@ -153,17 +153,13 @@ ERROR = FrontAxis("error", "minimize")
 
 
 def record(number: int, epsilon: float = 1.0, state: TrialState = TrialState.COMPLETE, **metrics: float):
-    return TrialRecord(
-        key=f"s-{number}",
-        number=number,
-        state=state,
-        config={"system": "noisy-sgd", "target_epsilon": 1.0, "learning_rate": 0.1 * (number + 1)},
-        seed=number,
-        plan=plan({"system": "noisy-sgd"}, 1.0, work=10.0 * number),
-        violations={},
-        metrics=metrics,
-        guarantee=guarantee(epsilon, theorem="a theorem", assumptions=()),
-    )
+    config = {"system": "noisy-sgd", "target_epsilon": 1.0, "learning_rate": 0.1 * (number + 1)}
+    told = {
+        "plan": plan({"system": "noisy-sgd"}, 1.0, work=10.0 * number),
+        "metrics": metrics,
+        "guarantee": guarantee(epsilon, theorem="a theorem", assumptions=()),
+    }
+    return TrialRecord.of("s", Proposal(number=number, config=config, seed=number), state, **told)
 
 
 def claiming(number: int, **changes: object) -> TrialRecord:
