@@ -51,6 +51,7 @@ def finished(
     epsilon: float = 3.0,
     adjacency: str = "add-remove",
     noise_scale: float = 1.0,
+    data: dict[str, Any] | None = None,
     population: Population | None = None,
     **wrong: float,
 ) -> Workspace:
@@ -58,8 +59,7 @@ def finished(
     spec = load_spec(
         specs.mean(
             "audited",
-            data={"source": "uniform" if system == "noisy-mean" else "digits"}
-            | ({"population": population.name} if population else {}),
+            data=data or {"source": "uniform" if system == "noisy-mean" else "digits"},
             systems={system: knobs},
             privacy={"epsilon": [epsilon], "delta": 1e-5, "adjacency": adjacency},
             objectives=[{"metric": "expected_error" if system == "noisy-mean" else "accuracy"}],
@@ -70,17 +70,17 @@ def finished(
     if population is not None:
         store.make_population(population)
     name = session.create(spec, workspace)
-    facts = SOURCES[spec.data.source].facts({})
+    source, options = SOURCES[spec.data.source], spec.data.options()
     proposed = {"system": system, "target_epsilon": epsilon, **knobs}
-    plan = plan_proposal(spec, proposed, facts, {})
+    plan = plan_proposal(spec, proposed, source.facts(options), {})
     assert isinstance(plan, PrivacyPlan)
     if noise_scale != 1:
         # Noise for a smaller sensitivity: as much is counted, less is drawn.
         wrong["sensitivity"] = plan.mechanism.sensitivity * noise_scale
     plan = replace(plan, mechanism=replace(plan.mechanism, **wrong))
     lease = store.acquire(name)
-    data = store.data_fingerprint(SOURCES[spec.data.source].load({}).fingerprint)
-    store.set_fingerprints(lease, {"code": fingerprint.code_digest(), "data": data})
+    digest = store.data_fingerprint(source.load(options).fingerprint)
+    store.set_fingerprints(lease, {"code": fingerprint.code_digest(), "data": digest})
     charge = None if population is None else DPCharge(plan.guarantee.epsilon, plan.guarantee.delta)
     store.launch(lease, Proposal(number=0, config=proposed, seed=0), plan, plan.steps, charge)
     came = {"executed_to": plan.steps, "step": plan.steps, "metrics": {"accuracy": 0.5}, "seconds": 1.0}

@@ -44,7 +44,7 @@ from tests.sweeps.specs import (
     spec_of,
 )
 from tests.sweeps.stores import of_population, plan, record
-from tests.sweeps.test_audit import MEAN, finished
+from tests.sweeps.test_audit import SGD, finished
 from trainables.data import SOURCES, splits
 
 DATA = {"data": {**SPEC["data"], "population": "people"}}
@@ -266,8 +266,9 @@ def test_a_reading_of_private_test_records_costs_its_histogram(store):
     assert row.charge.epsilon == pytest.approx(0.7237, abs=1e-2)
 
 
-def test_an_audit_that_the_budget_does_not_hold_trains_nothing(tmp_path):
-    workspace, name = finished(tmp_path, "noisy-mean", MEAN, population=FEW), "audited"
+def test_an_audit_that_the_budget_does_not_hold_trains_nothing(tmp_path, people):  # noqa: F811
+    data = {**spec_of(people)["data"], "population": FEW.name}
+    workspace, name = finished(tmp_path, "noisy-sgd", SGD, epsilon=2.0, data=data, population=FEW), "audited"
     with pytest.raises(PopulationSpent, match="exceed what is left"):
         audit_trial(workspace, name, "0")
     with pytest.raises(PopulationSpent, match="exceed what is left"):
