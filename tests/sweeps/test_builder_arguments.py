@@ -24,10 +24,12 @@ from trainables.models.registry import builder_of
 from trainables.system import PrivacyPlan
 
 NETS = """
+from pathlib import Path
 from typing import Literal
 from torch import nn
 
 def net(facts, *, width: int, rate: float = 0.5, act: Literal["relu", "tanh"] = "relu", bias=True, extra=None):
+    assert Path("own_nets.py").is_file()
     layer = nn.ReLU() if act == "relu" else nn.Tanh()
     return nn.Sequential(nn.Flatten(), nn.Linear(64, width, bias=bias), layer, nn.Linear(width, facts.classes))
 
@@ -160,7 +162,7 @@ def test_a_builder_of_keywords_takes_what_is_written():
 
 
 def test_a_sweep_searches_a_width_resumes_and_exports_its_best(tmp_path: Path):
-    """With a real Ray."""
+    """With a real Ray, whose workers find files by relative paths as this process does."""
     sweep = sweeps.run(SPEC, root=tmp_path / "sweeps", rehearsal=False, models="none")
     sweep = sweeps.resume("widths", trials=3, root=tmp_path / "sweeps")
     table = sweep.trials()

@@ -10,16 +10,21 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 import yaml
+from safetensors.torch import save_file
 
+from dpcore.guarantee import Status
 from sweeps import audit
 from sweeps.certificate.build import public_inputs
 from sweeps.certificate.count import Subject
 from sweeps.execution import session
 from sweeps.execution.session import TuneRunner
+from sweeps.planning.plan import plan_proposal
 from sweeps.planning.spec_code import WEIGHTS, weights_of
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.spec.parse import load_spec
+from sweeps.search.space import Space
+from sweeps.spec.parse import load_spec, public_facts
 from sweeps.store.records import Accepted, SweepState
 from sweeps.store.store import Store, open_store
 from sweeps.store.workspace import Workspace
@@ -188,6 +193,31 @@ def test_a_resume_beside_other_weights_is_refused_until_it_is_accepted_as_other_
     with closing(PublishedStore(store)) as publisher:
         said = list(public_inputs(Subject.of(publisher, name)))
     assert said[-1].endswith(f"fingerprint {accepted.now}")
+
+
+def test_the_files_that_models_start_from_are_known_and_so_is_what_they_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    start = torch.nn.Linear(64, 10).state_dict()
+    save_file({f"body.{name}": one for name, one in start.items()}, "start.safetensors")
+    said = {"name": "a linear layer", "licence": "mit", "public_because": "drawn, of nobody's records"}
+    knobs = {**KNOBS, "model": "linear", "weights": "start.safetensors"}
+    spec = load_spec({**LAB, "systems": {"noisy-sgd": knobs}, "pretrained": {"start.safetensors": said}})
+    assert load_spec(spec.canonical()) == spec
+    plan = plan_proposal(spec, next(Space.of(spec).middles()), public_facts(spec), {})
+    assert plan.guarantee.status is Status.PROVED_UNDER_ASSUMPTIONS
+    line = (
+        "The weights in start.safetensors are a linear layer, licence mit, declared public: drawn, of nobody's records"
+    )
+    assert line in plan.guarantee.assumptions
+    workspace = Workspace.at(tmp_path / "root")
+    name = session.create(spec, workspace)
+    assert session.resume(name, workspace).state == "exhausted"
+    store = workspace.open_store()
+    with closing(PublishedStore(store)) as publisher:
+        assert line in public_inputs(Subject.of(publisher, name))
+    save_file({f"body.{name}": one + 1 for name, one in start.items()}, "start.safetensors")
+    with pytest.raises(Changed, match=r"weights \w+ -> \w+\. .*--accept code\."):
+        session.resume(name, workspace)
 
 
 def test_an_audit_does_not_judge_another_model(tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     },
     "automatic": {"clip_norm": "automatic", "optimizer": "momentum", "weight_decay": 0.01},
     "augmented": {"augmentation.of": JITTER, "augmentation.multiplicity": 3, "clip_norm": 0.2},
+    "adapted": {"model": "mlp", "hidden": 4, "lora.rank": 2, "train": "last-1"},
     "own": {"optimizer": f"{HERE}:adagrad", "learning_rate.schedule": "linear", "ema": 0.99},
 }
 

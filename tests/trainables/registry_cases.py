@@ -104,8 +104,18 @@ BESIDE: dict[str, dict[str, Config]] = {
     "convexified-loss": {"attack_epochs": {"shadows": 2}},
     "convexified-head": {"hidden": {"features": "random-tanh"}},
 }
+_ADAPTED: Config = {"model": "mlp3", "hidden": 4, "lora.rank": 2}
+ADAPTED_OTHERS: dict[str, Scalar] = {"train": "head", "lora.targets": "0"}
+ADAPTED_BESIDE: dict[str, Config] = {
+    **{key: {"model": "mlp", "hidden": 4} for key in ("train", "lora.rank")},
+    **dict.fromkeys(("lora.alpha", "lora.targets"), _ADAPTED),
+}
+"""Of every system that trains a model."""
 SILENT: dict[str, dict[str, str]] = {"noisy-mean": {"step_seconds": "a pause, for practice"}}
-TELLING: dict[str, Config] = {"convexified-loss": {"reference": True, "shadows": 2, "attack_epochs": 2}}
+TELLING: dict[str, Config] = {
+    **{key: {**_ADAPTED, "train": "last-1"} for key in ("noisy-sgd", "noisy-adam", "clipped-sgld", "dp-sgld")},
+    "convexified-loss": {"reference": True, "shadows": 2, "attack_epochs": 2},
+}
 _LOOKED_AT = {"bayesian.": "each attempt draws anew whose distances are measured"}
 CHANCE: dict[str, dict[str, str]] = {
     **dict.fromkeys(("bayesian-sgd", "bayesian-variational", "variational-draws", "average-case-sgd"), _LOOKED_AT),
@@ -136,10 +146,10 @@ CANDIDATES = {
         epsilon=case.epsilon,
         delta=case.delta,
         noisy=name not in _NOTHING_DRAWN,
-        others=OTHERS.get(name, {}),
-        beside=BESIDE.get(name, {}),
+        others={**ADAPTED_OTHERS, **OTHERS.get(name, {})},
+        beside={**ADAPTED_BESIDE, **BESIDE.get(name, {})},
         chance=CHANCE.get(name, {}),
-        silent=SILENT.get(name, {}),
+        silent={"weights": "of files: test_adaptation.py", **SILENT.get(name, {})},
         telling=TELLING.get(name, {}),
     )
     for name, case in CASES.items()

@@ -242,7 +242,11 @@ def test_a_trained_model_with_adapters_leaves_as_a_program_that_predicts(folders
     assert isinstance(plan, PrivacyPlan)
     data, run = made_up(FACTS, 100, 20), memory_run(plan)
     system.fit([run], data, RunSettings())
-    state = run.final[1]
+    _, state, metrics = run.final
+    assert metrics["moved_adapters"] > 0
+    assert metrics["moved_head"] > 0
+    assert "moved_body" not in metrics
+    assert 0 <= metrics["clipped_made_up"] <= 1
     # What is frozen lies in the folder.
     assert all(".lora_" in key or "pooler" in key or "classifier" in key for key in state if "parameter." in key)
     module = merged(system.released_model(plan, FACTS, state)).eval()

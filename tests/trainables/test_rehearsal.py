@@ -126,6 +126,7 @@ def test_private_reports_are_rehearsed_as_noised_histograms():
         ("raises_when_called", ["KeyError", "age", "broken_models.py", "in forward"]),
         ("branches_on_values", ["cannot be computed for each record apart", "broken_models.py"]),
         ("keeps_its_first_pass", ["keeps a tensor of its first forward", "Make it in __init__"]),
+        ("no_weight_reached", ["no record's loss depends on any weight", "layer.weight, layer.bias", "detach()"]),
         ("infinite_loss", ["the loss of 8 of 8", "infinite or no number"]),
         ("infinite_gradient", ["the gradient of layer.weight", "would count as zero"]),
     ],

@@ -61,6 +61,8 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
 _EXTRA = "pip install private-sweeps[models]"
 _SHOWN = 5
 """Names in a message."""
+_ADAPTER = ".lora_"
+"""In the name of an adapter's parameter, as peft calls them."""
 _TEXT, _IMAGE = "input_ids", "pixel_values"
 
 
@@ -82,6 +84,16 @@ def _layers(model: nn.Module) -> list[list[nn.Parameter]]:
     return [one for one in own if one]
 
 
+def trained_groups(model: nn.Module) -> dict[str, dict[str, nn.Parameter]]:
+    """What is trained, by name: the "head", the "adapters", and the "body", which is all else."""
+    head, found = {id(one) for one in head_of(model)}, dict[str, dict[str, nn.Parameter]]()
+    for name, one in model.named_parameters():
+        if one.requires_grad:
+            group = "adapters" if _ADAPTER in name else "head" if id(one) in head else "body"
+            found.setdefault(group, {})[name] = one
+    return found
+
+
 def adapted(model: nn.Module, adaptation: Adaptation) -> nn.Module:
     """`model` with its weights loaded and its adapters, of whose parameters those require a gradient that are trained;
     in place. On the meta device all is checked, and nothing is loaded. Raises InvalidValue."""
@@ -94,7 +106,7 @@ def adapted(model: nn.Module, adaptation: Adaptation) -> nn.Module:
     if adaptation.rank:
         _add_adapters(model, adaptation, {id(one) for one in head})
     for name, one in model.named_parameters():
-        one.requires_grad_(id(one) in trained or ".lora_" in name)
+        one.requires_grad_(id(one) in trained or _ADAPTER in name)
     return model
 
 

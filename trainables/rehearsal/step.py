@@ -71,6 +71,11 @@ def examined(
         value = _finite_loss(model, loss, few, isolate=clip_norm is not None)
         if wrong is not None:
             raise wrong
+        if engine is not None and len(engine.unreached) == len(weights):
+            raise CannotRun(
+                f"no record's loss depends on any weight that is trained ({', '.join(list(weights)[:3])}): noise alone "
+                "would be added. Look for detach(), no_grad(), or an output that is made without them."
+            )
         unreached: tuple[str, ...] = ()
 
         def seconds(batch: _Batch) -> float:

@@ -35,7 +35,7 @@ from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.planning import NOISE_MAX, NOISE_MIN, STEPS_MAX, Case, Fit, PlannedSystem, check_at_most, check_batch
 from trainables.system import DatasetSpec, PrivacyTarget, Scalar, Traits
 from trainables.training.hyperparameters import BatchHyperparameters, ModelHyperparameters, PriorHyperparameters
-from trainables.training.trained_model import METRICS, TrainedByNoisedGradients
+from trainables.training.trained_model import FINE_TUNED, METRICS, TrainedByNoisedGradients
 
 HALVINGS_MAX = 16
 """Then the step size is 1/65536 of the first; noises further apart cannot be bounded together closely enough."""
@@ -84,7 +84,7 @@ Walk = TypeVar("Walk", bound=LangevinHyperparameters)
 class PrivateLangevin(TrainedByNoisedGradients, PlannedSystem[Walk, Sequence]):
     """Langevin steps on clipped Poisson batches: the two systems differ in where noise and clip come from."""
 
-    metrics = METRICS
+    metrics = (*METRICS, *FINE_TUNED)
     traits = Traits(units=True, workers=True, private_reports=True, weights=True, judged_as_released=True, curve=True)
     adjacencies = (Adjacency.ADD_REMOVE,)
     why_adjacency = "Poisson batches need it."

@@ -45,7 +45,7 @@ from trainables.training.hyperparameters import (
     RateHyperparameters,
     epochs_of,
 )
-from trainables.training.trained_model import METRICS, TrainedByNoisedGradients
+from trainables.training.trained_model import FINE_TUNED, METRICS, TrainedByNoisedGradients
 
 if TYPE_CHECKING:
     from torch import nn
@@ -244,7 +244,7 @@ class NoisyOptimiser(TrainedByNoisedGradients, NoisedDescent[Model]):
     """The two systems differ in the update alone."""
 
     source = "Bu, Dong, Long & Su 2020"
-    metrics = METRICS
+    metrics = (*METRICS, *FINE_TUNED)
     traits = Traits(units=True, workers=True, private_reports=True, weights=True, judged_as_released=True, curve=True)
 
     def __init__(self, name: str, params: type[Model]) -> None:

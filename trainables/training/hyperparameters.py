@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from trainables.adaptation import Adaptation
+from trainables.adaptation import AS_BUILT, HF, Adaptation
 from trainables.hyperparameters import builder_arguments, hyperparameter, hyperparameters
 from trainables.metrics import Arguments
 from trainables.planning import NOISE_MAX, NOISE_MIN
@@ -71,6 +71,11 @@ class ModelHyperparameters:
         "such a transformer, else every linear layer but the head",
         absent_unless_given=True,
     )
+
+    @property
+    def is_fine_tuned(self) -> bool:
+        """Whether the model starts from weights, has adapters, or is trained in part."""
+        return self.model.startswith(HF) or self.adaptation != AS_BUILT
 
     @property
     def adaptation(self) -> Adaptation:

@@ -6,6 +6,7 @@ Departures  Batches are Poisson samples. The noisy sum is divided by the expecte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from dpcore.noise import NoiseSource
 from dpcore.sampling import PoissonSampling
 from trainables import hooks
 from trainables.hyperparameters import read
+from trainables.models.pretrained import trained_groups
 from trainables.system import Dataset, DatasetSpec, Run, RunSettings, State
 from trainables.team import BatchSums, GradientTask, RecordGradient, device_named, limited_threads
 from trainables.training.augmentation import Augmentation
@@ -32,6 +34,7 @@ from trainables.training.made_up import made_up
 from trainables.training.noise import batch_key, batches_of, noise_source
 from trainables.training.optimisers import Optimiser
 from trainables.training.released import build_model, model_seed, with_seed
+from trainables.training.trained_model import CLIPPED, MOVED
 from trainables.validation.evaluate import report
 
 
@@ -48,6 +51,8 @@ class PrivateSteps:
     sums: BatchSums
     noise: NoiseSource
     device: torch.device
+    gradient: RecordGradient
+    start: Mapping[str, Tensor]
     stopped: bool = False
 
     def step(self, number: int) -> None:
@@ -64,7 +69,27 @@ class PrivateSteps:
     def metrics(self, step: int) -> Mapping[str, float]:
         """See `Training.metrics`."""
         with self.optimiser.released():
-            return report(self.run, self.model, self.data, self.device, self.execution, step)
+            told = report(self.run, self.model, self.data, self.device, self.execution, step)
+            return {**told, **self._fine_tuned()} if self.start else told
+
+    def _fine_tuned(self) -> Mapping[str, float]:
+        """What is known of weights that are released without looking at a record: `trained_model.FINE_TUNED`."""
+        found = dict[str, float]()
+        for group, weights in trained_groups(self.model).items():
+            before = sum(float(self.start[name].square().sum()) for name in weights)
+            moved = sum(float((one.detach() - self.start[name]).square().sum()) for name, one in weights.items())
+            found |= {MOVED + group: math.sqrt(moved / before)} if before else {}
+        facts, clip_norm = self.data.facts, self.mechanism.clip_norm
+        if self.gradient.automatic:
+            found[CLIPPED] = 1.0
+        elif facts.features.keys() == self.data.train.inputs.keys():
+            gradients = PrivateGradients(self.model, loss_function(facts), precision=self.execution.precision)
+            inputs, targets = made_up_records(facts, RECORDS, self.device)
+            for row in range(RECORDS):
+                own = gradients.clipped_sum(tuple(one[[row]] for one in inputs), targets[[row]], clip_norm=clip_norm)
+                norm = math.sqrt(sum(float(one.square().sum()) for one in own.tensors.values()))
+                found[CLIPPED] = found.get(CLIPPED, 0.0) + (norm > (1 - 1e-5) * clip_norm) / RECORDS
+        return found
 
 
 def train(
@@ -89,6 +114,9 @@ def train(
         if not watched:
             check_records_apart(model, data.facts, device, execution)
         model, loss = hooks.attach(run, model, loss)
+        fine_tuned = read(ModelHyperparameters, run.member.plan.config).is_fine_tuned
+        weights = dict(model.named_parameters()) if fine_tuned else {}
+        start = {name: one.detach().clone() for name, one in weights.items() if one.requires_grad}
         updates = optimiser(model)
         if run.state is not None:
             updates.restore(run.state)
@@ -99,7 +127,7 @@ def train(
             sums = LocalSums(task, model, data, device, loss=loss)
         else:
             sums = opened.enter_context(execution.team.sums(task, model))
-        steps = PrivateSteps(run, data, execution, mechanism, model, updates, sums, noise, device)
+        steps = PrivateSteps(run, data, execution, mechanism, model, updates, sums, noise, device, gradient, start)
         run_steps(run, steps, Pace(execution.checkpoint_seconds))
 
 
@@ -108,11 +136,17 @@ def check_records_apart(model: nn.Module, facts: DatasetSpec, device: torch.devi
 
     No private record is looked at, so that no refusal depends on one.
     """
-    records = made_up(facts, RECORDS, 0).train
+    PrivateGradients(model, loss_function(facts), precision=execution.precision).check(
+        *made_up_records(facts, RECORDS, device)
+    )
+
+
+def made_up_records(facts: DatasetSpec, count: int, device: torch.device) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Inputs and targets of so many made-up records."""
+    records = made_up(facts, count, 0).train
     # Copies of their own: made-up records lie over each other in memory.
-    inputs = tuple(tensor(array[:RECORDS].copy(), device) for array in records.inputs.values())
-    gradients = PrivateGradients(model, loss_function(facts), precision=execution.precision)
-    gradients.check(inputs, tensor(records.targets[:RECORDS].copy(), device))
+    inputs = tuple(tensor(array[:count].copy(), device) for array in records.inputs.values())
+    return inputs, tensor(records.targets[:count].copy(), device)
 
 
 class LocalSums:

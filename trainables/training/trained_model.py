@@ -51,6 +51,31 @@ _judged = partial(
     released="the validation records (without noise where they are declared public), and the private model",
     depends=Dependence.VALIDATION,
 )
+_fine_tuned = partial(
+    Metric,
+    goal=None,
+    released="the weights that the trial releases",
+    depends=Dependence.RELEASED,
+)
+MOVED = "moved_"
+"""Before the name of a group of weights."""
+CLIPPED = "clipped_made_up"
+FINE_TUNED = (
+    *(
+        _fine_tuned(
+            name=MOVED + group,
+            doc=f"how far {what} moved: the length of the difference over the length at the start (of models with "
+            "weights, adapters or a part that is trained)",
+        )
+        for group, what in (("head", "the head"), ("adapters", "the adapters"), ("body", "all other trained weights"))
+    ),
+    _fine_tuned(
+        name=CLIPPED,
+        doc="share of made-up records whose gradient, at the released weights, is longer than the clip norm (of such "
+        "models too; 1 where it is automatic)",
+    ),
+)
+"""Whether anything moved, and what the clip does, of a model that is fine-tuned."""
 METRICS = (
     _judged(
         name="accuracy",
