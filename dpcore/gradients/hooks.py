@@ -19,7 +19,19 @@ from dpcore import checks
 from dpcore.gradients import mapping
 from dpcore.gradients.chain import chain_of, loss_proves_isolation, passed, uses_of
 from dpcore.gradients.isolation import alone, isolating, over_records
-from dpcore.gradients.layers import Kinds, NotServed, Use, tapped_at_the_end, trainable
+from dpcore.gradients.layers import (
+    SHARING,
+    Contribution,
+    Kind,
+    Kinds,
+    NotServed,
+    Use,
+    kind_of,
+    product,
+    shared_table,
+    tapped_at_the_end,
+    trainable,
+)
 from dpcore.gradients.mapping import SUBSTITUTES, Slots, computing, forward_of, one_at_a_time, standing_in
 from dpcore.gradients.precision import Precision
 from dpcore.gradients.refusals import NotComputed, Refused, label, of_the_machine
@@ -41,11 +53,12 @@ class Hooks:
 
     layers  captured, by name
     owned   names of their trainable parameters
+    kinds   how they are served
     level   the transformation over records, None outside of it
     """
 
     def __init__(
-        self, layers: Mapping[str, nn.Module], owned: Mapping[str, list[str]], kinds: Kinds, slots: Slots
+        self, layers: Mapping[str, nn.Module], owned: Mapping[str, list[str]], kinds: Mapping[str, Kind], slots: Slots
     ) -> None:
         self._layers, self._owned, self._kinds, self._slots = layers, owned, kinds, slots
         self._calls: list[_Call] = []
@@ -60,7 +73,7 @@ class Hooks:
         return computing({layer: self._forward_of(name, layer) for name, layer in self._layers.items()})
 
     def _forward_of(self, name: str, layer: nn.Module) -> Callable[..., Any]:
-        own, captured = forward_of(layer), self._kinds[type(layer)].forward
+        own, captured = forward_of(layer), self._kinds[name].forward
         # An alias: the parameters themselves must not appear in the graph (see Passes._backward).
         held = [
             (place, self._slots.parameters[one].detach().requires_grad_())
@@ -133,6 +146,10 @@ class Recorded:
     gradients: Mapping[str, Tensor]
 
 
+Part = tuple[Mapping[str, str], Contribution]
+"""With the full names of parameters by the contribution's own."""
+
+
 class Passes:
     """The passes over a model whose structure does not change.
 
@@ -141,9 +158,11 @@ class Passes:
     """
 
     def __init__(self, model: nn.Module, loss_fn: LossFunction, kinds: Kinds, precision: Precision) -> None:
-        self.model, self.loss_fn, self.kinds, self.precision = model, loss_fn, kinds, precision
+        self.model, self.loss_fn, self.precision = model, loss_fn, precision
         self.slots = Slots(model)
-        self.captured = dict(_capturable(model, kinds, {id(self.slots.parameters[name]) for name in self.slots.tied}))
+        served = _served(model, kinds, self.slots)
+        self.captured = {name: module for name, module, _ in served}
+        self.kinds = {name: kind for name, _, kind in served}
         self._modules = dict(model.named_modules()) | _loss_modules(loss_fn)
         names = {id(one): name for name, one in self.slots.parameters.items()}
         self.in_loops = {
@@ -156,13 +175,37 @@ class Passes:
             layer: [names[id(one)] for one in trainable(module).values()] for layer, module in self.captured.items()
         }
         self._names = {id(module): layer for layer, module in self.captured.items()}
-        self._all_at_ends = sum(len(one) for one in self._owned.values()) == len(self.slots.parameters) and all(
-            kinds[type(module)].forward is tapped_at_the_end for module in self.captured.values()
-        )
+        self._all_at_ends = self.slots.parameters.keys() == {
+            name for one in self._owned.values() for name in one
+        } and all(kind.forward is tapped_at_the_end for kind in self.kinds.values())
 
     def owned(self, layer: str) -> list[str]:
         """Names of the trainable parameters of a captured layer."""
         return self._owned[layer]
+
+    def sharing(self, layer: str) -> list[str]:
+        """The captured layers that have a parameter in common with this one, itself among them."""
+        own = self.slots.tied.intersection(self._owned[layer])
+        return [other for other in self.captured if own.intersection(self._owned[other])] if own else [layer]
+
+    def parts(self, uses: Mapping[str, Sequence[Use]]) -> list[Part]:
+        """Of units' gradients, from all uses [U, k, ...] of layers that share their weight, or of a single one."""
+        if len(uses) == 1:
+            [(name, own)] = uses.items()
+            layer = self.captured[name]
+            return [(self._named(name), self.kinds[name].rule(layer, own))]
+        used = {name: own for name, own in uses.items() if own}
+        found: list[Part] = [
+            (self._named(name), product(own, {"bias"}))
+            for name, own in used.items()
+            if "bias" in trainable(self.captured[name])
+        ]
+        shared = shared_table([self.captured[name] for name in used], list(used.values()))
+        return [*found, (self._named(next(iter(used))), shared)]
+
+    def _named(self, layer: str) -> dict[str, str]:
+        """Full names of a captured layer's parameters, by its own."""
+        return dict(zip(trainable(self.captured[layer]), self._owned[layer], strict=True))
 
     def chain(self, inputs: Columns) -> list[nn.Module] | None:
         """Layers through which records pass one after the other without being mapped, where structure proves isolation
@@ -296,32 +339,41 @@ def _loss_modules(loss_fn: LossFunction) -> dict[str, nn.Module]:
     return {f"loss_fn.{name}": one for name, one in loss_fn.named_modules()} if isinstance(loss_fn, nn.Module) else {}
 
 
-def _capturable(model: nn.Module, kinds: Kinds, tied: set[int]) -> list[tuple[str, nn.Module]]:
+def _served(model: nn.Module, kinds: Kinds, slots: Slots) -> list[tuple[str, nn.Module, Kind]]:
     """Outermost layers with a rule and something to train, by name."""
-    found: list[tuple[str, nn.Module]] = []
+    found: list[tuple[str, nn.Module, Kind]] = []
     inside: set[int] = set()
     for name, module in model.named_modules():
-        if id(module) in inside or type(module) not in kinds or not _as_its_kind(module, tied):
+        kind = kind_of(kinds, module)
+        if id(module) in inside or kind is None or not _as_its_kind(module):
             continue
         inside |= {id(child) for child in module.modules()}
-        found.append((name, module))
-    return found
+        found.append((name, module, kind))
+    holders: dict[int, list[nn.Module]] = {}
+    for _, module, _ in found:
+        for one in trainable(module).values():
+            holders.setdefault(id(one), []).append(module)
+    apart = {
+        id(module)
+        for one, modules in holders.items()
+        if len(modules) > 1 and not all(type(module) in SHARING and id(module.weight) == one for module in modules)
+        for module in modules
+    }
+    return [one for one in found if id(one[1]) not in apart]
 
 
-def _as_its_kind(module: nn.Module, tied: set[int]) -> bool:
-    """Whether the layer computes what its type says, with parameters of its own."""
-    own = trainable(module)
+def _as_its_kind(module: nn.Module) -> bool:
+    """Whether the layer computes what its type says."""
     return (
-        bool(own)
-        and not any(id(one) in tied for one in own.values())
+        bool(trainable(module))
         # On constant inputs it divides by zero.
         and getattr(module, "eps", None) != 0
         and all(_untouched(one) for one in module.modules())
+        # A part may have been replaced, by an adapter for one.
+        and all(type(one).__module__.startswith("torch.nn.modules.") for one in module.modules() if one is not module)
     )
 
 
 def _untouched(module: nn.Module) -> bool:
     # A tensor among the attributes is a weight computed from others, by weight normalisation or pruning.
-    return type(module).__module__.startswith("torch.nn.modules.") and not any(
-        key == "forward" or isinstance(one, Tensor) for key, one in vars(module).items()
-    )
+    return not any(key == "forward" or isinstance(one, Tensor) for key, one in vars(module).items())

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 import torch
 from torch import Tensor
 
-from dpcore.gradients.hooks import Passes, Recorded
-from dpcore.gradients.layers import Contribution, Materialised, Use
+from dpcore.gradients.hooks import Part, Passes, Recorded
+from dpcore.gradients.layers import Materialised, Use
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,37 +62,39 @@ class UnitRows:
 class GhostNorms:
     """Norms of units' gradients that were never formed, by captured layer, and the gradients of the other parameters.
 
-    by_layer       one part for each captured layer, by its name
+    parts          of captured layers, each with the full names of the parameters that it has under its own
     rest           of all other parameters, by their full names
     squared_norms  of each unit's whole gradient, float64 of shape [U]; infinite where the unit does not count, because
                    its gradient is not finite or its squared norm overflows
     """
 
-    by_layer: Mapping[str, Contribution]
-    rest: Contribution | None
+    parts: Sequence[Part]
+    rest: Materialised | None
     squared_norms: Tensor
 
     @classmethod
     def of(cls, recorded: Recorded, units: UnitRows, passes: Passes) -> GhostNorms:
         """Uses are taken out of `recorded`: what a rule is done with is freed."""
-        by_layer: dict[str, Contribution] = {}
-        rest: Contribution | None = None
+        parts: list[Part] = []
+        rest: Materialised | None = None
         squares: list[Tensor] = []
         all_finite = True
         while recorded.uses:
-            name, several = recorded.uses.popitem()
-            uses = [units.of_use(one) for one in several]
-            del several
-            layer = passes.captured[name]
-            rule = passes.kinds[type(layer)].rule
-            by_layer[name] = rule(layer, uses)
-            squares.append(by_layer[name].squared_norms)
+            uses: dict[str, list[Use]] = {}
+            for layer in passes.sharing(next(reversed(recorded.uses))):
+                uses[layer] = [units.of_use(one) for one in recorded.uses.pop(layer, [])]
+            found = passes.parts(uses)
+            squares.append(reduce(torch.add, [one.squared_norms for _, one in found]))
             if not _all_finite(squares[-1]):
                 all_finite = False
                 # 0 * inf is NaN: a weight of zero does not remove such a unit, so what it left is cleared instead.
                 bad_U = ~torch.isfinite(squares[-1])
-                cleared = [Use(_without(one.inputs, bad_U), _without(one.gradients, bad_U), one.part) for one in uses]
-                by_layer[name] = rule(layer, cleared)
+                for several in uses.values():
+                    several[:] = [
+                        Use(_without(one.inputs, bad_U), _without(one.gradients, bad_U), one.part) for one in several
+                    ]
+                found = passes.parts(uses)
+            parts += found
         if recorded.gradients:
             gradients = {name: units.of_gradient(one) for name, one in recorded.gradients.items()}
             rest = Materialised(gradients)
@@ -107,7 +109,7 @@ class GhostNorms:
         squared_norms_U = reduce(torch.add, squares)
         if not all_finite:
             squared_norms_U = squared_norms_U.nan_to_num(torch.inf, posinf=torch.inf)
-        return cls(by_layer, rest, squared_norms_U)
+        return cls(parts, rest, squared_norms_U)
 
     @property
     def finite(self) -> Tensor:
@@ -118,9 +120,7 @@ class GhostNorms:
         """sum_u weights[u] * gradient of unit u, by the parameters' full names; those that were not reached are
         absent. Units that do not count have weight 0."""
         out = {
-            f"{layer}.{local}" if layer else local: tensor
-            for layer, one in self.by_layer.items()
-            for local, tensor in one.weighted_sum(weights_U).items()
+            names[local]: tensor for names, one in self.parts for local, tensor in one.weighted_sum(weights_U).items()
         }
         return out | (self.rest.weighted_sum(weights_U) if self.rest else {})
 

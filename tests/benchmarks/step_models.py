@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+
+from dpcore.gradients.chain import cross_entropy
 
 CLASSES = 10
 
@@ -97,11 +101,14 @@ def bag_of_words(opacus: bool) -> nn.Module:
 @dataclass(frozen=True)
 class Timed:
     """make: from whether Opacus will run it to the model. draw: inputs of so many records. goal: least speed against
-    plain SGD, None without one."""
+    plain SGD, None without one. targets, loss: of so many records, and [B] of outputs and targets. batch: records."""
 
     make: Callable[[bool], nn.Module]
     draw: Callable[[int], Tensor]
     goal: float | None = None
+    targets: Callable[[int], Tensor] = lambda size: torch.randint(0, CLASSES, (size,))
+    loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
+    batch: int = 256
 
 
 def _images(size: int) -> Tensor:
@@ -119,4 +126,114 @@ TIMED = {
     "Transformer": Timed(Transformer, lambda size: torch.randn(size, TIME, 28), 0.6),
     "Embedding, mean": Timed(MeanOfWords, _words),
     "EmbeddingBag": Timed(bag_of_words, _words),
+}
+
+
+# What people fine-tune, in shapes that a core computes in a second: four layers, 256 wide, 128 tokens.
+
+
+class Said(nn.Module):
+    """The logits of a model of transformers. Opacus asks that positions are looked up for every record."""
+
+    def __init__(self, model: nn.Module, positions: bool = False) -> None:
+        super().__init__()
+        self.model, self.positions = model, positions
+
+    def forward(self, x: Tensor) -> Tensor:
+        more = {"position_ids": torch.arange(x.shape[1]).expand(len(x), -1)} if self.positions else {}
+        found: Tensor = self.model(x, **more).logits
+        return found
+
+
+def token_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The mean over each record's tokens; shape [B]."""
+    return F.cross_entropy(outputs.transpose(1, 2), targets, reduction="none").mean(1)
+
+
+def gpt2(opacus: bool, layers: int = 4, width: int = 256, vocabulary: int = 4096) -> nn.Module:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    shape: dict[str, Any] = {"n_layer": layers, "n_embd": width, "n_head": width // 64, "n_positions": LENGTH}
+    off: dict[str, Any] = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+    return Said(GPT2LMHeadModel(GPT2Config(vocab_size=vocabulary, **shape, **off, use_cache=False)), opacus)
+
+
+def bert_lora(opacus: bool) -> nn.Module:
+    from peft import LoraConfig, get_peft_model
+    from transformers import BertConfig, BertForSequenceClassification
+
+    shape: dict[str, Any] = {
+        "num_hidden_layers": 4,
+        "hidden_size": 256,
+        "num_attention_heads": 4,
+        "intermediate_size": 1024,
+        "num_labels": CLASSES,
+    }
+    off: dict[str, Any] = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
+    model = BertForSequenceClassification(BertConfig(vocab_size=WORDS, **shape, **off))
+    adapters = LoraConfig(r=8, target_modules=["query", "value"], modules_to_save=["classifier"])
+    return Said(get_peft_model(model, adapters))
+
+
+def vit(opacus: bool) -> nn.Module:
+    from transformers import ViTConfig, ViTForImageClassification
+
+    shape: dict[str, Any] = {
+        "num_hidden_layers": 4,
+        "hidden_size": 256,
+        "num_attention_heads": 4,
+        "intermediate_size": 1024,
+        "num_labels": CLASSES,
+    }
+    off: dict[str, Any] = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
+    return Said(ViTForImageClassification(ViTConfig(image_size=64, patch_size=8, **shape, **off)))
+
+
+def convnext(opacus: bool) -> nn.Module:
+    from transformers import ConvNextConfig, ConvNextForImageClassification
+
+    shape: dict[str, Any] = {
+        "hidden_sizes": [32, 64, 128, 256],
+        "depths": [1, 1, 2, 1],
+        "image_size": 64,
+        "num_labels": CLASSES,
+    }
+    return Said(ConvNextForImageClassification(ConvNextConfig(**shape)))
+
+
+class Lstm(nn.Module):
+    def __init__(self, opacus: bool) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(WORDS, 64), nn.Linear(128, CLASSES)
+        if opacus:
+            from opacus.layers import DPLSTM
+
+            self.cell = DPLSTM(64, 128, batch_first=True)
+        else:
+            self.cell = nn.LSTM(64, 128, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.head(self.cell(self.table(x))[0][:, -1])
+        return found
+
+
+def _codes(vocabulary: int, length: int = LENGTH) -> Callable[[int], Tensor]:
+    return lambda size: torch.randint(0, vocabulary, (size, length))
+
+
+def _pictures(size: int) -> Tensor:
+    return torch.randn(size, 3, 64, 64)
+
+
+GOAL = 1 / 1.6
+FINE_TUNED = {
+    "GPT-2-shaped": Timed(gpt2, _codes(4096), GOAL, _codes(4096), token_loss, 8),
+    "BERT-shaped, LoRA 8": Timed(bert_lora, _codes(WORDS), GOAL, batch=16),
+    "ViT-shaped": Timed(vit, _pictures, GOAL, batch=16),
+    "ConvNeXt-shaped": Timed(convnext, _pictures, GOAL, batch=16),
+    "LSTM": Timed(Lstm, _codes(WORDS, 64), GOAL, batch=64),
+    "EmbeddingBag": TIMED["EmbeddingBag"],
+    "GPT-2 of width 768, one layer": Timed(
+        lambda opacus: gpt2(opacus, 1, 768, 50_257), _codes(50_257, 32), GOAL, _codes(50_257, 32), token_loss, 16
+    ),
 }

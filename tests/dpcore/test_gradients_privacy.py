@@ -245,18 +245,23 @@ def along(outputs, directions):
     return (outputs * directions).sum((1, 2))
 
 
-def test_terms_that_cancel_leave_no_more_than_the_clip_norm():
+@pytest.mark.parametrize("module", ["linear", "tied"])
+def test_terms_that_cancel_leave_no_more_than_the_clip_norm(module):
     """A record whose two positions cancel has a gradient of zero; what float32 leaves of it was not clipped."""
     torch.manual_seed(0)
-    engine = PrivateGradients(nn.Sequential(nn.Linear(64, 64)), along)
-    engine.clipped_sum(torch.randn(8, 2, 64), torch.randn(8, 2, 64), clip_norm=1.0)
-    inputs, directions = 100 * torch.randn(1, 2, 64), 100 * torch.randn(1, 2, 64)
+    model, inputs, directions = nn.Sequential(nn.Linear(64, 64)), 100 * torch.randn(1, 2, 64), torch.randn(1, 2, 64)
+    if module == "tied":
+        model, inputs = nn.Sequential(nn.Embedding(64, 64), nn.Linear(64, 64)), torch.tensor([[5, 5]])
+        model[0].weight = nn.Parameter(100 * model[0].weight.detach())
+        model[1].weight = model[0].weight
+    engine = PrivateGradients(model, along)
+    directions *= 100
     inputs[:, 1], directions[:, 1] = inputs[:, 0], -directions[:, 0]
     found = engine.clipped_sum(inputs, directions, clip_norm=1e-3).tensors
     assert oracle.norm(found) <= 1e-3 * (1 + 1e-5)
     # The mutant: the exact norm alone.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules["dpcore.gradients.layers.linear"], "_ROUNDOFF", 0.0)
+        patch.setattr(sys.modules[f"dpcore.gradients.layers.{module}"], "ROUNDOFF", 0.0)
         assert oracle.norm(engine.clipped_sum(inputs, directions, clip_norm=1e-3).tensors) > 0.01
 
 

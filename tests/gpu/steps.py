@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from tests.benchmarks.private_step import OPACUS, Step, step_of
+from tests.benchmarks.private_step import OPACUS, Step, step_of, task_of
 from tests.benchmarks.step_models import CLASSES, TIMED, Timed
 from tests.gpu.results import Figure, Setting
 from trainables import models
@@ -43,7 +43,7 @@ def steps(name: str, setting: Setting) -> Iterator[Figure]:
     """Median milliseconds of a step, engines in turn, and the speed of ours over the faster Opacus's."""
     batch, rounds = (4, 1) if setting.small else (256, 30)
     medians: dict[str, float] = {}
-    made = {one: step_of(one, MODELS[name], batch, setting.device) for one in ENGINES}
+    made = {one: step_of(one, task_of(one, MODELS[name], batch, setting.device)) for one in ENGINES}
     ran = {one: step for one, step in made.items() if step is not None}
     assert {"plain SGD", "one pass", "one pass, secure noise"} <= ran.keys(), f"{name}: our own step does not run"
     seconds: dict[str, list[float]] = {one: [] for one in ran}

@@ -111,8 +111,8 @@ def clip_per_layer(monkeypatch) -> None:
 
     def clipped_total(parts, clip_norm, _):
         return {
-            f"{name}.{local}": tensor
-            for name, part in parts.by_layer.items()
+            names[local]: tensor
+            for names, part in parts.parts
             for local, tensor in part.weighted_sum(engine.clip_factors(part.squared_norms, clip_norm)).items()
         }
 

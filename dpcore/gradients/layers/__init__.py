@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from torch import nn
 
 from dpcore.gradients.layers.attention import attention, attention_forward
 from dpcore.gradients.layers.convolution import convolution
 from dpcore.gradients.layers.embedding import bag_forward, embedding, embedding_bag
-from dpcore.gradients.layers.linear import linear
+from dpcore.gradients.layers.linear import linear, product, transposed
 from dpcore.gradients.layers.normalisation import group_norm, layer_norm, rms_norm
 from dpcore.gradients.layers.protocol import (
     Contribution,
     Kind,
+    Kinds,
     Materialised,
     NotServed,
     Tap,
     Use,
     accumulated,
     accumulation_type,
+    kind_of,
     tapped_at_the_end,
     trainable,
 )
+from dpcore.gradients.layers.tied import SHARING, shared_table
 
-Kinds = Mapping[type[nn.Module], Kind]
-
-# Exact types: a subclass may compute something else.
 KINDS: Kinds = {
     nn.Linear: Kind(linear),
     nn.Conv1d: Kind(convolution),
@@ -38,11 +36,13 @@ KINDS: Kinds = {
     nn.GroupNorm: Kind(group_norm),
     nn.EmbeddingBag: Kind(embedding_bag, bag_forward),
     nn.MultiheadAttention: Kind(attention, attention_forward),
+    "transformers.pytorch_utils.Conv1D": Kind(transposed),
     # the next kind of layer goes here
 }
 
 __all__ = [
     "KINDS",
+    "SHARING",
     "Contribution",
     "Kind",
     "Kinds",
@@ -52,6 +52,9 @@ __all__ = [
     "Use",
     "accumulated",
     "accumulation_type",
+    "kind_of",
+    "product",
+    "shared_table",
     "tapped_at_the_end",
     "trainable",
 ]

@@ -18,6 +18,11 @@ from dpcore.gradients.layers.protocol import Contribution, NotServed, Tap, Use, 
 
 def embedding(module: nn.Module, uses: Sequence[Use]) -> Contribution:
     """The rule for nn.Embedding with inputs [U, ...] of codes."""
+    return TableRows(cast(nn.Embedding, module).num_embeddings, *looked_up(module, uses))
+
+
+def looked_up(module: nn.Module, uses: Sequence[Use]) -> tuple[Tensor, Tensor]:
+    """Codes [U, T], and the gradient of each one's row [U, T, D]."""
     layer = cast(nn.Embedding, module)
     units = len(uses[0].inputs)
     codes_UT = torch.cat([use.inputs.reshape(units, -1).long() for use in uses], 1)
@@ -25,7 +30,7 @@ def embedding(module: nn.Module, uses: Sequence[Use]) -> Contribution:
     if layer.padding_idx is not None:
         # The padding row is never trained; PyTorch gives it no gradient either.
         rows_UTD = rows_UTD.masked_fill((codes_UT == layer.padding_idx)[..., None], 0.0)
-    return TableRows(layer.num_embeddings, codes_UT, rows_UTD)
+    return codes_UT, rows_UTD
 
 
 class TableRows:

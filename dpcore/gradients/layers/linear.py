@@ -20,7 +20,7 @@ from dpcore.gradients.layers.protocol import (
 )
 
 _SMALLEST = torch.finfo(torch.float32).tiny
-_ROUNDOFF = torch.finfo(torch.float32).eps / 2
+ROUNDOFF = torch.finfo(torch.float32).eps / 2
 
 
 def linear(module: nn.Module, uses: Sequence[Use]) -> Contribution:
@@ -28,18 +28,31 @@ def linear(module: nn.Module, uses: Sequence[Use]) -> Contribution:
     return product(uses, set(trainable(module)))
 
 
+def transposed(module: nn.Module, uses: Sequence[Use]) -> Contribution:
+    """The rule for a linear map whose weight is [D, O], with inputs [U, ..., D]."""
+    return _Transposed(product(uses, set(trainable(module))))
+
+
+class _Transposed:
+    def __init__(self, straight: Contribution) -> None:
+        self._straight, self.squared_norms = straight, straight.squared_norms
+
+    def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:
+        return {name: one.T if one.ndim == 2 else one for name, one in self._straight.weighted_sum(weights_U).items()}
+
+
 def product(uses: Sequence[Use], names: Set[str]) -> Contribution:
     """Of a linear map whose trained parameters are `names`, out of "weight" and "bias"."""
-    inputs_UTD = _positions([use.inputs for use in uses])
-    gradients_UTO = _positions([use.gradients for use in uses])
-    _, positions, width = inputs_UTD.shape
-    if positions == 1:
+    inputs_UTD = positions([use.inputs for use in uses])
+    gradients_UTO = positions([use.gradients for use in uses])
+    _, length, width = inputs_UTD.shape
+    if length == 1:
         return _OneProduct(inputs_UTD.squeeze(1), gradients_UTO.squeeze(1), names)
     if "weight" not in names:
         return Materialised({"bias": gradients_UTO.sum(1)})
     outputs = gradients_UTO.shape[2]
     # The Gram matrices are formed in float64, at twice the price of a float32 product.
-    if 2 * positions * (width + outputs) < width * outputs:
+    if 2 * length * (width + outputs) < width * outputs:
         return _Gram(inputs_UTD, gradients_UTO, names)
     gradients = {"weight": gradients_UTO.transpose(1, 2) @ inputs_UTD}
     if "bias" in names:
@@ -47,7 +60,8 @@ def product(uses: Sequence[Use], names: Set[str]) -> Contribution:
     return Materialised(gradients)
 
 
-def _positions(parts: list[Tensor]) -> Tensor:
+def positions(parts: list[Tensor]) -> Tensor:
+    """[U, T, D] of uses [U, ..., D] one after the other."""
     rows = [accumulated(part.flatten(1, -2)) for part in parts]
     return rows[0] if len(rows) == 1 else torch.cat(rows, 1)
 
@@ -93,7 +107,7 @@ class _Gram:
         # What is zero may come out below it.
         norms_U = (gram * by_outputs).sum((1, 2)).clamp_(min=0.0).sqrt_()
         lengths_UT = (gram.diagonal(dim1=1, dim2=2) * by_outputs.diagonal(dim1=1, dim2=2)).sqrt()
-        left_U = lengths_UT.sum(1).mul_(_ROUNDOFF * (inputs.shape[1] + 2))
+        left_U = lengths_UT.sum(1).mul_(ROUNDOFF * (inputs.shape[1] + 2))
         self.squared_norms = norms_U.add_(left_U).square_()
 
     def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ A newcomer gives a `Kind`: a rule, and a forward pass where the layer's own, tap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol
@@ -73,6 +73,16 @@ class Kind:
 
     rule: Callable[[nn.Module, Sequence[Use]], Contribution]
     forward: Callable[..., Any] = tapped_at_the_end
+
+
+Kinds = Mapping[type[nn.Module] | str, Kind]
+"""By exact type, since a subclass may compute something else; of other libraries by the type's full name."""
+
+
+def kind_of(kinds: Kinds, module: nn.Module) -> Kind | None:
+    """How the layer is served; None where it is not."""
+    own = type(module)
+    return kinds.get(own) or kinds.get(f"{own.__module__}.{own.__qualname__}")
 
 
 class Materialised:

@@ -6,6 +6,8 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
@@ -79,6 +81,19 @@ def twice(layer: nn.Module) -> nn.Module:
 def two_lookups() -> nn.Module:
     """One table for both inputs, as a factorisation of ratings has it."""
     return Written(lambda m, a, b: m.head(m.table(a) * m.table(b)), table=nn.Embedding(7, 4), head=nn.Linear(4, 1))
+
+
+def tied(*layers: nn.Module) -> nn.Module:
+    """Layers one after the other with one weight."""
+    for one in layers:
+        one.weight = layers[0].weight
+    return nn.Sequential(layers[0], nn.Tanh(), *layers[1:])
+
+
+def conv1d(outputs: int = 5) -> nn.Module:
+    from transformers.pytorch_utils import Conv1D
+
+    return Conv1D(outputs, 40)
 
 
 Make = Callable[[], nn.Module]
@@ -297,6 +312,38 @@ CASES = [
         draw=lambda size: (torch.randint(0, 7, (size, 4)), torch.rand(size, 4)),
         demand=Demand.RIGHT,
     ),
+    *(
+        Case(
+            name=f"one weight for {name}",
+            make=partial(lambda make: tied(*make()), make),
+            draw=draw,
+            demand=Demand.RIGHT,
+            by_rule=True,
+        )
+        for name, make, draw in (
+            ("a table and an output, few words", lambda: (nn.Embedding(7, 4), nn.Linear(4, 7)), codes(9)),
+            ("a table and an output, many", lambda: (nn.Embedding(40, 50), nn.Linear(50, 40)), codes(3, high=40)),
+            ("the same with padding", lambda: (nn.Embedding(7, 4, padding_idx=2), nn.Linear(4, 7)), codes(5)),
+            ("two linear layers", lambda: (nn.Linear(4, 4), nn.Linear(4, 4, bias=False)), normal(3, 4)),
+        )
+    ),
+    Case(
+        name="one weight for two tables and an output",
+        make=lambda: _TwoTables(),
+        draw=lambda size: (torch.randint(0, 7, (size, 3)), torch.randint(0, 7, (size, 2))),
+        demand=Demand.RIGHT,
+        by_rule=True,
+    ),
+    *(
+        Case(name=f"transformers.Conv1D, {name}", make=make, draw=draw, demand=Demand.RIGHT, by_rule=True)
+        for name, make, draw in (
+            ("one position", conv1d, normal(40)),
+            ("few", lambda: conv1d(60), normal(3, 40)),
+            ("many", lambda: conv1d(5), normal(9, 40)),
+            ("frozen weight", lambda: frozen(conv1d(5), "bias"), normal(3, 40)),
+        )
+        if find_spec("transformers")
+    ),
     Case(name="nn.EmbeddingBag with offsets", make=lambda: _Bags(), draw=codes(4)),
     Case(
         name="softmax over classes and cross-entropy",
@@ -319,6 +366,16 @@ class _WeightedBag(nn.Module):
 
     def forward(self, words: Tensor, weights: Tensor) -> Tensor:
         return self.bag(words, per_sample_weights=weights)
+
+
+class _TwoTables(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.head = nn.Embedding(7, 4), nn.Embedding(7, 4, padding_idx=1), nn.Linear(4, 7)
+        self.second.weight = self.head.weight = self.first.weight
+
+    def forward(self, words: Tensor, others: Tensor) -> Tensor:
+        return self.head(self.first(words).mean(1) * self.second(others).mean(1))
 
 
 class _Bags(nn.Module):
