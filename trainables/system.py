@@ -164,12 +164,40 @@ class InputSpec:
     shape        of one record, e.g. (28, 28) or () for one number
     low, high    public bounds of a real-valued feature, after scaling
     cardinality  number of categories when the values are category codes 0..cardinality-1, else None
+    padding      the code that fills a sequence up and is no part of it
+    mask_of      the input whose places this one tells apart: 1 of its own, 0 of padding. It follows from that input
     """
 
     shape: tuple[int, ...]
     low: float = 0.0
     high: float = 1.0
     cardinality: int | None = None
+    padding: int | None = None
+    mask_of: str = ""
+
+
+MASK = "_mask"
+"""Behind the name of an input: that of its mask."""
+
+
+def with_mask_specs(features: Mapping[str, InputSpec]) -> dict[str, InputSpec]:
+    """These inputs, and a mask behind each that has padding."""
+    found: dict[str, InputSpec] = {}
+    for name, feature in features.items():
+        found[name] = feature
+        if feature.padding is not None:
+            found[name + MASK] = InputSpec(shape=feature.shape, cardinality=2, mask_of=name)
+    return found
+
+
+def with_masks(
+    features: Mapping[str, InputSpec], inputs: Mapping[str, NDArray[np.generic]]
+) -> dict[str, NDArray[np.generic]]:
+    """Every input [n, *shape] in the order of `features`: of a mask what follows from its input, whatever is given."""
+    return {
+        name: (inputs[one.mask_of] != features[one.mask_of].padding).astype(np.int64) if one.mask_of else inputs[name]
+        for name, one in features.items()
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,7 @@ def signature(asked: Preprocessing) -> ModelSignature:
     if asked.columns:
         inputs = Schema([ColSpec(_kind(one), one.name) for one in asked.columns])
     else:
-        inputs = Schema([TensorSpec(_dtype(one), (-1, *one.shape), name) for name, one in asked.features.items()])
+        inputs = Schema([TensorSpec(_dtype(one), (-1, *one.shape), name) for name, one in asked.given.items()])
     said = _of(asked.classes) if asked.task is Task.CLASSIFICATION else DataType.double
     shares = [ColSpec(DataType.double, f"probability.{label}") for label in asked.classes]
     return ModelSignature(inputs=inputs, outputs=Schema([ColSpec(said, "prediction"), *shares]))
@@ -72,7 +72,7 @@ def example(asked: Preprocessing) -> Any:
         return pd.DataFrame({one.name: _ends(one) for one in asked.columns})
     return {
         name: np.stack([np.full(one.shape, value, _dtype(one)) for value in _bounds(one)])
-        for name, one in asked.features.items()
+        for name, one in asked.given.items()
     }
 
 

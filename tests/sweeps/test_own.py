@@ -403,6 +403,22 @@ def test_what_it_hands_out_is_held_to_its_facts(source, monkeypatch) -> None:
             source.load(options)
 
 
+def test_copies_of_training_records_validate_nothing(source, monkeypatch) -> None:
+    inner = source._source  # type: ignore[attr-defined]
+    good, order = inner.load({}), np.random.default_rng(0).permutation(80)[:20]
+    copied = Split({"x": good.train.inputs["x"][order]}, good.train.targets[order])
+    monkeypatch.setattr(inner, "load", lambda options: replace(good, validation=copied), raising=False)
+    with pytest.raises(InvalidValue, match=r"data\.validation='20 records'.*most of them equal a training record"):
+        source.load({"validation": PUBLIC})
+
+
+def test_masks_of_padded_inputs_follow() -> None:
+    source = SOURCES["tests.trainables.user_sources:Sentences"]
+    data = source.load({})
+    assert list(data.facts.features) == list(data.train.inputs) == ["words", "words_mask"]
+    assert np.array_equal(data.train.inputs["words_mask"], data.train.inputs["words"] > 0)
+
+
 def test_what_it_says_of_records_is_kept_from_logs(source, monkeypatch) -> None:
     def load(options: Any) -> Any:
         raise InvalidValue("age", "Smith, 47", "a number")

@@ -25,7 +25,7 @@ from trainables.export.model import ReleasedModel
 from trainables.export.preprocessing import Preprocessing
 from trainables.models.pretrained import head_of, merged
 from trainables.registry import SYSTEMS
-from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Task
+from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Task, with_mask_specs
 from trainables.training.losses import loss_function
 from trainables.training.made_up import made_up
 
@@ -38,6 +38,7 @@ FACTS = DatasetSpec(
     classes=3,
     features={"tokens": InputSpec(shape=(LENGTH,), cardinality=CODES)},
 )
+PADDED = replace(FACTS, features=with_mask_specs({"tokens": InputSpec(shape=(LENGTH,), cardinality=CODES, padding=0)}))
 IMAGES = DatasetSpec(
     dataset="digits",
     task=Task.CLASSIFICATION,
@@ -89,7 +90,7 @@ def trained(model: nn.Module) -> set[str]:
     return {name for name, one in model.named_parameters() if one.requires_grad}
 
 
-@pytest.mark.parametrize(("name", "facts"), [("bert", FACTS), ("gpt2", FACTS), ("vit", IMAGES)])
+@pytest.mark.parametrize(("name", "facts"), [("bert", FACTS), ("bert", PADDED), ("gpt2", PADDED), ("vit", IMAGES)])
 @pytest.mark.parametrize("rank", [0, 4])
 def test_clipped_sums_of_a_folder_are_those_of_one_record_at_a_time(
     folders: Path, name: str, facts: DatasetSpec, rank: int
@@ -99,7 +100,7 @@ def test_clipped_sums_of_a_folder_are_those_of_one_record_at_a_time(
         if "lora_B" in key:
             nn.init.normal_(one, std=0.1)
     split = made_up(facts, 6, 0).train
-    (inputs,) = (torch.tensor(one) for one in split.inputs.values())
+    inputs = tuple(torch.tensor(one) for one in split.inputs.values())
     targets, loss = torch.tensor(split.targets), loss_function(facts)
     gradients = PrivateGradients(model, loss)
     gradients.check(inputs, targets)
@@ -108,7 +109,7 @@ def test_clipped_sums_of_a_folder_are_those_of_one_record_at_a_time(
     weights = {key: one for key, one in model.named_parameters() if one.requires_grad}
     expected = {key: torch.zeros_like(one) for key, one in weights.items()}
     for row in range(len(targets)):
-        alone = loss(model(inputs[[row]]), targets[[row]]).sum()
+        alone = loss(model(*(one[[row]] for one in inputs)), targets[[row]]).sum()
         own = torch.autograd.grad(alone, list(weights.values()), allow_unused=True)
         norm = sum(float(one.square().sum()) for one in own if one is not None) ** 0.5
         for key, one in zip(weights, own, strict=True):
@@ -238,9 +239,9 @@ def test_only_the_first_of_a_builder_is_made_with_numbers(tmp_path: Path, monkey
 def test_a_trained_model_with_adapters_leaves_as_a_program_that_predicts(folders: Path, tmp_path: Path):
     system, name = SYSTEMS["noisy-sgd"], f"hf:{folders / 'bert'}"
     config = {"model": name, "lora.rank": 2, "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 20, "epochs": 1.0}
-    plan = system.plan(config, FACTS, PrivacyTarget(epsilon=8.0, delta=1e-3), {})
+    plan = system.plan(config, PADDED, PrivacyTarget(epsilon=8.0, delta=1e-3), {})
     assert isinstance(plan, PrivacyPlan)
-    data, run = made_up(FACTS, 100, 20), memory_run(plan)
+    data, run = made_up(PADDED, 100, 20), memory_run(plan)
     system.fit([run], data, RunSettings())
     _, state, metrics = run.final
     assert metrics["moved_adapters"] > 0
@@ -249,9 +250,11 @@ def test_a_trained_model_with_adapters_leaves_as_a_program_that_predicts(folders
     assert 0 <= metrics["clipped_made_up"] <= 1
     # What is frozen lies in the folder.
     assert all(".lora_" in key or "pooler" in key or "classifier" in key for key in state if "parameter." in key)
-    module = merged(system.released_model(plan, FACTS, state)).eval()
-    said = ReleasedModel(apart(module, FACTS.features), Preprocessing.of(FACTS), {}).predict(data.validation.inputs)
-    ReleasedModel(apart(module, FACTS.features), Preprocessing.of(FACTS), {}).save(tmp_path / "out")
+    module = merged(system.released_model(plan, PADDED, state)).eval()
+    released = ReleasedModel(apart(module, PADDED.features), Preprocessing.of(PADDED), {})
+    # Tokens alone: the mask follows from them.
+    said = released.predict({"tokens": data.validation.inputs["tokens"]})
+    released.save(tmp_path / "out")
     again = torch.export.load(str(tmp_path / "out" / "program.pt2")).module()
-    inputs = torch.tensor(np.asarray(data.validation.inputs["tokens"]))
-    np.testing.assert_allclose(again(inputs).detach().softmax(1).numpy(), said.probabilities, atol=1e-5)
+    inputs = (torch.tensor(np.asarray(one)) for one in data.validation.inputs.values())
+    np.testing.assert_allclose(again(*inputs).detach().softmax(1).numpy(), said.probabilities, atol=1e-5)

@@ -19,6 +19,7 @@ from trainables.data import SOURCES, table_file
 from trainables.data.files import overlap
 from trainables.data.table_declaration import Schema
 from trainables.system import Dataset, InputSpec, Task
+from trainables.training.made_up import made_up
 
 
 def people(n: int = 200) -> pd.DataFrame:
@@ -84,6 +85,23 @@ def test_codes_lists_and_regression(parquet: Path) -> None:
     assert data.train.inputs["scan"][3, 1, 0] == pytest.approx(people()["scan"][3][2] / 10)
     assert data.train.targets.max() <= 5
     assert data.train.targets.min() >= 0
+
+
+def test_padded_lists_are_filled_up_and_have_a_mask(tmp_path: Path) -> None:
+    lists = [[5, 6], [], [7, 1, 2], [0]] * 50
+    people().assign(words=lists).to_parquet(tmp_path / "people.parquet")
+    column = {"codes": 8, "shape": [3], "padding": 1}
+    options = declared(tmp_path / "people.parquet", columns={"words": column, "age": {"low": 0, "high": 120}})
+    data = TABLE.load(options)
+    assert list(data.train.inputs) == list(data.facts.features) == ["x", "words", "words_mask"]
+    assert data.train.inputs["words"][:4].tolist() == [[5, 6, 1], [1, 1, 1], [7, 1, 2], [0, 1, 1]]
+    assert np.array_equal(data.train.inputs["words_mask"], data.train.inputs["words"] != 1)
+    drawn = made_up(data.facts, 40, 0).train.inputs
+    assert np.array_equal(drawn["words_mask"], drawn["words"] != 1)
+    assert {3} < set(drawn["words_mask"].sum(1))
+    refused(lambda: TABLE.load(options | {"columns": {"words": {**column, "shape": [2]}}}), "at most 2 codes, row 2")
+    taken = {"words": column, "words_mask": {"low": 0, "high": 1}}
+    refused(lambda: TABLE.facts(options | {"columns": taken}), "words_mask", "the mask of words")
 
 
 def test_csv_and_folders_read_the_same(parquet: Path, tmp_path: Path) -> None:

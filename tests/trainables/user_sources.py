@@ -33,3 +33,25 @@ class Beyond:
         records = Split({"x": x}, (x.sum(1) > 1).astype(int))
         parts = (Split({"x": x[rows]}, records.targets[rows]) for rows in (slice(facts.n), slice(facts.n, None)))
         return Dataset(facts, *parts, "beyond")
+
+
+class Sentences:
+    """Sentences of at most six of nine codes, each told by its first."""
+
+    name, doc, options = "sentences", "padded codes", ()
+
+    def facts(self, options: Mapping[str, object]) -> DatasetSpec:
+        features = {"words": InputSpec(shape=(6,), cardinality=9, padding=0)}
+        return DatasetSpec(
+            dataset="sentences", task=Task.CLASSIFICATION, n=200, n_validation=0, features=features, classes=2
+        )
+
+    def inspect(self, options: Mapping[str, object]) -> None:
+        self.facts(options)
+
+    def load(self, options: Mapping[str, object]) -> Dataset:
+        rng = np.random.default_rng(2)
+        words = rng.integers(1, 9, (200, 6)) * (np.arange(6) < rng.integers(1, 7, (200, 1)))
+        return Dataset(
+            self.facts(options), Split({"words": words}, words[:, 0] % 2), Split({"words": words[:0]}, words[:0, 0]), ""
+        )

@@ -9,8 +9,9 @@ module's word; every claim on its data says so. The rest is checked:
                 has to be near the declared one
     units       those that the facts name, and no more training records of one than they say. That there are no more of
                 one unit among validation records is the module's word
-    validation  public or private as the spec declares, never by the module. Private reports add to training: that
-                records are parted by something of their own alone is believed of code that was read here
+    validation  public or private as the spec declares, never by the module, and no copies of training records. Private
+                reports add to training: that records are parted by something of their own alone is believed of code
+                that was read here
     part        of `data.part`, by the unit or by ids that the module declares (`ids`, what they are called) and hands
                 out with the training records (`Split.ids`): whole numbers or texts. That each is one record's own, and
                 stays, is its word. A hash of what it makes of a record would not do: numbers that are computed have
@@ -44,7 +45,7 @@ from trainables.data.splits import (
     facts_within,
 )
 from trainables.data.table import COUNT_TOLERANCE
-from trainables.system import Dataset, DatasetSpec, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task, with_mask_specs, with_masks
 from trainables.units import Unit
 
 _SOURCE = "data.source"
@@ -138,6 +139,7 @@ class OwnSource(FeaturedSource[OwnOptions]):
         )
         # Once their form is known to be right.
         train, validation = _cut(facts, made.train), _cut(facts, made.validation)
+        records.check_no_copy(made.train, made.validation, VALIDATION)
         digest = records.fingerprint(train, validation, units=made.units)
         cut = replace(made, train=train, validation=validation, fingerprint=digest)
         return cut if part is None else dataset_within(part, self._identified(cut))
@@ -154,6 +156,7 @@ class OwnSource(FeaturedSource[OwnOptions]):
             raise InvalidValue(VALIDATION, options["validation"], f"nothing: {self.name} has no validation records")
         return replace(
             said,
+            features=with_mask_specs(said.features),
             assumptions=(*said.assumptions, self._word(said.unit)),
             private_validation=None if validation is None else validation.private(parts="", assumption=""),
             asserted_by=self._module,
@@ -224,11 +227,10 @@ class OwnSource(FeaturedSource[OwnOptions]):
 
     def _ordered(self, facts: DatasetSpec, split: Split) -> Split:
         inputs = {name: np.asarray(array) for name, array in split.inputs.items()}
-        if inputs.keys() != facts.features.keys():
-            raise self._wrong(
-                f"inputs {', '.join(facts.features)}, as the facts say, not {', '.join(inputs) or 'none'}"
-            )
-        return replace(split, inputs={name: inputs[name] for name in facts.features}, targets=np.asarray(split.targets))
+        said = [name for name, one in facts.features.items() if not one.mask_of]
+        if inputs.keys() != set(said):
+            raise self._wrong(f"inputs {', '.join(said)}, as the facts say, not {', '.join(inputs) or 'none'}")
+        return replace(split, inputs=with_masks(facts.features, inputs), targets=np.asarray(split.targets))
 
 
 def _handed(options: Mapping[str, object]) -> dict[str, object]:
@@ -253,10 +255,17 @@ def _impossible(said: DatasetSpec) -> str:
     codes = [one.cardinality for one in said.features.values() if one.cardinality is not None]
     if not said.features or not all(map(_finite, bounds)) or any(type(one) is not int or one < 1 for one in codes):
         return "facts with features, each with finite low < high, or a cardinality of at least 1"
+    if any(one.mask_of or not _holds(one) for one in said.features.values()):
+        return "facts with a padding that is a code of its sequence, and without masks: they follow"
     if said.task in (Task.CLASSIFICATION, Task.RATING):
         fine = type(said.classes) is int and said.classes >= 2
         return "" if fine else f"facts of a {said.task} with at least 2 classes"
     return "" if _finite((said.target_low, said.target_high)) else "facts with finite target_low < target_high"
+
+
+def _holds(feature: InputSpec) -> bool:
+    """Whether its padding, if any, is one of its codes."""
+    return feature.padding is None or (bool(feature.shape) and 0 <= feature.padding < (feature.cardinality or 0))
 
 
 def _finite(bounds: tuple[float, float]) -> bool:

@@ -19,8 +19,8 @@ from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.data import records, table_file
 from trainables.data.source import HoldsOut
 from trainables.data.splits import PartSplit, TestSplit
-from trainables.data.table_declaration import JOINED, Column, Schema, TableOptions
-from trainables.system import Dataset, DatasetSpec, Split, Task
+from trainables.data.table_declaration import JOINED, Column, Schema, TableOptions, features_of
+from trainables.system import Dataset, DatasetSpec, Split, Task, with_masks
 from trainables.units import Unit
 
 if TYPE_CHECKING:
@@ -214,7 +214,9 @@ def encoded(where: object, table: pa.Table, columns: Sequence[Column]) -> dict[s
     joined = [_dense(where, table, column) for column in columns if not column.own_feature]
     if joined:
         inputs[JOINED] = np.concatenate(joined, axis=1)
-    return inputs | {column.name: _own(where, table, column) for column in columns if column.own_feature}
+    apart = [column for column in columns if column.own_feature]
+    inputs |= {column.name: _own(where, table, column) for column in apart}
+    return with_masks(features_of(columns), inputs)
 
 
 def _split(where: object, table: pa.Table, declared: Schema) -> Split:
@@ -246,7 +248,7 @@ def _dense(where: object, table: pa.Table, column: Column) -> NDArray[np.float32
 
 def _own(where: object, table: pa.Table, column: Column) -> NDArray[np.generic]:
     """[n, *shape]"""
-    numbers = _numbers(where, table, column.name, column.shape)
+    numbers = _numbers(where, table, column.name, column.shape, column.padding)
     return numbers if column.codes is not None else _scaled(column, numbers)
 
 
@@ -255,11 +257,21 @@ def _scaled(column: Column, numbers: NDArray[np.float64]) -> NDArray[np.float32]
     return ((np.clip(numbers, column.low, column.high) - column.low) / (column.high - column.low)).astype(np.float32)
 
 
-def _numbers(where: object, table: pa.Table, name: str, shape: tuple[int, ...] = ()) -> NDArray[np.float64]:
+def _numbers(
+    where: object, table: pa.Table, name: str, shape: tuple[int, ...] = (), padding: int | None = None
+) -> NDArray[np.float64]:
     """[n, *shape]"""
     values, here = _values(where, table, name), f"data.columns.{name}"
-    if shape:
-        size = math.prod(shape)
+    size = math.prod(shape)
+    if padding is not None:
+        lengths = np.array([len(one) if isinstance(one, np.ndarray | list) else size + 1 for one in values], dtype=int)
+        if (lengths > size).any():
+            expected = f"lists of at most {size} codes, row {int(np.argmax(lengths > size))} has another length"
+            raise InvalidValue(here, where, expected, "Cut them, or declare a longer `shape`.")
+        filled = np.full((len(values), size), padding, dtype=np.float64)
+        filled[np.arange(size) < lengths[:, None]] = _as_numbers(where, name, np.concatenate([np.zeros(0), *values]))
+        values = filled.reshape(len(values), *shape)
+    elif shape:
         wrong = [i for i, one in enumerate(values) if not isinstance(one, np.ndarray | list) or len(one) != size]
         if wrong:
             raise InvalidValue(here, where, f"lists of {size} numbers, row {wrong[0]} has another length")

@@ -10,6 +10,7 @@ data:
     age: {low: 17, high: 90}              # a number, cut to its bounds and scaled to [0, 1]
     sex: {categories: [Male, Female]}     # one-hot
     film: {codes: 3952}                   # integer codes 0..3951, for embeddings
+    words: {codes: 30522, shape: [128], padding: 0}   # lists of at most 128 codes, filled up with 0; and their mask
     scan: {low: 0, high: 255, shape: [28, 28]}   # a list column of 784 numbers
   validation: {records: private, share: 0.2, id: person_id}   # see `trainables.data.splits`, for test and part too
   class_weights: [1, 5]                 # in the loss, one for each class
@@ -45,7 +46,7 @@ from trainables.data.splits import (
     check_beside,
     check_file,
 )
-from trainables.system import DatasetSpec, Groups, InputSpec, Task, Weights
+from trainables.system import MASK, DatasetSpec, Groups, InputSpec, Task, Weights, with_mask_specs
 from trainables.units import Unit
 
 JOINED = "x"
@@ -75,6 +76,7 @@ class Column:
     codes: int | None = None
     shape: tuple[int, ...] = ()
     missing: float | None = None
+    padding: int | None = None
 
     @property
     def own_feature(self) -> bool:
@@ -111,6 +113,11 @@ class ColumnOptions(Options):
         allow_inf_nan=False,
         description="a public constant in place of a number that is missing; another input says that it was",
     )
+    padding: int | None = Field(
+        None,
+        strict=True,
+        description="the code that fills a list up where it is shorter; another input, the mask, is 0 there and else 1",
+    )
 
     @model_validator(mode="after")
     def _is_one_form(self) -> Self:
@@ -121,6 +128,8 @@ class ColumnOptions(Options):
             bounds([self.low, self.high])
         if self.missing is not None and (self.low is None or self.shape):
             raise InvalidValue("missing", self.missing, "a constant for a column of {low, high} without a shape")
+        if self.padding is not None and (self.codes is None or not self.shape or not 0 <= self.padding < self.codes):
+            raise InvalidValue("padding", self.padding, "one of the codes of a column of {codes, shape}")
         if self.categories and len(set(self.categories)) < len(self.categories):
             raise InvalidValue("categories", self.categories, "each value once")
         return self
@@ -128,7 +137,8 @@ class ColumnOptions(Options):
     def column(self, name: str) -> Column:
         """As it is read."""
         low, high = (0.0, 1.0) if self.low is None or self.high is None else (float(self.low), float(self.high))
-        return Column(name, low, high, tuple(self.categories or ()), self.codes, tuple(self.shape), self.missing)
+        categories, shape = tuple(self.categories or ()), tuple(self.shape)
+        return Column(name, low, high, categories, self.codes, shape, self.missing, self.padding)
 
 
 class WeightOptions(Options):
@@ -313,13 +323,6 @@ class Schema:
 
     def facts(self) -> DatasetSpec:
         """The public facts."""
-        features: dict[str, InputSpec] = {}
-        joined = sum(column.width for column in self.columns if not column.own_feature)
-        if joined:
-            features[JOINED] = InputSpec(shape=(joined,))
-        for column in self.columns:
-            if column.own_feature:
-                features[column.name] = InputSpec(shape=column.shape, cardinality=column.codes)
         # Test records go first, and the validation part is one of what is left.
         left = self.own - (self.test.n if self.test is not None and self.test.path is None else 0)
         held_out = round(left * self.validation.share)
@@ -328,7 +331,7 @@ class Schema:
             task=self.task,
             n=left - held_out,
             n_validation=self.validation.n or held_out,
-            features=features,
+            features=features_of(self.columns),
             classes=None if self.task is Task.REGRESSION else len(self.classes),
             target_low=self.target[0],
             target_high=self.target[1],
@@ -360,6 +363,8 @@ class Schema:
             yield f"Missing numbers are filled by public constants ({', '.join(filled)}), and told apart by an input."
         if any(column.categories or column.codes is not None for column in self.columns):
             yield "Categories and codes that were not declared are refused, and so are missing ones."
+        if padded := [f"{one.name} {one.padding}" for one in self.columns if one.padding is not None]:
+            yield f"Lists that are shorter than declared are filled up with a code ({', '.join(padded)}), at their end."
         if self.task is Task.REGRESSION:
             yield "Targets beyond the declared ends are set to the nearer one; infinite and missing ones are refused."
         else:
@@ -389,6 +394,10 @@ class Schema:
                 f"another name of this column: as {JOINED!r} models are asked with all plain columns side by side"
             )
             raise InvalidValue("data.columns", JOINED, expected, "Rename the column.")
+        for column in self.columns:
+            if column.padding is not None and (taken := column.name + MASK) in asked.columns:
+                expected = f"another name of this column: so the mask of {column.name} is called"
+                raise InvalidValue("data.columns", taken, expected, "Rename the column.")
         if self.label in asked.columns:
             raise InvalidValue("data.columns", self.label, "inputs only, not the label", "Remove it from `columns`.")
         for option, one in (("weight", asked.weight), ("groups", asked.groups)):
@@ -420,6 +429,16 @@ class Schema:
             expected = "validation records that no test record is among: another file with `disjoint: true`, or a share"
             remedy = "Who is in both would be charged for both, which nothing here plans."
             raise InvalidValue(f"{TEST}.records", "private", expected, remedy)
+
+
+def features_of(columns: Sequence[Column]) -> dict[str, InputSpec]:
+    """The inputs that these columns give a model, in order: numbers and categories side by side, others apart."""
+    found: dict[str, InputSpec] = {}
+    if joined := sum(column.width for column in columns if not column.own_feature):
+        found[JOINED] = InputSpec(shape=(joined,))
+    apart = (column for column in columns if column.own_feature)
+    found |= {one.name: InputSpec(shape=one.shape, cardinality=one.codes, padding=one.padding) for one in apart}
+    return with_mask_specs(found)
 
 
 def _weights(asked: TableOptions, classes: int) -> Weights | None:

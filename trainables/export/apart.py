@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from dpcore.gradients.chain import proves_isolation
 from trainables.features.programs import NotExportable, program
 from trainables.models.pretrained import HfModel
-from trainables.system import InputSpec
+from trainables.system import InputSpec, with_masks
 
 ROUNDING = 1e-4
 """Of the largest number: what several records at once may differ by from each alone."""
@@ -95,11 +95,13 @@ def _made_up(features: Mapping[str, InputSpec]) -> tuple[Tensor, ...]:
     """Records of nobody's within the declared bounds: drawn, at either bound, and at the lower one from the middle on,
     as padded texts are. [records, *shape] each."""
     draw = torch.Generator().manual_seed(0)
-    return tuple(torch.stack(list(_values(one, draw))) for one in features.values())
+    own = {name: one for name, one in features.items() if not one.mask_of}
+    inputs = {name: torch.stack(list(_values(one, draw))).numpy() for name, one in own.items()}
+    return tuple(map(torch.from_numpy, with_masks(features, inputs).values()))
 
 
 def _values(feature: InputSpec, draw: torch.Generator) -> Iterator[Tensor]:
-    codes, shape = feature.cardinality, feature.shape
+    codes, shape, fill = feature.cardinality, feature.shape, feature.padding
     low, high = (feature.low, feature.high) if codes is None else (0, codes - 1)
     for record in range(_RECORDS):
         if codes is None:
@@ -107,7 +109,7 @@ def _values(feature: InputSpec, draw: torch.Generator) -> Iterator[Tensor]:
         else:
             one = torch.randint(codes, shape, generator=draw)
         if record % 2 and one.ndim:
-            one[..., one.shape[-1] // 2 :] = low
+            one[..., one.shape[-1] // 2 :] = low if fill is None else fill
         yield one
     kind = torch.float32 if codes is None else torch.int64
     yield torch.full(shape, low, dtype=kind)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpcore.checks import InvalidValue
 from trainables.data.records import as_input
 from trainables.data.table_declaration import Column
-from trainables.system import DatasetSpec, InputSpec, Task
+from trainables.system import DatasetSpec, InputSpec, Task, with_masks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +52,12 @@ class Preprocessing:
     @property
     def names(self) -> tuple[str, ...]:
         """The columns that are read of a file."""
-        return tuple(column.name for column in self.columns) or tuple(self.features)
+        return tuple(column.name for column in self.columns) or tuple(self.given)
+
+    @property
+    def given(self) -> dict[str, InputSpec]:
+        """Inputs that who asks gives: masks follow from these."""
+        return {name: one for name, one in self.features.items() if not one.mask_of}
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -107,7 +112,8 @@ class Preprocessing:
 
             found = encoded(where, rows, self.columns)
         else:
-            found = {name: _values(where, name, feature, rows) for name, feature in self.features.items()}
+            found = {name: _values(where, name, feature, rows) for name, feature in self.given.items()}
+            found = with_masks(self.features, found)
         found = _without_gaps(where, found)
         # What training would have refused, a model is not asked about.
         found = {name: as_input(where, name, feature, found[name]) for name, feature in self.features.items()}
@@ -133,7 +139,7 @@ class Preprocessing:
         if isinstance(rows, Mapping):
             held, asked = (
                 rows.keys(),
-                {name: f"an input {name!r} with shape [n, *{list(one.shape)}]" for name, one in self.features.items()},
+                {name: f"an input {name!r} with shape [n, *{list(one.shape)}]" for name, one in self.given.items()},
             )
         else:
             held, asked = rows.column_names, {name: f"a column {name!r}" for name in self.names}

@@ -63,7 +63,7 @@ _SHOWN = 5
 """Names in a message."""
 _ADAPTER = ".lora_"
 """In the name of an adapter's parameter, as peft calls them."""
-_TEXT, _IMAGE = "input_ids", "pixel_values"
+_TEXT, _MASK, _IMAGE = "input_ids", "attention_mask", "pixel_values"
 
 
 def head_of(model: nn.Module) -> list[nn.Parameter]:
@@ -267,9 +267,10 @@ def hf_model(name: str, facts: DatasetSpec, outputs: int) -> HfModel:
                 **local,
             )
             _check_loaded(name, made, loading)
-    if getattr(made.config, "pad_token_id", 0) is None:
-        # All codes are of the text: some heads look for the last one that is no padding.
-        made.config.pad_token_id = -1
+    paddings = [one.padding for one in facts.features.values() if one.padding is not None]
+    if paddings or getattr(made.config, "pad_token_id", 0) is None:
+        # Some heads look for the last code that is no padding; without any all codes are of the text.
+        made.config.pad_token_id = paddings[0] if paddings else -1
     found = HfModel(made, inputs)
     if unknown := set(inputs) - set(inspect.signature(made.forward).parameters):
         expected = f"inputs that {type(made).__name__} takes, by their names, and not {', '.join(sorted(unknown))}"
@@ -279,11 +280,12 @@ def hf_model(name: str, facts: DatasetSpec, outputs: int) -> HfModel:
 
 def _inputs(name: str, facts: DatasetSpec) -> tuple[str, ...]:
     """What each feature is to a model of transformers: a sequence of codes, an image, or what it is called."""
-    if len(facts.features) > 1:
-        return tuple(facts.features)
-    (feature,) = facts.features.values()
+    own = [one for one in facts.features.values() if not one.mask_of]
+    if len(own) > 1:
+        return tuple(_MASK if one.mask_of else name for name, one in facts.features.items())
+    (feature,) = own
     if feature.cardinality is not None and len(feature.shape) == 1:
-        return (_TEXT,)
+        return (_TEXT, _MASK)[: len(facts.features)]
     if feature.cardinality is None and len(feature.shape) in (2, 3):
         return (_IMAGE,)
     raise InvalidValue("model", name, f"one sequence of token codes or one image; {facts.dataset} has {feature.shape}")

@@ -1,7 +1,7 @@
 """Records drawn from public facts: shapes, bounds, categories, classes. Nobody's, and the same every time.
 
 They lie over each other in memory: record i is the window from number i on of one row of numbers. So there may be as
-many as the facts say, however large each is, and no two are alike.
+many as the facts say, however large each is, and no two are alike. Of padded sequences each has a length of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
+from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task, with_masks
 from trainables.units import Units
 
 SEED = 20_260_101
@@ -42,7 +42,8 @@ def _units(count: int, largest: int) -> Units:
 
 
 def _split(facts: DatasetSpec, records: int, rng: np.random.Generator) -> Split:
-    inputs = {name: _values(feature, records, rng) for name, feature in facts.features.items()}
+    own = {name: one for name, one in facts.features.items() if not one.mask_of}
+    inputs = with_masks(facts.features, {name: _values(one, records, rng) for name, one in own.items()})
     split, weights, groups = Split(inputs=inputs, targets=_targets(facts, records, rng)), facts.weights, facts.groups
     if weights is not None and weights.column:
         split = replace(split, weights=rng.uniform(0.0, weights.high, records).astype(np.float32))
@@ -62,7 +63,12 @@ def _values(feature: InputSpec, records: int, rng: np.random.Generator) -> NDArr
         row = rng.integers(feature.cardinality, size=length, dtype=np.int64)
         # A table that is one row short shows at its last code.
         row[: min(1, length)] = feature.cardinality - 1
-    return sliding_window_view(row, size)[:records].reshape(records, *feature.shape)
+    values = sliding_window_view(row, size)[:records]
+    if feature.padding is not None:
+        # The first is full: it has the last code.
+        lengths = np.concatenate([[size], rng.integers(1, size + 1, records)])[:records]
+        values = np.where(np.arange(size) < lengths[:, None], values, feature.padding)
+    return values.reshape(records, *feature.shape)
 
 
 def _targets(facts: DatasetSpec, records: int, rng: np.random.Generator) -> NDArray[np.generic]:
