@@ -29,6 +29,7 @@ from tests.trainables.registry_cases import CANDIDATES, data_of
 from tests.trainables.test_measures import member
 from trainables import plugins
 from trainables.data import SOURCES
+from trainables.data.own import OwnSource
 from trainables.publishing import Undeclared, declared
 from trainables.registry import SYSTEMS
 from trainables.system import Launch, PrivacyPlan, Split
@@ -413,7 +414,7 @@ def test_copies_of_training_records_validate_nothing(source, monkeypatch) -> Non
 
 
 def test_masks_of_padded_inputs_follow() -> None:
-    source = SOURCES["tests.trainables.user_sources:Sentences"]
+    source = OwnSource("tests.trainables.user_sources:Sentences")
     data = source.load({})
     assert list(data.facts.features) == list(data.train.inputs) == ["words", "words_mask"]
     assert np.array_equal(data.train.inputs["words_mask"], data.train.inputs["words"] > 0)
