@@ -291,6 +291,9 @@ CANDIDATES: dict[str, Candidate] = {
     "uniform": Candidate(
         source=SOURCES["uniform"], made=lambda seed: [], write=lambda folder, records: [], others={"n": 999}
     ),
+    "sentences": Candidate(
+        source=SOURCES["sentences"], made=lambda seed: [], write=lambda folder, records: [], others={"n": 999}
+    ),
     "mnist": Candidate(
         source=SOURCES["mnist"],
         made=lambda seed: [(2 * i + seed, i % 3) for i in range(10)],

@@ -177,6 +177,13 @@ def test_what_does_not_fit_is_named_before_anything_is_trained(
         built(folders, name, facts, **adaptation)
 
 
+def test_a_tiny_bert_is_drawn_from_its_configuration():
+    for hidden in (3, 8):
+        models.check("tiny-bert", FACTS, (), Adaptation(rank=1), hidden)
+        model = models.build("tiny-bert", FACTS, hidden=hidden)
+        assert model(torch.zeros(2, LENGTH, dtype=torch.long)).shape == (2, 3)
+
+
 def test_without_the_extra_it_is_named(folders: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(InvalidValue, match=r"pip install private-sweeps\[models\]"):

@@ -12,6 +12,7 @@ _PUBLISHED: dict[str, AnySource] = by_name(
     _KIND,
     packaged.DIGITS,
     packaged.UNIFORM,
+    packaged.SENTENCES,
     mnist.MNIST,
     uci.ADULT,
     uci.ABALONE,

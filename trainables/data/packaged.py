@@ -1,8 +1,9 @@
-"""Data that need no file: scikit-learn's handwritten digits, and the toy's values.
+"""Data that need no file: scikit-learn's handwritten digits, the toy's values, and made-up sentences.
 
 digits   UCI Machine Learning Repository, Optical Recognition of Handwritten Digits (Alpaydin & Kaynak 1998, CC BY
          4.0), the 1,797 records of 8x8 pixels that scikit-learn ships. Every fifth, by position, validates.
 uniform  Values uniform on [0, 1], whose distribution is public: the error of their mean has a closed form.
+sentences  Twelve words of forty each, as codes: three of them praise (20..29) or blame (30..39), the others do neither.
 """
 
 from __future__ import annotations
@@ -73,4 +74,36 @@ class Uniform(PublishedSource[UniformOptions]):
         return Dataset(facts, train, validation, hashlib.sha256(values.tobytes()).hexdigest())
 
 
-DIGITS, UNIFORM = Digits(), Uniform()
+WORDS, LENGTH, OPINIONS = 40, 12, 3
+
+
+class SentencesOptions(PartOption):
+    """Options of the made-up sentences."""
+
+    n: Whole = Field(2000, description="how many sentences train", examples=[3000])
+
+
+class Sentences(PublishedSource[SentencesOptions]):
+    """`data: {source: sentences}`."""
+
+    name = "sentences"
+    doc = "made-up sentences of 12 words of 40, as codes, that praise or blame: n (default 2000) + 500 records"
+    asks = SentencesOptions
+
+    def declared(self, asked: SentencesOptions) -> DatasetSpec:
+        """The facts."""
+        return self.classified(2, asked.n, 500, tokens=InputSpec(shape=(LENGTH,), cardinality=WORDS))
+
+    def records(self, asked: SentencesOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
+        """The sentences; the same for the same n."""
+        rng, size = np.random.default_rng(20260101), facts.n + facts.n_validation
+        praise = rng.integers(2, size=size)
+        words = rng.integers(WORDS // 2, size=(size, LENGTH))
+        opinions = rng.integers(10, size=(size, OPINIONS)) + np.where(praise, 20, 30)[:, None]
+        places = rng.permuted(np.tile(np.arange(LENGTH), (size, 1)), axis=1)[:, :OPINIONS]
+        np.put_along_axis(words, places, opinions, axis=1)
+        held_out = np.arange(size) >= facts.n
+        return records.parted(facts, {"tokens": words}, praise, ~held_out, held_out)
+
+
+DIGITS, UNIFORM, SENTENCES = Digits(), Uniform(), Sentences()

@@ -278,6 +278,22 @@ def hf_model(name: str, facts: DatasetSpec, outputs: int) -> HfModel:
     return found
 
 
+def tiny_bert(facts: DatasetSpec, hidden: int) -> HfModel:
+    """Two layers of `hidden` units over a sequence of codes, fitted to nothing."""
+    (feature,) = facts.features.values()
+    with _library("model", "tiny-bert") as transformers:
+        config = transformers.BertConfig(
+            vocab_size=feature.cardinality,
+            hidden_size=hidden,
+            num_hidden_layers=2,
+            num_attention_heads=1 + (hidden % 2 == 0),
+            intermediate_size=2 * hidden,
+            max_position_embeddings=feature.shape[0],
+            num_labels=facts.classes or 1,
+        )
+        return HfModel(transformers.BertForSequenceClassification(config), (_TEXT,))
+
+
 def _inputs(name: str, facts: DatasetSpec) -> tuple[str, ...]:
     """What each feature is to a model of transformers: a sequence of codes, an image, or what it is called."""
     own = [one for one in facts.features.values() if not one.mask_of]

@@ -114,6 +114,12 @@ MODELS: dict[str, ModelEntry] = by_name(
         _text,
     ),
     ModelEntry(
+        "tiny-bert",
+        "BERT of 2 layers of `hidden` units, drawn from its configuration (Devlin et al. 2019; in the extra [models])",
+        "pretrained:tiny_bert",
+        _text,
+    ),
+    ModelEntry(
         "two-branch",
         "product of 5 latent factors beside 10 + 10 more, one linear layer (Bu et al. 2020, MovieLens)",
         "codes:two_branch",
