@@ -1,11 +1,16 @@
-"""The packaged comparison of methods: all its claims share one front, at every end of a knob, each under its status."""
+"""The packaged comparisons: all claims share one front, at every end of a knob, each under its status."""
 
+from collections import defaultdict
 from itertools import product
+
+import numpy as np
 
 from dpcore.guarantee import Status
 from sweeps.examples import example_names, load_example_or_file
+from sweeps.planning.plan import plan_proposal
 from sweeps.planning.preview import preview
 from sweeps.reporting.front import label_of
+from sweeps.search.space import Space
 from sweeps.spec.parse import public_facts
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
@@ -27,6 +32,18 @@ def test_claims_of_the_example_share_one_front():
         statuses.add(plan.guarantee.status)
     assert len(labels) == 1
     assert statuses == {Status.PROVED, Status.PROVED_UNDER_ASSUMPTIONS}
+
+
+def test_no_recipe_is_in_the_claim():
+    spec = load_example_or_file("which-recipe")
+    space, rng, facts = Space.of(spec), np.random.default_rng(0), SOURCES["digits"].facts({})
+    found = defaultdict(set)
+    for _ in range(40):
+        config = space.draw(rng)
+        plan = plan_proposal(spec, config, facts, {})
+        assert isinstance(plan, PrivacyPlan), plan
+        found[config["target_epsilon"]].add((plan.guarantee, plan.config["noise_multiplier"]))
+    assert {epsilon: len(claims) for epsilon, claims in found.items()} == {1.0: 1, 3.0: 1, 8.0: 1}
 
 
 def test_the_total_of_releases_that_each_spend_all_of_delta_carries_their_sum():

@@ -4,6 +4,7 @@ it is given."""
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,17 @@ from sweeps.spec.parse import load_spec
 from tests.dpcore import gradient_oracle as oracle
 from tests.trainables.exam.door import without_chance
 from tests.trainables.noisy_sgd_cases import given_noise, planned, tiny
-from tests.trainables.recipe_cases import HERE, RECIPES
+from tests.trainables.recipe_cases import HERE, JITTER, RECIPES
 from tests.trainables.recording import memory_run
 from trainables.hyperparameters import read
 from trainables.system import InputSpec, RunSettings, Split
 from trainables.systems.noisy_sgd import NOISY_SGD, RecipeHyperparameters
 from trainables.team import GradientTask, RecordGradient
 from trainables.training.augmentation import PAD, Augmentation
+from trainables.training.made_up import made_up
 from trainables.training.optimisers import Descent, TorchOptimiser, build_of, scheduled, steadily
 from trainables.training.private_sgd import LocalSums
+from trainables.units import Unit
 
 SPEC = {
     "name": "one",
@@ -87,7 +90,7 @@ def test_the_claim_is_the_same_with_it(recipe: dict[str, Any]) -> None:
     found = planned(NOISY_SGD, data.facts, **recipe)
     # The clip that is automatic has a sensitivity of 1, as a clip norm of 1 has.
     assert (found.guarantee, found.mechanism) == (plain.guarantee, plain.mechanism)
-    assert not recipe.keys() & plain.config.keys() - {"learning_rate", "clip_norm"}
+    assert not recipe.keys() & plain.config.keys() - {"learning_rate", "clip_norm", "model", "hidden"}
     assert found.config.items() >= recipe.items()
 
 
@@ -95,7 +98,7 @@ def test_the_claim_is_the_same_with_it(recipe: dict[str, Any]) -> None:
 def test_a_run_that_was_broken_off_ends_at_the_same_bits(recipe: dict[str, Any]) -> None:
     """Every record in every batch and the same noise at every step: what differs is what was forgotten."""
     data = tiny()
-    plan = given_noise(NOISY_SGD, data.facts, 0.2, batch_size=200, epochs=8, model="linear", **recipe)
+    plan = given_noise(NOISY_SGD, data.facts, 0.2, batch_size=200, epochs=8, **{"model": "linear", **recipe})
     with without_chance():
         ends = []
         for cut in (0, 3):
@@ -148,7 +151,7 @@ def sums(data: Any, gradient: RecordGradient, model: nn.Module, clip_norm: float
     return dict(LocalSums(task, model, data, torch.device("cpu")).next().tensors)
 
 
-AUGMENTED = RecordGradient(copies=3, augmentation=f"{HERE}:jitter", seed=b"a" * 32)
+AUGMENTED = RecordGradient(copies=3, augmentation=JITTER, seed=b"a" * 32)
 
 
 def test_a_record_moves_the_sum_by_the_clipped_mean_over_its_copies() -> None:
@@ -168,15 +171,30 @@ def test_a_record_moves_the_sum_by_the_clipped_mean_over_its_copies() -> None:
     )
     # Without the first record: the copies of the others are what they were, whatever place they have.
     others = Split(inputs={"x": data.train.inputs["x"][1:]}, targets=data.train.targets[1:])
-    without = sums(_with(data, others), AUGMENTED, model)
+    without = sums(replace(data, train=others), AUGMENTED, model)
     moved = torch.cat([(found[name] - one).flatten() for name, one in without.items()])
     torch.testing.assert_close(moved, clipped[0], rtol=1e-3, atol=1e-5)
 
 
-def _with(data: Any, train: Split) -> Any:
-    from dataclasses import replace
-
-    return replace(data, train=train)
+def test_the_copies_of_all_records_of_a_unit_are_its_rows() -> None:
+    facts = replace(tiny().facts, n=4, unit=Unit(column="person", max_records=2))
+    data, model = made_up(facts, 4, 0), layer()
+    assert data.units is not None
+    owners = np.repeat(np.arange(4), np.diff(data.units.offsets))
+    inputs = torch.from_numpy(data.train.inputs["x"].copy())
+    copies = Augmentation(of=JITTER, copies=3, seed=AUGMENTED.seed).copied({"x": inputs}, facts.features, 7)["x"]
+    rows = PrivateGradients(model, oracle.cross_entropy).record_gradients(
+        copies, torch.from_numpy(data.train.targets).repeat_interleave(3)
+    )
+    means = rows.view(len(inputs), 3, -1).mean(1)
+    units = torch.stack([means[torch.from_numpy(owners == one)].sum(0) for one in range(4)])
+    for automatic, factors in (
+        (False, (0.3 / units.norm(dim=1)).clamp(max=1.0)),
+        (True, 0.3 / (units.norm(dim=1) + 0.01)),
+    ):
+        found = sums(data, replace(AUGMENTED, automatic=automatic), model)
+        expected = (units * factors[:, None]).sum(0)
+        torch.testing.assert_close(torch.cat([one.flatten() for one in found.values()]), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(6, 5), (2, 6, 5)])

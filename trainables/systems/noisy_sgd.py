@@ -2,8 +2,10 @@
 
 Source      Bu, Dong, Long & Su (2020), Algorithms 1 and 2; the mechanism is Abadi et al. (2016), Algorithm 1.
 Claim       (epsilon, delta) of `steps` Poisson-subsampled Gaussians by the PLD, add-remove or replace-one (where a
-            drawn record may give way to another, two clip norms away); any number of queries. Momentum
-            (Polyak 1964) moves by gradients whose noise is in: it is in no claim.
+            drawn record may give way to another, two clip norms away); any number of queries. What moves by
+            gradients whose noise is in is in no claim: optimizer, schedule, weight decay, mean of the weights. In the
+            clip, `automatic` (Bu et al. 2023) leaves less than 1 of every record; augmentations (De et al. 2022) are
+            made of a record alone, before the clip.
 Departures  The paper divides by the realised batch size, a fact about the data that its own proof does not
             cover; here the divisor is the public q * n. The headline is the PLD's upper bound; the paper's CLT
             value stands beside it as `asymptotic`.
@@ -11,7 +13,8 @@ Departures  The paper divides by the realised batch size, a fact about the data 
 One step, with rate q = batch_size / n, clip norm R and noise multiplier s:
 
     g = (sum over the batch of clip(gradient, R) + s R N(0, I)) / (q n)
-    noisy-sgd    theta -= learning_rate * g;  with momentum m:  v = m v + g;  theta -= learning_rate * v
+    noisy-sgd    theta -= learning_rate * g, or another update by g (`trainables.training.optimisers`);
+                 where the clip is automatic, each gradient / (|gradient| + 0.01) stands for clip(gradient, R), R = 1
     noisy-adam   m = beta1 m + (1 - beta1) g;  u = beta2 u + (1 - beta2) g^2;
                  theta -= learning_rate * m / (sqrt(u) + xi)
 
