@@ -39,13 +39,22 @@ class Task(StrEnum):
     RATING = "rating"
     """Classes in order, equally far apart: trained as classes, judged by the expected class."""
     REGRESSION = "regression"
+    TOKENS = "prediction of tokens"
+    """Codes of a sequence, by those in front of them or around them."""
     MEAN = "mean"
+
+
+LOSS = "data.loss"
+NEXT_TOKEN, MASKED = "next-token", "masked"
+TOKEN_LOSSES = (NEXT_TOKEN, MASKED)
+"""Losses of tokens by name: of each by those in front of it, or of masked ones by all others."""
 
 
 class Worst(StrEnum):
     """The natural worst value of a metric that depends on the data's public facts (`trainables.publishing`)."""
 
     GUESSED_LOSS = "the loss of guessing: log of the number of classes"
+    GUESSED_PERPLEXITY = "the perplexity of guessing: the number of codes"
     TARGET_RANGE = "the public range of the target"
 
 

@@ -44,6 +44,7 @@ from trainables.system import (
     Run,
     RunSettings,
     System,
+    Task,
     Traits,
     traits_of,
 )
@@ -408,11 +409,20 @@ def check_unit(system: System, facts: DatasetSpec, word: str) -> None:
 
 
 def check_weights(system: System, facts: DatasetSpec) -> None:
-    """Raises InvalidValue where the records have weights and `system` has no proof with them.
+    """Raises InvalidValue where records have weights, or a loss that is not the task's, and `system` no proof with it.
 
     One that has, says so: `Traits.weights`.
     """
-    if facts.weights is not None and not traits_of(system).weights:
+    if traits_of(system).weights:
+        return
+    if facts.loss or facts.task is Task.TOKENS:
+        raise InvalidValue(
+            "data.loss",
+            facts.loss,
+            f"no other loss with {system.name}: its claim, or what it reports, is of the loss of classes or numbers",
+            "Sweep noisy-sgd, noisy-adam, clipped-sgld or dp-sgld, which clip the gradient of any loss.",
+        )
+    if facts.weights is not None:
         raise InvalidValue(
             "data.weight" if facts.weights.column else "data.class_weights",
             str(facts.weights),

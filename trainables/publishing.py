@@ -92,9 +92,11 @@ def natural_worst(metric: Metric, facts: DatasetSpec) -> tuple[float, str] | Non
         case None:
             return None
         case Worst.GUESSED_LOSS:
-            if facts.classes is None:
+            if facts.classes is None or facts.own_loss:
                 return None
             return math.log(facts.classes), f"the loss of guessing among {facts.classes} classes"
+        case Worst.GUESSED_PERPLEXITY:
+            return float(facts.classes or 1), Worst.GUESSED_PERPLEXITY.value
         case Worst.TARGET_RANGE:
             # Ratings are judged by the expected class: classes are one apart.
             if facts.task is Task.RATING and facts.classes is not None:

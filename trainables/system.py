@@ -20,7 +20,7 @@ from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms import protocol
 from dpcore.randomness import Streams
 from trainables import plugins
-from trainables.metrics import WITHHELD, Config, Dependence, Metric, Scalar, Task
+from trainables.metrics import TOKEN_LOSSES, WITHHELD, Config, Dependence, Metric, Scalar, Task
 from trainables.reports import PrivateReports, PrivateValidation
 from trainables.units import RECORD, Unit, Units
 
@@ -208,7 +208,9 @@ class DatasetSpec:
                   adjacencies)
     n_validation  number of validation records; where `unit` is given of validation units, each of one record or more
     unit          what neighbours differ in where that is more than a record
-    classes       number of classes of a classification, else None
+    classes       number of classes of a classification, of codes where tokens are predicted, else None
+    target_shape  of one record's target: (length,) where tokens are predicted, else ()
+    loss          what is minimised: of tokens one of `TOKEN_LOSSES`; module:function of the user's own; "": the task's
     target_low, target_high  public bounds of a regression target or of the values to average
     assumptions   what a claim about these data rests on besides, one sentence each
     private_validation  how the validation records enter a claim; None where they are declared public
@@ -233,12 +235,19 @@ class DatasetSpec:
     asserted_by: str = ""
     weights: Weights | None = None
     groups: Groups | None = None
+    target_shape: tuple[int, ...] = ()
+    loss: str = ""
 
     def __post_init__(self) -> None:
         checks.count(minimum=1, n=self.n)
         checks.count(n_validation=self.n_validation)
         if self.weights is not None and self.weights.classes and len(self.weights.classes) != self.classes:
             raise checks.InvalidValue("class_weights", self.weights.classes, f"one for each of {self.classes} classes")
+
+    @property
+    def own_loss(self) -> bool:
+        """Whether what is minimised is a function of the user's own."""
+        return self.loss not in ("", *TOKEN_LOSSES)
 
     @property
     def unit_records(self) -> int:
@@ -251,9 +260,15 @@ class DatasetSpec:
         return "records" if self.unit is None else f"values of {self.unit.column}"
 
 
+IGNORED = -100
+"""Among targets: a token that no loss and no metric counts (padding, a prompt, what is not masked)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Records: `inputs[name]` has shape (n, *feature.shape), `targets` (n,).
+    """Records: `inputs[name]` has shape (n, *feature.shape), `targets` (n, *target_shape).
+
+    Where tokens are predicted targets are codes, and `IGNORED` where no loss counts.
 
     weights  float32 (n,), the values of the column of `DatasetSpec.weights`
     groups   int64 (n,), positions in the categories of `DatasetSpec.groups`

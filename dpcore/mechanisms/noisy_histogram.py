@@ -131,6 +131,12 @@ class Estimate:
             self.standard_error / (2 * math.sqrt(max(self.value, self.standard_error, 1e-300))),
         )
 
+    def exp(self) -> Estimate:
+        """Of the exponential, to first order."""
+        with np.errstate(over="ignore"):
+            value = float(np.exp(self.value))
+        return Estimate(value, value * self.standard_error)
+
 
 def mean(counts: Counts, weights: Counts, between: tuple[float, float], deviation: float, alike: int = 1) -> Estimate:
     """The mean over all records of a weight that depends on the cell: sum of weight times count over sum of counts.

@@ -59,7 +59,9 @@ def signature(asked: Preprocessing) -> ModelSignature:
         inputs = Schema([ColSpec(_kind(one), one.name) for one in asked.columns])
     else:
         inputs = Schema([TensorSpec(_dtype(one), (-1, *one.shape), name) for name, one in asked.given.items()])
-    said = _of(asked.classes) if asked.task is Task.CLASSIFICATION else DataType.double
+    said: Any = _of(asked.classes) if asked.task is Task.CLASSIFICATION else DataType.double
+    if asked.task is Task.TOKENS:
+        said = Array(DataType.long)
     shares = [ColSpec(DataType.double, f"probability.{label}") for label in asked.classes]
     return ModelSignature(inputs=inputs, outputs=Schema([ColSpec(said, "prediction"), *shares]))
 

@@ -96,6 +96,11 @@ class Data(BaseModel):
         """The map that records are seen through (`trainables.features.declared`); "" without one."""
         return str((self.model_extra or {}).get("features") or "")
 
+    @property
+    def loss(self) -> str:
+        """What is minimised, where the source is told; else ""."""
+        return str((self.model_extra or {}).get("loss") or "")
+
 
 _BUDGETS: dict[str, Any] = {
     "anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}, "minItems": 1}]
@@ -613,11 +618,10 @@ class SweepSpec(Section):
         return tuple(text for text in (*self.texts(), *self.systems, *self.asked) if FUNCTION.fullmatch(text))
 
     def user_modules(self) -> tuple[str, ...]:
-        """Modules of these, and of a sampler, a data source and a feature map that are named so: the user's own code,
-        part of what is trained."""
-        here = (
-            one for one in (self.search.sampler, self.data.source, self.data.feature_map) if FUNCTION.fullmatch(one)
-        )
+        """Modules of these, and of a sampler, a data source, a feature map and a loss that are named so: the user's own
+        code, part of what is trained."""
+        named = (self.search.sampler, self.data.source, self.data.feature_map, self.data.loss)
+        here = (one for one in named if FUNCTION.fullmatch(one))
         return tuple(sorted({function.split(":")[0] for function in (*self.user_functions(), *here)}))
 
 

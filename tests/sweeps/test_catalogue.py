@@ -42,7 +42,8 @@ NEEDED = {
     "projected": ("of", "dimension"),
 }
 """Options that a source does not do without."""
-NOT_TOGETHER = {"target": "classes", "classes": "limit"}
+NOT_TOGETHER = {"target": "classes", "classes": "limit", "prompt": "classes"}
+OF_TOKENS = {"prompt": {"label": "words", "loss": "next-token"}}
 EXAMPLES = [(name, one.name) for name, source in SOURCES.items() for one in source.options]
 
 
@@ -52,6 +53,7 @@ def test_every_option_has_an_example_that_its_source_takes(name, option):
     known = {one.name: one for one in source.options}
     given = {need: known[need].example for need in (*NEEDED.get(name, ()), option)}
     given.pop(NOT_TOGETHER.get(option, ""), None)
+    given |= OF_TOKENS.get(option, {})
     if option == "task":
         given["classes"] = 5
     assert given[option] is not None

@@ -31,12 +31,14 @@ TABLE_OTHERS = {
     "test": {"records": "public", "share": 0.25, "id": "id"},
     "part": {"use": "tuning", "share": 0.74, "id": "id"},
     "class_weights": [1, 5],
+    "loss": "tests.trainables.user_sources:absolute",
     "weight": {"column": "age", "high": 20},
     "groups": {"column": "work", "categories": ["public", "private"]},
 }
 TABLE_SILENT = {
     "format": "it says what the file is, and would be wrong of this one",
     "target": "it takes the place of classes, and is refused beside them",
+    "prompt": "it is of a label of tokens, and is refused beside classes",
 }
 HEAD = ("id", "age", "work", "code", "rich", "old")
 

@@ -39,6 +39,7 @@ FACTS = DatasetSpec(
     features={"tokens": InputSpec(shape=(LENGTH,), cardinality=CODES)},
 )
 PADDED = replace(FACTS, features=with_mask_specs({"tokens": InputSpec(shape=(LENGTH,), cardinality=CODES, padding=0)}))
+NEXT = replace(PADDED, task=Task.TOKENS, classes=CODES, target_shape=(LENGTH,), loss="next-token")
 IMAGES = DatasetSpec(
     dataset="digits",
     task=Task.CLASSIFICATION,
@@ -47,6 +48,9 @@ IMAGES = DatasetSpec(
     classes=3,
     features={"image": InputSpec(shape=(8, 8))},
 )
+
+
+TOKENS = [("bert", PADDED), ("gpt2", PADDED), ("gpt2", NEXT), ("bert", replace(NEXT, loss="masked"))]
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +94,7 @@ def trained(model: nn.Module) -> set[str]:
     return {name for name, one in model.named_parameters() if one.requires_grad}
 
 
-@pytest.mark.parametrize(("name", "facts"), [("bert", FACTS), ("bert", PADDED), ("gpt2", PADDED), ("vit", IMAGES)])
+@pytest.mark.parametrize(("name", "facts"), [("bert", FACTS), *TOKENS, ("vit", IMAGES)])
 @pytest.mark.parametrize("rank", [0, 4])
 def test_clipped_sums_of_a_folder_are_those_of_one_record_at_a_time(
     folders: Path, name: str, facts: DatasetSpec, rank: int

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue, QuotesRecords
-from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
+from trainables.system import IGNORED, Dataset, DatasetSpec, InputSpec, Split, Task
 from trainables.units import Unit, Units, arranged
 
 Array = NDArray[np.generic]
@@ -165,6 +165,11 @@ def as_input(label: str, name: str, feature: InputSpec, array: Array) -> Array:
 
 
 def _targets(facts: DatasetSpec, label: str, targets: Array) -> Array:
+    if facts.task is Task.TOKENS:
+        if targets.shape[1:] != facts.target_shape:
+            raise InvalidValue("data", label, f"targets of shape {facts.target_shape}, found {targets.shape[1:]}")
+        ignored = targets == IGNORED
+        return np.where(ignored, IGNORED, _codes(label, "labels", np.where(ignored, 0, targets), facts.classes or 0))
     if targets.ndim != 1:
         raise InvalidValue("data", label, f"one label per record, found shape {targets.shape}")
     if facts.task in (Task.CLASSIFICATION, Task.RATING):

@@ -7,6 +7,7 @@ records.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,11 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue, QuotesRecords
+from trainables import plugins
 from trainables.data import records, table_file
 from trainables.data.source import HoldsOut
 from trainables.data.splits import PartSplit, TestSplit
-from trainables.data.table_declaration import JOINED, Column, Schema, TableOptions, features_of
-from trainables.system import Dataset, DatasetSpec, Split, Task, with_masks
+from trainables.data.table_declaration import JOINED, MASKED_SHARE, Column, Schema, TableOptions, features_of
+from trainables.metrics import LOSS, MASKED
+from trainables.plugins import OBJECT
+from trainables.system import IGNORED, Dataset, DatasetSpec, Split, Task, with_masks
 from trainables.units import Unit
 
 if TYPE_CHECKING:
@@ -47,6 +51,8 @@ class Table(HoldsOut[TableOptions]):
         """The files and their columns; types too, where the files tell them. Raises InvalidValue."""
         asked = self.read(options)
         declared = Schema(asked)
+        if OBJECT.fullmatch(declared.loss):
+            plugins.brought(LOSS, declared.loss, "It is a function of outputs and targets.", "a function")
         held = None if declared.test is None else declared.test.path
         for path in (asked.path, *filter(None, (declared.validation.path, held))):
             table_file.inspect(path, asked.format, declared)
@@ -220,17 +226,44 @@ def encoded(where: object, table: pa.Table, columns: Sequence[Column]) -> dict[s
 
 
 def _split(where: object, table: pa.Table, declared: Schema) -> Split:
-    if declared.task is Task.REGRESSION:
-        targets: NDArray[np.generic] = _numbers(where, table, declared.label)
+    inputs, weights, groups = encoded(where, table, declared.columns), declared.weights, declared.groups
+    if declared.tokens is not None:
+        split = _of_tokens(where, table, declared, declared.tokens, inputs)
+    elif declared.task is Task.REGRESSION:
+        split = Split(inputs, _numbers(where, table, declared.label))
     else:
-        targets = _positions(where, table, declared.label, declared.classes, "classes")
-    split, weights, groups = Split(encoded(where, table, declared.columns), targets), declared.weights, declared.groups
+        split = Split(inputs, _positions(where, table, declared.label, declared.classes, "classes"))
     if weights is not None and weights.column:
         split = replace(split, weights=_numbers(where, table, weights.column).astype(np.float32))
     if groups is not None:
         codes = _positions(where, table, groups.column, groups.categories, "groups", as_texts=True)
         split = replace(split, groups=codes)
     return split
+
+
+def _of_tokens(
+    where: object, table: pa.Table, declared: Schema, column: Column, inputs: dict[str, NDArray[np.generic]]
+) -> Split:
+    """Records whose targets are their own tokens, with what a masked loss asks for hidden from the model."""
+    tokens = inputs[column.name]
+    counted = np.ones(tokens.shape, dtype=bool) if column.padding is None else tokens != column.padding
+    if declared.prompt is not None:
+        counted &= np.arange(tokens.shape[1]) >= _numbers(where, table, declared.prompt)[:, None]
+    if declared.loss == MASKED:
+        counted = masked_places(tokens, counted)
+        inputs = inputs | {column.name: np.where(counted, column.mask or 0, tokens)}
+    return Split(inputs, np.where(counted, tokens, IGNORED))
+
+
+def masked_places(tokens: NDArray[np.generic], among: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Of the places `among` [n, L] a share of `MASKED_SHARE`, and one at least: drawn for each record from its own
+    tokens, so that no record moves another's, and a run that goes on later has the same."""
+    found = np.zeros(tokens.shape, dtype=bool)
+    for row, codes in enumerate(tokens.astype("<i8")):
+        digest = hashlib.sha256(codes.tobytes()).digest()
+        drawn = np.where(among[row], np.random.default_rng(np.frombuffer(digest, np.uint32)).random(len(codes)), 1.0)
+        found[row] = among[row] & ((drawn < MASKED_SHARE) | (drawn == drawn.min()))
+    return found
 
 
 def _dense(where: object, table: pa.Table, column: Column) -> NDArray[np.float32]:

@@ -13,6 +13,7 @@ data:
     words: {codes: 30522, shape: [128], padding: 0}   # lists of at most 128 codes, filled up with 0; and their mask
     scan: {low: 0, high: 255, shape: [28, 28]}   # a list column of 784 numbers
   validation: {records: private, share: 0.2, id: person_id}   # see `trainables.data.splits`, for test and part too
+  loss: mylab:focal                     # instead of the task's; or next-token or masked, where the label is `words`
   class_weights: [1, 5]                 # in the loss, one for each class
   weight: {column: weight, high: 5}     # in the loss, of each record
   groups: {column: sex, categories: [Male, Female]}   # worst_group_accuracy
@@ -46,9 +47,13 @@ from trainables.data.splits import (
     check_beside,
     check_file,
 )
+from trainables.metrics import LOSS, MASKED, TOKEN_LOSSES
+from trainables.plugins import OBJECT
 from trainables.system import MASK, DatasetSpec, Groups, InputSpec, Task, Weights, with_mask_specs
 from trainables.units import Unit
 
+MASKED_SHARE = 0.15
+"""Of tokens that count (Devlin et al. 2019)."""
 JOINED = "x"
 """Feature in which plain numbers and one-hot categories stand side by side, in declared order."""
 _NEVER_COUNTED = "They are chosen beforehand: a weight that follows from counts of records would tell of each of them."
@@ -77,6 +82,7 @@ class Column:
     shape: tuple[int, ...] = ()
     missing: float | None = None
     padding: int | None = None
+    mask: int | None = None
 
     @property
     def own_feature(self) -> bool:
@@ -119,6 +125,10 @@ class ColumnOptions(Options):
         description="the code that fills a list up where it is shorter; another input, the mask, is 0 there and else 1",
     )
 
+    mask: int | None = Field(
+        None, strict=True, description="the code that stands where a masked loss asks for another (loss: masked)"
+    )
+
     @model_validator(mode="after")
     def _is_one_form(self) -> Self:
         kinds = [one is not None for one in (self.low, self.categories, self.codes)]
@@ -128,8 +138,11 @@ class ColumnOptions(Options):
             bounds([self.low, self.high])
         if self.missing is not None and (self.low is None or self.shape):
             raise InvalidValue("missing", self.missing, "a constant for a column of {low, high} without a shape")
-        if self.padding is not None and (self.codes is None or not self.shape or not 0 <= self.padding < self.codes):
-            raise InvalidValue("padding", self.padding, "one of the codes of a column of {codes, shape}")
+        for name, code in (("padding", self.padding), ("mask", self.mask)):
+            if code is not None and (self.codes is None or not self.shape or not 0 <= code < self.codes):
+                raise InvalidValue(name, code, "one of the codes of a column of {codes, shape}")
+        if self.mask is not None and self.mask == self.padding:
+            raise InvalidValue("mask", self.mask, "another code than that of padding")
         if self.categories and len(set(self.categories)) < len(self.categories):
             raise InvalidValue("categories", self.categories, "each value once")
         return self
@@ -138,7 +151,7 @@ class ColumnOptions(Options):
         """As it is read."""
         low, high = (0.0, 1.0) if self.low is None or self.high is None else (float(self.low), float(self.high))
         categories, shape = tuple(self.categories or ()), tuple(self.shape)
-        return Column(name, low, high, categories, self.codes, shape, self.missing, self.padding)
+        return Column(name, low, high, categories, self.codes, shape, self.missing, self.padding, self.mask)
 
 
 class WeightOptions(Options):
@@ -197,6 +210,17 @@ class TableOptions(Options):
     )
     target: Bounds | None = Field(
         None, description="[low, high] of a regression, instead of classes", examples=[[0, 5000]]
+    )
+    loss: Text | None = Field(
+        None,
+        description="what is minimised instead of the task's own: next-token or masked, of a label that is a column of "
+        "tokens, or module:function of outputs and targets that returns a number for each record",
+        examples=["mylab:focal"],
+    )
+    prompt: Text | None = Field(
+        None,
+        description="a column of how many of a record's first tokens are its prompt, which the loss leaves out",
+        examples=["asked"],
     )
     columns: dict[str, ColumnOptions] = Field(
         min_length=1,
@@ -259,13 +283,18 @@ class Schema:
     """
 
     def __init__(self, asked: TableOptions) -> None:
-        if (asked.classes is None) == (asked.target is None):
+        self.columns = tuple(rule.column(name) for name, rule in asked.columns.items())
+        self.tokens, self.loss, self.prompt = self._label_of_tokens(asked), asked.loss or "", asked.prompt
+        if self.tokens is not None and (asked.classes is not None or asked.target is not None):
+            option = "classes" if asked.classes is not None else "target"
+            expected = f"nothing: the tokens of {self.tokens.name} are predicted"
+            raise InvalidValue(f"data.{option}", asked.classes or asked.target, expected, "Leave it out.")
+        if self.tokens is None and (asked.classes is None) == (asked.target is None):
             expected = "either `classes` (a list or a number) or `target: [low, high]`"
             raise InvalidValue("data.classes", asked.classes, expected, "Declare one.")
         self.n, self.label, self.unit = asked.n, asked.label, asked.unit
         self.classes, self.target = asked.classes or (), asked.target or (0.0, 1.0)
-        self.task = Task(asked.task) if self.classes else Task.REGRESSION
-        self.columns = tuple(rule.column(name) for name, rule in asked.columns.items())
+        self.task = Task.TOKENS if self.tokens else Task(asked.task) if self.classes else Task.REGRESSION
         self._check_columns(asked)
         self.weights = _weights(asked, len(self.classes))
         self.groups = None
@@ -293,7 +322,7 @@ class Schema:
     def names(self) -> tuple[str, ...]:
         """Columns that are read."""
         holders = (self.unit, self.weights, self.groups)
-        others = (self.id, *(one.column for one in holders if one is not None))
+        others = (self.id, self.prompt, *(one.column for one in holders if one is not None))
         own = (column.name for column in self.columns)
         return tuple(dict.fromkeys([*own, self.label, *(one for one in others if one)]))
 
@@ -318,6 +347,7 @@ class Schema:
         own = [one.name for one in self.columns if not one.categories and not one.shape and one.codes is None]
         weight = [self.weights.column] if self.weights is not None and self.weights.column else []
         label = [self.label] if self.task is Task.REGRESSION else []
+        label += [] if self.prompt is None else [self.prompt]
         ids = {self.id, self.unit and self.unit.column}
         return tuple(one for one in dict.fromkeys((*own, *weight, *label)) if one not in ids)
 
@@ -332,7 +362,9 @@ class Schema:
             n=left - held_out,
             n_validation=self.validation.n or held_out,
             features=features_of(self.columns),
-            classes=None if self.task is Task.REGRESSION else len(self.classes),
+            classes=self.tokens.codes if self.tokens else len(self.classes) or None,
+            target_shape=self.tokens.shape if self.tokens else (),
+            loss=self.loss,
             target_low=self.target[0],
             target_high=self.target[1],
             assumptions=tuple(self._assumptions()),
@@ -367,8 +399,15 @@ class Schema:
             yield f"Lists that are shorter than declared are filled up with a code ({', '.join(padded)}), at their end."
         if self.task is Task.REGRESSION:
             yield "Targets beyond the declared ends are set to the nearer one; infinite and missing ones are refused."
-        else:
+        elif self.tokens is None:
             yield "Labels that are no declared class are refused, and so are missing ones."
+        if self.loss == MASKED and self.tokens is not None:
+            yield (
+                f"Of the tokens of a record {MASKED_SHARE:.0%} are masked by the code {self.tokens.mask}, at places "
+                "that follow from its own tokens alone, the same in each pass."
+            )
+        if self.prompt is not None:
+            yield f"The first tokens of a record, as many as its {self.prompt} says, are in no loss and no metric."
         if self.weights is not None:
             yield (
                 f"The loss of each record is multiplied by its weight ({self.weights}) before its gradient is clipped: "
@@ -398,12 +437,35 @@ class Schema:
             if column.padding is not None and (taken := column.name + MASK) in asked.columns:
                 expected = f"another name of this column: so the mask of {column.name} is called"
                 raise InvalidValue("data.columns", taken, expected, "Rename the column.")
-        if self.label in asked.columns:
+        if self.label in asked.columns and self.tokens is None:
             raise InvalidValue("data.columns", self.label, "inputs only, not the label", "Remove it from `columns`.")
         for option, one in (("weight", asked.weight), ("groups", asked.groups)):
             if one is not None and one.column == self.label:
                 expected = f"the name of a column other than the label, {self.label}"
                 raise InvalidValue(f"data.{option}.column", one.column, expected, "Name it.")
+
+    def _label_of_tokens(self, asked: TableOptions) -> Column | None:
+        """The column whose tokens are predicted; None where the label is another. Raises InvalidValue."""
+        if asked.loss is not None and asked.loss not in TOKEN_LOSSES and not OBJECT.fullmatch(asked.loss):
+            raise InvalidValue(LOSS, asked.loss, f"{', '.join(TOKEN_LOSSES)} or module:function")
+        found = next(
+            (one for one in self.columns if one.name == asked.label and one.codes and len(one.shape) == 1), None
+        )
+        if found is None or asked.loss is None:
+            for option, value in ((LOSS, asked.loss in TOKEN_LOSSES), ("data.prompt", asked.prompt is not None)):
+                if value:
+                    expected = (
+                        f"a label whose tokens are predicted, a column of {{codes, shape: [length]}}; {asked.label}"
+                    )
+                    remedy = "Name that column as the label, and say by `loss` how."
+                    raise InvalidValue(option, asked.loss or asked.prompt, f"{expected} is none", remedy)
+            return None
+        if asked.loss == MASKED and found.mask is None:
+            expected = "the code that stands for what is masked"
+            raise InvalidValue(f"data.columns.{found.name}.mask", None, expected, "Write `mask: 103`, say.")
+        if asked.prompt is not None and asked.prompt in asked.columns:
+            raise InvalidValue("data.prompt", asked.prompt, "a column that is no input")
+        return found
 
     def _check_splits(self) -> None:
         """By one id, and records are left to train on; a private test part shares nobody with charged validation."""

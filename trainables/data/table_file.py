@@ -95,6 +95,9 @@ def inspect(where: object, form: str | None, declared: Schema) -> None:
     if declared.task is Task.REGRESSION and not _is_number(held[declared.label]):
         expected = f"a column of numbers in {path}, it holds {held[declared.label].type}"
         raise InvalidValue("data.label", declared.label, expected)
+    if declared.prompt is not None and not _is_number(held[declared.prompt]):
+        expected = f"a column of numbers in {path}, it holds {held[declared.prompt].type}"
+        raise InvalidValue("data.prompt", declared.prompt, expected)
     id_ = declared.id if declared.unit is None else declared.unit.column
     if id_ is not None and held[id_].kind is not ColumnKind.WORD and "int" not in held[id_].type:
         option = "data.unit.column" if declared.unit is not None else f"data.columns.{id_}"

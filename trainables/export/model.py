@@ -41,7 +41,7 @@ WEIGHTS, PROGRAM, PREPROCESSING, CARD, PAGE = (
     "card.json",
     "README.md",
 )
-BATCH = 4096
+BATCH, TOKEN_BATCH = 4096, 32
 """Records that are asked about at once."""
 
 
@@ -50,7 +50,8 @@ class Predictions:
     """What a model says of n records.
 
     values         [n]: the likeliest class, a rating's expected value (of its classes as declared, of their positions
-                   from 0 where one of them is no number), or the number itself
+                   from 0 where one of them is no number), or the number itself; [n, places] of tokens: the likeliest
+                   code at each
     classes        what the model tells apart; empty for a regression
     probabilities  [n, C] of them, under the softmax; [n, 0] for a regression
     """
@@ -66,7 +67,7 @@ class Predictions:
         """One row a record: `prediction`, and of classes `probability.<class>`, under the softmax."""
         import pandas as pd
 
-        found: dict[str, Any] = {"prediction": self.values}
+        found: dict[str, Any] = {"prediction": list(self.values) if self.values.ndim > 1 else self.values}
         found |= {f"probability.{label}": self.probabilities[:, i] for i, label in enumerate(self.classes)}
         return pd.DataFrame(found)
 
@@ -105,12 +106,17 @@ class ReleasedModel:
             rows = pa.Table.from_pandas(rows, preserve_index=False)
         inputs = self.preprocessing.inputs(rows, where)
         n = len(next(iter(inputs.values()), ()))
-        parts = [np.zeros((0, max(1, len(self.preprocessing.classes))))]
+        tokens = self.preprocessing.task is Task.TOKENS
+        # Of tokens a model says a number for each code at each place.
+        size = TOKEN_BATCH if tokens else BATCH
+        parts = [] if tokens and n else [np.zeros((0, max(1, len(self.preprocessing.classes))))]
         with torch.no_grad():
-            for start in range(0, n, BATCH):
-                asked = (torch.from_numpy(np.ascontiguousarray(one[start : start + BATCH])) for one in inputs.values())
+            for start in range(0, n, size):
+                asked = (torch.from_numpy(np.ascontiguousarray(one[start : start + size])) for one in inputs.values())
                 outputs: Tensor = self.module(*asked)
-                parts.append(outputs.reshape(len(outputs), -1).double().numpy())
+                parts.append(
+                    outputs.argmax(-1).numpy() if tokens else outputs.reshape(len(outputs), -1).double().numpy()
+                )
         return self._read(np.concatenate(parts), threshold)
 
     def check_threshold(self, threshold: float | None) -> None:
@@ -120,8 +126,10 @@ class ReleasedModel:
             expected = "a probability, of a model that tells two classes apart"
             raise InvalidValue("threshold", threshold, expected, "Leave it out: the likeliest class is said then.")
 
-    def _read(self, outputs: NDArray[np.float64], threshold: float | None) -> Predictions:
+    def _read(self, outputs: NDArray[Any], threshold: float | None) -> Predictions:
         task, classes = self.preprocessing.task, self.preprocessing.classes
+        if task is Task.TOKENS:
+            return Predictions(outputs, (), np.zeros((len(outputs), 0)))
         if task is Task.REGRESSION:
             return Predictions(outputs[:, 0], (), np.zeros((len(outputs), 0)))
         shares = softmax(outputs, axis=1)

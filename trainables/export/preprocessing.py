@@ -45,7 +45,7 @@ class Preprocessing:
     @classmethod
     def of(cls, facts: DatasetSpec, columns: tuple[Column, ...] = (), classes: tuple[Any, ...] = ()) -> Preprocessing:
         """That of a data set: `columns` and `classes` as a table declares them."""
-        labels = classes or tuple(range(facts.classes or 0))
+        labels = classes or tuple(range(0 if facts.task is Task.TOKENS else facts.classes or 0))
         cuts = bool(facts.asserted_by)
         return cls(task=facts.task, features=dict(facts.features), columns=columns, classes=labels, cuts=cuts)
 

@@ -246,7 +246,7 @@ def _mislabelled(setting: AuditSetting, canaries: int) -> Split:
     limit = len(validation)
     if isinstance(setting.system, Answering):
         limit = min(limit, setting.steps)
-    if not limit or facts.classes is None:
+    if not limit or facts.classes is None or facts.target_shape:
         raise checks.InvalidValue("data", facts.dataset, "validation records with classes, to make canaries of")
     chosen = setting.rng.permutation(len(validation))[: min(canaries, limit)]
     labels = validation.targets[chosen]

@@ -101,7 +101,7 @@ class WithCanaries(nn.Module):
         canaries_B = codes_B.abs()
         signs_BP = self.signs[canaries_B] * codes_B.sign()[:, None]  # type: ignore[index]
         marks_BP = torch.cat([rows(canaries_B) for rows in self.rows], 1) * signs_BP
-        return torch.cat([outputs, marks_BP.sum(1, keepdim=True)], 1)
+        return torch.cat([outputs.flatten(1), marks_BP.sum(1, keepdim=True)], 1)
 
 
 @dataclass(slots=True)
@@ -132,7 +132,8 @@ class Watched(Twin):
         length = SCALE * self.clip_norm
 
         def loss_with_canaries(outputs: Any, targets: Any) -> Tensor:
-            return loss(outputs[:, :-1], targets) + length * outputs[:, -1]
+            ordinary = outputs[:, :-1].unflatten(1, (*targets.shape[1:], -1))
+            return loss(ordinary, targets) + length * outputs[:, -1]
 
         return with_canaries, loss_with_canaries
 

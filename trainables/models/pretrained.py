@@ -22,7 +22,8 @@ from torch import Tensor, nn
 
 from dpcore.checks import InvalidValue
 from trainables.adaptation import AS_BUILT, HF, Adaptation, check_folder, tensor_files
-from trainables.system import DatasetSpec
+from trainables.metrics import MASKED
+from trainables.system import DatasetSpec, Task
 
 
 def pretrained_fingerprint(make: Callable[[], nn.Module]) -> str:
@@ -249,9 +250,12 @@ def hf_model(name: str, facts: DatasetSpec, outputs: int) -> HfModel:
     check_folder(name)
     folder, inputs = str(Path(name.removeprefix(HF)).expanduser()), _inputs(name, facts)
     kind = "AutoModelForImageClassification" if _IMAGE in inputs else "AutoModelForSequenceClassification"
+    if facts.task is Task.TOKENS:
+        kind = "AutoModelForMaskedLM" if facts.loss == MASKED else "AutoModelForCausalLM"
     local = {"local_files_only": True, "trust_remote_code": False}
     with _library("model", name) as transformers:
-        config = transformers.AutoConfig.from_pretrained(folder, num_labels=outputs, use_cache=False, **local)
+        labels = {} if facts.task is Task.TOKENS else {"num_labels": outputs}
+        config = transformers.AutoConfig.from_pretrained(folder, use_cache=False, **labels, **local)
         _check_sizes(name, facts, config)
         maker = getattr(transformers, kind)
         if torch.get_default_device().type == "meta":
@@ -318,6 +322,10 @@ def _check_sizes(name: str, facts: DatasetSpec, config: Any) -> None:
             if codes is not None and feature.cardinality > codes:
                 expected = f"at most {codes} codes, as many as it has embeddings; {key} has {feature.cardinality}"
                 raise InvalidValue("model", name, expected, "Take the tokenizer that the model was trained with.")
+            if facts.task is Task.TOKENS and feature.cardinality != codes:
+                raise InvalidValue(
+                    "model", name, f"a model of {feature.cardinality} codes, as {key} has; it has {codes}"
+                )
 
 
 def _check_loaded(name: str, made: Any, loading: Mapping[str, Any]) -> None:

@@ -40,8 +40,9 @@ class ModelEntry:
 
 
 def outputs(facts: DatasetSpec) -> int:
-    """Columns of a model's output: one per class, one for a regression. Raises InvalidValue for other tasks."""
-    if facts.task in (Task.CLASSIFICATION, Task.RATING):
+    """Columns of a model's output: one per class, one for a regression, of each place one per code where tokens are
+    predicted. Raises InvalidValue for other tasks."""
+    if facts.task in (Task.CLASSIFICATION, Task.RATING, Task.TOKENS):
         assert facts.classes is not None
         return facts.classes
     if facts.task is Task.REGRESSION:
@@ -134,6 +135,11 @@ MODELS: dict[str, ModelEntry] = by_name(
 )
 
 
+def refused(entry: ModelEntry, facts: DatasetSpec) -> str:
+    """Why a named model cannot serve these facts; "" where it can."""
+    return "it says nothing of single tokens" if facts.task is Task.TOKENS else entry.refuses(facts)
+
+
 def check(
     model: str, facts: DatasetSpec, arguments: Arguments = (), adaptation: Adaptation = AS_BUILT, hidden: int = 1
 ) -> None:
@@ -146,8 +152,8 @@ def check(
     later ones on the meta device, where a model of any size takes no memory.
     """
     outputs(facts)
-    if model in MODELS and (reason := MODELS[model].refuses(facts)):
-        usable = [entry.name for entry in MODELS.values() if not entry.refuses(facts)]
+    if model in MODELS and (reason := refused(MODELS[model], facts)):
+        usable = [entry.name for entry in MODELS.values() if not refused(entry, facts)]
         raise InvalidValue(
             "model", model, f"a model for {facts.dataset}: {reason}", f"Usable here: {', '.join(usable) or 'none'}."
         )

@@ -168,12 +168,13 @@ def _one_record(model: nn.Module, loss: Loss, facts: DatasetSpec, few: _Batch) -
         raise CannotRun.by(error, f"the model fails on one record as the data are declared, {given}") from error
     if loss is not loss_function(facts):
         return
-    columns = outputs(facts)
+    expected = (1, *facts.target_shape, columns := outputs(facts))
     shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-    if shape != (1, columns):
-        why = "one number to predict" if facts.task is Task.REGRESSION else f"one column for each of {columns} classes"
+    if shape != expected:
+        each = "codes at each place" if facts.task is Task.TOKENS else "classes"
+        why = "one number to predict" if facts.task is Task.REGRESSION else f"one column for each of {columns} {each}"
         raise CannotRun(
-            f"the model returns {shape} for one record, {given}: expected (1, {columns}), {why}. Build its last layer "
+            f"the model returns {shape} for one record, {given}: expected {expected}, {why}. Build its last layer "
             "from the facts that its builder is called with."
         )
 

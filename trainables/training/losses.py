@@ -1,31 +1,77 @@
-"""What is minimised per record, and its value for every record. B batch, C classes."""
+"""What is minimised per record, and its value for every record. B batch, L places, C classes or codes."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import lru_cache
+from typing import Any, cast
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dpcore.checks import InvalidValue
 from dpcore.gradients import isolated
 from dpcore.gradients.chain import cross_entropy, squared_error
-from trainables.system import DatasetSpec, Split, Task
+from trainables import plugins
+from trainables.metrics import LOSS, NEXT_TOKEN
+from trainables.system import IGNORED, DatasetSpec, Split, Task
 
-EVALUATION_BATCH = 1024
+EVALUATION_BATCH, MOST_NUMBERS = 1024, 1 << 26
 CANARY = "canary"
 """The input that says which canary of an audit a record is; 0 of ordinary ones (`trainables.measures.canaries`)."""
 
 
 def loss_function(facts: DatasetSpec) -> Callable[[Tensor, Tensor], Tensor]:
-    """(outputs, targets) -> losses [B]: cross-entropy for classes and ratings, squared error for a regression."""
+    """(outputs, targets) -> losses [B]: cross-entropy for classes and ratings, squared error for a regression; of
+    tokens the mean over those of a record; the user's own where the facts name one. Raises InvalidValue."""
+    if facts.own_loss:
+        return _own_loss(facts.loss)
+    if facts.task is Task.TOKENS:
+        return next_token_losses if facts.loss == NEXT_TOKEN else token_losses
     if facts.task in (Task.CLASSIFICATION, Task.RATING):
         return cross_entropy
     return squared_error
+
+
+def token_losses(outputs_BLC: Tensor, targets_BL: Tensor) -> Tensor:
+    """[B]: the mean cross-entropy of each record's own tokens that are not `IGNORED`; 0 of one without any."""
+    losses_BL = F.cross_entropy(outputs_BLC.transpose(1, 2), targets_BL, ignore_index=IGNORED, reduction="none")
+    counted_B = (targets_BL != IGNORED).sum(1)
+    return losses_BL.sum(1) / counted_B.clamp(min=1)
+
+
+def next_token_losses(outputs_BLC: Tensor, targets_BL: Tensor) -> Tensor:
+    """[B]: the same of outputs that each say the token behind their own place."""
+    return token_losses(outputs_BLC[:, :-1], targets_BL[:, 1:])
+
+
+@lru_cache(maxsize=8)
+def _own_loss(name: str) -> Callable[[Tensor, Tensor], Tensor]:
+    remedy = "A loss of your own is a function of outputs [B, ...] and targets [B, ...] that returns [B]."
+    function = plugins.brought(LOSS, name, remedy, "a function")
+    if not callable(function):
+        raise InvalidValue(LOSS, name, "a function of outputs and targets", remedy)
+
+    def losses(outputs: Tensor, targets: Tensor) -> Tensor:
+        found = function(outputs, targets)
+        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        if shape != (len(targets),):
+            raise InvalidValue(LOSS, name, f"one number a record: shape ({len(targets)},), not {shape}", remedy)
+        return cast(Tensor, found)
+
+    return losses
+
+
+def evaluation_batch(facts: DatasetSpec) -> int:
+    """How many records are asked about at once: fewer where a model says much of each."""
+    if facts.task is not Task.TOKENS:
+        return EVALUATION_BATCH
+    return max(1, min(EVALUATION_BATCH, MOST_NUMBERS // (math.prod(facts.target_shape) * (facts.classes or 1))))
 
 
 def answers(
@@ -56,7 +102,7 @@ def record_losses(model: nn.Module, split: Split, facts: DatasetSpec) -> NDArray
     """The loss of every record, in float64, shape [len(split)]; +inf where it is not a number."""
     loss_fn, device = loss_function(facts), next(model.parameters()).device
     parts = [np.zeros(0)]
-    for rows, outputs in answers(model, split, device):
+    for rows, outputs in answers(model, split, device, evaluation_batch(facts)):
         parts.append(loss_fn(outputs, tensor(split.targets[rows], device)).double().cpu().numpy())
     return np.nan_to_num(np.concatenate(parts), nan=np.inf, posinf=np.inf)
 

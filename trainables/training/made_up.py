@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task, with_masks
+from trainables.system import IGNORED, Dataset, DatasetSpec, InputSpec, Split, Task, with_masks
 from trainables.units import Units
 
 SEED = 20_260_101
@@ -72,7 +72,9 @@ def _values(feature: InputSpec, records: int, rng: np.random.Generator) -> NDArr
 
 
 def _targets(facts: DatasetSpec, records: int, rng: np.random.Generator) -> NDArray[np.generic]:
-    """[records]"""
+    """[records, *target_shape]"""
+    if facts.task is Task.TOKENS:
+        return _values(InputSpec(shape=facts.target_shape, cardinality=facts.classes, padding=IGNORED), records, rng)
     if facts.task in (Task.CLASSIFICATION, Task.RATING):
         return rng.permutation(np.arange(records, dtype=np.int64)[::-1] % (facts.classes or 1))
     return rng.uniform(facts.target_low, facts.target_high, records).astype(np.float32)

@@ -100,4 +100,18 @@ METRICS = (
         doc="area under the ROC curve on the validation records (more than two classes: mean of one against the rest)",
         tasks=frozenset({Task.CLASSIFICATION}),
     ),
+    _judged(
+        name="perplexity",
+        goal="minimize",
+        worst=Worst.GUESSED_PERPLEXITY,
+        doc="exp of the mean loss on the validation records, each of which counts once, however many tokens it has",
+        tasks=frozenset({Task.TOKENS}),
+    ),
+    _judged(
+        name="token_accuracy",
+        goal="maximize",
+        worst=0.0,
+        doc="mean over the validation records of the share of a record's tokens that is predicted",
+        tasks=frozenset({Task.TOKENS}),
+    ),
 )

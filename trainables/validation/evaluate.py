@@ -12,27 +12,25 @@ from torch import Tensor, nn
 
 from dpcore.mechanisms.noisy_histogram import Estimate, NoisyHistogram, area_error
 from dpcore.noise import NoiseSource
-from trainables.metrics import STANDARD_ERROR, share_error
+from trainables.metrics import NEXT_TOKEN, STANDARD_ERROR, share_error
 from trainables.reports import Bins
-from trainables.system import Dataset, DatasetSpec, Run, RunSettings, Split, Task
-from trainables.training.losses import EVALUATION_BATCH, answers, loss_function, tensor
+from trainables.system import IGNORED, Dataset, DatasetSpec, Run, RunSettings, Split, Task
+from trainables.training.losses import answers, evaluation_batch, loss_function, tensor
 from trainables.training.noise import report_noise, unseeded_noise
 from trainables.validation.histogram_bins import Judgements, cells_for
 
 Floats = NDArray[np.float64]
 
 
-def judgements(
-    model: nn.Module, split: Split, facts: DatasetSpec, device: torch.device, batch: int = EVALUATION_BATCH
-) -> Judgements:
-    """Judge every record of `split`, `batch` at a time, without gradients and in evaluation mode.
+def judgements(model: nn.Module, split: Split, facts: DatasetSpec, device: torch.device, batch: int = 0) -> Judgements:
+    """Judge every record of `split`, `batch` at a time (0: many), without gradients and in evaluation mode.
 
     A rating is predicted as the expected class under the softmax, as Bu et al.'s released code does. With a `batch` of
     1 a record that the model has no answer to is one with outputs that are no numbers.
     """
     loss_fn = loss_function(facts)
     parts: list[Judgements] = []
-    for rows, outputs in answers(model, split, device, batch):
+    for rows, outputs in answers(model, split, device, batch or evaluation_batch(facts)):
         parts.append(_judged(outputs, tensor(split.targets[rows], device), facts, loss_fn))
     if not parts:
         none, codes = np.zeros(0), np.zeros(0, dtype=np.int64)
@@ -50,6 +48,9 @@ def _judged(
     if facts.task is Task.REGRESSION:
         codes = np.zeros(len(targets_B), dtype=np.int64)
         return Judgements(codes, codes, zeros, _array(losses_B), _array((outputs.squeeze(1) - targets_B).square()))
+    if facts.task is Task.TOKENS:
+        codes = np.zeros(len(targets_B), dtype=np.int64)
+        return Judgements(codes, codes, _array(_right_share(outputs, targets_B, facts.loss)), _array(losses_B), zeros)
     shares_BC = outputs.softmax(1)
     predicted_B = outputs.argmax(1)
     squared = zeros
@@ -63,6 +64,14 @@ def _judged(
         _array(losses_B),
         squared,
     )
+
+
+def _right_share(outputs_BLC: Tensor, targets_BL: Tensor, loss: str) -> Tensor:
+    """[B]: of the tokens of each record that count, the share that is predicted; 0 of none."""
+    if loss == NEXT_TOKEN:
+        outputs_BLC, targets_BL = outputs_BLC[:, :-1], targets_BL[:, 1:]
+    counted_B = (targets_BL != IGNORED).sum(1)
+    return (outputs_BLC.argmax(2) == targets_BL).sum(1) / counted_B.clamp(min=1)
 
 
 def _array(values: Tensor) -> Floats:
@@ -117,7 +126,8 @@ def _told(found: Mapping[str, Estimate]) -> dict[str, float]:
 
 
 def judge(model: nn.Module, split: Split, facts: DatasetSpec, device: torch.device) -> Mapping[str, float]:
-    """Metrics on `split` as it is: the loss; of classes accuracy and auc, of ratings accuracy and rmse, else rmse.
+    """Metrics on `split` as it is: the loss; of classes accuracy and auc, of ratings accuracy and rmse, of tokens
+    perplexity and token_accuracy (but with a loss of one's own), else rmse.
 
     Each with its standard error. {} without records. The auc is that of `trainables.validation.histogram_bins`, without
     bins; it is left out where every record is of one class.
@@ -131,6 +141,10 @@ def metrics_of(judged: Judgements, facts: DatasetSpec) -> Mapping[str, float]:
     """The metrics of `judge`, of one record or more that were judged, with their errors."""
     alike = facts.unit_records
     found = {"loss": mean_of(judged.losses, alike)}
+    if facts.task is Task.TOKENS:
+        if not facts.own_loss:
+            found |= {"perplexity": found["loss"].exp(), "token_accuracy": mean_of(judged.confidences, alike)}
+        return _told(found)
     if facts.task is not Task.REGRESSION:
         share = float((judged.predictions == judged.labels).mean())
         found["accuracy"] = Estimate(share, share_error(share, len(judged), alike))

@@ -4,6 +4,7 @@
     more classes  right or wrong x bin of the loss: accuracy, loss; with `bins: score` as for two: accuracy, auc
     ratings       right or wrong x bin of the squared error: accuracy, rmse
     regressions   bin of the squared error: loss, rmse
+    tokens        bin of the loss: loss, perplexity
 
 Edges are public constants, or follow from the public bounds of the target. A cell counts with one value: the loss at
 the middle of its bin (in logits, for confidences), or the mean square over its bin. What lies beyond the last edge
@@ -62,7 +63,8 @@ class Judgements:
     """One entry [n] for each record; each depends on that record and the model alone.
 
     labels, predictions  class codes; zeros for a regression
-    confidences          of the predicted class under the softmax; zeros for a regression
+    confidences          of the predicted class under the softmax; of tokens the share of a record's that is predicted;
+                         zeros for a regression
     losses               what is trained on: cross-entropy, or squared error of a regression
     squared_errors       of a regression, or of a rating's expected class; zeros for classes
     groups               position of its group among the declared ones; None where records have no groups
@@ -87,9 +89,13 @@ class Judgements:
 
 @dataclass(frozen=True, slots=True)
 class ScoreCells:
-    """label x prediction x bin of the confidence, the bin running fastest."""
+    """label x prediction x bin of the confidence, the bin running fastest.
+
+    cross_entropy  whether that is the loss, which confidences tell of two classes
+    """
 
     classes: int
+    cross_entropy: bool = True
 
     @property
     def edges(self) -> tuple[float, ...]:
@@ -107,7 +113,7 @@ class ScoreCells:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        return ("accuracy", "auc", "loss") if self.classes == 2 else ("accuracy", "auc")
+        return ("accuracy", "auc", "loss") if self.classes == 2 and self.cross_entropy else ("accuracy", "auc")
 
     @property
     def right(self) -> Floats:
@@ -128,7 +134,7 @@ class ScoreCells:
         table = counts.reshape(self.classes, self.classes, self.bins)
         found = {"accuracy": mean(counts, self.right, between, deviation, alike).clipped(0.0, 1.0)}
         found["auc"] = self._area(table, deviation, alike)
-        if self.classes == 2:
+        if "loss" in self.metrics:
             losses = np.logaddexp(0.0, np.where(self.right.reshape(table.shape) == 1, -_MIDDLES, _MIDDLES))
             found["loss"] = mean(counts, losses.ravel(), between, deviation, alike).clipped(0.0, float(losses.max()))
         return found
@@ -187,16 +193,50 @@ class LossCells:
         }
 
 
+TOKEN_EDGES = (*LOSSES, 8.0, 10.0, 12.0)
+_TOKEN_VALUES = np.array([*_LOSS_VALUES[:-1], 7.25, 9.0, 11.0, 13.0])
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCells:
+    """Bin of a record's loss."""
+
+    metrics: tuple[str, ...] = ("loss", "perplexity")
+
+    @property
+    def size(self) -> int:
+        return len(_TOKEN_VALUES)
+
+    @property
+    def right(self) -> Floats:
+        return np.zeros(self.size)
+
+    def of(self, judged: Judgements) -> Codes:
+        cells: Codes = np.digitize(np.nan_to_num(judged.losses, nan=np.inf), TOKEN_EDGES)
+        return cells
+
+    def estimates(
+        self, counts: Floats, deviation: float, between: tuple[float, float], alike: int = 1
+    ) -> Mapping[str, Estimate]:
+        loss = mean(counts, _TOKEN_VALUES, between, deviation, alike).clipped(0.0, float(_TOKEN_VALUES[-1]))
+        found = {"loss": loss, "perplexity": loss.exp()}
+        return {name: found[name] for name in self.metrics}
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorCells:
     """Bin of the absolute error over the public range of targets; of ratings, for wrong and right classes apart."""
 
     range: float
     sides: int
+    squared: bool = True
+    """Whether the squared error is the loss."""
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        return ("rmse", "loss") if self.sides == 1 else ("rmse", "accuracy")
+        if self.sides == 2:
+            return ("rmse", "accuracy")
+        return ("rmse", "loss") if self.squared else ("rmse",)
 
     @property
     def size(self) -> int:
@@ -218,7 +258,7 @@ class ErrorCells:
         squares = np.tile((low**2 + low * high + high**2) / 3 * self.range**2, self.sides)
         square = mean(counts, squares, between, deviation, alike).clipped(0.0, self.range**2)
         if self.sides == 1:
-            return {"rmse": square.root(), "loss": square}
+            return {"rmse": square.root()} | ({"loss": square} if self.squared else {})
         return {
             "rmse": square.root(),
             "accuracy": mean(counts, self.right, between, deviation, alike).clipped(0.0, 1.0),
@@ -233,7 +273,7 @@ def _error_edges() -> Floats:
 FEWEST = 2.0
 
 
-Cells = ScoreCells | LossCells | ErrorCells
+Cells = ScoreCells | LossCells | TokenCells | ErrorCells
 """Each has a `size`, the `metrics` that its counts say, and which cells are of records that are predicted `right`: 1
 for these, 0 for others [size]. `of` says in which cell each record is [n], `estimates` every metric from noised counts
 [size]: `deviation` is that of the noise on a count, `between` are public bounds of the number of records, `alike` the
@@ -296,11 +336,13 @@ def cells_for(facts: DatasetSpec, bins: Bins) -> Cells | GroupedCells:
 
 def _cells_for(facts: DatasetSpec, bins: Bins) -> Cells:
     if facts.task is Task.REGRESSION:
-        return ErrorCells(facts.target_high - facts.target_low, sides=1)
+        return ErrorCells(facts.target_high - facts.target_low, sides=1, squared=not facts.own_loss)
+    if facts.task is Task.TOKENS:
+        return TokenCells(("loss",)) if facts.own_loss else TokenCells()
     assert facts.classes is not None
     if facts.task is Task.RATING:
         return ErrorCells(float(facts.classes - 1), sides=2)
-    return ScoreCells(facts.classes) if facts.classes == 2 or bins == "score" else LossCells()
+    return ScoreCells(facts.classes, not facts.own_loss) if facts.classes == 2 or bins == "score" else LossCells()
 
 
 def reported(facts: DatasetSpec, bins: Bins) -> frozenset[str]:
