@@ -46,6 +46,10 @@ def test_no_recipe_is_in_the_claim():
     assert {epsilon: len(claims) for epsilon, claims in found.items()} == {1.0: 1, 3.0: 1, 8.0: 1}
 
 
+def test_every_part_of_the_tiny_bert_can_be_trained():
+    assert preview(load_example_or_file("fine-tuning"), samples=20).feasible == 20
+
+
 def test_the_total_of_releases_that_each_spend_all_of_delta_carries_their_sum():
     shown = preview(load_example_or_file("which-method"), samples=40)
     heading, first, *_ = shown.title()

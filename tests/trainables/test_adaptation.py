@@ -67,6 +67,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     image = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 20, "num_hidden_layers": 2}
     vit = transformers.ViTConfig(**image, image_size=8, patch_size=4, num_channels=1)
     transformers.ViTModel(vit).save_pretrained(at / "vit")
+    t5 = transformers.T5Config(vocab_size=CODES, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)
+    transformers.T5Model(t5).save_pretrained(at / "t5")
     tensors = load_file(at / "bert" / "model.safetensors")
     layer = "bert.encoder.layer.1.output.dense.weight"
     for name, changed in {
@@ -166,6 +168,7 @@ def test_what_is_trained_of_a_transformer(folders: Path):
             {},
             "by their names, and not age, tokens",
         ),
+        ("t5", FACTS, {}, "model=.*an encoder or a decoder; t5 is both"),
         ("bert", FACTS, {"rank": 17}, r"lora\.rank=17: expected at most 16, the width of .*query"),
         ("bert", FACTS, {"rank": 2, "targets": "quary"}, r"lora\.targets='quary': .*dense, key, query, value"),
         ("bert", FACTS, {"train": "last-3"}, "train='last-3': expected all, head, bias, or last-1 to last-2"),

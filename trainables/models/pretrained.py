@@ -312,7 +312,12 @@ def _inputs(name: str, facts: DatasetSpec) -> tuple[str, ...]:
 
 
 def _check_sizes(name: str, facts: DatasetSpec, config: Any) -> None:
-    """Raises InvalidValue for sequences longer than positions, and for more codes than there are embeddings."""
+    """Raises InvalidValue for sequences longer than positions, for more codes than there are embeddings, and for an
+    encoder with a decoder, whose head finds its answer by a code that ends a sequence."""
+    if config.is_encoder_decoder:
+        raise InvalidValue(
+            "model", name, f"an encoder or a decoder; {config.model_type} is both", "Take one of the two."
+        )
     for key, feature in facts.features.items():
         positions, codes = getattr(config, "max_position_embeddings", None), getattr(config, "vocab_size", None)
         if feature.cardinality is not None and len(feature.shape) == 1:

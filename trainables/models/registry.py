@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import math
 import traceback
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -192,7 +193,8 @@ def _check_built(model: str, facts: _FactsKey, arguments: Arguments, adaptation:
             _ANEW.add((model, facts))
             return
         try:
-            with torch.device("meta"):
+            # Of numbers that are copied to where there are none PyTorch warns, one by one.
+            with torch.device("meta"), warnings.catch_warnings(action="ignore"):
                 made()
         except InvalidValue:
             raise
