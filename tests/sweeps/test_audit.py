@@ -141,19 +141,6 @@ def test_the_refuted_rule_for_soft_votes_is_refuted_from_labels(tmp_path):
     assert record.audit.epsilon_lower > 0.5
 
 
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_the_published_convexified_loss_is_refuted_from_its_answers_alone(noise, tmp_path):
-    """Ten classes, noise on one logit: whose differences occur says with certainty who was trained on."""
-    knobs = {"hidden": 8, "epochs": 2, "queries": 4, "noise": noise}
-    workspace = finished(tmp_path, "convexified-loss", knobs, epsilon=1.0)
-    record = audited(workspace, runs=30)
-    assert record.outcome is AuditOutcome.REFUTED
-    assert record.claim.status == "refuted"
-    assert record.audit.threat_model == "black-box"
-    assert not record.reads_records
-    assert record.audit.evidence.counts == "30/30 in, 0/30 out"
-
-
 def test_a_forgotten_clip_is_refuted_from_gradients(tmp_path, monkeypatch):
     import dpcore.gradients.engine as engine
 

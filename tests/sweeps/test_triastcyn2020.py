@@ -68,12 +68,6 @@ def test_the_best_orders_of_figure_5_are_the_golden_ones() -> None:
     assert found[0.2] == (33, pytest.approx(1.400786, abs=1e-6))
 
 
-def test_the_moments_accountant_is_the_bayesian_one_at_the_clip() -> None:
-    costs = triastcyn2020.estimated_costs(np.full(5, 2.0), 0.01, 3.0, 100, largest=2.0)
-    ours = triastcyn2020.bayesian_epsilon(100 * costs, 1e-5, 0.0)
-    assert ours == pytest.approx(triastcyn2020.moments_epsilon(2 / 3, 0.01, 100, 1e-5), rel=1e-12)
-
-
 def trial(number: int, notion: Notion = Notion.DP, noise: float | None = None, **metrics: float) -> TrialRecord:
     begun = Proposal(number=number, config={"noise_multiplier": float(number) if noise is None else noise}, seed=0)
     claim = guarantee(1.0, notion=notion)

@@ -53,20 +53,6 @@ def planned(facts: DatasetSpec, target: PrivacyTarget = TARGET, **changes: objec
     return plan
 
 
-@pytest.mark.parametrize(
-    ("n", "published", "steps", "blocks"),
-    [
-        (400, {"step_size": 1e-3, "halve_every": 5, "batch_size": 32, "epochs": 30}, 13, 6),
-        (10788 + 29164, {"step_size": 1e-4, "halve_every": 20, "batch_size": 128, "epochs": 100}, 313, 5),
-    ],
-    ids=["german", "idc"],
-)
-def test_steps_of_the_published_schedules(n: int, published: dict, steps: int, blocks: int) -> None:
-    """theory.md section 4: 13 steps a pass over German Credit, 313 over IDC; the rate halves by blocks."""
-    expected = [Phase(published["step_size"] / 2**block, published["halve_every"] * steps) for block in range(blocks)]
-    assert list(langevin(published).phases(n)) == expected
-
-
 def given_noise(facts: DatasetSpec, noise: float, **changes: object) -> PrivacyPlan:
     target = PrivacyTarget(epsilon=1e6, delta=1e-4, solve="none")
     return planned(facts, target, noise_multiplier=noise, **changes)
