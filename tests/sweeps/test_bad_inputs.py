@@ -14,6 +14,10 @@ import pytest
 import yaml
 
 from sweeps.util.exits import ExitCode
+from tests.sweeps import toys
+from tests.sweeps.test_builder_arguments import nets  # noqa: F401  models of one's own, in the working folder
+from trainables.data import SOURCES
+from trainables.registry import SYSTEMS
 
 TABLE = yaml.safe_load((Path(__file__).parent / "bad_inputs.yaml").read_text())
 
@@ -47,13 +51,22 @@ DIGITS = {
     "privacy": {"epsilon": 2.0, "delta": 1e-4},
     "search": {"sampler": "random", "trials": 1, "seed": 0},
 }
-BASES = {"simple": SIMPLE, "table": OWN_TABLE, "digits": DIGITS}
+TOYS = {
+    **toys.SPEC,
+    "systems": {
+        "hill": {"rate": {"log_uniform": [0.1, 5]}, "mode": {"choice": ["plain", "adaptive"]}},
+        "valley": {"rate": 1.0, "depth": 2, "batch_size": {"same_as": "depth"}},
+    },
+}
+BASES = {"simple": SIMPLE, "table": OWN_TABLE, "digits": DIGITS, "toys": TOYS}
 
 
 def text_of(row):
     if "text" in row:
         return row["text"]
     spec = {**BASES[row.get("base", "simple")], **row.get("change", {})}
+    if "knobs" in row:
+        spec["systems"] = {**spec["systems"], "hill": {**spec["systems"]["hill"], **row["knobs"]}}
     return yaml.safe_dump({key: value for key, value in spec.items() if key not in row.get("without", ())})
 
 
@@ -64,6 +77,10 @@ def answer(tmp_path, monkeypatch, command):
         monkeypatch.delenv(name)
 
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    for known, more in ((SYSTEMS, toys.SYSTEMS), (SOURCES, toys.SOURCES)):
+        for name in more:
+            monkeypatch.setitem(known, name, more[name])
     monkeypatch.chdir(tmp_path)
     (tmp_path / "people.csv").write_text("id,x,y,day\n" + "".join(f"{i},{i % 7 / 7},{i % 2},x\n" for i in range(100)))
 

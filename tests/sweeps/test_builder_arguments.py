@@ -134,27 +134,6 @@ def test_one_builder_of_two_takes_an_argument_where_it_is_chosen():
         load_spec(spec_with(model=models, **{"with": {"width": {"choice": [4, 8]}}}) | {"constraints": []})
 
 
-@pytest.mark.parametrize(
-    ("knobs", "said"),
-    [
-        (
-            {"with": {"width": 4, "wdith": 3}},
-            r"with\.wdith=3: expected an argument of own_nets:net\. Did you mean `width`",
-        ),
-        ({"with": {"act": "tanh"}}, r"with\.width=None: expected a value or a domain"),
-        ({"with": {"width": 2.5}}, r"with\.width=2\.5: expected a whole number"),
-        ({"with": {"width": 4, "act": "gelu"}}, r"with\.act='gelu': expected one of relu, tanh"),
-        ({"with": {"width": 4, "rate": "high"}}, r"with\.rate='high': expected a finite number"),
-        ({"with": 3}, r"with=3: expected a mapping from arguments"),
-        ({"model": "linear"}, r"with\.act='tanh': expected an argument of a model of one's own"),
-        ({"model": "own_nets:gone"}, r"model='own_nets:gone': expected a function gone"),
-    ],
-)
-def test_what_a_builder_does_not_take_is_refused_by_its_place(knobs: dict[str, Any], said: str):
-    with pytest.raises(SpecErrors, match=said):
-        load_spec(spec_with(**knobs) | {"constraints": []})
-
-
 def test_a_builder_of_keywords_takes_what_is_written():
     spec = load_spec(spec_with(model="own_nets:anything", **{"with": {"width": {"choice": [4, 8]}, "bias": False}}))
     assert spec.systems["noisy-sgd"]["with.bias"] is False

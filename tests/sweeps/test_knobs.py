@@ -133,64 +133,6 @@ def test_every_sampler_takes_them(name):
     assert len({one["rate"] for one in hills}) >= 4
 
 
-PLAIN, ONE = {"mode": "plain"}, {"choice": [1, 2]}
-REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"clip": {**ONE, "when": {"mode": "palin"}}}, "clip.when.mode"),
-    ({"clip": {**ONE, "when": {"model": "cnn"}}}, "clip.when.model"),
-    ({"clip": {**ONE, "when": {"rate": 1}}}, "clip.when.rate"),
-    ({"clip": {**ONE, "when": {"noise_multiplier": 1}}}, "clip.when.noise_multiplier"),
-    ({"clip": {**ONE, "when": {}}}, "clip.when"),
-    ({"clip": {**ONE, "when": {"mode": []}}}, "clip.when.mode"),
-    ({"rate": {**ONE, "when": PLAIN}}, "rate.when"),
-    ({"mode": {**MODES, "when": {"clip": 1}}, "clip": {**ONE, "when": PLAIN}}, "clip.when"),
-    ({"clip": {**ONE, "when": PLAIN}, "steps": {"choice": [1], "when": {"mode": "adaptive", "clip": 1}}}, "steps.when"),
-    ({"clip": {"same_as": "rate", "when": PLAIN}}, "clip.when"),
-    ({"clip": {"same_as": "vally.rate"}}, "clip.same_as"),
-    ({"clip": {"same_as": "clip"}}, "clip.same_as"),
-    ({"clip": {"same_as": "noise_multiplier"}}, "clip.same_as"),
-    ({"clip": {"same_as": 3}}, "clip.same_as"),
-    ({"steps": {"same_as": "rate"}}, "steps.same_as.log_uniform"),
-    ({"clip": {"same_as": "valley.batch_size"}}, "clip.same_as"),
-    ({"clip": {"float": [1, 2]}}, "clip.float"),
-    ({"clip": {"float": {"low": 1}}}, "clip.float"),
-    ({"clip": {"float": {"low": 1, "high": 2, "lgo": True}}}, "clip.float.lgo"),
-    ({"clip": {"float": {"low": 1, "high": 2, "log": "yes"}}}, "clip.float.log"),
-    ({"clip": {"float": {"low": 2, "high": 1}}}, "clip.uniform"),
-    ({"clip": {"float": {"low": 1, "high": 2}, "uniform": [1, 2]}}, "clip"),
-    ({"clip": {"float": {"low": 1, "high": 2, "log": True, "step": 0.5}}}, "clip.step"),
-    ({"clip": {"uniform": [0, 1], "step": 0.3}}, "clip.step"),
-    ({"clip": {"uniform": [0, 1], "step": 0}}, "clip.step"),
-    ({"clip": {"uniform": [0, 1], "step": True}}, "clip.step"),
-    ({"clip": {"uniform": [0, 1], "step": 0.5, "points": 3}}, "clip.step"),
-    ({"clip": {"float": {"low": 0, "high": 1}, "step": 0.5}}, "clip.step"),
-    ({"steps": {"float": {"low": 1, "high": 2}}}, "steps.uniform"),
-    ({"steps": {"int": {"low": 1, "high": 4, "step": 1.5}}}, "steps.step"),
-    ({"mode": {"categorical": ["plain"], "step": 1}}, "mode.step"),
-    ({"mode": {"categorical": ["palin"]}}, "mode.choice.0"),
-]
-
-
-@pytest.mark.parametrize(("knobs", "where"), REFUSED)
-def test_what_is_wrong_is_named(knobs: dict[str, Any], where: str):
-    valley = {"rate": 1.0, "depth": 2, "batch_size": {"same_as": "depth"}}
-    with pytest.raises(SpecErrors) as refused:
-        spec_with(systems={"hill": {"rate": {"log_uniform": [0.1, 5]}, "mode": MODES, **knobs}, "valley": valley})
-    assert [one.path for one in refused.value.errors] == [f"systems.hill.{where}"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("rate", "rate <", "rate.real < 1", "True < rate", "rate < 1e999", "rate <= " + "1 + " * 200 + "1", "1 < 2"),
-        *("__import__('os').system('true') <= rate", "rat <= 1", "mode == 1", "noise_multiplier <= 3", "clip <= depth"),
-    ],
-)
-def test_what_is_no_relation_is_refused_by_name(text: str):
-    with pytest.raises(SpecErrors) as refused:
-        spec(constraints=[text])
-    assert [one.path for one in refused.value.errors] == ["constraints.0"]
-
-
 @pytest.mark.parametrize(
     ("text", "values", "off"),
     [
@@ -380,25 +322,6 @@ def test_they_are_followed_conditions_and_in_relations_by_their_places():
     for config in Space.of(spec).middles():
         plan = plan_proposal(spec, config, public_facts(spec), {})
         assert isinstance(plan, PrivacyPlan | Refusal)
-
-
-@pytest.mark.parametrize(
-    ("learning_rate", "where", "said"),
-    [
-        ({"peak": 1, "warmpu": 0.1}, "learning_rate.warmpu", "Did you mean `learning_rate.warmup`?"),
-        ({"peak": 1, "schedule": "cosin"}, "learning_rate.schedule", "Did you mean `cosine`?"),
-        ({"peak": 1, "warmup": 1}, "learning_rate.warmup", "at most 0.9999"),
-        ({**PEAK, "warmup": 0.1}, "learning_rate.log_uniform", "Write peak: {log_uniform: ...}"),
-        ({"warmup": 0.1}, "learning_rate", "Add `learning_rate:`"),
-        ({"peak": {"log_unifrom": [1, 2]}, "warmup": 0.1}, "learning_rate.log_unifrom", "Did you mean `log_uniform`?"),
-    ],
-)
-def test_a_wrong_key_of_a_mapping_is_named(learning_rate, where, said):
-    with pytest.raises(SpecErrors) as refused:
-        load_spec(rates(learning_rate))
-    (error,) = refused.value.errors
-    assert error.path == f"systems.noisy-sgd.{where}"
-    assert said in str(error)
 
 
 def test_a_knob_that_is_given_twice_is_refused():

@@ -64,30 +64,7 @@ def errors_of(raw: Any) -> dict[str, object]:
 
 
 SEALED = {"epsilon": 1, "delta": 1e-5, "scope": "sweep", "release": "best"}
-TOTAL = {"epsilon": [1, 2], "delta": 2, "scope": "sweep", "order": 0}
 MIXED = {"hill": {"rate": 1.0}, "valley": {"rate": 1.0}}
-VALLEY = {"systems": {"valley": {"rate": 1.0}}}
-HUGE = {"hill": {"rate": {"int_uniform": [1, 1000]}, "clip": {"int_uniform": [1, 1000]}, "steps": {"choice": [1, 2]}}}
-GRID, CONTINUOUS = {"sampler": "grid", "trials": 9}, {"systems.hill.rate.log_uniform", "systems.hill.clip.uniform"}
-SOLVED = {"systems.valley", "systems.valley.noise_multiplier"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "paths"),
-    [
-        ({"systems": MIXED, "search": {"sampler": "gp", "trials": 9}}, {"search.sampler"}),
-        ({"systems": MIXED, "objectives": [{"metric": "loss"}]}, {"objectives.0.metric"}),
-        ({"search": {**GRID, "stratified": True}}, {"search.stratified", *CONTINUOUS}),
-        ({"systems": HUGE, "search": GRID}, {"search.sampler"}),
-        ({**VALLEY, "privacy": {"epsilon": 1, "delta": 1e-5, "solve": "steps"}}, SOLVED),
-        ({"privacy": {**SEALED, "spread": "equal"}}, {"privacy.spread", "selection"}),
-        ({"privacy": TOTAL}, {"privacy.epsilon", "privacy.delta", "privacy.order"}),
-        ({"privacy": {"epsilon": 1, "delta": 1e-5, "shares": 3}}, {"privacy.shares"}),
-    ],
-)
-def test_sections_are_held_against_each_other(changes: dict[str, Any], paths: set[str]) -> None:
-    """Each by itself is in `bad_inputs.yaml`."""
-    assert set(errors_of({**SPEC, **changes})) == paths
 
 
 def test_all_mistakes_come_at_once() -> None:
@@ -346,26 +323,6 @@ def test_metrics_besides_are_recorded_and_nothing_else_moves(people) -> None:
     assert without == {key: value for key, value in plain.canonical().items() if key != "front"}
 
 
-@pytest.mark.parametrize(
-    ("report", "path", "words"),
-    [
-        (["f2"], "report.0", "f1"),
-        (["auc"], "report.0", "each metric once"),
-        (["f1", "f1"], "report.1", "each metric once"),
-        (["membership_auc"], "report.0", "training records"),
-        ("f1", "report", "a list"),
-    ],
-)
-def test_what_cannot_be_reported_is_named(people, report: Any, path: str, words: str) -> None:
-    assert words in errors(of(people, report=report))[path]
-
-
-def test_a_system_without_a_model_that_may_be_judged_is_named(people) -> None:
-    raw = of(people, objectives=[{"metric": "accuracy"}], report=["f1"])
-    raw["systems"] = {"subsample-and-aggregate": {"models": 4, "queries": 5, "regularisation": 0.1}}
-    assert "subsample-and-aggregate" in errors(raw)["report.0"]
-
-
 def test_a_raw_metric_besides_needs_a_reason_and_steers_no_sampler() -> None:
     raw = attacked(objectives=[{"metric": "accuracy"}], search={"sampler": "tpe", "trials": 2})
     asked = raw | {"report": ["membership_auc"]}
@@ -404,22 +361,6 @@ VISITS: dict[str, Any] = specs.digits(
 )
 
 
-def with_value(path: str, value: Any) -> dict[str, Any]:
-    raw = deepcopy(VISITS)
-    *parents, last = path.split("/")
-    inner = raw
-    for parent in parents:
-        inner = inner[parent]
-    inner[last] = value
-    return raw
-
-
-def problems(raw: dict[str, Any]) -> list[str]:
-    with pytest.raises(SpecErrors) as caught:
-        load_spec(raw)
-    return [str(one) for one in caught.value.errors]
-
-
 def test_a_unit_that_data_and_system_enforce_is_claimed() -> None:
     spec = load_spec(VISITS)
     facts = public_facts(spec)
@@ -428,21 +369,6 @@ def test_a_unit_that_data_and_system_enforce_is_claimed() -> None:
     plan = plan_proposal(spec, config, facts, {})
     assert plan.guarantee.unit == "patient"
     assert any("patient_id" in line for line in plan.guarantee.assumptions)
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        ("privacy", {"epsilon": 1.0, "delta": 1e-5}, "privacy.unit='record': expected another word"),
-        ("privacy/unit", "record", "privacy.unit='record': expected another word"),
-        ("systems/model-sensitivity", {"regularisation": 0.01}, "expected record with model-sensitivity: it counts"),
-        ("privacy/delta", 1e-3, "expected at most 1/n = 0.000625 for n=1600 values of patient_id."),
-        ("data", {"source": "digits", **UNIT}, "no unit: digits does not know whose its records are"),
-        ("objectives", [{"metric": "accuracy"}, {"metric": "membership_auc"}], "single records"),
-    ],
-)
-def test_a_unit_is_made_of_a_grouping_its_word_and_systems_that_bound_it(path: str, value: Any, said: str) -> None:
-    assert said in "\n".join(problems(with_value(path, value)))
 
 
 def test_planning_refuses_too() -> None:
