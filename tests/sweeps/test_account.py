@@ -90,41 +90,6 @@ def test_all_shows_the_others_where_the_headline_cannot_count_so_little_noise(un
     assert "pld       pld cannot count" in run(unknown, given, "--accountant", "all").stdout
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"--noise-multiplier": "0"}, "noise_multiplier=0.0"),
-        ({"--noise-multiplier": "many"}, "noise_multiplier='many': expected a number"),
-        ({"--delta": "0"}, "delta=0.0"),
-        ({"--steps": "0"}, "steps=0"),
-        ({"--accountant": "gdp"}, "gdp cannot count"),
-        ({"--epsilon": "1"}, "epsilon=1.0: expected nothing"),
-        ({"--noise-multiplier": "1e-300"}, "noise_multiplier=1e-300: expected at least 0.01, which is as far as"),
-        ({"--noise-multiplier": "1e300"}, "noise_multiplier=1e+300: expected at most 1000000000, which"),
-        ({"--noise-multiplier": "1e-400"}, "noise_multiplier='1e-400': expected a number that floating point can hold"),
-        ({"--noise-multiplier": "1e400"}, "noise_multiplier='1e400': expected a number that floating point can hold"),
-        ({"--noise-multiplier": "inf"}, "noise_multiplier=inf: expected a finite number"),
-        ({"--noise-multiplier": "0.02"}, "below a noise multiplier of 0.05 the losses of a sampled Gaussian exceed"),
-        ({"--sample-rate": "1e-300"}, "sample_rate=1e-300: expected at least 1e-12"),
-        ({"--steps": "1" + 20 * "0"}, "steps=100000000000000000000: expected at most 1000000000"),
-        ({"--delta": "1e-320"}, "delta=1e-320: expected at least 1e-200"),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_code_2(change, words):
-    result = run("epsilon", BASE | change)
-    assert result.exit_code == 2
-    assert words in result.stderr
-    assert result.stderr.count("\n") == 1
-    assert result.stdout == ""
-
-
-def test_an_unreachable_target_says_what_is_nearest():
-    given = {"--epsilon": "0.1", "--delta": "1e-5", "--sample-rate": "0.5", "--noise-multiplier": "0.5"}
-    result = run("steps", given)
-    assert result.exit_code == 2
-    assert "even steps=1 spends" in result.stderr
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("accountant", ACCOUNTANTS)
 def test_every_accountant_answers_at_the_ends_of_the_ranges(accountant):

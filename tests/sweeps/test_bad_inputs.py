@@ -16,6 +16,8 @@ import yaml
 from sweeps.util.exits import ExitCode
 from tests.sweeps import toys
 from tests.sweeps.test_builder_arguments import nets  # noqa: F401  models of one's own, in the working folder
+from tests.sweeps.test_own import lab  # noqa: F401  a module of one's own, likewise
+from tests.sweeps.view_sweeps import mixed_sweep
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 
@@ -70,8 +72,16 @@ def text_of(row):
     return yaml.safe_dump({key: value for key, value in spec.items() if key not in row.get("without", ())})
 
 
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """Of a sweep `views` of 24 finished trials."""
+    place = tmp_path_factory.mktemp("recorded")
+    mixed_sweep(place, trials=24).close()
+    return place
+
+
 @pytest.fixture
-def answer(tmp_path, monkeypatch, command):
+def answer(tmp_path, monkeypatch, command, root):
     """What a row is answered: (exit code, words, files that were written)."""
     for name in [name for name in os.environ if name.startswith(("SWEEPS_", "RAY_ADDRESS", "RAY_API"))]:
         monkeypatch.delenv(name)
@@ -87,7 +97,9 @@ def answer(tmp_path, monkeypatch, command):
     def run(row):
         (tmp_path / "mine.yaml").write_text(text_of(row))
         before = set(tmp_path.rglob("*"))
-        code, out, err = command(*row.get("call", ["check", "mine.yaml"]))
+        call = row.get("call", ["check", "mine.yaml"])
+        code, out, err = command(*call, *(["--root", root] if "views" in call else []))
+        assert not (code and out), "a program reads what is printed there"
         words = " ".join(re.sub("[│╭╮╰╯─]", " ", out + err).split())
         return code, words, sorted(set(tmp_path.rglob("*")) - before)
 

@@ -231,23 +231,6 @@ def test_the_estimate_before_a_sweep_holds_the_reading_that_is_planned(tmp_path)
     assert preview(load_spec(spec)).total.epsilon == pytest.approx(least, rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("path", "validation", "test", "said"),
-    [
-        ("a.parquet", None, "a.parquet", "data.path"),
-        ("people", None, "people/test.csv", "data.path"),
-        ("file:///people/a.csv", None, "/people", "data.path"),
-        ("a.parquet", "b.parquet", "./b.parquet", "data.validation.path"),
-    ],
-)
-def test_a_public_test_file_is_no_file_that_trials_read(path, validation, test, said):
-    options = {**raw(path)["data"], "test": {"records": "public", "path": test, "n": 50}}
-    options["validation"] = validation and {"records": "public", "path": validation, "n": 50}
-    del options["source"]
-    with pytest.raises(InvalidValue, match=rf"data\.test\.path.*apart from .* {said} names"):
-        SOURCES["table"].facts(options)
-
-
 def by_unit(folder, validation, test):
     """Options of people in files: of training a and b, of validation and test as given."""
     for name, ids in {"train": "ab", "validation": validation, "test": test}.items():

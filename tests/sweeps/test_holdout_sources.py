@@ -112,28 +112,6 @@ def test_every_packaged_source_takes_a_part():
         assert SOURCES[name].part({key: one for key, one in given.items() if key in taken}).id == CONTENT
 
 
-@pytest.mark.parametrize(
-    ("changes", "name", "said"),
-    [
-        ({"test": {"records": "private"}}, "data.test.records", "public beside data.part"),
-        (
-            {"validation": {"records": "private", "share": 0.2, "key": "tuning"}},
-            "data.validation.key",
-            "another word than the key of data.part",
-        ),
-        ({"part": part("tuning", id="label")}, "data.part.id", "content, all that a record holds"),
-        ({"part": part("tuning", share=1e-9)}, "data.part.share", "on both sides"),
-        ({"part": part("both")}, "data.part.use", "one of tuning"),
-        ({"part": {"use": "tuning"}}, "data.part.share", "a value"),
-    ],
-)
-def test_what_nothing_would_part_is_refused(changes, name, said):
-    with pytest.raises(InvalidValue) as caught:
-        SOURCES["mnist"].facts({"part": part("tuning"), **changes})
-    assert caught.value.name == name
-    assert said in str(caught.value)
-
-
 def test_a_column_that_is_called_content_is_an_id():
     """The mutant: `content` is a text, and a table's claim says that a hash of all that a record holds parts it."""
     asked = {"n": 50, "label": "y", "classes": 2, "columns": {"x": {"low": 0, "high": 1}}}

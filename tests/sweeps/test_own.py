@@ -185,39 +185,6 @@ def test_an_operator_may_refuse_it_before_it_is_imported(monkeypatch, kind: str)
     sweeps.load(KINDS[kind][0])
 
 
-@pytest.mark.parametrize(
-    ("raw", "path", "words"),
-    [
-        (of_system("own_lab:Nowhere"), "systems.own_lab:Nowhere", "a system Nowhere in own_lab"),
-        (of_system("nowhere_at_all:X"), "systems.nowhere_at_all:X", "was not found"),
-        (of_system("own_lab:NOTHING"), "systems.own_lab:NOTHING", "system"),
-        (of_system("own_lab:Demanding"), "systems.own_lab:Demanding", "without arguments"),
-        (of_system("lab-mean"), "systems.lab-mean", "the name of a system"),
-        (of_source("own_lab:Nowhere"), "data.source", "Nowhere in own_lab"),
-        (of_source("nowhere_at_all:X"), "data.source", "was not found"),
-        (of_source("own_lab:NOTHING"), "data.source", "facts, inspect, load"),
-        (of_source("own_lab:Needs"), "data.source", "without arguments"),
-        (of_source("own_lab:Broken"), "data.source", "KeyError"),
-        (of_source("own_lab:OneClass"), "data.source", "at least 2 classes"),
-        (of_source(validation=None), "data.validation.records", "public or private"),
-        (of_source(validation={**PRIVATE, "disjoint": True}), "data.validation.disjoint", "one of the keys"),
-        (of_metric(objectives=[{"metric": "own_lab:hits"}]), "objectives.0.goal", "maximize or minimize"),
-        (of_metric(report=["own_lab:NOTHING"]), "report.0", "a function"),
-        (of_metric(report=["own_lab:nowhere"]), "report.0", "nowhere in own_lab"),
-        (of_metric(report=["nowhere_at_all:f"]), "report.0", "was not found"),
-        (of_metric(report=["own_lab:hits", "own_lab:hits"]), "report.1", "each metric once"),
-        (of_metric(front={"reference": {"own_lab:hits": 0}}), "front.reference.own_lab:hits", "a metric that"),
-        (of_source("own_lab:People", PRIVATE, objectives=HITS), "objectives.0.metric", "no look of it"),
-    ],
-)
-def test_what_cannot_be_had_is_refused_by_name(raw: dict[str, Any], path: str, words: str) -> None:
-    with pytest.raises(SpecErrors) as refused:
-        sweeps.load(raw)
-    [error] = refused.value.errors
-    assert error.path == path
-    assert words in str(error)
-
-
 def test_python_gives_it_by_its_own_name() -> None:
     sweeps.load(of_system("own_lab:LabMean"))
     own = sys.modules["own_lab"]

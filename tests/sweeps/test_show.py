@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 import sweeps as python
-from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.guarantee import Status
 from sweeps.cli import show as showing
@@ -97,24 +96,6 @@ def test_the_best_come_first_and_those_without_a_value_last(trials):
     assert rates == sorted(rates, reverse=True)
 
 
-@pytest.mark.parametrize(
-    ("where", "sort", "says"),
-    [
-        ("state=faild", None, "Did you mean `failed`?"),
-        ("acuracy>0.5", None, "Did you mean `accuracy`?"),
-        ("accuracy>high", None, "a number behind >"),
-        ("accuracy", None, "NAME=VALUE"),
-        ("accuracy=", None, "NAME=VALUE"),
-        ((), "learning-rat", "Did you mean `learning_rate`?"),
-        ((), "accuracy:down", "NAME:ascending or NAME:descending"),
-    ],
-)
-def test_what_cannot_be_chosen_is_said(trials, where, sort, says):
-    with pytest.raises(InvalidValue) as refused:
-        selected(trials, where, sort)
-    assert says in str(refused.value)
-
-
 # -- listing ------------------------------------------------------------------------------------------------
 
 
@@ -146,23 +127,6 @@ def test_json_has_the_rows_beside_what_it_had(trials, show):
     paged = json.loads(show("views", "--format", "json", "--page", "2", "--sort", "accuracy"))["listed"]
     best = selected(trials, sort="accuracy", goals={"accuracy": "maximize"})
     assert (paged["page"], [one["number"] for one in paged["trials"]]) == (2, [one.number for one in best[20:]])
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["views", "--page", "3"], "page=3: expected a page from 1 to 2"),
-        (["views", "--page", "0"], "page=0: expected a page from 1 to 2"),
-        (["views", "--format", "jsn"], "Did you mean `json`?"),
-        (["views", "1", "--sort", "accuracy"], "left out where one trial is shown"),
-        (["--where", "state=failed"], "left out where no sweep is named"),
-        (["views", "--watch", "--json"], "no other format than table"),
-        (["views", "--watch", "--every", "0"], "seconds, at least 0.2"),
-        (["views", "99"], "a trial of 'views': 0 to 26"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(trials, show, words, says):
-    assert says in show(*words, code=2)
 
 
 # -- running trials -----------------------------------------------------------------------------------------

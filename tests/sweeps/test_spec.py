@@ -56,13 +56,6 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     return raw
 
 
-def errors_of(raw: Any) -> dict[str, object]:
-    with pytest.raises(SpecErrors) as caught:
-        load(raw)
-    assert all(one.expected for one in caught.value.errors)
-    return {error.path: error.value for error in caught.value.errors}
-
-
 SEALED = {"epsilon": 1, "delta": 1e-5, "scope": "sweep", "release": "best"}
 MIXED = {"hill": {"rate": 1.0}, "valley": {"rate": 1.0}}
 

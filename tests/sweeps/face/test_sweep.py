@@ -26,10 +26,8 @@ from sweeps.examples import load_example_or_file
 from sweeps.execution import session
 from sweeps.execution.end import Failure, SweepEnd
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.progress import in_notebook
 from sweeps.reporting import tables
 from sweeps.reporting.tables import render
-from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import TrialState
 from sweeps.store.workspace import Workspace
 from tests.sweeps import specs
@@ -175,14 +173,6 @@ def test_charts_and_the_report(sweep, tmp_path):
     assert sweep.report(tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
 
-def test_an_unknown_sweep_and_a_store_that_is_not_there(root, tmp_path):
-    with pytest.raises(UnknownSweep, match="publshed") as unknown:
-        sweeps.open("publshed", root=root)
-    assert NAME in str(unknown.value)
-    with pytest.raises(Exception, match=r"sweeps\.db"):
-        sweeps.open(NAME, root=tmp_path)
-
-
 # Loading, checking, running and resuming from Python: the commands' own words and errors.
 
 
@@ -209,13 +199,6 @@ def test_overrides_are_those_of_the_command_line():
     assert changed == load_example_or_file("toy", trials=7, seed=3, changes=["privacy.epsilon=[1, 2]"])
     assert changed == sweeps.load("toy", changes=["search.trials=7", "search.seed=3", "privacy.epsilon=[1, 2]"])
     assert changed != sweeps.load("toy")
-
-
-def test_check_says_what_the_command_says(tmp_path):
-    found = sweeps.check("toy", root=tmp_path)
-    assert "60 trials · random" in str(found)
-    assert found.rehearsal.ran
-    assert sweeps.check("toy", rehearsal=False, root=tmp_path).rehearsal is None
 
 
 def test_a_clients_address_is_refused_before_anything_is_recorded(tmp_path):
@@ -257,15 +240,6 @@ def test_a_sweep_that_ended_badly_is_returned_with_a_warning(tmp_path, monkeypat
     session.create(sweeps.load(TEXT), Workspace.at(tmp_path))
     with pytest.warns(sweeps.SweepWarning, match=r"some trials failed.*ValueError: too wide"):
         assert sweeps.resume("here", root=tmp_path).end is ended
-
-
-def test_only_a_notebook_is_shown_progress_unasked(monkeypatch):
-    assert not in_notebook()
-    shell = type("ZMQInteractiveShell", (), {})()
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    assert in_notebook()
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
-    assert not in_notebook()
 
 
 # What a person without a terminal reads while a sweep runs.
