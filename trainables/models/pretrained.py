@@ -320,7 +320,7 @@ def _check_sizes(name: str, facts: DatasetSpec, config: Any) -> None:
         )
     for key, feature in facts.features.items():
         positions, codes = getattr(config, "max_position_embeddings", None), getattr(config, "vocab_size", None)
-        if feature.cardinality is not None and len(feature.shape) == 1:
+        if feature.cardinality is not None and len(feature.shape) == 1 and not feature.mask_of:
             if positions is not None and feature.shape[0] > positions:
                 expected = f"at most {positions} positions; {key} has {feature.shape[0]}"
                 raise InvalidValue("model", name, expected, "Cut the sequences, or take a model with more positions.")
