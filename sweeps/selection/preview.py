@@ -304,8 +304,8 @@ def _of(planner: SealedPlanner, seconds: NDArray[np.float64]) -> SelectionPrevie
 #
 # Later nobody could say it: that a model was too large tells that its trial ran.
 
-BYTES_PER_WEIGHT = 12
-"""Of a weight and two moments of it, in float32."""
+BYTES_PER_WEIGHT, OF_A_MEAN = 12, 4
+"""Of a weight and two moments of it, in float32; and of its mean over the steps (`ema`), where that is released."""
 
 
 def check_model_size(spec: SweepSpec, rehearsal: Rehearsal) -> None:
@@ -314,7 +314,8 @@ def check_model_size(spec: SweepSpec, rehearsal: Rehearsal) -> None:
         return
     steps = [one.found.step for one in rehearsal.ran]
     weights = max((step.parameters for step in steps if step is not None), default=0)
-    needed = BYTES_PER_WEIGHT * weights / 2**20
+    each = BYTES_PER_WEIGHT + OF_A_MEAN * any(knobs.get("ema") for knobs in spec.systems.values())
+    needed = each * weights / 2**20
     if needed > spec.selection.megabytes:
         raise InvalidValue(
             "selection.megabytes",

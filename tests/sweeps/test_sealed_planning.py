@@ -309,3 +309,6 @@ def test_a_model_without_room_is_refused_before_anything_runs():
     spec = load_spec(TIMED | {"selection": TIMED["selection"] | {"megabytes": 0.005}})
     with pytest.raises(InvalidValue, match=r"selection.megabytes=0.005: expected at least 0.00744, for a model of 650"):
         check_model_size(spec, rehearsed(spec, 0.064))
+    averaged = spec.model_copy(update={"systems": {"noisy-sgd": {**spec.systems["noisy-sgd"], "ema": 0.9}}})
+    with pytest.raises(InvalidValue, match=r"expected at least 0.00992, for a model of 650"):
+        check_model_size(averaged, rehearsed(spec, 0.064))

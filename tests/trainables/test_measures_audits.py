@@ -98,7 +98,8 @@ def half_noise(monkeypatch) -> None:
 
 
 def no_clip(monkeypatch) -> None:
-    monkeypatch.setattr(engine, "clip_factors", lambda squares, clip_norm: torch.ones_like(squares).double())
+    for factors in ("clip_factors", "automatic_factors"):
+        monkeypatch.setattr(engine, factors, lambda squares, clip_norm: torch.ones_like(squares).double())
 
 
 def divided_by_the_factor(monkeypatch) -> None:
@@ -183,6 +184,14 @@ def test_a_bug_in_training_is_refuted_from_one_run(system, bug, monkeypatch):
     plan = plan_of(system)
     bug(monkeypatch)
     assert refuted(plan, canaries=3000)
+
+
+def test_a_missing_clip_is_refuted_where_it_is_automatic_and_records_are_augmented(monkeypatch):
+    recipe = {"clip_norm": "automatic", "augmentation.of": "crop", "augmentation.multiplicity": 2, "ema": 0.9}
+    plan = plan_of("noisy-sgd", model="linear", epochs=1, optimizer="adamw", **recipe)
+    assert not refuted(plan, canaries=400)
+    no_clip(monkeypatch)
+    assert refuted(plan, canaries=400)
 
 
 @pytest.mark.parametrize("bug", [half_noise, no_clip, clip_of_the_batch_mean, everybody])
