@@ -242,12 +242,18 @@ def test_only_the_first_of_a_builder_is_made_with_numbers(tmp_path: Path, monkey
         "    made = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, width), torch.nn.Linear(width, 3))\n"
         "    MADE.append(made[1].weight.device.type)\n"
         "    return made\n"
-        "MADE = []\n"
+        "MADE, KEPT = [], {}\n"
+        "def keeps(facts, *, width):\n"
+        "    return KEPT.setdefault(width, torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3)))\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     for width in (4, 5, 6, 10**7):
         models.check("meta_net:build", IMAGES, (("width", width),))
     assert __import__("meta_net").MADE == ["cpu", "cpu", "meta", "meta", "meta"]
+    with torch.device("meta"):
+        models.build("meta_net:keeps", IMAGES, hidden=1, arguments=(("width", 1),))
+    with pytest.raises(InvalidValue, match="it kept one that planning made without numbers"):
+        models.build("meta_net:keeps", IMAGES, hidden=1, arguments=(("width", 1),))
 
 
 def test_a_trained_model_with_adapters_leaves_as_a_program_that_predicts(folders: Path, tmp_path: Path):

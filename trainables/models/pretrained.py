@@ -360,7 +360,7 @@ def _library(name: str, value: object) -> Iterator[Any]:
     try:
         import transformers
     except ImportError as error:
-        raise InvalidValue(name, value, f"transformers and peft beside ({error})", f"{_EXTRA}") from error
+        raise InvalidValue(name, value, f"transformers and peft ({error})", f"Install them: {_EXTRA}.") from error
     said = transformers.utils.logging
     level, bars = said.get_verbosity(), said.is_progress_bar_enabled()
     said.set_verbosity_error()

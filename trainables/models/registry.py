@@ -251,6 +251,7 @@ def build(
     A model that mixes the examples of a batch (BatchNorm) is refused: clipping would bound nobody's influence.
     Raises InvalidValue, or the user's own error.
     """
+    import torch
     from torch import nn
 
     from dpcore.gradients import Refused
@@ -270,6 +271,9 @@ def build(
     except Refused as error:
         raise InvalidValue("model", model, "a model whose records can be kept apart", str(error)) from error
     module = pretrained.adapted(module, adaptation)
+    if torch.get_default_device().type != "meta" and any(one.is_meta for one in module.parameters()):
+        expected = "a function that makes its model anew at each call: it kept one that planning made without numbers"
+        raise InvalidValue("model", model, expected, "Keep files or arrays of numbers outside of it, and no modules.")
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise InvalidValue("model", model, "a model with at least one trainable parameter")
     return module
