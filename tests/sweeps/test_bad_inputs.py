@@ -110,8 +110,8 @@ def answer(tmp_path, monkeypatch, command, root):
 def test_a_bad_input_is_named_and_nothing_is_written(answer, row):
     code, words, written = answer(row)
     assert code == ExitCode.BAD_INPUT, words
-
     assert written == []
+    assert "hidden-word" not in words
     for part in row["says"]:
         assert part in words
 

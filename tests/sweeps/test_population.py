@@ -121,30 +121,6 @@ def test_a_linear_budget_holds_exactly_what_is_left_of_it(budget, shares, delta)
         assert Fraction(one.epsilon) >= sum(Fraction(each.epsilon) for each in charges)
 
 
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [
-        ({"name": "two words"}, "population"),
-        ({"name": ""}, "population"),
-        ({"rule": "pld"}, "rule"),
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"epsilon": math.inf}, "epsilon"),
-        ({"epsilon": 1e13}, "epsilon"),
-        ({"delta": 0.0}, "delta"),
-        ({"delta": 1.0}, "delta"),
-        ({"adjacency": "neighbours"}, "adjacency"),
-        ({"tau": 1e-9}, "tau"),
-        ({"rule": "gdp", "tau": 2e-6}, "tau"),
-        ({"rule": "gdp", "tau": 0.0}, "tau"),
-    ],
-)
-def test_what_is_no_budget_is_refused(changes, name):
-    given = {"name": "people", "rule": "linear", "epsilon": 3.0, "delta": 1e-5} | changes
-    with pytest.raises(InvalidValue) as caught:
-        Population.of(**given)
-    assert caught.value.name == name
-
-
 def test_a_charge_of_another_rule_is_refused():
     for population, one in ((LINEAR, GDPCharge(0.1)), (GDP, DPCharge(0.1))):
         for ask in (lambda p, c: admits(p, [], c), lambda p, c: spent(p, [c])):

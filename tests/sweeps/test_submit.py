@@ -12,13 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dpcore.checks import InvalidValue
 from sweeps.cli.submit import _end
 from sweeps.examples import load_example_or_file
 from sweeps.ray.job_start import ORDER_FILE, Order, versions
 from sweeps.ray.jobs import Finished, JobServer, JobServerRefused, check_references, pack
 from sweeps.spec.parse import load_spec
-from sweeps.spec.problems import SpecErrors
 from sweeps.util.fingerprint import code_digest
 from tests.sweeps.clusters import base_environment
 
@@ -97,32 +95,12 @@ def test_a_head_without_our_requirements_is_told_so(parcel):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(("path", "fine"), [("people.parquet", False), ("/data/p", True), ("s3://bucket/p", True)])
-def test_data_are_sent_by_reference(path, fine):
+@pytest.mark.parametrize("path", ["/data/p", "s3://bucket/p"])
+def test_data_are_sent_by_reference(path):
     spec = load_example_or_file("toy")
     spec = spec.model_copy(update={"data": spec.data.model_copy(update={"path": path})})
     assert "path" in spec.data.options()
-    if fine:
-        check_references(spec)
-        return
-    with pytest.raises(InvalidValue, match="an absolute path on the cluster, or an object-store URL"):
-        check_references(spec)
-
-
-@pytest.mark.parametrize(
-    ("address", "said"),
-    [
-        ("http://127.0.0.1:9", "does not answer"),
-        ("auto", "not an address of a job server"),
-        ("127.0.0.1:8265", "not an address of a job server"),
-        ("ray://127.0.0.1:9", "does not answer"),
-        ("ray://:10001", "not an address of a job server"),
-        ("http://127.0.0.1:none", "not an address of a job server"),
-    ],
-)
-def test_addresses_that_are_none_are_refused_at_once(address, said):
-    with pytest.raises(JobServerRefused, match=said):
-        JobServer(address)
+    check_references(spec)
 
 
 @pytest.mark.parametrize(
@@ -181,20 +159,3 @@ def test_servers_that_are_no_match_are_named(status, content, said):
         with pytest.raises(JobServerRefused, match=said):
             JobServer(f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
-
-
-@pytest.mark.parametrize(
-    "section",
-    [
-        {"store": "postgresql://me:hidden-word@host/db"},
-        {"store": "postgresql://me@host/db?sslpassword=hidden-word"},
-        {"tracking": {"uri": "http://me:hidden-word@host"}},
-        {"tracking": {"uri": "http://hidden-word@host"}},
-        {"data": {"source": "table", "path": "s3://KEY:hidden-word@bucket/people.csv"}},
-        {"systems": {"noisy-mean": {"clip": {"choice": ["http://me@host?token=hidden-word"]}}}},
-    ],
-)
-def test_passwords_in_a_spec_are_refused_before_it_is_kept(section):
-    with pytest.raises(SpecErrors, match="a URL without a password") as caught:
-        load_spec({**load_example_or_file("toy").canonical(), **section})
-    assert "hidden-word" not in str(caught.value)
