@@ -10,12 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
-from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
-from sweeps.mlflow import sync as drain_module
-from sweeps.mlflow.runs import Experiment, UserRefused
-from sweeps.mlflow.sync import EXIT_UNDELIVERED, Drain, DrainLock, DrainRunning, drain, rebuild
+from sweeps.mlflow.runs import Experiment
+from sweeps.mlflow.sync import Drain, DrainLock, DrainRunning, drain, rebuild
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.store.records import TrialRecord
 from sweeps.util import waiting
@@ -116,24 +114,6 @@ def test_an_outage_in_mid_sweep_is_caught_up(tmp_path: Path, monkeypatch: pytest
     assert drain(PublishedStore(store), "views", uri, ending) == 0
     assert {len(found) for found in runs_of(uri).values()} == {1}
     assert len(runs_of(uri)) == 7
-
-
-def test_a_user_who_is_refused_is_told_what_to_do_and_nothing_is_lost(tmp_path, monkeypatch, capsys):
-    def refuse(*_: object) -> None:
-        raise MlflowException("API request to endpoint /api failed with error code 401 != 200. Response body: 'no'")
-
-    store = view_sweeps.mixed_sweep(tmp_path, trials=1)
-    uri, rows, ending = prepared(tmp_path), store.backlog("views"), threading.Event()
-    ending.set()
-    with monkeypatch.context() as patched:
-        patched.setattr(MlflowClient, "get_experiment_by_name", refuse)
-        patched.setattr(drain_module, "LAST_TRIES_SECONDS", 0.0)
-        with pytest.raises(UserRefused, match=r"refuses this user \(unknown user or wrong password\)"):
-            rebuild(PublishedStore(store), "views", uri)
-        assert drain(PublishedStore(store), "views", uri, ending) == EXIT_UNDELIVERED
-    assert "MLFLOW_TRACKING_USERNAME" in capsys.readouterr().out
-    assert store.backlog("views") == rows
-    assert drain(PublishedStore(store), "views", uri, ending) == 0
 
 
 def test_telemetry_is_off():

@@ -135,23 +135,19 @@ def test_budgets_take_part_from_the_extension_on(search):
         assert set(Counter(epsilon for epsilon, _ in later).values()) == {12 // (1 + len(spec.privacy.epsilon))}
 
 
-def test_a_spec_with_any_of_its_budgets_is_the_same_spec():
+def test_a_spec_with_any_of_its_budgets_or_totals_is_the_same_spec():
     before = load_spec(SPEC)
-    later = [Extension(epsilon=(one,), proposed=3, launched=3, at=1.0) for one in (8.0, 2.0)]
-    for budgets, same in (([1, 8], True), ([8, 2, 1], True), ([1, 2], False)):
-        given = sweeps.load(before, changes={"privacy.epsilon": budgets})
+    richer = [Extension(epsilon=(one,), proposed=3, launched=3, at=1.0) for one in (8.0, 2.0)]
+    longer = [Extension(trials=trials, launched=3, at=1.0) for trials in (5, 8)]
+    for later, changes, same in (
+        *((richer, {"privacy.epsilon": budgets}, budgets != [1, 2]) for budgets in ([1, 8], [8, 2, 1], [1, 2])),
+        *((longer, {"search.trials": trials}, trials != 6) for trials in (3, 5, 8, 6)),
+    ):
+        given = sweeps.load(before, changes=changes)
         assert (resume.without_extensions(given, before, later).digest == before.digest) is same
-    ends = resume.extended(before, later).front.reference["epsilon"]
+    ends = resume.extended(before, richer).front.reference["epsilon"]
     assert (ends.value, before.front.reference["epsilon"].value) == (8.8, 1.1)
-
-
-def test_a_spec_with_any_of_its_totals_is_the_same_spec():
-    before = load_spec(SPEC)
-    later = [Extension(trials=trials, launched=3, at=1.0) for trials in (5, 8)]
-    for trials, same in ((3, True), (5, True), (8, True), (6, False)):
-        given = sweeps.load(before, trials=trials)
-        assert (resume.without_extensions(given, before, later).digest == before.digest) is same
-    assert resume.extended(before, later).search.trials == 8
+    assert resume.extended(before, longer).search.trials == 8
 
 
 # -- what its total says -----------------------------------------------------------------------------------

@@ -77,19 +77,16 @@ def test_one_gaussian_release_needs_the_printed_noise() -> None:
 
 
 @pytest.mark.parametrize(
-    ("law", "printed"),
-    [(logarithmic(10), 1.9612), (geometric(10), 2.0915), (geometric(27), 2.3867), (geometric(100), 2.7587)],
+    ("at", "law", "printed"),
+    [
+        *((middle, logarithmic(10), 1.9612), (middle, geometric(10), 2.0915), (middle, geometric(27), 2.3867)),
+        *((middle, geometric(100), 2.7587), (sgd, geometric(10), 0.9786), (sgd, geometric(27), 1.0526)),
+        (sgd, geometric(100), 1.1501),
+    ],
 )
-def test_the_best_of_gaussian_trials_needs_the_printed_noise(law, printed) -> None:
-    """private_search.md section 1c, tight form, for (3, 1e-5)."""
-    row = compare.best(middle(), "this", law)
-    assert printed * (1 - 1e-4) <= noise(row) <= printed * (1 + CLOSE)
-
-
-@pytest.mark.parametrize(("mean", "printed"), [(10, 0.9786), (27, 1.0526), (100, 1.1501)])
-def test_the_best_of_dp_sgd_needs_the_printed_noise(mean, printed) -> None:
-    """private_search.md section 1c: q = .01, T = 1000."""
-    assert printed * (1 - 2e-4) <= noise(compare.best(sgd(), "this", geometric(mean))) <= printed * (1 + CLOSE)
+def test_the_best_needs_the_printed_noise(at, law, printed) -> None:
+    """private_search.md section 1c, tight form, for (3, 1e-5); DP-SGD of q = .01, T = 1000."""
+    assert printed * (1 - 2e-4) <= noise(compare.best(at(), "this", law)) <= printed * (1 + CLOSE)
 
 
 def test_the_first_success_needs_what_the_threshold_needs() -> None:
