@@ -634,8 +634,8 @@ def texts_of(knobs: Iterable[Scalar | Domain | SameAs]) -> tuple[str, ...]:
 
 def weight_places(systems: Mapping[str, Mapping[str, Scalar | Domain | SameAs]]) -> tuple[str, ...]:
     """Folders and files that the models of these systems start from."""
-    named = (texts_of(knobs[name] for knobs in systems.values() if name in knobs) for name in ("model", "weights"))
-    return places(*named)
+    training = [knobs for knobs in systems.values() if "model" in knobs]
+    return places(*(texts_of(one[name] for one in training if name in one) for name in ("model", "weights")))
 
 
 LEFT_OUT_WHERE_EMPTY = (

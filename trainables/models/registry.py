@@ -9,7 +9,7 @@ import math
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args, get_origin
@@ -159,7 +159,8 @@ def check(
             "model", model, f"a model for {facts.dataset}: {reason}", f"Usable here: {', '.join(usable) or 'none'}."
         )
     if model not in MODELS or adaptation != AS_BUILT:
-        _check_built(model, _FactsKey(facts), arguments, adaptation, hidden)
+        # Any alpha does.
+        _check_built(model, _FactsKey(facts), arguments, replace(adaptation, alpha=AS_BUILT.alpha), hidden)
 
 
 class _FactsKey:
