@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import logging
 import tempfile
@@ -81,6 +82,8 @@ def example(asked: Preprocessing) -> Any:
 def _kind(column: Column) -> Any:
     if column.categories:
         return _of(column.categories)
+    if column.image or column.tokenizer:
+        return DataType.binary if column.image else DataType.string
     kind = DataType.double if column.codes is None else DataType.long
     return Array(kind) if column.shape else kind
 
@@ -93,9 +96,20 @@ def _of(values: Iterable[Any]) -> DataType:
 def _ends(column: Column) -> list[Any]:
     if column.categories:
         return [column.categories[0], column.categories[-1]]
+    if column.image or column.tokenizer:
+        return [_blank(column.shape)] * 2 if column.image else ["", "a text"]
     ends = (column.low, column.high) if column.codes is None else (0, column.codes - 1)
     size = int(np.prod(column.shape, dtype=int))
     return [[one] * size for one in ends] if column.shape else list(ends)
+
+
+def _blank(shape: tuple[int, ...]) -> bytes:
+    """A black image."""
+    from PIL import Image
+
+    content = io.BytesIO()
+    Image.new("RGB" if len(shape) == 3 else "L", (shape[-1], shape[-2])).save(content, "PNG")
+    return content.getvalue()
 
 
 def _dtype(feature: InputSpec) -> np.dtype[Any]:

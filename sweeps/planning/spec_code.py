@@ -26,9 +26,9 @@ from trainables.system import DatasetSpec
 
 
 def code_of(spec: SweepSpec) -> str:
-    """`code_digest` of this project, of what the spec names of the user's own (its feature map's file, too), and of the
-    installed packages that its sampler and its systems come from."""
-    named = (*({*spec.texts()} - {*spec.weight_places}), *([spec.data.feature_map] if spec.data.feature_map else ()))
+    """`code_digest` of this project, of what the spec names of the user's own (the files of its feature map and its
+    tokenizers, too), and of the installed packages that its sampler and its systems come from."""
+    named = (*({*spec.texts()} - {*spec.weight_places}), *spec.data.files)
     return code_digest((*spec.user_modules(), *_installed(spec)), named)
 
 

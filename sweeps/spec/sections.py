@@ -97,6 +97,14 @@ class Data(BaseModel):
         return str((self.model_extra or {}).get("features") or "")
 
     @property
+    def files(self) -> tuple[str, ...]:
+        """Files that decide what models see of the records: a feature map's, and tokenizers."""
+        columns = (self.model_extra or {}).get("columns")
+        each = columns.values() if isinstance(columns, Mapping) else ()
+        named = (one["tokenizer"] for one in each if isinstance(one, Mapping) and "tokenizer" in one)
+        return tuple(filter(None, (self.feature_map, *map(str, named))))
+
+    @property
     def loss(self) -> str:
         """What is minimised, where the source is told; else ""."""
         return str((self.model_extra or {}).get("loss") or "")

@@ -116,6 +116,8 @@ def _column(column: FileColumn) -> Iterator[str]:
             yield f"    {name}: {BLANK}  # a number: {{low: A, high: B}}; a word: {{categories: [a, b]}}; or delete\n"
         case ColumnKind.MOMENT:
             yield f"    # {name}: {told}; as an input: days since a public date, as a number\n"
+        case ColumnKind.BYTES:
+            yield f"    {name}:  # {told}, of encoded images\n      image: {BLANK}  # [ROWS, COLUMNS]\n"
         case ColumnKind.OTHER:
             yield f"    # {name}: {told}; no input\n"
 

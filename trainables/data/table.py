@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dpcore.checks import InvalidValue, QuotesRecords
 from trainables import plugins
 from trainables.data import records, table_file
+from trainables.data.encoded import pixels, token_codes
 from trainables.data.source import HoldsOut
 from trainables.data.splits import PartSplit, TestSplit
 from trainables.data.table_declaration import JOINED, MASKED_SHARE, Column, Schema, TableOptions, features_of
@@ -281,6 +282,14 @@ def _dense(where: object, table: pa.Table, column: Column) -> NDArray[np.float32
 
 def _own(where: object, table: pa.Table, column: Column) -> NDArray[np.generic]:
     """[n, *shape]"""
+    if column.image:
+        return pixels(f"data.columns.{column.name}", _values(where, table, column.name), column.shape)
+    if column.tokenizer:
+        texts = _values(where, table, column.name).tolist()
+        if wrong := {type(one).__name__ for one in texts} - {"str"}:
+            expected = f"a column of texts, found {', '.join(sorted(wrong))}"
+            raise InvalidValue(f"data.columns.{column.name}", where, expected)
+        return token_codes(column.tokenizer, texts, column.shape[0], column.padding or 0)
     numbers = _numbers(where, table, column.name, column.shape, column.padding)
     return numbers if column.codes is not None else _scaled(column, numbers)
 

@@ -3,6 +3,7 @@
 data:
   source: table
   path: people.parquet            # file, folder, s3:// or gs:// URL; Parquet or CSV
+  format: images                  # of a folder with a subfolder of images for each class: columns image, label, file
   n: 10000                        # records in it, declared; with `unit`, units in it
   label: income
   classes: ["<=50K", ">50K"]      # or a number K for labels 0..K-1, or `target: [low, high]` for a regression
@@ -10,6 +11,8 @@ data:
     age: {low: 17, high: 90}              # a number, cut to its bounds and scaled to [0, 1]
     sex: {categories: [Male, Female]}     # one-hot
     film: {codes: 3952}                   # integer codes 0..3951, for embeddings
+    text: {tokenizer: tokenizer.json, shape: [128]}   # texts, as the codes that a file of the library tokenizers gives
+    photo: {image: [32, 32], channels: 3}        # encoded images (PNG, JPEG, ...), all of this size
     words: {codes: 30522, shape: [128], padding: 0}   # lists of at most 128 codes, filled up with 0; and their mask
     scan: {low: 0, high: 255, shape: [28, 28]}   # a list column of 784 numbers
   validation: {records: private, share: 0.2, id: person_id}   # see `trainables.data.splits`, for test and part too
@@ -35,6 +38,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from dpcore.checks import InvalidValue
+from trainables.data.encoded import tokens_of
 from trainables.data.options import Bounds, Options, Text, Whole, bounds
 from trainables.data.splits import (
     PART,
@@ -67,12 +71,19 @@ def _value(value: object) -> object:
 
 
 Value = Annotated[Any, BeforeValidator(_value)]
-_FORMS = "{low, high}, {categories: [...]} or {codes: K}, the first and last also with shape: [...]"
+_FORMS = (
+    "{low, high}, {categories: [...]} or {codes: K}, the first and last also with shape: [...]; of texts "
+    "{tokenizer: FILE, shape: [LENGTH]}, of images {image: [ROWS, COLUMNS], channels: 1 or 3}"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One declared column: a number in [low, high], a category or a code; with a shape, a list of such numbers."""
+    """One declared column: a number in [low, high], a category or a code; with a shape, a list of such numbers.
+
+    tokenizer  the content of the file that turns a text into such codes
+    image      whether it holds encoded images, in `shape`
+    """
 
     name: str
     low: float = 0.0
@@ -83,6 +94,8 @@ class Column:
     missing: float | None = None
     padding: int | None = None
     mask: int | None = None
+    tokenizer: str = ""
+    image: bool = False
 
     @property
     def own_feature(self) -> bool:
@@ -91,8 +104,8 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        """Whether it is read as it is written: each of its categories is a text."""
-        return are_texts(self.categories)
+        """Whether it is read as it is written: a text, or each of its categories is one."""
+        return bool(self.tokenizer) or are_texts(self.categories)
 
     @property
     def width(self) -> int:
@@ -106,12 +119,17 @@ def are_texts(values: Sequence[object]) -> bool:
 
 
 class ColumnOptions(Options):
-    """One column: {low, high}, {categories} or {codes}."""
+    """One column: {low, high}, {categories}, {codes}, {tokenizer} or {image}."""
 
     low: float | None = Field(None, strict=True)
     high: float | None = Field(None, strict=True)
     categories: list[Value] | None = Field(None, min_length=1)
     codes: Whole | None = None
+    tokenizer: Text | None = Field(None, description="a file of the library tokenizers, by which texts become codes")
+    image: list[Whole] | None = Field(
+        None, min_length=2, max_length=2, description="[rows, columns] of encoded images, which all have that size"
+    )
+    channels: Literal[1, 3] = 3
     shape: list[Whole] = Field(default_factory=list)
     missing: float | None = Field(
         None,
@@ -131,17 +149,22 @@ class ColumnOptions(Options):
 
     @model_validator(mode="after")
     def _is_one_form(self) -> Self:
-        kinds = [one is not None for one in (self.low, self.categories, self.codes)]
-        if sum(kinds) != 1 or (self.low is None) != (self.high is None) or (self.categories and self.shape):
+        codes = self.codes if self.tokenizer is None else self.tokenizer
+        kinds = [one is not None for one in (self.low, self.categories, codes, self.image)]
+        shaped = (
+            (self.categories and self.shape) or (self.image and self.shape) or (self.tokenizer and len(self.shape) != 1)
+        )
+        if sum(kinds) != 1 or (self.low is None) != (self.high is None) or shaped:
             raise InvalidValue("", self.model_dump(exclude_unset=True), _FORMS)
+        column = self.column("")
         if self.low is not None:
             bounds([self.low, self.high])
         if self.missing is not None and (self.low is None or self.shape):
             raise InvalidValue("missing", self.missing, "a constant for a column of {low, high} without a shape")
-        for name, code in (("padding", self.padding), ("mask", self.mask)):
-            if code is not None and (self.codes is None or not self.shape or not 0 <= code < self.codes):
+        for name, code in (("padding", column.padding), ("mask", column.mask)):
+            if code is not None and (column.codes is None or not self.shape or not 0 <= code < column.codes):
                 raise InvalidValue(name, code, "one of the codes of a column of {codes, shape}")
-        if self.mask is not None and self.mask == self.padding:
+        if self.mask is not None and self.mask == column.padding:
             raise InvalidValue("mask", self.mask, "another code than that of padding")
         if self.categories and len(set(self.categories)) < len(self.categories):
             raise InvalidValue("categories", self.categories, "each value once")
@@ -151,6 +174,11 @@ class ColumnOptions(Options):
         """As it is read."""
         low, high = (0.0, 1.0) if self.low is None or self.high is None else (float(self.low), float(self.high))
         categories, shape = tuple(self.categories or ()), tuple(self.shape)
+        if self.image is not None:
+            return Column(name, shape=(*([3] if self.channels == 3 else []), *self.image), image=True)
+        if self.tokenizer is not None:
+            of = tokens_of(self.tokenizer, self.codes, self.padding, self.mask)
+            return Column(name, codes=of.codes, shape=shape, padding=of.padding, mask=of.mask, tokenizer=of.content)
         return Column(name, low, high, categories, self.codes, shape, self.missing, self.padding, self.mask)
 
 
@@ -197,8 +225,11 @@ class TableOptions(Options):
     path: str | None = Field(
         None, description="a file, a folder or a URL of Parquet or CSV", examples=["people.parquet"]
     )
-    format: Literal["csv", "parquet"] | None = Field(
-        None, description="csv or parquet, else known by the name of the file", examples=["parquet"]
+    format: Literal["csv", "parquet", "images"] | None = Field(
+        None,
+        description="csv or parquet, else known by the name of the file; images of a folder of them, with a subfolder "
+        "for each class: its columns are image, label and file",
+        examples=["parquet"],
     )
     n: Whole = Field(description="how many records there are, or units: declared, never counted", examples=[20000])
     label: Text = Field(description="the column to predict", examples=["income"])
@@ -225,7 +256,7 @@ class TableOptions(Options):
     columns: dict[str, ColumnOptions] = Field(
         min_length=1,
         description="the inputs: {low, high}, {categories: [...]} or {codes: K} of each, with a shape where it is a "
-        "list",
+        "list; {tokenizer: FILE, shape: [LENGTH]} of texts, {image: [ROWS, COLUMNS], channels: 1 or 3} of images",
         examples=[
             {
                 "age": {"low": 0, "high": 100},
@@ -386,7 +417,7 @@ class Schema:
 
     def _treatment(self) -> Iterator[str]:
         """What `trainables.data.table` does with values that are not as declared."""
-        if any(not column.categories and column.codes is None for column in self.columns):
+        if any(not column.categories and column.codes is None and not column.image for column in self.columns):
             yield (
                 "Numbers beyond the declared low and high of their column, infinite ones too, are set to the nearer "
                 "bound; missing ones (NaN, empty) are refused."
@@ -397,6 +428,8 @@ class Schema:
             yield "Categories and codes that were not declared are refused, and so are missing ones."
         if padded := [f"{one.name} {one.padding}" for one in self.columns if one.padding is not None]:
             yield f"Lists that are shorter than declared are filled up with a code ({', '.join(padded)}), at their end."
+        if texts := [f"{one.name} {one.shape[0]}" for one in self.columns if one.tokenizer]:
+            yield f"Texts are cut to their first codes ({', '.join(texts)})."
         if self.task is Task.REGRESSION:
             yield "Targets beyond the declared ends are set to the nearer one; infinite and missing ones are refused."
         elif self.tokens is None:

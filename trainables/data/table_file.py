@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
 
+IMAGES = "images"
+"""The form of a folder with a subfolder of images for each class."""
+_IMAGE_COLUMNS = ["image", "label", "file"]
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2")
 _WITHOUT_VALUES = re.compile(
     r"CSV parse error: (?:Row #\d+: )?Expected \d+ columns, got \d+"
@@ -43,6 +46,7 @@ class ColumnKind(StrEnum):
     TRUTH = "truth value"
     WORD = "word"
     NUMBERS = "list of numbers"
+    BYTES = "bytes"
     MOMENT = "date or time"
     OTHER = "no input"
     UNKNOWN = "unknown"
@@ -75,6 +79,9 @@ def read(
     with _readable(path, kind):
         if kind == "csv":
             _check_names(path, kind, _header(path), names)
+        if kind == IMAGES:
+            _check_names(path, kind, _IMAGE_COLUMNS, names)
+            return _images(path).select(list(names))
         source = _dataset(path, kind, texts, numbers)
         _check_names(path, kind, list(source.schema.names), names)
         return source.to_table(columns=list(names))
@@ -133,6 +140,10 @@ def columns(where: object, form: str | None) -> tuple[FileColumn, ...]:
     with _readable(path, kind):
         if kind == "csv":
             return tuple(FileColumn(name=name, kind=ColumnKind.UNKNOWN) for name in _header(path))
+        if kind == IMAGES:
+            _image_files(path)
+            kinds = (ColumnKind.BYTES, ColumnKind.WORD, ColumnKind.WORD)
+            return tuple(FileColumn(name=one, kind=of) for one, of in zip(_IMAGE_COLUMNS, kinds, strict=True))
         schema = _dataset(path, kind).schema
         return tuple(_column(name, type_) for name, type_ in zip(schema.names, schema.types, strict=True))
 
@@ -142,12 +153,19 @@ def form_of(where: object, form: str | None) -> str:
     return form or ("csv" if str(where).lower().rstrip("/").endswith(CSV_ENDINGS) else "parquet")
 
 
+def _place(path: str) -> tuple[fs.FileSystem, str]:
+    """Where a path or URL lies, and what it is called there."""
+    from pyarrow import fs
+
+    is_url = re.match(r"[a-z][a-z0-9+.-]+:/", path) is not None
+    return fs.FileSystem.from_uri(path) if is_url else (fs.LocalFileSystem(), path)
+
+
 def _files(path: str) -> tuple[fs.FileSystem, list[str]]:
     """The file, or those of a folder that are not empty, in order."""
     from pyarrow import fs
 
-    is_url = re.match(r"[a-z][a-z0-9+.-]+:/", path) is not None
-    system, inside = fs.FileSystem.from_uri(path) if is_url else (fs.LocalFileSystem(), path)
+    system, inside = _place(path)
     if system.get_file_info(inside).type != fs.FileType.Directory:
         return system, [inside]
     listed = system.get_file_info(fs.FileSelector(inside, recursive=True))
@@ -156,6 +174,30 @@ def _files(path: str) -> tuple[fs.FileSystem, list[str]]:
     if not files:
         raise FileNotFoundError(_EMPTY)
     return system, files
+
+
+def _image_files(path: str) -> tuple[fs.FileSystem, list[tuple[str, str]]]:
+    """(place, class/file) of each. Raises InvalidValue for files that lie elsewhere than in a subfolder."""
+    (system, inside), (_, files) = _place(path), _files(path)
+    found = [(one, one.removeprefix(inside).strip("/")) for one in files]
+    if any(name.count("/") != 1 for _, name in found):
+        raise InvalidValue("data.path", path, "a folder of folders of images, one for each class, and nothing else")
+    return system, found
+
+
+def _images(path: str) -> pa.Table:
+    """The columns of a folder of images."""
+    import pyarrow as pa
+
+    system, files = _image_files(path)
+    images = []
+    for place, name in files:
+        with system.open_input_stream(place) as stream:
+            images.append({"bytes": stream.read(), "path": name})
+    kind = pa.struct({"bytes": pa.large_binary(), "path": pa.string()})
+    names = [name for _, name in files]
+    labels = [name.partition("/")[0] for name in names]
+    return pa.table({"image": pa.array(images, kind), "label": labels, "file": names})
 
 
 def _dataset(path: str, kind: str, texts: Sequence[str] = (), numbers: Sequence[str] = ()) -> ds.FileSystemDataset:
@@ -242,6 +284,11 @@ def _check_column(path: str, found: FileColumn, column: Column) -> None:
     here = f"data.columns.{column.name}"
     if column.categories:
         return
+    if column.image or column.tokenizer:
+        if found.kind is not (ColumnKind.BYTES if column.image else ColumnKind.WORD):
+            held = "encoded images: bytes, or {bytes, path}" if column.image else "texts"
+            raise InvalidValue(here, found.type, f"a column of {held} in {path}")
+        return
     if column.shape and found.kind is not ColumnKind.NUMBERS:
         expected = f"a column of lists of numbers in {path}, one for each number of its shape"
         raise InvalidValue(here, found.type, expected)
@@ -262,6 +309,10 @@ def _reads_as_number(text: str) -> bool:
     return True
 
 
+def _has_bytes(found: pa.StructType) -> bool:
+    return "bytes" in [found.field(place).name for place in range(found.num_fields)]
+
+
 def _column(name: str, found: pa.DataType) -> FileColumn:
     import pyarrow.types as kinds
 
@@ -277,6 +328,8 @@ def _column(name: str, found: pa.DataType) -> FileColumn:
         kind = ColumnKind.MOMENT
     elif lists and (kinds.is_integer(found.value_type) or kinds.is_floating(found.value_type)):
         kind = ColumnKind.NUMBERS
+    elif kinds.is_binary(found) or kinds.is_large_binary(found) or (kinds.is_struct(found) and _has_bytes(found)):
+        kind = ColumnKind.BYTES
     else:
         kind = ColumnKind.OTHER
     size = found.list_size if kinds.is_fixed_size_list(found) else None
