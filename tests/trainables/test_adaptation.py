@@ -75,6 +75,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "lacking": {key: one for key, one in tensors.items() if key != layer},
         "left": {**tensors, "bert.encoder.layer.2.output.dense.weight": torch.zeros(3)},
         "shapes": {**tensors, layer: torch.zeros(16, 21)},
+        "head": {**tensors, "classifier.weight": torch.zeros(5, 16), "classifier.bias": torch.zeros(5)},
     }.items():
         shutil.copytree(at / "bert", at / name)
         save_file(changed, at / name / "model.safetensors", metadata={"format": "pt"})
@@ -158,6 +159,12 @@ def test_what_is_trained_of_a_transformer(folders: Path):
         ("unsaid", FACTS, {}, r"model=.*a folder with config\.json"),
         ("lacking", FACTS, {}, r"model=.*without it: bert\.encoder\.layer\.1\.output\.dense\.weight"),
         ("left", FACTS, {}, r"model=.*left over in it: bert\.encoder\.layer\.2\.output\.dense\.weight"),
+        (
+            "head",
+            FACTS,
+            {},
+            r"model=.*classifier\.weight is \(5, 16\), not \(3, 16\).*without the head of another task",
+        ),
         ("shapes", FACTS, {}, r"model=.*of another shape: .*layer\.1\.output\.dense\.weight is \(16, 21\), not"),
         ("bert", {"tokens": InputSpec(shape=(LENGTH + 1,), cardinality=CODES)}, {}, "model=.*at most 8 positions"),
         ("bert", {"tokens": InputSpec(shape=(LENGTH,), cardinality=CODES + 1)}, {}, "model=.*at most 30 codes"),

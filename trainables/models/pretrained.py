@@ -166,7 +166,7 @@ def _refuse_tensors(name: str, value: str, missing: list[str], left: list[str], 
         if names:
             more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
             expected = f"every tensor of the model but a new head; {said}: {', '.join(sorted(names)[:_SHOWN])}{more}"
-            raise InvalidValue(name, value, expected, "Build the model that these weights are of.")
+            raise InvalidValue(name, value, expected, "Take this model's own, without the head of another task.")
 
 
 def _add_adapters(model: nn.Module, adaptation: Adaptation, head: set[int]) -> None:
