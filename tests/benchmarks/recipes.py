@@ -1,6 +1,6 @@
 """What each recipe of noisy-sgd gains or loses over plain SGD, under the same budgets and with as many trials.
 
-    python -m tests.benchmarks.recipes --data DIR    # DIR holds the folders mnist and a9a; a quarter of an hour
+    python -m tests.benchmarks.recipes --data DIR    # DIR holds the folders mnist and a9a; half an hour
 
 Per data set, budget and seed, each recipe gets the same number of random trials over its learning rate and, where it
 has one, its clip norm. The trial that is best on one half of the validation records is judged on the other half; the
