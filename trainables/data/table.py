@@ -325,7 +325,7 @@ def _as_numbers(where: object, name: str, values: NDArray[Any]) -> NDArray[np.fl
     if len(values) and values.dtype.kind not in "fiub":
         remedy = "Turn it into numbers (of a date: days since a public one), or declare its `categories`."
         raise InvalidValue(f"data.columns.{name}", where, f"a column of numbers, found {values.dtype}", remedy)
-    return values.astype(np.float64)
+    return values.astype(np.float64, copy=False)
 
 
 def _positions(
