@@ -16,11 +16,8 @@ from sweeps.spec.parse import load_spec
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from tests.sweeps import specs
-from tests.sweeps.stores import controller_of
+from tests.sweeps.stores import controller_of, run_here
 from trainables.data import SOURCES
-from trainables.system import Launch
-from trainables.worker.ray import launch_from_json, launch_to_json
-from trainables.worker.trial import run_launch
 
 WHY = "made up for the exam, of nobody"
 KNOBS = {"learning_rate": {"log_uniform": [0.01, 1.0]}, "model": "linear", "clip_norm": 1.0, "batch_size": 20}
@@ -74,13 +71,7 @@ def ran(raw: dict[str, Any], root: Path, state: str = "finished", lost: int = 0)
     budget = SharedBudget(ledger_of(store, recorded) if recorded.privacy.scope != "sweep" else None)
     controller = controller_of(store, lease, recorded, workspace.trials(name), budget)
     controller.recover()
-    while isinstance(decision := controller.decide(), Launch):
-        if lost:
-            controller.outcomes.lost(decision, "killed")
-            lost -= 1
-            continue
-        group = launch_from_json(launch_to_json(decision))
-        controller.outcomes.finished(group, run_launch(group, data, controller.trials, bytes(32)))
+    run_here(controller, data, lost=lost)
     store.set_state(lease, state)
     lease.release()
     store.close()

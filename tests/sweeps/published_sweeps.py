@@ -22,13 +22,11 @@ from sweeps.store.records import TrialRecord
 from sweeps.store.store import Store, open_store
 from sweeps.store.workspace import Workspace
 from tests.sweeps import specs
-from tests.sweeps.stores import controller_of
+from tests.sweeps.stores import controller_of, run_here
 from trainables.data import SOURCES
 from trainables.metrics import Dependence, Metric
-from trainables.system import Dataset, DatasetSpec, Launch, Run, RunSettings, State
+from trainables.system import Dataset, DatasetSpec, Run, RunSettings, State
 from trainables.systems.noisy_mean import NoisyMean
-from trainables.worker.ray import launch_from_json, launch_to_json
-from trainables.worker.trial import run_launch
 
 NAME = "published"
 REASON = "a reason that is long enough"
@@ -125,10 +123,7 @@ def swept(
     controller = begun.controller
     controller.table.on_change = ([] if told is None else told).append
     controller.recover()
-    while isinstance(decision := controller.decide(), Launch):
-        # As Ray carries it.
-        group = launch_from_json(launch_to_json(decision))
-        controller.outcomes.finished(group, run_launch(group, data, controller.trials, bytes(32)))
+    run_here(controller, data)
     begun.store.set_state(begun.lease, "finished")
     begun.lease.release()
     begun.store.close()

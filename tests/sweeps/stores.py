@@ -27,8 +27,11 @@ from sweeps.store.records import Proposal, Settlement, SweepRecord
 from sweeps.store.store import Store
 from tests.sweeps.specs import recorded
 from trainables.data import SOURCES
-from trainables.system import DatasetSpec, PrivacyPlan, Refusal, Scalar
+from trainables.system import Dataset, DatasetSpec, Launch, PrivacyPlan, Refusal, Scalar
+from trainables.worker.attempt import Progress
 from trainables.worker.files import Folder
+from trainables.worker.ray import launch_from_json, launch_to_json
+from trainables.worker.trial import run_launch
 
 SWEEP = "quick-start"
 
@@ -98,6 +101,24 @@ def controller_of(
         calibrations={},
         budget=budget or SharedBudget(),
     )
+
+
+def run_here(
+    controller: Controller, data: Dataset, secret: bytes = bytes(32), *, lost: int = 0, told: bool = False
+) -> None:
+    """Every launch in this process, as Ray carries it; of the first `lost` nobody hears again."""
+    while isinstance(decision := controller.decide(), Launch):
+        group = launch_from_json(launch_to_json(decision))
+        if lost:
+            controller.outcomes.lost(group, "killed")
+            lost -= 1
+            continue
+
+        def tell(one: Progress, group: Launch = group) -> None:
+            controller.outcomes.told(group, one.to_dict())
+
+        answers = run_launch(group, data, controller.trials, secret, tell=tell if told else lambda one: None)
+        controller.outcomes.finished(group, answers)
 
 
 def of_population(name: str = SWEEP, population: str = "people") -> SweepRecord:

@@ -17,20 +17,18 @@ import sweeps
 from sweeps.execution import session
 from sweeps.execution.controller import Controller
 from sweeps.ray import cluster, patches, tuner
-from sweeps.ray.decisions import Done
 from tests.sweeps import specs
+from tests.sweeps.stores import run_here
 from tests.sweeps.view_sweeps import NoViews
 from trainables.data import SOURCES
 from trainables.system import Dataset
-from trainables.worker.trial import run_launch
 
 SPEC = specs.mean("copied", privacy={"epsilon": [0.5], "delta": 1e-5}, tracking={"models": "none"})
 
 
 def here(controller: Controller, loaded: list[Dataset], secret: bytes, *_: object, **__: object) -> str:
     """Every launch in this process, with the secret that the session was given."""
-    while not isinstance(decision := controller.decide(), Done):
-        controller.outcomes.finished(decision, run_launch(decision, loaded[0], controller.trials, secret))
+    run_here(controller, loaded[0], secret)
     return "finished"
 
 

@@ -24,7 +24,6 @@ from sweeps.planning.preview import preview
 from sweeps.privacy.charge import ex_post
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.totals import in_parallel, procedure_event, procedure_guarantee, reported_event
-from sweeps.ray.decisions import Done
 from sweeps.reporting.html import write_report
 from sweeps.spec.parse import load_spec
 from sweeps.store.records import LedgerEntry, SweepState
@@ -32,27 +31,19 @@ from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from sweeps.sweep import Sweep
 from tests.sweeps.specs import DELTA, PUBLIC, N, people, spec_of
+from tests.sweeps.stores import run_here
 from tests.sweeps.view_sweeps import NoViews
 from tests.trainables.recording import memory_run
 from trainables.data import SOURCES
-from trainables.system import Dataset, Launch, PrivacyPlan, RunSettings
+from trainables.system import Dataset, PrivacyPlan, RunSettings
 from trainables.training import private_sgd
 from trainables.validation import evaluate
-from trainables.worker.attempt import Progress
-from trainables.worker.trial import run_launch
 
 __all__ = ["people"]
 
 
 def in_process(runner: TuneRunner, context: RunContext, data: list[Dataset], *_: object) -> SweepState:
-    controller = runner.controller
-    secret = fresh_secret()
-    while not isinstance(decision := controller.decide(), Done):
-
-        def tell(told: Progress, group: Launch = decision) -> None:
-            controller.outcomes.told(group, told.to_dict())
-
-        controller.outcomes.finished(decision, run_launch(decision, data[0], controller.trials, secret, tell=tell))
+    run_here(runner.controller, data[0], fresh_secret(), told=True)
     return SweepState.FINISHED
 
 
