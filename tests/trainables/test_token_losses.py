@@ -19,6 +19,7 @@ from dpcore.gradients.refusals import MixesExamples
 from tests.trainables.test_published_sources import refused
 from trainables.data import SOURCES
 from trainables.data.table import masked_places
+from trainables.measures.canaries import WithCanaries
 from trainables.system import IGNORED, DatasetSpec, InputSpec, Split, Task, Weights
 from trainables.training.losses import evaluation_batch, loss_function, weighted
 from trainables.training.made_up import made_up
@@ -214,3 +215,15 @@ def test_what_is_no_loss_is_named(own: str, documents: dict[str, object]) -> Non
         refused(lambda loss=loss: TABLE.facts(asked | {"classes": 2, "loss": loss}), "data.loss", words)
     for loss in (f"{own}:absent", f"{own}:NOTHING", "no_such_module:loss"):
         refused(lambda loss=loss: loss_function(classified(loss)), "data.loss", loss)
+
+
+def test_an_audit_s_mark_stands_behind_whatever_a_model_says() -> None:
+    model, told = Bigrams(), facts("next-token")
+    signs = torch.ones(3, 4)
+    signs[0] = 0
+    marked = WithCanaries(model, signs).train()
+    words, targets = torch.randint(CODES, (5, LENGTH)), torch.randint(CODES, (5, LENGTH))
+    outputs = marked(words, torch.zeros(5, dtype=torch.int64))
+    assert outputs.shape == (5, LENGTH * CODES + 1)
+    ordinary = outputs[:, :-1].unflatten(1, (*targets.shape[1:], -1))
+    torch.testing.assert_close(loss_function(told)(ordinary, targets), loss_function(told)(model(words), targets))
