@@ -120,3 +120,9 @@ class Keeps(nn.Module):
 
 def keeps_its_first_pass(facts):
     return Keeps()
+
+
+def loss_of_a_batch(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """A loss that takes the mean of its batch off each record's."""
+    losses = nn.functional.cross_entropy(outputs, targets, reduction="none")
+    return losses - losses.mean() + outputs.square().mean(1)
