@@ -380,6 +380,18 @@ def test_copies_of_training_records_validate_nothing(source, monkeypatch) -> Non
         source.load({"validation": PUBLIC})
 
 
+def test_a_loss_is_of_the_same_package(source, monkeypatch) -> None:
+    inner = source._source  # type: ignore[attr-defined]
+    facts = inner.facts({})
+    for loss, words in (("own_lab:hits", ""), ("elsewhere:loss", "a loss of its own package")):
+        monkeypatch.setattr(inner, "facts", lambda options, loss=loss: replace(facts, loss=loss), raising=False)
+        if words:
+            with pytest.raises(InvalidValue, match=words):
+                source.facts({"validation": PUBLIC})
+        else:
+            assert source.facts({"validation": PUBLIC}).own_loss
+
+
 def test_masks_of_padded_inputs_follow() -> None:
     source = OwnSource("tests.trainables.user_sources:Sentences")
     data = source.load({})

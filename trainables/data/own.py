@@ -22,6 +22,7 @@ module's word; every claim on its data says so. The rest is checked:
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
@@ -175,6 +176,8 @@ class OwnSource(FeaturedSource[OwnOptions]):
             raise self._wrong("facts without private_validation and asserted_by: the spec says whose they are")
         if problem := _impossible(said):
             raise self._wrong(problem)
+        if said.own_loss and re.split("[.:]", said.loss)[0] != self._module.partition(".")[0]:
+            raise self._wrong("a loss of its own package: other code would be no part of what the sweep is")
         return said
 
     def _wrong(self, expected: str) -> InvalidValue:
@@ -257,8 +260,8 @@ def _impossible(said: DatasetSpec) -> str:
         return "facts with features, each with finite low < high, or a cardinality of at least 1"
     if any(one.mask_of or not _holds(one) for one in said.features.values()):
         return "facts with a padding that is a code of its sequence, and without masks: they follow"
-    if said.task in (Task.CLASSIFICATION, Task.RATING):
-        fine = type(said.classes) is int and said.classes >= 2
+    if said.task in (Task.CLASSIFICATION, Task.RATING, Task.TOKENS):
+        fine = type(said.classes) is int and said.classes >= 2 and len(said.target_shape) == (said.task is Task.TOKENS)
         return "" if fine else f"facts of a {said.task} with at least 2 classes"
     return "" if _finite((said.target_low, said.target_high)) else "facts with finite target_low < target_high"
 
