@@ -55,6 +55,7 @@ from sweeps.store.records import DECIDED, EPSILON, CurveReport, Request, SweepRe
 from sweeps.util.files import path_of, url_of
 from sweeps.util.waiting import patience
 from trainables.metrics import STANDARD_ERROR
+from trainables.models import shaping
 from trainables.worker.redaction import shown_url
 
 _GUARANTEE_TAGS = ("notion", "adjacency", "unit", "status", "accountant", "theorem")
@@ -137,7 +138,7 @@ def best_values(sweep: SweepRecord, finished: Sequence[Published]) -> list[Metri
 
 def params_of(trial: Published) -> dict[str, str]:
     """A trial's configuration."""
-    return {sanitized(name): shortened(value, 6000) for name, value in trial.config.items()}
+    return {sanitized(name): shortened(value, 6000) for name, value in shaping(trial.config).items()}
 
 
 def metrics_of(trial: Published, curve: Sequence[CurveReport] = ()) -> list[Metric]:

@@ -37,6 +37,7 @@ from sweeps.store.records import DECIDED, EPSILON, SYSTEM, TARGET_EPSILON, Trial
 from sweeps.util.files import write_output
 from sweeps.util.text import as_html
 from trainables.metrics import scores_of, with_error
+from trainables.models import shaping
 
 HERE = Path(__file__).parent
 STYLE = (HERE / "style.css").read_text(encoding="utf-8")
@@ -167,7 +168,7 @@ def winner(summary: SweepSummary, trial: Published) -> list[tuple[str, str]]:
     measured = [name for name in scores_of(trial.metrics) if name not in DECIDED]
     names = sorted(measured, key=lambda name: objectives.index(name) if name in objectives else len(objectives))
     solved = () if trial.plan is None else trial.plan.solved
-    config = trial.config if trial.plan is None else trial.plan.config
+    config = shaping(trial.config if trial.plan is None else trial.plan.config)
     values = {name: f"{name} {_cell(value)}" for name, value in config.items()}
     orders = summary.record.spec.orders
     won = [str(order) for order in orders if best_by(order, summary.trials) == trial.key]

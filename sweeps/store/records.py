@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from dpcore.rounding import epsilon_text
+from trainables.models import shaping
 
 if TYPE_CHECKING:
     from sweeps.spec.sections import Reference, SweepSpec
@@ -225,8 +226,9 @@ class Configured:
 
     @property
     def knobs(self) -> dict[str, Scalar]:
-        """The system's own hyperparameters, as proposed."""
-        return {name: value for name, value in self.config.items() if name not in (SYSTEM, TARGET_EPSILON)}
+        """The system's own hyperparameters, as proposed, without what shapes nothing of it."""
+        kept = shaping(self.config)
+        return {name: value for name, value in kept.items() if name not in (SYSTEM, TARGET_EPSILON)}
 
 
 def varied_knobs(points: Iterable[Configured]) -> list[str]:

@@ -3,6 +3,6 @@
 Building imports torch; naming and checking a model do not.
 """
 
-from trainables.models.registry import MODELS, ModelEntry, build, check, outputs
+from trainables.models.registry import MODELS, ModelEntry, build, check, outputs, shaping
 
-__all__ = ["MODELS", "ModelEntry", "build", "check", "outputs"]
+__all__ = ["MODELS", "ModelEntry", "build", "check", "outputs", "shaping"]

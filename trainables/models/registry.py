@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, get_args, get_origin
 from dpcore.checks import InvalidValue
 from trainables import plugins
 from trainables.adaptation import AS_BUILT, HF, Adaptation
-from trainables.metrics import WITH, Arguments
+from trainables.metrics import WITH, Arguments, Config, Scalar
 from trainables.plugins import by_name
 from trainables.system import DatasetSpec, Hyperparameter, Task
 
@@ -32,12 +32,14 @@ class ModelEntry:
     builder  "module:function" in this folder, of a function (facts, hidden) -> nn.Module; called with inputs in the
              order of `facts.features`, the module returns [B, outputs(facts)]
     refuses  why the model cannot serve these facts, "" when it can
+    hidden   whether the hyperparameter of that name shapes it
     """
 
     name: str
     doc: str
     builder: str
     refuses: Callable[[DatasetSpec], str]
+    hidden: bool = False
 
 
 def outputs(facts: DatasetSpec) -> int:
@@ -94,7 +96,7 @@ def _item(facts: DatasetSpec) -> str:
 MODELS: dict[str, ModelEntry] = by_name(
     "model",
     ModelEntry("linear", "one linear layer on the flattened input", "dense:linear", _dense),
-    ModelEntry("mlp", "one hidden layer of `hidden` ReLU units", "dense:mlp", _dense),
+    ModelEntry("mlp", "one hidden layer of `hidden` ReLU units", "dense:mlp", _dense, hidden=True),
     ModelEntry(
         "cnn",
         "the two-convolution net of Abadi et al. 2016 (TensorFlow Privacy's; 26,010 weights on MNIST)",
@@ -106,6 +108,7 @@ MODELS: dict[str, ModelEntry] = by_name(
         "two hidden layers of `hidden` ReLU units each (Wu et al. 2020, German Credit)",
         "dense:two_hidden",
         _dense,
+        hidden=True,
     ),
     ModelEntry("resnet20", "ResNet-20 with GroupNorm (He et al. 2016, CIFAR-10)", "images:resnet20", _image),
     ModelEntry("resnet18", "ResNet-18 with GroupNorm (He et al. 2016; Wu et al. 2020, IDC)", "images:resnet18", _image),
@@ -114,12 +117,14 @@ MODELS: dict[str, ModelEntry] = by_name(
         "16-unit embedding, average over all positions, `hidden` ReLU units (Bu et al. 2020, IMDb: 16)",
         "codes:embedding_pool",
         _text,
+        hidden=True,
     ),
     ModelEntry(
         "tiny-bert",
         "BERT of 2 layers of `hidden` units, drawn from its configuration (Devlin et al. 2019; in the extra [models])",
         "pretrained:tiny_bert",
         _text,
+        hidden=True,
     ),
     ModelEntry(
         "two-branch",
@@ -139,6 +144,14 @@ MODELS: dict[str, ModelEntry] = by_name(
 def refused(entry: ModelEntry, facts: DatasetSpec) -> str:
     """Why a named model cannot serve these facts; "" where it can."""
     return "it says nothing of single tokens" if facts.task is Task.TOKENS else entry.refuses(facts)
+
+
+def shaping(config: Config) -> dict[str, Scalar]:
+    """What a configuration says of its trial: without `hidden`, whatever its default, where the model has no such
+    units."""
+    model = config.get("model")
+    unused = isinstance(model, str) and not (model in MODELS and MODELS[model].hidden)
+    return {name: value for name, value in config.items() if not (unused and name == "hidden")}
 
 
 def check(
