@@ -148,7 +148,7 @@ def influence() -> float:
 class ClipsRecords:
     """A mutant: every record of a unit is clipped by itself."""
 
-    def __init__(self, model, loss_fn, *, unit_records, precision):
+    def __init__(self, model, loss_fn, *, unit_records, precision, automatic):
         self.engine = PrivateGradients(model, loss_fn, precision=precision)
 
     def clipped_sum(self, inputs, targets, *, clip_norm, taken, microbatch_size):

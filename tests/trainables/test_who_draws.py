@@ -20,6 +20,7 @@ PUBLIC = {
     "dpcore/gradients/": "coins of the models themselves, as dropout draws them",
     "trainables/export/apart.py": "made-up records",
     "trainables/training/made_up.py": "made-up records",
+    "trainables/training/augmentation.py": "copies of a record, from a public seed",
     "trainables/measures/": "an auditor's own coins and twins that are never released",
     "trainables/models/": "starting weights",
     "trainables/data/": "made-up records, public splits and frozen filters",
