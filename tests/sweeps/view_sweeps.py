@@ -17,7 +17,7 @@ from sweeps.store.records import Proposal, Settlement, SweepRecord, TrialRecord,
 from sweeps.store.store import Store, open_store
 from sweeps.util.files import url_of
 from tests.sweeps.specs import recorded
-from trainables.system import PrivacyPlan, Refusal
+from trainables.system import PrivacyPlan, Refusal, Scalar
 
 OBJECTIVES = [{"metric": "accuracy", "goal": "maximize"}, {"metric": "epsilon", "goal": "minimize"}]
 REFERENCE = {"accuracy": {"value": 0.0, "source": "the worst there is"}, "epsilon": {"value": 8.8, "source": "given"}}
@@ -153,7 +153,11 @@ ERROR = FrontAxis("error", "minimize")
 
 
 def record(number: int, epsilon: float = 1.0, state: TrialState = TrialState.COMPLETE, **metrics: float):
-    config = {"system": "noisy-sgd", "target_epsilon": 1.0, "learning_rate": 0.1 * (number + 1)}
+    config: dict[str, Scalar] = {
+        "system": "noisy-sgd",
+        "target_epsilon": 1.0,
+        "learning_rate": 0.1 * (number + 1),
+    }
     told = {
         "plan": plan({"system": "noisy-sgd"}, 1.0, work=10.0 * number),
         "metrics": metrics,
