@@ -20,7 +20,7 @@ from sweeps.util.exits import Interruption
 from trainables.data import SOURCES
 from trainables.sealed.worker import SealedWork, serve
 
-SECONDS = 1.2
+SECONDS = 1.8
 SPEC: dict[str, Any] = {
     "name": "sealed",
     "data": {"source": "uniform", "n": 1000},
