@@ -106,7 +106,8 @@ class PrivateGradients:
         () before `check`."""
         if self._checked is None:
             return ()
-        return tuple(sorted({*self._checked.looped, *self._passes.in_loops.values()}))
+        layers = (self._passes.in_loops[name] for name, route in self.routes.items() if route is Route.LOOP)
+        return tuple(sorted({*self._checked.looped, *layers}))
 
     @property
     def unreached(self) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ def test_routes_and_loops_are_those_of_the_pass():
     assert set(PrivateGradients(Positions(), oracle.squared_loss).routes.values()) == {Route.ONE_PASS}
     found = look(Positions(), torch.randint(0, 7, (B, 4)))
     assert found.routes == {"words.weight": Route.ONE_PASS, "places.weight": Route.PER_RECORD}
-    recurrent = Written(lambda m, x: m.cell(x)[0][:, -1], cell=nn.LSTM(6, 4, batch_first=True))
+    recurrent = Written(lambda m, x: m.cell(x)[0][:, -1], cell=nn.LSTM(6, 4, batch_first=True, proj_size=2))
     found = look(recurrent, torch.randn(B, 4, 6))
     assert found.looped == ("layer 'cell' (LSTM)",)
     assert set(found.routes.values()) == {Route.LOOP}

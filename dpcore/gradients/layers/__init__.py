@@ -23,6 +23,7 @@ from dpcore.gradients.layers.protocol import (
     tapped_at_the_end,
     trainable,
 )
+from dpcore.gradients.layers.recurrent import recurrent, recurrent_forward
 from dpcore.gradients.layers.tied import SHARING, shared_table
 
 KINDS: Kinds = {
@@ -36,6 +37,7 @@ KINDS: Kinds = {
     nn.GroupNorm: Kind(group_norm),
     nn.EmbeddingBag: Kind(embedding_bag, bag_forward),
     nn.MultiheadAttention: Kind(attention, attention_forward),
+    **dict.fromkeys((nn.LSTM, nn.GRU, nn.RNN), Kind(recurrent, recurrent_forward)),
     "transformers.pytorch_utils.Conv1D": Kind(transposed),
     # the next kind of layer goes here
 }

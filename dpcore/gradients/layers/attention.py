@@ -118,12 +118,12 @@ def attention(module: nn.Module, uses: Sequence[Use]) -> Contribution:
     """The rule for nn.MultiheadAttention, its uses tapped by `attention_forward`."""
     layer = cast(nn.MultiheadAttention, module)
     names, by_part = trainable(layer), _by_part(uses)
-    pieces: list[_Piece] = []
+    pieces: list[Piece] = []
 
     def linear_map(part: str, weight: str, bias: str, block: int | None = None) -> None:
         own = {local for local, name in (("weight", weight), ("bias", bias)) if name in names}
         if own and part in by_part:
-            pieces.append(_Piece(product(by_part[part], own), {"weight": weight, "bias": bias}, block))
+            pieces.append(Piece(product(by_part[part], own), {"weight": weight, "bias": bias}, block))
 
     linear_map(_WHOLE, "in_proj_weight", "in_proj_bias")
     for block, part in enumerate(_PARTS):
@@ -135,8 +135,8 @@ def attention(module: nn.Module, uses: Sequence[Use]) -> Contribution:
     for row in _ROWS:
         if row in names and row in by_part:
             total = torch.stack([use.gradients.flatten(1, -2).sum(1) for use in by_part[row]]).sum(0)
-            pieces.append(_Piece(Materialised({row: total[:, None, None]}), {row: row}, None))
-    return _Together(pieces, names)
+            pieces.append(Piece(Materialised({row: total[:, None, None]}), {row: row}, None))
+    return Together(pieces, names)
 
 
 def _by_part(uses: Sequence[Use]) -> dict[str, list[Use]]:
@@ -153,7 +153,7 @@ def _by_part(uses: Sequence[Use]) -> dict[str, list[Use]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class Piece:
     """names: the layer's parameter for each of the contribution's own; block: which third of it, None for all of it.
     A weight of its own (`q_proj_weight`) is whole even where the bias is a third."""
 
@@ -162,10 +162,10 @@ class _Piece:
     block: int | None
 
 
-class _Together:
+class Together:
     """Pieces of parameters that do not overlap."""
 
-    def __init__(self, pieces: Sequence[_Piece], parameters: Mapping[str, nn.Parameter]) -> None:
+    def __init__(self, pieces: Sequence[Piece], parameters: Mapping[str, nn.Parameter]) -> None:
         self._pieces, self._parameters = pieces, parameters
         self.squared_norms = torch.stack([one.contribution.squared_norms for one in pieces]).sum(0)
 
