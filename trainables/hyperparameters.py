@@ -2,34 +2,46 @@
 
     @hyperparameters
     class Mine:
-        noise_multiplier: float = hyperparameter(low=0.2, high=1000.0, doc="noise over clip norm; solved by default")
-        model: str = hyperparameter(default="mlp", doc="name of a model")
+        '''Of my system.
 
-A field of type int or float is a number, any other a choice. Several of one kind are declared by a `name` with a dot,
-and a spec may write them as one mapping: `lora: {rank: 4, alpha: 16}` is `lora.rank: 4`, `lora.alpha: 16`. A subclass
-adds its own behind those of its base; one that it declares anew keeps its place. A field without `hyperparameter` is
-what a plan records besides: it is read from a plan's configuration like one, and nobody searches it.
+        noise_multiplier  noise over clip norm; solved by default
+        model             name of a model
+        '''
+
+        noise_multiplier: float = hyperparameter(low=0.2, high=1000.0)
+        model: str = hyperparameter(default="mlp")
+
+What each one is, its class's text says in a table: its field's name, two blanks or more, and what it is, which may go
+on in further lines, indented. A field of type int or float is a number, any other a choice. Several of one kind are
+declared by a `name` with a dot, and a spec may write them as one mapping: `lora: {rank: 4, alpha: 16}` is
+`lora.rank: 4`, `lora.alpha: 16`. A subclass adds its own behind those of its base; one that it declares anew keeps its
+place. A field without `hyperparameter` is what a plan records besides: it is read from a plan's configuration like
+one, and nobody searches it.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Hashable, Mapping
-from dataclasses import Field, dataclass, field, fields
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, TypeVar, dataclass_transform, get_type_hints
+from typing import Any, Literal, TypeVar, dataclass_transform, get_type_hints
 
 from dpcore.checks import InvalidValue
 from trainables.metrics import WITH, Config, Scalar
 from trainables.system import Hyperparameter
 
 Record = TypeVar("Record")
-_ABOUT, _ARGUMENTS, _NAME = "hyperparameter", "arguments", "name"
+_ABOUT, _ARGUMENTS = "hyperparameter", "arguments"
+_SAID = re.compile(r"^(\w+) {2,}(\S.*(?:\n +\S.*)*)", re.MULTILINE)
+"""One hyperparameter in the text of its class."""
 
 
 def hyperparameter(
     *,
-    doc: str,
+    doc: str = "",
     name: str = "",
     unit: str = "1",
     low: float | None = None,
@@ -40,10 +52,10 @@ def hyperparameter(
     inner: str = "",
     word: str = "",
 ) -> Any:
-    """One hyperparameter; arguments as in `trainables.system.Hyperparameter`. Its name is the field's by default."""
-    about = {"doc": doc, "unit": unit, "low": low, "high": high, "choices": choices, "default": default}
-    about |= {"absent_unless_given": absent_unless_given, "inner": inner, "word": word}
-    return field(metadata={_ABOUT: about, _NAME: name})
+    """One hyperparameter; arguments as in `trainables.system.Hyperparameter`. Its name is the field's by default, its
+    doc what its class's text says."""
+    about = dict(locals())
+    return field(metadata={_ABOUT: {key: value for key, value in about.items() if value or key not in ("name", "doc")}})
 
 
 def builder_arguments() -> Any:
@@ -57,16 +69,30 @@ def hyperparameters(made: type[Record]) -> type[Record]:
     return dataclass(frozen=True, kw_only=True)(made)
 
 
+def _docs(record: type) -> dict[str, str]:
+    """{field: what the text of its class says of it}, of a record and its bases."""
+    texts = [inspect.cleandoc(one.__doc__ or "") for one in reversed(record.__mro__)]
+    return {name: " ".join(doc.split()) for text in texts for name, doc in _SAID.findall(text)}
+
+
 @cache
-def parameters(record: Hashable) -> tuple[Hyperparameter, ...]:
-    """Every hyperparameter of a record, in order."""
-    types = _types(record)
-    kinds = {float: "float", int: "int"}
-    return tuple(
-        Hyperparameter(name=_name(one), kind=kinds.get(types[one.name], "choice"), **one.metadata[_ABOUT])  # type: ignore[arg-type]
-        for one in fields(record)  # type: ignore[arg-type]
+def _described(record: type) -> Mapping[str, Hyperparameter]:
+    """The hyperparameters of a record by field, in order."""
+    types, docs = _types(record), _docs(record)
+    kinds: dict[type, Literal["float", "int"]] = {float: "float", int: "int"}
+    return {
+        one.name: Hyperparameter(
+            **{"name": one.name, "doc": docs.get(one.name, ""), **one.metadata[_ABOUT]},
+            kind=kinds.get(types[one.name], "choice"),
+        )
+        for one in fields(record)
         if _ABOUT in one.metadata
-    )
+    }
+
+
+def parameters(record: type) -> tuple[Hyperparameter, ...]:
+    """Every hyperparameter of a record, in order."""
+    return tuple(_described(record).values())
 
 
 def complete(record: type, config: Config, solved: str | None = None) -> dict[str, Scalar]:
@@ -93,36 +119,27 @@ def read(record: type[Record], config: Config, solved: str | None = None) -> Rec
     solved  where it is missing it reads as a number that every mechanism refuses, until its solution replaces it
     Raises InvalidValue for what is missing, and for what is no value of its type.
     """
-    types, values = _types(record), dict[str, Any]()  # type: ignore[arg-type]
+    types, known, values = _types(record), _described(record), dict[str, Any]()  # type: ignore[arg-type]
     for one in fields(record):  # type: ignore[arg-type]
         if _ARGUMENTS in one.metadata:
             given = ((name.removeprefix(WITH), value) for name, value in config.items() if name.startswith(WITH))
             values[one.name] = tuple(sorted(given))
             continue
-        name, value = _name(one), config.get(_name(one), _default(one))
+        about, kind = known.get(one.name), types[one.name]
+        name = about.name if about else one.name
+        value = config.get(name, about.default if about else None)
         if value is not None:
-            word = one.metadata.get(_ABOUT, {}).get("word") or None
-            values[one.name] = _cast(name, 0 if value == word else value, types[one.name])
+            values[one.name] = _cast(name, 0 if about and value == (about.word or None) else value, kind)
         elif name == solved:
-            values[one.name] = math.nan if types[one.name] is float else 0
+            values[one.name] = math.nan if kind is float else 0
         else:
-            about = one.metadata.get(_ABOUT, {})
-            raise InvalidValue(name, None, f"a value ({about.get('doc', 'as plans record it')})")
+            raise InvalidValue(name, None, f"a value ({about.doc if about else 'as plans record it'})")
     return record(**values)
 
 
 @cache
-def _types(record: Hashable) -> Mapping[str, type]:
+def _types(record: type) -> Mapping[str, type]:
     return get_type_hints(record)
-
-
-def _name(one: Field[Any]) -> str:
-    return one.metadata.get(_NAME) or one.name
-
-
-def _default(one: Field[Any]) -> Scalar | None:
-    about: Mapping[str, Any] = one.metadata.get(_ABOUT, {})
-    return about.get("default")
 
 
 def _cast(name: str, value: Scalar, kind: type) -> Scalar:

@@ -14,14 +14,27 @@ from trainables.system import Hyperparameter
 
 @hyperparameters
 class Base:
-    rate: float = hyperparameter(low=0.0, high=1.0, doc="how far")
+    """Two numbers.
+
+    rate  how
+          far
+    size  of something else
+    """
+
+    rate: float = hyperparameter(low=0.0, high=1.0)
     size: int = hyperparameter(low=1, default=3, unit="records", doc="how many")
 
 
 @hyperparameters
 class Mine(Base):
-    kind: str = hyperparameter(choices=("a", "b"), default="a", doc="which")
-    loud: bool = hyperparameter(choices=(False, True), default=False, doc="whether")
+    """Two choices beside.
+
+    kind  which
+    loud  whether
+    """
+
+    kind: str = hyperparameter(choices=("a", "b"), default="a")
+    loud: bool = hyperparameter(choices=(False, True), default=False)
     target: float
 
 
@@ -62,6 +75,7 @@ def test_what_is_no_number_is_refused_by_name() -> None:
 @pytest.mark.parametrize("name", sorted(name for name, system in SYSTEMS.items() if hasattr(system, "params")))
 def test_every_default_reads_as_its_parameter_says(name: str) -> None:
     for one in SYSTEMS[name].hyperparameters:
+        assert one.doc, one.name
         if one.default is not None and one.choices:
             assert one.default in one.choices
         if isinstance(one.default, float | int) and one.low is not None and one.high is not None:

@@ -51,15 +51,12 @@ ACCURACY = Metric(
 
 @hyperparameters
 class QueryHyperparameters:
-    """What every system reads that answers."""
+    """What every system reads that answers.
 
-    queries: int = hyperparameter(
-        low=1,
-        high=1_000_000,
-        default=100,
-        unit="queries",
-        doc="number B of answers under the claim, asked of validation records; query B+1 is refused",
-    )
+    queries  number B of answers under the claim, asked of validation records; query B+1 is refused
+    """
+
+    queries: int = hyperparameter(low=1, high=1_000_000, default=100, unit="queries")
 
 
 Solved = TypeVar("Solved")

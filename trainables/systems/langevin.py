@@ -43,11 +43,16 @@ HALVINGS_MAX = 16
 
 @hyperparameters
 class LangevinHyperparameters(BatchHyperparameters, PriorHyperparameters, ModelHyperparameters):
-    """What both systems take: steps of one size in blocks, each half of the block before."""
+    """What both systems take: steps of one size in blocks, each half of the block before.
 
-    step_size: float = hyperparameter(low=1e-12, high=10.0, doc="e of the first block, the variance of its noise")
-    halve_every: int = hyperparameter(low=1, high=1_000_000, unit="epochs", doc="the step size halves after so many")
-    epochs: int = hyperparameter(low=1, high=1_000_000, unit="passes", doc="ceil(n / batch_size) steps in each")
+    step_size    e of the first block, the variance of its noise
+    halve_every  the step size halves after so many
+    epochs       ceil(n / batch_size) steps in each
+    """
+
+    step_size: float = hyperparameter(low=1e-12, high=10.0)
+    halve_every: int = hyperparameter(low=1, high=1_000_000, unit="epochs")
+    epochs: int = hyperparameter(low=1, high=1_000_000, unit="passes")
 
     def phases(self, n: int) -> tuple[Phase, ...]:
         """The blocks of a trial on n records."""
@@ -65,13 +70,12 @@ class LangevinHyperparameters(BatchHyperparameters, PriorHyperparameters, ModelH
 
 @hyperparameters
 class ClippedSGLDHyperparameters(LangevinHyperparameters):
-    """Of `clipped-sgld`."""
+    """Of `clipped-sgld`.
 
-    noise_multiplier: float = hyperparameter(
-        low=NOISE_MIN,
-        high=NOISE_MAX,
-        doc="noise over clip norm in the first step; decides the clip norm; solved from epsilon by default",
-    )
+    noise_multiplier  noise over clip norm in the first step; decides the clip norm; solved from epsilon by default
+    """
+
+    noise_multiplier: float = hyperparameter(low=NOISE_MIN, high=NOISE_MAX)
 
     def clip_norm(self, n: int) -> float:
         """C = 2 b / (n z sqrt(e)) of the first step: what makes its noise multiplier the configured one."""
@@ -201,18 +205,14 @@ LARGEST_NOISE = 1e6
 
 @hyperparameters
 class DPSGLDHyperparameters(LangevinHyperparameters):
-    """Of `dp-sgld`; the target is recorded, since the noise follows from it."""
+    """Of `dp-sgld`; the target is recorded, since the noise follows from it.
 
-    step_size: float = hyperparameter(
-        low=1e-12, high=10.0, doc="e of the first block; its noise has variance max(e^2 F, e)"
-    )
-    clip_norm: float = hyperparameter(
-        low=1e-9,
-        high=1e6,
-        default=1.0,
-        unit="gradient norm",
-        doc="L: every record's gradient is clipped to it, where the paper assumes a Lipschitz constant",
-    )
+    step_size  e of the first block; its noise has variance max(e^2 F, e)
+    clip_norm  L: every record's gradient is clipped to it, where the paper assumes a Lipschitz constant
+    """
+
+    step_size: float = hyperparameter(low=1e-12, high=10.0)
+    clip_norm: float = hyperparameter(low=1e-9, high=1e6, default=1.0, unit="gradient norm")
     target_epsilon: float
     target_delta: float
 

@@ -23,20 +23,14 @@ LARGEST_WIDTH = 20_000
 
 @hyperparameters
 class RowHyperparameters:
-    """How `rows` sees a record, for every system with a linear model."""
+    """How `rows` sees a record, for every system with a linear model.
 
-    clip_norm: float = hyperparameter(
-        low=1e-6,
-        high=1e6,
-        default=1.0,
-        unit="input norm",
-        doc="each record is divided by the larger of this and its own L2 norm",
-    )
-    bias: bool = hyperparameter(
-        choices=(False, True),
-        default=False,
-        doc="adds a constant column; inputs are then divided by sqrt(2) to keep their norm",
-    )
+    clip_norm  each record is divided by the larger of this and its own L2 norm
+    bias       adds a constant column; inputs are then divided by sqrt(2) to keep their norm
+    """
+
+    clip_norm: float = hyperparameter(low=1e-6, high=1e6, default=1.0, unit="input norm")
+    bias: bool = hyperparameter(choices=(False, True), default=False)
 
     def rows(self, facts: DatasetSpec, split: Split) -> NDArray[np.float64]:
         """The records of `split` as the system sees them: see `rows`."""

@@ -57,26 +57,22 @@ SIGMA_MAX = 1e6
 
 @hyperparameters
 class NoisyMeanHyperparameters:
-    """Of `noisy-mean`."""
+    """Of `noisy-mean`.
 
-    clip: float = hyperparameter(
-        low=1e-6,
-        high=1.0,
-        default=1.0,
-        unit="value",
-        doc="values are cut to [0, clip]; smaller means less noise and more bias",
-    )
-    steps: int = hyperparameter(low=1, high=1_000_000, default=1, doc="how often the sum is released")
-    shrinkage: float = hyperparameter(
-        low=0.0, high=1.0, default=1.0, doc="weight of the private estimate against the prior"
-    )
-    prior: float = hyperparameter(low=0.0, high=1.0, default=0.5, unit="value", doc="public guess of the mean")
-    noise_multiplier: float = hyperparameter(
-        low=1e-3, high=SIGMA_MAX, doc="noise standard deviation divided by clip; solved from epsilon by default"
-    )
-    step_seconds: float = hyperparameter(
-        low=0.0, high=60.0, default=0.0, unit="s", doc="pause after each step, to make a long trial for practice"
-    )
+    clip              values are cut to [0, clip]; smaller means less noise and more bias
+    steps             how often the sum is released
+    shrinkage         weight of the private estimate against the prior
+    prior             public guess of the mean
+    noise_multiplier  noise standard deviation divided by clip; solved from epsilon by default
+    step_seconds      pause after each step, to make a long trial for practice
+    """
+
+    clip: float = hyperparameter(low=1e-6, high=1.0, default=1.0, unit="value")
+    steps: int = hyperparameter(low=1, high=1_000_000, default=1)
+    shrinkage: float = hyperparameter(low=0.0, high=1.0, default=1.0)
+    prior: float = hyperparameter(low=0.0, high=1.0, default=0.5, unit="value")
+    noise_multiplier: float = hyperparameter(low=1e-3, high=SIGMA_MAX)
+    step_seconds: float = hyperparameter(low=0.0, high=60.0, default=0.0, unit="s")
 
 
 VALUE = "value"

@@ -78,80 +78,44 @@ class NoisySGDHyperparameters(DescentHyperparameters, ModelHyperparameters):
 
 @hyperparameters
 class RecipeHyperparameters(NoisySGDHyperparameters):
-    """Of `noisy-sgd`."""
+    """Of `noisy-sgd`.
 
-    clip_norm: float = hyperparameter(
-        low=1e-6,
-        high=1e6,
-        unit="gradient norm",
-        doc="largest L2 norm of the gradient of one record, or unit, over all weights; automatic: each is divided by "
-        "its norm and 0.01 more, so that none is longer than 1",
-        word=AUTOMATIC,
-    )
-    learning_rate: float = hyperparameter(low=1e-6, high=1e3, inner="peak", doc="size of a step, the largest of them")
+    clip_norm      largest L2 norm of the gradient of one record, or unit, over all weights; automatic: each is divided
+                   by its norm and 0.01 more, so that none is longer than 1
+    learning_rate  size of a step, the largest of them
+    schedule       how the size of a step goes down, over the steps after the warm-up
+    warmup         share of the steps over which the size of a step rises to its largest
+    optimizer      sgd, momentum (sgd whose momentum is 0.9 where none is given), adam, adamw, or
+                   package.module:function of (parameters, lr=...)
+    momentum       share of the last step that the next one of sgd or momentum keeps; a step then goes about 1 / (1 -
+                   momentum) times as far
+    beta1          memory of the mean, of adam and adamw
+    beta2          memory of the square, of adam and adamw
+    weight_decay   pull of the weights towards zero: times the size of a step in adamw, in the gradient in the others
+    ema            decay of the exponential mean of the weights, which is then what is judged and released; 0: the
+                   weights
+    copies         augmentations of a record at each step, over which its gradient is the mean before it is clipped
+    augmentation   none, flip, crop (images moved by up to 4 pixels), or package.module:function of one record
+    """
+
+    clip_norm: float = hyperparameter(low=1e-6, high=1e6, unit="gradient norm", word=AUTOMATIC)
+    learning_rate: float = hyperparameter(low=1e-6, high=1e3, inner="peak")
     schedule: str = hyperparameter(
-        name="learning_rate.schedule",
-        choices=SCHEDULES,
-        default="constant",
-        doc="how the size of a step goes down, over the steps after the warm-up",
-        absent_unless_given=True,
+        name="learning_rate.schedule", choices=SCHEDULES, default="constant", absent_unless_given=True
     )
     warmup: float = hyperparameter(
-        name="learning_rate.warmup",
-        low=0.0,
-        high=0.9999,
-        default=0.0,
-        doc="share of the steps over which the size of a step rises to its largest",
-        absent_unless_given=True,
+        name="learning_rate.warmup", low=0.0, high=0.9999, default=0.0, absent_unless_given=True
     )
-    optimizer: str = hyperparameter(
-        default="sgd",
-        doc="sgd, momentum (sgd whose momentum is 0.9 where none is given), adam, adamw, or package.module:function of "
-        "(parameters, lr=...)",
-        absent_unless_given=True,
-    )
-    momentum: float = hyperparameter(
-        low=0.0,
-        high=0.9999,
-        default=0.0,
-        doc="share of the last step that the next one of sgd or momentum keeps; a step then goes about "
-        "1 / (1 - momentum) times as far",
-        absent_unless_given=True,
-    )
-    beta1: float = hyperparameter(
-        low=0.0, high=0.999999, default=0.9, doc="memory of the mean, of adam and adamw", absent_unless_given=True
-    )
-    beta2: float = hyperparameter(
-        low=0.0, high=0.999999, default=0.999, doc="memory of the square, of adam and adamw", absent_unless_given=True
-    )
-    weight_decay: float = hyperparameter(
-        low=0.0,
-        high=1e3,
-        default=0.0,
-        doc="pull of the weights towards zero: times the size of a step in adamw, in the gradient in the others",
-        absent_unless_given=True,
-    )
-    ema: float = hyperparameter(
-        low=0.0,
-        high=0.999999,
-        default=0.0,
-        doc="decay of the exponential mean of the weights, which is then what is judged and released; 0: the weights",
-        absent_unless_given=True,
-    )
+    optimizer: str = hyperparameter(default="sgd", absent_unless_given=True)
+    momentum: float = hyperparameter(low=0.0, high=0.9999, default=0.0, absent_unless_given=True)
+    beta1: float = hyperparameter(low=0.0, high=0.999999, default=0.9, absent_unless_given=True)
+    beta2: float = hyperparameter(low=0.0, high=0.999999, default=0.999, absent_unless_given=True)
+    weight_decay: float = hyperparameter(low=0.0, high=1e3, default=0.0, absent_unless_given=True)
+    ema: float = hyperparameter(low=0.0, high=0.999999, default=0.0, absent_unless_given=True)
     copies: int = hyperparameter(
-        name="augmentation.multiplicity",
-        low=1,
-        high=1024,
-        default=1,
-        doc="augmentations of a record at each step, over which its gradient is the mean before it is clipped",
-        absent_unless_given=True,
+        name="augmentation.multiplicity", low=1, high=1024, default=1, absent_unless_given=True
     )
-    augmentation: str = hyperparameter(
-        name="augmentation.of",
-        default="none",
-        doc="none, flip, crop (images moved by up to 4 pixels), or package.module:function of one record",
-        absent_unless_given=True,
-    )
+    augmentation: str = hyperparameter(name="augmentation.of", default="none", absent_unless_given=True)
 
     @property
     def bound(self) -> float:
@@ -161,16 +125,18 @@ class RecipeHyperparameters(NoisySGDHyperparameters):
 
 @hyperparameters
 class NoisyAdamHyperparameters(NoisySGDHyperparameters):
-    """Of `noisy-adam`."""
+    """Of `noisy-adam`.
 
-    beta1: float = hyperparameter(low=0.0, high=0.999999, default=0.9, doc="memory of the mean")
-    beta2: float = hyperparameter(low=0.0, high=0.999999, default=0.999, doc="memory of the square")
-    xi: float = hyperparameter(low=1e-12, high=1.0, default=1e-8, doc="keeps the division finite")
-    bias_correction: bool = hyperparameter(
-        choices=(False, True),
-        default=False,
-        doc="false: Algorithm 2 as printed; true: Adam of Kingma & Ba 2015, as in the paper's released code",
-    )
+    beta1            memory of the mean
+    beta2            memory of the square
+    xi               keeps the division finite
+    bias_correction  false: Algorithm 2 as printed; true: Adam of Kingma & Ba 2015, as in the paper's released code
+    """
+
+    beta1: float = hyperparameter(low=0.0, high=0.999999, default=0.9)
+    beta2: float = hyperparameter(low=0.0, high=0.999999, default=0.999)
+    xi: float = hyperparameter(low=1e-12, high=1.0, default=1e-8)
+    bias_correction: bool = hyperparameter(choices=(False, True), default=False)
 
 
 Steps = TypeVar("Steps", bound=DescentHyperparameters)

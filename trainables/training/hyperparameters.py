@@ -31,46 +31,27 @@ def epochs_of(steps: int, batch_size: int, n: int) -> float:
 
 @hyperparameters
 class ModelHyperparameters:
-    """Which model."""
+    """Which model.
 
-    model: str = hyperparameter(
-        default="mlp",
-        doc="name of a model (linear, mlp, mlp3, cnn, resnet20, resnet18, ...), package.module:function, or hf:FOLDER",
-    )
-    hidden: int = hyperparameter(low=1, high=65536, default=64, unit="units", doc="hidden ReLU units of mlp and text")
+    model    name of a model (linear, mlp, mlp3, cnn, resnet20, resnet18, ...), package.module:function, or hf:FOLDER
+    hidden   hidden ReLU units of mlp and text
+    weights  file or folder of safetensors that the model starts from
+    train    which of the model's own weights are trained: all (beside lora: the head), head, last-K or bias, the head
+             with each of them
+    rank     of low-rank adapters beside the model's linear layers; 0: none
+    alpha    what adapters say is multiplied by alpha / rank
+    targets  ends of the names of layers that have adapters, with commas between; by default those that peft knows for
+             such a transformer, else every linear layer but the head
+    """
+
+    model: str = hyperparameter(default="mlp")
+    hidden: int = hyperparameter(low=1, high=65536, default=64, unit="units")
     arguments: Arguments = builder_arguments()
-    weights: str = hyperparameter(
-        default="", doc="file or folder of safetensors that the model starts from", absent_unless_given=True
-    )
-    train: str = hyperparameter(
-        default="all",
-        doc="which of the model's own weights are trained: all (beside lora: the head), head, last-K or bias, the head "
-        "with each of them",
-        absent_unless_given=True,
-    )
-    rank: int = hyperparameter(
-        name="lora.rank",
-        low=0,
-        high=65536,
-        default=0,
-        doc="of low-rank adapters beside the model's linear layers; 0: none",
-        absent_unless_given=True,
-    )
-    alpha: float = hyperparameter(
-        name="lora.alpha",
-        low=1e-6,
-        high=1e6,
-        default=8.0,
-        doc="what adapters say is multiplied by alpha / rank",
-        absent_unless_given=True,
-    )
-    targets: str = hyperparameter(
-        name="lora.targets",
-        default="",
-        doc="ends of the names of layers that have adapters, with commas between; by default those that peft knows for "
-        "such a transformer, else every linear layer but the head",
-        absent_unless_given=True,
-    )
+    weights: str = hyperparameter(default="", absent_unless_given=True)
+    train: str = hyperparameter(default="all", absent_unless_given=True)
+    rank: int = hyperparameter(name="lora.rank", low=0, high=65536, default=0, absent_unless_given=True)
+    alpha: float = hyperparameter(name="lora.alpha", low=1e-6, high=1e6, default=8.0, absent_unless_given=True)
+    targets: str = hyperparameter(name="lora.targets", default="", absent_unless_given=True)
 
     @property
     def is_fine_tuned(self) -> bool:
@@ -87,41 +68,42 @@ class ModelHyperparameters:
 
 @hyperparameters
 class RateHyperparameters:
-    """How far a step goes."""
+    """How far a step goes.
 
-    learning_rate: float = hyperparameter(low=1e-6, high=1e3, doc="size of a step")
+    learning_rate  size of a step
+    """
+
+    learning_rate: float = hyperparameter(low=1e-6, high=1e3)
 
 
 @hyperparameters
 class ClipHyperparameters:
-    """What bounds one record."""
+    """What bounds one record.
 
-    clip_norm: float = hyperparameter(
-        low=1e-6,
-        high=1e6,
-        unit="gradient norm",
-        doc="largest L2 norm of the gradient of one record, or unit, over all weights",
-    )
+    clip_norm  largest L2 norm of the gradient of one record, or unit, over all weights
+    """
+
+    clip_norm: float = hyperparameter(low=1e-6, high=1e6, unit="gradient norm")
 
 
 @hyperparameters
 class BatchHyperparameters:
-    """How many records a Poisson batch has, of those a step is made."""
+    """How many records a Poisson batch has, of those a step is made.
 
-    batch_size: int = hyperparameter(
-        low=1,
-        unit="records",
-        doc="expected number of records, or of units, in a Poisson batch; the sampling rate is batch_size / n",
-    )
+    batch_size  expected number of records, or of units, in a Poisson batch; the sampling rate is batch_size / n
+    """
+
+    batch_size: int = hyperparameter(low=1, unit="records")
 
 
 @hyperparameters
 class PassHyperparameters(BatchHyperparameters):
-    """How many steps, counted in passes over the data."""
+    """How many steps, counted in passes over the data.
 
-    epochs: float = hyperparameter(
-        low=1e-6, high=1e6, unit="passes", doc="expected passes over the data; ceil(epochs * n / batch_size) steps"
-    )
+    epochs  expected passes over the data; ceil(epochs * n / batch_size) steps
+    """
+
+    epochs: float = hyperparameter(low=1e-6, high=1e6, unit="passes")
 
     def steps(self, n: int) -> int:
         """Of a trial on n records, a public number."""
@@ -130,17 +112,19 @@ class PassHyperparameters(BatchHyperparameters):
 
 @hyperparameters
 class NoiseHyperparameters:
-    """What hides one record."""
+    """What hides one record.
 
-    noise_multiplier: float = hyperparameter(
-        low=NOISE_MIN,
-        high=NOISE_MAX,
-        doc="noise standard deviation divided by clip_norm; solved from epsilon by default",
-    )
+    noise_multiplier  noise standard deviation divided by clip_norm; solved from epsilon by default
+    """
+
+    noise_multiplier: float = hyperparameter(low=NOISE_MIN, high=NOISE_MAX)
 
 
 @hyperparameters
 class PriorHyperparameters:
-    """What the weights are before any record is seen."""
+    """What the weights are before any record is seen.
 
-    prior_variance: float = hyperparameter(low=1e-6, high=1e6, default=1.0, doc="of the weights' Gaussian prior")
+    prior_variance  of the weights' Gaussian prior
+    """
+
+    prior_variance: float = hyperparameter(low=1e-6, high=1e6, default=1.0)

@@ -39,25 +39,18 @@ _FROZEN_SEED = 2021
 
 @hyperparameters
 class ConvexifiedHeadHyperparameters(QueryHyperparameters, RowHyperparameters, RiskHyperparameters):
-    """Of `convexified-head`."""
+    """Of `convexified-head`.
 
-    radius: float = hyperparameter(
-        low=1e-6,
-        high=1e3,
-        default=1.0,
-        doc="largest norm of the head's weights; it bounds the loss, and so the weight of a badly fitted record",
-    )
-    features: str = hyperparameter(
-        choices=("records", "random-tanh"),
-        default="records",
-        doc="what the head sees: the records themselves, or frozen random tanh units drawn from a public seed",
-    )
-    hidden: int = hyperparameter(low=1, high=20_000, default=128, unit="units", doc="random tanh units, if any")
-    noise_multiplier: float = hyperparameter(
-        low=NOISE_MIN,
-        high=NOISE_MAX,
-        doc="sigma on every logit divided by the head's sensitivity; solved from epsilon by default",
-    )
+    radius            largest norm of the head's weights; it bounds the loss, and so the weight of a badly fitted record
+    features          what the head sees: the records themselves, or frozen random tanh units drawn from a public seed
+    hidden            random tanh units, if any
+    noise_multiplier  sigma on every logit divided by the head's sensitivity; solved from epsilon by default
+    """
+
+    radius: float = hyperparameter(low=1e-6, high=1e3, default=1.0)
+    features: str = hyperparameter(choices=("records", "random-tanh"), default="records")
+    hidden: int = hyperparameter(low=1, high=20_000, default=128, unit="units")
+    noise_multiplier: float = hyperparameter(low=NOISE_MIN, high=NOISE_MAX)
 
 
 class ConvexifiedHead(AnsweringSystem[ConvexifiedHeadHyperparameters, OutputPerturbation, Array]):

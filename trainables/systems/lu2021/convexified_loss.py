@@ -66,75 +66,47 @@ NOISE_MIN, NOISE_MAX = 1e-9, 1e9
 
 @hyperparameters
 class RiskHyperparameters:
-    """The objective."""
+    """The objective.
 
-    alpha: float = hyperparameter(
-        low=1e-6,
-        high=100.0,
-        default=1.0,
-        doc="risk aversion of the loss; towards 0 the mean loss, upwards the worst record's",
-    )
-    regularisation: float = hyperparameter(
-        low=1e-8,
-        high=100.0,
-        default=0.0005,
-        doc="lambda of 2 lambda ||W||^2; Table IV's L2 weight of 0.001 is 2 lambda",
-    )
+    alpha           risk aversion of the loss; towards 0 the mean loss, upwards the worst record's
+    regularisation  lambda of 2 lambda ||W||^2; Table IV's L2 weight of 0.001 is 2 lambda
+    """
+
+    alpha: float = hyperparameter(low=1e-6, high=100.0, default=1.0)
+    regularisation: float = hyperparameter(low=1e-8, high=100.0, default=0.0005)
 
 
 @hyperparameters
 class ConvexifiedLossHyperparameters(QueryHyperparameters, RiskHyperparameters):
-    """Of `convexified-loss`."""
+    """Of `convexified-loss`.
 
-    bound: Bound = hyperparameter(
-        choices=tuple(map(str, Bound)), default=str(Bound.LU), doc="row of Table I that the sensitivities start from"
-    )
-    noise: NeuronNoise = hyperparameter(
-        choices=tuple(map(str, NeuronNoise)),
-        default=str(NeuronNoise.GAUSSIAN),
-        doc="law of the noise; with gaussian the publication's epsilon is a mu",
-    )
-    split: float = hyperparameter(
-        low=0.0,
-        high=1e6,
-        default=1.0,
-        doc="budget for sampling the neuron divided by the budget for its noise; 1 as published",
-    )
-    noise_multiplier: float = hyperparameter(
-        low=NOISE_MIN,
-        high=NOISE_MAX,
-        unit="1/epsilon",
-        doc="one over the epsilon (mu) of a single query; solved from epsilon by default",
-    )
-    hidden: int = hyperparameter(low=1, high=65536, default=128, unit="units", doc="hidden tanh units")
-    learning_rate: float = hyperparameter(low=1e-6, high=10.0, default=0.001, doc="step size of Adam")
-    batch_size: int = hyperparameter(low=1, default=100, unit="records", doc="records in a batch")
-    epochs: int = hyperparameter(low=1, high=100_000, default=100, unit="passes", doc="passes over the data")
-    draw: int = hyperparameter(
-        low=0,
-        high=1_000_000,
-        default=0,
-        doc="public seed of weights, batches, queries and shadows; trials of one draw share their training",
-    )
-    reference: bool = hyperparameter(
-        choices=(False, True),
-        default=False,
-        doc="also report the model without noise, outside the claim: accuracy_loss, baseline_accuracy, ...",
-    )
-    shadows: int = hyperparameter(
-        low=0,
-        high=10_000,
-        default=0,
-        unit="models",
-        doc="shadow models of a membership attack; half of the queries then go to training records; 0: no attack",
-    )
-    attack_epochs: int = hyperparameter(
-        low=1,
-        high=10_000,
-        default=100,
-        unit="passes",
-        doc="passes of the attack's network over what the shadows say",
-    )
+    bound             row of Table I that the sensitivities start from
+    noise             law of the noise; with gaussian the publication's epsilon is a mu
+    split             budget for sampling the neuron divided by the budget for its noise; 1 as published
+    noise_multiplier  one over the epsilon (mu) of a single query; solved from epsilon by default
+    hidden            hidden tanh units
+    learning_rate     step size of Adam
+    batch_size        records in a batch
+    epochs            passes over the data
+    draw              public seed of weights, batches, queries and shadows; trials of one draw share their training
+    reference         also report the model without noise, outside the claim: accuracy_loss, baseline_accuracy, ...
+    shadows           shadow models of a membership attack; half of the queries then go to training records; 0: no
+                      attack
+    attack_epochs     passes of the attack's network over what the shadows say
+    """
+
+    bound: Bound = hyperparameter(choices=tuple(map(str, Bound)), default=str(Bound.LU))
+    noise: NeuronNoise = hyperparameter(choices=tuple(map(str, NeuronNoise)), default=str(NeuronNoise.GAUSSIAN))
+    split: float = hyperparameter(low=0.0, high=1e6, default=1.0)
+    noise_multiplier: float = hyperparameter(low=NOISE_MIN, high=NOISE_MAX, unit="1/epsilon")
+    hidden: int = hyperparameter(low=1, high=65536, default=128, unit="units")
+    learning_rate: float = hyperparameter(low=1e-6, high=10.0, default=0.001)
+    batch_size: int = hyperparameter(low=1, default=100, unit="records")
+    epochs: int = hyperparameter(low=1, high=100_000, default=100, unit="passes")
+    draw: int = hyperparameter(low=0, high=1_000_000, default=0)
+    reference: bool = hyperparameter(choices=(False, True), default=False)
+    shadows: int = hyperparameter(low=0, high=10_000, default=0, unit="models")
+    attack_epochs: int = hyperparameter(low=1, high=10_000, default=100, unit="passes")
 
 
 _unnoised = partial(Metric, released="the model without noise: the claim does not cover it", depends=Dependence.RAW)

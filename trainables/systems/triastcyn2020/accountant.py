@@ -30,36 +30,21 @@ PAIR = 2
 
 @hyperparameters
 class EstimateHyperparameters:
-    """What is estimated before each step."""
+    """What is estimated before each step.
 
-    percentile_delta: float = hyperparameter(
-        low=1e-200,
-        high=0.5,
-        default=1e-5,
-        doc="delta of the percentile metrics: what each record inside the share is promised",
-    )
-    bayesian_orders: str = hyperparameter(
-        default=ORDERS,
-        doc="orders lambda of the Bayesian figure, whole numbers separated by commas; each one is charged its failures",
-    )
-    estimate_failure: float = hyperparameter(
-        low=1e-200,
-        high=0.4,
-        default=1e-15,
-        doc="gamma, probability that one estimate is too small, under the estimator's own prior",
-    )
-    distance_records: int = hyperparameter(
-        low=3,
-        high=100_000,
-        default=64,
-        unit="records",
-        doc="records (or pairs) whose gradients are looked at before each step",
-    )
-    distances: str = hyperparameter(
-        choices=("held-out", "training"),
-        default="held-out",
-        doc="whose gradients: the public validation records, or private training records as published",
-    )
+    percentile_delta  delta of the percentile metrics: what each record inside the share is promised
+    bayesian_orders   orders lambda of the Bayesian figure, whole numbers separated by commas; each one is charged its
+                      failures
+    estimate_failure  gamma, probability that one estimate is too small, under the estimator's own prior
+    distance_records  records (or pairs) whose gradients are looked at before each step
+    distances         whose gradients: the public validation records, or private training records as published
+    """
+
+    percentile_delta: float = hyperparameter(low=1e-200, high=0.5, default=1e-5)
+    bayesian_orders: str = hyperparameter(default=ORDERS)
+    estimate_failure: float = hyperparameter(low=1e-200, high=0.4, default=1e-15)
+    distance_records: int = hyperparameter(low=3, high=100_000, default=64, unit="records")
+    distances: str = hyperparameter(choices=("held-out", "training"), default="held-out")
 
     @property
     def held_out(self) -> bool:
@@ -81,20 +66,16 @@ class EstimateHyperparameters:
 
 @hyperparameters
 class WatchedHyperparameters(EstimateHyperparameters, DescentHyperparameters):
-    """Of every system whose claim is an ordinary one, with the Bayesian figure beside it."""
+    """Of every system whose claim is an ordinary one, with the Bayesian figure beside it.
 
-    bayesian_delta: float = hyperparameter(
-        low=1e-200,
-        high=0.5,
-        default=1e-10,
-        doc="delta_mu of the Bayesian figure, the estimates' failures included; 1e-10 is 1e-5 for 99.999% of records",
-    )
-    bayesian_budget: float = hyperparameter(
-        low=NO_BUDGET,
-        high=1e6,
-        default=NO_BUDGET,
-        doc="Bayesian epsilon at bayesian_delta before which the run stops; 0 never stops it. Needs held-out distances",
-    )
+    bayesian_delta   delta_mu of the Bayesian figure, the estimates' failures included; 1e-10 is 1e-5 for 99.999% of
+                     records
+    bayesian_budget  Bayesian epsilon at bayesian_delta before which the run stops; 0 never stops it. Needs held-out
+                     distances
+    """
+
+    bayesian_delta: float = hyperparameter(low=1e-200, high=0.5, default=1e-10)
+    bayesian_budget: float = hyperparameter(low=NO_BUDGET, high=1e6, default=NO_BUDGET)
 
 
 @hyperparameters
@@ -104,30 +85,24 @@ class StoppedHyperparameters(EstimateHyperparameters, PassHyperparameters, RateH
 
 @hyperparameters
 class ShareHyperparameters(ModelHyperparameters):
-    """Of every system that trains a model."""
+    """Of every system that trains a model.
 
-    updated_share: float = hyperparameter(
-        low=1e-6,
-        high=1.0,
-        default=1.0,
-        doc="share of the weights, drawn anew for every step, that a step updates",
-    )
+    updated_share  share of the weights, drawn anew for every step, that a step updates
+    """
+
+    updated_share: float = hyperparameter(low=1e-6, high=1.0, default=1.0)
 
 
 @hyperparameters
 class VariationalHyperparameters(PriorHyperparameters):
-    """Of a mean-field Gaussian over weights."""
+    """Of a mean-field Gaussian over weights.
 
-    first_sd: float = hyperparameter(
-        low=1e-6, high=1e3, default=0.1, doc="standard deviation of every weight before the first step"
-    )
-    draws: int = hyperparameter(
-        low=1,
-        high=100_000,
-        default=100,
-        unit="draws",
-        doc="draws of the weights that a prediction is averaged over",
-    )
+    first_sd  standard deviation of every weight before the first step
+    draws     draws of the weights that a prediction is averaged over
+    """
+
+    first_sd: float = hyperparameter(low=1e-6, high=1e3, default=0.1)
+    draws: int = hyperparameter(low=1, high=100_000, default=100, unit="draws")
 
 
 @hyperparameters
@@ -147,28 +122,19 @@ class VariationalDrawsHyperparameters(StoppedHyperparameters, VariationalHyperpa
 
 @hyperparameters
 class AverageCaseHyperparameters(StoppedHyperparameters, ShareHyperparameters):
-    """Of `average-case-sgd`."""
+    """Of `average-case-sgd`.
 
-    sensitivity: str = hyperparameter(
-        choices=("unbounded", "bounded"),
-        default="unbounded",
-        doc="unbounded: gradients are not clipped; bounded: each is clipped to clip_norm",
-    )
-    clip_norm: float = hyperparameter(
-        low=1e-6,
-        high=1e6,
-        unit="gradient norm",
-        doc="the clip where sensitivity is bounded, and in any case the unit of the noise",
-    )
-    noise_multiplier: float = hyperparameter(
-        low=1e-3, high=1e6, doc="noise standard deviation on the sum of gradients, divided by clip_norm"
-    )
-    batches: str = hyperparameter(
-        choices=("fixed", "poisson"),
-        default="fixed",
-        doc="fixed: batch_size records without replacement, distances between pairs; poisson: coins, distances are "
-        "norms",
-    )
+    sensitivity       unbounded: gradients are not clipped; bounded: each is clipped to clip_norm
+    clip_norm         the clip where sensitivity is bounded, and in any case the unit of the noise
+    noise_multiplier  noise standard deviation on the sum of gradients, divided by clip_norm
+    batches           fixed: batch_size records without replacement, distances between pairs; poisson: coins, distances
+                      are norms
+    """
+
+    sensitivity: str = hyperparameter(choices=("unbounded", "bounded"), default="unbounded")
+    clip_norm: float = hyperparameter(low=1e-6, high=1e6, unit="gradient norm")
+    noise_multiplier: float = hyperparameter(low=1e-3, high=1e6)
+    batches: str = hyperparameter(choices=("fixed", "poisson"), default="fixed")
 
     @property
     def fixed(self) -> bool:

@@ -94,13 +94,12 @@ class Composition(StrEnum):
 
 @hyperparameters
 class MinimiserHyperparameters(RowHyperparameters):
-    """What decides a minimiser on rows of norm at most 1."""
+    """What decides a minimiser on rows of norm at most 1.
 
-    regularisation: float = hyperparameter(
-        low=1e-6,
-        high=100.0,
-        doc="weight lambda of 0.5 ||theta||^2 in the objective; more of it means less sensitivity and more bias",
-    )
+    regularisation  weight lambda of 0.5 ||theta||^2 in the objective; more of it means less sensitivity and more bias
+    """
+
+    regularisation: float = hyperparameter(low=1e-6, high=100.0)
 
 
 def certificate(n: int) -> float:
@@ -195,29 +194,25 @@ AnyNoise = Calibrated[GaussianNoise] | Calibrated[RadialNoise]
 
 @hyperparameters
 class ModelSensitivityHyperparameters(MinimiserHyperparameters):
-    """Of `model-sensitivity`."""
+    """Of `model-sensitivity`.
 
-    noise: NoiseLaw = hyperparameter(
-        choices=tuple(map(str, NoiseLaw)),
-        default=str(NoiseLaw.GAUSSIAN),
-        doc="gaussian; or pure: density exp(-beta ||b||), (epsilon, 0)-DP for each release",
-    )
-    noise_multiplier: float = hyperparameter(
-        low=NOISE_MIN,
-        high=NOISE_MAX,
-        doc="sigma (gaussian) or 1/beta (pure) divided by the minimiser's sensitivity; solved from epsilon by default",
-    )
+    noise             gaussian; or pure: density exp(-beta ||b||), (epsilon, 0)-DP for each release
+    noise_multiplier  sigma (gaussian) or 1/beta (pure) divided by the minimiser's sensitivity; solved from epsilon by
+                      default
+    """
+
+    noise: NoiseLaw = hyperparameter(choices=tuple(map(str, NoiseLaw)), default=str(NoiseLaw.GAUSSIAN))
+    noise_multiplier: float = hyperparameter(low=NOISE_MIN, high=NOISE_MAX)
 
 
 @hyperparameters
 class PredictionSensitivityHyperparameters(QueryHyperparameters, ModelSensitivityHyperparameters):
-    """Of `prediction-sensitivity`."""
+    """Of `prediction-sensitivity`.
 
-    composition: Composition = hyperparameter(
-        choices=("joint", "advanced", "standard"),
-        default="joint",
-        doc="how the noise is solved: joint is exact and the least noise; the others are the paper's",
-    )
+    composition  how the noise is solved: joint is exact and the least noise; the others are the paper's
+    """
+
+    composition: Composition = hyperparameter(choices=("joint", "advanced", "standard"), default="joint")
 
 
 Noised = TypeVar("Noised", bound=ModelSensitivityHyperparameters)
@@ -416,30 +411,23 @@ _PROVED = Status.PROVED_UNDER_ASSUMPTIONS
 
 @hyperparameters
 class LossPerturbationHyperparameters(MinimiserHyperparameters):
-    """Of `loss-perturbation`."""
+    """Of `loss-perturbation`.
+
+    noise             gaussian: Theorem 4, repaired; pure: Theorem 3, density exp(-beta ||N||), (epsilon, 0)-DP;
+                      gaussian-published: Theorem 4 as printed, for add-remove, with what the repaired proof gives it
+                      beside
+    jacobian          how the least regularisation is counted: rank (published) or trace (sharper, also proved)
+    output_share      share of epsilon for output noise, which hides how the optimiser stopped
+    noise_multiplier  sigma (gaussian) or 1/beta (pure) of the linear term over one record's gradient shift; solved by
+                      default
+    """
 
     noise: PerturbationLaw = hyperparameter(
-        choices=tuple(map(str, PerturbationLaw)),
-        default=str(PerturbationLaw.GAUSSIAN),
-        doc="gaussian: Theorem 4, repaired; pure: Theorem 3, density exp(-beta ||N||), (epsilon, 0)-DP; "
-        "gaussian-published: Theorem 4 as printed, for add-remove, with what the repaired proof gives it beside",
+        choices=tuple(map(str, PerturbationLaw)), default=str(PerturbationLaw.GAUSSIAN)
     )
-    jacobian: Jacobian = hyperparameter(
-        choices=tuple(map(str, Jacobian)),
-        default=str(Jacobian.TRACE),
-        doc="how the least regularisation is counted: rank (published) or trace (sharper, also proved)",
-    )
-    output_share: float = hyperparameter(
-        low=1e-4,
-        high=0.5,
-        default=0.01,
-        doc="share of epsilon for output noise, which hides how the optimiser stopped",
-    )
-    noise_multiplier: float = hyperparameter(
-        low=NOISE_MIN,
-        high=NOISE_MAX,
-        doc="sigma (gaussian) or 1/beta (pure) of the linear term over one record's gradient shift; solved by default",
-    )
+    jacobian: Jacobian = hyperparameter(choices=tuple(map(str, Jacobian)), default=str(Jacobian.TRACE))
+    output_share: float = hyperparameter(low=1e-4, high=0.5, default=0.01)
+    noise_multiplier: float = hyperparameter(low=NOISE_MIN, high=NOISE_MAX)
 
 
 class LossPerturbation(ReleasesLinearModel, SolvedSystem[LossPerturbationHyperparameters, PerturbedMinimiser]):

@@ -56,47 +56,40 @@ PURE_CLAIM = "What is refuted is the pure claim, made for every delta; what is p
 
 @hyperparameters
 class MemberHyperparameters(MinimiserHyperparameters):
-    """What decides the models that vote."""
+    """What decides the models that vote.
 
-    regularisation: float = hyperparameter(
-        low=1e-6,
-        high=100.0,
-        default=1e-4,
-        doc="of a linear member: weight lambda of 0.5 ||theta||^2; the paper has none, and a minimiser needs a little",
-    )
-    models: int = hyperparameter(low=1, high=100_000, default=256, unit="models", doc="number M of parts")
-    model: str = hyperparameter(
-        default="linear",
-        doc="member: linear (a minimiser on rows of norm 1), a network's name (resnet20), or package.module:function",
-    )
-    hidden: int = hyperparameter(low=1, high=65536, default=64, unit="units", doc="hidden units of a network")
+    regularisation  of a linear member: weight lambda of 0.5 ||theta||^2; the paper has none, and a minimiser needs a
+                    little
+    models          number M of parts
+    model           member: linear (a minimiser on rows of norm 1), a network's name (resnet20), or
+                    package.module:function
+    hidden          hidden units of a network
+    epochs          passes of a network
+    learning_rate   of a network's SGD with momentum 0.9; divided by ten three times, after equal numbers of passes
+    batch_size      of a network
+    """
+
+    regularisation: float = hyperparameter(low=1e-6, high=100.0, default=1e-4)
+    models: int = hyperparameter(low=1, high=100_000, default=256, unit="models")
+    model: str = hyperparameter(default="linear")
+    hidden: int = hyperparameter(low=1, high=65536, default=64, unit="units")
     arguments: Arguments = builder_arguments()
-    epochs: int = hyperparameter(low=1, high=100_000, default=50, unit="passes", doc="passes of a network")
-    learning_rate: float = hyperparameter(
-        low=1e-6,
-        high=1e3,
-        default=0.1,
-        doc="of a network's SGD with momentum 0.9; divided by ten three times, after equal numbers of passes",
-    )
-    batch_size: int = hyperparameter(low=1, high=1_000_000, default=64, unit="records", doc="of a network")
+    epochs: int = hyperparameter(low=1, high=100_000, default=50, unit="passes")
+    learning_rate: float = hyperparameter(low=1e-6, high=1e3, default=0.1)
+    batch_size: int = hyperparameter(low=1, high=1_000_000, default=64, unit="records")
 
 
 @hyperparameters
 class SubsampleHyperparameters(QueryHyperparameters, MemberHyperparameters):
-    """Of `subsample-and-aggregate`."""
+    """Of `subsample-and-aggregate`.
 
-    composition: Composition = hyperparameter(
-        choices=tuple(map(str, Composition)),
-        default="joint",
-        doc="how the temperature is solved: joint is exact and the lowest; advanced and standard are proved; published "
-        "is B/epsilon, whose claim is refuted: it is the headline, and what is spent stands beside it",
-    )
-    temperature: float = hyperparameter(
-        low=NOISE_MIN,
-        high=NOISE_MAX,
-        unit="votes",
-        doc="1/beta: label k has probability proportional to exp(votes / temperature); solved by default",
-    )
+    composition  how the temperature is solved: joint is exact and the lowest; advanced and standard are proved;
+                 published is B/epsilon, whose claim is refuted: it is the headline, and what is spent stands beside it
+    temperature  1/beta: label k has probability proportional to exp(votes / temperature); solved by default
+    """
+
+    composition: Composition = hyperparameter(choices=tuple(map(str, Composition)), default="joint")
+    temperature: float = hyperparameter(low=NOISE_MIN, high=NOISE_MAX, unit="votes")
 
 
 class SubsampleAndAggregate(AnsweringSystem[SubsampleHyperparameters, NoisyVote, Labels]):

@@ -52,22 +52,22 @@ if TYPE_CHECKING:
 class CommonHyperparameters(ModelHyperparameters):
     """Of every method.
 
-    samples  whether the iterates stand for a posterior, whose leakage is measured
+    samples      whether the iterates stand for a posterior, whose leakage is measured
+    model        name of a model or package.module:function
+    hidden       hidden ReLU units
+    batch_size   records of a shuffled batch
+    epochs       ceil(n / batch_size) steps each
+    halve_every  the rate halves after these
+    average      predicted probabilities of so many last iterates are averaged; 1 is no ensemble
     """
 
     samples: ClassVar[bool] = False
-    model: str = hyperparameter(default="mlp3", doc="name of a model or package.module:function")
-    hidden: int = hyperparameter(low=1, high=65536, default=64, unit="units", doc="hidden ReLU units")
-    batch_size: int = hyperparameter(low=1, unit="records", doc="records of a shuffled batch")
-    epochs: int = hyperparameter(low=1, high=1_000_000, unit="passes", doc="ceil(n / batch_size) steps each")
-    halve_every: int = hyperparameter(low=1, high=1_000_000, unit="epochs", doc="the rate halves after these")
-    average: int = hyperparameter(
-        low=1,
-        high=1000,
-        default=3,
-        unit="iterates",
-        doc="predicted probabilities of so many last iterates are averaged; 1 is no ensemble",
-    )
+    model: str = hyperparameter(default="mlp3")
+    hidden: int = hyperparameter(low=1, high=65536, default=64, unit="units")
+    batch_size: int = hyperparameter(low=1, unit="records")
+    epochs: int = hyperparameter(low=1, high=1_000_000, unit="passes")
+    halve_every: int = hyperparameter(low=1, high=1_000_000, unit="epochs")
+    average: int = hyperparameter(low=1, high=1000, default=3, unit="iterates")
 
     @property
     def rate(self) -> float:
@@ -86,9 +86,12 @@ class CommonHyperparameters(ModelHyperparameters):
 
 @hyperparameters
 class NoiselessDescentHyperparameters(CommonHyperparameters):
-    """Of `sgd`, and of every optimiser."""
+    """Of `sgd`, and of every optimiser.
 
-    learning_rate: float = hyperparameter(low=1e-12, high=1e6, doc="r of the first block, on the mean loss of a batch")
+    learning_rate  r of the first block, on the mean loss of a batch
+    """
+
+    learning_rate: float = hyperparameter(low=1e-12, high=1e6)
 
     @property
     def rate(self) -> float:
@@ -98,17 +101,24 @@ class NoiselessDescentHyperparameters(CommonHyperparameters):
 
 @hyperparameters
 class DropoutHyperparameters(NoiselessDescentHyperparameters):
-    """Of `dropout`."""
+    """Of `dropout`.
 
-    dropout: float = hyperparameter(low=0.0, high=0.95, default=0.3, doc="share of hidden units that a step leaves out")
+    dropout  share of hidden units that a step leaves out
+    """
+
+    dropout: float = hyperparameter(low=0.0, high=0.95, default=0.3)
 
 
 @hyperparameters
 class SquareHyperparameters:
-    """Of a method that divides by the root of a remembered square."""
+    """Of a method that divides by the root of a remembered square.
 
-    decay: float = hyperparameter(low=0.0, high=0.999999, default=0.99, doc="a of the squared gradient")
-    floor: float = hyperparameter(low=1e-12, high=1.0, default=1e-5, doc="c beside the root")
+    decay  a of the squared gradient
+    floor  c beside the root
+    """
+
+    decay: float = hyperparameter(low=0.0, high=0.999999, default=0.99)
+    floor: float = hyperparameter(low=1e-12, high=1.0, default=1e-5)
 
 
 @hyperparameters
@@ -118,18 +128,17 @@ class RMSpropHyperparameters(SquareHyperparameters, NoiselessDescentHyperparamet
 
 @hyperparameters
 class PosteriorHyperparameters(CommonHyperparameters):
-    """Of `sgld`, and of every sampler: its iterates stand for a posterior."""
+    """Of `sgld`, and of every sampler: its iterates stand for a posterior.
+
+    step_size       e of the first block, on the summed loss
+    prior_variance  v of the weights' Gaussian prior
+    draws           last iterates that stand for the posterior in the leakage Mpl
+    """
 
     samples = True
-    step_size: float = hyperparameter(low=1e-12, high=10.0, doc="e of the first block, on the summed loss")
-    prior_variance: float = hyperparameter(low=1e-6, high=1e6, default=1.0, doc="v of the weights' Gaussian prior")
-    draws: int = hyperparameter(
-        low=2,
-        high=1000,
-        default=20,
-        unit="iterates",
-        doc="last iterates that stand for the posterior in the leakage Mpl",
-    )
+    step_size: float = hyperparameter(low=1e-12, high=10.0)
+    prior_variance: float = hyperparameter(low=1e-6, high=1e6, default=1.0)
+    draws: int = hyperparameter(low=2, high=1000, default=20, unit="iterates")
 
     @property
     def rate(self) -> float:
@@ -149,9 +158,12 @@ class PSGLDHyperparameters(SquareHyperparameters, PosteriorHyperparameters):
 
 @hyperparameters
 class SGHMCHyperparameters(PosteriorHyperparameters):
-    """Of `sghmc`."""
+    """Of `sghmc`.
 
-    friction: float = hyperparameter(low=1e-6, high=1.0, default=0.1, doc="f; a step keeps 1 - f of w")
+    friction  f; a step keeps 1 - f of w
+    """
+
+    friction: float = hyperparameter(low=1e-6, high=1.0, default=0.1)
 
 
 # Metrics of the unprotected samplers and optimisers.
