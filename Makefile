@@ -1,10 +1,10 @@
-# setup: install; sweep: the first example; test: lint and suite; corpus: every frozen number; chaos: every kill;
+# setup: install; sweep: the first example; test: lint and suite; chaos: every kill;
 # gpu: what only a GPU shows; slurm: a real Slurm; lint: style and types; suite: the tests.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup sweep test suite corpus chaos gpu slurm lint clean
+.PHONY: setup sweep test suite chaos gpu slurm lint clean
 
 setup: $(VENV)/installed
 
@@ -27,10 +27,6 @@ test: setup
 suite: setup
 	@# Three at a time, whole files each, in the order of tests/conftest.py: half of the suite waits for processes.
 	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
-
-corpus: setup
-	@# Plans, trainings, ledgers, fronts and published schedules against what was frozen, to the last digit.
-	$(BIN)/python -m pytest -q -n 0 -m "corpus or not corpus" tests/corpus
 
 chaos: setup
 	@# Theorems are tried on all cores at once; what kills has the machine to itself. -rP: each prints what it found,

@@ -48,7 +48,6 @@ def hyperparameter(
     high: float | None = None,
     choices: tuple[Scalar, ...] = (),
     default: Scalar | None = None,
-    absent_unless_given: bool = False,
     inner: str = "",
     word: str = "",
 ) -> Any:
@@ -96,17 +95,17 @@ def parameters(record: type) -> tuple[Hyperparameter, ...]:
 
 
 def complete(record: type, config: Config, solved: str | None = None) -> dict[str, Scalar]:
-    """Every hyperparameter of `config`, defaults included but for those that are absent unless given, as it was given.
+    """Every hyperparameter of `config` as it was given, defaults included.
 
     solved  may be missing: it is what the calibration solves for
     Raises InvalidValue, naming the first that is missing.
     """
     full: dict[str, Scalar] = {}
     for one in parameters(record):
-        value = config.get(one.name, None if one.absent_unless_given else one.default)
+        value = config.get(one.name, one.default)
         if value is not None:
             full[one.name] = value
-        elif one.name != solved and not one.absent_unless_given:
+        elif one.name != solved:
             raise InvalidValue(one.name, None, f"a value ({one.doc})")
     if any(_ARGUMENTS in one.metadata for one in fields(record)):
         full |= {name: value for name, value in config.items() if name.startswith(WITH)}

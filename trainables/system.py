@@ -138,7 +138,6 @@ class Hyperparameter:
     choices    the values of a "choice"; empty means any text
     default    the value used when a spec leaves it out; None means that a spec must give it, unless it
                is what the calibration solves for
-    absent_unless_given  specs and plans leave it out at its default: it is younger than digests that have to stay
     inner      its key where a spec has it in one mapping with others: the `peak` of
                `learning_rate: {peak: 1, warmup: 0.1}`, which is `learning_rate: 1` and `learning_rate.warmup: 0.1`
     word       what may stand in a number's place: the `automatic` of `clip_norm`. A record reads it as 0
@@ -152,7 +151,6 @@ class Hyperparameter:
     high: float | None = None
     choices: tuple[Scalar, ...] = ()
     default: Scalar | None = None
-    absent_unless_given: bool = False
     inner: str = ""
     word: str = ""
 

@@ -42,6 +42,7 @@ from sweeps.spec.rules import FINAL, raw_metrics
 from sweeps.spec.sections import SweepSpec, learns
 from sweeps.spec.sweep_budget import SweepBudget, budget_of
 from sweeps.util.text import hanging
+from trainables.models import shaping
 from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec, PrivacyPlan, Refusal, System
 from trainables.units import RECORD
@@ -231,7 +232,7 @@ class Preview:
             "space": [
                 (system, name, str(knob))
                 for system, knobs in sorted(self.spec.systems.items())
-                for name, knob in sorted(knobs.items())
+                for name, knob in sorted(shaping(knobs).items())
             ],
             "constraints": self.spec.constraints,
             "grid_size": self.grid_size,
@@ -319,7 +320,7 @@ class Preview:
 
     def _space_lines(self) -> Iterator[str]:
         for system, knobs in sorted(self.spec.systems.items()):
-            yield f"{system}: {', '.join(f'{name} {knob}' for name, knob in sorted(knobs.items()))}"
+            yield f"{system}: {', '.join(f'{name} {knob}' for name, knob in sorted(shaping(knobs).items()))}"
         yield from (f"where {one}" for one in self.spec.constraints)
         if self.grid_size is not None:
             each = f", each {self.spec.search.repeats} times" if self.spec.search.repeats > 1 else ""

@@ -333,7 +333,7 @@ def _hover(panel: Panel, index: int, names: list[str]) -> str:
         lines.append(f"{escape(name)} <b>{shown}</b>")
     if EPSILON not in names and record.guarantee is not None:
         lines.append(f"epsilon <b>{epsilon_text(record.guarantee.epsilon)}</b>")
-    lines += [f"{escape(name)} = {escape(_show(value))}" for name, value in list(record.config.items())[:12]]
+    lines += [f"{escape(name)} = {escape(_show(value))}" for name, value in list(record.knobs.items())[:12]]
     return "<br>".join(lines)
 
 

@@ -222,9 +222,7 @@ def _read_knobs(
             problems.add(f"{path}.{name}", None, f"a value or a domain ({parameter.doc})", f"Add `{name}:`.")
         elif not name.startswith(WITH):
             out[name] = parameter.default
-    # A canonical spec leaves out what a system had not always.
-    absent = {name for name, one in parameters.items() if one.absent_unless_given and out.get(name) == one.default}
-    return {name: out[name] for name in sorted(out.keys() - absent)}
+    return dict(sorted(out.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +279,7 @@ class _KnobReader:
     def _word(self, path: str, raw: object) -> Scalar:
         one = self.parameter
         if not one.choices:
-            if isinstance(raw, str) and raw:
+            if isinstance(raw, str) and (raw or raw == one.default):
                 return raw
             raise InvalidValue(path, raw, f"a text ({one.doc})", "Quote it." if raw is not None else "")
         value = meant(Domain(kind="choice", values=tuple(one.choices)), raw)

@@ -865,7 +865,8 @@ def references(
     facts: DatasetSpec,
     asked: Collection[str],
 ) -> FrontOptions:
-    """With every reference that follows from budgets, limits and the metrics of the systems; given ones go before.
+    """With every reference that follows from budgets, limits and what the systems report of such a task; given ones go
+    before.
 
     asked  metrics that the spec names: of `trainables.measures.quality` no other is ever reported
     """
@@ -874,6 +875,7 @@ def references(
         found["work"] = Reference(value=limits.work, source="limits.work", derived=True)
     for metric in {name: one for system in chosen for name, one in declared(system, asked).items()}.values():
         told = metric.name in asked or metric.name not in (*QUALITY, *GROUPED)
+        told = told and (metric.tasks is None or facts.task in metric.tasks)
         if told and (worst := natural_worst(metric, facts)) is not None:
             found[metric.name] = Reference(value=worst[0], source=worst[1], derived=True)
     own = {name: one for name, one in given.reference.items() if not one.derived}

@@ -82,7 +82,8 @@ def knob(parameter: Hyperparameter) -> JsonSchema:
 
 def _value(parameter: Hyperparameter) -> JsonSchema:
     if parameter.kind == "choice":
-        return {"enum": list(parameter.choices)} if parameter.choices else {"type": "string", "minLength": 1}
+        least = 0 if parameter.default == "" else 1
+        return {"enum": list(parameter.choices)} if parameter.choices else {"type": "string", "minLength": least}
     number: JsonSchema = {"type": "integer" if parameter.kind == "int" else "number"}
     if parameter.low is not None:
         number["minimum"] = parameter.low

@@ -330,7 +330,7 @@ class TrialRecord(Configured):
         claim = self.guarantee
         said = [] if claim is None else [f"epsilon {epsilon_text(claim.epsilon)} {claim.standing}"]
         said += [f"{name} {value:.4g}" for name, value in self.metrics.items() if name not in DECIDED]
-        knobs = [f"{name} {f'{one:.4g}' if isinstance(one, float) else one}" for name, one in self.config.items()]
+        knobs = [f"{name} {f'{one:.4g}' if isinstance(one, float) else one}" for name, one in self.knobs.items()]
         return f"<Trial {self.key}: {', '.join([self.state, *said])}; {', '.join(knobs)}>"
 
     @property

@@ -9,7 +9,6 @@ import pytest
 
 from sweeps.cli.catalogue import described
 from sweeps.spec.parse import read_document
-from tests.corpus.doors import said
 from trainables.data import SOURCES
 
 
@@ -19,19 +18,17 @@ def test_no_range_of_a_system_is_none():
     assert not [one for one in ranges if "None" in one]
 
 
-def test_every_source_is_named():
-    code, text = said("datasets")
-    assert code == 0
+def test_every_source_is_named(command):
+    _, text, _ = command("datasets")
     assert [line.split()[0] for line in text.splitlines()] == list(SOURCES)
 
 
-def test_one_source_shows_its_options():
-    code, text = said("datasets", "adult")
-    assert code == 0
+def test_one_source_shows_its_options(command):
+    _, text, _ = command("datasets", "adult")
     told = [line.split()[0] for line in text.splitlines() if not line.startswith(" " * 3)]
     assert told == ["adult", *(one.name for one in SOURCES["adult"].options)]
     assert "which records are the validation: holdout, test (default holdout)" in text
-    [document] = json.loads(said("datasets", "adult", "--json")[1])
+    [document] = json.loads(command("datasets", "adult", "--json")[1])
     assert {one["name"]: one["default"] for one in document["options"]}["form"] == "a9a"
 
 
@@ -66,10 +63,9 @@ def test_every_option_has_an_example_that_its_source_takes(name, option):
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_an_example_is_printed_as_a_spec_has_it(name):
+def test_an_example_is_printed_as_a_spec_has_it(name, command):
     """What stands under each option reads as that option and nothing else."""
-    code, text = said("datasets", name)
-    assert code == 0
+    _, text, _ = command("datasets", name)
     known = {one.name: one.example for one in SOURCES[name].options}
     shown = "\n".join(line for line in text.splitlines() if line.startswith(" " * 15))
     assert read_document(shown or "{}") == known

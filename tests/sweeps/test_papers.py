@@ -23,6 +23,7 @@ from sweeps.spec.parse import public_facts
 from sweeps.store.records import Proposal, TrialRecord, TrialState
 from sweeps.store.workspace import Workspace
 from tests.sweeps import specs
+from tests.test_golden import GOLDEN, differences
 from tests.trainables.test_published_sources import DATA, needs_data
 from trainables.system import PrivacyPlan
 
@@ -197,7 +198,9 @@ def test_what_needs_no_data_is_decided_and_the_rest_is_said(
     loud = f"missing: {FOLDERS[paper]} in {data}: its rows are not trained"
     assert lines.count(loud) == result.cut.count(loud) == 1
     decided = [row for row in without["rows"] if row["holds"] is not None]
-    assert decided
+    (golden,) = [one for one in GOLDEN if one["kind"] == "paper" and one["name"] == paper]
+    now = {row["claim"]: row["ours"] for row in decided}
+    assert list(differences("", golden["value"], now, golden["tolerance"])) == []
     assert [asdict(claim) for claim in result.claims if claim.holds is not None] == decided
     assert not (tmp_path / "sweeps.db").exists()
 

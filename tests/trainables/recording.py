@@ -1,13 +1,15 @@
-"""A run that keeps its records in memory, for tests of systems without a controller."""
+"""For tests of systems without a controller: a run that keeps its records in memory, and two classes of records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from dpcore.events import Event, blocks
 from dpcore.randomness import Streams
-from trainables.system import PrivacyPlan, State, TrialRun
+from trainables.system import Dataset, DatasetSpec, InputSpec, PrivacyPlan, Split, State, Task, TrialRun
 
 
 @dataclass
@@ -60,3 +62,24 @@ def memory_run(
 def counted(plan: PrivacyPlan) -> tuple[tuple[Event, int], ...]:
     """What a plan counts, in order: (the event of one step, how many)."""
     return tuple(blocks(plan.event()))
+
+
+def blobs(n: int, n_validation: int) -> Dataset:
+    """Two well separated classes in four dimensions."""
+    rng = np.random.default_rng(7)
+
+    def split(count: int) -> Split:
+        labels = rng.integers(2, size=count)
+        labels[:2] = np.arange(2)
+        points = np.eye(4)[labels] + 0.1 * rng.standard_normal((count, 4))
+        return Split(inputs={"x": points.astype(np.float32)}, targets=labels)
+
+    facts = DatasetSpec(
+        dataset="blobs",
+        task=Task.CLASSIFICATION,
+        n=n,
+        n_validation=n_validation,
+        features={"x": InputSpec(shape=(4,))},
+        classes=2,
+    )
+    return Dataset(facts=facts, train=split(n), validation=split(n_validation), fingerprint="blobs")

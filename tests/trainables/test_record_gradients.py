@@ -7,8 +7,7 @@ import pytest
 from scipy.special import softmax
 
 from dpcore.events import Adjacency
-from tests.corpus.doors import blobs
-from tests.trainables.recording import memory_run
+from tests.trainables.recording import blobs, memory_run
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyPlan, PrivacyTarget, RunSettings
 from trainables.training import released as module

@@ -12,17 +12,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args, get_origin
 
 from dpcore.checks import InvalidValue
 from trainables import plugins
 from trainables.adaptation import AS_BUILT, HF, Adaptation
-from trainables.metrics import WITH, Arguments, Config, Scalar
+from trainables.metrics import WITH, Arguments
 from trainables.plugins import by_name
 from trainables.system import DatasetSpec, Hyperparameter, Task
 
 if TYPE_CHECKING:
     from torch import nn
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +148,18 @@ def refused(entry: ModelEntry, facts: DatasetSpec) -> str:
     return "it says nothing of single tokens" if facts.task is Task.TOKENS else entry.refuses(facts)
 
 
-def shaping(config: Config) -> dict[str, Scalar]:
-    """What a configuration says of its trial: without `hidden`, whatever its default, where the model has no such
-    units."""
-    model = config.get("model")
-    unused = isinstance(model, str) and not (model in MODELS and MODELS[model].hidden)
-    return {name: value for name, value in config.items() if not (unused and name == "hidden")}
+def shaping(config: Mapping[str, Value]) -> dict[str, Value]:
+    """What a configuration says of its trial, or knobs of all trials: without what model, optimizer or another option
+    never read, whatever its default."""
+    model, optimizer = config.get("model"), config.get("optimizer", "adam")
+    unread = [
+        isinstance(model, str) and not (model in MODELS and MODELS[model].hidden) and "hidden",
+        isinstance(optimizer, str) and optimizer not in ("adam", "adamw") and "beta",
+        config.get("lora.rank", 0) == 0 and "lora.",
+        config.get("augmentation.of") == "none" and "augmentation.",
+    ]
+    prefixes = tuple(one for one in unread if one)
+    return {name: value for name, value in config.items() if value != "" and not name.startswith(prefixes)}
 
 
 def check(

@@ -100,22 +100,16 @@ class RecipeHyperparameters(NoisySGDHyperparameters):
 
     clip_norm: float = hyperparameter(low=1e-6, high=1e6, unit="gradient norm", word=AUTOMATIC)
     learning_rate: float = hyperparameter(low=1e-6, high=1e3, inner="peak")
-    schedule: str = hyperparameter(
-        name="learning_rate.schedule", choices=SCHEDULES, default="constant", absent_unless_given=True
-    )
-    warmup: float = hyperparameter(
-        name="learning_rate.warmup", low=0.0, high=0.9999, default=0.0, absent_unless_given=True
-    )
-    optimizer: str = hyperparameter(default="sgd", absent_unless_given=True)
-    momentum: float = hyperparameter(low=0.0, high=0.9999, default=0.0, absent_unless_given=True)
-    beta1: float = hyperparameter(low=0.0, high=0.999999, default=0.9, absent_unless_given=True)
-    beta2: float = hyperparameter(low=0.0, high=0.999999, default=0.999, absent_unless_given=True)
-    weight_decay: float = hyperparameter(low=0.0, high=1e3, default=0.0, absent_unless_given=True)
-    ema: float = hyperparameter(low=0.0, high=0.999999, default=0.0, absent_unless_given=True)
-    copies: int = hyperparameter(
-        name="augmentation.multiplicity", low=1, high=1024, default=1, absent_unless_given=True
-    )
-    augmentation: str = hyperparameter(name="augmentation.of", default="none", absent_unless_given=True)
+    schedule: str = hyperparameter(name="learning_rate.schedule", choices=SCHEDULES, default="constant")
+    warmup: float = hyperparameter(name="learning_rate.warmup", low=0.0, high=0.9999, default=0.0)
+    optimizer: str = hyperparameter(default="sgd")
+    momentum: float = hyperparameter(low=0.0, high=0.9999, default=0.0)
+    beta1: float = hyperparameter(low=0.0, high=0.999999, default=0.9)
+    beta2: float = hyperparameter(low=0.0, high=0.999999, default=0.999)
+    weight_decay: float = hyperparameter(low=0.0, high=1e3, default=0.0)
+    ema: float = hyperparameter(low=0.0, high=0.999999, default=0.0)
+    copies: int = hyperparameter(name="augmentation.multiplicity", low=1, high=1024, default=1)
+    augmentation: str = hyperparameter(name="augmentation.of", default="none")
 
     @property
     def bound(self) -> float:

@@ -47,11 +47,11 @@ class ModelHyperparameters:
     model: str = hyperparameter(default="mlp")
     hidden: int = hyperparameter(low=1, high=65536, default=64, unit="units")
     arguments: Arguments = builder_arguments()
-    weights: str = hyperparameter(default="", absent_unless_given=True)
-    train: str = hyperparameter(default="all", absent_unless_given=True)
-    rank: int = hyperparameter(name="lora.rank", low=0, high=65536, default=0, absent_unless_given=True)
-    alpha: float = hyperparameter(name="lora.alpha", low=1e-6, high=1e6, default=8.0, absent_unless_given=True)
-    targets: str = hyperparameter(name="lora.targets", default="", absent_unless_given=True)
+    weights: str = hyperparameter(default="")
+    train: str = hyperparameter(default="all")
+    rank: int = hyperparameter(name="lora.rank", low=0, high=65536, default=0)
+    alpha: float = hyperparameter(name="lora.alpha", low=1e-6, high=1e6, default=8.0)
+    targets: str = hyperparameter(name="lora.targets", default="")
 
     @property
     def is_fine_tuned(self) -> bool:
