@@ -1,4 +1,5 @@
-"""Models that come with weights, as a spec names them: folders of transformers, files of safetensors, adapters beside.
+"""Models that come with weights, as a spec names them: folders of transformers and of timm, files of safetensors,
+adapters beside.
 
 Nothing is downloaded, no code of a folder runs, and nothing is unpickled. What a folder or a file brings is public by
 declaration (`pretrained` in a spec): no epsilon counts it.
@@ -15,8 +16,8 @@ from pathlib import Path
 
 from dpcore.checks import InvalidValue
 
-HF = "hf:"
-"""How a model is named that is a folder of transformers: `hf:FOLDER`."""
+FOLDERS = ("hf:", "timm:")
+"""How a model is named that is a folder of transformers or of timm: `hf:FOLDER`, `timm:FOLDER`."""
 _TENSORS, _CONFIG = ".safetensors", "config.json"
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt")
 
@@ -46,7 +47,12 @@ AS_BUILT = Adaptation()
 
 def places(models: Iterable[str], weights: Iterable[str]) -> tuple[str, ...]:
     """Folders and files that models of these names, and weights, are loaded from."""
-    return tuple(sorted({*(one.removeprefix(HF) for one in models if one.startswith(HF)), *filter(None, weights)}))
+    return tuple(sorted(filter(None, {*map(folder_of, models), *weights})))
+
+
+def folder_of(model: str) -> str:
+    """The folder that a model is; "" for any other model."""
+    return next((model.removeprefix(one) for one in FOLDERS if model.startswith(one)), "")
 
 
 def content(place: str) -> str:
@@ -68,11 +74,11 @@ def _content(files: tuple[tuple[Path, int, int], ...]) -> str:
 
 
 def tensor_files(name: str, value: str) -> list[Path]:
-    """The files of safetensors in a folder (`hf:FOLDER` or `FOLDER`), or the file itself.
+    """The files of safetensors in a folder (a model's, or `FOLDER`), or the file itself.
 
     Raises InvalidValue about `name`, where none is there.
     """
-    at = Path(value.removeprefix(HF)).expanduser()
+    at = Path(folder_of(value) or value).expanduser()
     if not at.exists():
         raise InvalidValue(name, value, "a folder or a file on this machine", "Nothing is downloaded.")
     inside = [at] if at.is_file() else sorted(at.iterdir())
@@ -80,19 +86,24 @@ def tensor_files(name: str, value: str) -> list[Path]:
     if not files:
         pickled = [one.name for one in inside if one.suffix in _PICKLED]
         held = f"; it has {', '.join(pickled)}, which could run code when it is read" if pickled else ""
-        remedy = "Write them with save_pretrained or safetensors.torch.save_file, where you trust what you load."
+        remedy = (
+            "Write them with save_pretrained, save_for_hf(..., safe_serialization=True) of timm, or "
+            "safetensors.torch.save_file, where you trust what you load."
+        )
         raise InvalidValue(name, value, f"weights as {_TENSORS}{held}", remedy)
     return files
 
 
 def check_folder(model: str) -> None:
-    """Raises InvalidValue for an `hf:FOLDER` that is no folder of a whole model: its configuration and safetensors."""
+    """Raises InvalidValue for a folder that has no whole model: its configuration and safetensors."""
     tensor_files("model", model)
-    folder = Path(model.removeprefix(HF)).expanduser()
+    folder = Path(folder_of(model)).expanduser()
     if not (folder / _CONFIG).is_file():
         adapters = (folder / "adapter_config.json").is_file()
         remedy = (
-            "Merge the adapters into their model first." if adapters else "save_pretrained of transformers writes it."
+            "Merge the adapters into their model first."
+            if adapters
+            else "save_pretrained of transformers, or save_for_hf of timm, writes it."
         )
         raise InvalidValue("model", model, f"a folder with {_CONFIG} beside the weights", remedy)
     try:

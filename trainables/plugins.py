@@ -31,7 +31,7 @@ ANNOUNCED = "SWEEPS_ANNOUNCED"
 """The functions that were named already, with blanks between: ours to set, for processes that begin later."""
 ENTRY_POINTS = "private_sweeps.systems"
 """Third parties add systems under this entry-point group; each entry is a System object."""
-OBJECT = re.compile(r"(?!hf:)[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+OBJECT = re.compile(r"(?!(?:hf|timm):)[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 """The user's own code in a spec: `package.module:function`, or the object that a system is."""
 _LIST = "list:"
 _log = logging.getLogger(__name__)

@@ -891,7 +891,7 @@ def weights_are_public(knobs: Mapping[str, Knobs], pretrained: Mapping[str, Pret
             remedy = f"Write them as `pretrained: {{{place}: {{name: ..., licence: ..., public_because: ...}}}}`."
             yield f"pretrained.{place}", None, expected, remedy
     for place in pretrained.keys() - set(used):
-        expected = "a folder or a file of weights that a model starts from (`model: hf:FOLDER`, `weights:`)"
+        expected = "a folder or a file of weights that a model starts from (`hf:FOLDER`, `timm:FOLDER`, `weights:`)"
         yield f"pretrained.{place}", pretrained[place].name, expected, did_you_mean(place, used)
 
 

@@ -526,7 +526,8 @@ class SweepSpec(Section):
     """The whole spec. Build it with `load_spec`: only that checks sections against each other, systems and data.
 
     constraints  relations between knobs that have to hold (`sweeps.spec.constraints`)
-    pretrained   {folder or file of weights: where they are from}, for each that a model names (`hf:FOLDER`, `weights`)
+    pretrained   {folder or file of weights: where they are from}, for each that a model names (`hf:FOLDER`,
+                 `timm:FOLDER`, `weights`)
     report       metrics that each trial reports besides (`sweeps systems` lists them, and `module:function` is one of
                  your own: `trainables.measures.quality`), and that steer nothing
     curve        points of each trial's learning curve: its metrics after this many equal shares of its planned steps,

@@ -23,7 +23,9 @@ from dpcore.gradients import PrivateGradients, Refused
 from dpcore.gradients.units import GhostNorms, UnitRows
 from tests.dpcore import gradient_oracle as oracle
 from tests.dpcore.zoo.judging import relative_error
+from trainables.models.pretrained import import_torchvision
 
+import_torchvision()
 RECORDS, TOKENS, WORDS, WIDTH, CLASSES = 5, 6, 23, 8, 3
 NEAR = 1e-5
 """Largest relative error of a cell that counts as equal."""

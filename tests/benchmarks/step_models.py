@@ -11,7 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpcore.gradients.chain import cross_entropy
+from trainables.models.pretrained import import_torchvision
 
+import_torchvision()
 CLASSES = 10
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from dpcore.gradients.chain import proves_isolation
 from trainables.features.programs import NotExportable, program
-from trainables.models.pretrained import HfModel
+from trainables.models.pretrained import FolderModel
 from trainables.system import InputSpec, with_masks
 
 ROUNDING = 1e-4
@@ -47,7 +47,7 @@ def apart(model: nn.Module, features: Mapping[str, InputSpec]) -> nn.Module:
     Raises NotExportable for one that mixes records and cannot be mapped over them.
     """
     inputs = _made_up(features)
-    ours = type(model).__module__.startswith(_OURS) and not isinstance(model, HfModel)
+    ours = type(model).__module__.startswith(_OURS) and not isinstance(model, FolderModel)
     if ours or proves_isolation(model, inputs):
         return model
     mapped = Mapped(model).eval()

@@ -11,7 +11,8 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from dpcore.checks import InvalidValue
-from trainables.adaptation import AS_BUILT, HF, Adaptation, check_folder, tensor_files
+from trainables.adaptation import AS_BUILT, Adaptation, check_folder, folder_of, tensor_files
 from trainables.metrics import MASKED
 from trainables.system import DatasetSpec, Task
 
@@ -59,7 +60,6 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
 
 # Weights that are loaded into a model, adapters beside its layers, and what of all that is trained.
 
-_EXTRA = "pip install private-sweeps[models]"
 _SHOWN = 5
 """Names in a message."""
 _ADAPTER = ".lora_"
@@ -68,21 +68,35 @@ _TEXT, _MASK, _IMAGE = "input_ids", "attention_mask", "pixel_values"
 
 
 def head_of(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters that give the answers: of a transformer those outside of its base, and its pooler; else those of
-    the last module that has parameters of its own."""
-    if isinstance(model, HfModel):
-        body = {id(one) for name, one in model.base.named_parameters() if not name.startswith("pooler.")}
+    """The parameters that give the answers: of a folder's model those outside of its base, and its pooler, or timm's
+    classifier; else those of the last module that has parameters of its own."""
+    if isinstance(model, FolderModel):
+        of_head = _of_head(model.base)
+        body = {id(one) for name, one in model.base.named_parameters() if not name.startswith(of_head)}
         return [one for one in model.parameters() if id(one) not in body]
     return _layers(model)[-1] if any(True for _ in model.parameters()) else []
 
 
+def _of_head(base: nn.Module) -> tuple[str, ...]:
+    """How names in a base begin of what is of the head all the same."""
+    classifier = getattr(base, "pretrained_cfg", {}).get("classifier") or "pooler"
+    return tuple(f"{one}." for one in ([classifier] if isinstance(classifier, str) else classifier))
+
+
 def _layers(model: nn.Module) -> list[list[nn.Parameter]]:
-    """Of a transformer its blocks, in order; else the parameters of each module that has some of its own."""
-    if isinstance(model, HfModel):
-        lists = [one for one in model.base.modules() if isinstance(one, nn.ModuleList)]
-        return [list(block.parameters()) for block in max(lists, key=len, default=[])]
-    own = (list(one.parameters(recurse=False)) for one in model.modules())
-    return [one for one in own if one]
+    """Of a folder's model its blocks, in order; else the parameters of each module that has some of its own."""
+    if isinstance(model, FolderModel):
+        head = {id(one) for one in head_of(model)}
+        found = ([one for one in block.parameters() if id(one) not in head] for block in _blocks(model.base))
+    else:
+        found = (list(one.parameters(recurse=False)) for one in model.modules())
+    return [one for one in found if one]
+
+
+def _blocks(module: nn.Module) -> Iterator[nn.Module]:
+    """The members of the outermost lists of modules: layers, or the stages that have them."""
+    for child in module.children():
+        yield from child if isinstance(child, nn.ModuleList | nn.Sequential) else _blocks(child)
 
 
 def trained_groups(model: nn.Module) -> dict[str, dict[str, nn.Parameter]]:
@@ -115,7 +129,7 @@ def _trained(model: nn.Module, adaptation: Adaptation, head: list[nn.Parameter])
     """Of the model's own parameters, those that its builder froze left out. Raises InvalidValue (train)."""
     train, layers = adaptation.train, _layers(model)
     word, _, count = train.partition("-")
-    layers = layers if isinstance(model, HfModel) else layers[:-1]
+    layers = layers if isinstance(model, FolderModel) else layers[:-1]
     if train == "all":
         chosen = head if adaptation.rank else list(model.parameters())
     elif train == "head":
@@ -133,8 +147,8 @@ def _trained(model: nn.Module, adaptation: Adaptation, head: list[nn.Parameter])
 
 def _load(model: nn.Module, place: str) -> None:
     """Take all tensors from files; a head of which they have nothing stays as it was drawn. Raises InvalidValue."""
-    if isinstance(model, HfModel):
-        raise InvalidValue("weights", place, f"none beside {HF}FOLDER, which brings its own", "Drop it.")
+    if isinstance(model, FolderModel):
+        raise InvalidValue("weights", place, "none beside a model that is a folder, which brings its own", "Drop it.")
     own, shapes = model.state_dict(keep_vars=True), dict[str, tuple[int, ...]]()
     files = tensor_files("weights", place)
     for file in files:
@@ -181,8 +195,8 @@ def _add_adapters(model: nn.Module, adaptation: Adaptation, head: set[int]) -> N
         if isinstance(one, nn.Linear | Conv1D) and id(one.weight) not in head
     }
     asked = [one.strip() for one in adaptation.targets.split(",")] if adaptation.targets else []
-    if not asked and isinstance(model, HfModel):
-        asked = list(KNOWN.get(model.base.config.model_type, ()))
+    if not asked and isinstance(model, FolderModel):
+        asked = list(KNOWN.get(model.model.config.model_type, ()))
     chosen = {
         name: one for name, one in linear.items() if not asked or any(f".{name}".endswith(f".{end}") for end in asked)
     }
@@ -217,8 +231,9 @@ def merged(model: nn.Module) -> nn.Module:
     return model
 
 
-class HfModel(nn.Module):
-    """A model of transformers with its head: inputs in the order of the data's features -> [B, outputs].
+class FolderModel(nn.Module):
+    """A model of transformers, or one of timm inside, with its head: inputs in the order of the data's features ->
+    [B, outputs].
 
     model   gives `logits`
     inputs  the argument of its forward pass that each input is
@@ -242,13 +257,13 @@ class HfModel(nn.Module):
         return answer
 
 
-def hf_model(name: str, facts: DatasetSpec, outputs: int) -> HfModel:
-    """The model of a folder, `hf:FOLDER`, with a head of so many outputs, which is drawn where the folder has none.
+def of_folder(name: str, facts: DatasetSpec, outputs: int) -> FolderModel:
+    """The model of a folder, with a head of so many outputs, which is drawn where the folder has none of that size.
 
     On the meta device it has no numbers, and none of the folder's are looked at. Raises InvalidValue.
     """
     check_folder(name)
-    folder, inputs = str(Path(name.removeprefix(HF)).expanduser()), _inputs(name, facts)
+    folder, inputs = str(Path(folder_of(name)).expanduser()), _inputs(name, facts)
     kind = "AutoModelForImageClassification" if _IMAGE in inputs else "AutoModelForSequenceClassification"
     if facts.task is Task.TOKENS:
         kind = "AutoModelForMaskedLM" if facts.loss == MASKED else "AutoModelForCausalLM"
@@ -257,6 +272,9 @@ def hf_model(name: str, facts: DatasetSpec, outputs: int) -> HfModel:
         labels = {} if facts.task is Task.TOKENS else {"num_labels": outputs}
         config = transformers.AutoConfig.from_pretrained(folder, use_cache=False, **labels, **local)
         _check_sizes(name, facts, config)
+        if own := getattr(config, "model_args", None):
+            # Of timm: how many outputs is said above, and a checkpoint besides is none of the folder's.
+            config.model_args = {key: one for key, one in own.items() if key not in ("num_classes", "checkpoint_path")}
         maker = getattr(transformers, kind)
         if torch.get_default_device().type == "meta":
             made = maker.from_config(config, trust_remote_code=False)
@@ -275,14 +293,14 @@ def hf_model(name: str, facts: DatasetSpec, outputs: int) -> HfModel:
     if paddings or getattr(made.config, "pad_token_id", 0) is None:
         # Some heads look for the last code that is no padding; without any all codes are of the text.
         made.config.pad_token_id = paddings[0] if paddings else -1
-    found = HfModel(made, inputs)
+    found = FolderModel(made, inputs)
     if unknown := set(inputs) - set(inspect.signature(made.forward).parameters):
         expected = f"inputs that {type(made).__name__} takes, by their names, and not {', '.join(sorted(unknown))}"
         raise InvalidValue("model", name, expected, "Call the columns as its forward pass does.")
     return found
 
 
-def tiny_bert(facts: DatasetSpec, hidden: int) -> HfModel:
+def tiny_bert(facts: DatasetSpec, hidden: int) -> FolderModel:
     """Two layers of `hidden` units over a sequence of codes, fitted to nothing."""
     (feature,) = facts.features.values()
     with _library("model", "tiny-bert") as transformers:
@@ -295,7 +313,7 @@ def tiny_bert(facts: DatasetSpec, hidden: int) -> HfModel:
             max_position_embeddings=feature.shape[0],
             num_labels=facts.classes or 1,
         )
-        return HfModel(transformers.BertForSequenceClassification(config), (_TEXT,))
+        return FolderModel(transformers.BertForSequenceClassification(config), (_TEXT,))
 
 
 def _inputs(name: str, facts: DatasetSpec) -> tuple[str, ...]:
@@ -336,20 +354,25 @@ def _check_sizes(name: str, facts: DatasetSpec, config: Any) -> None:
 def _check_loaded(name: str, made: Any, loading: Mapping[str, Any]) -> None:
     """Raises InvalidValue for tensors of the base that the folder lacks, has besides, or has in another shape.
 
-    A head may be missing there (what is outside of the base, and its pooler), and another task's may be left over.
+    A head may be missing there or have another shape, and another task's may be left over.
     """
     base, prefix = dict(made.base_model.named_children()), f"{made.base_model_prefix}."
+    of_head = _of_head(made.base_model)
 
     def of_base(tensor: str) -> bool:
-        first = tensor.removeprefix(prefix).partition(".")[0]
-        return first != "pooler" and (tensor.startswith(prefix) or first in base)
+        inside = tensor.removeprefix(prefix)
+        return not inside.startswith(of_head) and (tensor.startswith(prefix) or inside.partition(".")[0] in base)
 
     _refuse_tensors(
         "model",
         name,
         [one for one in loading["missing_keys"] if of_base(one)],
         [one for one in loading["unexpected_keys"] if of_base(one)],
-        [f"{one} is {tuple(there)}, not {tuple(asked)}" for one, there, asked in loading["mismatched_keys"]],
+        [
+            f"{one} is {tuple(there)}, not {tuple(asked)}"
+            for one, there, asked in loading["mismatched_keys"]
+            if of_base(one)
+        ],
     )
 
 
@@ -359,25 +382,55 @@ def _library(name: str, value: object) -> Iterator[Any]:
     os.environ["HF_HUB_OFFLINE"] = "1"
     try:
         import transformers
+
+        with _silent(transformers.utils.logging), warnings.catch_warnings(action="ignore"):
+            import_torchvision()
+            yield transformers
+    except InvalidValue:
+        raise
     except ImportError as error:
-        raise InvalidValue(name, value, f"transformers and peft ({error})", f"Install them: {_EXTRA}.") from error
-    said = transformers.utils.logging
+        extra = "timm" if str(value).startswith("timm:") else "models"
+        remedy = f"Install them: pip install private-sweeps[{extra}]."
+        raise InvalidValue(name, value, f"transformers and peft ({_first_line(error)})", remedy) from error
+    except Exception as error:
+        # Whatever transformers meets in a folder that somebody made.
+        expected = f"a model that transformers {transformers.__version__} can make: {_first_line(error)}"
+        raise InvalidValue(name, value, expected) from error
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+@contextmanager
+def _silent(said: Any) -> Iterator[None]:
+    """Inside, transformers logs errors alone and shows no bars of progress."""
     level, bars = said.get_verbosity(), said.is_progress_bar_enabled()
     said.set_verbosity_error()
     said.disable_progress_bar()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield transformers
-    except InvalidValue:
-        raise
-    except Exception as error:
-        # Whatever transformers meets in a folder that somebody made.
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise InvalidValue(
-            name, value, f"a model that transformers {transformers.__version__} can make: {lines[0]}"
-        ) from error
+        yield
     finally:
         said.set_verbosity(level)
         if bars:
             said.enable_progress_bar()
+
+
+_DECLARED: list[torch.library.Library] = []
+
+
+def import_torchvision() -> None:
+    """Import torchvision, where it is installed: whatever of transformers and timm needs it finds it then.
+
+    Where its own library was built for another torch it raises at import, for it says something of two operators that
+    this library declares. They are declared here then, without any code: it is asked for transforms alone.
+    """
+    with suppress(ModuleNotFoundError):
+        try:
+            import_module("torchvision")
+        except RuntimeError:
+            if not _DECLARED:
+                _DECLARED.append(torch.library.Library("torchvision", "DEF"))
+                for operator in ("nms", "qnms"):
+                    _DECLARED[0].define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+            import_module("torchvision")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, get_args, get_origin
 
 from dpcore.checks import InvalidValue
 from trainables import plugins
-from trainables.adaptation import AS_BUILT, HF, Adaptation
+from trainables.adaptation import AS_BUILT, Adaptation, folder_of
 from trainables.metrics import WITH, Arguments
 from trainables.plugins import by_name
 from trainables.system import DatasetSpec, Hyperparameter, Task
@@ -282,8 +282,8 @@ def build(
 
     if model in MODELS:
         module = _function(MODELS[model].builder)(facts, hidden)
-    elif model.startswith(HF):
-        module = pretrained.hf_model(model, facts, outputs(facts))
+    elif folder_of(model):
+        module = pretrained.of_folder(model, facts, outputs(facts))
     else:
         module = _own_function(model)(facts, **dict(arguments))
     if not isinstance(module, nn.Module):
@@ -349,7 +349,9 @@ def builder_of(model: str) -> Builder:
 
 def _own_function(model: str) -> Callable[..., object]:
     names = ", ".join(MODELS)
-    remedy = f"Use one of {names}, a function facts -> torch.nn.Module that Python can import, or {HF}FOLDER."
+    remedy = (
+        f"Use one of {names}, a function facts -> torch.nn.Module that Python can import, hf:FOLDER, or timm:FOLDER."
+    )
     module_name, colon, function_name = model.partition(":")
     if not (colon and module_name and function_name.isidentifier()):
         raise InvalidValue("model", model, "a known model or `package.module:function`", remedy)

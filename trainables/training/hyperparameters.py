@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from trainables.adaptation import AS_BUILT, HF, Adaptation
+from trainables.adaptation import AS_BUILT, Adaptation, folder_of
 from trainables.hyperparameters import builder_arguments, hyperparameter, hyperparameters
 from trainables.metrics import Arguments
 from trainables.planning import NOISE_MAX, NOISE_MIN
@@ -33,7 +33,8 @@ def epochs_of(steps: int, batch_size: int, n: int) -> float:
 class ModelHyperparameters:
     """Which model.
 
-    model    name of a model (linear, mlp, mlp3, cnn, resnet20, resnet18, ...), package.module:function, or hf:FOLDER
+    model    name of a model (linear, mlp, mlp3, cnn, resnet20, resnet18, ...), package.module:function, hf:FOLDER or
+             timm:FOLDER
     hidden   hidden ReLU units of mlp and text
     weights  file or folder of safetensors that the model starts from
     train    which of the model's own weights are trained: all (beside lora: the head), head, last-K or bias, the head
@@ -56,7 +57,7 @@ class ModelHyperparameters:
     @property
     def is_fine_tuned(self) -> bool:
         """Whether the model starts from weights, has adapters, or is trained in part."""
-        return self.model.startswith(HF) or self.adaptation != AS_BUILT
+        return bool(folder_of(self.model)) or self.adaptation != AS_BUILT
 
     @property
     def adaptation(self) -> Adaptation:

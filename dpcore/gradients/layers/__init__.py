@@ -39,6 +39,7 @@ KINDS: Kinds = {
     nn.MultiheadAttention: Kind(attention, attention_forward),
     **dict.fromkeys((nn.LSTM, nn.GRU, nn.RNN), Kind(recurrent, recurrent_forward)),
     "transformers.pytorch_utils.Conv1D": Kind(transposed),
+    "timm.layers.norm.LayerNorm": Kind(layer_norm),
     # the next kind of layer goes here
 }
 
