@@ -8,11 +8,16 @@ from dpcore.checks import InvalidValue
 from trainables import plugins
 from trainables.plugins import OrImported, by_name
 from trainables.system import System
-from trainables.systems import langevin, noisy_mean, noisy_sgd
+from trainables.systems import (
+    langevin,
+    noisy_mean,
+    noisy_sgd,
+    subsample_and_aggregate,
+    triastcyn2020,
+    vandermaaten2020,
+    wu2020,
+)
 from trainables.systems.lu2021 import convexified_head, convexified_loss
-from trainables.systems.triastcyn2020 import systems as triastcyn2020
-from trainables.systems.vandermaaten2020 import minimisers, subsample_and_aggregate
-from trainables.systems.wu2020 import systems as wu2020
 
 _NEEDED = ("source", "hyperparameters", "metrics", "solves", "plan", "fit")
 
@@ -45,9 +50,9 @@ _KNOWN: dict[str, System] = by_name(
     noisy_mean.NOISY_MEAN,  # the toy: milliseconds, no download, known answer
     noisy_sgd.NOISY_SGD,  # Bu, Dong, Long & Su 2020, Algorithm 1
     noisy_sgd.NOISY_ADAM,  # Bu, Dong, Long & Su 2020, Algorithm 2
-    minimisers.MODEL_SENSITIVITY,  # van der Maaten & Hannun 2020, Theorems 1 and 2
-    minimisers.LOSS_PERTURBATION,  # van der Maaten & Hannun 2020, Theorems 3 and 4
-    minimisers.PREDICTION_SENSITIVITY,  # van der Maaten & Hannun 2020, Theorems 5 and 6
+    vandermaaten2020.MODEL_SENSITIVITY,  # van der Maaten & Hannun 2020, Theorems 1 and 2
+    vandermaaten2020.LOSS_PERTURBATION,  # van der Maaten & Hannun 2020, Theorems 3 and 4
+    vandermaaten2020.PREDICTION_SENSITIVITY,  # van der Maaten & Hannun 2020, Theorems 5 and 6
     subsample_and_aggregate.SUBSAMPLE_AND_AGGREGATE,  # van der Maaten & Hannun 2020, Theorems 7 and 8
     langevin.CLIPPED_SGLD,  # Wu et al. 2020, clipped and accounted
     langevin.DP_SGLD,  # Wang, Fienberg & Smola 2015, its published noise recounted; Wu et al. 2020, Property 1

@@ -20,21 +20,19 @@ from tests.trainables.noisy_sgd_cases import tiny
 from tests.trainables.recording import MemoryRun, memory_run
 from trainables.hyperparameters import read
 from trainables.system import Dataset, PrivacyPlan, PrivacyTarget, RunSettings, Split, System
+from trainables.systems import triastcyn2020_training as dpvi
 from trainables.systems.noisy_sgd import NOISY_SGD
-from trainables.systems.triastcyn2020 import training as dpvi
-from trainables.systems.triastcyn2020.accountant import (
+from trainables.systems.triastcyn2020 import (
+    AVERAGE_CASE_SGD,
+    BAYESIAN_SGD,
+    BAYESIAN_VARIATIONAL,
+    VARIATIONAL_DRAWS,
     EstimateHyperparameters,
     VariationalHyperparameters,
     Watch,
     filter_for,
 )
-from trainables.systems.triastcyn2020.systems import (
-    AVERAGE_CASE_SGD,
-    BAYESIAN_SGD,
-    BAYESIAN_VARIATIONAL,
-    VARIATIONAL_DRAWS,
-)
-from trainables.systems.triastcyn2020.training import Drawn, GradientDistances, rows_looked_at
+from trainables.systems.triastcyn2020_training import Drawn, GradientDistances, rows_looked_at
 from trainables.training.losses import loss_function
 from trainables.training.private_sgd import initial_model
 

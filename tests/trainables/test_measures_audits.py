@@ -23,8 +23,8 @@ from trainables.data import SOURCES
 from trainables.measures.audits import AuditSetting, Method, curve_of, gather, methods
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, Scalar
+from trainables.systems import triastcyn2020_training as bayesian_training
 from trainables.systems.linear import RowHyperparameters
-from trainables.systems.triastcyn2020 import training as bayesian_training
 from trainables.training import private_sgd
 
 torch.set_num_threads(1)

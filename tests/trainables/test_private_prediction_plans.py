@@ -23,12 +23,12 @@ from tests.trainables.private_prediction_cases import (
 )
 from tests.trainables.recording import counted
 from trainables.system import PrivacyPlan, PrivacyTarget, Refusal
-from trainables.systems.vandermaaten2020.minimisers import (
+from trainables.systems.subsample_and_aggregate import SUBSAMPLE_AND_AGGREGATE
+from trainables.systems.vandermaaten2020 import (
     LOSS_PERTURBATION,
     PREDICTION_SENSITIVITY,
     certificate,
 )
-from trainables.systems.vandermaaten2020.subsample_and_aggregate import SUBSAMPLE_AND_AGGREGATE
 
 
 @pytest.mark.parametrize(("system", "knobs"), CASES, ids=IDS)

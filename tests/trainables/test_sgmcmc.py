@@ -31,8 +31,8 @@ from trainables.system import (
     Scalar,
     Split,
 )
-from trainables.systems.wu2020 import training
-from trainables.systems.wu2020.training import judged, losses, table_metrics
+from trainables.systems import wu2020_training as training
+from trainables.systems.wu2020_training import judged, losses, table_metrics
 from trainables.training.optimisers import SGHMC, SGLD, NoisyPosterior, Optimiser, steadily
 
 TARGET = PrivacyTarget(epsilon=1.0, delta=1e-3)

@@ -27,12 +27,12 @@ PUBLIC = {
     "trainables/systems/lu2021/network.py": "a network that nothing is claimed of: starting weights, shuffles",
     "trainables/systems/lu2021/convexified_loss.py": "the order of questions and made-up records, from public numbers",
     "trainables/systems/lu2021/convexified_head.py": "frozen units, from a public number",
-    "trainables/systems/vandermaaten2020/subsample_and_aggregate.py": "parts and shuffles, from public numbers",
+    "trainables/systems/subsample_and_aggregate.py": "parts and shuffles, from public numbers",
     "trainables/parallel/sums.py": "starting weights",
     "trainables/sealed/standing.py": "keys and nonces of encryption",
     "trainables/sealed/draw.py": "configurations of a sealed search, from its secret coins",
-    "trainables/systems/triastcyn2020/training.py": "records looked at, masks and public draws: no claim needs them",
-    "trainables/systems/wu2020/training.py": "shuffles and dropout of methods without a claim",
+    "trainables/systems/triastcyn2020_training.py": "records looked at, masks and public draws: no claim needs them",
+    "trainables/systems/wu2020_training.py": "shuffles and dropout of methods without a claim",
 }
 DOOR = {
     *("dpcore/noise.py", "dpcore/randomness.py"),

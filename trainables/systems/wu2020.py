@@ -287,7 +287,7 @@ class Unprotected(ScoredByLoss, PlannedSystem[CommonHyperparameters, Scheduled])
 
     def train(self, fit: Fit[CommonHyperparameters, Scheduled]) -> None:
         """See `PlannedSystem.train`."""
-        from trainables.systems.wu2020.training import train
+        from trainables.systems.wu2020_training import train
 
         train(fit, partial(self.optimiser, fit.params, fit.data.facts.n))
 

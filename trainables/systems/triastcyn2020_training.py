@@ -28,7 +28,7 @@ from trainables.planning import Fit
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, Split, State
 from trainables.systems.linear import rows, width_of
 from trainables.systems.linear_module import UnitNormRows
-from trainables.systems.triastcyn2020.accountant import (
+from trainables.systems.triastcyn2020 import (
     PAIR,
     AverageCaseHyperparameters,
     BayesianSGDHyperparameters,

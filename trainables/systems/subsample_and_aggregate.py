@@ -31,7 +31,7 @@ from trainables.planning import Case, Fit
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, RunSettings, Traits
 from trainables.systems.answering import ACCURACY, AnsweringSystem, QueryHyperparameters, answer_queries, group_of
 from trainables.systems.linear import at, classes_of, labels_of
-from trainables.systems.vandermaaten2020.minimisers import (
+from trainables.systems.vandermaaten2020 import (
     NOISE_MAX,
     NOISE_MIN,
     ROWS,
