@@ -15,8 +15,7 @@ from scipy.optimize import brentq
 
 from dpcore import checks
 from dpcore.accountants.gdp import GDPCLTAccountant
-from dpcore.accountants.registry import ACCOUNTANTS, TOLERANCE, make
-from dpcore.accounting import HEADLINE, headline
+from dpcore.accounting import ACCOUNTANTS, HEADLINE, TOLERANCE, headline, make
 from dpcore.events import Adjacency, Event, Gaussian, PoissonSampled, Repeated, to_dict
 from dpcore.gdp import mu_gdp
 from dpcore.rounding import epsilon_text
@@ -42,7 +41,7 @@ class Target:
 
     epsilon     in nats, above 0
     delta       in (0, 1)
-    accountant  a name in `dpcore.accountants.registry.ACCOUNTANTS`; by "pld" the headline counts, which names another
+    accountant  a name in `dpcore.accounting.ACCOUNTANTS`; by "pld" the headline counts, which names another
                 accountant where the loss distribution cannot be bounded (`dpcore.accounting.headline`)
     tolerance   relative gap between bounds that the accountant is asked for
 

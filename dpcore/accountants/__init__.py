@@ -1,1 +1,1 @@
-"""Accountants: one file per notion, one protocol. `dpcore.accountants.registry.make` opens one by its name."""
+"""Accountants: one file per notion, one protocol. `dpcore.accounting.make` opens one by its name."""

@@ -12,8 +12,7 @@ from scipy.optimize import brentq
 
 from dpcore import checks
 from dpcore.accountants.pld import pure_sums
-from dpcore.accountants.pld.bounds import Asked, Bounds
-from dpcore.accountants.pld.pairs import Parts, SampledRandomisedResponse
+from dpcore.accountants.pld.pairs import Asked, Bounds, Parts, SampledRandomisedResponse
 from dpcore.accountants.protocol import (
     NEEDS_ADD_REMOVE,
     Composing,

@@ -10,8 +10,11 @@ Scores come from `dpcore.audit.attacks`. Canaries are synthetic; on real members
 """
 
 from dpcore.audit.audit import CONFIDENCE, Audit, AuditOutcome, AuditVerdict, Evidence, ThreatModel, claimed
-from dpcore.audit.evidence import Guesses, MultiRun, OneRun, OneRunFDP
-from dpcore.audit.guessing import (
+from dpcore.audit.evidence import (
+    Guesses,
+    MultiRun,
+    OneRun,
+    OneRunFDP,
     choose_threshold,
     choose_threshold_against,
     count_at,

@@ -1,7 +1,7 @@
 """How well scores separate members from non-members. "Member" is said where the score is at least a threshold.
 
 What is computed over all thresholds (AUC, TPR at a fixed FPR) describes the scores that it was computed from. A
-claim about new examples needs a threshold from other data: `threshold_at_fpr` on one half, `decisions.decide` on
+claim about new examples needs a threshold from other data: `threshold_at_fpr` on one half, `decide` on
 the other.
 """
 
@@ -118,7 +118,7 @@ def decide(members: ArrayLike, non_members: ArrayLike, threshold: float) -> Deci
 def mean_training_loss_threshold(training_losses: ArrayLike) -> float:
     """Minus the mean training loss, for scores that are -loss: Yeom et al. (2018), Adversary 2; Wu et al. (2020).
 
-    An attacker is given this number with the model; one who is not must use `roc.threshold_at_fpr` on data of its own.
+    An attacker is given this number with the model; one who is not must use `threshold_at_fpr` on data of its own.
     """
     return -float(np.mean(samples("training_losses", training_losses)))
 

@@ -29,8 +29,16 @@ from dpcore import checks
 from dpcore.erm import LogisticRisk, minimise
 from dpcore.events import Adjacency, ApproximateDP, Event, PureDP
 from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
-from dpcore.mechanisms.noise_families import Array, Family, GaussianNoise, Normals, RadialNoise
-from dpcore.mechanisms.output_perturbation import EXACT_MINIMISER, SOFTMAX_LIPSCHITZ, UNIT_INPUTS
+from dpcore.mechanisms.output_perturbation import (
+    EXACT_MINIMISER,
+    SOFTMAX_LIPSCHITZ,
+    UNIT_INPUTS,
+    Array,
+    Family,
+    GaussianNoise,
+    Normals,
+    RadialNoise,
+)
 from dpcore.mechanisms.protocol import mechanism, repeated
 
 _THEOREM = "van der Maaten & Hannun 2020, Theorem {number}{repair}"

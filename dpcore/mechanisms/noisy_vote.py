@@ -19,8 +19,7 @@ from dpcore import checks
 from dpcore.accountants.composition import PURE_ACCOUNTANT, PURE_THEOREM, each_pure
 from dpcore.events import Adjacency, Event, PureDP
 from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
-from dpcore.mechanisms.noise_families import Normals
-from dpcore.mechanisms.output_perturbation import advanced_epsilon
+from dpcore.mechanisms.output_perturbation import Normals, advanced_epsilon
 from dpcore.mechanisms.protocol import mechanism, repeated
 
 ZCDP_THEOREM = "Cesar & Rogers 2021 (bounded range); Bun & Steinke 2016, Proposition 1.3"

@@ -38,14 +38,14 @@ _KINDS: dict[str, type] = {"poisson-sampling": PoissonSampling}
 _NAMES: dict[type, str] = {PoissonSampling: "poisson-sampling"}
 _ADJACENCY = "adjacency"
 _HOMES = {
-    "average-case": "dpcore.mechanisms.average_case",
+    "average-case": "dpcore.mechanisms.noisy_sums",
     "loss-perturbation": "dpcore.mechanisms.loss_perturbation",
-    "noisy-sum": "dpcore.mechanisms.noisy_sum",
-    "one-neuron-answers": "dpcore.papers.convexified",
+    "noisy-sum": "dpcore.mechanisms.noisy_sums",
+    "one-neuron-answers": "dpcore.papers.lu2021",
     "output-perturbation": "dpcore.mechanisms.output_perturbation",
-    "sampled-gaussian": "dpcore.mechanisms.sampled_gaussian",
+    "sampled-gaussian": "dpcore.mechanisms.noisy_sums",
     "scheduled": "dpcore.mechanisms.protocol",
-    "sequence": "dpcore.mechanisms.sampled_gaussian",
+    "sequence": "dpcore.mechanisms.noisy_sums",
     "soft-vote": "dpcore.mechanisms.noisy_vote",
 }
 """Where each kind of ours registers itself: who reads a plan may never have met its system."""

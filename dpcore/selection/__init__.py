@@ -8,8 +8,7 @@ rule.exceeds(EventProfile(another))              # at most 0 where a configurati
 
     counts    laws of K, and its drawing
     profiles  what one trial costs, as a curve in both directions; the Gaussian that dominates it, for a GDP filter
-    price     what the random number of trials adds
-    best      the best of K is released; configurations that differ, under one price
+    best      what the random number of trials adds; the best of K is released; configurations that differ, at one price
     ladder    the first trial that meets a public target, of the cheapest of several budgets, or word that none did
     front     several public orders are answered from one search
     filters   every trial is released: reserve, and stop before the budget is exceeded

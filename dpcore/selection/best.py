@@ -10,11 +10,11 @@ renyi    R(a) <= R_Q(a) + (1+shape)((1-1/b) R_Q(b) + ln(1/g)/b) + ln(mean)/(a-1)
          Poisson: B = R_Q(a) + mean d + ln(mean)/(a-1), exp(e) <= 1 + 1/(a-1),       theorems 2 and 6
          with the default: R(a) <= ln(P[K=0] + exp((a-1) B)) / (a-1)
 profile  eps(delta) <= eps_Q(delta/mean) + published penalty                         Koskela, Redberg & Wang (2024)
-tight    eps(delta) <= eps_Q(delta/mean) + tight penalty                             proof here and in `price`
+tight    eps(delta) <= eps_Q(delta/mean) + tight penalty                             proof here and at `tight`
 
 Proof. Let f be the generating function of K. The best is y with chance A(y) = f(Q(<=y)) - f(Q(<y)) = Q(y) F, where F is
 the mean of f' between Q(<y) and Q(<=y). f' rises, so F <= f'(1) = mean. Both ends of the interval are events of one
-trial, so F <= exp(penalty) F' under a neighbour (`price`). Hence
+trial, so F <= exp(penalty) F' under a neighbour (`tight`). Hence
     sum [A - exp(eps) A']+ <= sum F [Q - exp(eps - penalty) Q']+ <= mean delta_Q(eps - penalty).
 Renyi: A^a A'^(1-a) = Q^a Q'^(1-a) F (F/F')^(a-1), with F <= mean; t = g + (1-g) x is the chance of an event of the
 trial and a coin, so ln t' <= (1-1/b)(R_Q(b) + ln t), whose excess over ln t is largest at t = g. Poisson's Renyi form
@@ -31,17 +31,137 @@ With K or the slot of the winner known the statements are false.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq, minimize_scalar
 
 from dpcore import checks
 from dpcore.accountants.rdp import BU2020_ORDERS, improved_epsilon
-from dpcore.selection import price
-from dpcore.selection.counts import CountLaw, PoissonCount, TruncatedNegativeBinomial
+from dpcore.selection.counts import BinomialCount, CountLaw, PoissonCount, TruncatedNegativeBinomial
 from dpcore.selection.profiles import ROUND_UP, TrialProfile, epsilon_at
+
+# What the random number of trials adds to a trial's own epsilon: the largest ratio of f'(q) between neighbours.
+#
+# Let f be the generating function of K and x = 1 - q a chance of the trial's, x' the same under a neighbour. A profile
+# says x' <= exp(e) x + delta(e) at every e >= 0. With that the ratio f'(1-x) / f'(1-x') is at most exp(penalty):
+#
+# law       published penalty, any e                       tight penalty
+# TNB       (1+shape) ln(exp(e) + odds delta(e))           (1+shape) e*
+# binomial  (n-1) ln(1 + p (exp(e)-1) + odds delta(e))     (n-1) e*
+# Poisson   mean (exp(e) - 1 + delta(e))                   mean delta(0)
+#
+# odds is (1-g)/g for the truncated negative binomial law (TNB), p/(1-p) for the binomial one; e* >= 0 is the root of
+# odds delta(e) = exp(e) - 1, and any larger e is valid too.
+#
+# Source  Koskela, Redberg & Wang (2024) for the published forms. The tight ones: for TNB f' is (g/t)^(1+shape) up to a
+#         constant, t = g + (1-g) x, and t' <= g + (1-g)(exp(e) x + d) <= exp(e) t for *all* x >= 0 exactly where
+#         odds d <= exp(e) - 1. The published form adds the worst case of x = 0 (ratio 1 + odds d) to that of large x
+#         (ratio exp(e)), which cannot occur together. Binomial: u = 1-p + p q and q <= exp(e) q' + d read backwards,
+#         u <= 1-p + p (exp(e) q' + d) <= exp(e) u' where odds d <= exp(e) - 1. Poisson: the ratio is
+#         exp(mean (x' - x)), and x' - x is at most the distance in total variation, delta(0).
+
+
+_STEP = 1e-9
+"""By this much, relatively, a root is moved up until it is certified."""
+_LEAST = 1e-12
+
+
+class PriceTerm(NamedTuple):
+    """A penalty, and the point of the trial's profile that it rests on.
+
+    penalty  in nats, added to the trial's epsilon
+    e1       where the profile is asked, in nats, at least 0
+    d1       what it has to be there, at most
+    """
+
+    penalty: float
+    e1: float
+    d1: float
+
+
+def selectable(law: CountLaw) -> TruncatedNegativeBinomial | BinomialCount | PoissonCount:
+    """The law to price: without its cap. Raises InvalidValue for a law that no penalty is known of."""
+    priced = law.priced if isinstance(law, CountLaw) else law
+    if not isinstance(priced, TruncatedNegativeBinomial | BinomialCount | PoissonCount):
+        raise checks.InvalidValue("law", law, "a truncated negative binomial, binomial or Poisson law, or one capped")
+    return priced
+
+
+def published(law: CountLaw, e1: float, d1: float) -> float:
+    """The published penalty of a profile with delta(e1) <= d1; e1 >= 0, d1 in [0, 1]. Raises InvalidValue."""
+    checks.non_negative_finite(e1=e1, d1=d1)
+    match selectable(law):
+        case TruncatedNegativeBinomial() as one:
+            return (1 + one.shape) * math.log(math.exp(e1) + one.odds * d1) * ROUND_UP
+        case BinomialCount() as one:
+            return (one.trials - 1) * math.log1p(one.probability * math.expm1(e1) + one.odds * d1) * ROUND_UP
+        case PoissonCount() as one:
+            return one.rate * (math.expm1(e1) + d1) * ROUND_UP
+
+
+def at_point(law: CountLaw, e1: float, d1: float) -> float:
+    """The least penalty known of a profile with delta(e1) <= d1; e1 >= 0, d1 in [0, 1]. Raises InvalidValue."""
+    found, one = published(law, e1, d1), selectable(law)
+    if isinstance(one, PoissonCount) or one.odds * d1 * ROUND_UP > math.expm1(e1):
+        return found
+    return min(found, _exponent(one) * e1 * ROUND_UP)
+
+
+def tight(law: CountLaw, trial: TrialProfile) -> PriceTerm:
+    """The tight penalty, with the point at which it is taken. Raises InvalidValue."""
+    one = selectable(law)
+    if isinstance(one, PoissonCount):
+        total_variation = trial.delta(0.0)
+        return PriceTerm(one.rate * total_variation * ROUND_UP, 0.0, total_variation)
+    e1 = least_shift(trial.delta, one.odds)
+    return PriceTerm(_exponent(one) * e1 * ROUND_UP, e1, math.expm1(e1) / one.odds)
+
+
+def best_published(law: CountLaw, trial: TrialProfile) -> float:
+    """The least published penalty over e1, the place found roughly: every e1 is valid. Raises InvalidValue."""
+    one = selectable(law)
+    if isinstance(one, PoissonCount):
+        # Least at e1 = 0: delta falls by less than exp(e) rises.
+        return tight(law, trial).penalty
+
+    def penalty(e1: float) -> float:
+        return published(law, e1, trial.delta(e1))
+
+    # No e1 beyond is better than e1 = 0: there exp(e1) alone is more.
+    most = one.odds * trial.delta(0.0)
+    top = math.log1p(most if isinstance(one, TruncatedNegativeBinomial) else most / one.probability)
+    candidates = [0.0, least_shift(trial.delta, one.odds)]
+    if top > 0:
+        search = minimize_scalar(penalty, bounds=(0.0, top), method="bounded", options={"xatol": 1e-4 * top})
+        candidates += [float(search.x)] if math.isfinite(search.x) else []
+    return min(map(penalty, candidates))
+
+
+def least_shift(delta_at: Callable[[float], float], odds: float) -> float:
+    """e* >= 0 with odds delta(e*) <= exp(e*) - 1: the root to about 1e-9, rounded up; 0 where 0 does."""
+
+    def short(e: float) -> float:
+        return odds * delta_at(e) * ROUND_UP - math.expm1(e)
+
+    if short(0.0) <= 0:
+        return 0.0
+    # delta(e) <= delta(0) makes this one valid.
+    high = max(math.log1p(odds * delta_at(0.0)) * ROUND_UP, _LEAST)
+    root = float(brentq(short, 0.0, high, xtol=_LEAST, rtol=1e-10)) if short(high) < 0 else high
+    root, step = max(root, _LEAST), _STEP
+    while short(root) > 0:
+        root, step = root * (1 + step), 2 * step
+    return root
+
+
+def _exponent(law: TruncatedNegativeBinomial | BinomialCount) -> float:
+    return 1 + law.shape if isinstance(law, TruncatedNegativeBinomial) else law.trials - 1
+
 
 ORDERS = BU2020_ORDERS
 """Renyi orders of the first route: few fractional ones, which take milliseconds each."""
@@ -61,14 +181,14 @@ def price_best(
     Raises InvalidValue, and as the profile does.
     """
     checks.probability_open(delta=delta)
-    own, found = epsilon_at(trial, delta / price.selectable(law).mean), {}
+    own, found = epsilon_at(trial, delta / selectable(law).mean), {}
     if orders:
         curve = _published_renyi(law, trial, orders)
         least = min(improved_epsilon(a, float(r), delta) for a, r in zip(orders, curve, strict=True))
         if math.isfinite(least):
             found["renyi"] = max(0.0, least) * ROUND_UP
-    found["profile"] = (own + price.best_published(law, trial)) * ROUND_UP
-    found["tight"] = (own + price.tight(law, trial).penalty) * ROUND_UP
+    found["profile"] = (own + best_published(law, trial)) * ROUND_UP
+    found["tight"] = (own + tight(law, trial).penalty) * ROUND_UP
     return found
 
 
@@ -78,7 +198,7 @@ def renyi_of_best(law: CountLaw, trial: TrialProfile, orders: tuple[float, ...])
     The least of the published form and R_Q(a) + tight penalty + ln(mean)/(a-1), with the default's chance.
     """
     a, none = np.array(orders), law.pgf(0.0)
-    found = trial.renyi(orders) + price.tight(law, trial).penalty + math.log(price.selectable(law).mean) / (a - 1)
+    found = trial.renyi(orders) + tight(law, trial).penalty + math.log(selectable(law).mean) / (a - 1)
     if none > 0:
         found = np.logaddexp(math.log(none + _ROUNDING), (a - 1) * found) / (a - 1)
     return np.asarray(np.minimum(found, _published_renyi(law, trial, orders)) * ROUND_UP)
@@ -89,7 +209,7 @@ def _published_renyi(law: CountLaw, trial: TrialProfile, orders: tuple[float, ..
     for order in orders:
         if not 1 < order < math.inf:
             raise checks.InvalidValue("orders", orders, "finite orders, each above 1")
-    a, curve, one = np.array(orders), trial.renyi(orders), price.selectable(law)
+    a, curve, one = np.array(orders), trial.renyi(orders), selectable(law)
     own = np.maximum(curve, 0.0) + math.log(one.mean) / (a - 1)
     if isinstance(one, TruncatedNegativeBinomial):
         # The second order is free: it is sought among all that are tabulated, not among those asked for alone.
@@ -151,7 +271,7 @@ class HeterogeneousTrials:
     @cached_property
     def penalty(self) -> float:
         """What the number of trials adds, in nats."""
-        return price.at_point(self.law, self.e1, self.d1)
+        return at_point(self.law, self.e1, self.d1)
 
     @property
     def e_hat(self) -> float:
@@ -161,7 +281,7 @@ class HeterogeneousTrials:
     @property
     def d_hat(self) -> float:
         """delta of the trial at e_hat, at most."""
-        return self.delta / price.selectable(self.law).mean * (1 - 1e-15)
+        return self.delta / selectable(self.law).mean * (1 - 1e-15)
 
     def exceeds(self, configuration: TrialProfile) -> float:
         """The larger ln(delta / allowed) of the two points: at most 0 where the configuration is covered."""
@@ -197,12 +317,12 @@ class ByReference:
 
     def price(self, trial: TrialProfile) -> float:
         """Epsilon of the selection if all trials are like this one, in nats. Raises InvalidValue."""
-        own = epsilon_at(trial, self.delta / price.selectable(self.law).mean)
-        return own + price.tight(self.law, trial).penalty
+        own = epsilon_at(trial, self.delta / selectable(self.law).mean)
+        return own + tight(self.law, trial).penalty
 
     def points(self, trial: TrialProfile, epsilon: float) -> HeterogeneousTrials:
         """The points of a reference whose price is at most `epsilon`. Raises InvalidValue."""
-        shift = price.tight(self.law, trial)
+        shift = tight(self.law, trial)
         # A little below the root, so that rounding leaves it on the safe side.
-        d1 = shift.d1 if isinstance(price.selectable(self.law), PoissonCount) else shift.d1 * (1 - 1e-11)
+        d1 = shift.d1 if isinstance(selectable(self.law), PoissonCount) else shift.d1 * (1 - 1e-11)
         return HeterogeneousTrials(law=self.law, epsilon=epsilon, delta=self.delta, e1=shift.e1, d1=min(1.0, d1))

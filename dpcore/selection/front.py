@@ -5,7 +5,7 @@ may win several. With r distinct winners and K truncated negative binomial,
 
     eps_r = eps_{Q^r}(delta_r / E K(K-1)..(K-r+1)) + (shape + r) e*,        r = 1..k
 
-where Q^r is r trials released together and e* the shift of `price`. The deltas add; r is seen from the release.
+where Q^r is r trials released together and e* the shift of `best`. The deltas add; r is seen from the release.
 
 Proof. Give each trial a secret uniform number that breaks ties, which changes no profile. Outputs z_1..z_r win with
 chance density f^(r)(q) Q(z_1)..Q(z_r), q the chance that a trial beats none of them. f^(r)(q) is proportional to
@@ -25,8 +25,8 @@ from scipy.optimize import brentq
 from dpcore import checks
 from dpcore.calibrate import Target
 from dpcore.gdp import delta_gdp, relative_error
+from dpcore.selection.best import least_shift
 from dpcore.selection.counts import CountLaw, TruncatedNegativeBinomial
-from dpcore.selection.price import least_shift
 from dpcore.selection.profiles import ROUND_UP, TrialProfile, covering_mu
 
 

@@ -19,7 +19,7 @@ with penalty_j = e*_j + eta e*_{j-1}.
 
 Proof. With a, b the chances of success below rung j and up to it, z in rung j is released with chance w_j Q_j(z) F, F =
 (f(1-a) - f(1-b))/(b-a) <= mean the average of t^-(1+eta) over [t_a, t_b] up to a constant, t_x = g + (1-g) x. As in
-`price`, t_a' <= exp(e*_{j-1}) t_a and t_b' <= exp(e*_j) t_b. F falls in both ends, with log-slopes -s in ln t_a and
+`best`, t_a' <= exp(e*_{j-1}) t_a and t_b' <= exp(e*_j) t_b. F falls in both ends, with log-slopes -s in ln t_a and
 -(1+eta-s) in ln t_b, where s = eta/(1 - r^-eta) - 1/(r-1), r = t_b/t_a, and eta <= s <= (1+eta)/2. Move both ends by
 e*_{j-1}, at most (1+eta) e*_{j-1}, then t_b alone by the rest, at most 1 each. Failure: f(y)/y is the average over
 [t_J, 1], at most 1, and only its lower end moves. A cap is free, except on the curve of failure: it makes failure
@@ -41,9 +41,8 @@ from itertools import pairwise
 import numpy as np
 
 from dpcore import checks
-from dpcore.selection.best import largest_excess
+from dpcore.selection.best import largest_excess, least_shift
 from dpcore.selection.counts import CountLaw, TruncatedNegativeBinomial
-from dpcore.selection.price import least_shift
 from dpcore.selection.profiles import ROUND_UP, MixtureProfile, TrialProfile, distribution, epsilon_at, one_adjacency
 
 POINTS = 256

@@ -25,8 +25,7 @@ from scipy.special import ndtri
 
 from dpcore import checks
 from dpcore.accountants.rdp import RDPAccountant
-from dpcore.accountants.registry import TOLERANCE, make
-from dpcore.accounting import HEADLINE, headline, headline_delta
+from dpcore.accounting import HEADLINE, TOLERANCE, headline, headline_delta, make
 from dpcore.events import Adjacency, Event, UnsupportedEvent
 from dpcore.gdp import delta_gdp, relative_error
 from dpcore.guarantee import Status

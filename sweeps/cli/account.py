@@ -13,8 +13,7 @@ import typer
 
 from dpcore import calibrate, checks
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
-from dpcore.accountants.registry import ACCOUNTANTS
-from dpcore.accounting import HEADLINE, delta_claim, guarantee, headline, headline_delta
+from dpcore.accounting import ACCOUNTANTS, HEADLINE, delta_claim, guarantee, headline, headline_delta
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, UnsupportedEvent
 from dpcore.rounding import delta_text, epsilon_text
@@ -162,7 +161,7 @@ _NEEDS: dict[Unknown, tuple[str, ...]] = {
 class Question:
     """Poisson-subsampled Gaussian steps with one of epsilon, delta, noise and steps left open.
 
-    accountant  a name in `dpcore.accountants.registry.ACCOUNTANTS`, or "all"
+    accountant  a name in `dpcore.accounting.ACCOUNTANTS`, or "all"
     Raises InvalidValue when something needed is missing, superfluous or out of range.
     """
 

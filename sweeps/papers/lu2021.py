@@ -23,8 +23,8 @@ import numpy as np
 from scipy import stats
 
 from dpcore.audit.attacks import advantage_bound
-from dpcore.papers import counterexamples
-from dpcore.papers.convexified import (
+from dpcore.papers import lu2021 as counterexamples
+from dpcore.papers.lu2021 import (
     Bound,
     Counting,
     NeuronNoise,

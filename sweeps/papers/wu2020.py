@@ -26,8 +26,8 @@ import numpy as np
 from dpcore.accounting import headline
 from dpcore.events import Adjacency, Gaussian, PoissonSampled, Repeated
 from dpcore.guarantee import Status
-from dpcore.papers import membership
-from dpcore.papers.sgld import clipped_event, halving_schedule, noise_multiplier, published_noise_factor
+from dpcore.papers import wu2020 as membership
+from dpcore.papers.wu2020 import clipped_event, halving_schedule, noise_multiplier, published_noise_factor
 from dpcore.rounding import epsilon_text
 from sweeps.papers.run import (
     NOT_RUN,

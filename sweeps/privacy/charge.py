@@ -21,8 +21,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from typing import Self
 
-from dpcore import checks
-from dpcore.accountants import registry
+from dpcore import accounting, checks
 from dpcore.accountants.gdp import GDPAccountant
 from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant, ToleranceNotReached
 from dpcore.accounting import headline_of_many, headline_of_parts, larger_of_parts
@@ -316,7 +315,7 @@ def filter_charge(
 
 
 def trial_profile(
-    plan: PrivacyPlan, from_step: int = 0, to_step: int | None = None, tolerance: float = registry.TOLERANCE
+    plan: PrivacyPlan, from_step: int = 0, to_step: int | None = None, tolerance: float = accounting.TOLERANCE
 ) -> TrialProfile:
     """Upper bounds, in both directions, on what steps [from_step, to_step) of a plan reveal, with the reports that
     follow them (the whole trial by default). Where they compose in parallel, the larger at every point.

@@ -36,8 +36,20 @@ from sweeps.store.records import TARGET_EPSILON, Proposal, Settlement, SweepReco
 from sweeps.store.store import Store
 from sweeps.store.workspace import ANNOUNCED, Workspace
 from trainables.measures.objectives import measured
-from trainables.sealed.draw import COINS, BestScores, Coins, FirstSuccess, Ranking, Schedule, SealedDraw, Slot
-from trainables.sealed.standing import KEY_BYTES, Box, Candidate, Standing
+from trainables.sealed.search import (
+    COINS,
+    KEY_BYTES,
+    BestScores,
+    Box,
+    Candidate,
+    Coins,
+    FirstSuccess,
+    Ranking,
+    Schedule,
+    SealedDraw,
+    Slot,
+    Standing,
+)
 from trainables.sealed.worker import DRAW, SealedWork
 from trainables.system import Config, DatasetSpec, Launch, PrivacyPlan, Refusal
 from trainables.worker.attempt import Attempt, TrialResult

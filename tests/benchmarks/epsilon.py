@@ -28,11 +28,10 @@ from dp_accounting.pld import PLDAccountant as TheirPLD
 from dp_accounting.pld import privacy_loss_distribution as theirs
 
 from dpcore import calibrate
-from dpcore.accountants.pld import routes
-from dpcore.accountants.pld.bounds import Asked
-from dpcore.accountants.pld.pairs import SampledGaussianPair
+from dpcore.accountants.pld import accountant as routes
+from dpcore.accountants.pld.pairs import Asked, SampledGaussianPair
 from dpcore.accountants.pld.saddle_point import direction_at_delta
-from dpcore.accountants.registry import TOLERANCE
+from dpcore.accounting import TOLERANCE
 
 THEIR_INTERVAL = 1e-4
 THEIR_LARGEST_GRID = 20_000_000

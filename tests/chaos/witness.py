@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpcore.mechanisms.noise_families import Normals
+from dpcore.mechanisms.output_perturbation import Normals
 from sweeps.privacy.ledger import total
 from sweeps.store.records import TrialState
 from sweeps.store.store import Store

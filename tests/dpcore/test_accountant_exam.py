@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dpcore.accountants.registry import ACCOUNTANTS, make
+from dpcore.accounting import ACCOUNTANTS, make
 from dpcore.checks import InvalidValue
 from dpcore.events import (
     Adjacency,

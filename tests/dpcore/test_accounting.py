@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from dpcore.accountants.registry import ACCOUNTANTS, make
 from dpcore.accounting import (
+    ACCOUNTANTS,
     ASYMPTOTIC,
     FLOATING_POINT,
     POISSON,
@@ -15,6 +15,7 @@ from dpcore.accounting import (
     guarantee,
     headline,
     headline_of_parts,
+    make,
 )
 from dpcore.calibrate import sampled_gaussian
 from dpcore.events import (

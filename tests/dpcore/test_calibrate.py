@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore import calibrate
-from dpcore.accountants.registry import ACCOUNTANTS, make
+from dpcore.accounting import ACCOUNTANTS, make
 from dpcore.calibrate import CannotCalibrate, Target, sampled_gaussian
 from dpcore.events import Adjacency, Gaussian, PureDP
 

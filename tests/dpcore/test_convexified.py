@@ -13,8 +13,8 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.gdp import mu_gdp
 from dpcore.guarantee import Status
-from dpcore.papers import convexified
-from dpcore.papers.convexified import (
+from dpcore.papers import lu2021 as convexified
+from dpcore.papers.lu2021 import (
     Bound,
     Counting,
     NeuronNoise,
@@ -23,17 +23,15 @@ from dpcore.papers.convexified import (
     linear_objective,
     lu_convex,
     modulus,
+    one_neuron_distinguisher,
+    output_layer_gradient,
     plotted_leakage_bound,
     published_noise,
     record_weights,
     risk_averse_loss,
-    weights_bound,
-)
-from dpcore.papers.counterexamples import (
-    one_neuron_distinguisher,
-    output_layer_gradient,
     risk_averse_minimiser,
     single_weight,
+    weights_bound,
     xor_network,
 )
 

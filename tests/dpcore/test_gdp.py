@@ -8,7 +8,7 @@ from scipy.stats import norm
 from dpcore import gdp
 from dpcore.accountants.gdp import GDPAccountant, GDPCLTAccountant, mu_clt
 from dpcore.accountants.pld import PLDAccountant
-from dpcore.accountants.registry import make
+from dpcore.accounting import make
 from dpcore.calibrate import sampled_gaussian
 from dpcore.events import Adjacency, Gaussian, PureDP, UnsupportedEvent
 from dpcore.gdp import delta_gdp, eps_gdp, mu_gdp, mu_of_pure_dp, sigma_gaussian

@@ -41,7 +41,7 @@ from dpcore.guarantee import Guarantee
 from dpcore.mechanisms import loss_perturbation, noisy_vote, output_perturbation
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.mechanisms.output_perturbation import MinimiserSensitivity
-from dpcore.papers import convexified
+from dpcore.papers import lu2021 as convexified
 from dpcore.sampling import PoissonSampling
 from tests.dpcore import gradient_oracle as oracle
 from tests.dpcore.oracles import composed, noise

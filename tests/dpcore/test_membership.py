@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
-from dpcore.papers.membership import (
+from dpcore.papers.wu2020 import (
     dp_leakage_bound,
     leakage,
     leave_one_out_constant,

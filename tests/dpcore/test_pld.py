@@ -19,10 +19,9 @@ from dpcore.accountants.pld import (
     laws,
     routes,
 )
-from dpcore.accountants.pld.bounds import Asked
 from dpcore.accountants.pld.closed_forms import total_variation
 from dpcore.accountants.pld.laws import Law
-from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussianPair, SampledRandomisedResponse
+from dpcore.accountants.pld.pairs import Asked, ReplacedSampledGaussian, SampledGaussianPair, SampledRandomisedResponse
 from dpcore.accountants.pld.saddle_point import direction_at_delta
 from dpcore.events import Adjacency, Gaussian, PoissonSampled, PureDP
 from dpcore.gdp import delta_gdp, eps_gdp, relative_error

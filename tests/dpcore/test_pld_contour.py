@@ -8,9 +8,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpcore.accountants.pld import DiscretisationInvalid, closed_forms, contour, grid, lines, routes
-from dpcore.accountants.pld.bounds import Asked
+from dpcore.accountants.pld import DiscretisationInvalid, closed_forms, contour, grid, lines
+from dpcore.accountants.pld import accountant as routes
 from dpcore.accountants.pld.pairs import (
+    Asked,
     ReplacedSampledGaussian,
     SampledGaussianPair,
     SampledRandomisedResponse,

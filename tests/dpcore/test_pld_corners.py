@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from dpcore import accounting, calibrate
-from dpcore.accountants.pld import PLDAccountant, ToleranceNotReached, closed_forms, contour, grid, routes
+from dpcore.accountants.pld import PLDAccountant, ToleranceNotReached, closed_forms, contour, grid
+from dpcore.accountants.pld import accountant as routes
 from dpcore.accountants.pld.pairs import ReplacedSampledGaussian, SampledGaussianPair
-from dpcore.accountants.registry import make
+from dpcore.accounting import make
 from dpcore.events import Adjacency, Composed, Gaussian, PoissonSampled, PureDP, Repeated
 from dpcore.guarantee import Status
 from tests.dpcore import oracles

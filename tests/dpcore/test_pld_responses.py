@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.accountants.pld import PLDAccountant, pure_sums
-from dpcore.accountants.pld.bounds import Asked
-from dpcore.accountants.pld.pairs import SampledRandomisedResponse
+from dpcore.accountants.pld.pairs import Asked, SampledRandomisedResponse
 from dpcore.accounting import headline
 from dpcore.events import Adjacency, ApproximateDP, Composed, PoissonSampled, PureDP, Repeated
 

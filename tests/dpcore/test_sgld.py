@@ -9,7 +9,7 @@ from dpcore.accountants.pld import PLDAccountant
 from dpcore.accountants.rdp import RDPAccountant
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, PoissonSampled, phases
-from dpcore.papers.sgld import (
+from dpcore.papers.wu2020 import (
     Phase,
     clipped_event,
     halving_schedule,

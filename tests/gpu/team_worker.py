@@ -8,8 +8,7 @@ from typing import cast
 import torch
 
 from tests.gpu.teams import HOST, WORKERS, records, task
-from trainables.parallel.link import Backend, joined_store, worker_link
-from trainables.parallel.sums import serve
+from trainables.parallel.sums import Backend, joined_store, serve, worker_link
 
 
 def main(port: str, rank: str, backend: str, device: str, steps: str) -> None:

@@ -13,8 +13,7 @@ import torch
 
 from tests.gpu.results import Figure, Lacking, Setting
 from trainables.data import SOURCES
-from trainables.parallel.link import Backend, owner_link, owner_store
-from trainables.parallel.sums import LinkedSums
+from trainables.parallel.sums import Backend, LinkedSums, owner_link, owner_store
 from trainables.system import Dataset
 from trainables.team import GradientTask
 from trainables.training.private_sgd import LocalSums

@@ -6,7 +6,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from dpcore.accountants.registry import ACCOUNTANTS
+from dpcore.accounting import ACCOUNTANTS
 from dpcore.events import UnsupportedEvent
 from dpcore.guarantee import FLOATING_POINT
 from dpcore.rounding import delta_text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.papers.convexified import Counting
+from dpcore.papers.lu2021 import Counting
 from sweeps.papers import Claim, Effort, Reproduction, Result
 from sweeps.papers.lu2021 import (
     GAUSSIAN,

@@ -14,9 +14,8 @@ from dpcore.calibrate import NOISE, Target, boldest
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
 from dpcore.gdp import mu_gdp
-from dpcore.selection.best import price_best
+from dpcore.selection.best import least_shift, price_best
 from dpcore.selection.counts import geometric, logarithmic
-from dpcore.selection.price import least_shift
 from dpcore.selection.profiles import EventProfile, epsilon_at
 from sweeps.privacy.privacy_filter import NEAR
 from sweeps.selection import compare

@@ -36,7 +36,7 @@ from sweeps.store.population import Population, RowKind
 from sweeps.store.records import TARGET_EPSILON, SweepState, TrialState
 from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import code_digest
-from trainables.sealed import standing, worker
+from trainables.sealed import search, worker
 from trainables.worker.attempt import Attempt
 
 # Lives of one sealed search, each of which may end at any of its writes: by a process of its own, killed by SIGKILL.
@@ -250,7 +250,7 @@ def warm() -> None:
         spec = specified(kind)
         run.drawn_for(SealedPrior(spec, public_facts(spec)))
     code_digest()
-    standing.Box.new_key()
+    search.Box.new_key()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from sweeps.spec.parse import load_spec, public_facts
 from sweeps.store.records import SweepState
 from sweeps.store.workspace import Workspace
 from trainables.data import SOURCES
-from trainables.sealed.standing import Candidate, Standing
+from trainables.sealed.search import Candidate, Standing
 from trainables.sealed.worker import SealedWork, after, run_slot
 from trainables.system import Dataset
 

@@ -39,7 +39,7 @@ from sweeps.sweep import Sweep
 from sweeps.util.fingerprint import Changed
 from tests.sweeps.sealed_searches import SPEC, N, Search, files, small_table
 from tests.sweeps.test_sealed_winners import to_reach
-from trainables.sealed.standing import Box, TooLarge
+from trainables.sealed.search import Box, TooLarge
 from trainables.sealed.worker import SealedWork, run_slot, serve
 from trainables.worker.attempt import Attempt
 from trainables.worker.files import Damaged

@@ -29,7 +29,7 @@ from sweeps.sweep import Sweep
 from tests.sweeps.sealed_searches import SECONDS, SPEC, Search
 from tests.sweeps.test_sealed_planning import DIGITS, planner_of
 from trainables.scalarisation import Scalarisation
-from trainables.sealed.draw import BestScores, FirstSuccess, Slot
+from trainables.sealed.search import BestScores, FirstSuccess, Slot
 from trainables.sealed.worker import run_slot
 from trainables.system import Refusal
 

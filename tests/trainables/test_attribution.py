@@ -10,9 +10,8 @@ import pytest
 from dpcore.events import Gaussian
 from dpcore.guarantee import Guarantee, Status, weakest
 from dpcore.mechanisms import protocol
-from dpcore.mechanisms.noisy_sum import NoisySum
+from dpcore.mechanisms.noisy_sums import NoisySum, Sequence
 from dpcore.mechanisms.protocol import mechanism
-from dpcore.mechanisms.sampled_gaussian import Sequence
 from sweeps.mlflow.read import TrialRun, _record
 from sweeps.mlflow.runs import trial_tags
 from sweeps.privacy.claims import Assumptions

@@ -11,8 +11,8 @@ from scipy.special import softmax
 from dpcore.events import Adjacency, Gaussian, NonPrivate
 from dpcore.gdp import eps_gdp
 from dpcore.guarantee import Status
-from dpcore.papers import convexified as mathematics
-from dpcore.papers.convexified import Bound, NeuronNoise, log_predictions, published_noise
+from dpcore.papers import lu2021 as mathematics
+from dpcore.papers.lu2021 import Bound, NeuronNoise, log_predictions, published_noise
 from tests.trainables.recording import counted, memory_run
 from trainables.data.packaged import DIGITS
 from trainables.hyperparameters import read

@@ -9,7 +9,7 @@ from scipy.special import softmax
 from dpcore.audit import Audit, AuditOutcome, AuditVerdict, MultiRun, ThreatModel
 from dpcore.audit.attacks import attack_examples, disjoint_splits
 from dpcore.mechanisms.output_perturbation import OutputPerturbation
-from dpcore.papers import convexified as mathematics
+from dpcore.papers import lu2021 as mathematics
 from tests.trainables.test_convexified import ADD, DELTA, REPLACE, SECRET, planned, target
 from trainables.data.packaged import DIGITS
 from trainables.hyperparameters import read

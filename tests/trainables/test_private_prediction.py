@@ -12,8 +12,7 @@ from dpcore.checks import InvalidValue
 from dpcore.erm import LogisticRisk, minimise, unit_inputs
 from dpcore.mechanisms import loss_perturbation, noisy_vote
 from dpcore.mechanisms.loss_perturbation import least_modulus
-from dpcore.mechanisms.noise_families import GaussianNoise, RadialNoise
-from dpcore.mechanisms.output_perturbation import MinimiserSensitivity
+from dpcore.mechanisms.output_perturbation import GaussianNoise, MinimiserSensitivity, RadialNoise
 from tests.trainables.private_prediction_cases import (
     ADD,
     DELTA,

@@ -14,7 +14,7 @@ from dpcore.accounting import headline
 from dpcore.events import Adjacency, Composed
 from dpcore.gradients import clipped as releases
 from dpcore.guarantee import Status
-from dpcore.papers.sgld import Phase, step_size_of
+from dpcore.papers.wu2020 import Phase, step_size_of
 from tests.trainables.noisy_sgd_cases import tiny
 from tests.trainables.recording import MemoryRun, memory_run
 from trainables.data import SOURCES

@@ -16,7 +16,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, NonPrivate, Repeated
 from dpcore.guarantee import Status
 from dpcore.noise import PseudorandomNoise
-from dpcore.papers import membership
+from dpcore.papers import wu2020 as membership
 from tests.trainables.recording import MemoryRun, memory_run
 from tests.trainables.test_published_sources import DATA, needs_data
 from trainables.data import SOURCES

@@ -16,7 +16,6 @@ DRAWING = {
     *("SecureNoise", "PseudorandomNoise", "Keystream", "NOISE", "REPORT", "SAMPLING"),
 }
 PUBLIC = {
-    "dpcore/papers/counterexamples.py": "made-up records",
     "dpcore/gradients/": "coins of the models themselves, as dropout draws them",
     "trainables/export/apart.py": "made-up records",
     "trainables/training/made_up.py": "made-up records",
@@ -29,8 +28,7 @@ PUBLIC = {
     "trainables/systems/lu2021/convexified_head.py": "frozen units, from a public number",
     "trainables/systems/subsample_and_aggregate.py": "parts and shuffles, from public numbers",
     "trainables/parallel/sums.py": "starting weights",
-    "trainables/sealed/standing.py": "keys and nonces of encryption",
-    "trainables/sealed/draw.py": "configurations of a sealed search, from its secret coins",
+    "trainables/sealed/search.py": "configurations of a sealed search, from its secret coins; keys of encryption",
     "trainables/systems/triastcyn2020_training.py": "records looked at, masks and public draws: no claim needs them",
     "trainables/systems/wu2020_training.py": "shuffles and dropout of methods without a claim",
 }
@@ -39,9 +37,9 @@ DOOR = {
     "trainables/training/noise.py",
 }
 MECHANISMS = {
-    "dpcore/papers/convexified.py": "asks the `Draws` that it is given",
+    "dpcore/papers/lu2021.py": "asks the draws that it is given; counterexamples are made up",
     "trainables/training/optimisers.py": "asks the source that it is given",
-    "dpcore/mechanisms/average_case.py": "asks the coins that it is given",
+    "dpcore/mechanisms/noisy_sums.py": "asks the coins that it is given",
 }
 
 

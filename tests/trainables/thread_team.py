@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from trainables.parallel.link import Link, joined_store, owner_link, owner_store, worker_link
-from trainables.parallel.sums import LinkedSums, serve
+from trainables.parallel.sums import Link, LinkedSums, joined_store, owner_link, owner_store, serve, worker_link
 from trainables.system import Dataset
 from trainables.team import BatchSums, GradientTask
 

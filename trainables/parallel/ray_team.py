@@ -27,9 +27,18 @@ from torch import nn
 from torch.distributed import DistError
 
 from trainables import memory
-from trainables.parallel.link import Backend, Link, LinkEnded, joined_store, owner_link, owner_store, worker_link
 from trainables.parallel.ray_shared import SharedData, TeamLayout
-from trainables.parallel.sums import LinkedSums, serve
+from trainables.parallel.sums import (
+    Backend,
+    Link,
+    LinkedSums,
+    LinkEnded,
+    joined_store,
+    owner_link,
+    owner_store,
+    serve,
+    worker_link,
+)
 from trainables.team import BatchSums, GradientTask, device_named
 
 START_SECONDS = 180.0

@@ -3,7 +3,7 @@
 Everything outside a worker's memory is as it would be with any other number of trials and any other results: files of
 each worker, always as long, written at announced times whatever happens.
 
-draw      what is drawn once, in secret, before the first trial, which trial leaves, and the announced times
-standing  what a worker keeps, encrypted: how far it is, and its best
-worker    a worker, from its start to the announced end, one trial after the other in memory
+search  what is drawn once, in secret, before the first trial, which trial leaves, and the announced times; what a
+        worker keeps, encrypted: how far it is, and its best
+worker  a worker, from its start to the announced end, one trial after the other in memory
 """

@@ -18,8 +18,7 @@ from typing import Any
 
 from dpcore.randomness import Streams
 from trainables.parallel.ray_shared import SharedData
-from trainables.sealed.draw import Ranking, Schedule, SealedDraw
-from trainables.sealed.standing import HEAD_BYTES, Box, Candidate, Standing, best_of
+from trainables.sealed.search import HEAD_BYTES, Box, Candidate, Ranking, Schedule, SealedDraw, Standing, best_of
 from trainables.system import Dataset, Launch, State
 from trainables.worker.attempt import Curve
 from trainables.worker.files import Damaged, Folder

@@ -4,7 +4,7 @@ Source      Wu et al. (2020), equations 2-3, with every per-record gradient clip
 Claim       (epsilon, delta) of a composition of Poisson-subsampled Gaussians whose noise multiplier grows as the step
             size falls, by the PLD; add-remove; any number of queries.
 Departures  The paper clips nothing, and without a clip there is no differential privacy to claim; its own bounds are on
-            membership leakage and say nothing for losses above 0.35 (`dpcore.papers.membership`). Its batches are
+            membership leakage and say nothing for losses above 0.35 (`dpcore.papers.wu2020`). Its batches are
             shuffled; Poisson batches are drawn here, at rate batch_size / n.
 
 One step, with step size e, noise multiplier z = 2 b / (n C sqrt(e)) and prior N(0, v):
@@ -26,8 +26,8 @@ from typing import TypeVar
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee, Status
-from dpcore.mechanisms.sampled_gaussian import SampledGaussian, Sequence
-from dpcore.papers.sgld import Phase, halving_schedule, noise_multiplier, published_noise_variance, step_size_of
+from dpcore.mechanisms.noisy_sums import SampledGaussian, Sequence
+from dpcore.papers.wu2020 import Phase, halving_schedule, noise_multiplier, published_noise_variance, step_size_of
 from dpcore.rounding import epsilon_text
 from dpcore.sampling import PoissonSampling
 from trainables import models
@@ -193,11 +193,11 @@ CLIPPED_SGLD = ClippedSGLD()
 #
 # theta -= e [ theta / v + (n/b) sum over the batch of clip(gradient, L) ]; theta += N(0, max(e^2 F, e))
 #
-# F is `dpcore.papers.sgld.published_noise_factor`. As long as e^2 F is the larger, the noise multiplier is sqrt(F) b
+# F is `dpcore.papers.wu2020.published_noise_factor`. As long as e^2 F is the larger, the noise multiplier is sqrt(F) b
 # / (n L), whatever the step size. There is nothing to solve: the noise follows from the target.
 #
 # Property 1 of Wu et al. concludes that membership leakage is at most epsilon/4 with probability 1 - delta. For delta
-# > 0 it is refuted (`dpcore.papers.membership.property_1_counterexample`), and it is no part of the claim.
+# > 0 it is refuted (`dpcore.papers.wu2020.property_1_counterexample`), and it is no part of the claim.
 
 LARGEST_NOISE = 1e6
 """The formula asks for noise that drowns every gradient; beyond this nothing of the data is left to count."""

@@ -28,7 +28,7 @@ import numpy as np
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.gdp import mu_gdp
-from dpcore.mechanisms.noisy_sum import NoisySum
+from dpcore.mechanisms.noisy_sums import NoisySum
 from trainables.hooks import Neighbours
 from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.metrics import Worst

@@ -33,7 +33,7 @@ from dpcore.accounting import guarantee
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee
-from dpcore.mechanisms.sampled_gaussian import SampledGaussian
+from dpcore.mechanisms.noisy_sums import SampledGaussian
 from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
 from trainables import models

@@ -17,9 +17,8 @@ from dpcore.accountants.bayesian import contribution_norms, pair_distances, rand
 from dpcore.gradients import ClippedSum, PrivateGradients
 from dpcore.gradients.precision import all_digits
 from dpcore.gradients.units import clip_factors
-from dpcore.mechanisms.average_case import AverageCase
+from dpcore.mechanisms.noisy_sums import AverageCase, SampledGaussian
 from dpcore.mechanisms.protocol import Scheduled
-from dpcore.mechanisms.sampled_gaussian import SampledGaussian
 from dpcore.randomness import Purpose, Streams
 from dpcore.sampling import PoissonSampling
 from trainables import hooks
@@ -28,7 +27,7 @@ from trainables.planning import Fit
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, Split, State
 from trainables.systems.linear import rows, width_of
 from trainables.systems.linear_module import UnitNormRows
-from trainables.systems.triastcyn2020 import (
+from trainables.systems.triastcyn2020_accountant import (
     PAIR,
     AverageCaseHyperparameters,
     BayesianSGDHyperparameters,

@@ -43,13 +43,15 @@ from dpcore.events import Adjacency, PureDP
 from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 from dpcore.mechanisms import loss_perturbation, output_perturbation
 from dpcore.mechanisms.loss_perturbation import Jacobian, PerturbationLaw, PerturbedMinimiser
-from dpcore.mechanisms.noise_families import GaussianNoise, NoiseLaw, RadialNoise
 from dpcore.mechanisms.output_perturbation import (
     SOFTMAX_LIPSCHITZ,
     UNIT_INPUTS,
     Calibrated,
+    GaussianNoise,
     MinimiserSensitivity,
+    NoiseLaw,
     OutputPerturbation,
+    RadialNoise,
 )
 from trainables.hooks import Neighbours
 from trainables.hyperparameters import hyperparameter, hyperparameters, read

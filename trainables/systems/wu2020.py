@@ -12,7 +12,7 @@ Source      Wu et al. (2020), section "Evaluation"; SGLD Welling & Teh (2011), p
 Claim       NOTHING. The gradients are not clipped, so no finite epsilon holds, whatever noise a sampler adds. Epsilon
             is infinite, and a spec has to say why such a trial may run (`privacy.allow_unprotected`). The paper's
             bounds are on membership leakage, conditional on a converged sampler, and vacuous for losses above 0.35
-            (`dpcore.papers.membership`). The protected relatives are `clipped-sgld` and `dp-sgld`.
+            (`dpcore.papers.wu2020`). The protected relatives are `clipped-sgld` and `dp-sgld`.
 Metrics     The paper's: accuracy on training and validation records and their gap; AUC, F1 and accuracy of the
             threshold attack that is given the mean training loss; and for samplers the leakage Mpl. All but accuracy
             and loss on the validation records are computed from training records, without noise.
@@ -33,7 +33,7 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms.protocol import Scheduled, unprotected
 from dpcore.noise import NoiseSource
-from dpcore.papers.sgld import Phase, halving_schedule, step_size_of
+from dpcore.papers.wu2020 import Phase, halving_schedule, step_size_of
 from trainables import models
 from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.metrics import Dependence, Metric, Worst

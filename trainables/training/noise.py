@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from dpcore.guarantee import Guarantee
-from dpcore.mechanisms.noise_families import Normals
+from dpcore.mechanisms.output_perturbation import Normals
 from dpcore.noise import Keystream, NoiseSource, PseudorandomNoise, SecureNoise
 from dpcore.randomness import Purpose, Streams, numpy_generator
 from dpcore.sampling import Uniforms

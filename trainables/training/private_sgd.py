@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from dpcore.gradients import ClippedSum, PrivateGradients
 from dpcore.gradients.check import RECORDS
-from dpcore.mechanisms.sampled_gaussian import SampledGaussian, Sequence, part_at
+from dpcore.mechanisms.noisy_sums import SampledGaussian, Sequence, part_at
 from dpcore.noise import NoiseSource
 from dpcore.sampling import PoissonSampling
 from trainables import hooks

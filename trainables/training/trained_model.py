@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.mechanisms.sampled_gaussian import SampledGaussian, Sequence
+from dpcore.mechanisms.noisy_sums import SampledGaussian, Sequence
 from trainables.metrics import Dependence, Metric, Task, Worst
 from trainables.system import DatasetSpec, PrivacyPlan, Split, State
 

@@ -25,10 +25,11 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import ndtr
 
-from dpcore.accountants.pld.bounds import Asked, Bounds
 from dpcore.accountants.pld.pairs import (
     MU_ROUNDING,
     Array,
+    Asked,
+    Bounds,
     DominatingPair,
     Parts,
     ReplacedSampledGaussian,

@@ -27,7 +27,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accountants.pld.bounds import Bounds
 from dpcore.accountants.pld.lines import (
     Fineness,
     Layers,
@@ -39,7 +38,7 @@ from dpcore.accountants.pld.lines import (
     is_smooth,
     line_of,
 )
-from dpcore.accountants.pld.pairs import Array, DominatingPair, SampledGaussianPair
+from dpcore.accountants.pld.pairs import Array, Bounds, DominatingPair, SampledGaussianPair
 from dpcore.accountants.pld.saddle_point import Cumulants, Direction, Saddle, at_tilt
 from dpcore.accountants.protocol import exp_up, log_of
 

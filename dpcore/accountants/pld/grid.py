@@ -23,10 +23,17 @@ import numpy as np
 from scipy.fft import next_fast_len
 from scipy.optimize import brentq
 
-from dpcore.accountants.pld.bounds import Bounds, DiscretisationInvalid, ToleranceNotReached
 from dpcore.accountants.pld.convolution import TiltedComposition, Window
 from dpcore.accountants.pld.laws import Discretised
-from dpcore.accountants.pld.pairs import Array, SampledRandomisedResponse, guessing, tail_for
+from dpcore.accountants.pld.pairs import (
+    Array,
+    Bounds,
+    DiscretisationInvalid,
+    SampledRandomisedResponse,
+    ToleranceNotReached,
+    guessing,
+    tail_for,
+)
 from dpcore.accountants.pld.saddle_point import Direction, Saddle, at_epsilon, direction_at_delta
 from dpcore.accountants.protocol import exp_up
 

@@ -14,8 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accountants.pld.bounds import DiscretisationInvalid
-from dpcore.accountants.pld.pairs import Array, DominatingPair, SampledRandomisedResponse, Tails
+from dpcore.accountants.pld.pairs import Array, DiscretisationInvalid, DominatingPair, SampledRandomisedResponse, Tails
 
 # Where a grid of losses lies in y, and the exact integrals of the pair there.
 #

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, ndtr
 
-from dpcore.accountants.pld.bounds import DiscretisationInvalid
 from dpcore.accountants.pld.pairs import (
     Array,
+    DiscretisationInvalid,
     DominatingPair,
     ReplacedSampledGaussian,
     SampledGaussianPair,

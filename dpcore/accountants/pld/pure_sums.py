@@ -21,8 +21,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaln
 
-from dpcore.accountants.pld.bounds import Asked, Bounds, of_larger
-from dpcore.accountants.pld.pairs import Array, Parts, SampledRandomisedResponse, guessing
+from dpcore.accountants.pld.pairs import Array, Asked, Bounds, Parts, SampledRandomisedResponse, guessing, of_larger
 
 MAX_SUMS = 1 << 18
 MAX_COUNT = 1_000_000

@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.accountants.pld.bounds import Asked, Bounds
-from dpcore.accountants.pld.pairs import Array, Parts, tail_for
+from dpcore.accountants.pld.pairs import Array, Asked, Bounds, Parts, tail_for
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,12 @@ import pytest
 
 from dpcore import mechanisms
 from dpcore.accountants.pld import PLDAccountant
-from dpcore.accountants.registry import make
+from dpcore.accounting import make
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.guarantee import FLOATING_POINT, Status
 from dpcore.mechanisms import noisy_vote, output_perturbation
-from dpcore.mechanisms.noise_families import GaussianNoise
-from dpcore.mechanisms.output_perturbation import Calibrated, MinimiserSensitivity
+from dpcore.mechanisms.output_perturbation import Calibrated, GaussianNoise, MinimiserSensitivity
 
 RESULTS = ("Calibrated", "CalibratedVote", "PerturbedLoss")
 ARGUMENTS = {"epsilon": 0.8, "delta": 1e-6, "queries": 7, "models": 5, "classes": 3, "n": 1000, "unit": "person"}

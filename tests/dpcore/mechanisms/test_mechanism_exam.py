@@ -21,15 +21,12 @@ from dpcore.accountants.pld import PLDAccountant
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Composed, Gaussian, PoissonSampled, PureDP, Repeated, phases
 from dpcore.mechanisms import protocol
-from dpcore.mechanisms.average_case import AverageCase
 from dpcore.mechanisms.loss_perturbation import Jacobian, PerturbationLaw, PerturbedMinimiser
-from dpcore.mechanisms.noise_families import NoiseLaw
-from dpcore.mechanisms.noisy_sum import NoisySum
+from dpcore.mechanisms.noisy_sums import AverageCase, NoisySum, SampledGaussian, Sequence, part_at
 from dpcore.mechanisms.noisy_vote import NoisyVote
-from dpcore.mechanisms.output_perturbation import OutputPerturbation
+from dpcore.mechanisms.output_perturbation import NoiseLaw, OutputPerturbation
 from dpcore.mechanisms.protocol import _KINDS, Mechanism, Scheduled, from_dict, to_dict
-from dpcore.mechanisms.sampled_gaussian import SampledGaussian, Sequence, part_at
-from dpcore.papers.convexified import NeuronNoise, OneNeuronAnswers
+from dpcore.papers.lu2021 import NeuronNoise, OneNeuronAnswers
 from dpcore.sampling import PoissonSampling
 
 for module in pkgutil.iter_modules(mechanisms.__path__):

@@ -10,7 +10,7 @@ from scipy import stats
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Gaussian, PureDP
-from dpcore.mechanisms.noise_families import GaussianNoise, RadialNoise
+from dpcore.mechanisms.output_perturbation import GaussianNoise, RadialNoise
 
 ALPHA = 1e-4
 

@@ -11,7 +11,7 @@ from dpcore.accountants.rdp import improved_epsilon
 from dpcore.calibrate import NOISE, Target, boldest, sampled_gaussian
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, NonPrivate, Unknown, UnsupportedEvent
-from dpcore.selection import price as penalties
+from dpcore.selection import best as penalties
 from dpcore.selection.best import ORDERS, ByReference, HeterogeneousTrials, price_best, renyi_of_best
 from dpcore.selection.counts import (
     BinomialCount,

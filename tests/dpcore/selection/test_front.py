@@ -10,10 +10,9 @@ from dpcore.calibrate import Target
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, PoissonSampled, Repeated
 from dpcore.gdp import delta_gdp
-from dpcore.selection.best import price_best
+from dpcore.selection.best import least_shift, price_best
 from dpcore.selection.counts import Capped, PoissonCount, geometric, logarithmic
 from dpcore.selection.front import FrontPoints, cover_delta
-from dpcore.selection.price import least_shift
 from dpcore.selection.profiles import EventProfile, WorstProfile, covering_mu
 from tests.dpcore.selection.finite import FiniteProfile, _inverse, climb, laws, ratio, share, start
 

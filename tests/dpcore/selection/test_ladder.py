@@ -11,9 +11,9 @@ from scipy.special import ndtr
 from dpcore.calibrate import NOISE, boldest, sampled_gaussian
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
+from dpcore.selection.best import least_shift
 from dpcore.selection.counts import Capped, PoissonCount, geometric, logarithmic, with_mean
 from dpcore.selection.ladder import Climbing, Ladder, LadderPoints, failure_epsilon, price_ladder
-from dpcore.selection.price import least_shift
 from dpcore.selection.profiles import EventProfile, WorstProfile, epsilon_at
 from tests.dpcore.selection.finite import FiniteProfile, climb, ratio, share, softmax
 

@@ -1,6 +1,6 @@
 """`convexified-head`: the risk-averse loss on a linear head in a ball, certified, with noise on every logit.
 
-Mathematics and proof: `dpcore.papers.convexified`. What the certificate leaves open (1% more) is charged.
+Mathematics and proof: `dpcore.papers.lu2021`. What the certificate leaves open (1% more) is charged.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from dpcore.events import Adjacency
 from dpcore.gdp import mu_gdp
 from dpcore.guarantee import Guarantee
-from dpcore.mechanisms.noise_families import NoiseLaw
-from dpcore.mechanisms.output_perturbation import OutputPerturbation
-from dpcore.papers import convexified
-from dpcore.papers.convexified import Head, minimise_head
+from dpcore.mechanisms.output_perturbation import NoiseLaw, OutputPerturbation
+from dpcore.papers import lu2021 as convexified
+from dpcore.papers.lu2021 import Head, minimise_head
 from trainables.hooks import Neighbours
 from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.planning import Case, Fit

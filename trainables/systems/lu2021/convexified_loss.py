@@ -17,8 +17,8 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.gdp import mu_gdp
 from dpcore.guarantee import Guarantee, Status
-from dpcore.mechanisms.noise_families import Normals
-from dpcore.papers.convexified import (
+from dpcore.mechanisms.output_perturbation import Normals
+from dpcore.papers.lu2021 import (
     Bound,
     NeuronNoise,
     OneNeuronAnswers,

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore import checks
-from dpcore.events import Adjacency, Event, Gaussian, PoissonSampled
+from dpcore.events import Adjacency, Event, Gaussian, NonPrivate, PoissonSampled
+from dpcore.mechanisms.output_perturbation import Normals
 from dpcore.mechanisms.protocol import in_order, mechanism, repeated, within
 from dpcore.sampling import PoissonSampling, Uniforms
 
@@ -144,3 +145,98 @@ def part_at(whole: SampledGaussian | Sequence, step: int) -> SampledGaussian:
             return part
         step -= part.steps
     raise IndexError("a step past the last")
+
+
+# The sum of bounded values, released again and again with Gaussian noise.
+#
+# Source  Dwork & Roth (2014), section 3.5 and appendix A (Gaussian mechanism).
+
+
+@mechanism("noisy-sum")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoisySum:
+    """`steps` releases of sum(cut(x_i)) + N(0, (noise_multiplier * clip)^2), every value x_i cut to [0, clip].
+
+    clip              in (0, 1]: what one record can add
+    noise_multiplier  standard deviation of the noise, divided by clip; above 0
+    steps             at least 0
+
+    Raises InvalidValue.
+    """
+
+    clip: float
+    noise_multiplier: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        checks.positive_finite(clip=self.clip, noise_multiplier=self.noise_multiplier)
+        checks.count(steps=self.steps)
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        """Largest change of the sum between neighbours; a replaced value moves it from 0 to clip at most."""
+        return self.clip
+
+    def event(self, from_step: int = 0, to_step: int | None = None) -> Event:
+        """See `dpcore.mechanisms.protocol.Mechanism.event`."""
+        return repeated(Gaussian(noise_multiplier=self.noise_multiplier), self.steps, from_step, to_step)
+
+    def clipped_sum(self, values: NDArray[np.float64]) -> float:
+        """Of values [n], what is no number counted as 0; private: not yet noised."""
+        return float(np.clip(np.nan_to_num(values, nan=0.0), 0.0, self.clip).sum())
+
+    def release(self, clipped_sum: float, draw: Normals) -> float:
+        """One step."""
+        return clipped_sum + self.noise_multiplier * self.clip * float(draw(()))
+
+
+# Noisy sums that no ordinary epsilon stands behind: gradients need no clip, batches no coins.
+#
+# What such steps cost a typical record is counted while they run (`dpcore.accountants.bayesian`).
+
+
+@mechanism("average-case")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AverageCase:
+    """At most `steps` noisy sums over batches.
+
+    sampling             of Poisson batches; of fixed ones the rate alone
+    fixed                batches of exactly expected_batch_size records without replacement
+    clip_norm            L2 bound of a record's contribution; None: nothing is clipped
+    deviation            standard deviation of the noise on a sum, above 0
+    expected_batch_size  what a noisy sum is divided by; public, above 0
+
+    Raises InvalidValue.
+    """
+
+    sampling: PoissonSampling
+    fixed: bool
+    clip_norm: float | None
+    deviation: float
+    steps: int
+    expected_batch_size: int
+
+    def __post_init__(self) -> None:
+        checks.positive_finite(deviation=self.deviation)
+        if self.clip_norm is not None:
+            checks.positive_finite(clip_norm=self.clip_norm)
+        checks.count(steps=self.steps)
+        checks.count(1, expected_batch_size=self.expected_batch_size)
+
+    def event(self, from_step: int = 0, to_step: int | None = None) -> Event:
+        """See `dpcore.mechanisms.protocol.Mechanism.event`: not private."""
+        return repeated(NonPrivate(), self.steps, from_step, to_step)
+
+    def batch(self, present: int, draws: Uniforms) -> NDArray[np.int64]:
+        """The rows of one batch of `present` records."""
+        if self.fixed:
+            # The records with the smallest of independent marks: every subset is equally likely.
+            return np.argsort(draws.random(present))[: self.expected_batch_size]
+        return self.sampling.indices(present, draws)
+
+    def noisy_mean(self, total: ClippedSum, noise: NoiseSource) -> dict[str, Tensor]:
+        """One step, shaped like the sum's tensors. Raises InvalidValue for a sum of another clip norm."""
+        from dpcore.gradients.clipped import noised_mean
+
+        if self.clip_norm is not None and total.clip_norm != self.clip_norm:
+            raise checks.InvalidValue("clip_norm", total.clip_norm, f"the planned {self.clip_norm}")
+        return noised_mean(total.tensors, self.deviation, self.expected_batch_size, noise)
