@@ -249,30 +249,25 @@ def run(
 def created(
     spec: Spec,
     *,
-    name: str | None = None,
-    trials: int | None = None,
-    seed: int | None = None,
-    changes: Mapping[str, Any] | Sequence[str] = (),
-    systems: Sequence[Any] = (),
-    sources: Sequence[Any] = (),
-    data: str | Path | None = None,
-    root: str | Path | None = None,
-    store: str | None = None,
-    records: str | None = None,
-    tracking: str | None = None,
-    address: str | None = None,
-    rehearsal: bool = True,
-    models: str | int | Sequence[int] | None = None,
+    name: str | None,
+    changes: Mapping[str, Any] | Sequence[str],
+    root: str | Path | None,
+    store: str | None,
+    records: str | None,
+    tracking: str | None,
+    address: str | None,
+    rehearsal: bool,
+    models: str | int | Sequence[int] | None,
+    **loading: Any,
 ) -> tuple[str, Workspace]:
     """Make sure that a spec can run, record it as a new sweep, and return its name and where its files are.
 
-    The arguments are those of `run`, which raises what this does. Nothing of the sweep has run yet.
+    The arguments are those of `run`, which raises what this does; `loading` those of `load`. Nothing has run yet.
     """
     from sweeps.execution import session
     from sweeps.planning.checking import before_launch
 
-    changes = _with_models(changes, models)
-    loaded = load(spec, data=data, trials=trials, seed=seed, changes=changes, systems=systems, sources=sources)
+    loaded = load(spec, changes=_with_models(changes, models), **loading)
     _no_client(address)
     rehearsed = before_launch(loaded, address, rehearsal=rehearsal)
     workspace = places(root, store or loaded.store, records, tracking)

@@ -98,11 +98,6 @@ class Metric:
             doc=f"standard error of {self.name}: of the records as a sample, and of the noise on a release",
         )
 
-    @property
-    def is_share(self) -> bool:
-        """Whether its natural ends are 0 and 1: accuracy, an error rate, an area under a curve."""
-        return (self.goal, self.worst) in (("maximize", 0.0), ("minimize", 1.0))
-
     def depends_under(self, config: Config) -> Dependence:
         """On what it depends under this complete configuration; a hyperparameter that is missing counts as raw."""
         raw = any(config.get(name, value) == value for name, value in self.raw_under.items())

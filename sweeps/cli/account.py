@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from decimal import Decimal
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,20 +16,19 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, UnsupportedEvent
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps import api
-from sweeps.cli.common import DEFAULT_ROOT, AsJson, Root, StoreUrl, print_answer
+from sweeps.cli.common import DEFAULT_ROOT, Answer, Root, StoreUrl, answers
 from sweeps.util.exits import ExitCode
 from sweeps.util.log import Event, say
 
-# Numbers arrive as text, so that a wrong one gets the same single line as any other bad value.
-Noise = Annotated[str | None, typer.Option("--noise-multiplier", metavar="FLOAT", help="Noise over clipping norm.")]
-Rate = Annotated[str | None, typer.Option("--sample-rate", metavar="FLOAT", help="Poisson sampling rate, in (0, 1].")]
-Steps = Annotated[str | None, typer.Option("--steps", metavar="INT", help="Number of noisy steps.")]
-Epsilon = Annotated[str | None, typer.Option("--epsilon", metavar="FLOAT", help="Target, in nats.")]
-Delta = Annotated[str | None, typer.Option("--delta", metavar="FLOAT", help="Between 0 and 1; below 1/n.")]
+Noise = Annotated[float | None, typer.Option("--noise-multiplier", help="Noise over clipping norm.")]
+Rate = Annotated[float | None, typer.Option("--sample-rate", help="Poisson sampling rate, in (0, 1].")]
+Steps = Annotated[int | None, typer.Option("--steps", help="Number of noisy steps.")]
+Epsilon = Annotated[float | None, typer.Option("--epsilon", help="Target, in nats.")]
+Delta = Annotated[float | None, typer.Option("--delta", help="Between 0 and 1; below 1/n.")]
 Accountant = Annotated[
     str, typer.Option("--accountant", help="pld, rdp, gdp, gdp-clt, zcdp, advanced, naive, or all side by side.")
 ]
-Neighbours = Annotated[str, typer.Option("--adjacency", help="add-remove or replace-one.")]
+Neighbours = Annotated[Adjacency, typer.Option("--adjacency", help="add-remove or replace-one.")]
 
 account_app = typer.Typer(
     no_args_is_help=True, help="Count a setting's epsilon or delta, or solve its noise or steps, without any data."
@@ -47,52 +44,25 @@ def _command(unknown: Unknown, asked: str) -> None:
         sample_rate: Rate = None,
         steps: Steps = None,
         delta: Delta = None,
-        accountant: Accountant = "pld",
-        adjacency: Neighbours = "add-remove",
-        as_json: AsJson = False,
-    ) -> None:
-        given = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps}
-        _reply(unknown, {**given, "delta": delta, "epsilon": epsilon}, accountant, adjacency, as_json)
+        accountant: Accountant = HEADLINE,
+        adjacency: Neighbours = Adjacency.ADD_REMOVE,
+    ) -> Answer:
+        try:
+            question = Question(unknown, delta, epsilon, noise_multiplier, sample_rate, steps, accountant, adjacency)
+            rows = answer(question)
+        except (ValueError, ArithmeticError) as error:
+            # InvalidValue, CannotCalibrate and UnsupportedEvent: what the person asked for, not what we did.
+            say(f"sweeps account: {' '.join(str(error).split())}", Event.ERROR)
+            sys.exit(ExitCode.BAD_INPUT if isinstance(error, ValueError) else ExitCode.FAILED)
+        return rows if accountant == ALL else rows[0], "\n".join(_lines(rows))
 
-    account_app.command(unknown, help=asked)(command)
+    account_app.command(unknown, help=asked)(answers(command))
 
 
 _command("epsilon", "What a number of Poisson-sampled Gaussian steps spends.")
 _command("delta", "The delta of a number of Poisson-sampled Gaussian steps at an epsilon.")
 _command("noise", "The least noise multiplier that meets epsilon, rounded up to five digits.")
 _command("steps", "The largest number of steps that meets epsilon.")
-
-
-def _reply(unknown: Unknown, given: dict[str, str | None], accountant: str, adjacency: str, as_json: bool) -> None:
-    try:
-        values: dict[str, Any] = {name: _number(name, text) for name, text in given.items()}
-        if adjacency not in list(Adjacency):
-            raise InvalidValue("adjacency", adjacency, f"one of {', '.join(Adjacency)}")
-        rows = answer(Question(unknown=unknown, accountant=accountant, adjacency=Adjacency(adjacency), **values))
-    except ValueError as error:
-        # InvalidValue, CannotCalibrate and UnsupportedEvent: what the person asked for, not what we did.
-        _fail(str(error), ExitCode.BAD_INPUT)
-    except ArithmeticError as error:
-        _fail(str(error), ExitCode.FAILED)
-    print_answer(as_json, rows if accountant == ALL else rows[0], "\n".join(_lines(rows)))
-
-
-def _number(name: str, text: str | None) -> float | int | None:
-    if text is None:
-        return None
-    kind: Callable[[str], float | int] = int if name == "steps" else float
-    try:
-        found = kind(text)
-    except ValueError:
-        raise InvalidValue(name, text, "an integer" if name == "steps" else "a number") from None
-    if found in (0, math.inf) and Decimal(text) not in (0, Decimal("inf")):
-        raise InvalidValue(name, text, "a number that floating point can hold")
-    return found
-
-
-def _fail(message: str, code: ExitCode) -> NoReturn:
-    say("sweeps account: " + " ".join(message.split()), Event.ERROR)
-    sys.exit(code)
 
 
 def _lines(rows: list[dict[str, Any]]) -> list[str]:
@@ -157,7 +127,7 @@ _NEEDS: dict[Unknown, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Question:
     """Poisson-subsampled Gaussian steps with one of epsilon, delta, noise and steps left open.
 
@@ -175,35 +145,31 @@ class Question:
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
     def __post_init__(self) -> None:
-        needed = _NEEDS[self.unknown]
-        for name in needed:
-            if getattr(self, name) is None:
+        given = {name: getattr(self, name) for name in ("epsilon", *RANGES)}
+        for name, value in given.items():
+            if value is None and name in _NEEDS[self.unknown]:
                 option = "--" + name.replace("_", "-")
                 raise InvalidValue(name, None, f"a value, since {self.unknown} is asked for", f"Give {option}.")
-        for name in ("epsilon", "delta", "noise_multiplier", "steps"):
-            if name not in needed and getattr(self, name) is not None:
-                value = getattr(self, name)
+            if value is not None and name not in _NEEDS[self.unknown]:
                 raise InvalidValue(name, value, f"nothing, since {self.unknown} is asked for", "Leave it out.")
         if self.accountant not in (*ACCOUNTANTS, ALL):
             raise InvalidValue("accountant", self.accountant, "one of " + ", ".join((*ACCOUNTANTS, ALL)))
-        if self.delta is not None:
-            checks.probability_open(delta=self.delta)
-        checks.rate(sample_rate=self.needed("sample_rate"))
-        for name in ("noise_multiplier", "epsilon"):
-            if getattr(self, name) is not None:
-                checks.positive_finite(**{name: getattr(self, name)})
-        if self.steps is not None:
-            checks.count(minimum=1, steps=self.steps)
-        for name, (low, high) in RANGES.items():
-            value = getattr(self, name)
-            if value is not None and not low <= value <= high:
+        for name, value in given.items():
+            if value is None:
+                continue
+            if name == "delta":
+                checks.probability_open(delta=value)
+            elif name == "sample_rate":
+                checks.rate(sample_rate=value)
+            elif name == "steps":
+                checks.count(minimum=1, steps=value)
+            else:
+                checks.positive_finite(**{name: value})
+            low, high = RANGES.get(name, (0.0, math.inf))
+            if not low <= value <= high:
                 end = f"at least {low:.12g}" if value < low else f"at most {high:.12g}"
                 expected = f"{end}, which is as far as accountants count"
                 raise InvalidValue(name, value, expected, _BEYOND.get(name, ("", ""))[value > high])
-
-    def needed(self, name: str) -> Any:
-        """A value that was given where this question needs it; None of the one that it leaves open."""
-        return getattr(self, name)
 
 
 def answer(question: Question) -> list[dict[str, Any]]:
@@ -223,62 +189,44 @@ def answer(question: Question) -> list[dict[str, Any]]:
             continue
         try:
             rows.append(_row(question, name))
-        except (calibrate.CannotCalibrate, ToleranceNotReached, DiscretisationInvalid) as error:
-            rows.append({"accountant": name, "adjacency": question.adjacency.value, "error": str(error)})
-        except UnsupportedEvent as error:
+        except (calibrate.CannotCalibrate, ToleranceNotReached, DiscretisationInvalid, UnsupportedEvent) as error:
             # The headline counts sampled Gaussians: which of them it does not is worth saying.
-            if name == HEADLINE:
+            if name == HEADLINE or not isinstance(error, UnsupportedEvent):
                 rows.append({"accountant": name, "adjacency": question.adjacency.value, "error": str(error)})
     return rows
 
 
 def _row(question: Question, accountant: str) -> dict[str, Any]:
-    return _delta_row(question, accountant) if question.unknown == "delta" else _epsilon_row(question, accountant)
-
-
-def _delta_row(question: Question, accountant: str) -> dict[str, Any]:
-    setting = {name: question.needed(name) for name in ("noise_multiplier", "sample_rate", "steps")}
-    event, epsilon = calibrate.sampled_gaussian(*setting.values()), question.needed("epsilon")
-    if accountant == HEADLINE:
-        claim = headline_delta(event, epsilon, question.adjacency)
-    else:
-        claim = delta_claim(accountant, event, epsilon, question.adjacency)
-    words = {"adjacency": claim.adjacency.value, "status": claim.status.value, "assumptions": list(claim.assumptions)}
-    return {**asdict(claim), **words, **setting}
-
-
-def _epsilon_row(question: Question, accountant: str) -> dict[str, Any]:
-    noise, rate, steps, delta = map(question.needed, ("noise_multiplier", "sample_rate", "steps", "delta"))
-    if question.unknown != "epsilon":
-        budget = {"epsilon": question.needed("epsilon"), "delta": delta, "adjacency": question.adjacency}
-        target = calibrate.Target(**budget, accountant=accountant)
+    # Checked when the question was put: what it needs is there.
+    noise, rate, steps = question.noise_multiplier or 0.0, question.sample_rate or 0.0, question.steps or 0
+    delta, epsilon, adjacency = question.delta or 0.0, question.epsilon or 0.0, question.adjacency
+    if question.unknown in ("noise", "steps"):
+        target = calibrate.Target(epsilon=epsilon, delta=delta, adjacency=adjacency, accountant=accountant)
         if question.unknown == "noise":
             noise = calibrate.noise_multiplier(target, rate=rate, steps=steps)
         else:
             steps = calibrate.steps(target, rate=rate, noise_multiplier=noise)
     event = calibrate.sampled_gaussian(noise, rate, steps)
-    if accountant == HEADLINE:
-        # Under another's name where the loss distribution cannot be bounded as closely.
-        claim = headline(event, delta, question.adjacency).to_dict()
-    else:
-        claim = guarantee(accountant, event, delta, question.adjacency).to_dict()
-    setting = {"noise_multiplier": noise, "sample_rate": rate, "steps": steps, "target_epsilon": question.epsilon}
-    if question.unknown == "noise":
-        setting["end_of_range"] = noise == calibrate.NOISE_RANGE[0]
-    elif question.unknown == "steps":
-        setting["end_of_range"] = steps == calibrate.COUNT_RANGE[1]
-    lower = _word(claim["epsilon_lower"])
-    return {**claim, **setting, "lower": lower, "epsilon_lower": lower}
-
-
-def _word(value: float | None) -> float | str | None:
-    """JSON has no infinity: it travels as a word."""
-    return "inf" if value is not None and math.isinf(value) else value
+    setting: dict[str, Any] = {"noise_multiplier": noise, "sample_rate": rate, "steps": steps}
+    # The headline may be under another's name, where the loss distribution cannot be bounded as closely.
+    own = accountant == HEADLINE
+    if question.unknown == "delta":
+        found = headline_delta(event, epsilon, adjacency) if own else delta_claim(accountant, event, epsilon, adjacency)
+        words = {"adjacency": adjacency.value, "status": found.status.value, "assumptions": list(found.assumptions)}
+        return {**asdict(found), **words, **setting}
+    claim = headline(event, delta, adjacency) if own else guarantee(accountant, event, delta, adjacency)
+    setting["target_epsilon"] = question.epsilon
+    if question.unknown != "epsilon":
+        ends = {"noise": noise == calibrate.NOISE_RANGE[0], "steps": steps == calibrate.COUNT_RANGE[1]}
+        setting["end_of_range"] = ends[question.unknown]
+    plain = claim.to_dict()
+    return {**plain, **setting, "lower": plain["epsilon_lower"]}
 
 
 # `sweeps budget`: the ledgers of populations, made, listed and shown.
 
 
+@answers
 def budget(
     population: Annotated[str | None, typer.Argument(help="As specs declare in data.population; default: all.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Of everything ever released of it: makes its ledger.")] = None,
@@ -292,8 +240,7 @@ def budget(
     spec: Annotated[str | None, typer.Option(help="Say what a sweep of this spec would cost.")] = None,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """What all sweeps, audits and test readings over a population have spent together, and what is left.
 
     With --epsilon, --delta and --rule its ledger is made, once and for ever. A launch that the budget does not hold
@@ -304,7 +251,7 @@ def budget(
             raise InvalidValue("POPULATION", None, "the name of a population beside these options")
         found = api.list_budgets(root=root, store=store)
         listed = "\n".join(map(str, found)) or "No population has a ledger in this store."
-        return print_answer(as_json, [one.to_dict() for one in found], listed)
+        return [one.to_dict() for one in found], listed
     one = api.population_budget(
         population,
         epsilon=epsilon,
@@ -317,4 +264,4 @@ def budget(
         root=root,
         store=store,
     )
-    print_answer(as_json, one.to_dict(), one)
+    return one.to_dict(), one

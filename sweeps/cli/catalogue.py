@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpcore.checks import InvalidValue
-from sweeps.cli.common import DEFAULT_ROOT, AsJson, DataFolder, Root, StoreUrl, print_answer, print_json
+from sweeps.cli.common import DEFAULT_ROOT, Answer, AsJson, DataFolder, Root, StoreUrl, answers, print_json
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Release
 from sweeps.reporting.glossary import GLOSSARY
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from trainables.data.options import Option
 
 
+@answers
 def explain(
     word: Annotated[str | None, typer.Argument(help="epsilon, claim, total, status, ...; default: all words.")] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """What a word means that is printed here."""
     if word is not None:
         found = explained(word)
-        return print_answer(as_json, found.to_dict(), found)
+        return found.to_dict(), found
     listed = f"{', '.join(GLOSSARY)}\n`sweeps explain WORD` says what one of them means."
-    print_answer(as_json, [one.to_dict() for one in GLOSSARY.values()], listed)
+    return [one.to_dict() for one in GLOSSARY.values()], listed
 
 
 def schema() -> None:
@@ -75,26 +75,19 @@ def described(name: str | None = None) -> list[dict[str, Any]]:
     """Plain JSON values of every system, or of the one called `name`. Raises InvalidValue for an unknown name."""
     if name is not None and name not in SYSTEMS:
         raise InvalidValue("NAME", name, "the name of a system", did_you_mean(name, SYSTEMS))
+    parameters = ("name", "kind", "unit", "doc")
+    metrics = ("name", "goal", "doc", "released", "depends")
     return [
         {
             "name": system.name,
             "source": system.source,
             "claim": str(traits_of(system).standing),
             "parameters": [
-                {
-                    "name": one.name,
-                    "kind": one.kind,
-                    "range": _range(one),
-                    "default": one.default if one.default is not None else "required",
-                    "unit": one.unit,
-                    "doc": one.doc,
-                }
+                {key: getattr(one, key) for key in parameters}
+                | {"range": _range(one), "default": "required" if one.default is None else one.default}
                 for one in system.hyperparameters
             ],
-            "metrics": [
-                {name: str(getattr(one, name)) for name in ("name", "goal", "doc", "released", "depends")}
-                for one in system.metrics
-            ],
+            "metrics": [{key: str(getattr(one, key)) for key in metrics} for one in system.metrics],
             "asked": [name for name in wanted(tuple(MEASURES), system) if not missing(name, system)],
         }
         for system in (SYSTEMS.values() if name is None else [SYSTEMS[name]])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -14,19 +13,21 @@ from dpcore.audit import AuditOutcome
 from dpcore.checks import InvalidValue
 from dpcore.gdp import eps_gdp
 from sweeps import api
-from sweeps.audit import METHODS, AuditRecord, attack_trial
-from sweeps.cli.common import DEFAULT_ROOT, AsJson, Root, StoreUrl, print_answer
+from sweeps.audit import AuditRecord, attack_trial
+from sweeps.cli.common import DEFAULT_ROOT, Answer, Root, StoreUrl, TrialName, answers, on_sweep
 from sweeps.privacy.claims import HEADING, Assumptions, claim_text
+from sweeps.sweep import Sweep
 from sweeps.util import log
 from sweeps.util.exits import ExitCode
 from sweeps.util.fingerprint import check_accepted
-from trainables.measures.audits import CANARIES, check_sizes
 from trainables.measures.membership import Attacked
 
 
+@answers
+@on_sweep
 def audit(
-    sweep: str,
-    trial: Annotated[str, typer.Argument(help="Key of the trial, or its number.")],
+    sweep: Sweep,
+    trial: TrialName,
     method: Annotated[
         str | None, typer.Option(help="one-run, f-dp or multi-run; default: the best that the system offers.")
     ] = None,
@@ -38,31 +39,23 @@ def audit(
         int | None, typer.Option(help="Attack membership instead (LiRA, loss threshold) with so many shadow twins.")
     ] = None,
     accept: Annotated[list[str] | None, typer.Option(help="Audit although this changed: code or data.")] = None,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Try to refute a trial's claim: retrain twins with canaries and bound epsilon from below.
 
     Exits with 3 when the claim is refuted. A claim that survives is consistent, never verified.
     """
-    if method is not None and method not in METHODS:
-        raise InvalidValue("--method", method, f"one of {', '.join(METHODS)}")
-    check_accepted(accept or [], ("code", "data"))
-    check_sizes(CANARIES if canaries is None else canaries, runs)
-    opened = api.open(sweep, root=root, store=store)
 
     def say(line: str) -> None:
         log.say(f"training {line}", log.Event.PROGRESS)
 
     if shadows is not None:
-        key, attacks = attack_trial(opened.workspace, sweep, trial, shadows, accept=accept or [], say=say)
+        check_accepted(accept or [], ("code", "data"))
+        key, attacks = attack_trial(sweep.workspace, sweep.name, trial, shadows, accept=accept or [], say=say)
         document = {"trial": key, "covered_by_claim": False, "attacks": [asdict(one) for one in attacks]}
-        return print_answer(as_json, document, "\n".join(attack_lines(key, attacks)))
-    record = opened.audit(trial, method=method, canaries=canaries, runs=runs, accept=accept or (), say=say)
-    print_answer(as_json, record.to_dict(), "\n".join(lines(record)))
-    if record.outcome is AuditOutcome.REFUTED:
-        sys.exit(ExitCode.REFUTED)
+        return document, "\n".join(attack_lines(key, attacks))
+    record = sweep.audit(trial, method=method, canaries=canaries, runs=runs, accept=accept or (), say=say)
+    refuted = record.outcome is AuditOutcome.REFUTED
+    return record.to_dict(), "\n".join(lines(record)), ExitCode.REFUTED if refuted else ExitCode.OK
 
 
 def lines(record: AuditRecord) -> list[str]:
@@ -134,6 +127,7 @@ def _shaped(record: AuditRecord) -> list[str]:
     return [f"         of a Gaussian-shaped release: mu >= {math.floor(mu * 1e4) / 1e4:g}, eps >= {epsilon:g}"]
 
 
+@answers
 def certify(
     sweep: Annotated[str | None, typer.Argument(help="The sweep; with --verify or --new-key none.")] = None,
     trial: Annotated[
@@ -164,8 +158,7 @@ def certify(
     ] = None,
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Certify what a sweep claims: one document, its signature, and one page for people.
 
     --verify recomputes the claim's arithmetic from the document alone, without store or data, and exits with 3 where
@@ -175,20 +168,17 @@ def certify(
         raise InvalidValue("SWEEP", sweep, "a sweep to certify, or --verify FILE, or --new-key FILE: one of them")
     if file is not None:
         public = api.new_key(file)
-        print_answer(as_json, {"key": str(file), "public": str(public)}, f"{file} signs; give {public} away")
-    elif certificate is not None:
+        return {"key": str(file), "public": str(public)}, f"{file} signs; give {public} away"
+    if certificate is not None:
         if signer is None:
             raise InvalidValue("--signer", None, "the public key of whom you expect it, which came by another way")
         found = api.verify(certificate, signer=signer)
-        print_answer(as_json, found.to_dict(), str(found))
-        if not found.stands:
-            sys.exit(ExitCode.REFUTED)
-    else:
-        assert sweep is not None
-        if key is None:
-            raise InvalidValue("--key", None, "your Ed25519 private key", "`sweeps certify --new-key FILE` makes one.")
-        opened = api.open(sweep, root=root, store=store)
-        made = opened.certify(key=key, approved_by=approved_by, because=because, ranges=ranges, trial=trial)
-        places = made.save(output or opened.workspace.certificate(opened.name))
-        named = dict(zip(("certificate", "signature", "page"), map(str, places), strict=True))
-        print_answer(as_json, {**named, "title": made.body.title}, "\n".join([str(made), *named.values()]))
+        return found.to_dict(), found, ExitCode.OK if found.stands else ExitCode.REFUTED
+    assert sweep is not None
+    if key is None:
+        raise InvalidValue("--key", None, "your Ed25519 private key", "`sweeps certify --new-key FILE` makes one.")
+    opened = api.open(sweep, root=root, store=store)
+    made = opened.certify(key=key, approved_by=approved_by, because=because, ranges=ranges, trial=trial)
+    places = made.save(output or opened.workspace.certificate(opened.name))
+    named = dict(zip(("certificate", "signature", "page"), map(str, places), strict=True))
+    return {**named, "title": made.body.title}, "\n".join([str(made), *named.values()])

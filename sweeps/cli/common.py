@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import json
 import logging
 import math
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from dpcore.checks import QuotesRecords
+from sweeps import api
 from sweeps.util.exits import ENGINES, OURS, ExitCode
 from sweeps.util.log import EVENTS, Event, configure, say
 from trainables.worker.redaction import redacted
@@ -61,7 +64,54 @@ TrackingUri = Annotated[
 ClusterAddress = Annotated[
     str | None, typer.Option("--address", help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT.")
 ]
+TrialName = Annotated[str, typer.Argument(help="Key of the trial, or its number.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+
+
+# What a command returns is its answer: something with words and `to_dict`, or a document beside its words, and perhaps
+# the code that it exits with.
+
+Answer = tuple[Any, object] | tuple[Any, object, ExitCode]
+_PLACES: dict[str, tuple[Any, Any]] = {"root": (Root, DEFAULT_ROOT), "store": (StoreUrl, None)}
+
+
+def answers(call: Callable[..., Any]) -> Callable[..., None]:
+    """The command of `call`, with --json."""
+
+    def command(*, as_json: bool = False, **given: Any) -> None:
+        found = call(**given)
+        document, text, *code = found if isinstance(found, tuple) else (found.to_dict(), found)
+        print_answer(as_json, document, text)
+        if code and code[0] is not ExitCode.OK:
+            sys.exit(code[0])
+
+    return _extended(call, command, {"as_json": (AsJson, False)})  # type: ignore[no-any-return]
+
+
+def on_sweep(call: Callable[..., Any], tracking: bool = False) -> Callable[..., Any]:
+    """The command of `call` on one sweep, which is opened where --root and --store say, and --tracking if asked for."""
+    more = _PLACES | ({"tracking": (TrackingUri, None)} if tracking else {})
+
+    def command(sweep: str, **given: Any) -> Any:
+        places = {name: given.pop(name) for name in more if name in given}
+        return call(api.open(sweep, **places), **given)
+
+    return _extended(call, command, more, sweep=str)
+
+
+tracked = partial(on_sweep, tracking=True)
+
+
+def _extended(call: Any, command: Any, more: dict[str, tuple[Any, Any]], **types: Any) -> Any:
+    """`command` with the parameters of `call` and `more`, {name: (type, default)}; `types` replace its own."""
+    own = inspect.signature(call, eval_str=True).parameters.values()
+    known = [one.replace(annotation=types.get(one.name, one.annotation)) for one in own]
+    given = inspect.Parameter.KEYWORD_ONLY
+    added = [inspect.Parameter(name, given, default=one, annotation=kind) for name, (kind, one) in more.items()]
+    made: Any = wraps(call)(command)
+    made.__signature__ = inspect.Signature([*known, *added])
+    made.__annotations__ = {one.name: one.annotation for one in made.__signature__.parameters.values()}
+    return made
 
 
 # -q, -v and --log: options of every command.

@@ -18,6 +18,7 @@ from sweeps.cli.claims import audit, certify
 from sweeps.cli.common import (
     DEFAULT_ROOT,
     Accepted,
+    Answer,
     AsJson,
     Changes,
     ClusterAddress,
@@ -32,17 +33,22 @@ from sweeps.cli.common import (
     SpecSource,
     StoreUrl,
     TrackingUri,
+    TrialName,
     Trials,
     add_logging_options,
+    answers,
     clear_errors,
-    print_answer,
+    on_sweep,
+    tracked,
 )
 from sweeps.cli.show import show
 from sweeps.cli.submit import submit
+from sweeps.planning.checking import Checked
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import LABELS, AxisEnd, FrontAxis, joint_front
 from sweeps.reporting.tables import FORMATS, SUFFIXES, render, table
 from sweeps.store.workspace import Workspace
+from sweeps.sweep import Sweep
 from sweeps.util import exits
 from sweeps.util.files import write_output
 from sweeps.util.fingerprint import working_folder_is_importable
@@ -124,6 +130,7 @@ def init(
 
 
 @app.command()
+@answers
 def check(
     spec: SpecSource,
     data: DataFolder = None,
@@ -138,15 +145,14 @@ def check(
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
     address: Annotated[str | None, typer.Option("--address", help="Ray cluster: auto or HOST:PORT.")] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Checked:
     """Validate a spec, print its plan (space, noise, cost, total) and rehearse it on made-up records.
 
     No record is read: of data files only names and types of columns. Resources are held against this machine, or the
     cluster of --address. With --no-rehearsal nothing but the spec is looked at. The store is opened only for a spec
     that names an earlier sweep (search.warm_start, search.chosen_from), or declares data.population.
     """
-    found = api.check(
+    return api.check(
         spec,
         data=data,
         trials=trials,
@@ -157,7 +163,6 @@ def check(
         store=store,
         address=address,
     )
-    print_answer(as_json, found.to_dict(), found)
 
 
 @app.command()
@@ -245,8 +250,6 @@ def resume(
 def _client_address(address: str | None, as_json: bool, spec: Path | None = None) -> str | None:
     """The address if it is that of a Ray client: Tune would move itself to the cluster, and the controller has to be
     where Tune is, so the sweep is submitted. Raises InvalidValue for options that this leaves without an answer."""
-    from dpcore.checks import InvalidValue
-
     if address is None or not address.startswith("ray://"):
         return None
     expected = "left out with a ray:// address"
@@ -262,9 +265,6 @@ def _places_on_cluster(root: Path, store: str | None, records: str | None, track
     here is no folder of the cluster."""
     places: dict[str, Any] = {"store": store, "records": records, "tracking": tracking}
     return places if root == DEFAULT_ROOT else {**places, "root": str(root)}
-
-
-app.command()(show)
 
 
 @app.command()
@@ -339,68 +339,59 @@ def _write(content: str | bytes, output: Path | None) -> None:
 
 
 @app.command()
+@answers
+@on_sweep
 def report(
-    sweep: str,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Page to write.")] = None,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
+    sweep: Sweep, output: Annotated[Path | None, typer.Option("--output", "-o", help="Page to write.")] = None
+) -> Answer:
     """Write one self-contained HTML page about a sweep."""
-    path = api.open(sweep, root=root, store=store).report(output)
-    print_answer(as_json, {"sweep": sweep, "report": str(path)}, path)
+    path = sweep.report(output)
+    return {"sweep": sweep.name, "report": str(path)}, path
 
 
 @app.command()
-def track(
-    sweep: str,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    tracking: TrackingUri = None,
-    as_json: AsJson = False,
-) -> None:
+@answers
+@tracked
+def track(sweep: Sweep) -> Answer:
     """Rebuild the sweep's MLflow experiment from the store."""
-    opened = api.open(sweep, root=root, store=store, tracking=tracking)
-    shown, tracked = shown_url(opened.workspace.tracking_uri), opened.track()
-    document = {"sweep": sweep, "runs": tracked.runs, "tracking": shown}
-    print_answer(as_json, document, "\n".join([f"{tracked.runs} runs in {shown}", *tracked.models.lines()]))
-
-
-for _command in (reproduce, systems, datasets, schema, explain, audit, certify):
-    app.command()(_command)
-app.add_typer(account_app, name="account")
+    shown, found = shown_url(sweep.workspace.tracking_uri), sweep.track()
+    document = {"sweep": sweep.name, "runs": found.runs, "tracking": shown}
+    return document, "\n".join([f"{found.runs} runs in {shown}", *found.models.lines()])
 
 
 @app.command("test")
+@answers
+@on_sweep
 def held_out_test(
-    sweep: str,
-    trial: Annotated[str, typer.Argument(help="Key of the trial, or its number.")],
+    sweep: Sweep,
+    trial: TrialName,
     again: Annotated[
         bool, typer.Option("--again", help="Although they were read before: no longer untouched, and charged again.")
     ] = False,
     accept: Annotated[list[str] | None, typer.Option(help="Score although this changed: code.")] = None,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Score a finished trial on the test records that its spec declares (`data.test`): once, on record.
 
     A second reading is refused. The cards of models say what was read, and how often.
     """
-    found = api.open(sweep, root=root, store=store).test(trial, again=again, accept=accept or ())
-    print_answer(as_json, found.to_dict(), f"{found.trial} on test records: {found}")
+    found = sweep.test(trial, again=again, accept=accept or ())
+    return found.to_dict(), f"{found.trial} on test records: {found}"
 
 
-app.command()(budget)
+for _command in (reproduce, systems, datasets, schema, explain, audit, certify, show, budget, submit):
+    app.command()(_command)
+app.add_typer(account_app, name="account")
 
 
 # `sweeps export` and `sweeps predict`: a trial's model as a folder, and what such a model says of files.
 
 
 @app.command()
+@answers
+@tracked
 def export(
-    sweep: str,
-    trial: Annotated[str, typer.Argument(help="Key of the trial, or its number.")],
+    sweep: Sweep,
+    trial: TrialName,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder to make, which is not there yet.")
     ] = None,
@@ -411,11 +402,7 @@ def export(
         bool, typer.Option("--as-refuted", help="Let it out although its claim is refuted, under that heading.")
     ] = False,
     accept: Annotated[list[str] | None, typer.Option(help="Export although this changed: code.")] = None,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    tracking: TrackingUri = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Take the model of a finished trial out: weights, program, preprocessing, and a card with its claim.
 
     The folder needs torch and safetensors, and nothing of ours. Systems that answer queries have no model to take out.
@@ -423,15 +410,13 @@ def export(
     """
     if output is None and model_name is None:
         raise InvalidValue("--output", None, "a folder to make, or --register NAME for MLflow's registry")
-    opened = api.open(sweep, root=root, store=store, tracking=tracking)
     chosen: dict[str, Any] = {"as_refuted": as_refuted, "accept": accept or ()}
-    model = opened.model(trial, **chosen)
-    places = {}
+    model, places = sweep.model(trial, **chosen), {}
     if output is not None:
         places["model"] = str(model.save(output))
     if model_name is not None:
-        places["registered"] = opened.register(trial, model_name, **chosen).uri
-    print_answer(as_json, {**places, **model.card}, "\n".join([model.page, *places.values()]))
+        places["registered"] = sweep.register(trial, model_name, **chosen).uri
+    return {**places, **model.card}, "\n".join([model.page, *places.values()])
 
 
 @app.command()
@@ -463,88 +448,68 @@ def predict(
 
 
 @app.command()
+@answers
+@on_sweep
 def stop(
-    sweep: str,
+    sweep: Sweep,
     wait: Annotated[bool, typer.Option(help="Until it has ended, for one patience (SWEEPS_PATIENCE) at most.")] = True,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Any:
     """Stop a sweep that runs in another terminal or on another machine, as Ctrl-C does there; it can be resumed."""
-    answer = api.open(sweep, root=root, store=store).stop(wait=wait)
-    print_answer(as_json, answer.to_dict(), answer)
+    return sweep.stop(wait=wait)
 
 
 @app.command()
+@answers
+@on_sweep
 def enqueue(
-    sweep: str,
+    sweep: Sweep,
     point: Annotated[list[str], typer.Argument(help="KNOB=VALUE each; system= and target_epsilon= where several.")],
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Any:
     """Ask for a trial of a known good point besides; the total stays a guarantee where the sweep has one budget."""
-    answer = api.open(sweep, root=root, store=store).enqueue(point)
-    print_answer(as_json, answer.to_dict(), answer)
+    return sweep.enqueue(point)
 
 
 @app.command()
-def note(sweep: str, text: str, root: Root = DEFAULT_ROOT, store: StoreUrl = None) -> None:
+@on_sweep
+def note(sweep: Sweep, text: str) -> None:
     """Keep a sentence about a sweep, running or over; `show` prints it, and MLflow within seconds or by `track`."""
-    api.open(sweep, root=root, store=store).note(text)
+    sweep.note(text)
 
 
 @app.command()
+@on_sweep
 def tag(
-    sweep: str,
-    tags: Annotated[list[str], typer.Argument(help="KEY=VALUE, one or several; KEY= takes a tag away.")],
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
+    sweep: Sweep, tags: Annotated[list[str], typer.Argument(help="KEY=VALUE, one or several; KEY= takes a tag away.")]
 ) -> None:
     """Tag a sweep, running or over; `show` lists them, and MLflow has them within seconds or by `track`."""
-    api.open(sweep, root=root, store=store).tag(tags)
+    sweep.tag(tags)
 
 
 @app.command()
+@answers
+@on_sweep
 def gc(
-    sweep: str,
+    sweep: Sweep,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which, and how many bytes.")] = False,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Any:
     """Delete checkpoints off the front. Kept are those of trials that may still run, on the front, and of the best."""
-    collected = api.open(sweep, root=root, store=store).gc(dry_run=dry_run)
-    print_answer(as_json, collected.to_dict(), collected)
+    return sweep.gc(dry_run=dry_run)
 
 
 @app.command()
-def rename(
-    sweep: str,
-    new: Annotated[str, typer.Argument(help="Free, and then never another sweep's.")],
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-) -> None:
+@on_sweep
+def rename(sweep: Sweep, new: Annotated[str, typer.Argument(help="Free, and then never another sweep's.")]) -> None:
     """Call a sweep by another name; trials and folders keep the one that it began with."""
-    api.open(sweep, root=root, store=store).rename(new)
+    sweep.rename(new)
 
 
 @app.command()
-def delete(
-    sweep: str,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    tracking: TrackingUri = None,
-) -> None:
+@tracked
+def delete(sweep: Sweep, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
     """Delete a sweep's results and files for good; what it spent on the records stays on record, as does its name."""
     from sweeps.execution.gc import GOES, STAYS
 
-    found = api.open(sweep, root=root, store=store, tracking=tracking)
     if not yes:
         print(f"{GOES}\n{STAYS}")
-        typer.confirm(f"Delete {sweep!r}?", abort=True)
-    print(found.delete())
-
-
-app.command()(submit)
+        typer.confirm(f"Delete {sweep.name!r}?", abort=True)
+    print(sweep.delete())

@@ -67,17 +67,14 @@ def show(
     if not SHORTEST <= every < float("inf"):
         raise InvalidValue("--every", every, f"seconds, at least {SHORTEST:g}")
     chosen = {"--where": where, "--sort": sort, "--page": page, "--watch": watch, "--curves": curves, "--why": why}
+    whose = "one trial is shown" if trial is not None else "no sweep is named" if sweep is None else ""
     for name, value in chosen.items():
-        if value and (sweep is None or trial is not None):
-            whose = "one trial is shown" if trial is not None else "no sweep is named"
+        if value and whose:
             raise InvalidValue(name, value, f"left out where {whose}", "It chooses among the trials of one sweep.")
-    if why and form != "table":
-        raise InvalidValue("--why", form, "no other format than table", "--json has all of it.")
-    for name, value in {"--sort": sort, "--watch": watch, "--why": why}.items():
-        if curves and value:
+        if curves and value and name in ("--sort", "--watch", "--why"):
             raise InvalidValue(name, value, "left out where --curves is asked for", "--where chooses the trials.")
-    if watch and form != "table":
-        raise InvalidValue("--watch", form, "no other format than table", "Ask again where a program reads.")
+        if form != "table" and value and name in ("--watch", "--why"):
+            raise InvalidValue(name, form, "no other format than table", "--json without it has all that there is now.")
     workspace = Workspace.at(root, store=store)
     if sweep is None:
         _sweeps(list_summaries(workspace), form)

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from rich.console import Console
 
-from dpcore.guarantee import STANDING, Guarantee, Notion, Status
+from dpcore.guarantee import STANDING, Guarantee, Status
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.privacy.claims import covers_search
 from sweeps.privacy.ledger import LargestClaim, Procedure
@@ -76,8 +76,8 @@ def _verdicts(summary: SweepSummary) -> Iterator[tuple[str, str]]:
 
 
 def _kind(claim: Guarantee) -> str:
-    notion = "" if claim.notion is Notion.DP else f"{claim.notion}, "
-    return f"{notion}{claim.adjacency}, per {claim.unit}, delta {delta_text(claim.delta)}, by {claim.accountant}"
+    where = f"{claim.adjacency}, per {claim.unit}, delta {delta_text(claim.delta)}"
+    return f"{claim.notion}, {where}, by {claim.accountant}"
 
 
 def _status(claims: Sequence[Guarantee], summary: SweepSummary) -> str:

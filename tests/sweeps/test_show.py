@@ -281,7 +281,7 @@ def test_trials_stand_above_the_verdict_and_every_epsilon_is_of_one_named_kind(t
     assert "1.201" in table
     assert "1.200" not in out
     kind, alone = verdict.splitlines()[:2]
-    assert kind == "add-remove, per record, delta 1e-05, by pld"
+    assert kind == "differential-privacy, add-remove, per record, delta 1e-05, by pld"
     assert alone == " one trial   proved (1 assumption: 1); says nothing of having chosen it among 2"
     assert " whole sweep epsilon " in verdict
     assert "sweeps show views --why" in verdict
