@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 
 import pytest
+import typer.main
 
 from sweeps.cli import main as cli
 from tests.sweeps.fake_workers import memory_folder
 from tests.sweeps.object_stores import object_store
 from tests.sweeps.stores import postgres_server
+
+# A process builds its commands once, which takes longer than most of them; here one process runs hundreds.
+typer.main.get_command = cache(typer.main.get_command)
 
 
 @pytest.fixture
