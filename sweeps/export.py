@@ -304,11 +304,8 @@ def released(
             "model than the one that was scored. Restore what it was, or export with --accept code."
         )
     facts = SOURCES[spec.data.source].facts(spec.data.options())
-    if (
-        spec.weight_places
-        and weights_of(spec, facts)[WEIGHTS] != recorded.fingerprints[WEIGHTS]
-        and "code" not in accept
-    ):
+    loaded = recorded.fingerprints.get(WEIGHTS)
+    if loaded is not None and "code" not in accept and weights_of(spec, facts).get(WEIGHTS) != loaded:
         raise Changed(
             f"sweep {sweep!r}: the weights that its models start from changed since it was started: what {record.key} "
             "trained would stand beside others. Restore what they were, or export with --accept code."

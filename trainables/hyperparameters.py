@@ -50,6 +50,7 @@ def hyperparameter(
     default: Scalar | None = None,
     inner: str = "",
     word: str = "",
+    listed: bool = False,
 ) -> Any:
     """One hyperparameter; arguments as in `trainables.system.Hyperparameter`. Its name is the field's by default, its
     doc what its class's text says."""

@@ -141,6 +141,7 @@ class Hyperparameter:
     inner      its key where a spec has it in one mapping with others: the `peak` of
                `learning_rate: {peak: 1, warmup: 0.1}`, which is `learning_rate: 1` and `learning_rate.warmup: 0.1`
     word       what may stand in a number's place: the `automatic` of `clip_norm`. A record reads it as 0
+    listed     whether a list of texts is one value too: these with commas between
     """
 
     name: str
@@ -153,6 +154,7 @@ class Hyperparameter:
     default: Scalar | None = None
     inner: str = ""
     word: str = ""
+    listed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

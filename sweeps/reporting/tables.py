@@ -344,29 +344,14 @@ def to_json(front: Front, everything: bool = False) -> str:
 
 def to_parquet(front: Front, everything: bool = False) -> bytes:
     """An Apache Parquet file; a knob that is a number in one trial and text in another is kept as text."""
-    import pyarrow as pa  # type: ignore[import-untyped]
-    import pyarrow.parquet as pq  # type: ignore[import-untyped]
-
     listed = list(rows(front, everything))
-    columns = {name: _typed([row.get(name) for row in listed]) for name in _columns(front, listed)}
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns), sink)
-    return bytes(sink.getvalue().to_pybytes())
+    return bytes(_of_rows(listed).reindex(columns=_columns(front, listed)).to_parquet(index=False))
 
 
 def _columns(front: Front, listed: list[dict[str, Any]]) -> list[str]:
     whose = ["sweep"] if front.is_joint else []
     fixed = ["key", "number", "on_front", *whose, *(one.metric for one in front.objectives), *_GUARANTEE, *_RESTS_ON]
     return list(dict.fromkeys([*fixed, *(name for row in listed for name in row)]))
-
-
-def _typed(values: list[Any]) -> list[Any]:
-    kinds = {type(value) for value in values if value is not None}
-    if len(kinds) <= 1:
-        return values
-    if kinds == {int, float}:
-        return [None if value is None else float(value) for value in values]
-    return [None if value is None else str(value) for value in values]
 
 
 def _plain(value: Any) -> Any:
@@ -400,8 +385,19 @@ def trials_table(trials: Iterable[Published], running: Mapping[str, TrialProgres
     rows = trial_rows(listed, running or {}, assumptions)
     if not rows:
         return pd.DataFrame(columns=["key", "state", "reason", "system", "target_epsilon"]).rename_axis("number")
-    table = pd.DataFrame(rows)[row_columns(rows)].set_index("number")
+    table = _of_rows(rows)[row_columns(rows)].set_index("number")
     table.attrs |= {"assumptions": list(assumptions.sentences), "quotes": legend_of(listed)}
+    return table
+
+
+def _of_rows(listed: list[dict[str, Any]]) -> pd.DataFrame:
+    """A column of numbers in one row and text in another (`clip_norm: automatic`) is kept as text, as Parquet asks."""
+    import pandas as pd
+
+    table = pd.DataFrame(listed)
+    for name, column in table.items():
+        if column.dtype == object and len({type(value) for value in column.dropna()}) > 1:
+            table[name] = column.map(str, na_action="ignore")
     return table
 
 
@@ -429,9 +425,7 @@ def front_table(front: Front, everything: bool = False) -> pd.DataFrame:
 
     Columns as `rows` names them; `.attrs` has the heading and the sentences that statuses rest on.
     """
-    import pandas as pd
-
-    table = pd.DataFrame(list(rows(front, everything)))
+    table = _of_rows(list(rows(front, everything)))
     table.attrs |= {"quotes": front.legend()}
     table.attrs |= {"heading": front.heading, "assumptions": list(front.assumptions.sentences), "note": front.note}
     return table

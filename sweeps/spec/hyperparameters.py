@@ -278,6 +278,8 @@ class _KnobReader:
 
     def _word(self, path: str, raw: object) -> Scalar:
         one = self.parameter
+        if one.listed and isinstance(raw, list) and raw and all(isinstance(part, str) and part for part in raw):
+            return ",".join(raw)
         if not one.choices:
             if isinstance(raw, str) and (raw or raw == one.default):
                 return raw

@@ -83,7 +83,9 @@ def knob(parameter: Hyperparameter) -> JsonSchema:
 def _value(parameter: Hyperparameter) -> JsonSchema:
     if parameter.kind == "choice":
         least = 0 if parameter.default == "" else 1
-        return {"enum": list(parameter.choices)} if parameter.choices else {"type": "string", "minLength": least}
+        text: JsonSchema = {"type": "string", "minLength": least}
+        value = {"enum": list(parameter.choices)} if parameter.choices else text
+        return {"anyOf": [value, {"type": "array", "items": text, "minItems": 1}]} if parameter.listed else value
     number: JsonSchema = {"type": "integer" if parameter.kind == "int" else "number"}
     if parameter.low is not None:
         number["minimum"] = parameter.low

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps import export
-from sweeps.planning.spec_code import code_of
+from sweeps.planning.spec_code import code_of, weights_of
 from sweeps.privacy import published_store
 from sweeps.spec.parse import load_spec
 from sweeps.store.records import Refutation
@@ -181,6 +182,28 @@ def test_code_that_changed_since_is_named_and_accepted_by_name(own, monkeypatch)
         own[0].model(0, accept=["cod"])
 
 
+def test_weights_that_changed_since_are_named_and_accepted_as_code(tmp_path, monkeypatch):
+    """What is frozen lies in the file alone: the model would be another than the one that was scored."""
+    monkeypatch.chdir(tmp_path)
+    facts = SOURCES["digits"].facts(load_spec(spec()).data.options())
+    start = build("mlp", facts, hidden=8).state_dict()
+    save_file(start, "start.safetensors")
+    said = {"name": "mine", "licence": "mit", "public_because": "drawn, of nobody's records"}
+    knobs = {**NETWORK, "weights": "start.safetensors", "train": "head"}
+    sweep = trained(tmp_path, raw := spec(systems={"noisy-sgd": knobs}, pretrained={"start.safetensors": said}))
+    store = sweep.workspace.open_store()
+    lease = store.acquire(NAME)
+    store.set_fingerprints(lease, {**store.sweep(NAME).fingerprints, **weights_of(load_spec(raw), facts)})
+    lease.release()
+    frozen = next(name for name, one in start.items() if one.shape == (8, 64))
+    assert torch.equal(export.released(sweep.workspace, NAME, 0).module.state_dict()[frozen], start[frozen])
+    save_file({name: one + 1 for name, one in start.items()}, "start.safetensors")
+    with pytest.raises(Changed, match=r"start from changed.*--accept code\."):
+        sweep.model(0)
+    other = export.released(sweep.workspace, NAME, 0, accept=["code"]).module
+    assert torch.equal(other.state_dict()[frozen], start[frozen] + 1)
+
+
 class Awkward(torch.nn.Module):
     """Its way depends on a value: no program can be written down."""
 
@@ -196,8 +219,6 @@ def test_a_model_that_is_no_program_is_refused_and_nothing_is_left(tmp_path):
 
 
 def test_other_weights_beside_the_program_are_seen(own, tmp_path):
-    from safetensors.torch import load_file, save_file
-
     place = own[0].model(0).save(tmp_path / "model")
     weights = load_file(place / "weights.safetensors")
     save_file({name: one + 1 for name, one in weights.items()}, place / "weights.safetensors")

@@ -23,7 +23,7 @@ from sweeps.cli.main import pareto
 from sweeps.reporting import tables
 from sweeps.reporting.figures import drawn, front_figure
 from sweeps.reporting.front import Front, front, log_ticks
-from sweeps.reporting.tables import csv_text, render, table
+from sweeps.reporting.tables import csv_text, front_table, render, table, trials_table
 from tests.sweeps import view_sweeps
 from tests.sweeps.view_sweeps import ACCURACY, EPSILON, record
 
@@ -47,6 +47,19 @@ def test_every_format_holds_the_same_rows():
     assert as_parquet["knob.learning_rate"].tolist() == as_csv["knob.learning_rate"].tolist()
     assert math.isinf(as_parquet["epsilon"].max())
     assert "inf" in [point["epsilon"] for point in as_json["panels"][0]["points"]]
+
+
+def test_numbers_and_words_of_one_column_are_words_in_a_table_and_in_its_file(tmp_path):
+    config = record(0, epsilon=1.0, accuracy=0.5).config
+    mixed = [
+        replace(record(i, epsilon=1.0 + i, accuracy=0.5 + i / 10), config={**config, "clip_norm": clip})
+        for i, clip in enumerate(("automatic", 0.5))
+    ]
+    trials_table(mixed).to_parquet(tmp_path / "trials.parquet")
+    assert pd.read_parquet(tmp_path / "trials.parquet")["knob.clip_norm"].tolist() == ["automatic", "0.5"]
+    result = front(mixed, [ACCURACY, EPSILON], sweep="s")
+    whole = pd.read_parquet(io.BytesIO(bytes(render(result, "parquet"))))  # type: ignore[arg-type]
+    assert set(whole["knob.clip_norm"]) == set(front_table(result)["knob.clip_norm"]) == {"automatic", "0.5"}
 
 
 def test_table_says_what_it_leaves_out_and_escapes_markup():

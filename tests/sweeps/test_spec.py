@@ -219,6 +219,19 @@ def test_yaml_is_read_as_people_mean_it(tmp_path: Path) -> None:
     assert read_document("a: &a {x: 1}\nb: {<<: *a, y: 2}")["b"] == {"x": 1, "y": 2}
 
 
+def test_a_list_of_layers_is_one_value_and_sets_of_them_are_a_choice() -> None:
+    def read(targets: object) -> object:
+        knobs = {"model": "mlp", "lora": {"rank": 2, "targets": targets}, "learning_rate": 1, "clip_norm": 1}
+        knobs |= {"batch_size": 64, "epochs": 1}
+        raw = {"name": "a", "data": {"source": "digits"}, "systems": {"noisy-sgd": knobs}}
+        raw |= {"privacy": {"epsilon": 1, "delta": 1e-4}, "objectives": [{"metric": "accuracy"}]}
+        raw |= {"search": {"sampler": "random", "trials": 1}}
+        return load_spec(raw).systems["noisy-sgd"]["lora.targets"]
+
+    assert read(["query", "value"]) == read("query,value") == "query,value"
+    assert read({"choice": ["query", ["query", "value"]]}) == Domain(kind="choice", values=("query", "query,value"))
+
+
 def test_empty_values_are_defaults_and_numbers_may_be_texts() -> None:
     text = YAML.format(name="a", rate="1_000", model="mlp")
     text += "store:\ntracking: ~\nlimits: {work: null}\nexecution: {}\n"

@@ -41,8 +41,8 @@ class ModelHyperparameters:
              with each of them
     rank     of low-rank adapters beside the model's linear layers; 0: none
     alpha    what adapters say is multiplied by alpha / rank
-    targets  ends of the names of layers that have adapters, with commas between; by default those that peft knows for
-             such a transformer, else every linear layer but the head
+    targets  ends of the names of layers that have adapters, a list or with commas between; by default those that peft
+             knows for such a transformer, else every linear layer but the head
     """
 
     model: str = hyperparameter(default="mlp")
@@ -52,7 +52,7 @@ class ModelHyperparameters:
     train: str = hyperparameter(default="all")
     rank: int = hyperparameter(name="lora.rank", low=0, high=65536, default=0)
     alpha: float = hyperparameter(name="lora.alpha", low=1e-6, high=1e6, default=8.0)
-    targets: str = hyperparameter(name="lora.targets", default="")
+    targets: str = hyperparameter(name="lora.targets", default="", listed=True)
 
     @property
     def is_fine_tuned(self) -> bool:
