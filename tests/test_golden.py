@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 import sweeps
 from dpcore import calibrate, events
-from dpcore.accountants.registry import make
+from dpcore.accounting import make
 from dpcore.calibrate import Target
 from dpcore.selection import counts
 from dpcore.selection.front import FrontPoints
@@ -71,7 +71,7 @@ def plan(setting: Mapping[str, Any]) -> dict[str, Any]:
 
 def training(setting: Mapping[str, Any]) -> list[float]:
     """Of the arrays that a run ends with, under one secret and one seed: how large they are, and that twice with one
-    signed sum, which alone may be near 0."""
+    signed sum, which alone may be near 0. Seeds, whole numbers of 64 bits, would hide all else."""
     found, data = plan_of(setting)
     assert isinstance(found, PrivacyPlan)
     assert data is not None
@@ -80,7 +80,7 @@ def training(setting: Mapping[str, Any]) -> list[float]:
     with threadpool_limits(limits=1):
         SYSTEMS[found.system].fit([run], data, RunSettings(threads=1))
     numbers = np.concatenate(
-        [array.ravel().astype(float) for _, array in sorted(run.final[1].items()) if array.dtype.kind in "fiub"]
+        [array.ravel().astype(float) for _, array in sorted(run.final[1].items()) if array.dtype.kind in "fib"]
     )
     size = float(np.abs(numbers).sum())
     return [size, 2 * size + float(numbers @ np.resize([1.0, -1.0, -1.0], numbers.size))]
