@@ -17,9 +17,8 @@ tau needs `output_noise` of its own, charged beside (Iyengar et al. 2019).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,20 +27,9 @@ from scipy.special import ndtr, ndtri
 from dpcore import checks
 from dpcore.erm import LogisticRisk, minimise
 from dpcore.events import Adjacency, ApproximateDP, Event, PureDP
-from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
-from dpcore.mechanisms.output_perturbation import (
-    EXACT_MINIMISER,
-    SOFTMAX_LIPSCHITZ,
-    UNIT_INPUTS,
-    Array,
-    Family,
-    GaussianNoise,
-    Normals,
-    RadialNoise,
-)
+from dpcore.guarantee import Status
+from dpcore.mechanisms.output_perturbation import SOFTMAX_LIPSCHITZ, Array, GaussianNoise, Noise, Normals, RadialNoise
 from dpcore.mechanisms.protocol import mechanism, repeated
-
-_THEOREM = "van der Maaten & Hannun 2020, Theorem {number}{repair}"
 
 
 class Jacobian(StrEnum):
@@ -49,18 +37,6 @@ class Jacobian(StrEnum):
 
     RANK = "rank"
     TRACE = "trace"
-
-
-_RANK = Jacobian.RANK
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PerturbedLoss(Generic[Family]):
-    """`noise` on the objective (shape d x c, drawn once), its least total `modulus`, and the minimiser's guarantee."""
-
-    noise: Family
-    modulus: float
-    guarantee: Guarantee
 
 
 def least_modulus(epsilon: float, n: int, classes: int, jacobian: Jacobian = Jacobian.RANK) -> float:
@@ -76,69 +52,44 @@ def least_modulus(epsilon: float, n: int, classes: int, jacobian: Jacobian = Jac
     return weight / (n * epsilon)
 
 
-def pure(
-    epsilon: float, n: int, classes: int, adjacency: Adjacency, *, jacobian: Jacobian = _RANK, unit: str = "record"
-) -> PerturbedLoss[RadialNoise]:
-    """(epsilon, 0): density exp(-beta ||N||_F), beta = epsilon/(2K); epsilon/(4K) under replace-one."""
-    replaced = adjacency is Adjacency.REPLACE_ONE
-    shift = (2 if replaced else 1) * SOFTMAX_LIPSCHITZ
-    repair = " (gradient shift 2K for replace-one)" if replaced else ""
-    return PerturbedLoss(
-        noise=RadialNoise(epsilon / (2 * shift)),
-        modulus=least_modulus(epsilon, n, classes, jacobian),
-        guarantee=_guarantee(epsilon, 0.0, adjacency, unit, "pure", _THEOREM.format(number=3, repair=repair)),
-    )
+def shift(adjacency: Adjacency) -> float:
+    """By how much a neighbour moves the gradient of the summed loss, at most: K, or 2K under replace-one."""
+    return SOFTMAX_LIPSCHITZ * (2 if adjacency is Adjacency.REPLACE_ONE else 1)
 
 
-def gaussian(
-    epsilon: float,
-    delta: float,
-    n: int,
-    classes: int,
-    adjacency: Adjacency,
-    *,
-    jacobian: Jacobian = _RANK,
-    unit: str = "record",
-) -> PerturbedLoss[GaussianNoise]:
+def beta_pure(epsilon: float, adjacency: Adjacency) -> float:
+    """(epsilon, 0), van der Maaten & Hannun (2020), Theorem 3: density exp(-beta ||N||_F), beta = epsilon/(2 shift)."""
+    return epsilon / (2 * shift(adjacency))
+
+
+def sigma_repaired(epsilon: float, delta: float, classes: int, adjacency: Adjacency) -> float:
     """(epsilon, delta): s = K (q + sqrt(q^2 + epsilon))/epsilon with q the upper delta/(c-1) quantile of N(0, 1).
 
     Under replace-one, 2K instead of K and delta/2 instead of delta (two records, one union bound).
     """
     checks.positive_finite(epsilon=epsilon)
     quantile = _quantile(delta, classes, adjacency)
-    records = 2 if adjacency is Adjacency.REPLACE_ONE else 1
-    sigma = records * SOFTMAX_LIPSCHITZ * (quantile + math.sqrt(quantile**2 + epsilon)) / epsilon * (1 + 1e-12)
-    return PerturbedLoss(
-        noise=GaussianNoise(sigma),
-        modulus=least_modulus(epsilon, n, classes, jacobian),
-        guarantee=_guarantee(
-            epsilon, delta, adjacency, unit, "tail-bound", _THEOREM.format(number=4, repair=", repaired for c >= 3")
-        ),
-    )
+    return shift(adjacency) * (quantile + math.sqrt(quantile**2 + epsilon)) / epsilon * (1 + 1e-12)
 
 
-def gaussian_published(
-    epsilon: float, delta: float, n: int, classes: int, *, jacobian: Jacobian = _RANK, unit: str = "record"
-) -> PerturbedLoss[GaussianNoise]:
-    """The noise as printed, s = K sqrt(8 ln(2/delta) + 4 epsilon)/epsilon, add-remove.
-
-    The claim stands where the repaired proof establishes it too. Elsewhere the printed proof is all that it has, and
-    that one is refuted: its tail bound is too small by up to c-1.
-    """
+def sigma_published(epsilon: float, delta: float) -> float:
+    """The noise as printed, s = K sqrt(8 ln(2/delta) + 4 epsilon)/epsilon, add-remove."""
     checks.positive_finite(epsilon=epsilon)
     checks.probability_open(delta=delta)
-    sigma = SOFTMAX_LIPSCHITZ * math.sqrt(8 * math.log(2 / delta) + 4 * epsilon) / epsilon
-    established = established_delta(sigma, epsilon, classes)
-    holds = established <= delta
-    repair = "" if holds else f", whose proof is refuted: delta={established:.3g} is established for c={classes}"
-    claim = _guarantee(
-        epsilon, delta, Adjacency.ADD_REMOVE, unit, "as-published", _THEOREM.format(number=4, repair=repair)
-    )
-    return PerturbedLoss(
-        noise=GaussianNoise(sigma),
-        modulus=least_modulus(epsilon, n, classes, jacobian),
-        guarantee=claim if holds else replace(claim, status=Status.REFUTED),
-    )
+    return SOFTMAX_LIPSCHITZ * math.sqrt(8 * math.log(2 / delta) + 4 * epsilon) / epsilon
+
+
+def published_standing(epsilon: float, delta: float, classes: int) -> tuple[Status, str]:
+    """How firmly the claim of `sigma_published` stands, and by what.
+
+    It stands where the repaired proof establishes it too. Elsewhere the printed proof is all that it has, and that one
+    is refuted: its tail bound is too small by up to c-1.
+    """
+    established = established_delta(sigma_published(epsilon, delta), epsilon, classes)
+    theorem = "van der Maaten & Hannun 2020, Theorem 4"
+    if established <= delta:
+        return Status.PROVED_UNDER_ASSUMPTIONS, theorem
+    return Status.REFUTED, f"{theorem}, whose proof is refuted: delta={established:.3g} is established for c={classes}"
 
 
 def epsilon_of(noise_multiplier: float, delta: float, classes: int, adjacency: Adjacency) -> float:
@@ -188,21 +139,6 @@ def output_noise(epsilon: float, tau: float, modulus: float) -> RadialNoise:
     """
     checks.positive_finite(epsilon=epsilon, tau=tau, modulus=modulus)
     return RadialNoise(epsilon * modulus / (2 * tau))
-
-
-def _guarantee(
-    epsilon: float, delta: float, adjacency: Adjacency, unit: str, accountant: str, theorem: str
-) -> Guarantee:
-    return Guarantee(
-        epsilon=epsilon,
-        delta=delta,
-        adjacency=adjacency,
-        unit=unit,
-        accountant=accountant,
-        status=Status.PROVED_UNDER_ASSUMPTIONS,
-        theorem=theorem,
-        assumptions=(UNIT_INPUTS, EXACT_MINIMISER, FLOATING_POINT),
-    )
 
 
 # Loss perturbation as a value that a plan carries: from records of norm at most 1 to the released model.
@@ -276,21 +212,20 @@ class PerturbedMinimiser:
         return self.objective * self.output_share / (1 - self.output_share)
 
     @property
-    def perturbed(self) -> PerturbedLoss[GaussianNoise] | PerturbedLoss[RadialNoise]:
-        """The noise of the objective and its least modulus."""
-        n, classes, how = self.records, self.classes, self.jacobian
+    def noise(self) -> Noise:
+        """Of the linear term."""
         match self.law:
             case PerturbationLaw.PURE:
-                return pure(self.objective, n, classes, self.adjacency, jacobian=how)
+                return RadialNoise(beta_pure(self.objective, self.adjacency))
             case PerturbationLaw.PUBLISHED:
-                return gaussian_published(self.objective, self.delta, n, classes, jacobian=how)
+                return GaussianNoise(sigma_published(self.objective, self.delta))
             case PerturbationLaw.GAUSSIAN:
-                return gaussian(self.objective, self.delta, n, classes, self.adjacency, jacobian=how)
+                return GaussianNoise(sigma_repaired(self.objective, self.delta, self.classes, self.adjacency))
 
     @property
     def modulus(self) -> float:
         """Strong convexity of the objective: what is asked for, or what the proof needs."""
-        return max(self.perturbed.modulus, self.regularisation)
+        return max(least_modulus(self.objective, self.records, self.classes, self.jacobian), self.regularisation)
 
     @property
     def each(self) -> PureDP | ApproximateDP:
@@ -313,7 +248,7 @@ class PerturbedMinimiser:
 
     def release(self, inputs: Array, labels: NDArray[np.int64], draw: Normals) -> Array:
         """The released model [d, classes]. Raises InvalidValue for an input of norm above 1, NotCertified."""
-        linear = self.perturbed.noise.sample((inputs.shape[1], self.classes), draw) / self.records
+        linear = self.noise.sample((inputs.shape[1], self.classes), draw) / self.records
         risk = self.risk(inputs, labels, linear)
         theta = minimise(risk, self.tau).theta
         return theta + output_noise(self.output, self.tau, risk.modulus).sample(theta.shape, draw)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from dpcore import checks
-from dpcore.accountants.composition import PURE_ACCOUNTANT, PURE_THEOREM, each_pure
+from dpcore.accountants.composition import each_pure
 from dpcore.events import Adjacency, Event, PureDP
 from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 from dpcore.mechanisms.output_perturbation import Normals, advanced_epsilon
@@ -26,7 +26,6 @@ ZCDP_THEOREM = "Cesar & Rogers 2021 (bounded range); Bun & Steinke 2016, Proposi
 ONE_VOTE = "One record or unit changes at most one model: parts are disjoint, and fixed without looking at the records."
 
 _DOWN = 1 - 1e-12
-_REPLACE = Adjacency.REPLACE_ONE
 
 
 @mechanism("soft-vote")
@@ -68,24 +67,6 @@ class NoisyVote:
         return sample(self.beta, votes, draw)
 
 
-@dataclass(frozen=True, slots=True)
-class CalibratedVote:
-    """Adaptive votes, and what they guarantee together."""
-
-    vote: NoisyVote
-    guarantee: Guarantee
-
-    @property
-    def beta(self) -> float:
-        """Inverse temperature of each."""
-        return self.vote.beta
-
-    @property
-    def event(self) -> Event:
-        """What all of them release."""
-        return self.vote.event()
-
-
 def sample(beta: float, votes: NDArray[np.int64], normals: Normals) -> int:
     """A label with probability proportional to exp(beta * votes), over all classes, by Gumbel noise."""
     # Half the sum of two squared normals is exponential; minus its logarithm is Gumbel.
@@ -111,65 +92,46 @@ def loss_per_query(beta: float, models: int, classes: int) -> float:
     return beta + float(np.logaddexp(0.0, excess))
 
 
-def standard(
-    epsilon: float, queries: int, models: int, classes: int, adjacency: Adjacency = _REPLACE, unit: str = "record"
-) -> CalibratedVote:
-    """(epsilon, 0) over all queries: beta = epsilon/(2B)."""
+def standard(epsilon: float, queries: int) -> float:
+    """beta = epsilon/(2B), (epsilon, 0) over all queries: McSherry & Talwar (2007), Theorem 6, once per query."""
     checks.positive_finite(epsilon=epsilon)
     checks.count(minimum=1, queries=queries)
-    theorem = "McSherry & Talwar 2007, Theorem 6 (exponential mechanism), once per query"
-    return _vote(epsilon / (2 * queries), (epsilon, 0.0), (queries, models, classes, adjacency), unit, "naive", theorem)
+    return epsilon / (2 * queries)
 
 
-def advanced(
-    epsilon: float,
-    delta: float,
-    queries: int,
-    models: int,
-    classes: int,
-    adjacency: Adjacency = _REPLACE,
-    unit: str = "record",
-) -> CalibratedVote:
-    """(epsilon, delta) over all queries: an exponential mechanism of range 2 beta is beta^2/2-zCDP."""
+def advanced(epsilon: float, delta: float, queries: int) -> float:
+    """beta of (epsilon, delta) over all queries: an exponential mechanism of range 2 beta is beta^2/2-zCDP."""
     checks.positive_finite(epsilon=epsilon)
     checks.probability_open(delta=delta)
     checks.count(minimum=1, queries=queries)
-    beta = advanced_epsilon(epsilon, delta, queries)
-    return _vote(beta, (epsilon, delta), (queries, models, classes, adjacency), unit, "zcdp", ZCDP_THEOREM)
+    return advanced_epsilon(epsilon, delta, queries)
 
 
-def optimal(
-    epsilon: float,
-    delta: float,
-    queries: int,
-    models: int,
-    classes: int,
-    adjacency: Adjacency = _REPLACE,
-    unit: str = "record",
-) -> CalibratedVote:
-    """(epsilon, delta) over all queries: the exact loss of one, composed optimally as pure DP."""
-    beta = beta_for_loss(each_pure(epsilon, delta, queries), models, classes)
-    return _vote(beta, (epsilon, delta), (queries, models, classes, adjacency), unit, PURE_ACCOUNTANT, PURE_THEOREM)
+def optimal(epsilon: float, delta: float, queries: int, models: int, classes: int) -> float:
+    """beta of (epsilon, delta) over all queries: the exact loss of one, composed optimally as pure DP."""
+    return beta_for_loss(each_pure(epsilon, delta, queries), models, classes)
 
 
-def as_published(
-    epsilon: float, queries: int, models: int, classes: int, adjacency: Adjacency = _REPLACE, unit: str = "record"
-) -> CalibratedVote:
-    """beta = epsilon/B, as in the public experiments: `refuted`, and its guarantee says what is true.
+def as_published(epsilon: float, votes: NoisyVote, unit: str = "record") -> Guarantee:
+    """What the public experiments claim of `votes` at beta = epsilon/B: `refuted`, and it says what is true.
 
     A single model is the exception: its vote moves without changing what the labels' weights add up to.
     """
-    checks.positive_finite(epsilon=epsilon)
-    checks.count(minimum=1, queries=queries)
-    beta = epsilon / queries
-    theorem = "van der Maaten & Hannun 2020, Theorem 7 with beta = epsilon/B"
-    found = _vote(beta, (epsilon, 0.0), (queries, models, classes, adjacency), unit, "as-published", theorem)
-    if found.vote.each.epsilon == beta:
-        return found
-    true = queries * found.vote.each.epsilon
+    claim = Guarantee(
+        epsilon=epsilon,
+        delta=0.0,
+        adjacency=votes.adjacency,
+        unit=unit,
+        accountant="as-published",
+        status=Status.PROVED,
+        theorem="van der Maaten & Hannun 2020, Theorem 7 with beta = epsilon/B",
+        assumptions=(ONE_VOTE, FLOATING_POINT),
+    )
+    if votes.each.epsilon == votes.beta:
+        return claim
+    true = votes.steps * votes.each.epsilon
     reason = f"Refuted: one record moves two counts, and the true epsilon at delta 0 is {true:.6g}."
-    claim = replace(found.guarantee, status=Status.REFUTED, assumptions=(reason, *found.guarantee.assumptions))
-    return replace(found, guarantee=claim)
+    return replace(claim, status=Status.REFUTED, assumptions=(reason, *claim.assumptions))
 
 
 def zcdp_epsilon(beta: float, queries: int, delta: float) -> float:
@@ -192,27 +154,3 @@ def beta_for_loss(loss: float, models: int, classes: int) -> float:
     while loss_per_query(root, models, classes) > loss:
         root *= _DOWN
     return max(root, loss / 2 * _DOWN)
-
-
-def _vote(
-    beta: float,
-    claimed: tuple[float, float],
-    shape: tuple[int, int, int, Adjacency],
-    unit: str,
-    accountant: str,
-    theorem: str,
-) -> CalibratedVote:
-    queries, models, classes, adjacency = shape
-    epsilon, delta = claimed
-    vote = NoisyVote(beta=beta, models=models, classes=classes, adjacency=adjacency, steps=queries)
-    guarantee = Guarantee(
-        epsilon=epsilon,
-        delta=delta,
-        adjacency=adjacency,
-        unit=unit,
-        accountant=accountant,
-        status=Status.PROVED,
-        theorem=theorem,
-        assumptions=(ONE_VOTE, FLOATING_POINT),
-    )
-    return CalibratedVote(vote, guarantee)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,8 @@ from scipy.optimize import minimize_scalar
 
 from dpcore import checks
 from dpcore.accountants.composition import PURE_ACCOUNTANT, PURE_THEOREM, each_pure
-from dpcore.events import Adjacency, Event, Gaussian, PureDP, Repeated
+from dpcore.events import Adjacency, Event, Gaussian, PureDP
 from dpcore.gdp import sigma_gaussian
-from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 from dpcore.mechanisms.protocol import mechanism, repeated
 
 Array = NDArray[np.float64]
@@ -39,10 +38,6 @@ class GaussianNoise:
     def sample(self, shape: tuple[int, ...], normals: Normals) -> Array:
         """One draw of `shape`."""
         return self.sigma * normals(shape)
-
-    def event(self, sensitivity: float, adjacency: Adjacency) -> Gaussian:
-        """What adding it to a query of this L2 sensitivity releases."""
-        return Gaussian(noise_multiplier=self.sigma / sensitivity, adjacency=adjacency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +63,8 @@ class RadialNoise:
         direction = normals(shape)
         return direction * (radius / self.beta / float(np.sqrt(np.square(direction).sum())))
 
-    def event(self, sensitivity: float, adjacency: Adjacency) -> PureDP:
-        """What adding it to a query of this L2 sensitivity releases (triangle inequality)."""
-        return PureDP(epsilon=self.beta * sensitivity, adjacency=adjacency)
-
 
 Noise = GaussianNoise | RadialNoise
-Family = TypeVar("Family", GaussianNoise, RadialNoise)
 
 
 class NoiseLaw(StrEnum):
@@ -160,7 +150,6 @@ class OutputPerturbation:
 SOFTMAX_LIPSCHITZ = math.sqrt(2.0)
 """Of softmax cross-entropy: ||p - e_y||_2 <= sqrt(2)."""
 
-EXACT_MINIMISER = "The released minimiser is exact."
 CERTIFIED_MINIMISER = (
     "The released minimiser is as near to the exact one as its gradient certifies; the rest is charged."
 )
@@ -174,19 +163,18 @@ class MinimiserSensitivity:
     n          the public divisor of the objective
     modulus    of strong convexity, above 0 (the regularisation, for 0.5 ||theta||^2)
     tau        public bound on the gradient norm at the released point: it lies within tau / modulus of the minimiser,
-               so 2 tau / modulus is added. None: exactness is assumed and the status says so.
+               so 2 tau / modulus is added
     """
 
     n: int
     modulus: float
     adjacency: Adjacency
-    tau: float | None = None
+    tau: float
 
     def __post_init__(self) -> None:
         checks.count(minimum=1, n=self.n)
         checks.positive_finite(modulus=self.modulus)
-        if self.tau is not None:
-            checks.non_negative_finite(tau=self.tau)
+        checks.non_negative_finite(tau=self.tau)
 
     @property
     def exact(self) -> float:
@@ -197,152 +185,73 @@ class MinimiserSensitivity:
     @property
     def value(self) -> float:
         """Of the released point."""
-        return self.exact + (0.0 if self.tau is None else 2 * self.tau / self.modulus)
-
-    @property
-    def status(self) -> Status:
-        """`proved` with a certificate."""
-        return Status.PROVED_UNDER_ASSUMPTIONS if self.tau is None else Status.PROVED
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """What a claim on it rests on besides."""
-        if self.tau is None:
-            return (UNIT_INPUTS, EXACT_MINIMISER)
-        return (UNIT_INPUTS, CERTIFIED_MINIMISER)
+        return self.exact + 2 * self.tau / self.modulus
 
 
-# Noise for some equal releases of one query, together with what they guarantee.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibrated(Generic[Family]):
-    """`releases` adaptive answers, each with fresh `noise` on a query of L2 `sensitivity`."""
-
-    noise: Family
-    sensitivity: float
-    releases: int
-    guarantee: Guarantee
-
-    @property
-    def adjacency(self) -> Adjacency:
-        """What `sensitivity` refers to."""
-        return self.guarantee.adjacency
-
-    @property
-    def each(self) -> Event:
-        """What one answer releases."""
-        return self.noise.event(self.sensitivity, self.adjacency)
-
-    @property
-    def event(self) -> Event:
-        """What all of them release."""
-        return Repeated(event=self.each, count=self.releases)
-
-
-class _Claimed(NamedTuple):
-    """What all releases of a calibration together are claimed at, and by which argument."""
-
-    epsilon: float
-    delta: float
-    accountant: str
-    theorem: str
-    unit: str
-
-
-def _of_minimiser(
-    sensitivity: MinimiserSensitivity, noise: Family, releases: int, claimed: _Claimed
-) -> Calibrated[Family]:
-    """`Calibrated` whose status and assumptions are those of the minimiser's sensitivity."""
-    guarantee = Guarantee(
-        **claimed._asdict(),
-        adjacency=sensitivity.adjacency,
-        status=Status(sensitivity.status),
-        assumptions=(*sensitivity.assumptions, FLOATING_POINT),
-    )
-    return Calibrated(noise=noise, sensitivity=sensitivity.value, releases=releases, guarantee=guarantee)
-
-
-# Model sensitivity: noise on the minimiser itself, released once (B = 1, by `answers_pure` and `answers_standard`).
-# Prediction sensitivity: fresh noise on the logits theta^T x of each of B queries, ||x|| <= 1.
+# Noise for equal releases of one query, by several rules of composition.
 #
-# Each answer has the L2 sensitivity of theta; what differs is how B of them are composed.
+# Model sensitivity: noise on the minimiser itself, released once (`standard`, or `pure`). Prediction sensitivity: fresh
+# noise on the logits theta^T x of each of B queries, ||x|| <= 1. Each answer has the L2 sensitivity of theta; what
+# differs is how B of them are composed.
 #
 # Source van der Maaten & Hannun (2020), Theorems 1 and 2 (the model), 5 (pure, standard) and 6 (Gaussian, standard and
 # advanced). Exact Gaussian composition, which the paper stops short of: Dong, Roth & Su (2022), Corollary 2.
 
-_STANDARD = "van der Maaten & Hannun 2020, Theorem 6 (standard composition); Balle & Wang 2018, Theorem 8"
-_ADVANCED = "van der Maaten & Hannun 2020, Theorem 6 (advanced composition); Dwork, Rothblum & Vadhan 2010"
+
+class Solved(NamedTuple):
+    """The noise over the sensitivity that keeps a budget, and by which argument."""
+
+    noise_multiplier: float
+    accountant: str
+    theorem: str
 
 
-class AdvancedSplit(NamedTuple):
-    """How advanced composition divides a budget: `share` of delta is its slack."""
-
-    sigma: float
-    epsilon_each: float
-    delta_each: float
-    share: float
-
-
-def answers_pure(
-    epsilon: float, queries: int, sensitivity: MinimiserSensitivity, unit: str = "record"
-) -> Calibrated[RadialNoise]:
+def answers_pure(epsilon: float, queries: int, sensitivity: float) -> Solved:
     """(epsilon, 0) over all queries: beta = epsilon / (B sensitivity)."""
     checks.positive_finite(epsilon=epsilon)
     checks.count(minimum=1, queries=queries)
-    claimed = _Claimed(epsilon, 0.0, "naive", "van der Maaten & Hannun 2020, Theorem 5", unit)
-    return _of_minimiser(sensitivity, RadialNoise(epsilon / queries / sensitivity.value), queries, claimed)
+    return _radial(epsilon / queries, sensitivity, "naive", "van der Maaten & Hannun 2020, Theorem 5")
 
 
-def answers_pure_joint(
-    epsilon: float, delta: float, queries: int, sensitivity: MinimiserSensitivity, unit: str = "record"
-) -> Calibrated[RadialNoise]:
+def answers_pure_joint(epsilon: float, delta: float, queries: int, sensitivity: float) -> Solved:
     """(epsilon, delta) over all queries with pure noise, by the optimal composition of pure DP."""
-    each = each_pure(epsilon, delta, queries)
-    claimed = _Claimed(epsilon, delta, PURE_ACCOUNTANT, PURE_THEOREM, unit)
-    return _of_minimiser(sensitivity, RadialNoise(each / sensitivity.value), queries, claimed)
+    return _radial(each_pure(epsilon, delta, queries), sensitivity, PURE_ACCOUNTANT, PURE_THEOREM)
 
 
-def answers_standard(
-    epsilon: float, delta: float, queries: int, sensitivity: MinimiserSensitivity, unit: str = "record"
-) -> Calibrated[GaussianNoise]:
+def answers_standard(epsilon: float, delta: float, queries: int, sensitivity: float) -> Solved:
     """(epsilon, delta) over all queries, each at (epsilon / B, delta / B)."""
     checks.count(minimum=1, queries=queries)
-    sigma = sigma_gaussian(epsilon / queries, delta / queries, sensitivity.value)
-    return _of_minimiser(sensitivity, GaussianNoise(sigma), queries, _Claimed(epsilon, delta, "naive", _STANDARD, unit))
+    sigma = sigma_gaussian(epsilon / queries, delta / queries, sensitivity)
+    theorem = "van der Maaten & Hannun 2020, Theorem 6 (standard composition); Balle & Wang 2018, Theorem 8"
+    return Solved(sigma / sensitivity, "naive", theorem)
 
 
-def answers_advanced(
-    epsilon: float, delta: float, queries: int, sensitivity: MinimiserSensitivity, unit: str = "record"
-) -> Calibrated[GaussianNoise]:
+def answers_advanced(epsilon: float, delta: float, queries: int, sensitivity: float) -> Solved:
     """(epsilon, delta) over all queries by advanced composition, its slack chosen for the least noise."""
-    sigma = advanced_split(epsilon, delta, queries).sigma * sensitivity.value
-    return _of_minimiser(
-        sensitivity, GaussianNoise(sigma), queries, _Claimed(epsilon, delta, "advanced", _ADVANCED, unit)
-    )
+    sigma = advanced_sigma(epsilon, delta, queries) * sensitivity
+    theorem = "van der Maaten & Hannun 2020, Theorem 6 (advanced composition); Dwork, Rothblum & Vadhan 2010"
+    return Solved(sigma / sensitivity, "advanced", theorem)
 
 
-def answers_published(
-    epsilon: float, delta: float, queries: int, sensitivity: MinimiserSensitivity, unit: str = "record"
-) -> Calibrated[GaussianNoise]:
+def answers_published(epsilon: float, delta: float, queries: int, sensitivity: float) -> Solved:
     """The paper's choice: the smaller noise of standard and advanced composition."""
-    one = answers_standard(epsilon, delta, queries, sensitivity, unit)
-    other = answers_advanced(epsilon, delta, queries, sensitivity, unit)
-    return min(one, other, key=lambda found: found.noise.sigma)
+    return min(rule(epsilon, delta, queries, sensitivity) for rule in (answers_standard, answers_advanced))
 
 
-def answers_joint(
-    epsilon: float, delta: float, queries: int, sensitivity: MinimiserSensitivity, unit: str = "record"
-) -> Calibrated[GaussianNoise]:
+def answers_joint(epsilon: float, delta: float, queries: int, sensitivity: float) -> Solved:
     """(epsilon, delta) over all queries, exactly: mu adds up in squares, so sigma grows with sqrt(B)."""
     checks.count(minimum=1, queries=queries)
-    sigma = math.sqrt(queries) * sigma_gaussian(epsilon, delta, sensitivity.value) * (1 + 1e-15)
-    theorem = "Dong, Roth & Su 2022, Corollary 2 (exact Gaussian composition)"
-    return _of_minimiser(sensitivity, GaussianNoise(sigma), queries, _Claimed(epsilon, delta, "gdp", theorem, unit))
+    sigma = math.sqrt(queries) * sigma_gaussian(epsilon, delta, sensitivity) * (1 + 1e-15)
+    return Solved(sigma / sensitivity, "gdp", "Dong, Roth & Su 2022, Corollary 2 (exact Gaussian composition)")
 
 
-def advanced_split(epsilon: float, delta: float, queries: int) -> AdvancedSplit:
-    """The best division of (epsilon, delta) by advanced composition, for sensitivity 1.
+def _radial(epsilon_each: float, sensitivity: float, accountant: str, theorem: str) -> Solved:
+    beta = epsilon_each / sensitivity
+    return Solved(1 / (beta * sensitivity), accountant, theorem)
+
+
+def advanced_sigma(epsilon: float, delta: float, queries: int) -> float:
+    """Of the best division of (epsilon, delta) by advanced composition, for sensitivity 1.
 
     With slack delta', epsilon = B e^2/2 + e sqrt(2 B ln(1/delta')) is solved for e, and each query gets
     (e, (delta - delta')/B). Any delta' in (0, delta) that no record decides is valid; the best is found numerically.
@@ -351,16 +260,13 @@ def advanced_split(epsilon: float, delta: float, queries: int) -> AdvancedSplit:
     checks.probability_open(delta=delta)
     checks.count(minimum=1, queries=queries)
 
-    def split(log_odds: float) -> AdvancedSplit:
+    def sigma(log_odds: float) -> float:
         share = 1 / (1 + math.exp(-log_odds))
         each = advanced_epsilon(epsilon, share * delta, queries)
-        remaining = delta * (1 - share) / queries * (1 - 1e-15)
-        return AdvancedSplit(sigma_gaussian(each, remaining), each, remaining, share)
+        return sigma_gaussian(each, delta * (1 - share) / queries * (1 - 1e-15))
 
-    best = minimize_scalar(
-        lambda log_odds: split(log_odds).sigma, bounds=(-15.0, 15.0), method="bounded", options={"xatol": 1e-6}
-    )
-    return split(float(best.x))
+    best = minimize_scalar(sigma, bounds=(-15.0, 15.0), method="bounded", options={"xatol": 1e-6})
+    return sigma(float(best.x))
 
 
 def advanced_epsilon(epsilon: float, slack: float, queries: int) -> float:

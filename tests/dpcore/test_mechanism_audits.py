@@ -37,10 +37,10 @@ from dpcore.audit.attacks import sampled_log_likelihood_ratio
 from dpcore.erm import LogisticRisk, minimise, unit_inputs
 from dpcore.events import Adjacency, ApproximateDP, Gaussian, PoissonSampled, PureDP, Repeated
 from dpcore.gradients import PrivateGradients, noisy_mean_gradient
-from dpcore.guarantee import Guarantee
+from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms import loss_perturbation, noisy_vote, output_perturbation
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
-from dpcore.mechanisms.output_perturbation import MinimiserSensitivity
+from dpcore.mechanisms.output_perturbation import GaussianNoise, MinimiserSensitivity, NoiseLaw, RadialNoise
 from dpcore.papers import lu2021 as convexified
 from dpcore.sampling import PoissonSampling
 from tests.dpcore import gradient_oracle as oracle
@@ -197,17 +197,30 @@ def empty_batches() -> Case:
 RECORDS, CLASSES = 40, 2
 
 
-def perturbed_loss(perturbed, claim: Guarantee) -> Case:
+def promised(epsilon: float, delta: float, adjacency: Adjacency) -> Guarantee:
+    """What a theorem says of a mechanism."""
+    return Guarantee(
+        epsilon=epsilon,
+        delta=delta,
+        adjacency=adjacency,
+        accountant="a theorem",
+        status=Status.PROVED,
+        theorem="its own",
+    )
+
+
+def perturbed_loss(noise, claim: Guarantee) -> Case:
     inputs, labels = np.zeros((RECORDS, 1)), np.array([1] + [0] * (RECORDS - 1))
     inputs[0] = 1.0
+    modulus = loss_perturbation.least_modulus(1.0, RECORDS, CLASSES)
 
     def risk(present: bool, linear=None) -> LogisticRisk:
         start = 0 if present else 1
-        return LogisticRisk(inputs[start:], labels[start:], CLASSES, RECORDS, perturbed.modulus, linear)
+        return LogisticRisk(inputs[start:], labels[start:], CLASSES, RECORDS, modulus, linear)
 
     def scores(scale: float) -> Scores:
         def one(present: bool, rng: np.random.Generator) -> float:
-            linear = scale * perturbed.noise.sample((1, CLASSES), rng.standard_normal) / RECORDS
+            linear = scale * noise.sample((1, CLASSES), rng.standard_normal) / RECORDS
             theta = minimise(risk(present, linear), 1e-10).theta
             lengths = [np.linalg.norm(risk(other).value_and_gradient(theta)[1]) for other in (True, False)]
             return lengths[1] - lengths[0]
@@ -227,7 +240,8 @@ def perturbed_loss(perturbed, claim: Guarantee) -> Case:
 def scaled_inputs() -> Case:
     """Inputs that one record can rescale."""
     sensitivity = MinimiserSensitivity(n=RECORDS, modulus=0.1, adjacency=ADD_REMOVE, tau=1e-9)
-    release = output_perturbation.answers_standard(1.0, DELTA, 1, sensitivity)
+    solved = output_perturbation.answers_standard(1.0, DELTA, 1, sensitivity.value)
+    noise = GaussianNoise(solved.noise_multiplier * sensitivity.value)
     ordinary = np.tile([[1.0, 0.0]], (RECORDS - 1, 1))
 
     def scores(scaling) -> Scores:
@@ -237,26 +251,25 @@ def scaled_inputs() -> Case:
             thetas.append(minimise(LogisticRisk(scaling(records), labels, CLASSES, RECORDS, 0.1), 1e-9).theta)
 
         def of(present: bool, runs: int, rng: np.random.Generator) -> np.ndarray:
-            drawn = (
-                thetas[not present] + release.noise.sample(thetas[0].shape, rng.standard_normal) for _ in range(runs)
-            )
+            drawn = (thetas[not present] + noise.sample(thetas[0].shape, rng.standard_normal) for _ in range(runs))
             return np.array([float(np.vdot(one, thetas[0] - thetas[1])) for one in drawn])
 
         return of
 
     return Case(
-        claim=release.guarantee,
+        claim=promised(1.0, DELTA, ADD_REMOVE),
         right=scores(unit_inputs),
         wrong={"by the data's own maximum": scores(lambda records: records / np.linalg.norm(records, axis=1).max())},
-        curve=gdp.gaussian_tradeoff(sensitivity.value / release.noise.sigma),
+        curve=gdp.gaussian_tradeoff(sensitivity.value / noise.sigma),
     )
 
 
 def noised_vector() -> Case:
     """A minimiser of 25 coordinates that moves by its whole sensitivity, the same amount in each of them."""
     sensitivity = MinimiserSensitivity(n=1000, modulus=0.01, adjacency=REPLACE, tau=0.0)
-    release = output_perturbation.answers_pure(1.0, 1, sensitivity)
-    shift, beta = np.full(25, sensitivity.value / 5), release.noise.beta
+    solved = output_perturbation.answers_pure(1.0, 1, sensitivity.value)
+    noise = NoiseLaw.PURE.noise(solved.noise_multiplier * sensitivity.value)
+    shift, beta = np.full(25, sensitivity.value / 5), noise.beta
 
     def scores(draw, norm) -> Scores:
         def of(present: bool, runs: int, rng: np.random.Generator) -> np.ndarray:
@@ -266,8 +279,8 @@ def noised_vector() -> Case:
         return of
 
     return Case(
-        claim=release.guarantee,
-        right=scores(lambda rng: release.noise.sample((25,), rng.standard_normal), np.linalg.norm),
+        claim=promised(1.0, 0.0, REPLACE),
+        right=scores(lambda rng: noise.sample((25,), rng.standard_normal), np.linalg.norm),
         # Twenty-five shifts that add up to epsilon 5 show in the tails, which takes more runs.
         wrong={
             "Laplace noise on an L2 sensitivity": scores(
@@ -311,28 +324,28 @@ def risk_averse_head() -> Case:
 
 def soft_vote() -> Case:
     before, after = np.array([2, 1, 0]), np.array([1, 2, 0])
-    vote = noisy_vote.standard(1.0, queries=1, models=3, classes=3)
-    weights = [np.exp(vote.beta * votes) for votes in (after, before)]
+    beta = noisy_vote.standard(1.0, queries=1)
+    weights = [np.exp(beta * votes) for votes in (after, before)]
     ratio = np.log(weights[0] / weights[0].sum()) - np.log(weights[1] / weights[1].sum())
 
     def scores(queries: int) -> Scores:
         def of(present: bool, runs: int, rng: np.random.Generator) -> np.ndarray:
             votes = after if present else before
-            draws = (noisy_vote.sample(vote.beta, votes, rng.standard_normal) for _ in range(runs * queries))
+            draws = (noisy_vote.sample(beta, votes, rng.standard_normal) for _ in range(runs * queries))
             return ratio[np.fromiter(draws, int).reshape(runs, queries)].sum(axis=1)
 
         return of
 
-    return Case(claim=vote.guarantee, right=scores(1), wrong={"ten answers at the noise of one": scores(10)})
+    return Case(
+        claim=promised(1.0, 0.0, REPLACE), right=scores(1), wrong={"ten answers at the noise of one": scores(10)}
+    )
 
 
 def published_vote() -> Case:
     """beta = epsilon/B counts one of the two counts that a record moves: 1.73 here where 1 is claimed."""
     before, after = np.array([3, 0]), np.array([2, 1])
 
-    def scores(calibrate) -> Scores:
-        beta = calibrate(1.0, queries=1, models=3, classes=2).beta
-
+    def scores(beta: float) -> Scores:
         def of(present: bool, runs: int, rng: np.random.Generator) -> np.ndarray:
             draws = (noisy_vote.sample(beta, after if present else before, rng.standard_normal) for _ in range(runs))
             return np.fromiter(draws, float)
@@ -340,9 +353,9 @@ def published_vote() -> Case:
         return of
 
     return Case(
-        claim=noisy_vote.as_published(1.0, queries=1, models=3, classes=2).guarantee,
-        right=scores(noisy_vote.standard),
-        wrong={"as published": scores(noisy_vote.as_published)},
+        claim=promised(1.0, 0.0, REPLACE),
+        right=scores(noisy_vote.standard(1.0, queries=1)),
+        wrong={"as published": scores(1.0)},
         wrong_runs=2500,
     )
 
@@ -403,12 +416,13 @@ CASES: dict[str, Callable[[], Case]] = {
     "empty batches": cache(empty_batches),
     "perturbed loss, pure": cache(
         lambda: perturbed_loss(
-            loss_perturbation.pure(1.0, RECORDS, CLASSES, ADD_REMOVE), headline(PureDP(epsilon=1.0), DELTA, ADD_REMOVE)
+            RadialNoise(loss_perturbation.beta_pure(1.0, ADD_REMOVE)),
+            headline(PureDP(epsilon=1.0), DELTA, ADD_REMOVE),
         )
     ),
     "perturbed loss, Gaussian": cache(
         lambda: perturbed_loss(
-            loss_perturbation.gaussian(1.0, 0.01, RECORDS, CLASSES, ADD_REMOVE),
+            GaussianNoise(loss_perturbation.sigma_repaired(1.0, 0.01, CLASSES, ADD_REMOVE)),
             headline(ApproximateDP(epsilon=1.0, delta=0.01), 0.01, ADD_REMOVE),
         )
     ),

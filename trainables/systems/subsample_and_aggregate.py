@@ -123,17 +123,16 @@ class SubsampleAndAggregate(AnsweringSystem[SubsampleHyperparameters, NoisyVote,
 
     def noise(self, case: Case[SubsampleHyperparameters]) -> float:
         """See `SolvedSystem.noise`: the temperature."""
-        params, target = case.params, case.target
-        shape = (params.queries, params.models, classes_of(case.facts))
-        epsilon, delta, how, unit = target.epsilon, target.delta, params.composition, target.unit
+        params, target, how = case.params, case.target, case.params.composition
+        epsilon, delta, queries = target.epsilon, target.delta, params.queries
         if how is Composition.PUBLISHED:
-            return 1 / noisy_vote.as_published(epsilon, *shape, unit=unit).beta
-        found = [noisy_vote.standard(epsilon, *shape, unit=unit)]
+            return 1 / (epsilon / queries)
+        betas = [noisy_vote.standard(epsilon, queries)]
         if how is not Composition.STANDARD:
-            found.append(noisy_vote.advanced(epsilon, delta, *shape, unit=unit))
+            betas.append(noisy_vote.advanced(epsilon, delta, queries))
         if how is Composition.JOINT:
-            found.append(noisy_vote.optimal(epsilon, delta, *shape, unit=unit))
-        return 1 / max(one.beta for one in found)
+            betas.append(noisy_vote.optimal(epsilon, delta, queries, params.models, classes_of(case.facts)))
+        return 1 / max(betas)
 
     def mechanism(self, case: Case[SubsampleHyperparameters]) -> NoisyVote:
         """See `PlannedSystem.mechanism`."""
@@ -151,11 +150,8 @@ class SubsampleAndAggregate(AnsweringSystem[SubsampleHyperparameters, NoisyVote,
         params, target = case.params, case.target
         if params.composition is not Composition.PUBLISHED:
             return _proved(released, target)[0]
+        printed = noisy_vote.as_published(params.queries / params.temperature, released, target.unit)
         # At the budget's delta: one delta serves every axis.
-        epsilon, queries = params.queries / params.temperature, params.queries
-        printed = noisy_vote.as_published(
-            epsilon, queries, params.models, released.classes, adjacency=target.adjacency, unit=target.unit
-        ).guarantee
         lines = (PURE_CLAIM,) if printed.status is Status.REFUTED else ()
         return replace(printed, delta=target.delta, assumptions=(*printed.assumptions, *lines))
 

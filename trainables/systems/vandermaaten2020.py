@@ -44,14 +44,12 @@ from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 from dpcore.mechanisms import loss_perturbation, output_perturbation
 from dpcore.mechanisms.loss_perturbation import Jacobian, PerturbationLaw, PerturbedMinimiser
 from dpcore.mechanisms.output_perturbation import (
-    SOFTMAX_LIPSCHITZ,
+    CERTIFIED_MINIMISER,
     UNIT_INPUTS,
-    Calibrated,
-    GaussianNoise,
     MinimiserSensitivity,
     NoiseLaw,
     OutputPerturbation,
-    RadialNoise,
+    Solved,
 )
 from trainables.hooks import Neighbours
 from trainables.hyperparameters import hyperparameter, hyperparameters, read
@@ -83,6 +81,7 @@ NOISE_MIN, NOISE_MAX = 1e-3, 1e9
 ROWS = ("regularisation", "clip_norm", "bias")
 """What decides a minimiser on rows of norm at most 1."""
 _THETA = "theta"
+MINIMISED = (UNIT_INPUTS, CERTIFIED_MINIMISER)
 
 
 class Composition(StrEnum):
@@ -110,11 +109,6 @@ def certificate(n: int) -> float:
     It adds 1% to the sensitivity under replace-one, 2% under add-remove.
     """
     return 0.01 * math.sqrt(2) / n
-
-
-def sensitivity_of(params: MinimiserHyperparameters, n: int, adjacency: Adjacency) -> MinimiserSensitivity:
-    """Of the certified minimiser on n records."""
-    return MinimiserSensitivity(n=n, modulus=params.regularisation, adjacency=adjacency, tau=certificate(n))
 
 
 def minimiser_of(params: MinimiserHyperparameters, data: Dataset) -> Array:
@@ -191,9 +185,6 @@ class ReleasesLinearModel:
         return LinearClassifier(theta, facts, params.clip_norm, params.bias)
 
 
-AnyNoise = Calibrated[GaussianNoise] | Calibrated[RadialNoise]
-
-
 @hyperparameters
 class ModelSensitivityHyperparameters(MinimiserHyperparameters):
     """Of `model-sensitivity`.
@@ -228,36 +219,39 @@ class NoisedMinimiser(TrainedOnce[Noised, OutputPerturbation, Array]):
     noise_range = (NOISE_MIN, NOISE_MAX)
     deciding = ROWS
 
-    def calibrated(self, case: Case[Noised], sensitivity: MinimiserSensitivity) -> AnyNoise:
+    def solved(self, case: Case[Noised], sensitivity: float) -> Solved:
         """The noise that meets the target, with the theorem that says so."""
         raise NotImplementedError
 
     def noise(self, case: Case[Noised]) -> float:
         """See `SolvedSystem.noise`."""
-        found = self.calibrated(case, sensitivity_of(case.params, case.facts.n, case.target.adjacency))
-        if isinstance(found.noise, GaussianNoise):
-            return found.noise.sigma / found.sensitivity
-        return 1 / (found.noise.beta * found.sensitivity)
+        return self.solved(case, self.sensitivity(case).value).noise_multiplier
+
+    def sensitivity(self, case: Case[Noised]) -> MinimiserSensitivity:
+        """Of the certified minimiser."""
+        n = case.facts.n
+        return MinimiserSensitivity(
+            n=n, modulus=case.params.regularisation, adjacency=case.target.adjacency, tau=certificate(n)
+        )
 
     def mechanism(self, case: Case[Noised]) -> OutputPerturbation:
         """See `PlannedSystem.mechanism`."""
-        params, adjacency = case.params, case.target.adjacency
+        params = case.params
         return OutputPerturbation(
             law=params.noise,
             noise_multiplier=params.noise_multiplier,
-            sensitivity=sensitivity_of(params, case.facts.n, adjacency).value,
-            adjacency=adjacency,
+            sensitivity=self.sensitivity(case).value,
+            adjacency=case.target.adjacency,
             steps=params.queries if isinstance(params, QueryHyperparameters) else 1,
         )
 
     def claim(self, case: Case[Noised], released: OutputPerturbation) -> Guarantee:
         """See `PlannedSystem.claim`."""
-        sensitivity = sensitivity_of(case.params, case.facts.n, case.target.adjacency)
         each = released.each
         if isinstance(each, PureDP):
-            return pure_claim(each, released.steps, case.target, sensitivity.status, sensitivity.assumptions)
+            return pure_claim(each, released.steps, case.target, Status.PROVED, MINIMISED)
         claim = super().claim(case, released)
-        return replace(claim, assumptions=(*sensitivity.assumptions, *claim.assumptions))
+        return replace(claim, assumptions=(*MINIMISED, *claim.assumptions))
 
     def beside(self, case: Case[Noised], released: OutputPerturbation, claim: Guarantee) -> tuple[Guarantee, ...]:
         """See `PlannedSystem.beside`: the pure claim of pure noise."""
@@ -280,12 +274,12 @@ class ModelSensitivity(ReleasesLinearModel, NoisedMinimiser[ModelSensitivityHype
     params = ModelSensitivityHyperparameters
     traits = Traits(judged_as_released=True)
 
-    def calibrated(self, case: Case[ModelSensitivityHyperparameters], sensitivity: MinimiserSensitivity) -> AnyNoise:
-        """See `NoisedMinimiser.calibrated`."""
+    def solved(self, case: Case[ModelSensitivityHyperparameters], sensitivity: float) -> Solved:
+        """See `NoisedMinimiser.solved`."""
         target = case.target
         if case.params.noise is NoiseLaw.GAUSSIAN:
-            return output_perturbation.answers_standard(target.epsilon, target.delta, 1, sensitivity, target.unit)
-        return output_perturbation.answers_pure(target.epsilon, 1, sensitivity, target.unit)
+            return output_perturbation.answers_standard(target.epsilon, target.delta, 1, sensitivity)
+        return output_perturbation.answers_pure(target.epsilon, 1, sensitivity)
 
     def describe(self, case: Case[ModelSensitivityHyperparameters], released: OutputPerturbation) -> str:
         """See `PlannedSystem.describe`."""
@@ -335,23 +329,18 @@ class PredictionSensitivity(
                 "composition", "advanced", "joint or standard with pure noise", "joint is never more noise."
             )
 
-    def calibrated(
-        self, case: Case[PredictionSensitivityHyperparameters], sensitivity: MinimiserSensitivity
-    ) -> AnyNoise:
-        """See `NoisedMinimiser.calibrated`."""
+    def solved(self, case: Case[PredictionSensitivityHyperparameters], sensitivity: float) -> Solved:
+        """See `NoisedMinimiser.solved`."""
         queries, how, target = case.params.queries, case.params.composition, case.target
-        if case.params.noise is NoiseLaw.GAUSSIAN:
-            solve = {
-                Composition.JOINT: output_perturbation.answers_joint,
-                Composition.ADVANCED: output_perturbation.answers_published,
-                Composition.STANDARD: output_perturbation.answers_standard,
-            }[how]
-            return solve(target.epsilon, target.delta, queries, sensitivity, target.unit)
-        if how is Composition.JOINT:
-            return output_perturbation.answers_pure_joint(
-                target.epsilon, target.delta, queries, sensitivity, target.unit
-            )
-        return output_perturbation.answers_pure(target.epsilon, queries, sensitivity, target.unit)
+        if case.params.noise is NoiseLaw.PURE and how is not Composition.JOINT:
+            return output_perturbation.answers_pure(target.epsilon, queries, sensitivity)
+        solve = {
+            (NoiseLaw.PURE, Composition.JOINT): output_perturbation.answers_pure_joint,
+            (NoiseLaw.GAUSSIAN, Composition.JOINT): output_perturbation.answers_joint,
+            (NoiseLaw.GAUSSIAN, Composition.ADVANCED): output_perturbation.answers_published,
+            (NoiseLaw.GAUSSIAN, Composition.STANDARD): output_perturbation.answers_standard,
+        }[case.params.noise, how]
+        return solve(target.epsilon, target.delta, queries, sensitivity)
 
     def beside(
         self, case: Case[PredictionSensitivityHyperparameters], released: OutputPerturbation, claim: Guarantee
@@ -360,7 +349,16 @@ class PredictionSensitivity(
         others, params, target = super().beside(case, released, claim), case.params, case.target
         if target.solve != "noise" or params.composition is Composition.JOINT or params.noise is NoiseLaw.PURE:
             return others
-        return (*others, self.calibrated(case, sensitivity_of(params, case.facts.n, target.adjacency)).guarantee)
+        solved = self.solved(case, released.sensitivity)
+        paper = replace(
+            claim,
+            epsilon=target.epsilon,
+            epsilon_lower=None,
+            accountant=solved.accountant,
+            theorem=solved.theorem,
+            assumptions=(*MINIMISED, FLOATING_POINT),
+        )
+        return (*others, paper)
 
     def describe(self, case: Case[PredictionSensitivityHyperparameters], released: OutputPerturbation) -> str:
         """See `PlannedSystem.describe`."""
@@ -458,16 +456,15 @@ class LossPerturbation(ReleasesLinearModel, SolvedSystem[LossPerturbationHyperpa
 
     def noise(self, case: Case[LossPerturbationHyperparameters]) -> float:
         """See `SolvedSystem.noise`."""
-        params, target, n, classes = case.params, case.target, case.facts.n, classes_of(case.facts)
+        params, target = case.params, case.target
         objective = target.epsilon * (1 - params.output_share)
         if params.noise is PerturbationLaw.PURE:
             return 2 / objective
         if params.noise is PerturbationLaw.PUBLISHED:
-            perturbed = loss_perturbation.gaussian_published(objective, target.delta, n, classes)
+            sigma = loss_perturbation.sigma_published(objective, target.delta)
         else:
-            perturbed = loss_perturbation.gaussian(objective, target.delta, n, classes, target.adjacency)
-        shift = SOFTMAX_LIPSCHITZ * (2 if target.adjacency is Adjacency.REPLACE_ONE else 1)
-        return perturbed.noise.sigma / shift
+            sigma = loss_perturbation.sigma_repaired(objective, target.delta, classes_of(case.facts), target.adjacency)
+        return sigma / loss_perturbation.shift(target.adjacency)
 
     def mechanism(self, case: Case[LossPerturbationHyperparameters]) -> PerturbedMinimiser:
         """See `PlannedSystem.mechanism`."""
@@ -492,14 +489,13 @@ class LossPerturbation(ReleasesLinearModel, SolvedSystem[LossPerturbationHyperpa
             return pure_claim(each, 1, target, _PROVED, _LINES)
         if released.law is PerturbationLaw.GAUSSIAN:
             return _repaired(released, target)
-        n, objective = case.facts.n, released.objective
-        printed = loss_perturbation.gaussian_published(objective, target.delta, n, released.classes).guarantee
+        status, theorem = loss_perturbation.published_standing(released.objective, target.delta, released.classes)
         return replace(
             _repaired(released, target),
-            epsilon=objective + released.output,
-            accountant=printed.accountant,
-            status=printed.status,
-            theorem=printed.theorem,
+            epsilon=released.objective + released.output,
+            accountant="as-published",
+            status=status,
+            theorem=theorem,
         )
 
     def beside(

@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from dpcore.events import Adjacency
 from dpcore.guarantee import Status
 from dpcore.mechanisms import noisy_vote
+from dpcore.mechanisms.noisy_vote import NoisyVote
 
 
 def log_probabilities(beta, votes):
@@ -57,36 +59,40 @@ def test_the_loss_is_exact_at_any_temperature(beta, models, classes):
 
 @pytest.mark.parametrize("epsilon", [1e3, 1e6])
 def test_every_rule_reaches_large_budgets(epsilon):
-    found = noisy_vote.optimal(epsilon, 1e-5, 1, 32, 10)
-    assert found.beta == pytest.approx(epsilon / 2, rel=1e-4)
-    assert found.vote.each.epsilon == pytest.approx(epsilon, rel=1e-4)
+    beta = noisy_vote.optimal(epsilon, 1e-5, 1, 32, 10)
+    assert beta == pytest.approx(epsilon / 2, rel=1e-4)
+    assert noisy_vote.loss_per_query(beta, 32, 10) == pytest.approx(epsilon, rel=1e-4)
+
+
+def published(queries, models):
+    votes = NoisyVote(beta=1.0 / queries, models=models, classes=10, adjacency=Adjacency.REPLACE_ONE, steps=queries)
+    return noisy_vote.as_published(1.0, votes)
 
 
 def test_epsilon_over_b_is_refuted_by_exact_computation():
     """32 models agree; one record moves a vote: the log ratio of that label is 2.000, and epsilon was to be 1."""
-    claim = noisy_vote.as_published(1.0, 1, 32, 10)
-    assert claim.guarantee.status is Status.REFUTED
+    claim = published(1, 32)
+    assert claim.status is Status.REFUTED
     before, after = [32, *[0] * 9], [31, 1, *[0] * 8]
-    loss = log_probabilities(claim.beta, after)[1] - log_probabilities(claim.beta, before)[1]
+    loss = log_probabilities(1.0, after)[1] - log_probabilities(1.0, before)[1]
     assert loss == pytest.approx(2.0, abs=1e-6)
-    assert loss > claim.guarantee.epsilon
-    assert "true epsilon at delta 0 is 2" in claim.guarantee.assumptions[0]
+    assert loss > claim.epsilon
+    assert "true epsilon at delta 0 is 2" in claim.assumptions[0]
 
 
 def test_epsilon_over_b_holds_for_a_single_model():
     """Its vote moves without changing what the labels' weights add up to: the loss is beta."""
-    assert noisy_vote.as_published(1.0, 3, 1, 10).guarantee.status is Status.PROVED
-    assert noisy_vote.as_published(1.0, 3, 2, 10).guarantee.status is Status.REFUTED
+    assert published(3, 1).status is Status.PROVED
+    assert published(3, 2).status is Status.REFUTED
 
 
 @pytest.mark.parametrize("queries", [1, 7, 100])
 @pytest.mark.parametrize("models", [1, 32, 256])
 def test_the_standard_rule_keeps_within_its_budget_and_the_exact_loss_fills_it(queries, models):
-    found = noisy_vote.standard(1.0, queries, models, 10)
-    assert found.guarantee.status is Status.PROVED
-    assert queries * found.vote.each.epsilon <= 1.0 + 1e-12
+    found = noisy_vote.standard(1.0, queries)
+    assert queries * noisy_vote.loss_per_query(found, models, 10) <= 1.0 + 1e-12
     beta = noisy_vote.beta_for_loss(1.0 / queries, models, 10)
-    assert beta >= found.beta * (1 - 1e-11)
+    assert beta >= found * (1 - 1e-11)
     assert queries * noisy_vote.loss_per_query(beta, models, 10) == pytest.approx(1.0, rel=1e-9)
 
 
@@ -118,10 +124,9 @@ def composed_delta(beta, models, classes, queries, epsilon):
 @pytest.mark.parametrize("models", [8, 32, 256])
 def test_composed_votes_keep_their_delta(models):
     """A true lower bound on delta of 100 votes; below what is claimed, and above it when beta is tripled."""
-    for calibrate in (noisy_vote.advanced, noisy_vote.optimal):
-        found = calibrate(2.0, 1e-4, 100, models, 10)
-        assert composed_delta(found.beta, models, 10, 100, 2.0) <= 1e-4
-        assert composed_delta(3 * found.beta, models, 10, 100, 2.0) > 1e-4
+    for beta in (noisy_vote.advanced(2.0, 1e-4, 100), noisy_vote.optimal(2.0, 1e-4, 100, models, 10)):
+        assert composed_delta(beta, models, 10, 100, 2.0) <= 1e-4
+        assert composed_delta(3 * beta, models, 10, 100, 2.0) > 1e-4
 
 
 @settings(max_examples=60)
@@ -134,7 +139,7 @@ def test_the_largest_beta_of_a_loss(loss, models, classes):
 
 
 def test_zcdp_epsilon_inverts_the_advanced_rule():
-    beta = noisy_vote.advanced(1.5, 1e-5, 40, 32, 10).beta
+    beta = noisy_vote.advanced(1.5, 1e-5, 40)
     assert noisy_vote.zcdp_epsilon(beta, 40, 1e-5) == pytest.approx(1.5, rel=1e-9)
 
 
@@ -146,5 +151,3 @@ def test_labels_are_drawn_with_the_softmax_probabilities():
     assert stats.chisquare(drawn, expected).pvalue > 1e-4
     among_voted = np.where(votes > 0, expected, 0)
     assert stats.chisquare(among_voted / among_voted.sum() * 20_000, expected).pvalue < 1e-10
-    calibrated = noisy_vote.standard(1.0, 1, 8, 4)
-    assert calibrated.vote.release(votes, rng.standard_normal) in range(4)
