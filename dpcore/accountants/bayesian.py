@@ -10,7 +10,6 @@ ordinary differential privacy of the same run, never instead of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -101,29 +100,29 @@ def _log_expm1(z: Array) -> Array:
 # does, and give sigma on the same scale.
 
 
-def contribution_norms(
-    gradients: ArrayLike, clip_norm: float | None = None, mask: NDArray[np.bool_] | None = None
-) -> Array:
+def contribution_norms(gradients: ArrayLike, clip_norm: float | None = None) -> Array:
     """Norm of each record's contribution: the distances under Poisson sampling.
 
-    gradients  shape (m, d), one row per independently drawn record
+    gradients  shape (m, d), one row per independently drawn record, of the coordinates that the step updates
     clip_norm  C above 0, or None for unbounded sensitivity (then no ordinary differential privacy holds)
-    mask       shape (d,), the coordinates that the step updates; None for all
     Returns shape (m,).
     """
-    out: Array = np.linalg.norm(_contributions(gradients, clip_norm, mask), axis=1)
+    rows = _contributions(gradients)
+    norms: Array = np.linalg.norm(rows, axis=1)
+    if clip_norm is None:
+        return norms
+    checks.positive_finite(clip_norm=clip_norm)
+    out: Array = np.linalg.norm(rows * (clip_norm / np.maximum(norms, clip_norm))[:, None], axis=1)
     return out
 
 
-def pair_distances(
-    gradients: ArrayLike, clip_norm: float | None = None, mask: NDArray[np.bool_] | None = None
-) -> Array:
+def pair_distances(gradients: ArrayLike) -> Array:
     """Distance between rows 2i and 2i+1: the distances for batches of fixed size, from independent pairs only.
 
-    Arguments as in `contribution_norms`, with an even number of rows. Returns shape (m/2,). Two clipped contributions
+    `gradients` as in `contribution_norms`, with an even number of rows. Returns shape (m/2,). Two clipped contributions
     may be 2C apart. Raises InvalidValue.
     """
-    rows = _contributions(gradients, clip_norm, mask)
+    rows = _contributions(gradients)
     if len(rows) % 2:
         raise checks.InvalidValue("gradients", rows.shape, "an even number of rows", "Draw the records in pairs.")
     out: Array = np.linalg.norm(rows[0::2] - rows[1::2], axis=1)
@@ -144,18 +143,10 @@ def random_mask(dimension: int, fraction: float, rng: np.random.Generator) -> ND
     return mask
 
 
-def _contributions(gradients: ArrayLike, clip_norm: float | None, mask: NDArray[np.bool_] | None) -> Array:
+def _contributions(gradients: ArrayLike) -> Array:
     rows = np.asarray(gradients, dtype=np.float64)
     if rows.ndim != 2 or not np.all(np.isfinite(rows)):
         raise checks.InvalidValue("gradients", rows.shape, "a finite matrix with one row per record")
-    if mask is not None:
-        if mask.shape != rows.shape[1:] or mask.dtype != np.bool_:
-            raise checks.InvalidValue("mask", mask.shape, f"booleans of shape {rows.shape[1:]}")
-        rows = rows[:, mask]
-    if clip_norm is not None:
-        checks.positive_finite(clip_norm=clip_norm)
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        rows = rows * (clip_norm / np.maximum(norms, clip_norm))
     return rows
 
 
@@ -240,7 +231,6 @@ AVERAGE = "Average over records drawn from the data's own distribution; an outli
 EXCHANGEABLE = "Records are exchangeable, and the sampled distances come from independent draws of the same population."
 MAXIMUM_ENTROPY = "The estimator's failure probability holds under a maximum-entropy prior, not for every population."
 UNPROTECTED = "epsilon is itself computed from private data and is not protected."
-REALISED = "Step costs do not follow the noise of earlier steps; where they do, only the stopping filter bounds them."
 
 
 @dataclass(frozen=True)
@@ -314,10 +304,6 @@ class BayesianAccountant:
         values = self.epsilons(delta_mu)
         return max(0.0, min(values)) if self.observed else 0.0
 
-    def guarantee(self, delta_mu: float, unit: str = "record") -> Guarantee:
-        """The average-case claim, with what it rests on."""
-        return average_case(self.epsilon(delta_mu), delta_mu, "Theorems 1-4", unit, REALISED)
-
 
 def average_case(epsilon: float, delta_mu: float, theorem: str, unit: str, *assumptions: str) -> Guarantee:
     """A claim in the notion of Bayesian differential privacy."""
@@ -341,20 +327,6 @@ def attack_success(epsilon: float) -> float:
     """
     checks.non_negative(epsilon=epsilon)
     return float(expit(epsilon))
-
-
-def percentile_curve(
-    epsilon: Callable[[float], float], delta: float, unprotected: Sequence[float]
-) -> tuple[tuple[float, float], ...]:
-    """(share outside the promise, epsilon at `delta` for everyone else), for each share in (0, 1).
-
-    epsilon  epsilon as a function of delta_mu, such as `BayesianAccountant.epsilon`
-    The published "99.999% of the data distribution" is share 1e-5 at delta 1e-5, hence delta_mu 1e-10.
-    """
-    checks.probability_open(delta=delta)
-    for share in unprotected:
-        checks.probability_open(unprotected=share)
-    return tuple((share, epsilon(share * delta)) for share in unprotected)
 
 
 def log_left(delta_mu: float, failure_probability: float) -> float:

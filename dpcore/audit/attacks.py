@@ -325,15 +325,11 @@ class AttackExamples:
     """What an attack model trains on: one row per (shadow, example) pair in which the example was used.
 
     features  [R, F] float64
-    classes   [R] the true class; Shokri et al. train one attack model for each
     members   [R] booleans, the label
-    shadows   [R] which shadow model the row comes from: hold out whole shadows, since rows of one depend on each other
     """
 
     features: NDArray[np.float64]
-    classes: NDArray[np.int64]
     members: NDArray[np.bool_]
-    shadows: NDArray[np.int64]
 
 
 def prediction_features(probabilities: ArrayLike, labels: ArrayLike, top: int | None = None) -> NDArray[np.float64]:
@@ -374,10 +370,5 @@ def attack_examples(
     if features.shape[:-1] != splits.inside.shape:
         expected = "(shadows, examples) = " + str(splits.inside.shape)
         raise checks.InvalidValue("probabilities", features.shape[:-1], expected)
-    shadow, example = np.nonzero(splits.inside | splits.outside)
-    return AttackExamples(
-        features=features[shadow, example],
-        classes=np.asarray(labels)[example].astype(np.int64),
-        members=splits.inside[shadow, example],
-        shadows=shadow.astype(np.int64),
-    )
+    used = splits.inside | splits.outside
+    return AttackExamples(features=features[used], members=splits.inside[used])

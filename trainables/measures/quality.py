@@ -262,40 +262,24 @@ def value_of(name: str, targets: Targets, scores: Floats) -> float:
     """
     if not np.isfinite(scores).all():
         return math.nan
-    return COMPUTED[name](targets, scores) if name in COMPUTED else own_value(name, targets, scores)
+    return float(COMPUTED[name](targets, scores)) if name in COMPUTED else own_value(name, targets, scores)
 
 
 def _average_precision(labels: Targets, shares: Floats) -> float:
-    from sklearn.metrics import average_precision_score
-
     classes = shares.shape[1]
     found = []
     for one in range(1, 2) if classes == 2 else range(classes):
         positive = labels == one
         if positive.any() and not positive.all():
-            found.append(float(average_precision_score(positive, shares[:, one])))
+            found.append(_sklearn().average_precision_score(positive, shares[:, one]))
     return float(np.mean(found)) if found else math.nan
 
 
 def _f1(labels: Targets, shares: Floats) -> float:
-    from sklearn.metrics import f1_score
-
     classes = shares.shape[1]
     counted = [1] if classes == 2 else list(range(classes))
     # A class that neither occurs nor is predicted has none, and is left out of the mean.
-    return float(f1_score(labels, shares.argmax(1), labels=counted, average="macro", zero_division=np.nan))
-
-
-def _balanced_accuracy(labels: Targets, shares: Floats) -> float:
-    from sklearn.metrics import recall_score
-
-    return float(recall_score(labels, shares.argmax(1), labels=np.unique(labels), average="macro"))
-
-
-def _log_loss(labels: Targets, shares: Floats) -> float:
-    from sklearn.metrics import log_loss
-
-    return float(log_loss(labels, shares, labels=list(range(shares.shape[1]))))
+    return _sklearn().f1_score(labels, shares.argmax(1), labels=counted, average="macro", zero_division=np.nan)
 
 
 def _calibration_error(labels: Targets, shares: Floats) -> float:
@@ -306,25 +290,22 @@ def _calibration_error(labels: Targets, shares: Floats) -> float:
     return float(np.abs(gaps).sum() / len(labels))
 
 
-def _r2(targets: Targets, values: Floats) -> float:
-    from sklearn.metrics import r2_score
+def _sklearn() -> Any:
+    """It takes longer to import than all else here: not for every trial."""
+    from sklearn import metrics
 
-    return float(r2_score(targets, values)) if len(np.unique(targets)) > 1 else math.nan
-
-
-def _mae(targets: Targets, values: Floats) -> float:
-    from sklearn.metrics import mean_absolute_error
-
-    return float(mean_absolute_error(targets, values))
+    return metrics
 
 
 COMPUTED: Mapping[str, Callable[[Targets, Floats], float]] = {
     "average_precision": _average_precision,
     "f1": _f1,
-    "balanced_accuracy": _balanced_accuracy,
-    "log_loss": _log_loss,
+    "balanced_accuracy": lambda labels, shares: _sklearn().recall_score(
+        labels, shares.argmax(1), labels=np.unique(labels), average="macro"
+    ),
+    "log_loss": lambda labels, shares: _sklearn().log_loss(labels, shares, labels=list(range(shares.shape[1]))),
     "calibration_error": _calibration_error,
-    "r2": _r2,
-    "mae": _mae,
+    "r2": lambda targets, values: _sklearn().r2_score(targets, values) if len(np.unique(targets)) > 1 else math.nan,
+    "mae": lambda targets, values: _sklearn().mean_absolute_error(targets, values),
 }
 """{name of the metric: its value for targets [n] and scores}"""

@@ -30,7 +30,7 @@ How many records a group has is private: the noised count stands for it. A group
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -166,114 +166,88 @@ class ScoreCells:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class LossCells:
-    """wrong or right x bin of the loss, the bin running fastest."""
-
-    metrics: tuple[str, ...] = ("accuracy", "loss")
-
-    @property
-    def size(self) -> int:
-        return 2 * len(_LOSS_VALUES)
-
-    @property
-    def right(self) -> Floats:
-        return np.repeat([0.0, 1.0], len(_LOSS_VALUES))
-
-    def of(self, judged: Judgements) -> Codes:
-        return judged.right * len(_LOSS_VALUES) + np.digitize(np.nan_to_num(judged.losses, nan=np.inf), LOSSES)
-
-    def estimates(
-        self, counts: Floats, deviation: float, between: tuple[float, float], alike: int = 1
-    ) -> Mapping[str, Estimate]:
-        losses = np.tile(_LOSS_VALUES, 2)
-        return {
-            "accuracy": mean(counts, self.right, between, deviation, alike).clipped(0.0, 1.0),
-            "loss": mean(counts, losses, between, deviation, alike).clipped(0.0, float(_LOSS_VALUES[-1])),
-        }
-
-
 TOKEN_EDGES = (*LOSSES, 8.0, 10.0, 12.0)
 _TOKEN_VALUES = np.array([*_LOSS_VALUES[:-1], 7.25, 9.0, 11.0, 13.0])
+_SAID: Mapping[str, Callable[[Estimate], Estimate]] = {
+    "loss": lambda found: found,
+    "perplexity": Estimate.exp,
+    "rmse": Estimate.root,
+}
+"""{metric: what it is of the mean}"""
 
 
 @dataclass(frozen=True, slots=True)
-class TokenCells:
-    """Bin of a record's loss."""
+class BinCells:
+    """Bins of one number of each record, for wrong and right predictions apart, or of all records together.
 
-    metrics: tuple[str, ...] = ("loss", "perplexity")
+    number   of each record [n], at least 0
+    edges    between the bins
+    values   [bins] what a record in each counts with
+    most     that their mean may be
+    sides    2 where wrong and right ones are apart, else 1; the bin runs fastest
+    metrics  what the counts say
+    """
 
-    @property
-    def size(self) -> int:
-        return len(_TOKEN_VALUES)
-
-    @property
-    def right(self) -> Floats:
-        return np.zeros(self.size)
-
-    def of(self, judged: Judgements) -> Codes:
-        cells: Codes = np.digitize(np.nan_to_num(judged.losses, nan=np.inf), TOKEN_EDGES)
-        return cells
-
-    def estimates(
-        self, counts: Floats, deviation: float, between: tuple[float, float], alike: int = 1
-    ) -> Mapping[str, Estimate]:
-        loss = mean(counts, _TOKEN_VALUES, between, deviation, alike).clipped(0.0, float(_TOKEN_VALUES[-1]))
-        found = {"loss": loss, "perplexity": loss.exp()}
-        return {name: found[name] for name in self.metrics}
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorCells:
-    """Bin of the absolute error over the public range of targets; of ratings, for wrong and right classes apart."""
-
-    range: float
+    number: Callable[[Judgements], Floats]
+    edges: tuple[float, ...]
+    values: Floats
+    most: float
     sides: int
-    squared: bool = True
-    """Whether the squared error is the loss."""
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        if self.sides == 2:
-            return ("rmse", "accuracy")
-        return ("rmse", "loss") if self.squared else ("rmse",)
+    metrics: tuple[str, ...]
 
     @property
     def size(self) -> int:
-        return self.sides * ERROR_BINS
+        return self.sides * len(self.values)
 
     @property
     def right(self) -> Floats:
-        return np.repeat([0.0, 1.0], ERROR_BINS) if self.sides == 2 else np.zeros(ERROR_BINS)
+        return np.repeat([0.0, 1.0], len(self.values)) if self.sides == 2 else np.zeros(self.size)
 
     def of(self, judged: Judgements) -> Codes:
-        share = np.sqrt(np.nan_to_num(judged.squared_errors, nan=np.inf, posinf=np.inf)) / self.range
-        bins = np.digitize(share, _error_edges()[1:-1])
-        return bins if self.sides == 1 else judged.right * ERROR_BINS + bins
+        bins: Codes = np.digitize(np.nan_to_num(self.number(judged), nan=np.inf, posinf=np.inf), self.edges)
+        return bins if self.sides == 1 else judged.right * len(self.values) + bins
 
     def estimates(
         self, counts: Floats, deviation: float, between: tuple[float, float], alike: int = 1
     ) -> Mapping[str, Estimate]:
-        low, high = _error_edges()[:-1], _error_edges()[1:]
-        squares = np.tile((low**2 + low * high + high**2) / 3 * self.range**2, self.sides)
-        square = mean(counts, squares, between, deviation, alike).clipped(0.0, self.range**2)
-        if self.sides == 1:
-            return {"rmse": square.root()} | ({"loss": square} if self.squared else {})
-        return {
-            "rmse": square.root(),
-            "accuracy": mean(counts, self.right, between, deviation, alike).clipped(0.0, 1.0),
-        }
+        found = mean(counts, np.tile(self.values, self.sides), between, deviation, alike).clipped(0.0, self.most)
+        share = mean(counts, self.right, between, deviation, alike).clipped(0.0, 1.0)
+        return {name: share if name == "accuracy" else _SAID[name](found) for name in self.metrics}
 
 
-def _error_edges() -> Floats:
+def loss_cells() -> BinCells:
+    """Wrong or right x bin of the loss."""
+    most = float(_LOSS_VALUES[-1])
+    return BinCells(lambda judged: judged.losses, LOSSES, _LOSS_VALUES, most, 2, ("accuracy", "loss"))
+
+
+def token_cells(own_loss: bool = False) -> BinCells:
+    """Bin of a record's loss, of which nothing else follows where it is the user's own."""
+    metrics = ("loss",) if own_loss else ("loss", "perplexity")
+    return BinCells(lambda judged: judged.losses, TOKEN_EDGES, _TOKEN_VALUES, float(_TOKEN_VALUES[-1]), 1, metrics)
+
+
+def error_cells(span: float, sides: int, squared: bool = True) -> BinCells:
+    """Bin of the absolute error over the public range of targets; of ratings, for wrong and right classes apart.
+
+    squared  whether the squared error is the loss
+    """
     edges: Floats = (np.arange(ERROR_BINS + 1) / ERROR_BINS) ** 2
-    return edges
+    low, high = edges[:-1], edges[1:]
+    return BinCells(
+        number=lambda judged: np.sqrt(judged.squared_errors) / span,
+        edges=tuple(edges[1:-1]),
+        values=(low**2 + low * high + high**2) / 3 * span**2,
+        most=span**2,
+        sides=sides,
+        metrics=("rmse", "accuracy") if sides == 2 else ("rmse", "loss") if squared else ("rmse",),
+    )
 
 
 FEWEST = 2.0
 
 
-Cells = ScoreCells | LossCells | TokenCells | ErrorCells
+Cells = ScoreCells | BinCells
 """Each has a `size`, the `metrics` that its counts say, and which cells are of records that are predicted `right`: 1
 for these, 0 for others [size]. `of` says in which cell each record is [n], `estimates` every metric from noised counts
 [size]: `deviation` is that of the noise on a count, `between` are public bounds of the number of records, `alike` the
@@ -336,13 +310,13 @@ def cells_for(facts: DatasetSpec, bins: Bins) -> Cells | GroupedCells:
 
 def _cells_for(facts: DatasetSpec, bins: Bins) -> Cells:
     if facts.task is Task.REGRESSION:
-        return ErrorCells(facts.target_high - facts.target_low, sides=1, squared=not facts.own_loss)
+        return error_cells(facts.target_high - facts.target_low, sides=1, squared=not facts.own_loss)
     if facts.task is Task.TOKENS:
-        return TokenCells(("loss",)) if facts.own_loss else TokenCells()
+        return token_cells(facts.own_loss)
     assert facts.classes is not None
     if facts.task is Task.RATING:
-        return ErrorCells(float(facts.classes - 1), sides=2)
-    return ScoreCells(facts.classes, not facts.own_loss) if facts.classes == 2 or bins == "score" else LossCells()
+        return error_cells(float(facts.classes - 1), sides=2)
+    return ScoreCells(facts.classes, not facts.own_loss) if facts.classes == 2 or bins == "score" else loss_cells()
 
 
 def reported(facts: DatasetSpec, bins: Bins) -> frozenset[str]:

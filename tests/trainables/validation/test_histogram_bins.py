@@ -18,12 +18,12 @@ from trainables.metrics import share_error
 from trainables.system import DatasetSpec, Groups, InputSpec, Task
 from trainables.validation.evaluate import area_under_curve
 from trainables.validation.histogram_bins import (
-    ErrorCells,
     GroupedCells,
     Judgements,
-    LossCells,
     ScoreCells,
     cells_for,
+    error_cells,
+    loss_cells,
 )
 
 N = 4000
@@ -102,7 +102,7 @@ def test_ratings_and_regressions_give_a_root_mean_square():
     assert found["loss"] == pytest.approx(found["rmse"] ** 2)
 
 
-LAYOUTS = [ScoreCells(2), ScoreCells(4), LossCells(), ErrorCells(2.0, sides=1), ErrorCells(3.0, sides=2)]
+LAYOUTS = [ScoreCells(2), ScoreCells(4), loss_cells(), error_cells(2.0, sides=1), error_cells(3.0, sides=2)]
 
 
 @pytest.mark.parametrize("cells", LAYOUTS, ids=repr)
@@ -121,7 +121,7 @@ def test_outputs_that_are_no_numbers_have_a_cell_too_and_it_is_wrong(cells):
 
 @pytest.mark.parametrize(
     ("cells", "classes"),
-    [(ScoreCells(2), 2), (ScoreCells(4), 4), (LossCells(), 4), (ErrorCells(2.0, sides=2), 3)],
+    [(ScoreCells(2), 2), (ScoreCells(4), 4), (loss_cells(), 4), (error_cells(2.0, sides=2), 3)],
     ids=repr,
 )
 def test_stated_errors_are_those_of_the_noise_and_of_the_sample(cells, classes):
