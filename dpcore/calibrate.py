@@ -1,6 +1,6 @@
-"""Solve one parameter of an event so that its epsilon meets a target: noise, steps, sampling rate or queries.
+"""Solve one parameter of an event so that its epsilon meets a target: the noise, or the number of steps.
 
-The answer is always on the private side: noise is rounded up, rate and counts down, and the rounded value is counted
+The answer is always on the private side: noise is rounded up, steps are rounded down, and the rounded value is counted
 again by the accountant itself, whose upper bound has to be at most the target.
 """
 
@@ -9,27 +9,27 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, MutableMapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from scipy.optimize import brentq
 
 from dpcore import checks
 from dpcore.accountants.gdp import GDPCLTAccountant
-from dpcore.accounting import ACCOUNTANTS, HEADLINE, TOLERANCE, headline, make
+from dpcore.accounting import HEADLINE, TOLERANCE, headline, make
 from dpcore.events import Adjacency, Event, Gaussian, PoissonSampled, Repeated, to_dict
 from dpcore.gdp import mu_gdp
 from dpcore.rounding import epsilon_text
 
 DIGITS = 5
-"""Significant digits of a solved noise multiplier (rounded up) or rate (rounded down)."""
+"""Significant digits of a solved noise multiplier, which is rounded up."""
 
 NOISE_RANGE = (0.05, 1e6)
-RATE_RANGE = (1e-9, 1.0)
 COUNT_RANGE = (1, 10**9)
 
 Cache = MutableMapping[str, float]
 
-_VERSION = 4
+_VERSION = 5
+"""Raised whenever an accountant's numbers may change: part of the key of every cached calibration."""
 _STRIDE = 0.02
 _FAR = 1e6
 """Far from the target, all that counts is the side."""
@@ -78,8 +78,7 @@ class Solvable:
     """One positive number to be solved.
 
     low, high  inclusive range that is searched
-    increases  whether epsilon rises with it (steps, rate, queries) or falls (noise)
-    integer    whether it is counted
+    counted    whether it is a whole number with which epsilon rises, as steps are; with another, noise, it falls
     remedy     what to change when no value meets the target
 
     Raises InvalidValue.
@@ -88,8 +87,7 @@ class Solvable:
     name: str
     low: float
     high: float
-    increases: bool
-    integer: bool = False
+    counted: bool
     remedy: str = "Raise epsilon."
 
     def __post_init__(self) -> None:
@@ -100,36 +98,35 @@ class Solvable:
     @property
     def safest(self) -> float:
         """The end of the range with the least epsilon."""
-        return self.low if self.increases else self.high
+        return self.low if self.counted else self.high
 
     @property
     def boldest(self) -> float:
         """The end of the range with the largest epsilon."""
-        return self.high if self.increases else self.low
+        return self.high if self.counted else self.low
 
     def at(self, logarithm: float) -> float:
         """The value in the range that is nearest to exp(logarithm)."""
         value = min(max(math.exp(logarithm), self.low), self.high)
-        return float(max(self.low, round(value))) if self.integer else value
+        return float(max(self.low, round(value))) if self.counted else value
 
     def rounded(self, value: float) -> float:
         """`value` on the safe side with `DIGITS` digits (counts: the integer below), inside the range."""
-        up = not self.increases
-        if self.integer:
-            step: float = math.ceil(value) if up else math.floor(value)
+        if self.counted:
+            step: float = math.floor(value)
         else:
             scale = 10.0 ** (DIGITS - 1 - math.floor(math.log10(value)))
             # A value that already has so few digits is its own rounding, whatever the product says in its last bit.
             near = round(value * scale)
             exact = abs(value * scale - near) <= 1e-9 * near
-            step = (near if exact else math.ceil(value * scale) if up else math.floor(value * scale)) / scale
+            step = (near if exact else math.ceil(value * scale)) / scale
         return min(max(float(step), self.low), self.high)
 
     def next(self, value: float, towards_safe: bool) -> float:
         """The neighbour of a rounded value, one unit of its last digit away, inside the range."""
-        unit = 1.0 if self.integer else 10.0 ** (math.floor(math.log10(value)) - DIGITS + 1)
-        moved = value + (unit if towards_safe is not self.increases else -unit)
-        digits = 0 if self.integer else DIGITS + 1 - math.floor(math.log10(value))
+        unit = 1.0 if self.counted else 10.0 ** (math.floor(math.log10(value)) - DIGITS + 1)
+        moved = value + (unit if towards_safe is not self.counted else -unit)
+        digits = 0 if self.counted else DIGITS + 1 - math.floor(math.log10(value))
         return min(max(round(moved, digits), self.low), self.high)
 
 
@@ -137,25 +134,16 @@ NOISE = Solvable(
     name="noise_multiplier",
     low=NOISE_RANGE[0],
     high=NOISE_RANGE[1],
-    increases=False,
+    counted=False,
     remedy="Raise epsilon or delta, or take fewer steps or a smaller sampling rate.",
-)
-RATE = Solvable(
-    name="sample_rate",
-    low=RATE_RANGE[0],
-    high=RATE_RANGE[1],
-    increases=True,
-    remedy="Raise epsilon or the noise, or take fewer steps.",
 )
 STEPS = Solvable(
     name="steps",
     low=COUNT_RANGE[0],
     high=COUNT_RANGE[1],
-    increases=True,
-    integer=True,
+    counted=True,
     remedy="Raise epsilon or the noise, or lower the sampling rate.",
 )
-QUERIES = replace(STEPS, name="queries", remedy="Raise epsilon, or spend less on each query.")
 
 
 def noise_multiplier(target: Target, *, rate: float, steps: int, cache: Cache | None = None) -> float:
@@ -177,18 +165,6 @@ def steps(target: Target, *, rate: float, noise_multiplier: float, cache: Cache 
     return int(solve(target, STEPS, lambda count: sampled_gaussian(noise_multiplier, rate, int(count)), cache=cache))
 
 
-def sample_rate(target: Target, *, noise_multiplier: float, steps: int, cache: Cache | None = None) -> float:
-    """The largest Poisson sampling rate, rounded down to `DIGITS` digits. Raises CannotCalibrate, InvalidValue."""
-    checks.positive_finite(noise_multiplier=noise_multiplier)
-    checks.count(minimum=1, steps=steps)
-    return solve(target, RATE, lambda rate: sampled_gaussian(noise_multiplier, rate, steps), cache=cache)
-
-
-def queries(target: Target, event: Event, *, cache: Cache | None = None) -> int:
-    """How often `event` may be run. Raises CannotCalibrate when once already spends too much."""
-    return int(solve(target, QUERIES, lambda count: Repeated(event=event, count=int(count)), cache=cache))
-
-
 def sampled_gaussian(noise_multiplier: float, rate: float, steps: int) -> Event:
     """`steps` runs of a Gaussian on a fresh Poisson sample each."""
     return Repeated(event=PoissonSampled(rate=rate, event=Gaussian(noise_multiplier=noise_multiplier)), count=steps)
@@ -199,7 +175,7 @@ def solve(
 ) -> float:
     """The boldest value of `parameter` whose event has an epsilon of at most `target.epsilon`.
 
-    event_of  the event at a value of the parameter; epsilon must be monotone in it, as `parameter.increases` says
+    event_of  the event at a value of the parameter; epsilon must be monotone in it, as `parameter.counted` says
     cache     filled and asked by what decides the answer: accountant and version, adjacency, the event at two values
               of the parameter, epsilon, delta, tolerance
     Raises CannotCalibrate, naming the nearest reachable value; UnsupportedEvent from the accountant.
@@ -247,7 +223,7 @@ def boldest(parameter: Solvable, exceeds: Callable[[float], float], start: float
         return known[value]
 
     low, high = math.log(parameter.low), math.log(parameter.high)
-    sign = 1.0 if parameter.increases else -1.0
+    sign = 1.0 if parameter.counted else -1.0
     here = min(max(math.log(start), low), high)
     too_bold, stride = at(parameter.at(here)) > 0, _STRIDE
     while True:
@@ -257,7 +233,7 @@ def boldest(parameter: Solvable, exceeds: Callable[[float], float], start: float
         if (at(parameter.at(there)) > 0) is not too_bold:
             break
         here, stride = there, 3 * stride
-    close = 0.2 / math.exp(max(here, there)) if parameter.integer else 0.25 * 10.0**-DIGITS
+    close = 0.2 / math.exp(max(here, there)) if parameter.counted else 0.25 * 10.0**-DIGITS
     root = float(brentq(lambda t: at(parameter.at(t)), here, there, xtol=close, rtol=1e-14))
     value = parameter.rounded(parameter.at(root))
     while at(value) > 0:
@@ -292,7 +268,6 @@ def _key(target: Target, parameter: Solvable, event_of: Callable[[float], Event]
         [
             f"calibration-{_VERSION}",
             target.accountant,
-            ACCOUNTANTS[target.accountant].version,
             target.adjacency.value,
             [parameter.name, parameter.low, parameter.high],
             [to_dict(event_of(probe)) for probe in probes],

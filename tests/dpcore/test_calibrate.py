@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dpcore import calibrate
 from dpcore.accounting import ACCOUNTANTS, make
 from dpcore.calibrate import CannotCalibrate, Target, sampled_gaussian
-from dpcore.events import Adjacency, Gaussian, PureDP
+from dpcore.events import Adjacency, Gaussian, PureDP, Repeated
 
 NAMES = [name for name in ACCOUNTANTS if name != "gdp"]
 TARGET = Target(epsilon=2.0, delta=1e-5)
@@ -71,17 +71,14 @@ def test_steps_are_the_largest_integer(name):
     assert spent(sampled_gaussian(noise, 0.01, steps + 1), target).epsilon(1e-5) > 2.0
 
 
-def test_rate_is_rounded_down():
-    rate = calibrate.sample_rate(TARGET, noise_multiplier=1.0, steps=1000)
-    assert spent(sampled_gaussian(1.0, rate, 1000), TARGET).epsilon(1e-5) <= 2.0
-    assert spent(sampled_gaussian(1.0, rate * 1.003, 1000), TARGET).epsilon(1e-5) > 2.0
-
-
-def test_queries_of_any_event():
-    naive = Target(epsilon=2.05, delta=1e-5, accountant="naive")
-    assert calibrate.queries(naive, PureDP(epsilon=0.1)) == 20
-    gdp = Target(epsilon=4.377179, delta=1e-5, accountant="gdp")  # mu = 1 and a little
-    assert calibrate.queries(gdp, Gaussian(noise_multiplier=10.0)) == 100
+def test_steps_of_any_event():
+    for accountant, epsilon, event, most in (
+        ("naive", 2.05, PureDP(epsilon=0.1), 20),
+        ("gdp", 4.377179, Gaussian(noise_multiplier=10.0), 100),  # mu = 1 and a little
+    ):
+        target = Target(epsilon=epsilon, delta=1e-5, accountant=accountant)
+        found = calibrate.solve(target, calibrate.STEPS, lambda count, one=event: Repeated(event=one, count=int(count)))
+        assert found == most
 
 
 def test_the_cache_is_asked_and_keyed_by_everything(monkeypatch):
@@ -114,14 +111,10 @@ def test_unreachable_targets_name_the_nearest_value():
     with pytest.raises(CannotCalibrate, match="even steps=1 spends") as steps:
         calibrate.steps(Target(epsilon=0.1, delta=1e-5), rate=0.5, noise_multiplier=0.5)
     assert steps.value.nearest == 1
-    with pytest.raises(CannotCalibrate, match="even queries=1 spends"):
-        calibrate.queries(Target(epsilon=0.1, delta=1e-5, accountant="naive"), PureDP(epsilon=1.0))
 
 
 @given(value=st.floats(0.06, 9e5))
 def test_rounding_is_to_the_safe_side_and_idempotent(value):
-    noise, rate = calibrate.NOISE, calibrate.RATE
+    noise = calibrate.NOISE
     assert value * (1 - 1e-9) <= noise.rounded(value) <= value * (1 + 1.01e-4)
     assert noise.rounded(noise.rounded(value)) == noise.rounded(value)
-    small = value / 1e6
-    assert small * (1 - 1.01e-4) <= rate.rounded(small) <= small * (1 + 1e-9)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import ClassVar
 
 from dpcore import checks
 from dpcore.accountants.pld import closed_forms, contour, grid, pure_sums
@@ -149,16 +150,13 @@ class PLDAccountant:
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     tolerance: float = DEFAULT_TOLERANCE
     steps: tuple[tuple[Event, int], ...] = field(default=())
-    name: str = field(default="pld", init=False)
-    status: Status = field(default=Status.PROVED, init=False)
-    theorem: str = field(
-        default=(
-            "Zhu, Dong & Wang 2022, Theorems 10 and 11 (dominating pairs, composition, sampling); "
-            "Trefethen & Weideman 2014, Theorem 5.1 (error of the trapezoidal rule), "
-            "or Doroshenko et al. 2022 (pessimistic discretisation), "
-            "or Kairouz, Oh & Viswanath 2015, Theorem 3.3 (randomised responses, exactly)"
-        ),
-        init=False,
+    name: ClassVar[str] = "pld"
+    status: ClassVar[Status] = Status.PROVED
+    theorem: ClassVar[str] = (
+        "Zhu, Dong & Wang 2022, Theorems 10 and 11 (dominating pairs, composition, sampling); "
+        "Trefethen & Weideman 2014, Theorem 5.1 (error of the trapezoidal rule), "
+        "or Doroshenko et al. 2022 (pessimistic discretisation), "
+        "or Kairouz, Oh & Viswanath 2015, Theorem 3.3 (randomised responses, exactly)"
     )
 
     def __post_init__(self) -> None:
