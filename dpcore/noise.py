@@ -36,7 +36,6 @@ class NoiseSource(Protocol):
 
     def fill_(self, tensor: Tensor) -> Tensor:
         """Overwrite `tensor` (floating point, any shape and device) with fresh draws; returns it."""
-        ...
 
 
 class PseudorandomNoise:

@@ -26,7 +26,6 @@ class Uniforms(Protocol):
 
     def random(self, size: int, /) -> NDArray[np.float64]:
         """Independent uniform draws on [0, 1), float64 of shape [size]."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

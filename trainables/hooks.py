@@ -26,7 +26,6 @@ class Scored(Protocol):
         self, plan: PrivacyPlan, facts: DatasetSpec, state: State, split: Split
     ) -> NDArray[np.float64]:
         """[len(split)], higher for records that the released model was more likely trained on: -loss, for instance."""
-        ...
 
 
 @runtime_checkable
@@ -38,7 +37,6 @@ class ReleasesModel(Protocol):
 
     def released_model(self, plan: PrivacyPlan, facts: DatasetSpec, state: State) -> nn.Module:
         """The model of a final state, on the CPU. Raises ValueError for the state of another model."""
-        ...
 
 
 @runtime_checkable
@@ -50,7 +48,6 @@ class Answering(Protocol):
 
     def without_its_attack(self, plan: PrivacyPlan) -> PrivacyPlan:
         """The same mechanism, with every query for the validation records: `plan`, where none attacks members."""
-        ...
 
 
 @runtime_checkable
@@ -63,7 +60,6 @@ class CanaryTrained(Protocol):
 
     def canary_scale(self, plan: PrivacyPlan, facts: DatasetSpec) -> tuple[float, float]:
         """(clip norm C, what the noisy sum is divided by): a record at the clip norm adds C / divisor to the mean."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +86,6 @@ class Auditable(Protocol):
 
     def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
         """For the audit over many runs. Reads no record."""
-        ...
 
 
 if TYPE_CHECKING:
@@ -108,11 +103,9 @@ class WatchesGradients(Protocol):
 
     def attach(self, model: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
         """The model and loss to train instead."""
-        ...
 
     def saw(self, step: int, gradient: Mapping[str, Tensor]) -> None:
         """Look at the noisy mean gradient of one step."""
-        ...
 
 
 @runtime_checkable
@@ -121,7 +114,6 @@ class WatchesReleases(Protocol):
 
     def released(self, arrays: State) -> None:
         """Arrays that the claim covers; called again for what is released later, to be appended."""
-        ...
 
 
 def attach(run: Run, model: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:

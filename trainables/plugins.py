@@ -194,7 +194,6 @@ class Named(Protocol):
     @property
     def name(self) -> str:
         """The word that specs and records use."""
-        ...
 
 
 Registered = TypeVar("Registered", bound=Named)

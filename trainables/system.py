@@ -478,15 +478,12 @@ class Run(Protocol):
 
     def reserve_until(self, until_step: int) -> None:
         """Durably note that steps below `until_step` may be executed from now on."""
-        ...
 
     def report(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
         """A point of the trial's curve: `metrics` of `state` after `step` steps, visible with the next checkpoint."""
-        ...
 
     def checkpoint(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
         """Durably keep `state` after `step` steps; then make `metrics` visible."""
-        ...
 
 
 class System(Protocol):
@@ -495,27 +492,22 @@ class System(Protocol):
     @property
     def name(self) -> str:
         """The word that specs and records use."""
-        ...
 
     @property
     def source(self) -> str:
         """Author and year of the publication."""
-        ...
 
     @property
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         """Every hyperparameter."""
-        ...
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """Every number that a finished trial reports."""
-        ...
 
     @property
     def traits(self) -> Traits:
         """What else it can do."""
-        ...
 
     @property
     def solves(self) -> Mapping[str, str]:
@@ -523,7 +515,6 @@ class System(Protocol):
 
         A missing key is unsupported. A system without any has nothing to solve, and runs under every `solve`.
         """
-        ...
 
     def plan(
         self, config: Config, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
@@ -532,11 +523,9 @@ class System(Protocol):
 
         Raises InvalidValue for a configuration that makes no sense (a spec error, not an infeasible point).
         """
-        ...
 
     def fit(self, runs: Sequence[Run], data: Dataset, execution: RunSettings) -> None:
         """Execute every run up to its `member.to_step`, through its checkpoints."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ class BatchSums(Protocol):
 
     def next(self) -> ClippedSum:
         """Draw the next step's Poisson batch and add up its clipped gradients at the model's present parameters."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +79,9 @@ class Team(Protocol):
 
     def sums(self, task: GradientTask, model: nn.Module) -> AbstractContextManager[BatchSums]:
         """The sums at `model`'s parameters as they are at each call; `task.steps` of them are to be asked for."""
-        ...
 
     def peak_memory_mb(self) -> float:
         """Largest resident memory of all its processes in the present run, added up, in MiB."""
-        ...
 
 
 # What a process may use of its machine.

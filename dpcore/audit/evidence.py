@@ -318,25 +318,16 @@ def guess(scores: ArrayLike, included: ArrayLike, guesses_in: int, guesses_out: 
     guesses_in   k+, at least 0; with k- at least 1 and at most m. Fixed before the coins are shown.
     guesses_out  k-, at least 0
     """
-    score_M, coin_M = _checked(scores, included)
-    return _count_guesses(score_M, coin_M, guesses_in, guesses_out, tried=1)
-
-
-def _checked(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     score_M, coin_M = samples("scores", scores), np.asarray(included)
     if coin_M.dtype != np.bool_ or coin_M.shape != score_M.shape:
         raise checks.InvalidValue("included", included, f"booleans of shape {score_M.shape}, one per score")
-    return score_M, coin_M
-
-
-def _count_guesses(score_M: NDArray, coin_M: NDArray, guesses_in: int, guesses_out: int, tried: int) -> Guesses:
     checks.count(guesses_in=guesses_in, guesses_out=guesses_out)
     m, guesses = len(score_M), guesses_in + guesses_out
     if not 1 <= guesses <= m:
         raise checks.InvalidValue("guesses_in + guesses_out", guesses, f"from 1 to {m}, the number of canaries")
     order = np.argsort(score_M, kind="stable")
     right = np.count_nonzero(~coin_M[order[:guesses_out]]) + np.count_nonzero(coin_M[order[m - guesses_in :]])
-    return Guesses(canaries=m, guesses=guesses, correct=int(right), tried=tried)
+    return Guesses(canaries=m, guesses=guesses, correct=int(right))
 
 
 # From the scores of many runs to `MultiRun` evidence: a threshold from other runs, or several paid for.
@@ -376,7 +367,13 @@ def choose_threshold_against(
 
 def count_at(scores_in: ArrayLike, scores_out: ArrayLike, threshold: float) -> MultiRun:
     """ "In" is said where the score is at least `threshold`, which was fixed before these runs."""
-    return _count_runs(scores_in, scores_out, threshold, tried=1)
+    said = decide(samples("scores_in", scores_in), samples("scores_out", scores_out), threshold)
+    return MultiRun(
+        true_positives=said.true_positives,
+        runs_in=said.members,
+        false_positives=said.false_positives,
+        runs_out=said.non_members,
+    )
 
 
 _Pair = tuple[NDArray[Any], NDArray[Any]]
@@ -391,14 +388,3 @@ def _candidates(scores_in: ArrayLike, scores_out: ArrayLike, level: float) -> tu
     true, false = (len(one) - np.searchsorted(np.sort(one), thresholds, side="left") for one in (in_, out))
     tpr = rate_lower(true, len(in_), level / 2)
     return thresholds, (true, false), (tpr, rate_upper(false, len(out), level / 2))
-
-
-def _count_runs(scores_in: ArrayLike, scores_out: ArrayLike, threshold: float, tried: int) -> MultiRun:
-    said = decide(samples("scores_in", scores_in), samples("scores_out", scores_out), threshold)
-    return MultiRun(
-        true_positives=said.true_positives,
-        runs_in=said.members,
-        false_positives=said.false_positives,
-        runs_out=said.non_members,
-        tried=tried,
-    )

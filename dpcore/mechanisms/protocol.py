@@ -25,11 +25,9 @@ class Mechanism(Protocol):
     @property
     def steps(self) -> int:
         """How many there are, at least 0: fixed before the first."""
-        ...
 
     def event(self, from_step: int = 0, to_step: int | None = None) -> Event:
         """What steps from_step..to_step-1 release (all by default). Raises InvalidValue for a range outside."""
-        ...
 
 
 Made = TypeVar("Made", bound=type)

@@ -39,15 +39,12 @@ class RandomSource(Protocol):
 
     def random(self, size: tuple[int, ...]) -> Array:
         """Uniform draws in [0, 1)."""
-        ...
 
     def laplace(self, loc: float, scale: float, size: int) -> Array:
         """Laplace draws, density exp(-|x - loc| / scale) / (2 scale)."""
-        ...
 
     def normal(self, loc: float, scale: float, size: int | tuple[int, ...]) -> Array:
         """N(loc, scale^2)."""
-        ...
 
 
 class NeuronNoise(StrEnum):

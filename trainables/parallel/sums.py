@@ -70,11 +70,9 @@ class Link(Protocol):
 
     def spread(self, tensors: Sequence[Tensor]) -> None:
         """The owner's tensors to everybody, in place."""
-        ...
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
         """The sum over all members arrives in the owner's tensors; what the others' hold afterwards is undefined."""
-        ...
 
 
 def owner_store(host: str) -> dist.TCPStore:

@@ -108,11 +108,9 @@ class Ranking(Protocol):
     @property
     def count(self) -> int:
         """How many orders: as many trials leave at most."""
-        ...
 
     def ranks(self, slot: Slot, metrics: Mapping[str, float]) -> Ranks | None:
         """The place in each order; None for a trial that never leaves."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

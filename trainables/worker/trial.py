@@ -42,7 +42,6 @@ class Records(Protocol):
 
     def explain(self, text: str) -> str:
         """Keep the full text of a failure, and say where it is."""
-        ...
 
     def move(self) -> None: ...
 
