@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 CALIBRATION_BINS = 15
 """Of equal width over the confidences 0 to 1, as Guo et al. 2017 have them."""
 
+Floats = NDArray[np.float64]
+Targets = NDArray[np.generic]
+
 _quality = partial(
     Metric,
     released="the validation records, without noise (only where they are declared public), and the released model",
@@ -39,56 +42,94 @@ _quality = partial(
 _of_classes = partial(_quality, tasks=frozenset({Task.CLASSIFICATION}))
 _of_numbers = partial(_quality, tasks=frozenset({Task.REGRESSION, Task.RATING}))
 
-QUALITY: Mapping[str, Metric] = {
-    one.name: one
-    for one in (
-        _of_classes(
-            name="average_precision",
-            goal="maximize",
-            worst=0.0,
-            doc="area under the steps of precision over recall (more than two classes: mean of one against the rest; "
-            "left out where every record is of one class)",
-        ),
-        _of_classes(
-            name="f1",
-            goal="maximize",
-            worst=0.0,
-            doc="harmonic mean of precision and recall (more than two classes: mean over those that occur or are "
-            "predicted; left out where the positive class of two neither occurs nor is predicted)",
-        ),
-        _of_classes(
-            name="balanced_accuracy",
-            goal="maximize",
-            worst=0.0,
-            doc="mean over the classes that occur of the share of their records that is predicted",
-        ),
-        _of_classes(
-            name="log_loss",
-            goal="minimize",
-            worst=Worst.GUESSED_LOSS,
-            doc="mean of -ln of the probability that the softmax gives a record's class, which counts as 2e-16 or more",
-        ),
-        _of_classes(
-            name="calibration_error",
-            goal="minimize",
-            worst=1.0,
-            doc=f"expected calibration error (Guo et al. 2017): confidence against accuracy in {CALIBRATION_BINS} bins "
-            "of equal width, weighted by their records",
-        ),
-        _of_numbers(
-            name="r2",
-            goal="maximize",
-            doc="1 - squared error / variance of the targets (ratings: of the expected class; left out where all "
-            "targets are one value)",
-        ),
-        _of_numbers(
-            name="mae",
-            goal="minimize",
-            worst=Worst.TARGET_RANGE,
-            doc="mean absolute error (ratings: of the expected class, in steps from one class to the next)",
-        ),
-    )
-}
+
+def _sklearn() -> Any:
+    """It takes longer to import than all else here: not for every trial."""
+    from sklearn import metrics
+
+    return metrics
+
+
+Computed = Callable[[Targets, Floats], float]
+COMPUTED: dict[str, Computed] = {}
+"""{name of the metric: its value for targets [n] and scores}"""
+QUALITY: dict[str, Metric] = {}
+"""Those of COMPUTED, as they are declared: what each is stands in its function's text."""
+
+
+def _declared(
+    of: Callable[..., Metric], goal: Literal["maximize", "minimize"], worst: float | Worst | None
+) -> Callable[[Computed], Computed]:
+    """Declares a function as the metric of its name."""
+
+    def declare(function: Computed) -> Computed:
+        name, doc = function.__name__, " ".join((function.__doc__ or "").split())
+        COMPUTED[name], QUALITY[name] = function, of(name=name, goal=goal, worst=worst, doc=doc)
+        return function
+
+    return declare
+
+
+@_declared(_of_classes, "maximize", 0.0)
+def average_precision(labels: Targets, shares: Floats) -> float:
+    """area under the steps of precision over recall (more than two classes: mean of one against the rest; left out
+    where every record is of one class)"""
+    classes = shares.shape[1]
+    found = []
+    for one in range(1, 2) if classes == 2 else range(classes):
+        positive = labels == one
+        if positive.any() and not positive.all():
+            found.append(_sklearn().average_precision_score(positive, shares[:, one]))
+    return float(np.mean(found)) if found else math.nan
+
+
+@_declared(_of_classes, "maximize", 0.0)
+def f1(labels: Targets, shares: Floats) -> float:
+    """harmonic mean of precision and recall (more than two classes: mean over those that occur or are predicted; left
+    out where the positive class of two neither occurs nor is predicted)"""
+    classes = shares.shape[1]
+    counted = [1] if classes == 2 else list(range(classes))
+    # A class that neither occurs nor is predicted has none, and is left out of the mean.
+    found = _sklearn().f1_score(labels, shares.argmax(1), labels=counted, average="macro", zero_division=np.nan)
+    return float(found)
+
+
+@_declared(_of_classes, "maximize", 0.0)
+def balanced_accuracy(labels: Targets, shares: Floats) -> float:
+    """mean over the classes that occur of the share of their records that is predicted"""
+    return float(_sklearn().recall_score(labels, shares.argmax(1), labels=np.unique(labels), average="macro"))
+
+
+@_declared(_of_classes, "minimize", Worst.GUESSED_LOSS)
+def log_loss(labels: Targets, shares: Floats) -> float:
+    """mean of -ln of the probability that the softmax gives a record's class, which counts as 2e-16 or more"""
+    return float(_sklearn().log_loss(labels, shares, labels=list(range(shares.shape[1]))))
+
+
+@_declared(_of_classes, "minimize", 1.0)
+def calibration_error(labels: Targets, shares: Floats) -> float:
+    """expected calibration error (Guo et al. 2017): confidence against accuracy in 15 bins of equal width, weighted by
+    their records"""
+    confidences, right = shares.max(1), shares.argmax(1) == labels
+    # Bin b holds confidences above b / bins and up to (b + 1) / bins.
+    bins = np.clip(np.ceil(confidences * CALIBRATION_BINS).astype(int) - 1, 0, CALIBRATION_BINS - 1)
+    gaps = np.bincount(bins, weights=right - confidences, minlength=CALIBRATION_BINS)
+    return float(np.abs(gaps).sum() / len(labels))
+
+
+@_declared(_of_numbers, "maximize", None)
+def r2(targets: Targets, values: Floats) -> float:
+    """1 - squared error / variance of the targets (ratings: of the expected class; left out where all targets are one
+    value)"""
+    return float(_sklearn().r2_score(targets, values)) if len(np.unique(targets)) > 1 else math.nan
+
+
+@_declared(_of_numbers, "minimize", Worst.TARGET_RANGE)
+def mae(targets: Targets, values: Floats) -> float:
+    """mean absolute error (ratings: of the expected class, in steps from one class to the next)"""
+    return float(_sklearn().mean_absolute_error(targets, values))
+
+
 GROUPED: Mapping[str, Metric] = {
     one.name: one
     for one in (
@@ -166,10 +207,6 @@ def own_function(path: str, name: str) -> Callable[..., Any]:
     if not callable(found):
         raise InvalidValue(path, name, "a function of targets and scores", remedy)
     return found
-
-
-Floats = NDArray[np.float64]
-Targets = NDArray[np.generic]
 
 
 def quality(names: Sequence[str], system: System, member: TrialRun, state: State, data: Dataset) -> dict[str, float]:
@@ -262,50 +299,4 @@ def value_of(name: str, targets: Targets, scores: Floats) -> float:
     """
     if not np.isfinite(scores).all():
         return math.nan
-    return float(COMPUTED[name](targets, scores)) if name in COMPUTED else own_value(name, targets, scores)
-
-
-def _average_precision(labels: Targets, shares: Floats) -> float:
-    classes = shares.shape[1]
-    found = []
-    for one in range(1, 2) if classes == 2 else range(classes):
-        positive = labels == one
-        if positive.any() and not positive.all():
-            found.append(_sklearn().average_precision_score(positive, shares[:, one]))
-    return float(np.mean(found)) if found else math.nan
-
-
-def _f1(labels: Targets, shares: Floats) -> float:
-    classes = shares.shape[1]
-    counted = [1] if classes == 2 else list(range(classes))
-    # A class that neither occurs nor is predicted has none, and is left out of the mean.
-    return _sklearn().f1_score(labels, shares.argmax(1), labels=counted, average="macro", zero_division=np.nan)
-
-
-def _calibration_error(labels: Targets, shares: Floats) -> float:
-    confidences, right = shares.max(1), shares.argmax(1) == labels
-    # Bin b holds confidences above b / bins and up to (b + 1) / bins.
-    bins = np.clip(np.ceil(confidences * CALIBRATION_BINS).astype(int) - 1, 0, CALIBRATION_BINS - 1)
-    gaps = np.bincount(bins, weights=right - confidences, minlength=CALIBRATION_BINS)
-    return float(np.abs(gaps).sum() / len(labels))
-
-
-def _sklearn() -> Any:
-    """It takes longer to import than all else here: not for every trial."""
-    from sklearn import metrics
-
-    return metrics
-
-
-COMPUTED: Mapping[str, Callable[[Targets, Floats], float]] = {
-    "average_precision": _average_precision,
-    "f1": _f1,
-    "balanced_accuracy": lambda labels, shares: _sklearn().recall_score(
-        labels, shares.argmax(1), labels=np.unique(labels), average="macro"
-    ),
-    "log_loss": lambda labels, shares: _sklearn().log_loss(labels, shares, labels=list(range(shares.shape[1]))),
-    "calibration_error": _calibration_error,
-    "r2": lambda targets, values: _sklearn().r2_score(targets, values) if len(np.unique(targets)) > 1 else math.nan,
-    "mae": lambda targets, values: _sklearn().mean_absolute_error(targets, values),
-}
-"""{name of the metric: its value for targets [n] and scores}"""
+    return COMPUTED[name](targets, scores) if name in COMPUTED else own_value(name, targets, scores)
