@@ -12,12 +12,11 @@ from trainables.systems import (
     langevin,
     noisy_mean,
     noisy_sgd,
-    subsample_and_aggregate,
     triastcyn2020,
     vandermaaten2020,
     wu2020,
 )
-from trainables.systems.lu2021 import convexified_head, convexified_loss
+from trainables.systems.lu2021 import systems as lu2021
 
 _NEEDED = ("source", "hyperparameters", "metrics", "solves", "plan", "fit")
 
@@ -53,7 +52,7 @@ _KNOWN: dict[str, System] = by_name(
     vandermaaten2020.MODEL_SENSITIVITY,  # van der Maaten & Hannun 2020, Theorems 1 and 2
     vandermaaten2020.LOSS_PERTURBATION,  # van der Maaten & Hannun 2020, Theorems 3 and 4
     vandermaaten2020.PREDICTION_SENSITIVITY,  # van der Maaten & Hannun 2020, Theorems 5 and 6
-    subsample_and_aggregate.SUBSAMPLE_AND_AGGREGATE,  # van der Maaten & Hannun 2020, Theorems 7 and 8
+    vandermaaten2020.SUBSAMPLE_AND_AGGREGATE,  # van der Maaten & Hannun 2020, Theorems 7 and 8
     langevin.CLIPPED_SGLD,  # Wu et al. 2020, clipped and accounted
     langevin.DP_SGLD,  # Wang, Fienberg & Smola 2015, its published noise recounted; Wu et al. 2020, Property 1
     wu2020.SGD,  # unprotected, as are the next five: baselines and samplers of Wu et al. 2020, Table 1
@@ -62,8 +61,8 @@ _KNOWN: dict[str, System] = by_name(
     wu2020.SGLD,
     wu2020.PSGLD,
     wu2020.SGHMC,
-    convexified_loss.CONVEXIFIED_LOSS,  # Lu et al. 2021, Algorithm 1 as published: its claim is refuted
-    convexified_head.CONVEXIFIED_HEAD,  # Lu et al. 2021, repaired: linear head, ball, noise on every logit
+    lu2021.CONVEXIFIED_LOSS,  # Lu et al. 2021, Algorithm 1 as published: its claim is refuted
+    lu2021.CONVEXIFIED_HEAD,  # Lu et al. 2021, repaired: linear head, ball, noise on every logit
     triastcyn2020.BAYESIAN_SGD,  # Triastcyn & Faltings 2020, clipped: ordinary and Bayesian accountant
     triastcyn2020.BAYESIAN_VARIATIONAL,  # Triastcyn & Faltings 2020, section 5.2: DPVI of Jaelkoe et al. 2017
     triastcyn2020.VARIATIONAL_DRAWS,  # the same as published, without noise: its claim is refuted

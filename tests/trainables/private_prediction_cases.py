@@ -5,8 +5,12 @@ import numpy as np
 from dpcore.events import Adjacency
 from trainables.data.packaged import DIGITS
 from trainables.system import Dataset, DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, Split, Task
-from trainables.systems.subsample_and_aggregate import SUBSAMPLE_AND_AGGREGATE
-from trainables.systems.vandermaaten2020 import LOSS_PERTURBATION, MODEL_SENSITIVITY, PREDICTION_SENSITIVITY
+from trainables.systems.vandermaaten2020 import (
+    LOSS_PERTURBATION,
+    MODEL_SENSITIVITY,
+    PREDICTION_SENSITIVITY,
+    SUBSAMPLE_AND_AGGREGATE,
+)
 
 DELTA = 1e-4
 NETWORK = {"hidden": 8, "epochs": 60, "learning_rate": 0.3, "batch_size": 8}

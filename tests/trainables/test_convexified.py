@@ -18,21 +18,23 @@ from trainables.data.packaged import DIGITS
 from trainables.hyperparameters import read
 from trainables.metrics import scores_of
 from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Split
-from trainables.systems.lu2021 import convexified_head as repaired_fit
-from trainables.systems.lu2021.convexified_head import CONVEXIFIED_HEAD, ConvexifiedHeadHyperparameters, head_of
-from trainables.systems.lu2021.convexified_loss import (
+from trainables.systems.lu2021 import systems as repaired_fit
+from trainables.systems.lu2021.network import Recipe, logits_of, train
+from trainables.systems.lu2021.systems import (
+    CONVEXIFIED_HEAD,
     CONVEXIFIED_LOSS,
+    ConvexifiedHeadHyperparameters,
     ConvexifiedLossHyperparameters,
     FromNormals,
     asked,
     attack_of,
     flat_inputs,
+    head_of,
     question_order,
     sensitivities,
     train_group,
     under_attack,
 )
-from trainables.systems.lu2021.network import Recipe, logits_of, train
 
 DELTA = 1e-4
 SECRET = b"a secret of tests, never of a sweep"

@@ -13,8 +13,8 @@ from dpcore.checks import InvalidValue
 from tests.trainables.private_prediction_cases import NETWORK, small
 from trainables import models
 from trainables.system import RunSettings
-from trainables.systems import subsample_and_aggregate as voters
-from trainables.systems.subsample_and_aggregate import MemberHyperparameters
+from trainables.systems import vandermaaten2020 as voters
+from trainables.systems.vandermaaten2020 import MemberHyperparameters
 
 DATA = small()
 CPU = torch.device("cpu")

@@ -28,15 +28,16 @@ from trainables.data.packaged import DIGITS
 from trainables.measures.audits import AuditSetting, curve_of, gather
 from trainables.registry import SYSTEMS
 from trainables.system import InputSpec, PrivacyPlan, RunSettings, Split
-from trainables.systems import subsample_and_aggregate as voters
 from trainables.systems import vandermaaten2020 as minimiser
+from trainables.systems import vandermaaten2020 as voters
 from trainables.systems.answering import QueriesSpent
 from trainables.systems.linear import rows, width_of
-from trainables.systems.subsample_and_aggregate import SUBSAMPLE_AND_AGGREGATE, MemberHyperparameters
 from trainables.systems.vandermaaten2020 import (
     LOSS_PERTURBATION,
     MODEL_SENSITIVITY,
     PREDICTION_SENSITIVITY,
+    SUBSAMPLE_AND_AGGREGATE,
+    MemberHyperparameters,
     certificate,
 )
 

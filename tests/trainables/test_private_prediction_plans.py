@@ -23,10 +23,10 @@ from tests.trainables.private_prediction_cases import (
 )
 from tests.trainables.recording import counted
 from trainables.system import PrivacyPlan, PrivacyTarget, Refusal
-from trainables.systems.subsample_and_aggregate import SUBSAMPLE_AND_AGGREGATE
 from trainables.systems.vandermaaten2020 import (
     LOSS_PERTURBATION,
     PREDICTION_SENSITIVITY,
+    SUBSAMPLE_AND_AGGREGATE,
     certificate,
 )
 

@@ -33,8 +33,8 @@ from trainables.system import (
     Split,
     Task,
 )
-from trainables.systems import subsample_and_aggregate as voters
-from trainables.systems.subsample_and_aggregate import MemberHyperparameters
+from trainables.systems import vandermaaten2020 as voters
+from trainables.systems.vandermaaten2020 import MemberHyperparameters
 from trainables.team import GradientTask
 from trainables.training import private_sgd
 from trainables.training.losses import loss_function
