@@ -525,12 +525,6 @@ def certified_distance(weights: Array, gradient: Array, modulus: float, radius: 
     return min(bounds)
 
 
-def answers_event(head: Head, sigma: float, queries: int) -> Repeated:
-    """What answering `queries` queries releases, replace-one."""
-    noise = Gaussian(noise_multiplier=sigma / head.sensitivity, adjacency=Adjacency.REPLACE_ONE)
-    return Repeated(event=noise, count=queries)
-
-
 def head_logits(weights: Array, queries: Array) -> Array:
     """queries @ weights, shape (queries, classes): what needs noise on every entry; softmax and argmax are free then.
 
@@ -544,7 +538,8 @@ def head_logits(weights: Array, queries: Array) -> Array:
 
 def answers_guarantee(head: Head, sigma: float, queries: int, delta: float) -> Guarantee:
     """The claim for all queries together: proved, for weights that `minimise` returned."""
-    claim = headline(answers_event(head, sigma, queries), delta, Adjacency.REPLACE_ONE)
+    noise = Gaussian(noise_multiplier=sigma / head.sensitivity, adjacency=Adjacency.REPLACE_ONE)
+    claim = headline(Repeated(event=noise, count=queries), delta, Adjacency.REPLACE_ONE)
     return replace(claim, assumptions=(CERTIFIED, FROZEN, *claim.assumptions))
 
 

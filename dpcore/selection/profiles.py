@@ -25,10 +25,9 @@ from scipy.special import ndtri
 
 from dpcore import checks
 from dpcore.accountants.rdp import RDPAccountant
-from dpcore.accounting import HEADLINE, TOLERANCE, headline, headline_delta, make
+from dpcore.accounting import TOLERANCE, headline, headline_delta
 from dpcore.events import Adjacency, Event, UnsupportedEvent
 from dpcore.gdp import delta_gdp, relative_error
-from dpcore.guarantee import Status
 
 ROUND_UP = 1 + 1e-12
 """Allowance for the rounding of a few operations on certified numbers."""
@@ -57,35 +56,24 @@ class TrialProfile(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EventProfile:
-    """The profile of an event: training and scoring together, where both touch the private records.
+    """The profile of an event, by the headline: training and scoring together, where both touch the private records.
 
-    accountant  by "pld" the headline counts (`dpcore.accounting.headline`); else a name in the registry, of one whose
-                bounds are proved: a limit theorem's curve is refused
-    tolerance   relative gap between the bounds that the accountant is asked for
+    tolerance  relative gap between the bounds that the accountant is asked for
 
     Raises UnsupportedEvent, naming the part, InvalidValue, and as the accountant does.
     """
 
     event: Event
     adjacency: Adjacency = Adjacency.ADD_REMOVE
-    accountant: str = HEADLINE
     tolerance: float = TOLERANCE
-
-    def __post_init__(self) -> None:
-        if make(self.accountant, self.adjacency, self.tolerance).status is not Status.PROVED:
-            raise checks.InvalidValue("accountant", self.accountant, "an accountant that proves what it says")
 
     def delta(self, epsilon: float) -> float:
         """See `TrialProfile.delta`."""
-        if self.accountant == HEADLINE:
-            return headline_delta(self.event, epsilon, self.adjacency, self.tolerance).delta
-        return make(self.accountant, self.adjacency, self.tolerance).compose(self.event).delta(epsilon)
+        return headline_delta(self.event, epsilon, self.adjacency, self.tolerance).delta
 
     def epsilon(self, delta: float) -> float:
         """See `TrialProfile.epsilon`."""
-        if self.accountant == HEADLINE:
-            return headline(self.event, delta, self.adjacency, tolerance=self.tolerance).epsilon
-        return make(self.accountant, self.adjacency, self.tolerance).compose(self.event).epsilon(delta)
+        return headline(self.event, delta, self.adjacency, tolerance=self.tolerance).epsilon
 
     def renyi(self, orders: tuple[float, ...]) -> NDArray[np.float64]:
         """See `TrialProfile.renyi`."""

@@ -7,7 +7,7 @@ import pytest
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
 
-from dpcore.accountants.rdp import improved_epsilon
+from dpcore.accountants.rdp import RDPAccountant, improved_epsilon
 from dpcore.calibrate import NOISE, Target, boldest, sampled_gaussian
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, NonPrivate, Unknown, UnsupportedEvent
@@ -32,9 +32,15 @@ TARGET = Target(epsilon=3.0, delta=1e-5)
 SGD = (0.01, 1000)
 
 
+class ByRenyi(EventProfile):
+    """Poisson's Renyi form was printed with delta by the Renyi accountant too."""
+
+    def delta(self, epsilon):
+        return RDPAccountant(self.adjacency).compose(self.event).delta(epsilon)
+
+
 def route(law, event, name, delta=1e-5):
-    # Poisson's Renyi form was printed with delta by the Renyi accountant too.
-    trial = EventProfile(event, accountant="rdp" if name == "renyi" else "pld")
+    trial = ByRenyi(event) if name == "renyi" else EventProfile(event)
     return price_best(law, trial, delta, orders=THEIR_ORDERS if name == "renyi" else ())[name]
 
 
@@ -298,7 +304,6 @@ def test_the_renyi_curve_of_the_best_is_above_the_exact_one():
         (lambda: price_best(5, EventProfile(D1), 1e-5), "law=5: expected a truncated negative binomial"),
         (lambda: price_best(geometric(5), EventProfile(D1), 1e-5, orders=(1.0,)), "orders"),
         (lambda: WorstProfile(()), "at least one profile"),
-        (lambda: EventProfile(D1, accountant="gdp-clt"), "accountant='gdp-clt': expected an accountant that proves"),
         (lambda: MixtureProfile((0.5, 0.5 - 1e-10), (EventProfile(D1), EventProfile(D2))), "whose sum is 1"),
         (lambda: HeterogeneousTrials(law=geometric(5), epsilon=1.0, delta=1e-5, e1=1.0, d1=0.1), "e1=1.0"),
         (lambda: HeterogeneousTrials(law=geometric(5), epsilon=1.0, delta=1e-5, e1=0.1, d1=2.0), "d1=2.0"),
