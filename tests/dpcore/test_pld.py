@@ -17,8 +17,8 @@ from dpcore.accountants.pld import (
     convolution,
     grid,
     laws,
-    routes,
 )
+from dpcore.accountants.pld import accountant as routes
 from dpcore.accountants.pld.closed_forms import total_variation
 from dpcore.accountants.pld.laws import Law
 from dpcore.accountants.pld.pairs import Asked, ReplacedSampledGaussian, SampledGaussianPair, SampledRandomisedResponse

@@ -105,7 +105,7 @@ def test_ratings_and_regressions_give_a_root_mean_square():
 LAYOUTS = [ScoreCells(2), ScoreCells(4), loss_cells(), error_cells(2.0, sides=1), error_cells(3.0, sides=2)]
 
 
-@pytest.mark.parametrize("cells", LAYOUTS, ids=repr)
+@pytest.mark.parametrize("cells", LAYOUTS, ids=["two", "four", "loss", "regression", "rating"])
 def test_outputs_that_are_no_numbers_have_a_cell_too_and_it_is_wrong(cells):
     nothing = np.full(3, np.nan)
     wild = Judgements(np.array([0, 1, 1]), np.array([0, 1, 0]), nothing, nothing, nothing)
@@ -122,7 +122,7 @@ def test_outputs_that_are_no_numbers_have_a_cell_too_and_it_is_wrong(cells):
 @pytest.mark.parametrize(
     ("cells", "classes"),
     [(ScoreCells(2), 2), (ScoreCells(4), 4), (loss_cells(), 4), (error_cells(2.0, sides=2), 3)],
-    ids=repr,
+    ids=["two", "four", "loss", "rating"],
 )
 def test_stated_errors_are_those_of_the_noise_and_of_the_sample(cells, classes):
     """400 releases, each of as many records drawn from those: the ratio of error to stated error has a deviation of 1,
