@@ -1,7 +1,6 @@
-"""Convolutions of one to three dimensions, as products of patches and output gradients.
+"""Convolutions of one to three dimensions: linear maps of patches; in several groups, one convolution of all units.
 
-U units, N images of a unit in one use, G groups, L output positions (of all images and uses together), K inputs of
-one patch in its group, O outputs of a group.
+U units, N images of a unit in one use, L output positions (of all images and uses together), K inputs of one patch.
 """
 
 from __future__ import annotations
@@ -12,66 +11,69 @@ from typing import cast
 
 import torch
 import torch.nn.functional as F
+import torch.nn.grad
 from torch import Tensor, nn
 
+from dpcore.gradients.layers.linear import Viewed, product
 from dpcore.gradients.layers.protocol import Contribution, Materialised, Use, accumulated, trainable
 
 _Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
+_BY_WEIGHT = {1: torch.nn.grad.conv1d_weight, 2: torch.nn.grad.conv2d_weight, 3: torch.nn.grad.conv3d_weight}
 
 
 def convolution(module: nn.Module, uses: Sequence[Use]) -> Contribution:
     """The rule for nn.Conv1d, nn.Conv2d and nn.Conv3d with inputs [U, ..., channels, *sizes]."""
     layer = cast(_Convolution, module)
-    names = trainable(module)
-    gradients_UGOL = [_grouped(layer, use.gradients) for use in uses]
+    names, shape = set(trainable(module)), layer.weight.shape
+    if layer.groups == 1:
+        maps = [
+            Use(_patches(layer, use.inputs), _images(layer, use.gradients).flatten(3).transpose(2, 3)) for use in uses
+        ]
+        return Viewed(product(maps, names), lambda weight_OK: weight_OK.view(shape))
     gradients: dict[str, Tensor] = {}
     if "weight" in names:
-        pairs = zip(gradients_UGOL, uses, strict=True)
-        weight_UGOK = reduce(torch.add, (one_UGOL @ _patches(layer, use.inputs) for one_UGOL, use in pairs))
-        gradients["weight"] = weight_UGOK.reshape(len(weight_UGOK), *layer.weight.shape)
+        gradients["weight"] = reduce(torch.add, (_in_groups(layer, use) for use in uses))
     if "bias" in names:
-        gradients["bias"] = reduce(torch.add, (one.sum(3).flatten(1) for one in gradients_UGOL))
+        gradients["bias"] = reduce(torch.add, (_images(layer, use.gradients).flatten(3).sum((1, 3)) for use in uses))
     return Materialised(gradients)
 
 
 def _images(layer: _Convolution, tensor: Tensor) -> Tensor:
-    """[U, ..., channels, *sizes] -> [U * N, channels, *sizes]."""
-    return tensor.reshape(-1, *tensor.shape[-1 - len(layer.kernel_size) :])
-
-
-def _grouped(layer: _Convolution, gradients: Tensor) -> Tensor:
-    """[U, G, O, L]"""
-    units = len(gradients)
-    images = _images(layer, accumulated(gradients))
-    return (
-        images.reshape(units, len(images) // units, layer.groups, images.shape[1] // layer.groups, -1)
-        .permute(0, 2, 3, 1, 4)
-        .flatten(3)
-    )
+    """[U, ..., channels, *sizes] -> [U, N, channels, *sizes]."""
+    return accumulated(tensor.flatten(1, -2 - len(layer.kernel_size)))
 
 
 def _patches(layer: _Convolution, inputs: Tensor) -> Tensor:
-    """The patch under each output position: [U, G, L, K]."""
-    padded = _padded(layer, _images(layer, accumulated(inputs)))
-    view, axes = padded.unflatten(1, (layer.groups, -1)), len(layer.kernel_size)
-    for axis, (width, step, gap) in enumerate(zip(layer.kernel_size, layer.stride, layer.dilation, strict=True), 3):
+    """What lies under each output position: [U, L, K]."""
+    view, axes = _padded(layer, _images(layer, inputs).flatten(0, 1)), len(layer.kernel_size)
+    for axis, (width, step, gap) in enumerate(zip(layer.kernel_size, layer.stride, layer.dilation, strict=True), 2):
         view = view.unfold(axis, gap * (width - 1) + 1, step)[..., ::gap]
     # From channels, positions, places in a patch to positions and what lies under each.
-    view = view.movedim(2, 2 + axes).unflatten(0, (len(inputs), -1)).movedim(1, 2)
-    return view.reshape(len(inputs), layer.groups, -1, view.shape[3 + axes :].numel())
+    return view.movedim(1, 1 + axes).reshape(len(inputs), -1, layer.weight[0].numel())
+
+
+def _in_groups(layer: _Convolution, use: Use) -> Tensor:
+    """The gradients of the weight, [U, *shape]: a unit's channels are groups of their own."""
+    inputs, gradients = (_images(layer, one).transpose(0, 1).flatten(1, 2) for one in (use.inputs, use.gradients))
+    units, weight = len(use.inputs), layer.weight
+    found: Tensor = _BY_WEIGHT[len(layer.kernel_size)](
+        _padded(layer, inputs),
+        (units * len(weight), *weight.shape[1:]),
+        gradients,
+        layer.stride,
+        0,
+        layer.dilation,
+        units * layer.groups,
+    )
+    return found.unflatten(0, (units, len(weight)))
 
 
 def _padded(layer: _Convolution, inputs: Tensor) -> Tensor:
     if layer.padding == "valid":
         return inputs
     if layer.padding == "same":
-        amounts: list[int] = []
-        for width, dil in zip(reversed(layer.kernel_size), reversed(layer.dilation), strict=True):
-            total = dil * (width - 1)
-            amounts += [total // 2, total - total // 2]
+        amounts = cast(list[int], layer._reversed_padding_repeated_twice)
     else:
         amounts = [one for one in reversed(cast(tuple[int, ...], layer.padding)) for _ in range(2)]
-    if not any(amounts):
-        return inputs
     mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
-    return F.pad(inputs, amounts, mode=mode)
+    return F.pad(inputs, amounts, mode=mode) if any(amounts) else inputs

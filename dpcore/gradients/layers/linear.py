@@ -5,7 +5,7 @@ U units, T positions (records of the unit, sequence and repeated uses of the lay
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
 import torch
 from torch import Tensor, nn
@@ -30,15 +30,18 @@ def linear(module: nn.Module, uses: Sequence[Use]) -> Contribution:
 
 def transposed(module: nn.Module, uses: Sequence[Use]) -> Contribution:
     """The rule for a linear map whose weight is [D, O], with inputs [U, ..., D]."""
-    return _Transposed(product(uses, set(trainable(module))))
+    return Viewed(product(uses, set(trainable(module))), lambda weight_OD: weight_OD.T)
 
 
-class _Transposed:
-    def __init__(self, straight: Contribution) -> None:
-        self._straight, self.squared_norms = straight, straight.squared_norms
+class Viewed:
+    """The part of a linear map whose weight has another shape in its layer: `view` of it."""
+
+    def __init__(self, straight: Contribution, view: Callable[[Tensor], Tensor]) -> None:
+        self._straight, self._view, self.squared_norms = straight, view, straight.squared_norms
 
     def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:
-        return {name: one.T if one.ndim == 2 else one for name, one in self._straight.weighted_sum(weights_U).items()}
+        found = self._straight.weighted_sum(weights_U)
+        return {name: self._view(one) if name == "weight" else one for name, one in found.items()}
 
 
 def product(uses: Sequence[Use], names: Set[str]) -> Contribution:
