@@ -82,7 +82,9 @@ class Hooks:
         ]
 
         def tap(inputs: Tensor, output: Tensor, part: str = "") -> Tensor:
-            return self._tapped(name, part, inputs, output)
+            # A tenth of a small model's step otherwise.
+            with torch._C.DisableTorchFunction():
+                return self._tapped(name, part, inputs, output)
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             # Inside a transformation of the model's own, and without gradients, nothing is captured.

@@ -1,6 +1,7 @@
 """What a mapped pass answers otherwise than a plain one, wherever it is asked: by the model, by torch or by a library.
 
 padding                a row of a table that `padding_idx` names is not trained, whoever looks it up
+linear maps            one product for all records that share a weight, its bias added as it is formed
 attention              one call of PyTorch's kernels for all records, which have no rule for a mapped axis
 checkpoints            nothing is computed again: what was mapped is so no longer in the backward pass
 compiled code          runs as it was written
@@ -61,6 +62,17 @@ def _looked_up(input: Tensor, weight: Tensor, padding_idx: int | None = None, *o
     return torch.where((input == padding_idx % len(weight)).unsqueeze(-1), found.detach(), found)
 
 
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """F.linear of all records at once where they share the weight: mapped, PyTorch adds the bias in a pass of its own."""
+    at = axis(input)
+    if at is None or bias is None or axis(weight) is not None or axis(bias) is not None:
+        return F.linear(input, weight, bias)
+    memory = whole(input)
+    with temporarily_pop_interpreter_stack():
+        found = F.linear(memory.movedim(at, 0), weight, bias)
+    return mapped(found, 0)
+
+
 def _attention(
     query: Tensor,
     key: Tensor,
@@ -107,6 +119,7 @@ def _packed(*_: Any, **__: Any) -> Any:
 
 _ANSWERS: Mapping[Callable[..., Any], Callable[..., Any]] = {
     F.embedding: _looked_up,
+    F.linear: _linear,
     F.scaled_dot_product_attention: _attention,
     torch.Tensor.requires_grad_: _as_it_is,
     torch._VF._pack_padded_sequence: _packed,

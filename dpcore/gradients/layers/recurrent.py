@@ -5,7 +5,7 @@ N records, b sequences of a record, T steps, D inputs, H outputs. The steps run 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -22,9 +22,9 @@ State = tuple[Tensor, ...]
 """The output before, and the cell's memory where it has one."""
 
 
-def _lstm(by_input: Tensor, by_last: Tensor, state: State) -> State:
-    i, f, g, o = (by_input + by_last).chunk(4, 1)
-    memory = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
+def _lstm(_: Tensor, gates: Tensor, state: State) -> State:
+    (i, f), g, o = gates[:, : 2 * len(state[0][0])].sigmoid().chunk(2, 1), *gates.chunk(4, 1)[2:]
+    memory = f * state[1] + i * g.tanh()
     return o.sigmoid() * memory.tanh(), memory
 
 
@@ -34,29 +34,39 @@ def _gru(by_input: Tensor, by_last: Tensor, state: State) -> State:
     return (new + kept * (state[0] - new),)
 
 
+_CELLS: Mapping[str, Callable[[Tensor, Tensor, State], State]] = {
+    "LSTM": _lstm,
+    "GRU": _gru,
+    "RNN_TANH": lambda _, both, state: (both.tanh(),),
+    "RNN_RELU": lambda _, both, state: (both.relu(),),
+}
+"""From one step's map of what comes in, that of what came out last (but for a GRU with the first added), and the state
+before, to the state after."""
+
+
 def recurrent_forward(module: nn.Module, tap: Tap, input: Any, hx: Any = None) -> tuple[Tensor, Any]:
     """What the layer returns for a sequence [b, T, D] or [T, b, D] of each record, its linear maps tapped."""
     layer = cast(nn.RNNBase, module)
     at = mapping.axis(input) if isinstance(input, Tensor) else None
     if at is None or input.ndim != 3 or layer.proj_size:
         raise NotServed
+    # None of these operations is answered otherwise than by torch.
+    with torch._C.DisableTorchFunction():
+        return _stacked(layer, tap, mapping.whole(input).movedim(at, 0), hx)
+
+
+def _stacked(layer: nn.RNNBase, tap: Tap, inputs: Tensor, hx: Any) -> tuple[Tensor, Any]:
     first = (lambda one: one) if layer.batch_first else (lambda one: one.transpose(1, 2))
-    memory = first(mapping.whole(input).movedim(at, 0))
+    memory = first(inputs)
     lead, states = memory.shape[:2], 2 if layer.mode == "LSTM" else 1
     started = None if hx is None else [_rows(one, lead) for one in (hx if states == 2 else (hx,))]
-    cells: dict[str, Callable[..., State]] = {
-        "LSTM": _lstm,
-        "GRU": _gru,
-        "RNN_TANH": lambda x, last, _: ((x + last).tanh(),),
-        "RNN_RELU": lambda x, last, _: ((x + last).relu(),),
-    }
 
-    def linear_map(x: Tensor, part: str) -> Tensor:
-        bias = getattr(layer, f"bias_{part}") if layer.bias else None
+    def noted(x: Tensor, output: Tensor, part: str) -> Tensor:
         with temporarily_pop_interpreter_stack():
-            output = F.linear(x, getattr(layer, f"weight_{part}"), bias)
-        noted, shown = (mapping.mapped(one.unflatten(0, lead), 0) for one in (x, output))
-        return mapping.whole(tap(noted, shown, part)).flatten(0, 1)
+            # Where nothing before it is trained, its gradient is asked for all the same.
+            output.requires_grad_()
+        records, shown = (mapping.mapped(one.unflatten(0, lead), 0) for one in (x, output))
+        return mapping.whole(tap(records, shown, part)).flatten(0, 1)
 
     x, ways = memory.flatten(0, 1), ("", "_reverse")[: 1 + layer.bidirectional]
     ends: list[State] = []
@@ -64,19 +74,36 @@ def recurrent_forward(module: nn.Module, tap: Tap, input: Any, hx: Any = None) -
         outputs = []
         for way in ways:
             part = f"l{number}{way}"
-            by_input = linear_map(x, f"ih_{part}").unbind(1)
+            of_input, of_last = (getattr(layer, f"weight_{one}_{part}") for one in ("ih", "hh"))
+            by_input = noted(x, x @ of_input.T, f"ih_{part}")
+            # The output before each step, which is not known yet.
+            lasts = x.new_empty(*x.shape[:2], layer.hidden_size)
+            # Added to the map of it, for all steps at once: so one place has the gradients of all.
+            added = torch.zeros_like(by_input) if layer.mode == "GRU" else by_input
+            added = noted(lasts, added, f"hh_{part}")
+            if layer.bias:
+                by_bias, by_last_bias = (getattr(layer, f"bias_{one}_{part}") for one in ("ih", "hh"))
+                if layer.mode == "GRU":
+                    by_input, added = by_input + by_bias, added + by_last_bias
+                else:
+                    added = added + (by_bias + by_last_bias)
             state = tuple(
                 x.new_zeros(len(x), layer.hidden_size) if started is None else started[one][len(ends)]
                 for one in range(states)
             )
+            before: list[Tensor] = []
             steps: list[Tensor] = []
-            for one in reversed(by_input) if way else by_input:
-                by_last = linear_map(state[0], f"hh_{part}")
-                with temporarily_pop_interpreter_stack():
-                    state = cells[layer.mode](one, by_last, state)
-                steps.append(state[0])
+            with temporarily_pop_interpreter_stack():
+                pairs = list(zip(by_input.unbind(1), added.unbind(1), strict=True))
+                for one, other in reversed(pairs) if way else pairs:
+                    before.append(state[0].detach())
+                    state = _CELLS[layer.mode](one, torch.addmm(other, state[0], of_last.T), state)
+                    steps.append(state[0])
+                turned = slice(None, None, -1 if way else 1)
+                with torch.autograd._unsafe_preserve_version_counter(lasts):
+                    torch.stack(before[turned], 1, out=lasts)
+                outputs.append(torch.stack(steps[turned], 1))
             ends.append(state)
-            outputs.append(torch.stack(steps[::-1] if way else steps, 1))
         x = torch.cat(outputs, 2)
         if number < layer.num_layers - 1 and layer.training and layer.dropout:
             with temporarily_pop_interpreter_stack():
