@@ -63,7 +63,7 @@ def _looked_up(input: Tensor, weight: Tensor, padding_idx: int | None = None, *o
 
 
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """F.linear of all records at once where they share the weight: mapped, PyTorch adds the bias in a pass of its own."""
+    """F.linear of all records at once, where they share the weight; mapped, the bias is added in a pass of its own."""
     at = axis(input)
     if at is None or bias is None or axis(weight) is not None or axis(bias) is not None:
         return F.linear(input, weight, bias)

@@ -54,9 +54,8 @@ def product(uses: Sequence[Use], names: Set[str]) -> Contribution:
     if "weight" not in names:
         return Materialised({"bias": gradients_UTO.sum(1)})
     outputs = gradients_UTO.shape[2]
-    # The Gram matrices are formed in float64, at twice the price of a float32 product.
-    if 2 * length * (width + outputs) < width * outputs:
-        return _Gram(inputs_UTD, gradients_UTO, names)
+    if gram_is_less(length, width, outputs) or width * outputs > KEPT * length * (width + outputs):
+        return _TwoProducts(inputs_UTD, gradients_UTO, names)
     gradients = {"weight": gradients_UTO.transpose(1, 2) @ inputs_UTD}
     if "bias" in names:
         gradients["bias"] = gradients_UTO.sum(1)
@@ -92,25 +91,41 @@ class _OneProduct:
         return out
 
 
-class _Gram:
-    """T > 1, large weight: |sum_t g_t a_t^T|^2 = sum_st (a_s . a_t)(g_s . g_t) (Li et al. 2022).
+KEPT = 1.5
+"""How much larger than what it is formed from a unit's gradient may be, and is kept."""
+FORMED = 2**22
+"""Numbers that are formed at a time."""
 
-    In float64: the terms may cancel, and a float32 remainder could understate a norm and so break the bound. The sum is
-    formed in float32, where terms that cancel leave up to T u sum_t |g_t| |a_t| behind (u the unit roundoff; Higham
-    2002, section 3.1), however small their exact sum is: so much is added to the norm.
+
+def gram_is_less(length: int, width: int, outputs: int) -> bool:
+    """Whether a norm costs less by Gram matrices, which are formed in float64 at twice the price, than formed."""
+    return 2 * length * (width + outputs) < width * outputs
+
+
+class _TwoProducts:
+    """T > 1, large weight: units' gradients are not kept, and the sum is formed anew.
+
+    Norms are |sum_t g_t a_t^T|^2 = sum_st (a_s . a_t)(g_s . g_t) (Li et al. 2022) in float64, since terms may cancel
+    and a float32 remainder could understate a norm and so break the bound; or those of gradients that are formed, a
+    few units at a time. In float32 terms that cancel leave up to T u sum_t |g_t| |a_t| behind (u the unit roundoff;
+    Higham 2002, section 3.1), however small their exact sum is: so much is added to the norm for each product in
+    float32.
     """
 
     def __init__(self, inputs_UTD: Tensor, gradients_UTO: Tensor, names: Set[str]) -> None:
         self._inputs_UTD, self._gradients_UTO, self._names = inputs_UTD, gradients_UTO, names
-        inputs, gradients = inputs_UTD.double(), gradients_UTO.double()
-        gram = inputs @ inputs.transpose(1, 2)
-        if "bias" in names:
-            gram = gram + 1.0
-        by_outputs = gradients @ gradients.transpose(1, 2)
-        # What is zero may come out below it.
-        norms_U = (gram * by_outputs).sum((1, 2)).clamp_(min=0.0).sqrt_()
-        lengths_UT = (gram.diagonal(dim1=1, dim2=2) * by_outputs.diagonal(dim1=1, dim2=2)).sqrt()
-        left_U = lengths_UT.sum(1).mul_(ROUNDOFF * (inputs.shape[1] + 2))
+        _, length, width = inputs_UTD.shape
+        outputs, bias = gradients_UTO.shape[2], 1.0 if "bias" in names else 0.0
+        by_gram = gram_is_less(length, width, outputs)
+        few = max(1, FORMED // (length * (width + outputs) if by_gram else width * outputs))
+        norm, parts = (
+            _by_gram if by_gram else _formed,
+            zip(inputs_UTD.split(few), gradients_UTO.split(few), strict=True),
+        )
+        norms_U = torch.cat([norm(*units, bias) for units in parts])
+        lengths_UT = torch.linalg.vector_norm(inputs_UTD, dim=2).double().square_().add_(bias).sqrt_()
+        lengths_UT *= torch.linalg.vector_norm(gradients_UTO, dim=2)
+        left_U = lengths_UT.sum(1).mul_(ROUNDOFF * (length + 2) * (1 if by_gram else 2))
         self.squared_norms = norms_U.add_(left_U).square_()
 
     def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:
@@ -119,3 +134,15 @@ class _Gram:
         if "bias" in self._names:
             out["bias"] = weighted_UTO.sum((0, 1))
         return out
+
+
+def _by_gram(inputs_UTD: Tensor, gradients_UTO: Tensor, bias: float) -> Tensor:
+    inputs, gradients = inputs_UTD.double(), gradients_UTO.double()
+    products = (inputs @ inputs.mT + bias) * (gradients @ gradients.mT)
+    # What is zero may come out below it.
+    return products.sum((1, 2)).clamp_(min=0.0).sqrt_()
+
+
+def _formed(inputs_UTD: Tensor, gradients_UTO: Tensor, bias: float) -> Tensor:
+    squares_U = sum_of_squares(gradients_UTO.mT @ inputs_UTD)
+    return (squares_U + sum_of_squares(gradients_UTO.sum(1)) if bias else squares_U).sqrt_()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dpcore.gradients.layers.embedding import TableRows, looked_up
-from dpcore.gradients.layers.linear import ROUNDOFF, positions, product
+from dpcore.gradients.layers.linear import FORMED, ROUNDOFF, gram_is_less, positions, product
 from dpcore.gradients.layers.protocol import Contribution, Use
 
 SHARING = (nn.Embedding, nn.Linear)
@@ -45,14 +45,13 @@ class _Shared:
         self._parts = codes_UR, rows_URD, inputs_UTD, gradients_UTV
         _, length, width = inputs_UTD.shape
         vocabulary = gradients_UTV.shape[2]
-        # Gram matrices are formed in float64, at twice the price.
-        by_gram = 2 * length * (width + vocabulary) < width * vocabulary
-        few = max(1, _FORMED // (vocabulary * (length if by_gram else width)))
+        by_gram = gram_is_less(length, width, vocabulary)
+        few = max(1, FORMED // (vocabulary * (length if by_gram else width)))
         norm, parts = _by_gram if by_gram else _formed, zip(*(one.split(few) for one in self._parts), strict=True)
         norms_U = torch.cat([norm(*units) for units in parts])
         # What float32 leaves where terms cancel, as for one linear map (dpcore.gradients.layers.linear).
         lengths_U = (_lengths(inputs_UTD) * _lengths(gradients_UTV)).sum(1) + _lengths(rows_URD).sum(1)
-        left_U = lengths_U.mul_(ROUNDOFF * (codes_UR.shape[1] + length + 2))
+        left_U = lengths_U.mul_(ROUNDOFF * (codes_UR.shape[1] + length + 2) * (1 if by_gram else 2))
         self.squared_norms = norms_U.add_(left_U).square_()
 
     def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:
@@ -60,10 +59,6 @@ class _Shared:
         weights_U11 = weights_U.to(rows_URD.dtype)[:, None, None]
         total_VD = gradients_UTV.flatten(0, 1).T @ (inputs_UTD * weights_U11).flatten(0, 1)
         return {"weight": total_VD.index_add_(0, codes_UR.flatten(), (rows_URD * weights_U11).flatten(0, 1))}
-
-
-_FORMED = 2**22
-"""Numbers that are formed at a time."""
 
 
 def _lengths(tensor: Tensor) -> Tensor:
