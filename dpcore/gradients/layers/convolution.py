@@ -72,7 +72,7 @@ def _padded(layer: _Convolution, inputs: Tensor) -> Tensor:
     if layer.padding == "valid":
         return inputs
     if layer.padding == "same":
-        amounts = cast(list[int], layer._reversed_padding_repeated_twice)
+        amounts = layer._reversed_padding_repeated_twice
     else:
         amounts = [one for one in reversed(cast(tuple[int, ...], layer.padding)) for _ in range(2)]
     mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
