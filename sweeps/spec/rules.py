@@ -59,6 +59,7 @@ from sweeps.spec.sections import (
 from sweeps.spec.sweep_budget import law_of, trial_budgets
 from sweeps.util.files import check_tracking_uri
 from sweeps.util.text import did_you_mean
+from trainables.adaptation import AS_BUILT
 from trainables.data import SOURCES
 from trainables.data.source import HoldsOut
 from trainables.data.splits import PART, PartSplit, PartUse, TestSplit
@@ -895,6 +896,14 @@ def weights_are_public(knobs: Mapping[str, Knobs], pretrained: Mapping[str, Pret
         yield f"pretrained.{place}", pretrained[place].name, expected, did_you_mean(place, used)
 
 
+def adapters_have_a_rank(knobs: Mapping[str, Knobs]) -> Found:
+    """Without one there are none, and the whole model would be trained."""
+    for system, own in knobs.items():
+        if own.get("lora.rank") == 0 and (own["lora.targets"], own["lora.alpha"]) != (AS_BUILT.targets, AS_BUILT.alpha):
+            expected = "the rank of the adapters that lora.targets and lora.alpha are of"
+            yield f"systems.{system}.lora.rank", 0, expected, "Write it beside them, as `rank: 4`."
+
+
 RULES: tuple[Callable[..., Found], ...] = (
     budgets_differ,
     units_are_bounded,
@@ -905,6 +914,7 @@ RULES: tuple[Callable[..., Found], ...] = (
     target_is_met,
     orders_differ,
     weights_are_public,
+    adapters_have_a_rank,
     total_is_enforced,
     steering_is_covered,
     final_run_has_its_point,

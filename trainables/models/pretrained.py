@@ -264,9 +264,13 @@ def of_folder(name: str, facts: DatasetSpec, outputs: int) -> FolderModel:
     """
     check_folder(name)
     folder, inputs = str(Path(folder_of(name)).expanduser()), _inputs(name, facts)
-    kind = "AutoModelForImageClassification" if _IMAGE in inputs else "AutoModelForSequenceClassification"
+    kind, serves = "AutoModelForSequenceClassification", "a sequence of token codes"
+    if _IMAGE in inputs:
+        kind, serves = "AutoModelForImageClassification", "an image"
     if facts.task is Task.TOKENS:
-        kind = "AutoModelForMaskedLM" if facts.loss == MASKED else "AutoModelForCausalLM"
+        kind, serves = "AutoModelForCausalLM", "the next of its token codes"
+        if facts.loss == MASKED:
+            kind, serves = "AutoModelForMaskedLM", "masked token codes"
     local = {"local_files_only": True, "trust_remote_code": False}
     with _library("model", name) as transformers:
         labels = {} if facts.task is Task.TOKENS else {"num_labels": outputs}
@@ -276,6 +280,9 @@ def of_folder(name: str, facts: DatasetSpec, outputs: int) -> FolderModel:
             # Of timm: how many outputs is said above, and a checkpoint besides is none of the folder's.
             config.model_args = {key: one for key, one in own.items() if key not in ("num_classes", "checkpoint_path")}
         maker = getattr(transformers, kind)
+        if type(config) not in maker._model_mapping:
+            expected = f"a model for {serves}, and transformers has none that is {config.model_type} ({kind})"
+            raise InvalidValue("model", name, expected, "Take one that was made for it.")
         if torch.get_default_device().type == "meta":
             made = maker.from_config(config, trust_remote_code=False)
         else:
