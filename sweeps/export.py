@@ -527,14 +527,14 @@ def read(
     source = SOURCES[data.source]
     assert isinstance(source, HoldsOut)
     own, features = parted(data.options())
-    records = source.load_held_out(own)
+    records = source.load_held_out(own, workspace.features)
     if not len(records):
         raise InvalidValue("data.test", declared.held.path or declared.held.id, "at least one record, found none")
     split = records if features is None else features.split(records, source.facts(own), workspace.features)
     from trainables.validation.evaluate import noised_score, score
 
     with closing(workspace.open_store()) as store:
-        _check_unchanged(store, record, source.load(own).fingerprint)
+        _check_unchanged(store, record, source.load(own, workspace.features).fingerprint)
         # Of the records, whatever they are seen through.
         word = store.data_fingerprint(fingerprint(records))
         _check_first(of_its_records(seen, record.name, word), model.record.key, again)

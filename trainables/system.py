@@ -7,8 +7,8 @@ Public values travel in fields; private records and randomness are call argument
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -285,10 +285,17 @@ class Split:
     def __len__(self) -> int:
         return len(self.targets)
 
+    def each(self, made: Callable[[Any], Any]) -> Split:
+        """What is `made` of every array: of inputs in their order, targets, weights, groups and ids."""
+        inputs = {name: made(array) for name, array in self.inputs.items()}
+        others = (self.targets, self.weights, self.groups, self.ids)
+        return Split(inputs, *(None if one is None else made(one) for one in others))  # type: ignore[arg-type]
+
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A data set in memory. `fingerprint` is a plain digest of its content: it stays in memory, beside the records.
+    """A data set, in memory or mapped from files. `fingerprint` is a plain digest of its content: it stays beside the
+    records.
 
     units  which training records belong together, where the facts name a unit; its records are then those of `train`
            in order
@@ -307,6 +314,10 @@ class Dataset:
         expected = None if self.facts.unit is None else len(self.train)
         if found != expected:
             raise checks.InvalidValue("units", found, f"units of {expected} training records, as the facts say")
+
+    def each(self, made: Callable[[Any], Any]) -> Dataset:
+        """With what is `made` of every array of the records."""
+        return replace(self, train=self.train.each(made), validation=self.validation.each(made))
 
     @property
     def present(self) -> int:

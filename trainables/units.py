@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -100,25 +100,29 @@ class Units:
         return self.offsets[chosen][:, None] + np.minimum(places, counts[:, None] - 1), taken
 
 
-def arranged(ids: Iterable[object], contents: Iterable[bytes], unit: Unit) -> tuple[NDArray[np.int64], Units]:
-    """Positions of the records that are kept, unit by unit, and the units.
+def choices(ids: Iterable[object], contents: Iterable[bytes]) -> Iterator[bytes]:
+    """A keyed hash of each record's id and content, by which its unit's records are chosen.
 
     ids       [N] of the unit of each record; equal texts are one unit
     contents  [N] all that a model may see of each record
+    """
+    for one, content in zip(ids, contents, strict=True):
+        yield _hash(_CHOICE, str(one).encode() + content).digest()
+
+
+def arranged(ids: Iterable[object], choices: Iterable[bytes], unit: Unit) -> tuple[NDArray[np.int64], Units]:
+    """Positions of the records that are kept, unit by unit, and the units.
+
+    ids      [N] of the unit of each record; equal texts are one unit
+    choices  [N] see above
 
     At most `unit.max_records` of a unit are kept, those whose keyed hash of id and content is lowest; equal records
     are told apart by a number. Units, and records within a unit, come in the order of their hashes. So what is kept of
     a unit, and in which order, is a function of that unit's id and records alone.
     """
     records: dict[bytes, list[tuple[bytes, int]]] = defaultdict(list)
-    begun: dict[bytes, hashlib.blake2b] = {}
-    for position, (one, content) in enumerate(zip(ids, contents, strict=True)):
-        name = str(one).encode()
-        if name not in begun:
-            begun[name] = _hash(_CHOICE, name)
-        own = begun[name].copy()
-        own.update(content)
-        records[name].append((own.digest(), position))
+    for position, (one, choice) in enumerate(zip(ids, choices, strict=True)):
+        records[str(one).encode()].append((choice, position))
     keys = {name: int.from_bytes(_hash(_KEY, name).digest()[:8], "big") for name in records}
     names = sorted(records, key=lambda name: (keys[name], name))
     kept = [sorted(_told_apart(records[name]))[: unit.max_records] for name in names]

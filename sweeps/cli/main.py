@@ -492,7 +492,8 @@ def gc(
     sweep: Sweep,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which, and how many bytes.")] = False,
 ) -> Any:
-    """Delete checkpoints off the front. Kept are those of trials that may still run, on the front, and of the best."""
+    """Delete checkpoints off the front, and encoded records that nobody reads now. Kept are those of trials that may
+    still run, on the front, and of the best."""
     return sweep.gc(dry_run=dry_run)
 
 

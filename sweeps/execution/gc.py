@@ -1,4 +1,4 @@
-"""Which checkpoints of a sweep nobody will ask for again, and their deletion.
+"""Which checkpoints of a sweep nobody will ask for again, and their deletion; encoded records go with them.
 
 Kept are those of trials that may still run: not ended, or paused by early stopping, which an extension may promote
 (without its state a promoted trial would fail, and what it had reported with it). And those whose model may be asked
@@ -27,6 +27,7 @@ from sweeps.selection.run import SealedPlaces
 from sweeps.store.records import SweepRecord, SweepState, TrialState
 from sweeps.store.store import Store
 from sweeps.store.workspace import Workspace
+from trainables.kept import clear
 from trainables.worker.attempt import Attempt
 
 ENDED = (TrialState.COMPLETE, TrialState.FAILED)
@@ -40,6 +41,7 @@ class Collected:
     bytes     that they took
     on_front  keys of those that keep theirs for their models
     going_on  keys of those that keep theirs because they may still run
+    encoded   bytes of encoded records and features below the root, which are made again where they are needed
     dry_run   whether nothing was deleted
     """
 
@@ -48,6 +50,7 @@ class Collected:
     bytes: int
     on_front: tuple[str, ...]
     going_on: tuple[str, ...]
+    encoded: int = 0
     dry_run: bool = False
 
     def to_dict(self) -> dict[str, Any]:
@@ -60,6 +63,8 @@ class Collected:
             f"{done} the checkpoints of {count_text(len(self.trials), 'trial')} of {self.sweep}: {self.bytes:,} bytes.",
             f"Kept: {len(self.on_front)} on the front or best, {len(self.going_on)} that may still run.",
         ]
+        if self.encoded:
+            lines.append(f"{done} encoded records that nobody reads now: {self.encoded:,} bytes.")
         if self.trials:
             lines.append(
                 "What this loses: models off the front can be exported no more, though another objective might ask for "
@@ -69,7 +74,8 @@ class Collected:
 
 
 def collect(workspace: Workspace, sweep: str, *, dry_run: bool = False) -> Collected:
-    """Delete the checkpoints of `sweep` that nobody will ask for again.
+    """Delete the checkpoints of `sweep` that nobody will ask for again, and what is kept of any records that no process
+    has open.
 
     dry_run  only say which, and how large they are
 
@@ -108,6 +114,7 @@ def collect(workspace: Workspace, sweep: str, *, dry_run: bool = False) -> Colle
             bytes=freed,
             on_front=tuple(one.key for one in published if one.key in asked_for),
             going_on=tuple(one.key for one in published if one.key in going_on),
+            encoded=clear(workspace.features, dry_run=dry_run),
             dry_run=dry_run,
         )
     finally:

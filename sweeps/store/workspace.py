@@ -138,8 +138,8 @@ class Workspace:
 
     @property
     def features(self) -> Path:
-        """Where features of records are kept, for all sweeps of this root: as private as the records, and no sweep's
-        name."""
+        """Where encoded records and features are kept, for all sweeps of this root: as private as the records, and no
+        sweep's name."""
         return Path(self.root) / ".features"
 
     def report(self, sweep: str) -> Path:

@@ -148,7 +148,7 @@ def test_a_map_is_put_over_the_records_of_a_part_alone(name, own, monkeypatch):
     sizes = [len(images(use).train) for use in ("tuning", "final")]
     right, handed = packaged.Digits.load_records, []
 
-    def load(self, options):
+    def load(self, options, kept_in=None):
         handed.append(right(self, options))
         return handed[-1]
 
@@ -183,20 +183,20 @@ class Plain:
             x = rng.uniform(-1, 1, size=(n, 2))
             return Split({"x": x}, (x[:, 0] > 0).astype(int))
         return split(200), split(20)
-    def load(self, options):
+    def load(self, options, kept_in=None):
         train, validation = self.splits()
         return Dataset(self.facts(options), train, validation, "mine")
 
 class Known(Plain):
     ids = "person_id"
-    def load(self, options):
+    def load(self, options, kept_in=None):
         found = super().load(options)
         return replace(found, train=replace(found.train, ids=[f"p{i}" for i in range(200)]))
 
 class Grouped(Plain):
     def facts(self, options):
         return replace(super().facts(options), n=50, unit=Unit(column="person", max_records=4))
-    def load(self, options):
+    def load(self, options, kept_in=None):
         train, validation = self.splits()
         train, units = records.by_unit(train, [f"p{i % 50}" for i in range(200)], Unit(column="person", max_records=4))
         return Dataset(self.facts(options), train, validation, "mine", units)

@@ -19,7 +19,8 @@ from dpcore.checks import InvalidValue
 from tests.trainables import feature_maps
 from trainables.data import SOURCES, records
 from trainables.data.source import parted
-from trainables.features.declared import FEATURES, Features, kept
+from trainables.features.declared import FEATURES, Features
+from trainables.kept import created, kept, mapped
 from trainables.system import Dataset
 
 DIGITS = SOURCES["pooled"]
@@ -177,8 +178,8 @@ def test_nothing_in_a_file_is_unpickled(tmp_path: Path, entry: str, read: bool) 
 def test_features_are_computed_once_and_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "features"
     computed = []
-    mapped_by = Features._mapped
-    monkeypatch.setattr(Features, "_mapped", lambda *given: computed.append(1) or mapped_by(*given))
+    mapped_by = Features._map
+    monkeypatch.setattr(Features, "_map", lambda *given: computed.append(1) or mapped_by(*given))
 
     def loads(**changes: object) -> int:
         before = len(computed)
@@ -200,12 +201,12 @@ def test_features_are_computed_once_and_by_content(tmp_path: Path, monkeypatch: 
 
 
 def _once(folder: str, counted: str) -> float:
-    def compute() -> np.ndarray:
+    def write(at: Path) -> None:
         with Path(counted).open("a") as log:
             log.write("x")
-        return np.full((50, 50), 4, dtype=np.float32)
+        created(at / "fours.npy", (50, 50), np.float32)[:] = 4
 
-    return float(kept(Path(folder), "shared", compute).sum())
+    return float(kept(Path(folder), "shared", write, lambda at: mapped(at / "fours.npy")).sum())
 
 
 def test_several_processes_compute_it_once(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def independent_of_order(tmp_path: Path) -> bool:
 def test_what_is_kept_of_a_unit_depends_on_its_records_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert independent_of_order(tmp_path)
     # The mutant: with a choice by row order the test above fails.
-    monkeypatch.setattr("trainables.data.records.arranged", taken_by_order)
+    monkeypatch.setattr("trainables.data.table.arranged", taken_by_order)
     assert not independent_of_order(tmp_path)
 
 

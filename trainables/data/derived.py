@@ -12,6 +12,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -58,11 +59,11 @@ class Derived(FeaturedSource[Asked]):
         self.declared(asked, source.facts(others))
         source.inspect(others)
 
-    def load_records(self, options: Mapping[str, object]) -> Dataset:
+    def load_records(self, options: Mapping[str, object], kept_in: Path | None = None) -> Dataset:
         """What is made of the other source's records. Raises InvalidValue."""
         asked, source, others = self._read(options)
         facts = self.declared(asked, source.facts(others))
-        return self.records(asked, facts, source.load_records(others))
+        return self.records(asked, facts, source.load_records(others, kept_in))
 
     def check(self, of: str, others: Mapping[str, object]) -> None:
         """Raises InvalidValue where nothing can be made of source `of` under its options `others`."""

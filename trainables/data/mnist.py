@@ -148,7 +148,7 @@ class Mnist(PublishedSource[MnistOptions], HoldsOut[MnistOptions]):
         """See `HoldsOut.held_out`."""
         return self.read(options).held_out
 
-    def load_test(self, options: Mapping[str, object], test: TestSplit) -> Split:
+    def load_test(self, options: Mapping[str, object], test: TestSplit, kept_in: Path | None = None) -> Split:
         """See `HoldsOut.load_held_out`."""
         asked = self.read(options)
         facts = self.declared(asked)

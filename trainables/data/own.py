@@ -25,6 +25,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -117,7 +118,7 @@ class OwnSource(FeaturedSource[OwnOptions]):
         self.record_facts(options)
         self._source.inspect(_handed(options))
 
-    def load_records(self, options: Mapping[str, object]) -> Dataset:
+    def load_records(self, options: Mapping[str, object], kept_in: Path | None = None) -> Dataset:
         """The records, held to the facts. Raises InvalidValue."""
         part, facts, said = self.record_part(options), self._whole(options), self._said(options)
         try:

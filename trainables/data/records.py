@@ -7,19 +7,21 @@ they are no part of what a sweep releases.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.system import IGNORED, Dataset, DatasetSpec, InputSpec, Split, Task
-from trainables.units import Unit, Units, arranged
+from trainables.units import Unit, Units, arranged, choices
 
 Array = NDArray[np.generic]
 
+BLOCK = 4096
+"""Records that are looked at together where there may be more than memory holds."""
 FEW = 10
 """Equal records below which chance may have made them, where most of their like repeat."""
 
@@ -32,9 +34,18 @@ def dataset(
     digest  the fingerprint, where it is not that of these records but of what they were computed from
     """
     parts = [checked(facts, name, split) for name, split in (("train", train), ("validation", validation))]
-    check_several_classes(facts, parts[0])
-    digest = fingerprint(*parts, units=units) if digest is None else digest
-    return Dataset(facts=facts, train=parts[0], validation=parts[1], fingerprint=digest, units=units)
+    return of_checked(facts, *parts, units=units, digest=digest)
+
+
+def of_checked(
+    facts: DatasetSpec, train: Split, validation: Split, *, units: Units | None = None, digest: str | None = None
+) -> Dataset:
+    """The same of records that were `checked`. Raises InvalidValue (none, one class)."""
+    if not len(train):
+        raise InvalidValue("data", f"{facts.dataset} (train)", "at least one record, found none")
+    check_several_classes(facts, train)
+    digest = fingerprint(train, validation, units=units) if digest is None else digest
+    return Dataset(facts=facts, train=train, validation=validation, fingerprint=digest, units=units)
 
 
 def check_no_copy(trained: Split, other: Split, option: str) -> None:
@@ -43,17 +54,42 @@ def check_no_copy(trained: Split, other: Split, option: str) -> None:
     They are where at least half of those that stand alone among `other` equal one that stands alone among `trained`:
     rows of a few categories repeat by themselves, and say nothing.
     """
-    among, single = Counter(_rows(trained)), [row for row, count in Counter(_rows(other)).items() if count == 1]
-    copies = sum(among.get(row, 0) == 1 for row in single)
+    among, single = _single(trained), _single(other)
+    copies = int(np.isin(single, among, assume_unique=True).sum())
     if 2 * copies >= len(single) and (copies >= FEW or 2 * copies >= len(other) > 0):
         expected = "records on which nothing is trained: most of them equal a training record in every value"
         raise InvalidValue(option, f"{len(other)} records", expected, "Name a file of others, or part them by an id.")
 
 
-def _rows(split: Split) -> list[int]:
-    """A hash of each record's values."""
-    columns = [*(split.inputs[name] for name in sorted(split.inputs)), split.targets]
-    return [hash(b"".join(column[row].tobytes() for column in columns)) for row in range(len(split))]
+def _single(split: Split) -> NDArray[np.int64]:
+    """A hash of the values of each record that stands alone."""
+    of = replace(split, weights=None, groups=None)
+    hashes = np.fromiter(map(hash, (one for block in blocks(of) for one in contents(block))), np.int64, len(split))
+    found, counts = np.unique(hashes, return_counts=True)
+    return found[counts == 1]
+
+
+def contents(split: Split) -> Iterator[bytes]:
+    """The values of each record."""
+    columns = [array for _, array in sorted(split.inputs.items())] + [split.targets]
+    columns += [one for one in (split.weights, split.groups) if one is not None]
+    return (b"".join(column[row].tobytes() for column in columns) for row in range(len(split)))
+
+
+def blocks(split: Split) -> Iterator[Split]:
+    """The records of a split, so many at a time, as models take them whatever they are stored as."""
+    for start in range(0, len(split), BLOCK):
+        yield taken(split, slice(start, start + BLOCK)).each(wide)
+
+
+def wide(array: Array) -> Array:
+    """Codes as int64: what is mapped from a file has them in fewer bytes."""
+    return array.astype(np.int64, copy=False) if array.dtype.kind == "i" else array
+
+
+def narrow(array: Array, codes: int | None) -> np.dtype[Any]:
+    """The type in which a file has such codes, in 0..codes-1 or `IGNORED`; numbers and what is one a record stay."""
+    return array.dtype if codes is None or array.ndim == 1 else np.min_scalar_type(min(-codes, IGNORED))
 
 
 def fingerprint(*splits: Split, units: Units | None = None) -> str:
@@ -65,17 +101,16 @@ def fingerprint(*splits: Split, units: Units | None = None) -> str:
     if units is not None:
         arrays += [("offsets", units.offsets), ("keys", units.keys)]
     for name, array in arrays:
-        digest.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
-        digest.update(np.ascontiguousarray(array).data)
+        digest.update(f"{name}:{wide(array[:0]).dtype.str}:{array.shape};".encode())
+        for start in range(0, len(array), BLOCK):
+            digest.update(np.ascontiguousarray(wide(array[start : start + BLOCK])).data)
     return digest.hexdigest()
 
 
 def by_unit(split: Split, ids: Iterable[object], unit: Unit) -> tuple[Split, Units]:
     """The records of `split` unit by unit, at most `unit.max_records` of each; `ids` [n] says whose each record is."""
-    columns = [array for _, array in sorted(split.inputs.items())] + [split.targets]
-    columns += [one for one in (split.weights, split.groups) if one is not None]
-    contents = (b"".join(column[row].tobytes() for column in columns) for row in range(len(split)))
-    kept, units = arranged(ids, contents, unit)
+    ids = list(ids)
+    kept, units = arranged(ids, choices(ids, contents(split)), unit)
     return taken(split, kept), units
 
 
@@ -106,8 +141,6 @@ def parted(
 def checked(facts: DatasetSpec, name: str, split: Split) -> Split:
     """The records as float32 and int64 arrays. Raises InvalidValue (NaN, labels, shapes), naming them `name`."""
     label = f"{facts.dataset} ({name})"
-    if name == "train" and not len(split):
-        raise InvalidValue("data", label, "at least one record, found none")
     inputs = {name: as_input(label, name, facts.features[name], array) for name, array in split.inputs.items()}
     targets = _targets(facts, label, np.asarray(split.targets))
     for feature, array in inputs.items():
@@ -218,13 +251,7 @@ def drawn(records: int, seed: int) -> NDArray[np.int64]:
 
 def taken(split: Split, rows: Array | slice) -> Split:
     """The records of `split` at positions `rows`, in that order, with their weights, groups and ids."""
-    return Split(
-        inputs={name: array[rows] for name, array in split.inputs.items()},
-        targets=split.targets[rows],
-        weights=None if split.weights is None else split.weights[rows],
-        groups=None if split.groups is None else split.groups[rows],
-        ids=None if split.ids is None else split.ids[rows],
-    )
+    return split.each(lambda array: array[rows])
 
 
 def without_ids(data: Dataset) -> Dataset:

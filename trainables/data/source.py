@@ -53,7 +53,7 @@ class DataSource(Protocol):
         ...
 
     def load(self, options: Mapping[str, object]) -> Dataset:
-        """All records in memory. Raises InvalidValue (wrong magic, NaN, missing labels, one class, ...)."""
+        """All records. Raises InvalidValue (wrong magic, NaN, missing labels, one class, ...)."""
         ...
 
 
@@ -111,13 +111,13 @@ class FeaturedSource(ABC, Generic[Asked]):
     def load(self, options: Mapping[str, object], kept_in: Path | None = None) -> Dataset:
         """The records, or their features. Raises InvalidValue (options, files, their form and count, labels, numbers).
 
-        kept_in  folder in which features are kept, see `trainables.features.declared.kept`; None: nothing is kept
+        kept_in  folder of features and of what is larger than memory, see `trainables.kept`; None: nothing is kept
         """
         own, features = parted(options)
-        if features is None:
-            return records.without_ids(self.load_records(own))
-        self.facts(options)
-        return features.dataset(records.without_ids(self.load_records(own)), kept_in)
+        if features is not None:
+            self.facts(options)
+        found = records.without_ids(self.load_records(own, kept_in))
+        return found if features is None else features.dataset(found, kept_in)
 
     def part(self, options: Mapping[str, object]) -> PartSplit | None:
         """The part of its records that a spec reads (`data.part`); None: all of them. Raises InvalidValue."""
@@ -136,7 +136,7 @@ class FeaturedSource(ABC, Generic[Asked]):
         """See `inspect`."""
 
     @abstractmethod
-    def load_records(self, options: Mapping[str, object]) -> Dataset:
+    def load_records(self, options: Mapping[str, object], kept_in: Path | None = None) -> Dataset:
         """See `load`; with `Split.ids` where a source has them."""
 
 
@@ -156,7 +156,7 @@ class HoldsOut(FeaturedSource[Asked]):
         if (declared := self.declared_test(own)) is None:
             expected = "a part of the records, or a file, that is declared for the test"
             raise InvalidValue("data.test", None, expected, "Declare it in the spec of a new sweep.")
-        split = self.load_test(own, declared)
+        split = self.load_test(own, declared, kept_in)
         return split if features is None else features.split(split, self.record_facts(own), kept_in)
 
     @abstractmethod
@@ -164,7 +164,7 @@ class HoldsOut(FeaturedSource[Asked]):
         """See `held_out`."""
 
     @abstractmethod
-    def load_test(self, options: Mapping[str, object], test: TestSplit) -> Split:
+    def load_test(self, options: Mapping[str, object], test: TestSplit, kept_in: Path | None = None) -> Split:
         """See `load_held_out`."""
 
 
@@ -206,7 +206,7 @@ class PublishedSource(FeaturedSource[Parted]):
         self.record_facts(options)
         self.files(self.read(options))
 
-    def load_records(self, options: Mapping[str, object]) -> Dataset:
+    def load_records(self, options: Mapping[str, object], kept_in: Path | None = None) -> Dataset:
         """See `FeaturedSource.load`."""
         self.record_facts(options)
         asked = self.read(options)

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import chain, count, islice, repeat
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,10 +27,12 @@ from trainables.data.encoded import pixels, token_codes
 from trainables.data.source import HoldsOut
 from trainables.data.splits import PartSplit, TestSplit
 from trainables.data.table_declaration import JOINED, MASKED_SHARE, Column, Schema, TableOptions, features_of
+from trainables.data.table_file import ColumnKind, column_of
+from trainables.kept import Made, created, kept, mapped
 from trainables.metrics import LOSS, MASKED
 from trainables.plugins import OBJECT
 from trainables.system import IGNORED, Dataset, DatasetSpec, Split, Task, with_masks
-from trainables.units import Unit
+from trainables.units import Unit, Units, arranged, choices
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,36 +64,32 @@ class Table(HoldsOut[TableOptions]):
         for path in (asked.path, *filter(None, (declared.validation.path, held))):
             table_file.inspect(path, asked.format, declared)
 
-    def load_records(self, options: Mapping[str, object]) -> Dataset:
+    def load_records(self, options: Mapping[str, object], kept_in: Path | None = None) -> Dataset:
         """The records. Raises InvalidValue (file, columns, missing values, categories, labels, count)."""
         asked = self.read(options)
         declared = Schema(asked)
-        unit, validation, test = declared.unit, declared.validation, declared.test
-        everything = _records(asked.path, asked.format, declared, declared.n)
-        _check_test_file(asked, declared, everything.ids)
-        beside = None
-        if validation.path is not None:
-            beside = _records(validation.path, asked.format, declared, validation.n)
-            if unit is not None:
-                # Before test units are parted off: who is one of them may be in no second file either.
-                _check_apart(unit, everything.ids, beside.ids, "data.validation.path", validation.path, "data.path")
-        everything = everything.within(declared.part)
-        if test is not None and test.path is None:
-            everything = everything.at(~test.taken(everything.ids))
-        if beside is not None:
-            parts = [everything, beside]
-        else:
-            held = validation.taken(everything.ids) if validation.share else np.zeros(len(everything.split), dtype=bool)
-            parts = [everything.at(~held), everything.at(held)]
-        facts = declared.facts()
-        if unit is None:
-            data = records.dataset(facts, *(part.split for part in parts))
-        else:
-            (train, units), (judged, _) = [records.by_unit(part.split, part.ids, unit) for part in parts]
-            data = records.dataset(facts, train, judged, units=units)
-        if beside is not None:
-            records.check_no_copy(data.train, data.validation, "data.validation")
-        return data
+        files = [_File(asked.path, asked, declared, declared.n)]
+        if declared.validation.path is not None:
+            files.append(_File(declared.validation.path, asked, declared, declared.validation.n))
+
+        def write(folder: Path) -> None:
+            data = _dataset(asked, declared, files, folder)
+            if data.units is not None:
+                np.save(folder / "offsets.npy", data.units.offsets)
+                np.save(folder / "keys.npy", data.units.keys)
+            (folder / "fingerprint").write_text(data.fingerprint)
+
+        def read(folder: Path) -> Dataset:
+            facts = declared.facts()
+            train, validation = (_stored(folder, name, facts) for name in ("train", "validation"))
+            units = None
+            if declared.unit is not None:
+                units = Units(mapped(folder / "offsets.npy"), mapped(folder / "keys.npy"))
+            return Dataset(facts, train, validation, (folder / "fingerprint").read_text(), units)
+
+        if all(file.whole is not None for file in files):
+            return _dataset(asked, declared, files, None)
+        return _once(asked, declared, files, "train", kept_in, write, read)
 
     def record_part(self, options: Mapping[str, object]) -> PartSplit | None:
         """See `FeaturedSource.part`."""
@@ -97,55 +99,229 @@ class Table(HoldsOut[TableOptions]):
         """See `HoldsOut.held_out`."""
         return Schema(self.read(options)).test
 
-    def load_test(self, options: Mapping[str, object], test: TestSplit) -> Split:
+    def load_test(self, options: Mapping[str, object], test: TestSplit, kept_in: Path | None = None) -> Split:
         """The test records alone, whole units where one is declared. Raises InvalidValue as `load_records` does."""
         asked = self.read(options)
         declared = Schema(asked)
-        others = _records(asked.path, asked.format, declared, declared.n)
-        if test.path is None:
-            others = others.within(declared.part)
-            found = others.at(test.taken(others.ids))
-        else:
-            found = _records(test.path, asked.format, declared, test.n)
-            _check_test_file(asked, declared, others.ids)
-        split = found.split if declared.unit is None else records.by_unit(found.split, found.ids, declared.unit)[0]
-        checked = records.checked(declared.facts(), "test", split)
+        files = [_File(asked.path, asked, declared, declared.n)]
         if test.path is not None:
-            records.check_no_copy(records.checked(declared.facts(), "train", others.split), checked, "data.test")
-        return checked
+            files.append(_File(test.path, asked, declared, test.n))
+
+        def write(folder: Path) -> None:
+            _test(asked, declared, test, files, folder)
+
+        if all(file.whole is not None for file in files):
+            return _test(asked, declared, test, files, None)
+        return _once(asked, declared, files, "test", kept_in, write, lambda at: _stored(at, "test", declared.facts()))
 
 
-@dataclass(frozen=True, slots=True)
-class _Records:
-    """Records and, where units or a split ask for them, the stable id of each: [n] or empty."""
+class _File:
+    """One file of a table, read block by block.
 
-    split: Split
-    ids: NDArray[Any]
+    whole  all of it, where that is one block: it is read once then
+    ids    the id of each record where units or a split ask for one: [rows] or empty
 
-    def at(self, which: NDArray[np.bool_]) -> _Records:
-        return _Records(records.taken(self.split, which), self.ids[which] if len(self.ids) else self.ids)
+    Raises InvalidValue.
+    """
 
-    def within(self, part: PartSplit | None) -> _Records:
-        """Those of one part; all of them without one. Raises InvalidValue for ids of another kind."""
-        return self if part is None else self.at(part.holds(self.ids))
+    def __init__(self, where: object, asked: TableOptions, declared: Schema, n: int) -> None:
+        self.where, self.form, self._declared, self._n = where, asked.format, declared, n
+        begun = list(islice(self._read(declared.names), 2))
+        self.whole = begun[0] if len(begun) == 1 else None
+
+    def blocks(self, *names: str) -> Iterator[pa.Table]:
+        """Its rows, of the columns `names` at least."""
+        return iter([self.whole]) if self.whole is not None else self._read(names or self._declared.names)
+
+    def _read(self, names: tuple[str, ...]) -> Iterator[pa.Table]:
+        return table_file.blocks(self.where, self.form, names, self._declared.texts, self._declared.numbers)
+
+    @cached_property
+    def rows(self) -> int:
+        """How many records it has."""
+        return table_file.count(self.where, self.form) if self.whole is None else len(self.whole)
+
+    @cached_property
+    def ids(self) -> NDArray[Any]:
+        """See above. Raises InvalidValue for missing ones, and where their number, or that of records, is another."""
+        unit, id_ = self._declared.unit, self._declared.id
+        ids: NDArray[Any] = np.zeros(0)
+        found, of = self.rows, "records"
+        if unit is not None:
+            ids = np.concatenate([_unit_ids(self.where, block, unit) for block in self.blocks(unit.column)])
+            found, of = len(set(ids)), f"values of {unit.column}"
+        elif id_ is not None:
+            ids = np.concatenate([_split_ids(self.where, block, id_) for block in self.blocks(id_)])
+        if found == 0:
+            raise InvalidValue("data.path", self.where, "at least one record, found none")
+        if abs(found - self._n) > max(1.0, COUNT_TOLERANCE * self._n):
+            expected = f"a number within {COUNT_TOLERANCE:.0%} of the {of} in {self.where}"
+            raise InvalidValue("data.n", self._n, expected, "Declare another n.")
+        return ids
 
 
-def _records(where: object, form: str | None, declared: Schema, n: int) -> _Records:
-    """All records of one file. Raises InvalidValue."""
-    table = table_file.read(where, form, declared.names, declared.texts, declared.numbers)
-    ids: NDArray[Any] = np.zeros(0)
-    count, of = len(table), "records"
-    if declared.unit is not None:
-        ids = _unit_ids(where, table, declared.unit)
-        count, of = len(set(ids)), f"values of {declared.unit.column}"
-    elif declared.id is not None:
-        ids = _split_ids(where, table, declared.id)
-    if count == 0:
-        raise InvalidValue("data.path", where, "at least one record, found none")
-    if abs(count - n) > max(1.0, COUNT_TOLERANCE * n):
-        expected = f"a number within {COUNT_TOLERANCE:.0%} of the {of} in {where}"
-        raise InvalidValue("data.n", n, expected, "Declare another n.")
-    return _Records(_split(where, table, declared), ids)
+class _Part:
+    """Some of a file's records, which come in its order: kept in memory where they are one block, else in files.
+
+    rows    which of the file they are: [rows of the file]
+    folder  of the files
+    by_unit whether they are to be arranged by the unit that is declared, if there is one
+    """
+
+    def __init__(
+        self, name: str, declared: Schema, file: _File, rows: NDArray[np.bool_], folder: Path | None, by_unit: bool
+    ) -> None:
+        self._name, self._facts, self._folder, self.rows = name, declared.facts(), folder, rows
+        self._unit, self._n = declared.unit if by_unit else None, int(rows.sum())
+        self._ids = file.ids[rows] if self._unit is not None else file.ids[:0]
+        self._choices: list[bytes] = []
+        self._at = 0
+        self._split: Split | None = None
+
+    def add(self, block: Split) -> None:
+        """The next of them, encoded. Raises InvalidValue (NaN, labels, shapes)."""
+        upto = self._at + len(block)
+        if self._unit is not None:
+            self._choices += choices(self._ids[self._at : upto], records.contents(block))
+        block = records.checked(self._facts, self._name, block)
+        if self._folder is None:
+            self._split = block
+        else:
+            self._split = self._split or self._created(self._folder, block, self._n)
+            for whole, part in zip(_arrays(self._split), _arrays(block), strict=True):
+                whole[self._at : upto] = part
+        self._at = upto
+
+    def finished(self) -> tuple[Split, Units | None]:
+        """All of them; unit by unit, where units are asked for."""
+        assert self._split is not None
+        if self._unit is None:
+            return self._split, None
+        kept, units = arranged(self._ids, self._choices, self._unit)
+        if self._folder is None:
+            return records.taken(self._split, kept), units
+        unordered = [Path(str(one.filename)) for one in _arrays(self._split) if isinstance(one, np.memmap)]
+        for one in unordered:
+            one.rename(one.with_suffix(".unordered"))
+        ordered = self._created(self._folder, self._split, len(kept))
+        for into, array in zip(_arrays(ordered), _arrays(self._split), strict=True):
+            for start in range(0, len(kept), records.BLOCK):
+                into[start : start + records.BLOCK] = array[kept[start : start + records.BLOCK]]
+        for one in unordered:
+            one.with_suffix(".unordered").unlink()
+        return ordered, units
+
+    def _created(self, folder: Path, like: Split, n: int) -> Split:
+        """n records in new files."""
+        features, files = self._facts.features, _file_names(folder, self._name)
+        codes = chain((features[name].cardinality for name in like.inputs), [self._facts.classes], repeat(None))
+        return like.each(lambda array: created(next(files), (n, *array.shape[1:]), records.narrow(array, next(codes))))
+
+
+def _file_names(folder: Path, name: str) -> Iterator[Path]:
+    """Of the arrays of a part, in the order of `Split.each`."""
+    return (folder / f"{name}.{number}.npy" for number in count())
+
+
+def _arrays(split: Split) -> list[Any]:
+    found: list[Any] = []
+    split.each(found.append)
+    return found
+
+
+def _stored(folder: Path, name: str, facts: DatasetSpec) -> Split:
+    """The part of that name as it was written."""
+    files = map(mapped, _file_names(folder, name))
+    inputs = {feature: next(files) for feature in facts.features}
+    targets = next(files)
+    weights = next(files) if facts.weights is not None and facts.weights.column else None
+    return Split(inputs, targets, weights, None if facts.groups is None else next(files))
+
+
+def _once(
+    asked: TableOptions,
+    declared: Schema,
+    files: Sequence[_File],
+    part: str,
+    kept_in: Path | None,
+    write: Callable[[Path], None],
+    read: Callable[[Path], Made],
+) -> Made:
+    """What `write` encodes of files that are several blocks, once as long as files, options and this code are the same.
+
+    kept_in  None: nothing is kept
+    """
+    code = [one.read_bytes() for one in sorted(Path(__file__).parent.glob("*.py"))]
+    contents = [table_file.digest(file.where, file.form) for file in files]
+    key = hashlib.sha256(repr((part, asked, declared.columns, contents, code)).encode()).hexdigest()
+    if kept_in is not None:
+        return kept(kept_in, key, write, read)
+    with tempfile.TemporaryDirectory() as folder:
+        # What is removed is there as long as it is mapped.
+        return kept(Path(folder), key, write, read)
+
+
+def _encode(file: _File, declared: Schema, parts: Sequence[_Part]) -> None:
+    first = 0
+    for table in file.blocks():
+        split = _split(file.where, table, declared, first)
+        for part in parts:
+            part.add(records.taken(split, part.rows[first : first + len(table)]))
+        first += len(table)
+
+
+def _dataset(asked: TableOptions, declared: Schema, files: Sequence[_File], folder: Path | None) -> Dataset:
+    """The records that train and those that validate, of the file and of that of the latter if they have one."""
+    unit, validation, test, (file, *others) = declared.unit, declared.validation, declared.test, files
+    ids = file.ids
+    _check_test_file(asked, declared, ids)
+    for other in others:
+        other_ids = other.ids
+        if unit is not None:
+            # Before test units are parted off: who is one of them may be in no second file either.
+            _check_apart(unit, ids, other_ids, "data.validation.path", str(other.where), "data.path")
+    trained, held = np.ones(file.rows, dtype=bool), np.zeros(file.rows, dtype=bool)
+    if declared.part is not None:
+        trained = declared.part.holds(ids)
+    if test is not None and test.path is None:
+        trained[trained] = ~test.taken(ids[trained])
+    if validation.share:
+        held[trained] = validation.taken(ids[trained])
+    train = _Part("train", declared, file, trained & ~held, folder, by_unit=True)
+    if others:
+        judged = _Part("validation", declared, others[0], np.ones(others[0].rows, dtype=bool), folder, by_unit=True)
+        _encode(file, declared, [train])
+        _encode(others[0], declared, [judged])
+    else:
+        judged = _Part("validation", declared, file, held, folder, by_unit=True)
+        _encode(file, declared, [train, judged])
+    (learned, units), (other_split, _) = train.finished(), judged.finished()
+    data = records.of_checked(declared.facts(), learned, other_split, units=units)
+    if others:
+        records.check_no_copy(data.train, data.validation, "data.validation")
+    return data
+
+
+def _test(asked: TableOptions, declared: Schema, test: TestSplit, files: Sequence[_File], folder: Path | None) -> Split:
+    """The test records of the file, or of their own."""
+    file, ids = files[0], files[0].ids
+    if test.path is None:
+        rows = np.ones(file.rows, dtype=bool) if declared.part is None else declared.part.holds(ids)
+        rows[rows] = test.taken(ids[rows])
+        found = _Part("test", declared, file, rows, folder, by_unit=True)
+        _encode(file, declared, [found])
+        return found.finished()[0]
+    _check_test_file(asked, declared, ids)
+    found, trained = (
+        _Part(name, declared, of, np.ones(of.rows, dtype=bool), folder, by_unit=name == "test")
+        for name, of in (("test", files[1]), ("train", file))
+    )
+    _encode(files[1], declared, [found])
+    _encode(file, declared, [trained])
+    records.check_no_copy(trained.finished()[0], split := found.finished()[0], "data.test")
+    for place in () if folder is None else folder.glob("train.*"):
+        place.unlink()
+    return split
 
 
 def _check_test_file(asked: TableOptions, declared: Schema, trained: NDArray[Any]) -> None:
@@ -212,8 +388,12 @@ def _unit_ids(where: object, table: pa.Table, unit: Unit) -> NDArray[np.object_]
     return np.array([str(one) for one in ids], dtype=object)
 
 
-def encoded(where: object, table: pa.Table, columns: Sequence[Column]) -> dict[str, NDArray[np.generic]]:
-    """The inputs [n, *shape] of declared `columns`: cut, scaled, one-hot or as codes. `where` names them in errors.
+def encoded(
+    where: object, table: pa.Table, columns: Sequence[Column], first: int = 0
+) -> dict[str, NDArray[np.generic]]:
+    """The inputs [n, *shape] of declared `columns`: cut, scaled, one-hot or as codes.
+
+    where, first  whose rows they are, and which of them the first is, in errors
 
     Raises InvalidValue for a column that is missing, of another kind, or holds what was not declared.
     """
@@ -222,12 +402,12 @@ def encoded(where: object, table: pa.Table, columns: Sequence[Column]) -> dict[s
     if joined:
         inputs[JOINED] = np.concatenate(joined, axis=1)
     apart = [column for column in columns if column.own_feature]
-    inputs |= {column.name: _own(where, table, column) for column in apart}
+    inputs |= {column.name: _own(where, table, column, first) for column in apart}
     return with_masks(features_of(columns), inputs)
 
 
-def _split(where: object, table: pa.Table, declared: Schema) -> Split:
-    inputs, weights, groups = encoded(where, table, declared.columns), declared.weights, declared.groups
+def _split(where: object, table: pa.Table, declared: Schema, first: int) -> Split:
+    inputs, weights, groups = encoded(where, table, declared.columns, first), declared.weights, declared.groups
     if declared.tokens is not None:
         split = _of_tokens(where, table, declared, declared.tokens, inputs)
     elif declared.task is Task.REGRESSION:
@@ -280,7 +460,7 @@ def _dense(where: object, table: pa.Table, column: Column) -> NDArray[np.float32
     return np.stack([_scaled(column, filled), gone.astype(np.float32)], axis=1)
 
 
-def _own(where: object, table: pa.Table, column: Column) -> NDArray[np.generic]:
+def _own(where: object, table: pa.Table, column: Column, first: int) -> NDArray[np.generic]:
     """[n, *shape]"""
     if column.image:
         return pixels(f"data.columns.{column.name}", _values(where, table, column.name), column.shape)
@@ -290,7 +470,7 @@ def _own(where: object, table: pa.Table, column: Column) -> NDArray[np.generic]:
             expected = f"a column of texts, found {', '.join(sorted(wrong))}"
             raise InvalidValue(f"data.columns.{column.name}", where, expected)
         return token_codes(column.tokenizer, texts, column.shape[0], column.padding or 0)
-    numbers = _numbers(where, table, column.name, column.shape, column.padding)
+    numbers = _numbers(where, table, column.name, column.shape, column.padding, first)
     return numbers if column.codes is not None else _scaled(column, numbers)
 
 
@@ -300,25 +480,30 @@ def _scaled(column: Column, numbers: NDArray[np.float64]) -> NDArray[np.float32]
 
 
 def _numbers(
-    where: object, table: pa.Table, name: str, shape: tuple[int, ...] = (), padding: int | None = None
+    where: object, table: pa.Table, name: str, shape: tuple[int, ...] = (), padding: int | None = None, first: int = 0
 ) -> NDArray[np.float64]:
     """[n, *shape]"""
-    values, here = _values(where, table, name), f"data.columns.{name}"
-    size = math.prod(shape)
-    if padding is not None:
-        lengths = np.array([len(one) if isinstance(one, np.ndarray | list) else size + 1 for one in values], dtype=int)
-        if (lengths > size).any():
-            expected = f"lists of at most {size} codes, row {int(np.argmax(lengths > size))} has another length"
-            raise InvalidValue(here, where, expected, "Cut them, or declare a longer `shape`.")
-        filled = np.full((len(values), size), padding, dtype=np.float64)
-        filled[np.arange(size) < lengths[:, None]] = _as_numbers(where, name, np.concatenate([np.zeros(0), *values]))
-        values = filled.reshape(len(values), *shape)
-    elif shape:
-        wrong = [i for i, one in enumerate(values) if not isinstance(one, np.ndarray | list) or len(one) != size]
-        if wrong:
-            raise InvalidValue(here, where, f"lists of {size} numbers, row {wrong[0]} has another length")
-        values = np.array(list(values)).reshape(len(values), *shape)
-    return _as_numbers(where, name, values)
+    if not shape:
+        return _as_numbers(where, name, _values(where, table, name))
+    import pyarrow.compute as pc
+
+    column, here, size = _column(where, table, name), f"data.columns.{name}", math.prod(shape)
+    lengths = np.full(len(column), size + 1)
+    if column_of("", column.type).kind is ColumnKind.NUMBERS:
+        lengths = pc.list_value_length(column).to_numpy()
+    wrong = lengths != size if padding is None else lengths > size
+    if wrong.any():
+        expected, row = f"lists of {size} numbers", first + int(np.argmax(wrong))
+        if padding is None:
+            raise InvalidValue(here, where, f"{expected}, row {row} has another length")
+        expected = f"lists of at most {size} codes, row {row} has another length"
+        raise InvalidValue(here, where, expected, "Cut them, or declare a longer `shape`.")
+    numbers = _as_numbers(where, name, pc.list_flatten(column).to_numpy())
+    if padding is None:
+        return numbers.reshape(len(column), *shape)
+    filled = np.full((len(column), size), padding, dtype=np.float64)
+    filled[np.arange(size) < lengths[:, None]] = numbers
+    return filled.reshape(len(column), *shape)
 
 
 def _as_numbers(where: object, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
@@ -343,13 +528,17 @@ def _positions(
 
 
 def _values(where: object, table: pa.Table, name: str) -> NDArray[Any]:
+    values: NDArray[Any] = _column(where, table, name).to_numpy()
+    return values
+
+
+def _column(where: object, table: pa.Table, name: str) -> pa.ChunkedArray:
     column = table.column(name)
     if column.null_count:
         expected = f"a value in every record, found {column.null_count} missing"
         remedy = "Give them a public constant (`missing: 7` in its column of {low, high}), or drop these records."
         raise InvalidValue(f"data.columns.{name}", where, expected, remedy)
-    values: NDArray[Any] = column.to_numpy()
-    return values
+    return column
 
 
 TABLE = Table()

@@ -7,6 +7,7 @@ in its first line. A CSV file has no types before its records are read.
 from __future__ import annotations
 
 import difflib
+import hashlib
 import io
 import re
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 IMAGES = "images"
 """The form of a folder with a subfolder of images for each class."""
 _IMAGE_COLUMNS = ["image", "label", "file"]
+BATCH, BLOCK_BYTES = 2048, 32 << 20
+"""Records that are read at once, and bytes of them that are encoded together."""
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2")
 _WITHOUT_VALUES = re.compile(
     r"CSV parse error: (?:Row #\d+: )?Expected \d+ columns, got \d+"
@@ -75,16 +78,74 @@ def read(
     numbers  those to be read as numbers with a point. Of the others what is read of one record follows from all of
              them: 007 is 7 unless some record has a word there
     """
+    import pyarrow as pa
+
+    return pa.concat_tables(blocks(where, form, names, texts, numbers))
+
+
+def blocks(
+    where: object, form: str | None, names: tuple[str, ...], texts: Sequence[str] = (), numbers: Sequence[str] = ()
+) -> Iterator[pa.Table]:
+    """The same, some `BLOCK_BYTES` at a time: one block or more."""
+    import pyarrow as pa
+
     path, kind = _path(where), form_of(where, form)
     with _readable(path, kind):
         if kind == "csv":
             _check_names(path, kind, _header(path), names)
         if kind == IMAGES:
             _check_names(path, kind, _IMAGE_COLUMNS, names)
-            return _images(path).select(list(names))
-        source = _dataset(path, kind, texts, numbers)
-        _check_names(path, kind, list(source.schema.names), names)
-        return source.to_table(columns=list(names))
+            batches, held = _images(path), _image_schema()
+        else:
+            source = _dataset(path, kind, texts, numbers)
+            _check_names(path, kind, list(source.schema.names), names)
+            held = source.schema
+            batches = _batches(source, names)
+        schema = pa.schema([held.field(name) for name in names])
+        waiting, size, given = [], 0, 0
+        for batch in batches:
+            waiting.append(batch.select(list(names)))
+            size += batch.nbytes
+            if size >= BLOCK_BYTES:
+                yield pa.Table.from_batches(waiting, schema)
+                waiting, size, given = [], 0, given + 1
+        if waiting or not given:
+            yield pa.Table.from_batches(waiting, schema)
+
+
+def _batches(source: ds.FileSystemDataset, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """Some rows at a time. Of Parquet file by file and through a buffer: a scanner of pyarrow (25) holds groups of
+    rows, and more than one."""
+    import pyarrow.parquet as pq
+
+    for fragment in source.get_fragments():
+        held = fragment.physical_schema
+        if source.format.default_extname == "parquet" and all(source.schema.field(one) in held for one in names):
+            with fragment.open() as file:
+                opened = pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
+                yield from opened.iter_batches(BATCH, columns=list(names))
+        else:
+            yield from fragment.to_batches(source.schema, columns=list(names), batch_size=BATCH, batch_readahead=2)
+
+
+def count(where: object, form: str | None) -> int:
+    """How many rows there are. Raises InvalidValue (path)."""
+    path, kind = _path(where), form_of(where, form)
+    with _readable(path, kind):
+        return len(_image_files(path)[1]) if kind == IMAGES else int(_dataset(path, kind).count_rows())
+
+
+def digest(where: object, form: str | None) -> str:
+    """SHA-256, in hex, of the content of a file, or of those of a folder and their names. Raises InvalidValue."""
+    path, found = _path(where), hashlib.sha256()
+    with _readable(path, form_of(where, form)):
+        system, files = _files(path)
+        for one in files:
+            found.update(f"{one}\0{system.get_file_info(one).size}\0".encode())
+            with system.open_input_stream(one) as stream:
+                while block := stream.read(1 << 20):
+                    found.update(block)
+    return found.hexdigest()
 
 
 def inspect(where: object, form: str | None, declared: Schema) -> None:
@@ -145,7 +206,7 @@ def columns(where: object, form: str | None) -> tuple[FileColumn, ...]:
             kinds = (ColumnKind.BYTES, ColumnKind.WORD, ColumnKind.WORD)
             return tuple(FileColumn(name=one, kind=of) for one, of in zip(_IMAGE_COLUMNS, kinds, strict=True))
         schema = _dataset(path, kind).schema
-        return tuple(_column(name, type_) for name, type_ in zip(schema.names, schema.types, strict=True))
+        return tuple(column_of(name, type_) for name, type_ in zip(schema.names, schema.types, strict=True))
 
 
 def form_of(where: object, form: str | None) -> str:
@@ -185,19 +246,22 @@ def _image_files(path: str) -> tuple[fs.FileSystem, list[tuple[str, str]]]:
     return system, found
 
 
-def _images(path: str) -> pa.Table:
-    """The columns of a folder of images."""
+def _images(path: str) -> Iterator[pa.RecordBatch]:
+    """The columns of a folder of images, a record at a time."""
     import pyarrow as pa
 
     system, files = _image_files(path)
-    images = []
     for place, name in files:
         with system.open_input_stream(place) as stream:
-            images.append({"bytes": stream.read(), "path": name})
+            row = {"image": {"bytes": stream.read(), "path": name}, "label": name.partition("/")[0], "file": name}
+        yield pa.RecordBatch.from_pylist([row], _image_schema())
+
+
+def _image_schema() -> pa.Schema:
+    import pyarrow as pa
+
     kind = pa.struct({"bytes": pa.large_binary(), "path": pa.string()})
-    names = [name for _, name in files]
-    labels = [name.partition("/")[0] for name in names]
-    return pa.table({"image": pa.array(images, kind), "label": labels, "file": names})
+    return pa.schema(dict(zip(_IMAGE_COLUMNS, (kind, pa.string(), pa.string()), strict=True)))
 
 
 def _dataset(path: str, kind: str, texts: Sequence[str] = (), numbers: Sequence[str] = ()) -> ds.FileSystemDataset:
@@ -313,7 +377,7 @@ def _has_bytes(found: pa.StructType) -> bool:
     return "bytes" in [found.field(place).name for place in range(found.num_fields)]
 
 
-def _column(name: str, found: pa.DataType) -> FileColumn:
+def column_of(name: str, found: pa.DataType) -> FileColumn:
     import pyarrow.types as kinds
 
     inner = found.value_type if kinds.is_dictionary(found) else found

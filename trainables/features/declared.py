@@ -15,13 +15,10 @@ assumptions, in the operator's words where the map is not ours.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import math
 import os
-import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -32,6 +29,7 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from trainables import plugins
+from trainables.kept import created, kept, mapped
 from trainables.system import Dataset, DatasetSpec, InputSpec, Split
 
 if TYPE_CHECKING:
@@ -173,9 +171,19 @@ class Features:
         """The same of records that are no data set. Raises InvalidValue, OSError."""
         decides = [self.digest(facts), self.groups, self.bounds, _content(split)]
         key = hashlib.sha256(json.dumps(decides).encode()).hexdigest()
-        return replace(split, inputs={FEATURES: kept(kept_in, key, lambda: self._mapped(split, facts))})
+        shape, name = (len(split), *self.facts(facts).features[FEATURES].shape), f"{FEATURES}.npy"
+        if kept_in is None:
+            numbers = np.empty(shape, dtype=np.float32)
+            self._map(split, facts, numbers)
+        else:
 
-    def _mapped(self, split: Split, facts: DatasetSpec) -> Numbers:
+            def write(folder: Path) -> None:
+                self._map(split, facts, created(folder / name, shape, np.float32))
+
+            numbers = kept(kept_in, key, write, lambda folder: mapped(folder / name))
+        return replace(split, inputs={FEATURES: numbers})
+
+    def _map(self, split: Split, facts: DatasetSpec, numbers: Numbers) -> None:
         """Each record alone: its features are a function of it, to the last digit, whoever else is there."""
         import torch
 
@@ -183,14 +191,12 @@ class Features:
         from trainables.training.losses import tensor
 
         map_, cpu = self.map(facts), torch.device("cpu")
-        numbers = np.empty((len(split), *self.facts(facts).features[FEATURES].shape), dtype=np.float32)
         with limited_threads(1), torch.no_grad():
             for row in range(len(split)):
                 one = map_(*(tensor(array[row : row + 1], cpu) for array in split.inputs.values()))
+                if not one.isfinite().all():
+                    raise InvalidValue(f"data.{MAP}", self.name, "finite features of every record", "Mend the map.")
                 numbers[row] = one[0].numpy()
-        if not np.isfinite(numbers).all():
-            raise InvalidValue(f"data.{MAP}", self.name, "finite features of every record", "Mend the map.")
-        return numbers
 
     def _feature(self, facts: DatasetSpec) -> InputSpec:
         if self.is_known:
@@ -281,44 +287,3 @@ def _content(split: Split) -> str:
 def _scattering_code() -> str:
     """SHA-256 of the file that computes the scattering."""
     return hashlib.sha256((Path(__file__).parent / "scattering.py").read_bytes()).hexdigest()
-
-
-# Features on disk, computed once on a machine: as private as the records that they were made of.
-#
-# A file is named by a digest of all that decides its numbers (the map, what is done with its output, the records), so
-# that it is never out of date; it appears whole or not at all; whoever needs it while another process computes it
-# waits. The folder is its owner's alone. Nothing removes files: a folder that is deleted costs time, and nothing else.
-
-
-def kept(folder: Path | None, key: str, compute: Callable[[], Numbers]) -> Numbers:
-    """What `compute` returns, mapped from `folder`, where it is computed if nobody did yet. Raises OSError.
-
-    folder  None: computed, and kept nowhere
-    """
-    if folder is None:
-        return compute()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place = folder / f"{key}.npy"
-    with os.fdopen(os.open(folder / f"{key}.lock", os.O_CREAT | os.O_RDWR, 0o600)) as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (found := _mapped(place)) is None:
-            # A file system that keeps no lock among machines costs time: each writes a file of its own.
-            numbers = compute()
-            with tempfile.NamedTemporaryFile(dir=folder, suffix=".part", delete=False) as part:
-                np.save(part, numbers)
-                part.flush()
-                os.fsync(part.fileno())
-            os.replace(part.name, place)
-            found = _mapped(place)
-    if found is None:
-        raise OSError(f"{place} is not what was written to it")
-    return found
-
-
-def _mapped(place: Path) -> Numbers | None:
-    try:
-        # A plain array over the mapping: processes share it without a copy, which they do not do with np.memmap.
-        return np.asarray(np.load(place, mmap_mode="r", allow_pickle=False))
-    except (FileNotFoundError, ValueError, EOFError):
-        # Not there, or cut short by a disk.
-        return None

@@ -108,11 +108,22 @@ def record_losses(model: nn.Module, split: Split, facts: DatasetSpec) -> NDArray
 
 
 def tensor(array: NDArray[np.generic], device: torch.device) -> Tensor:
-    """`array` on `device`, without a copy on the CPU. Nothing may write to the result."""
+    """`array` on `device` as models take it, without a copy on the CPU where it is so. Nothing may write to it."""
+    return as_taken(as_stored(array), device)
+
+
+def as_stored(array: NDArray[np.generic]) -> Tensor:
+    """`array` where it lies, without a copy. Nothing may write to it."""
     with warnings.catch_warnings():
         # Arrays mapped from a shared store are read-only, which torch cannot express.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable", category=UserWarning)
-        return torch.from_numpy(array).to(device)
+        return torch.from_numpy(array)
+
+
+def as_taken(stored: Tensor, device: torch.device) -> Tensor:
+    """On `device`, codes as int64: what is mapped from a file has them in fewer bytes."""
+    moved = stored.to(device)
+    return moved.long() if moved.dtype in (torch.int8, torch.int16, torch.int32) else moved
 
 
 # The weight of each record in the loss that a system trains by. B batch.

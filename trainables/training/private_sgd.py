@@ -29,7 +29,16 @@ from trainables.team import BatchSums, GradientTask, RecordGradient, device_name
 from trainables.training.augmentation import Augmentation
 from trainables.training.hyperparameters import ModelHyperparameters
 from trainables.training.loop import Pace, run_steps
-from trainables.training.losses import LossFunction, averaged, loss_function, record_weights, tensor, weighted
+from trainables.training.losses import (
+    LossFunction,
+    as_stored,
+    as_taken,
+    averaged,
+    loss_function,
+    record_weights,
+    tensor,
+    weighted,
+)
 from trainables.training.made_up import made_up
 from trainables.training.noise import batch_key, batches_of, noise_source
 from trainables.training.optimisers import Optimiser
@@ -171,12 +180,14 @@ class LocalSums:
         self._units = None if data.units is None else data.units.shard(part)
         first, last = (part.start, part.stop) if data.units is None else data.units.offsets[[part.start, part.stop]]
         own = slice(first, last)
-        self._inputs = {name: tensor(array[own], device) for name, array in data.train.inputs.items()}
         loss = loss or loss_function(data.facts)
-        self._answers: tuple[Tensor, ...] = (tensor(data.train.targets[own], device),)
+        columns = [*data.train.inputs.values(), data.train.targets]
         weights = record_weights(data.facts, data.train)
         if weights is not None:
-            loss, self._answers = weighted(loss), (*self._answers, tensor(weights[own], device))
+            loss, columns = weighted(loss), [*columns, weights]
+        self._names, self._columns = tuple(data.train.inputs), [as_stored(one[own]) for one in columns]
+        if device.type == "cuda" and 2 * sum(one.nbytes for one in self._columns) < torch.cuda.mem_get_info(device)[0]:
+            self._columns = [one.to(device) for one in self._columns]
         gradient, self._features = task.gradient, data.facts.features
         self._augmentation: Augmentation | None = None
         if gradient.augmentation != "none":
@@ -193,8 +204,9 @@ class LocalSums:
     def next(self) -> ClippedSum:
         """See `BatchSums`."""
         rows, taken = self._batch(self._sampling.indices(self._present, self._draws, *self._shard))
-        inputs = {name: _at(one, rows) for name, one in self._inputs.items()}
-        answers, microbatch = tuple(_at(one, rows) for one in self._answers), self._task.microbatch
+        columns = [_at(one, rows, self._device) for one in self._columns]
+        inputs, answers = dict(zip(self._names, columns, strict=False)), tuple(columns[len(self._names) :])
+        microbatch = self._task.microbatch
         if self._augmentation is not None:
             inputs, answers, taken = self._copied(self._augmentation, inputs, answers, taken)
         self._step += 1
@@ -229,16 +241,16 @@ class LocalSums:
     def _batch(self, chosen: NDArray[np.int64]) -> tuple[Tensor, Tensor | None]:
         """Positions of the records of the `chosen` units, [B] or [B, k], and which of them are there."""
         if self._units is None:
-            return torch.from_numpy(chosen).to(self._device), None
+            return torch.from_numpy(chosen).to(self._columns[0].device), None
         rows, taken = self._units.rows(chosen, self._unit_records)
         if self._unit_records == 1:
-            return torch.from_numpy(rows[:, 0]).to(self._device), None
-        return torch.from_numpy(rows).to(self._device), torch.from_numpy(taken).to(self._device)
+            return torch.from_numpy(rows[:, 0]).to(self._columns[0].device), None
+        return torch.from_numpy(rows).to(self._columns[0].device), torch.from_numpy(taken).to(self._device)
 
 
-def _at(column: Tensor, rows: Tensor) -> Tensor:
-    """[*rows.shape, ...]"""
-    return column.index_select(0, rows.flatten()).view(*rows.shape, *column.shape[1:])
+def _at(column: Tensor, rows: Tensor, device: torch.device) -> Tensor:
+    """[*rows.shape, ...] on `device`, read where the column lies: in memory, in a file, or on the device."""
+    return as_taken(column.index_select(0, rows.flatten()).view(*rows.shape, *column.shape[1:]), device)
 
 
 def gradient_task(
