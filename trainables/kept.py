@@ -60,8 +60,11 @@ def created(place: Path, shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> 
         return np.zeros(shape, dtype)
     array: NDArray[Any] = np.lib.format.open_memmap(place, mode="w+", dtype=dtype, shape=shape)
     with place.open("r+b") as file:
-        # A page that finds no room as it is written ends the process.
-        os.posix_fallocate(file.fileno(), 0, place.stat().st_size)
+        try:
+            # A page that finds no room as it is written ends the process.
+            os.posix_fallocate(file.fileno(), 0, place.stat().st_size)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(place)) from error
     return array
 
 
