@@ -63,7 +63,7 @@ def check_no_copy(trained: Split, other: Split, option: str) -> None:
 
 def _single(split: Split) -> NDArray[np.int64]:
     """A hash of the values of each record that stands alone."""
-    of = replace(split, weights=None, groups=None)
+    of = replace(split, weights=None, groups=None, ids=None)
     hashes = np.fromiter(map(hash, (one for block in blocks(of) for one in contents(block))), np.int64, len(split))
     found, counts = np.unique(hashes, return_counts=True)
     return found[counts == 1]
