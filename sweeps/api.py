@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from sweeps.certificate.verify import Verification
-    from sweeps.execution.end import SweepEnd
-    from sweeps.execution.session import RunOptions
-    from sweeps.planning.checking import Checked
+    from sweeps.execution.session import RunOptions, SweepEnd
+    from sweeps.planning.preview import Preview
     from sweeps.progress import SweepProgress
     from sweeps.sweep import ParetoFront
     from trainables.export.files import Files
@@ -166,7 +165,7 @@ def check(
     root: str | Path | None = None,
     store: str | None = None,
     address: str | None = None,
-) -> Checked:
+) -> Preview:
     """Plan a spec (space, noise, cost, total) and rehearse it on made-up records; no record is read.
 
     rehearsal  try it out on made-up records: shapes, loss, isolation, seconds and memory of a step
@@ -179,8 +178,8 @@ def check(
     found.
     """
     from sweeps.execution.final_run import with_chosen
-    from sweeps.planning.checking import checked
     from sweeps.planning.estimate import before
+    from sweeps.planning.preview import checked
 
     loaded = load(spec, data=data, trials=trials, changes=changes, systems=systems, sources=sources)
     workspace = places(root, store or loaded.store)
@@ -188,7 +187,7 @@ def check(
         loaded = with_chosen(loaded, PublishedStore.open(workspace))
     begun = _started_from(loaded, workspace)
     found = checked(loaded, rehearsal=rehearsal, modes=modes, address=address, **begun)
-    return replace(found, population=before(loaded, found.plan.facts, workspace.store_url))
+    return replace(found, population=before(loaded, found.facts, workspace.store_url))
 
 
 def run(
@@ -265,7 +264,7 @@ def created(
     The arguments are those of `run`, which raises what this does; `loading` those of `load`. Nothing has run yet.
     """
     from sweeps.execution import session
-    from sweeps.planning.checking import before_launch
+    from sweeps.planning.preview import before_launch
 
     loaded = load(spec, changes=_with_models(changes, models), **loading)
     _no_client(address)

@@ -255,7 +255,11 @@ def _method(recorded: SweepRecord, audited: Audited, method: audits.Method | Non
     chosen = possible[0] if method is None else method
     if chosen not in possible:
         raise InvalidValue("method", chosen, f"{' or '.join(possible)} for {audited.plan.system} {under}")
-    if recorded.spec.selection is not None and recorded.spec.public_because is None and not _made_up(audited, chosen):
+    if (
+        recorded.spec.selection is not None
+        and recorded.spec.data.records_are_public is None
+        and not _made_up(audited, chosen)
+    ):
         raise InvalidValue(
             "method",
             chosen,

@@ -16,10 +16,9 @@ from sweeps.privacy.claims import Assumptions, claim_text, count_text, declared_
 from sweeps.privacy.heldout import DeclaredTest, HeldOutReading, declared_test, of_its_records, readings
 from sweeps.privacy.population import charge_reading
 from sweeps.privacy.published_store import OVER, PublishedStore
-from sweeps.privacy.quoting import Quote, dependence, is_refuted, quote_of_claim, quote_of_metric
 from sweeps.privacy.release import Published
 from sweeps.privacy.totals import own_total
-from sweeps.privacy.wording import total_lines
+from sweeps.privacy.wording import Quote, dependence, is_refuted, quote_of_claim, quote_of_metric, total_lines
 from sweeps.reporting.front import LABELS, spec_objectives, sweep_front
 from sweeps.spec.parse import load_spec
 from sweeps.spec.sections import SweepSpec

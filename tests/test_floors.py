@@ -68,7 +68,7 @@ ORDER = {
         sealed""",
     "sweeps": """
         util spec store privacy search spec.rules spec.parse spec.schema spec.template ray planning audit reporting
-        mlflow selection export examples execution certificate papers planning.preview planning.checking
+        mlflow selection export examples execution certificate papers planning.preview
         progress sweep api cli""",
 }
 """The rooms of each floor, each of which imports those before it; files that stand elsewhere than their room."""

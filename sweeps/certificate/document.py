@@ -17,8 +17,21 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
-from sweeps.certificate.modes import Best, ComposedTrials, Filtered, First, Front, Statement, TrialAlone
-from sweeps.certificate.plans import Count, Delta, LedgerRow, NotNegative, Part, Sentence
+from sweeps.certificate.modes import (
+    Best,
+    ComposedTrials,
+    Count,
+    Delta,
+    Filtered,
+    First,
+    Front,
+    LedgerRow,
+    NotNegative,
+    Part,
+    Sentence,
+    Statement,
+    TrialAlone,
+)
 
 AnyMode = Annotated[
     ComposedTrials | TrialAlone | Filtered | Best | First | Front | Statement, Field(discriminator="mode")

@@ -17,7 +17,7 @@ from dpcore.events import KINDS, event_text, phases
 from dpcore.guarantee import Guarantee, Notion
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.certificate.document import Approval, Body, HashSplit, HoldoutBody, Signature, attested_in
-from sweeps.certificate.plans import Part
+from sweeps.certificate.modes import Part
 from sweeps.privacy.charge import LaunchCharge
 from sweeps.reporting.html import STYLE
 

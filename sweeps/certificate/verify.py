@@ -15,10 +15,9 @@ from dpcore.events import Adjacency, Event, Gaussian, PoissonSampled, Unsupporte
 from dpcore.guarantee import STANDING, Guarantee, Notion
 from dpcore.rounding import epsilon_text
 from sweeps.certificate.document import Body, HoldoutBody, NotACertificate, attested_in, parsed, parsed_signature
-from sweeps.certificate.modes import ComposedTrials, headline_of
-from sweeps.certificate.plans import SAME, Check, at_most, equal, same_claim
+from sweeps.certificate.modes import SAME, Check, ComposedTrials, at_most, equal, headline_of, same_claim
 from sweeps.certificate.signing import is_signed, key_text
-from sweeps.privacy.holdout_guarantee import Tuned, both
+from sweeps.privacy.ledger import Tuned, both
 from sweeps.spec.sections import learns
 from sweeps.store.records import SweepState
 
@@ -165,7 +164,7 @@ def _audited(body: Body) -> Check:
 
 def _of_both(body: HoldoutBody) -> Iterator[Check]:
     """A sweep that tuned on one part of the records, and a final run on the other: the larger of two numbers, since a
-    record is in one part whoever else is there (`sweeps.privacy.holdout_guarantee`, `dpcore.accounting`).
+    record is in one part whoever else is there (`sweeps.privacy.ledger`, `dpcore.accounting`).
 
         epsilon = max(of the tuning, launches of the final run * target, of the final run),   delta likewise.
 

@@ -43,7 +43,7 @@ from sweeps.cli.common import (
 )
 from sweeps.cli.show import show
 from sweeps.cli.submit import submit
-from sweeps.planning.checking import Checked
+from sweeps.planning.preview import Preview
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import LABELS, AxisEnd, FrontAxis, joint_front
 from sweeps.reporting.tables import FORMATS, SUFFIXES, render, table
@@ -145,7 +145,7 @@ def check(
     root: Root = DEFAULT_ROOT,
     store: StoreUrl = None,
     address: Annotated[str | None, typer.Option("--address", help="Ray cluster: auto or HOST:PORT.")] = None,
-) -> Checked:
+) -> Preview:
     """Validate a spec, print its plan (space, noise, cost, total) and rehearse it on made-up records.
 
     No record is read: of data files only names and types of columns. Resources are held against this machine, or the

@@ -15,8 +15,7 @@ from rich.console import Console
 from sweeps.api import with_models
 from sweeps.cli.common import print_json
 from sweeps.execution import session
-from sweeps.execution.end import Failure, SweepEnd
-from sweeps.execution.session import RunOptions
+from sweeps.execution.session import Failure, RunOptions, SweepEnd
 from sweeps.mlflow.sync import kept_page
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Release

@@ -19,13 +19,12 @@ from sweeps.execution.requests import PointQueue
 from sweeps.execution.resume import Lost, find_resume_checkpoint
 from sweeps.planning.plan import exhausted, infeasible_in_a_row, plan_proposal
 from sweeps.privacy.release import Release
-from sweeps.ray.decisions import Decision, Done, Wait
 from sweeps.search.asha import Promote, between, first_stop, next_rung, report_steps
 from sweeps.search.proposer import Proposer
 from sweeps.search.space import Space
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.lease import Lease
-from sweeps.store.records import AttemptRecord, Proposal, Reservation, TrialRecord, TrialState
+from sweeps.store.records import Proposal, Reservation, SweepState, TrialRecord, TrialState
 from sweeps.store.store import Store
 from sweeps.store.workspace import check_store_not_stale
 from trainables.measures.objectives import measured
@@ -33,9 +32,6 @@ from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec, Launch, PrivacyPlan, Refusal, Scalar, TrialRun
 from trainables.worker.attempt import Attempt
 from trainables.worker.files import Folder
-
-# What a controller may decide when it is asked for the next launch.
-
 
 # Proposals that are planned before their turn, in search of those that train together in one launch.
 
@@ -156,11 +152,13 @@ class Controller:
         """Whether the space ran dry before all the trials were launched."""
         return self.launched < self.spec.search.trials and self._is_exhausted()
 
-    def decide(self) -> Decision:
-        """The next launch, its reservation already durable; or Wait; or Done."""
-        if (launch := self._next()) is not None:
+    def decide(self) -> Launch | SweepState | None:
+        """The next launch, its reservation already durable; None to wait for what runs; or how the sweep ended."""
+        if (launch := self._next()) is not None or self.table.running:
             return launch
-        return Wait() if self.table.running else Done(exhausted=self._exhausted, over_budget=bool(self.budget.over))
+        if self.budget.over:
+            return SweepState.OUT_OF_BUDGET
+        return SweepState.EXHAUSTED if self._exhausted else SweepState.FINISHED
 
     def _next(self) -> Launch | None:
         """The next launch; None where there is none, or where the budget does not hold it."""
@@ -322,14 +320,11 @@ class Controller:
     def _launch(self, members: Sequence[TrialRun]) -> Launch:
         known = measured(self.spec.asked)
         measures = tuple(metric for metric in self.spec.asked if metric in known)
+        earlier = (self.store.attempts_of(one.key)[:-1] if one.attempt > 1 else [] for one in members)
         return Launch(
             members=tuple(members),
             execution=self.spec.settings(),
             measures=measures,
             withheld=self.table.release.withheld,
-            seconds=seconds_left(self.spec.limits.trial_minutes, (self._attempts(one) for one in members)),
+            seconds=seconds_left(self.spec.limits.trial_minutes, earlier),
         )
-
-    def _attempts(self, member: TrialRun) -> list[AttemptRecord]:
-        """The earlier ones of its trial."""
-        return self.store.attempts_of(member.key)[:-1] if member.attempt > 1 else []

@@ -15,9 +15,9 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import STANDING, Guarantee, Notion
 from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.quoting import quote_of_total
 from sweeps.privacy.release import Published
 from sweeps.privacy.totals import own_total
+from sweeps.privacy.wording import quote_of_total
 from sweeps.search.space import Space, read_point
 from sweeps.spec.domains import Domain, SameAs
 from sweeps.spec.parse import public_facts
@@ -30,7 +30,7 @@ from trainables.data import SOURCES
 from trainables.data.files import overlap
 from trainables.data.options import FeatureOptions
 from trainables.data.splits import PartUse
-from trainables.system import Refusal, Scalar, System
+from trainables.system import Refusal, Scalar
 
 # On which records a sweep may tune for a final run.
 #
@@ -56,31 +56,24 @@ def check_public(spec: SweepSpec, tuned: SweepRecord) -> None:
     Raises InvalidValue.
     """
     check_all_public(tuned, HERE)
-    if reads_the_same(spec, tuned):
-        raise InvalidValue(
-            HERE,
-            tuned.called,
-            f"a sweep on other records than the {_source(spec.data.model_dump(mode='json'))} of this spec: a search on "
-            "the records of its final run is not free",
-            "Tune on a proxy, or search here with `scope: sweep`.",
-        )
+    own = spec.data.model_dump(mode="json")
+    # As far as their declarations tell.
+    if _are_same(own, tuned.spec.canonical()["data"]):
+        expected = f"a sweep on other records than the {_source(own)} of this spec: a search on the records of its "
+        remedy = "Tune on a proxy, or search here with `scope: sweep`."
+        raise InvalidValue(HERE, tuned.called, f"{expected}final run is not free", remedy)
 
 
 def check_all_public(tuned: SweepRecord, option: str) -> None:
     """Whether everything that `tuned`, which `option` names, read is declared public. Raises InvalidValue."""
     remedy = "Declare data.records_are_public there if that is true; tuning on private records is not free."
-    if tuned.spec.public_because is None:
+    if tuned.spec.data.records_are_public is None:
         raise InvalidValue(option, tuned.called, "a sweep all of whose records are declared public", remedy)
     for name in PARTS:
         part = tuned.spec.canonical()["data"].get(name)
         if isinstance(part, Mapping) and part.get("records") == "private":
             expected = f"a sweep whose {name} records are public too, as all that it reads"
             raise InvalidValue(option, tuned.called, expected, remedy)
-
-
-def reads_the_same(spec: SweepSpec, tuned: SweepRecord) -> bool:
-    """Whether records of `spec` are among those of `tuned`, as far as their declarations tell."""
-    return _are_same(spec.data.model_dump(mode="json"), tuned.spec.canonical()["data"])
 
 
 def check_parts(spec: SweepSpec, tuned: SweepRecord) -> None:
@@ -116,7 +109,7 @@ def _same(own: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _are_same(final: Mapping[str, Any], tuned: Mapping[str, Any]) -> bool:
     """As far as their declarations tell; of a file that was copied the fingerprint does."""
-    ours, theirs = list(_files(final, _is_private)), list(_files(tuned, lambda part: True))
+    ours, theirs = list(_files(final, private=True)), list(_files(tuned))
     if any(overlap(one, other) for one in ours for other in theirs):
         return True
     source = _source(final)
@@ -130,17 +123,11 @@ def _source(data: Mapping[str, Any]) -> str:
     return str(data.get("of") or data["source"])
 
 
-def _is_private(part: Mapping[str, Any]) -> bool:
-    return part.get("records") != "public"
-
-
-def _files(data: Mapping[str, Any], counts: Any) -> Iterator[str]:
-    """Files that a data section names, and of its parts those that count."""
-    if isinstance(data.get("path"), str):
-        yield data["path"]
-    for name in PARTS:
-        part = data.get(name)
-        if isinstance(part, Mapping) and isinstance(part.get("path"), str) and counts(part):
+def _files(data: Mapping[str, Any], private: bool = False) -> Iterator[str]:
+    """Files that a data section names; of its parts those that are private alone, where it is asked for."""
+    for part in (data, *(data.get(name) for name in PARTS)):
+        public = private and part is not data and isinstance(part, Mapping) and part.get("records") == "public"
+        if isinstance(part, Mapping) and isinstance(part.get("path"), str) and not public:
             yield part["path"]
 
 
@@ -149,10 +136,7 @@ ENDED = (SweepState.FINISHED, SweepState.EXHAUSTED, SweepState.OUT_OF_BUDGET)
 
 
 def with_chosen(
-    spec: SweepSpec,
-    store: PublishedStore,
-    calibrations: MutableMapping[str, float] | None = None,
-    systems: Mapping[str, System] | None = None,
+    spec: SweepSpec, store: PublishedStore, calibrations: MutableMapping[str, float] | None = None
 ) -> SweepSpec:
     """The spec of a final run with its point, and where that is from; any other spec as it is. Reads no record.
 
@@ -162,6 +146,7 @@ def with_chosen(
     """
     if spec.search.chosen_from is None:
         return spec
+    calibrations = {} if calibrations is None else calibrations
     record = _ended(spec.search.chosen_from, store)
     public = spec.privacy.scope == "public"
     if public:
@@ -173,18 +158,18 @@ def with_chosen(
     chosen = Chosen(
         sweep=record.name,
         trial=best.key,
-        public_because=(record.spec.public_because or "") if public else "",
+        public_because=(record.spec.data.records_are_public or "") if public else "",
         records=record.fingerprints.get("data", ""),
         claim=None if public else _cost(spec, record, store).to_dict(),
     )
     search = spec.search.model_copy(update={"first": (point,), "chosen": chosen})
     found = spec.model_copy(update={"search": search})
-    plan = plan_proposal(found, point, public_facts(found), {} if calibrations is None else calibrations, systems)
+    plan = plan_proposal(found, point, public_facts(found), calibrations)
     if isinstance(plan, Refusal):
         expected = f"a sweep whose best trial, {best.key}, can be run here ({plan.reason})"
         raise InvalidValue(HERE, record.called, expected, "Change the budget, the limits or the data of this spec.")
     if not public:
-        _check_systems(found, record, {} if calibrations is None else calibrations, systems)
+        _check_systems(found, record, calibrations)
     return found
 
 
@@ -233,19 +218,16 @@ def _cost(spec: SweepSpec, record: SweepRecord, store: PublishedStore) -> Guaran
     if not total.procedure.is_claim:
         expected = f"a sweep whose total is a guarantee; of this one it is none: {quote.sentence or quote.words}"
         raise InvalidValue(HERE, record.called, expected, remedy)
-    terms, own = (claim.notion, claim.adjacency, claim.unit), (Notion.DP, spec.privacy.adjacency, spec.privacy.unit)
+    terms, own = (
+        f"{notion} per {terms.unit} under {terms.adjacency}"
+        for notion, terms in ((claim.notion, claim), (Notion.DP, spec.privacy))
+    )
     if terms != own:
-        expected = f"a sweep whose total is of {Notion.DP} per {own[2]} under {own[1]}, as this spec"
-        raise InvalidValue(HERE, record.called, f"{expected}, not of {terms[0]} per {terms[2]} under {terms[1]}")
+        raise InvalidValue(HERE, record.called, f"a sweep whose total is of {own}, as this spec, not of {terms}")
     return claim
 
 
-def _check_systems(
-    spec: SweepSpec,
-    record: SweepRecord,
-    calibrations: MutableMapping[str, float],
-    systems: Mapping[str, System] | None,
-) -> None:
+def _check_systems(spec: SweepSpec, record: SweepRecord, calibrations: MutableMapping[str, float]) -> None:
     """Whether the final run would make a claim that stands whichever system the best trial were of: that depends on the
     records that tuned, and the claim of both sweeps is one on every way that it could have gone.
 
@@ -253,7 +235,7 @@ def _check_systems(
     """
     could = [one for one in Space.of(spec).middles() if one[SYSTEM] in record.spec.systems]
     for config in could if len(could) > 1 else ():
-        plan = plan_proposal(spec, config, public_facts(spec), calibrations, systems)
+        plan = plan_proposal(spec, config, public_facts(spec), calibrations)
         if not isinstance(plan, Refusal) and plan.guarantee.status not in STANDING:
             expected = f"systems whose claims stand, each of which could have won in {record.called}"
             said = f"It would claim {plan.guarantee.standing}: leave it out of this spec."
@@ -265,17 +247,13 @@ def _best(spec: SweepSpec, record: SweepRecord, store: PublishedStore) -> Publis
     (objective,) = spec.objectives
     ended = store.trials(record.name, states=[TrialState.COMPLETE])
     sign = -1.0 if objective.goal == "maximize" else 1.0
-    told = [(sign * value, one.number, one) for one in ended if (value := _told(one, objective.metric)) is not None]
+    values = ((one, one.metric(objective.metric)) for one in ended)
+    told = [(sign * value, one.number, one) for one, value in values if value is not None and math.isfinite(value)]
     if not told:
         expected = f"a sweep that released a trial with {objective.metric}, of which there is none"
         remedy = "Name an objective here that its trials report." if ended else "Nothing left it: tune again."
         raise InvalidValue(HERE, record.called, expected, remedy)
     return min(told, key=lambda one: one[:2])[2]
-
-
-def _told(trial: Published, metric: str) -> float | None:
-    value = trial.metric(metric)
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _point(spec: SweepSpec, record: SweepRecord, best: Published) -> dict[str, Scalar]:

@@ -168,7 +168,9 @@ class Outcomes:
             elif "error" in result:
                 self._fail(record, str(result["error"]))
             elif "overran" in result:
-                self._overran(record)
+                left, last = self._recovered(record), self.store.ledger_of(record.key)[-1]
+                # Whenever the clock stops it, it is charged for all that it might have run (`sweeps.execution.limits`).
+                self._settle_failed(record, replace(left, executed_to=last.to_step), OVERRAN)
             elif "damaged" in result:
                 self._lost(record, str(result["damaged"]))
             else:
@@ -249,11 +251,6 @@ class Outcomes:
             Attempt.of(self.trials, record.key, result.attempt).checkpoints.discard(but=came.step)
             for earlier in range(1, result.attempt):
                 Attempt.of(self.trials, record.key, earlier).checkpoints.discard()
-
-    def _overran(self, record: TrialRecord) -> None:
-        left = self._recovered(record)
-        # Whenever the clock stops it, it is charged for all that it might have run (`sweeps.execution.limits`).
-        self._settle_failed(record, replace(left, executed_to=self.store.ledger_of(record.key)[-1].to_step), OVERRAN)
 
     def _fail(self, record: TrialRecord, reason: str) -> None:
         self._settle_failed(record, self._recovered(record), reason)

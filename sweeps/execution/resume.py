@@ -6,7 +6,6 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
-from typing import TypeGuard
 
 from dpcore.checks import InvalidValue
 from dpcore.rounding import budget_text
@@ -19,9 +18,8 @@ from sweeps.privacy.release import Published, Release
 from sweeps.privacy.totals import choices_by_results, choices_of
 from sweeps.privacy.wording import TOTAL_SHOWN_UP_TO, recorded_text
 from sweeps.search import samplers
-from sweeps.search.grid import SearchGrid
 from sweeps.search.samplers import widened
-from sweeps.search.space import Space
+from sweeps.search.space import SearchGrid, Space
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import LARGEST_BUDGET, SweepSpec, TotalPrivacy, diff, learns, with_budgets
@@ -35,7 +33,6 @@ from sweeps.store.records import (
     SweepState,
     TrialRecord,
     TrialState,
-    Wanted,
     this_person,
 )
 from sweeps.store.store import Store
@@ -97,15 +94,11 @@ def accept_spec(store: Store, recorded: SweepRecord, began: SweepSpec) -> None:
 
     began  what came of `effective_spec`
     """
-    before = load_spec(recorded.spec.canonical()).digest
-    known = [one.wanted.now for one in store.requests(recorded.name) if _of_spec(one.wanted)]
-    if began.digest != (known[-1] if known else before):
-        accepted = Accepted(what="spec", before=known[-1] if known else before, now=began.digest)
-        store.ask(recorded.name, accepted, this_person())
-
-
-def _of_spec(wanted: Wanted) -> TypeGuard[Accepted]:
-    return isinstance(wanted, Accepted) and wanted.what == "spec"
+    latest, asked = load_spec(recorded.spec.canonical()).digest, [one.wanted for one in store.requests(recorded.name)]
+    for one in asked:
+        latest = one.now if isinstance(one, Accepted) and one.what == "spec" else latest
+    if began.digest != latest:
+        store.ask(recorded.name, Accepted(what="spec", before=latest, now=began.digest), this_person())
 
 
 def fixed_parts(before: SweepSpec, given: SweepSpec) -> list[str]:
@@ -114,23 +107,21 @@ def fixed_parts(before: SweepSpec, given: SweepSpec) -> list[str]:
         "data.records_are_public and privacy.allow_raw_measures": Release.of(before) != Release.of(given),
         "search.sampler, from one that does not look at results to one that does,": not learns(before.search.sampler)
         and learns(given.search.sampler),
-        "search.first": before.search.first != given.search.first,
-        "search.chosen_from": (before.search.chosen_from, before.search.chosen)
-        != (given.search.chosen_from, given.search.chosen),
-        "search.warm_start": before.search.warm_start != given.search.warm_start,
         "early_stopping": before.early_stopping != given.early_stopping,
         "privacy.epsilon (--epsilon adds to it)": before.privacy.epsilon != given.privacy.epsilon,
         "search.trials (--trials extends it)": before.search.trials != given.search.trials,
         "limits.hours (--hours extends it)": before.limits.hours != given.limits.hours,
         "data.validation": recorded_text(before) != recorded_text(given),
-        "data.test": before.data.options().get("test") != given.data.options().get("test"),
-        "data.part": before.data.options().get("part") != given.data.options().get("part"),
         "data.population": before.data.population != given.data.population,
         "privacy, where the whole sweep has one budget,": before.privacy != given.privacy
         and "sweep" in (before.privacy.scope, given.privacy.scope),
-        "data.unit": before.data.options().get("unit") != given.data.options().get("unit"),
         "privacy.unit": before.privacy.unit != given.privacy.unit,
     }
+    for name in ("first", "chosen_from", "warm_start"):
+        changed[f"search.{name}"] = getattr(before.search, name) != getattr(given.search, name)
+    changed["search.chosen_from"] |= before.search.chosen != given.search.chosen
+    options, others = before.data.options(), given.data.options()
+    changed |= {f"data.{name}": options.get(name) != others.get(name) for name in ("test", "part", "unit")}
     return [name for name, differs in changed.items() if differs] or mechanism_changes(before, given)
 
 
@@ -193,13 +184,8 @@ def find_resume_checkpoint(
     published = store.curves(lease.sweep, [record.key])
     # The last one: whoever told of later steps went on from a state after all the others.
     attempt, step = (published[-1].attempt, published[-1].step) if published else (0, 0)
-    found = latest_checkpoint(
-        trials,
-        record.key,
-        [one.attempt for one in store.attempts_of(record.key) if one.attempt >= attempt],
-        at_least=step,
-        below=to_step,
-    )
+    later = [one.attempt for one in store.attempts_of(record.key) if one.attempt >= attempt]
+    found = latest_checkpoint(trials, record.key, later, at_least=step, below=to_step)
     if found is None:
         return Lost(step) if published else Start(0, 0, {})
     number, checkpoint = found
@@ -226,7 +212,10 @@ def extended(spec: SweepSpec, extensions: Iterable[Extension]) -> SweepSpec:
     spec = widened(spec, extensions)
     for one in extensions:
         if one.trials is not None:
-            spec = _with(_with_shares(spec), "search", trials=one.trials)
+            if isinstance(spec.privacy, TotalPrivacy):
+                # A budget for the whole sweep stays spread over as many trials as it began with.
+                spec = _with(spec, "privacy", shares=spec.privacy.shares or spec.search.trials)
+            spec = _with(spec, "search", trials=one.trials)
         if one.hours is not None:
             spec = _with(spec, "limits", hours=one.hours)
     return spec
@@ -234,14 +223,6 @@ def extended(spec: SweepSpec, extensions: Iterable[Extension]) -> SweepSpec:
 
 def _with(spec: SweepSpec, section: str, **values: object) -> SweepSpec:
     return spec.model_copy(update={section: getattr(spec, section).model_copy(update=values)})
-
-
-def _with_shares(spec: SweepSpec) -> SweepSpec:
-    """The spec whose budget for the whole sweep, if it has one, stays spread over as many trials as it began with."""
-    privacy = spec.privacy
-    if not isinstance(privacy, TotalPrivacy) or privacy.shares is not None:
-        return spec
-    return _with(spec, "privacy", shares=spec.search.trials)
 
 
 def without_extensions(spec: SweepSpec, before: SweepSpec, extensions: Sequence[Extension]) -> SweepSpec:
@@ -300,8 +281,7 @@ def extension_for(
         if launched >= spec.search.trials:
             expected = f"trials to spend it on: all {spec.search.trials} of sweep {recorded.name!r} are launched"
             raise InvalidValue("epsilon", _listed(added), expected, "Add --trials N, N in all.")
-        if not _has_points(wider, records, spec.search.trials):
-            raise _dry(recorded, records, "epsilon", _listed(added))
+        _check_not_dry(recorded, wider, records, spec.search.trials, "epsilon", _listed(added))
     longer = None if hours is None or hours == spec.limits.hours else _more_hours(recorded, spec, hours)
     if recorded.state is SweepState.OUT_OF_HOURS and longer is None:
         expected = f"more than the {spec.limits.hours:g} that sweep {recorded.name!r} had"
@@ -341,21 +321,21 @@ def _check_open(recorded: SweepRecord, spec: SweepSpec, name: str, value: float,
         raise InvalidValue(name, value, f"{what}: {kept}", "Start a new sweep.")
 
 
-def _has_points(spec: SweepSpec, records: Sequence[TrialRecord], trials: int) -> bool:
-    """Whether the space has not run dry for so many trials."""
-    if samplers.walks_grid(spec.search.sampler):
-        return sum(one.request is None for one in records) < _grid_points(spec)
+def _check_not_dry(
+    recorded: SweepRecord, spec: SweepSpec, records: Sequence[TrialRecord], trials: int, name: str, value: object
+) -> None:
+    """The space has not run dry for so many trials."""
     wider = extended(spec, [Extension(trials=trials, launched=0, at=0.0)])
-    return not exhausted(wider, len(records), infeasible_in_a_row(records))
+    dry = exhausted(wider, len(records), infeasible_in_a_row(records))
+    if samplers.walks_grid(spec.search.sampler):
+        dry = sum(one.request is None for one in records) >= _grid_points(spec)
+    if dry:
+        expected = f"none: the space of sweep {recorded.name!r} ran dry after {len(records)} proposals"
+        raise InvalidValue(name, value, expected, "Start a new sweep over a wider space.")
 
 
 def _grid_points(spec: SweepSpec) -> int:
     return spec.search.repeats * len(SearchGrid.of(Space.of(spec))) + len(spec.search.first)
-
-
-def _dry(recorded: SweepRecord, records: Sequence[TrialRecord], name: str, value: object) -> InvalidValue:
-    expected = f"none: the space of sweep {recorded.name!r} ran dry after {len(records)} proposals"
-    return InvalidValue(name, value, expected, "Start a new sweep over a wider space.")
 
 
 def _listed(budgets: Sequence[float]) -> str:
@@ -385,8 +365,7 @@ def _more_trials(recorded: SweepRecord, spec: SweepSpec, records: Sequence[Trial
     if samplers.walks_grid(spec.search.sampler) and trials > (points := _grid_points(spec)):
         expected = f"at most {points}, all points of the grid, each as often as search.repeats says"
         raise InvalidValue("trials", trials, expected, "Start a new sweep over a wider grid.")
-    if not _has_points(spec, records, trials):
-        raise _dry(recorded, records, "trials", trials)
+    _check_not_dry(recorded, spec, records, trials, "trials", trials)
     return trials
 
 

@@ -7,17 +7,16 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue
 from dpcore.randomness import fresh_secret
 from sweeps.execution.controller import Controller
-from sweeps.execution.end import Failure, SweepEnd, missing_metrics
 from sweeps.execution.final_run import check_apart, with_chosen
 from sweeps.execution.limits import HOURS_OVER, INTERRUPTED, Deadline, SharedBudget, seconds_run
 from sweeps.execution.requests import RequestPoller
@@ -33,14 +32,14 @@ from sweeps.mlflow.sync import Drain
 from sweeps.planning.estimate import resolution_of, resolved
 from sweeps.planning.plan import check_corners
 from sweeps.planning.spec_code import accepting, code_of, weights_of
-from sweeps.privacy.population import ledger_of, reserve_block, reserve_whole, whole_of
+from sweeps.privacy.population import ledger_of, reserve_whole
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published, Release
 from sweeps.privacy.wording import stopped_lines
 from sweeps.ray.resources import check_at_once, check_workers, workers_at
 from sweeps.reporting.front import rankable, spec_objectives
 from sweeps.search.proposer import Proposer
-from sweeps.selection.run import GONE, NOTHING_RELEASED, SealedPlaces, has_begun, opened, release
+from sweeps.selection.run import GONE, NOTHING_RELEASED, SealedPlaces, check_here, has_begun, opened, release
 from sweeps.spec.parse import public_facts
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.errors import StoreError
@@ -49,18 +48,148 @@ from sweeps.store.records import Accepted, SweepRecord, SweepState, TrialState, 
 from sweeps.store.store import Store
 from sweeps.store.workspace import Workspace, check_store_not_stale
 from sweeps.util import fingerprint, waiting
-from sweeps.util.exits import Interruption
+from sweeps.util.exits import ExitCode, Interruption
 from sweeps.util.log import CONSOLE, Event, say
+from sweeps.util.text import QUOTES, shortened
 from trainables.data import SOURCES
+from trainables.metrics import Metric
 from trainables.publishing import declared
 from trainables.registry import SYSTEMS
 from trainables.sealed.worker import SealedWork
 from trainables.system import Dataset, DatasetSpec
 from trainables.validation.planning import check_defined
-from trainables.worker.redaction import shown_url
+from trainables.worker.attempt import ERROR, Attempt
+from trainables.worker.files import Folder
+from trainables.worker.redaction import redacted, shown_url
 
 if TYPE_CHECKING:
+    from sweeps.export import ModelsShown
     from sweeps.ray.cluster import Messages
+
+# Why a trial failed, in words for the person at the terminal, who holds the records.
+#
+# An exception's message may quote a record. It is in no store, view or report: only in the attempt's folder and, for
+# the first failure, on the terminal of the one who runs the sweep.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """One trial that failed.
+
+    what    kind and message of its exception, or what else happened
+    place   the file with the whole text; None where `what` is all there is
+    quotes  whether `what` may quote a record
+    """
+
+    trial: int
+    key: str
+    what: str
+    place: str | None = None
+    quotes: bool = False
+
+    @classmethod
+    def of(cls, record: Published, trials: Folder, log: Path) -> Failure:
+        """The failure of `record`, with the words that its worker left in `trials`, or Ray in `log`."""
+        attempt = Attempt.of(trials, record.key, record.attempts)
+        try:
+            text = attempt.explained()
+        except OSError:
+            # What the store says is enough to go on with.
+            text = None
+        if text is not None:
+            place = f"{attempt.folder.url}/{ERROR}"
+            return cls(
+                trial=record.number, key=record.key, what=redacted(last_exception(text)), place=place, quotes=True
+            )
+        lost = "worker was lost" in record.reason
+        return cls(
+            trial=record.number,
+            key=record.key,
+            what=record.reason,
+            place=str(log) if lost and log.exists() else None,
+        )
+
+    def unquoted(self) -> str:
+        """For a log: nothing that might quote a record."""
+        what = f"its error is in {self.place}" if self.quotes else self.what
+        return f"Trial {self.trial} ({self.key}) failed: {what}"
+
+    def lines(self) -> list[str]:
+        """For people."""
+        told = [f"Trial {self.trial} ({self.key}) failed: {self.what}"]
+        if self.place is not None:
+            told.append(f"  The whole text is in {self.place}" + (f". {QUOTES}" if self.quotes else ""))
+        return told
+
+
+def last_exception(traceback: str) -> str:
+    """Kind and message of the exception that a traceback in Python's own layout ends with, at most LONGEST characters.
+
+    The message may have lines of its own; it begins at the first line behind the last frame that is not indented.
+    """
+    lines = traceback.rstrip().splitlines()
+    frames = [number for number, line in enumerate(lines) if re.match(r'\s+File ".*", line \d+', line)]
+    behind = lines[frames[-1] + 1 :] if frames else lines
+    begins = next((number for number, line in enumerate(behind) if line and not line[0].isspace()), 0)
+    return shortened(" ".join(" ".join(behind[begins:]).split()))
+
+
+@dataclass(frozen=True, slots=True)
+class SweepEnd:
+    """How a session ended: "finished", "exhausted", "out of hours", "out of budget" or "stopped" (by Ctrl-C).
+
+    ranked    complete trials that have a value in every objective
+    failure   of the trial that failed first, of all sessions; None when none did
+    tracking  MLflow's URI, if it has everything; None when something could not be delivered
+    reasons   why it is no full success, one sentence each
+    models    what MLflow shows of its models; None where nobody looked
+    """
+
+    sweep: str
+    state: str
+    counts: dict[str, int]
+    seconds: float
+    ranked: int
+    failure: Failure | None = None
+    tracking: str | None = None
+    reasons: tuple[str, ...] = ()
+    models: ModelsShown | None = None
+
+    @property
+    def code(self) -> ExitCode:
+        """What the command that ran it exits with."""
+        if self.state == "stopped":
+            return ExitCode.INTERRUPTED
+        return ExitCode.of_sweep(ranked=self.ranked, complete=self.counts["complete"], failed=self.counts["failed"])
+
+    @property
+    def meaning(self) -> str:
+        """That of `code`, in words."""
+        over = {
+            SweepState.OUT_OF_HOURS: "the hours of the sweep are over",
+            SweepState.OUT_OF_BUDGET: "the budget of its population holds no further trial",
+        }
+        return self.code.meaning.replace(
+            "the sweep is finished", over.get(SweepState(self.state), "the sweep is finished")
+        )
+
+
+# Metrics that a spec asks for and that finished trials do not have, in words for the end of a sweep.
+
+
+def missing_metrics(records: Iterable[Published], asked: Sequence[str], declared: dict[str, Metric]) -> tuple[str, ...]:
+    """One sentence for each of `asked` that is missing or no number in a finished trial, with what the metric is."""
+    finished = [record for record in records if record.state is TrialState.COMPLETE]
+    lines = []
+    for name in asked:
+        values = ((record, record.metric(name)) for record in finished)
+        without = [record for record, value in values if value is None or math.isnan(value)]
+        if without and name in declared:
+            lines.append(
+                f"{name} is no number in {len(without)} of {len(finished)} finished trials, the first of them "
+                f"{without[0].key}: {declared[name].doc}."
+            )
+    return tuple(lines)
 
 
 # What a session runs: a search whose trials are each released as they end, or one of which the winners alone leave.
@@ -100,22 +229,6 @@ class RunContext:
             yield messages
 
 
-class Runner(Protocol):
-    """What a session runs, once everything is open."""
-
-    def run(self, context: RunContext, data: list[Dataset], on_first_sign: Callable[[], None]) -> SweepState:
-        """Until it ends; how it ended.
-
-        data           the records, and what is derived of them, taken out of the list
-        on_first_sign  told that it runs: what can wait until then is not in its way
-        """
-        ...
-
-    def reasons(self, ended: SweepState) -> tuple[str, ...]:
-        """Why that is no full success, one sentence each."""
-        ...
-
-
 @dataclass(slots=True)
 class TuneRunner:
     """Every trial is released as it ends.
@@ -140,7 +253,11 @@ class TuneRunner:
         return cls(controller, working)
 
     def run(self, context: RunContext, data: list[Dataset], on_first_sign: Callable[[], None]) -> SweepState:
-        """See `Runner.run`. Raises as `sweeps.ray.tuner.execute`."""
+        """Until it ends; how it ended. Raises as `sweeps.ray.tuner.execute`.
+
+        data           the records, and what is derived of them, taken out of the list
+        on_first_sign  told that it runs: what can wait until then is not in its way
+        """
         budget = self.controller.budget
         if budget.over and not (self.working and budget.is_final):
             return SweepState.OUT_OF_BUDGET
@@ -186,7 +303,7 @@ class TuneRunner:
         return Deadline(left, f"\nThe {hours:g} of limits.hours are over. {ends}")
 
     def reasons(self, ended: SweepState) -> tuple[str, ...]:
-        """See `Runner.reasons`."""
+        """Why that is no full success, one sentence each."""
         controller, spec = self.controller, self.controller.spec
         trials = controller.table.published()
         refused = [trial for trial in trials if trial.state is TrialState.INFEASIBLE]
@@ -247,7 +364,7 @@ class SelectionRunner:
             _check_cluster(spec, context)
         # One row for the whole search, before its first trial: a row for each would tell how many there are.
         ledger_of(store, spec)
-        reserve_block(store, lease, spec.data.population or "", *whole_of(spec))
+        reserve_whole(store, lease, spec)
         work = opened(recorded, spec, facts, context.workspace, store.calibrations(), context.address)
         return cls(store, lease, spec, False, work)
 
@@ -442,15 +559,7 @@ class Session:
                         self.workspace.folder(self.sweep).rmdir()
                 raise
             tracking = spec.tracking.uri or self.workspace.tracking_uri
-            log_run_config(
-                self.began,
-                self.facts,
-                self.workspace,
-                self.sweep,
-                tracking,
-                self.options.address,
-                self.store.calibrations(),
-            )
+            self._log_run_config(tracking)
             context = RunContext(
                 sweep=self.sweep,
                 workspace=self.workspace,
@@ -461,12 +570,18 @@ class Session:
             runner = self._runner(lease, recorded, spec, requests, context)
             self.observer.on_begin()
             published = PublishedStore(self.store)
-            with _stopped_by_errors(self.store, lease), Drain(published, self.sweep, tracking) as drain:
-                self.store.set_state(lease, SweepState.RUNNING)
-                ended = runner.run(context, data, drain.start)
-                requests.end()
-                # Written before the drain ends, so that the views learn it too.
-                self.store.set_state(lease, ended)
+            try:
+                with Drain(published, self.sweep, tracking) as drain:
+                    self.store.set_state(lease, SweepState.RUNNING)
+                    ended = runner.run(context, data, drain.start)
+                    requests.end()
+                    # Written before the drain ends, so that the views learn it too.
+                    self.store.set_state(lease, ended)
+            except BaseException:
+                # Whatever ends it, the sweep is not left as running.
+                with suppress(StoreError):
+                    self.store.set_state(lease, SweepState.STOPPED)
+                raise
             complete = published.trials(self.sweep, states=[TrialState.COMPLETE])
             return SweepEnd(
                 sweep=self.sweep,
@@ -486,8 +601,6 @@ class Session:
         recorded = store.sweep(self.sweep).kept()
         spec = extended(self.began, recorded.extensions)
         if spec.selection is not None:
-            from sweeps.selection.run import check_here
-
             check_here(recorded, self.workspace)
         known = {one.key: one for one in store.trials(self.sweep)}
         extension = extension_for(recorded, spec, list(known.values()), options.trials, options.hours, options.epsilon)
@@ -515,7 +628,7 @@ class Session:
 
     def _runner(
         self, lease: Lease, recorded: SweepRecord, spec: SweepSpec, requests: RequestPoller, context: RunContext
-    ) -> Runner:
+    ) -> TuneRunner | SelectionRunner:
         """What runs the sweep, ready to begin."""
         if spec.selection is not None:
             return SelectionRunner.prepared(self.store, lease, recorded, spec, self.facts, context)
@@ -556,61 +669,34 @@ class Session:
         controller.table.on_change = changed
         return controller
 
+    def _log_run_config(self, tracking: str) -> None:
+        """What a run goes by, and why: said with -v, and kept in the sweep's log."""
+        if CONSOLE.least > logging.DEBUG:
+            # The reason of a sampler is planned again: not where nobody hears it.
+            return
+        spec, place, address = self.began, self.workspace, self.options.address
+        asked = spec.model_copy(update={"search": spec.search.model_copy(update={"resolved": None})})
+        found, method = resolution_of(asked, self.facts, self.store.calibrations()), spec.search.resolved
+        sampler = f"{spec.search.sampler}, as the spec says"
+        if found is not None:
+            why = found.why if found.method == method else "as recorded when it began"
+            sampler = f"auto comes to {method}: {why}"
+        told = {name: "as told" if getattr(place, name) else "in the root" for name in ("store", "records", "tracking")}
+        tracked = told["tracking"] if spec.tracking.uri is None else "as the spec says"
+        for line in (
+            f"sampler: {sampler}",
+            f"patience: {waiting.patience():g} s, {'the default' if waiting.VARIABLE not in os.environ else 'as told'}",
+            f"store: {shown_url(place.store_url)}, {told['store']}",
+            f"records: {shown_url(place.trials(self.sweep).url)}, {told['records']}",
+            f"MLflow: {shown_url(tracking)}, {tracked}",
+            "Ray: a cluster of its own on this machine" if address is None else f"Ray: {shown_url(address)}, as told",
+        ):
+            say(line, Event.DECISION)
+
     def _first_failure(self, store: PublishedStore, context: RunContext) -> Failure | None:
         failed = store.trials(self.sweep, states=[TrialState.FAILED])
         first = min(failed, key=lambda trial: (trial.finished_at or math.inf, trial.number), default=None)
         return None if first is None else Failure.of(first, self.workspace.trials(self.sweep), context.log)
-
-
-def log_run_config(
-    spec: SweepSpec,
-    facts: DatasetSpec,
-    workspace: Workspace,
-    sweep: str,
-    tracking: str,
-    address: str | None,
-    calibrations: MutableMapping[str, float],
-) -> None:
-    """What a run goes by, and why: said with -v, and kept in the sweep's log. `spec`: which the sweep began with."""
-    if CONSOLE.least > logging.DEBUG:
-        # The reason of a sampler is planned again: not where nobody hears it.
-        return
-    tracked = "as the spec says" if spec.tracking.uri is not None else _told(workspace.tracking)
-    lines = [
-        _sampler(spec, facts, calibrations),
-        f"patience: {waiting.patience():g} s, {'the default' if waiting.VARIABLE not in os.environ else 'as told'}",
-        f"store: {shown_url(workspace.store_url)}, {_told(workspace.store)}",
-        f"records: {shown_url(workspace.trials(sweep).url)}, {_told(workspace.records)}",
-        f"MLflow: {shown_url(tracking)}, {tracked}",
-        "Ray: a cluster of its own on this machine" if address is None else f"Ray: {shown_url(address)}, as told",
-    ]
-    for line in lines:
-        say(line, Event.DECISION)
-
-
-def _told(given: str | None) -> str:
-    return "as told" if given else "in the root"
-
-
-def _sampler(spec: SweepSpec, facts: DatasetSpec, calibrations: MutableMapping[str, float]) -> str:
-    method = spec.search.resolved
-    asked = spec.model_copy(update={"search": spec.search.model_copy(update={"resolved": None})})
-    found = resolution_of(asked, facts, calibrations)
-    if found is None:
-        return f"sampler: {spec.search.sampler}, as the spec says"
-    why = found.why if found.method == method else "as recorded when it began"
-    return f"sampler: auto comes to {method}: {why}"
-
-
-@contextmanager
-def _stopped_by_errors(store: Store, lease: Lease) -> Iterator[None]:
-    """Whatever ends the block, the sweep is not left as running."""
-    try:
-        yield
-    except BaseException:
-        with suppress(StoreError):
-            store.set_state(lease, SweepState.STOPPED)
-        raise
 
 
 @contextmanager

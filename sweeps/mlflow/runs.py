@@ -46,8 +46,8 @@ from sweeps.mlflow.read import (
     tagged_runs,
 )
 from sweeps.privacy.claims import Assumptions
-from sweeps.privacy.quoting import REFUTED, is_refuted, quote_of_claim
 from sweeps.privacy.release import Published, Release
+from sweeps.privacy.wording import REFUTED, is_refuted, quote_of_claim
 from sweeps.reporting.front import LABELS, FrontAxis, front, spec_objectives
 from sweeps.reporting.summary import best_trial
 from sweeps.spec.sections import SweepSpec

@@ -279,8 +279,7 @@ def full_grid(raw: Mapping[str, Any]) -> SweepSpec:
 
     raw  sections of a spec; of a list among a system's hyperparameters one is chosen
     """
-    from sweeps.search.grid import SearchGrid
-    from sweeps.search.space import Space
+    from sweeps.search.space import SearchGrid, Space
     from sweeps.spec.parse import load_spec
 
     systems = {name: {key: choice(one) for key, one in own.items()} for name, own in raw["systems"].items()}

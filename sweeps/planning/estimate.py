@@ -5,23 +5,22 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, cycle, islice
+from typing import Any
 
 import numpy as np
 
-from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.accounting import headline_of_many, headline_of_parts, larger_of_parts
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed, UnsupportedEvent
-from dpcore.guarantee import STANDING, Status, resting_on
+from dpcore.events import Composed
+from dpcore.guarantee import STANDING, Guarantee, Status, resting_on
 from dpcore.rounding import delta_text, epsilon_text
-from sweeps.planning.plan import SECONDS_PER_GRADIENT, certain, draws, plan_proposal
-from sweeps.privacy.charge import charge_of_steps, check_terms
+from sweeps.planning.plan import SECONDS_PER_GRADIENT, certain, draws, feasible
+from sweeps.privacy.charge import UNCOUNTED, charge_of_steps, check_terms
 from sweeps.privacy.heldout import Charged, planned
-from sweeps.privacy.holdout_guarantee import both, tuned_of
-from sweeps.privacy.ledger import Choice
+from sweeps.privacy.ledger import Choice, both, tuned_of
 from sweeps.privacy.population import (
     IN_THIS_STORE,
     NOBODY_COUNTS,
@@ -40,8 +39,8 @@ from sweeps.search.asha import judged
 from sweeps.search.space import Space
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.errors import StoreError, UnknownPopulation
-from sweeps.store.population import Charge, Population, admits, public_files, spent, to_charge
-from trainables.system import DatasetSpec, PrivacyPlan, System
+from sweeps.store.population import Charge, Population, admits, public_files, spent
+from trainables.system import DatasetSpec, PrivacyPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +60,7 @@ class Spread:
         return f"{self.low:.4g} .. {self.high:.4g} (median {self.median:.4g})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TotalEstimate:
     """What the whole sweep may release, when every trial is published: the composition of all of them, and the reading
     of private test records that is planned once.
@@ -101,7 +100,7 @@ class TotalEstimate:
             return f"{estimate}. It will be no guarantee, because the weakest claim among them is {self.standing}."
         if not self.choices:
             return f"{estimate}. After the run the exact total can be quoted. {COUNTS if self.public else COVERS}"
-        what = " and ".join(choice.will for choice in self.choices)
+        what = " and ".join(choice.will or choice.what for choice in self.choices)
         instead = " and ".join(choice.instead for choice in self.choices)
         return f"{estimate}. It will be no guarantee, because {what}. For one, {instead}{ONE_BUDGET}."
 
@@ -125,54 +124,37 @@ def estimated_total(
     if not Release.of(spec).covered:
         return None, [f"total of the procedure: {NOT_COVERED}"]
     if (whole := sweep_total(spec)) is not None:
-        claim = filtered_guarantee(whole, plans)
-        return (
-            TotalEstimate(
-                trials=spec.search.trials,
-                epsilon=claim.epsilon,
-                delta=claim.delta,
-                accountant=claim.accountant,
-                standing=claim.standing,
-                public=spec.data.records_are_public is not None,
-                budget=True,
-            ),
-            [],
-        )
+        return _estimate(spec, claim := filtered_guarantee(whole, plans), standing=claim.standing, budget=True), []
     tests = planned(spec) if tests is None else tests
     choices = choices_by_results(spec) if choices is None else choices
     chosen = [*certain, *(plans[i % len(plans)] for i in range(spec.search.trials - len(certain)))]
     try:
+        terms: Any = {name: getattr(spec.privacy, name) for name in ("delta", "adjacency", "unit")}
         claim = headline_of_parts(
             Composed(events=tuple(plan.event() for plan in chosen)),
             Composed(events=tuple(plan.validation.event() for plan in chosen if plan.validation is not None)),
             parallel=in_parallel(chosen),
-            delta=spec.privacy.delta,
-            adjacency=spec.privacy.adjacency,
-            unit=spec.privacy.unit,
+            **terms,
         )
         for one in tests:
-            scored = headline_of_many(one.event, spec.privacy.delta, spec.privacy.adjacency, spec.privacy.unit)
-            claim = larger_of_parts(claim, scored)
+            claim = larger_of_parts(claim, headline_of_many(one.event, **terms))
         if (tuned := tuned_of(spec)) is not None:
             claim = both(tuned, claim)
-    except (InvalidValue, UnsupportedEvent, ToleranceNotReached, DiscretisationInvalid) as error:
+    except (InvalidValue, *UNCOUNTED) as error:
         return None, [f"total of the procedure: no accountant can count it ({error})"]
-    return (
-        TotalEstimate(
-            trials=spec.search.trials,
-            epsilon=claim.epsilon,
-            delta=claim.delta,
-            accountant=claim.accountant,
-            choices=(*choices, *(choice for one in tests for choice in one.choices)),
-            standing=resting_on(claim, [plan.guarantee for plan in chosen]).standing,
-            public=spec.data.records_are_public is not None,
-        ),
-        [],
-    )
+    choices = (*choices, *(choice for one in tests for choice in one.choices))
+    standing = resting_on(claim, [plan.guarantee for plan in chosen]).standing
+    return _estimate(spec, claim, choices=choices, standing=standing), []
+
+
+def _estimate(spec: SweepSpec, claim: Guarantee, **more: Any) -> TotalEstimate:
+    public, numbers = spec.data.records_are_public is not None, (claim.epsilon, claim.delta, claim.accountant)
+    return TotalEstimate(spec.search.trials, *numbers, public=public, **more)
 
 
 # What the next sweep would cost its population.
 
+Calibrations = MutableMapping[str, float]
 POPULATION_DRAWS = 6
 """Feasible draws whose cost is counted, in turn."""
 
@@ -202,11 +184,7 @@ def before(spec: SweepSpec, facts: DatasetSpec, store_url: str) -> tuple[str, ..
 
 
 def next_sweep(
-    population: Population,
-    charges: Sequence[Charge] | None,
-    spec: SweepSpec,
-    facts: DatasetSpec,
-    calibrations: MutableMapping[str, float] | None = None,
+    population: Population, charges: Sequence[Charge] | None, spec: SweepSpec, facts: DatasetSpec
 ) -> NextSweep | None:
     """What a sweep of this spec would cost beside what was charged; None where no draw of its space may be launched.
 
@@ -216,41 +194,31 @@ def next_sweep(
     """
     public = public_files(spec.data.options())
     if spec.privacy.scope == "sweep":
-        dp, gdp = whole_of(spec)
-        whole = to_charge(population, dp.epsilon, dp.delta, gdp)
+        whole = whole_of(spec, population)
         fits = None if charges is None else spec.search.trials * admits(population, charges, whole)
         return NextSweep(
             trials=spec.search.trials, cost=spent(population, [whole]), fits=fits, whole=True, public=public
         )
+    # Of trials that there will be whatever is drawn, and of a few draws.
+    space, solved = Space.of(spec), dict[str, float]()
     known, drawn = (
-        [charge_of_steps(population, plan, 0, plan.steps) for plan in plans]
-        for plans in _plans(spec, facts, calibrations)
+        [charge_of_steps(population, plan, 0, plan.steps) for plan in islice(plans, most)]
+        for plans, most in (
+            (feasible(spec, certain(spec, space), facts, solved), None),
+            (feasible(spec, draws(spec, space), facts, solved), POPULATION_DRAWS),
+        )
     )
     if not known and not drawn:
         return None
     wanted = list(islice(chain(known, cycle(drawn or known)), spec.search.trials))
-    fits = None if charges is None else _held(population, charges, wanted)
-    return NextSweep(trials=len(wanted), cost=spent(population, wanted), fits=fits, whole=False, public=public)
-
-
-def _held(population: Population, charges: Sequence[Charge], wanted: Sequence[Charge]) -> int:
-    """How many from the first on the budget holds: it stops at the first that it does not."""
 
     def refused(number: int) -> bool:
+        assert charges is not None
         return not admits(population, [*charges, *wanted[:number]], wanted[number])
 
-    return bisect_left(range(len(wanted)), True, key=refused)
-
-
-def _plans(
-    spec: SweepSpec, facts: DatasetSpec, calibrations: MutableMapping[str, float] | None
-) -> Iterator[Iterable[PrivacyPlan]]:
-    """Of trials that there will be whatever is drawn, and of a few draws."""
-    known: MutableMapping[str, float] = {} if calibrations is None else calibrations
-    space = Space.of(spec)
-    for configs, most in ((certain(spec, space), None), (draws(spec, space), POPULATION_DRAWS)):
-        planned = (plan_proposal(spec, config, facts, known) for config in configs)
-        yield islice((one for one in planned if isinstance(one, PrivacyPlan)), most)
+    # It stops at the first that the budget does not hold.
+    fits = None if charges is None else bisect_left(range(len(wanted)), True, key=refused)
+    return NextSweep(trials=len(wanted), cost=spent(population, wanted), fits=fits, whole=False, public=public)
 
 
 # `sampler: auto`: which method proposes, by a rule that looks at the spec and at what its trials are planned to cost.
@@ -291,30 +259,20 @@ def resolution(spec: SweepSpec, work: float, rehearsed: float | None = None) -> 
 
 
 def resolved(
-    spec: SweepSpec,
-    facts: DatasetSpec,
-    calibrations: MutableMapping[str, float] | None = None,
-    systems: Mapping[str, System] | None = None,
-    rehearsed: float | None = None,
+    spec: SweepSpec, facts: DatasetSpec, calibrations: Calibrations | None = None, rehearsed: float | None = None
 ) -> SweepSpec:
     """The spec with `search.resolved`, where its sampler is `auto` and none is given; else the spec as it is.
 
     A function of spec, public facts and what was rehearsed. Reads no record.
     """
-    if spec.search.resolved is not None:
-        return spec
-    found = resolution_of(spec, facts, calibrations, systems, rehearsed)
+    found = resolution_of(spec, facts, calibrations, rehearsed)
     if found is None:
         return spec
     return spec.model_copy(update={"search": spec.search.model_copy(update={"resolved": found.method})})
 
 
 def resolution_of(
-    spec: SweepSpec,
-    facts: DatasetSpec,
-    calibrations: MutableMapping[str, float] | None = None,
-    systems: Mapping[str, System] | None = None,
-    rehearsed: float | None = None,
+    spec: SweepSpec, facts: DatasetSpec, calibrations: Calibrations | None = None, rehearsed: float | None = None
 ) -> Resolution | None:
     """What `sampler: auto` comes to, and why; None for other samplers.
 
@@ -324,22 +282,9 @@ def resolution_of(
         return None
     if spec.search.resolved is not None:
         return Resolution(spec.search.resolved, "as search.resolved says")
-    return resolution(spec, median_work(spec, facts, {} if calibrations is None else calibrations, systems), rehearsed)
-
-
-def median_work(
-    spec: SweepSpec,
-    facts: DatasetSpec,
-    calibrations: MutableMapping[str, float],
-    systems: Mapping[str, System] | None = None,
-) -> float:
-    """Planned work of the median trial, of a few draws; 0 where none of them may be launched."""
-    rng = samplers.generator(spec.search.seed, 0, samplers.COSTS)
-    space, found = Space.of(spec), list[float]()
-    for _ in range(COST_DRAWS):
-        plan = plan_proposal(spec, space.draw(rng), facts, calibrations, systems)
-        if isinstance(plan, PrivacyPlan):
-            found.append(plan.work)
-        if len(found) == COST_PLANS:
-            break
-    return float(np.median(found)) if found else 0.0
+    # Planned work of the median trial, of a few draws; 0 where none of them may be launched.
+    rng, space = samplers.generator(spec.search.seed, 0, samplers.COSTS), Space.of(spec)
+    drawn = (space.draw(rng) for _ in range(COST_DRAWS))
+    plans = feasible(spec, drawn, facts, {} if calibrations is None else calibrations)
+    works = [plan.work for plan in islice(plans, COST_PLANS)]
+    return resolution(spec, float(np.median(works)) if works else 0.0, rehearsed)

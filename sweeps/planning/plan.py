@@ -10,20 +10,20 @@ or not.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate, phases
 from dpcore.guarantee import STANDING
 from sweeps.privacy.claims import ONE_TRIAL
-from sweeps.privacy.holdout_guarantee import chosen_line
+from sweeps.privacy.ledger import chosen_line
 from sweeps.privacy.privacy_filter import fitted_to_part
 from sweeps.privacy.release import Release
 from sweeps.search import samplers
 from sweeps.search.asha import report_steps, stops
-from sweeps.search.grid import SearchGrid
-from sweeps.search.space import Branch, Space
+from sweeps.search.space import Branch, SearchGrid, Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.problems import Problems
 from sweeps.spec.sections import SweepSpec
@@ -64,7 +64,6 @@ def plan_proposal(
     config: Config,
     facts: DatasetSpec,
     calibrations: MutableMapping[str, float],
-    systems: Mapping[str, System] | None = None,
     number: int = 0,
 ) -> PrivacyPlan | Refusal:
     """Plan one proposal, or say why it is not launched.
@@ -81,7 +80,7 @@ def plan_proposal(
     InvalidValue, loudly. So is an unprotected plan that no reason was given for. What the claims of a sound plan are
     worth in this sweep is the publisher's to say.
     """
-    planner = _Planner(spec, facts, calibrations, systems or SYSTEMS, Space.of(spec), number)
+    planner = _Planner(spec, facts, calibrations, Space.of(spec), number)
     if broken := planner.space.broken(config):
         return Refusal(
             violations=broken, reason=f"{planner.space.said(config)}. Narrow the space, or drop the constraint."
@@ -89,7 +88,7 @@ def plan_proposal(
     try:
         plan = planner.planned(config)
     except _Senseless as error:
-        return Refusal(violations={error.found.name: 1.0}, reason=str(error.found))
+        return Refusal(violations={error.name: 1.0}, reason=str(error))
     if isinstance(plan, Refusal):
         return plan
     found = ONE_TRIAL if spec.search.chosen is None else chosen_line(spec.search.chosen)
@@ -101,6 +100,14 @@ def plan_proposal(
     return Release.of(spec).plan(resting_on_word(held, (*of_their_metrics(spec.asked), *weights)))
 
 
+def feasible(
+    spec: SweepSpec, configs: Iterable[Config], facts: DatasetSpec, calibrations: MutableMapping[str, float]
+) -> Iterator[PrivacyPlan]:
+    """The plans of those that may be launched, in order."""
+    planned = (plan_proposal(spec, config, facts, calibrations) for config in configs)
+    return (one for one in planned if isinstance(one, PrivacyPlan))
+
+
 @dataclass(frozen=True, slots=True)
 class _Planner:
     """Plans for one sweep."""
@@ -108,13 +115,12 @@ class _Planner:
     spec: SweepSpec
     facts: DatasetSpec
     calibrations: MutableMapping[str, float]
-    systems: Mapping[str, System]
     space: Space
     number: int = 0
 
     def planned(self, config: Config) -> PrivacyPlan | Refusal:
         """The system's own plan, if what the objectives ask can be measured of it. Raises _Senseless."""
-        spec, system = self.spec, self.systems[str(config[SYSTEM])]
+        spec, system = self.spec, SYSTEMS[str(config[SYSTEM])]
         knobs = self.space.branch(config[SYSTEM]).complete(config, system.hyperparameters)
         try:
             check_unit(system, self.facts, spec.privacy.unit)
@@ -123,7 +129,7 @@ class _Planner:
             if isinstance(plan, PrivacyPlan):
                 check_measurable(spec.asked, system, plan)
         except InvalidValue as error:
-            raise _Senseless(error) from error
+            raise _Senseless(error.name, error.value, error.expected, error.remedy) from error
         return plan if isinstance(plan, Refusal) else named(plan, spec.privacy.noise_source)
 
     def _fitted(self, system: System, knobs: Config, epsilon: float) -> PrivacyPlan | Refusal:
@@ -131,26 +137,19 @@ class _Planner:
         spec = self.spec
 
         def plan_at(target: float) -> PrivacyPlan | Refusal:
-            return plan_with_reports(
-                system,
-                knobs,
-                self.facts,
-                spec.privacy.target(target),
-                self.calibrations,
-                lambda steps: report_steps(spec, system, steps),
-            )
+            aim, reports = spec.privacy.target(target), partial(report_steps, spec, system)
+            return plan_with_reports(system, knobs, self.facts, aim, self.calibrations, reports)
 
-        budget = budget_of(spec)
-        if budget is None:
+        if (budget := budget_of(spec)) is None:
             return plan_at(epsilon)
-        return fitted_to_part(plan_at, lambda steps: stops(spec, steps), budget, self.number, self.calibrations)
+        return fitted_to_part(plan_at, partial(stops, spec), budget, self.number, self.calibrations)
 
     def held(self, config: Config, plan: PrivacyPlan) -> PrivacyPlan | Refusal:
         """The plan, if its claim and its size are within the spec. Raises InvalidValue as `plan_proposal`."""
-        system, epsilon = self.systems[str(config[SYSTEM])], float(config[TARGET_EPSILON])
+        system, epsilon = SYSTEMS[str(config[SYSTEM])], float(config[TARGET_EPSILON])
         claim, privacy = plan.guarantee, self.spec.privacy
         if is_unprotected(plan):
-            if self.spec.unprotected_because is None:
+            if privacy.unprotected_because is None:
                 raise InvalidValue(
                     "privacy.allow_unprotected",
                     None,
@@ -180,7 +179,7 @@ class _Planner:
                 if isinstance(plan, PrivacyPlan):
                     self.held(config, plan)
             except _Senseless as error:
-                first = first or error.found
+                first = first or error
             except InvalidValue as error:
                 return error
             else:
@@ -198,12 +197,8 @@ def _aimed(plan: PrivacyPlan, system: System, target: PrivacyTarget) -> PrivacyP
     return replace(plan, guarantee=replace(claim, aimed_at=target.epsilon))
 
 
-class _Senseless(Exception):
+class _Senseless(InvalidValue):
     """What the system said of one configuration."""
-
-    def __init__(self, found: InvalidValue) -> None:
-        super().__init__(str(found))
-        self.found = found
 
 
 def is_unprotected(plan: PrivacyPlan) -> bool:
@@ -226,19 +221,14 @@ def _within_limits(spec: SweepSpec, plan: PrivacyPlan, system: System) -> Privac
     )
 
 
-def check_corners(
-    spec: SweepSpec,
-    facts: DatasetSpec,
-    calibrations: MutableMapping[str, float],
-    systems: Mapping[str, System] | None = None,
-) -> None:
+def check_corners(spec: SweepSpec, facts: DatasetSpec, calibrations: MutableMapping[str, float]) -> None:
     """Plan the ends of every domain, one knob at a time, so that senseless values surface before the first trial.
 
     An end that makes sense beside some other draws of the remaining knobs is none: it is refused where it does not.
     Raises SpecErrors with one error per end that the system calls senseless, and for what `plan_proposal` raises.
     """
     problems, space = Problems(), Space.of(spec)
-    planner = _Planner(spec, facts, calibrations, systems or SYSTEMS, space)
+    planner = _Planner(spec, facts, calibrations, space)
     rng = samplers.generator(spec.search.seed, 0, samplers.ENDS)
     for branch in space.branches:
         middle = branch.drawn(lambda: 0.5)

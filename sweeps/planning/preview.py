@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dpcore.accounting import group_epsilon_lower
+from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.planning.estimate import Resolution, Spread, TotalEstimate, estimated_total, resolution_of
@@ -20,31 +24,37 @@ from sweeps.planning.plan import (
     certain,
     check_corners,
     draws,
+    feasible,
     is_unprotected,
     plan_proposal,
 )
+from sweeps.planning.rehearsal import Rehearsal, Rehearsing, check_feasible
 from sweeps.privacy.claims import HEADING, Assumptions
 from sweeps.privacy.heldout import declared_test
 from sweeps.privacy.release import Published, Release
+from sweeps.privacy.totals import Total, earlier_lines
 from sweeps.privacy.totals import Total as EarlierTotal
-from sweeps.privacy.totals import earlier_lines
 from sweeps.privacy.wording import validation_text
+from sweeps.ray.resources import check_at_once, check_sockets_fit, check_workers, workers_at
 from sweeps.search import samplers
 from sweeps.search.asha import first_stop
-from sweeps.search.grid import SearchGrid
-from sweeps.search.space import Space
+from sweeps.search.space import SearchGrid, Space
 from sweeps.search.warm_start import WarmStart, fitting
-from sweeps.selection.preview import SelectionPreview, sealed_outcomes
+from sweeps.selection import compare
+from sweeps.selection.compare import Comparison, compared
+from sweeps.selection.preview import SelectionPreview, check_deadline, check_model_size, say_deadline, sealed_outcomes
 from sweeps.selection.price import SealedPrior
 from sweeps.spec.hyperparameters import spelled_out
 from sweeps.spec.parse import public_facts
 from sweeps.spec.rules import FINAL, raw_metrics
-from sweeps.spec.sections import SweepSpec, learns
+from sweeps.spec.sections import FUNCTION, SweepSpec, learns
 from sweeps.spec.sweep_budget import SweepBudget, budget_of
 from sweeps.util.text import hanging
+from trainables import plugins
+from trainables.data import SOURCES
 from trainables.models import shaping
 from trainables.registry import SYSTEMS
-from trainables.system import DatasetSpec, PrivacyPlan, Refusal, System
+from trainables.system import DatasetSpec, PrivacyPlan, Refusal
 from trainables.units import RECORD
 
 # Notes under the plan of a sweep: what a person may not have meant, or should know before it runs.
@@ -63,7 +73,7 @@ def notes_on(
     if unprotected := sorted({plan.system for plan in plans if is_unprotected(plan)}):
         notes.append(
             f"{', '.join(unprotected)} claim NOTHING: epsilon is infinite, whatever the budget. "
-            f"Allowed because: {spec.unprotected_because}"
+            f"Allowed because: {spec.privacy.unprotected_because}"
         )
     if refuted := sorted({plan.system for plan in plans if plan.guarantee.status is Status.REFUTED}):
         notes.append(
@@ -108,12 +118,12 @@ def notes_on(
     return notes
 
 
-def _withheld(spec: SweepSpec, systems: Mapping[str, System] | None) -> Iterator[str]:
+def _withheld(spec: SweepSpec) -> Iterator[str]:
     """Which metrics of the systems leave no trial."""
     if not Release.of(spec).withheld:
         return
     for name in spec.systems:
-        if metrics := raw_metrics((systems or SYSTEMS)[name], spelled_out(spec.systems, name)):
+        if metrics := raw_metrics(SYSTEMS[name], spelled_out(spec.systems, name)):
             yield f"{', '.join(metrics)} of {name} read training records outside of every claim: they leave no trial"
 
 
@@ -182,6 +192,9 @@ class Preview:
     resolution  what `sampler: auto` comes to; None for other samplers
     selection   what releasing the winners alone costs; None where every trial is released
     spread      how one budget of the whole sweep is spread, and what that buys; empty where each trial has its own
+    rehearsal   what a rehearsal on made-up records found; None without one
+    population  what its population has left for it (`sweeps.privacy.population`), a line each
+    modes       the comparison of the ways to charge for the search, where it was asked for
     """
 
     spec: SweepSpec
@@ -203,6 +216,9 @@ class Preview:
     resolution: Resolution | None
     selection: SelectionPreview | None = None
     spread: tuple[str, ...] = ()
+    rehearsal: Rehearsal | None = None
+    population: tuple[str, ...] = ()
+    modes: Comparison | None = None
 
     @property
     def all_notes(self) -> tuple[str, ...]:
@@ -256,6 +272,10 @@ class Preview:
             "feasible_share": self.feasible / self.samples,
             **({} if self.selection is None else {"selection": self.selection.to_dict()}),
             **({"spread": self.spread} if self.spread else {}),
+            "treatment": self.facts.treatment,
+            "population": self.population,
+            "rehearsal": self.rehearsal and self.rehearsal.to_dict(),
+            **({} if self.modes is None else {"modes": self.modes.to_dict()}),
         }
 
     def title(self) -> list[str]:
@@ -317,6 +337,10 @@ class Preview:
         yield from (("Earlier", line) for line in earlier_lines(self.started_from, assumptions))
         yield from (("Note", note) for note in self.all_notes)
         yield from _under(HEADING, assumptions.lines())
+        yield from () if self.rehearsal is None else self.rehearsal.lines()
+        # By the declaration alone, no record was looked at.
+        yield from (("Records", one) for one in self.facts.treatment)
+        yield from (("Population", one) for one in self.population)
 
     def _space_lines(self) -> Iterator[str]:
         for system, knobs in sorted(self.spec.systems.items()):
@@ -328,7 +352,8 @@ class Preview:
             yield f"{self.grid_size} grid points{each}{beside}"
 
     def __str__(self) -> str:
-        return "\n".join([*self.title(), "", *(hanging(label, text) for label, text in self.lines())])
+        beside = [] if self.modes is None else ["", compare.text(self.modes)]
+        return "\n".join([*self.title(), "", *(hanging(label, text) for label, text in self.lines()), *beside])
 
 
 def _under(label: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -346,10 +371,7 @@ def _unit_text(unit: str, records: int, per_record: Spread | None) -> str:
 
 def preview(
     spec: SweepSpec,
-    facts: DatasetSpec | None = None,
-    calibrations: MutableMapping[str, float] | None = None,
     *,
-    systems: Mapping[str, System] | None = None,
     samples: int | None = None,
     warm: Sequence[Published] = (),
     started_from: Sequence[EarlierTotal] = (),
@@ -364,9 +386,8 @@ def preview(
 
     Raises SpecErrors when a system calls an end of a domain senseless.
     """
-    facts = public_facts(spec) if facts is None else facts
-    calibrations = {} if calibrations is None else calibrations
-    check_corners(spec, facts, calibrations, systems)
+    facts, calibrations = public_facts(spec), dict[str, float]()
+    check_corners(spec, facts, calibrations)
     space = Space.of(spec)
     selection = None
     if samples is None:
@@ -375,24 +396,24 @@ def preview(
         samples = len(spec.search.first)
     if spec.selection is None:
         outcomes = [
-            plan_proposal(spec, config, facts, calibrations, systems, number=number)
+            plan_proposal(spec, config, facts, calibrations, number)
             for number, config in enumerate(draws(spec, space, samples))
         ]
     else:
         samples = min(samples, SEALED_SAMPLES)
         drawn = list(draws(spec, space, samples))
-        outcomes, selection = sealed_outcomes(SealedPrior(spec, facts, calibrations, systems), drawn)
+        outcomes, selection = sealed_outcomes(SealedPrior(spec, facts, calibrations), drawn)
     plans = [one for one in outcomes if isinstance(one, PrivacyPlan)]
     refusals = [one for one in outcomes if isinstance(one, Refusal)]
     grid = SearchGrid.of(space) if samplers.walks_grid(spec.search.sampler) else None
     grid_size = None if grid is None else len(grid)
     notes = [f"for example: {refusals[0].reason}"] if refusals else []
     notes += notes_on(spec, facts, plans, samples, grid_size)
-    notes += _withheld(spec, systems)
+    notes += _withheld(spec)
     total, why_not = None, list[str]()
     if spec.selection is None:
-        known = (plan_proposal(spec, config, facts, calibrations, systems) for config in certain(spec, space))
-        total, why_not = estimated_total(spec, plans, certain=[one for one in known if isinstance(one, PrivacyPlan)])
+        known = list(feasible(spec, certain(spec, space), facts, calibrations))
+        total, why_not = estimated_total(spec, plans, certain=known)
     earlier = None
     if spec.search.warm_start is not None:
         release = Release.of(spec)
@@ -416,7 +437,7 @@ def preview(
         started_from=tuple(started_from),
         per_record=_per_record(spec, plans, facts),
         noise=Spread.of([plan.validation.histogram.deviation for plan in plans if plan.validation is not None]),
-        resolution=resolution_of(spec, facts, calibrations, systems, rehearsed),
+        resolution=resolution_of(spec, facts, calibrations, rehearsed),
         selection=selection,
         spread=spread_lines(spec),
     )
@@ -437,3 +458,120 @@ def _solved(plans: Sequence[PrivacyPlan]) -> dict[str, Spread]:
         for name in plan.solved:
             values.setdefault(f"{plan.system}.{name}", []).append(float(plan.config[name]))
     return {name: spread for name, found in sorted(values.items()) if (spread := Spread.of(found)) is not None}
+
+
+# The work of `sweeps check`: look at the places, plan the spec, rehearse it on made-up records. It reads no record.
+
+
+def checked(
+    spec: SweepSpec,
+    *,
+    rehearsal: bool = True,
+    modes: bool = False,
+    address: str | None = None,
+    warm: Sequence[Published] = (),
+    started_from: Sequence[Total] = (),
+) -> Preview:
+    """Plan, look at the places, rehearse. Raises SpecErrors, WouldFail, and what `check_places` raises.
+
+    rehearsal           False: only plan, from public facts alone
+    modes               compare the ways to charge for the search too (`sweeps.selection.compare`)
+    address             see `check_places`
+    warm, started_from  as in `sweeps.planning.preview.preview`
+    """
+    if rehearsal and address is not None and address.startswith("ray://"):
+        raise InvalidValue(
+            "--address",
+            address,
+            "auto or HOST:PORT: `check` asks the cluster for its nodes, which it cannot do through a client's port",
+            "Check without it; `sweeps run` submits the sweep by this address.",
+        )
+    for function in spec.user_functions():
+        # Here, and not only where it is imported: that is in another process, whose words come late.
+        plugins.enter("function", function)
+    if FUNCTION.fullmatch(spec.search.sampler):
+        plugins.enter("search.sampler", spec.search.sampler)
+    if not rehearsal:
+        plan, found = preview(spec, warm=warm, started_from=started_from), None
+    else:
+        check_places(spec, address)
+        with Rehearsing(spec) as rehearsing:
+            # Planning builds the user's own model: not in this process, before it has come back from the other one.
+            first = rehearsing.finished() if spec.user_modules() else None
+            with redirect_stdout(sys.stderr):
+                # What the user's code prints is no part of a JSON document.
+                rehearsed = None if first is None else first.trial_seconds(spec)
+                plan = preview(spec, warm=warm, started_from=started_from, rehearsed=rehearsed)
+            found = first or rehearsing.finished()
+    if found is not None:
+        check_model_size(spec, found)
+        if plan.selection is not None:
+            measured = check_deadline(spec, found, address)
+            plan = replace(plan, selection=replace(plan.selection, measured=measured))
+    if not plan.feasible and (found is None or not found.ran):
+        check_feasible(spec, plan.facts)
+    return replace(plan, rehearsal=found, modes=compared(spec, plan.facts, found) if modes else None)
+
+
+def check_places(spec: SweepSpec, address: str | None = None) -> None:
+    """What the files and the machine can tell before anything runs: schemas and resources, and no record.
+
+    address  of the Ray cluster that trials are meant for; None: this machine
+
+    Raises InvalidValue (files, columns, device, workers of a sealed search), ClusterUnreachable (resources, imports of
+    its workers).
+    """
+    SOURCES[spec.data.source].inspect(spec.data.options())
+    check_workers(spec, address)
+    cpus, gpus = spec.resources.per_worker()
+    if spec.execution.device == "cuda" and gpus == 0:
+        raise InvalidValue(
+            "execution.device",
+            "cuda",
+            "auto or cpu where trials ask for no GPU: they see none",
+            "Set resources.gpus (or gpus_per_worker), or leave the device out.",
+        )
+    if address is None and gpus == 0 and cpus * spec.resources.workers <= (os.cpu_count() or 1):
+        # Ray takes a second to import.
+        return
+    from sweeps.ray.cluster import alive_nodes, check_importable_everywhere, check_reachable, check_resources, cluster
+
+    check_reachable(address, spec.resources)
+    if address is not None:
+        with cluster(address):
+            nodes = alive_nodes()
+            check_resources(spec.resources, nodes, "the cluster has")
+            if spec.selection is not None:
+                check_at_once(spec, workers_at(spec, address), nodes, "the cluster")
+            check_importable_everywhere(spec.user_functions())
+
+
+def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: bool = True) -> float | None:
+    """What `sweeps run` makes sure of before it records a sweep; seconds of a trial where a model was tried out.
+
+    A model or sampler that is not ours is tried out in another process: planning builds the model, and it could take
+    this one along. So are the models of a sealed search, whose size and time have to be known before it begins: a time
+    that may be too short is said.
+    Raises what `checked` raises. Resources of a cluster are its own to tell, when the sweep has joined it.
+    """
+    if address is None:
+        check_places(spec)
+        check_sockets_fit()
+    else:
+        SOURCES[spec.data.source].inspect(spec.data.options())
+        check_workers(spec, address)
+        from sweeps.ray.cluster import check_reachable
+
+        check_reachable(address, spec.resources)
+    ours = not spec.user_modules() and samplers.module_of(spec.search.sampler) is None
+    if ours and spec.selection is None:
+        check_feasible(spec, public_facts(spec))
+    elif rehearsal:
+        with Rehearsing(spec) as rehearsing:
+            found = rehearsing.finished()
+        check_model_size(spec, found)
+        say_deadline(check_deadline(spec, found, address))
+        if not found.ran:
+            check_feasible(spec, public_facts(spec))
+        return found.trial_seconds(spec)
+    return None

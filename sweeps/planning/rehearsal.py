@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection, wait
+from itertools import chain
+from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any, Self
 
@@ -36,7 +37,7 @@ from sweeps.util.waiting import patience
 from trainables.metrics import WITH
 from trainables.registry import SYSTEMS
 from trainables.rehearsal import CannotRun, Rehearsed, Step, rehearse
-from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, Scalar, System
+from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, Scalar
 
 # Work in a process of its own, so that whatever it does there ends with a sentence here.
 
@@ -67,14 +68,12 @@ class Child:
         """Until the work is over. Raises ProcessEnded, also after `patience` seconds without a message."""
         while True:
             try:
-                while not self._receiver.poll():
+                while not self._receiver.poll(_LOOK_SECONDS):
                     # Processes that it started may hold its end of the pipe open after it.
                     if not self._process.is_alive() and not self._receiver.poll():
                         raise EOFError
-                    left = self._heard + patience - time.monotonic()
-                    if left <= 0:
+                    if time.monotonic() - self._heard > patience:
                         raise ProcessEnded(f"it did not come back within {patience:g} s, and was stopped")
-                    wait([self._receiver, self._process.sentinel], min(left, _LOOK_SECONDS))
                 message = self._receiver.recv()
             except (EOFError, ConnectionResetError):
                 self._process.join()
@@ -99,7 +98,7 @@ class Child:
 
 
 _OVER = ("over",)
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 0.1
 
 
 def _method() -> str:
@@ -186,11 +185,8 @@ def first_plan(
     spec: SweepSpec, corner: Corner, facts: DatasetSpec, calibrations: MutableMapping[str, float]
 ) -> tuple[Config, PrivacyPlan] | None:
     """The first configuration that may be launched, with its plan; None where none may."""
-    for config in corner.configs:
-        plan = plan_proposal(spec, config, facts, calibrations)
-        if isinstance(plan, PrivacyPlan):
-            return config, plan
-    return None
+    planned = ((config, plan_proposal(spec, config, facts, calibrations)) for config in corner.configs)
+    return next(((config, plan) for config, plan in planned if isinstance(plan, PrivacyPlan)), None)
 
 
 def _of_branch(space: Space, branch: Branch, seed: int) -> list[Corner]:
@@ -457,22 +453,14 @@ REMEDY = "Raise epsilon or `limits`, or narrow the space."
 MENDED = "Mend the relation, or move the space."
 
 
-def check_feasible(
-    spec: SweepSpec,
-    facts: DatasetSpec,
-    calibrations: MutableMapping[str, float] | None = None,
-    systems: Mapping[str, System] | None = None,
-) -> None:
+def check_feasible(spec: SweepSpec, facts: DatasetSpec) -> None:
     """At least one corner of the space, or one draw, may be launched. Reads no record. Raises InvalidValue."""
-    calibrations = {} if calibrations is None else calibrations
-    refusals: list[Refusal] = []
-    proposals = [draws(spec, Space.of(spec)), (config for corner in corners(spec) for config in corner.configs)]
-    for configs in proposals:
-        for config in configs:
-            outcome = plan_proposal(spec, config, facts, calibrations, systems)
-            if isinstance(outcome, PrivacyPlan):
-                return
-            refusals.append(outcome)
+    calibrations, refusals = dict[str, float](), list[Refusal]()
+    for config in chain(draws(spec, Space.of(spec)), *(corner.configs for corner in corners(spec))):
+        outcome = plan_proposal(spec, config, facts, calibrations)
+        if isinstance(outcome, PrivacyPlan):
+            return
+        refusals.append(outcome)
     never = set.intersection(*(set(one.violations) for one in refusals)).intersection(spec.constraints)
     if never:
         raise InvalidValue(

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from typing import Self
 
-from dpcore import accounting, checks
+from dpcore import checks
 from dpcore.accountants.gdp import GDPAccountant
 from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant, ToleranceNotReached
 from dpcore.accounting import headline_of_many, headline_of_parts, larger_of_parts
@@ -314,13 +314,9 @@ def filter_charge(
     return found
 
 
-def trial_profile(
-    plan: PrivacyPlan, from_step: int = 0, to_step: int | None = None, tolerance: float = accounting.TOLERANCE
-) -> TrialProfile:
-    """Upper bounds, in both directions, on what steps [from_step, to_step) of a plan reveal, with the reports that
-    follow them (the whole trial by default). Where they compose in parallel, the larger at every point.
-
-    tolerance  relative, of the accountant's bounds: they are upper ones whatever it is
+def trial_profile(plan: PrivacyPlan) -> TrialProfile:
+    """Upper bounds, in both directions, on what a plan reveals, with its reports. Where they compose in parallel, the
+    larger at every point.
 
     What a price of a search is made of has to be proved: raises InvalidValue for a plan whose claim does not stand, and
     UnsupportedEvent for one that no accountant counts as a curve.
@@ -333,8 +329,8 @@ def trial_profile(
             f"{' or '.join(STANDING)}",
             "A budget for the whole sweep covers trials whose claims stand. Use privacy.scope: trial.",
         )
-    parts = ReleasedParts.of(plan, from_step, to_step).in_parallel(claim.adjacency)
-    profiles = tuple(EventProfile(one, claim.adjacency, tolerance=tolerance) for one in parts)
+    parts = ReleasedParts.of(plan).in_parallel(claim.adjacency)
+    profiles = tuple(EventProfile(one, claim.adjacency) for one in parts)
     return profiles[0] if len(profiles) == 1 else WorstProfile(profiles)
 
 

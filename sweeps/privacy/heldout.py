@@ -7,12 +7,12 @@ with, whichever trial it is for. So results may choose the trial without choosin
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dpcore.accounting import headline_of_many, larger_of_parts
 from dpcore.checks import InvalidValue
-from dpcore.events import Adjacency, Event, Gaussian, Repeated
+from dpcore.events import Event, Repeated
 from dpcore.guarantee import Guarantee, resting_on
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram, noise_for, several
 from sweeps.privacy.claims import declared_number
@@ -25,7 +25,6 @@ from trainables.data.source import HoldsOut
 from trainables.data.splits import TestSplit
 from trainables.metrics import STANDARD_ERROR, with_error
 from trainables.reports import Bins
-from trainables.system import DatasetSpec
 from trainables.training.noise import named_generators
 from trainables.validation.histogram_bins import cells_for
 
@@ -47,22 +46,6 @@ class DeclaredTest:
     counted: str
     histogram: NoisyHistogram | None = None
     bins: Bins = "loss"
-
-    @classmethod
-    def of(
-        cls, held: TestSplit, facts: DatasetSpec, epsilon: float, delta: float, adjacency: Adjacency
-    ) -> DeclaredTest:
-        """epsilon  the smallest budget that the sweep began with"""
-        if not held.private:
-            return cls(held=held, counted=facts.counted)
-        bins: Bins = "loss" if facts.private_validation is None else facts.private_validation.bins
-        histogram = NoisyHistogram(
-            cells=cells_for(facts, bins).size,
-            noise_multiplier=noise_for(epsilon, delta, 1),
-            adjacency=adjacency,
-            unit_records=facts.unit_records,
-        )
-        return cls(held=held, counted=facts.counted, histogram=histogram, bins=bins)
 
     def claim(self, claim: Guarantee, times: int) -> Guarantee:
         """What a trial's `claim` is together with its test score, read so often; of public records the same."""
@@ -94,19 +77,17 @@ def declared_test(spec: SweepSpec) -> DeclaredTest | None:
         facts = SOURCES[spec.data.source].facts(spec.data.options())
     except InvalidValue:
         return None
-    return DeclaredTest.of(held, facts, min(privacy.epsilon), privacy.delta, privacy.adjacency)
-
-
-def reading_event(spec: SweepSpec) -> Gaussian | None:
-    """What one reading of its private test records spends; None where it declares none.
-
-    It follows from the recorded spec alone, whatever became of its data: how many cells there are does not matter.
-    """
-    test, privacy = spec.data.options().get("test"), spec.privacy
-    if not isinstance(test, Mapping) or test.get("records") != "private":
-        return None
-    noise = noise_for(min(privacy.epsilon), privacy.delta, 1)
-    return NoisyHistogram(cells=1, noise_multiplier=noise, adjacency=privacy.adjacency).event()
+    if not held.private:
+        return DeclaredTest(held=held, counted=facts.counted)
+    bins: Bins = "loss" if facts.private_validation is None else facts.private_validation.bins
+    histogram = NoisyHistogram(
+        cells=cells_for(facts, bins).size,
+        # Of the smallest budget that the sweep began with.
+        noise_multiplier=noise_for(min(privacy.epsilon), privacy.delta, 1),
+        adjacency=privacy.adjacency,
+        unit_records=facts.unit_records,
+    )
+    return DeclaredTest(held=held, counted=facts.counted, histogram=histogram, bins=bins)
 
 
 def held_out_of(spec: SweepSpec) -> TestSplit | None:
@@ -228,20 +209,12 @@ def of_its_records(store: PublishedStore, sweep: str, word: str | None = None) -
         for one in listed
         if isinstance(one.wanted, HeldOutScore)
     }
-    return tuple(
-        HeldOutReading(
-            id=one.id,
-            sweep=name,
-            trial=wanted.trial,
-            records=wanted.records,
-            asker=one.asker,
-            when=one.when,
-            number=number,
-            of=len(found),
-            metrics=scores[one.id].metrics if one.id in scores else {},
-        )
-        for number, (one, wanted, name) in enumerate(found, start=1)
-    )
+    made_of = []
+    for number, (one, wanted, name) in enumerate(found, start=1):
+        came: dict[str, Any] = {"metrics": scores[one.id].metrics if one.id in scores else {}, **asdict(wanted)}
+        place: dict[str, Any] = {"id": one.id, "sweep": name, "number": number, "of": len(found)}
+        made_of.append(HeldOutReading(asker=one.asker, when=one.when, **place, **came))
+    return tuple(made_of)
 
 
 def _reads(requests: Iterable[Request]) -> list[tuple[Request, HeldOutRead]]:
@@ -271,7 +244,7 @@ class Charged:
         if self.times <= 1:
             return ()
         what = f"the private test records were read {self.times} times, and one reading was planned"
-        return (Choice(what=what, will=what, instead="read the test records once"),)
+        return (Choice(what, "read the test records once"),)
 
 
 def planned(spec: SweepSpec) -> tuple[Charged, ...]:
@@ -285,9 +258,12 @@ def charged(store: PublishedStore, record: SweepRecord) -> tuple[Charged, ...]:
 
 
 def _charged(spec: SweepSpec, times: int) -> tuple[Charged, ...]:
-    release = reading_event(spec)
-    if release is None:
+    test, privacy = spec.data.options().get("test"), spec.privacy
+    if not isinstance(test, Mapping) or test.get("records") != "private":
         return ()
+    # It follows from the recorded spec alone, whatever became of its data: how many cells there are does not matter.
+    noise = noise_for(min(privacy.epsilon), privacy.delta, 1)
+    release = NoisyHistogram(cells=1, noise_multiplier=noise, adjacency=privacy.adjacency).event()
     event, held = Repeated(event=release, count=max(1, times)), held_out_of(spec)
     if held is None:
         # What parts them can be asked no more (another version refuses it): they are taken for any of the others.

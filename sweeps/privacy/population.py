@@ -25,7 +25,6 @@ from sweeps.privacy.heldout import DeclaredTest
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.spec.sections import FUNCTION, SweepSpec
 from sweeps.spec.sweep_budget import budget_of
-from sweeps.store.errors import UnknownPopulation
 from sweeps.store.lease import Lease
 from sweeps.store.population import (
     AddingRule,
@@ -44,44 +43,6 @@ from sweeps.store.records import Refutation, SweepRecord
 from sweeps.store.store import Store
 from sweeps.store.workspace import Workspace
 from trainables.system import PrivacyPlan
-
-
-def ledger_named(store: Store, population: str) -> Population:
-    """The ledger of a population. Raises UnknownPopulation."""
-    found = {one.name: one for one in store.populations()}
-    if population not in found:
-        raise UnknownPopulation(population, found)
-    return found[population]
-
-
-def reserve_block(
-    store: Store, lease: Lease, population: str, whole: DPCharge, gdp: GDPCharge | None = None
-) -> Charge | None:
-    """Reserve what the lease's sweep costs at most, durable on return; the same again changes nothing.
-
-    population  as its spec declares; "" for none, and then nothing is reserved
-    whole       (epsilon, delta) of everything that may leave the sweep
-    gdp         (mu_total, tau_total) where it runs within a GDP filter: what a gdp ledger is charged instead of `whole`
-
-    Returns what was reserved. Raises PopulationSpent where the budget does not hold it: the sweep then must not begin;
-    and UnknownPopulation, LeaseLost, Conflict for another block than before.
-    """
-    if not population:
-        return None
-    charge = to_charge(ledger_named(store, population), whole.epsilon, whole.delta, gdp)
-    store.reserve_block(lease, population, charge)
-    return charge
-
-
-def settle_block(store: Store, lease: Lease, population: str, epsilon: float) -> None:
-    """What a `first` sweep came to: the ex-post epsilon of what it released, at most the reserved one.
-
-    By a gdp ledger nothing is handed back: it stands at its dearest rung. The same again changes nothing. Raises
-    UnknownPopulation, LeaseLost, Conflict, InvalidValue.
-    """
-    if population and ledger_named(store, population).rule is AddingRule.LINEAR:
-        store.settle_block(lease, population, epsilon)
-
 
 # Audits that refuted a system over a population: what its rows cost is then not known, and it is launched no more.
 #
@@ -178,30 +139,29 @@ def ledger_of(store: Store, spec: SweepSpec) -> Population | None:
     """
     if spec.data.population is None:
         return None
-    population = ledger_named(store, spec.data.population)
+    population = store.population(spec.data.population)
     check_terms(population, spec.privacy.adjacency, spec.privacy.unit)
     check_not_refuted(PublishedStore(store), population.name, spec.systems)
     return population
 
 
 def reserve_whole(store: Store, lease: Lease, spec: SweepSpec) -> None:
-    """The one row of a sweep whose one budget a filter keeps, before its first trial; for any other sweep nothing.
+    """The one row of a sweep with one budget, before its first trial; for any other sweep nothing.
 
-    Raises PopulationSpent where the population does not hold it, and as `reserve_block`.
+    Durable on return; the same again changes nothing. Raises PopulationSpent where the population does not hold it: the
+    sweep then must not begin; and UnknownPopulation, LeaseLost, Conflict for another row than before.
     """
-    if budget_of(spec) is not None and spec.data.population is not None:
-        reserve_block(store, lease, spec.data.population, *whole_of(spec))
+    if (name := spec.data.population) is not None and spec.privacy.scope == "sweep":
+        store.reserve_block(lease, name, whole_of(spec, store.population(name)))
 
 
-def whole_of(spec: SweepSpec) -> tuple[DPCharge, GDPCharge | None]:
-    """What may leave a sweep with one budget, as `reserve_block` takes it: what is reserved, and what is forecast.
-
-    The second is what covers it within its filter of Gaussian privacy, closer than its epsilon does; None without one.
-    """
+def whole_of(spec: SweepSpec, population: Population) -> Charge:
+    """What everything that may leave a sweep with one budget is charged. Where a filter of Gaussian privacy keeps it, a
+    gdp ledger is charged what covers it within that, closer than its epsilon does."""
     budget = budget_of(spec)
     filter = None if budget is None else budget.filter
     covered = GDPCharge(filter.mu_total, filter.tau_total) if isinstance(filter, GDPFilter) else None
-    return DPCharge(max(spec.privacy.epsilon), spec.privacy.delta), covered
+    return to_charge(population, max(spec.privacy.epsilon), spec.privacy.delta, covered)
 
 
 # What people do with a sweep afterwards that reads its population again: audits, and readings of private test
@@ -219,7 +179,7 @@ def charge_audit(store: Store, sweep: SweepRecord, what: str, plan: PrivacyPlan,
     if not (name := sweep.spec.data.population):
         return
     check_not_refuted(PublishedStore(store), name, [plan.system])
-    charge = repeated(charge_of_steps(ledger_named(store, name), plan, 0, steps), trainings)
+    charge = repeated(charge_of_steps(store.population(name), plan, 0, steps), trainings)
     store.charge(name, Row(kind=RowKind.AUDIT, what=what, sweep=sweep.name, charge=charge, at=time.time()))
 
 
@@ -230,14 +190,9 @@ def charge_reading(store: Store, sweep: SweepRecord, what: str, declared: Declar
     """
     if not (name := sweep.spec.data.population) or declared.histogram is None:
         return
-    delta = float(sweep.spec.canonical()["privacy"]["delta"])
-    charge = charge_of_event(ledger_named(store, name), declared.histogram.event(), delta)
+    charge = charge_of_event(store.population(name), declared.histogram.event(), sweep.spec.privacy.delta)
     store.charge(name, Row(kind=RowKind.READING, what=what, sweep=sweep.name, charge=charge, at=time.time()))
 
-
-# A population's account as views show it: what sweeps, audits and test readings have spent, and what is left.
-#
-# Numbers of what was spent are rounded up, those of what is left down.
 
 # What the next sweep would cost its population, before it runs: an estimate from public facts; no record is read.
 
@@ -408,9 +363,8 @@ class PopulationAccount:
 def account(store: PublishedStore, name: str, following: NextSweep | None = None) -> PopulationAccount:
     """The account of a population. Raises UnknownPopulation, StoreError."""
     rows = tuple(store.charges(name))
-    population = next(one for one in store.populations() if one.name == name)
     return PopulationAccount(
-        population=population,
+        population=store.population(name),
         rows=rows,
         uncounted=_elsewhere(store, name),
         refuted=refuted_rows(store, rows),
@@ -444,24 +398,16 @@ def _listed(names: Sequence[str]) -> str:
 def _of_sweep(population: Population, rows: Sequence[Row]) -> str:
     counts = Counter(row.kind for row in rows)
     what = ", ".join(count_text(counts[kind], _NAMES[kind]) for kind in RowKind if counts[kind])
-    back = sum(_handed_back(row) for row in rows)
+    if population.rule is AddingRule.GDP:
+        # A share of the sum of squares; an epsilon of one sweep alone would not add up with the others.
+        charges = [one for one in charges_of(rows) if not isinstance(one, DPCharge)]
+        squares, taus = (sum(amounts) for amounts in ([one.mu**2 for one in charges], [one.tau for one in charges]))
+        return f"{what}: mu^2 {epsilon_text(squares)}, tau {delta_text(taus)}"
+    # By a `first` sweep that has ended.
+    settled = [(row.charge, row.settled) for row in rows if row.settled is not None]
+    back = sum(charge.epsilon - now for charge, now in settled if isinstance(charge, DPCharge))
     returned = f", {epsilon_text(back, up=False)} of epsilon handed back" if back else ""
-    sums = population.rule is AddingRule.LINEAR
-    return f"{what}: {spent_text(spent(population, charges_of(rows))) if sums else _squares(rows)}{returned}"
-
-
-def _squares(rows: Sequence[Row]) -> str:
-    """By the gdp rule a share of the sum of squares; an epsilon of one sweep alone would not add up with the others."""
-    charges = [one for one in charges_of(rows) if not isinstance(one, DPCharge)]
-    squares = sum(one.mu**2 for one in charges)
-    return f"mu^2 {epsilon_text(squares)}, tau {delta_text(sum(one.tau for one in charges))}"
-
-
-def _handed_back(row: Row) -> float:
-    """Of its epsilon: nothing, but of a `first` sweep that has ended."""
-    if row.settled is None or not isinstance(row.charge, DPCharge):
-        return 0.0
-    return row.charge.epsilon - row.settled
+    return f"{what}: {spent_text(spent(population, charges_of(rows)))}{returned}"
 
 
 def _row(row: Row) -> dict[str, Any]:

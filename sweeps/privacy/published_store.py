@@ -271,6 +271,10 @@ class PublishedStore:
         """All that have a ledger, by name."""
         return self._store.populations()
 
+    def population(self, name: str) -> Population:
+        """One of them. Raises UnknownPopulation."""
+        return self._store.population(name)
+
     def charges(self, population: str) -> list[Row]:
         """What was charged to one: of a sealed sweep one row. Raises UnknownPopulation."""
         return self._store.charges(population)

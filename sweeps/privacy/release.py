@@ -131,8 +131,8 @@ class Release:
     def of(cls, spec: SweepSpec) -> Release:
         """The release that a spec asks for."""
         return cls(
-            public_because=spec.public_because,
-            raw_because=spec.raw_because,
+            public_because=spec.data.records_are_public,
+            raw_because=spec.privacy.raw_because,
             policy=ReleasePolicy.called(spec.privacy.release),
             asked=spec.asked,
         )

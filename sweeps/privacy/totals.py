@@ -33,7 +33,6 @@ from dpcore.rounding import budget_text
 from sweeps.privacy.charge import UNCOUNTED, ReleasedParts, rounding_line
 from sweeps.privacy.claims import HOLDOUT, ONE_TRIAL, Assumptions, claim_of_search, covers_search
 from sweeps.privacy.heldout import Charged, charged
-from sweeps.privacy.holdout_guarantee import Tuned, tuned_by_now, tuned_of, with_tuning
 from sweeps.privacy.ledger import (
     BY_SUMS,
     SPENT_UNSEEN,
@@ -41,9 +40,13 @@ from sweeps.privacy.ledger import (
     Procedure,
     Summary,
     SweepTotal,
+    Tuned,
     largest_claims,
     sealed_and_begun,
     total,
+    tuned_by_now,
+    tuned_of,
+    with_tuning,
 )
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published
@@ -194,21 +197,12 @@ def choices_by_results(spec: SweepSpec) -> tuple[Choice, ...]:
     found = []
     sampler = spec.search.sampler
     if learns(sampler):
-        found.append(
-            Choice(
-                what=f"the {sampler} sampler chose trials by the results of earlier ones",
-                will=f"the {sampler} sampler chooses trials by the results of earlier ones",
-                instead=f"search with `sampler: {'` or `'.join(FIXED_SAMPLERS)}`",
-            )
-        )
+        what = f"the {sampler} sampler {{}} trials by the results of earlier ones"
+        instead = f"search with `sampler: {'` or `'.join(FIXED_SAMPLERS)}`"
+        found.append(Choice(what.format("chose"), instead, will=what.format("chooses")))
     if spec.early_stopping is not None:
-        found.append(
-            Choice(
-                what="early stopping chose by results how far trials went",
-                will="early stopping chooses by results how far trials go",
-                instead="leave `early_stopping` out",
-            )
-        )
+        will = "early stopping chooses by results how far trials go"
+        found.append(Choice("early stopping chose by results how far trials went", "leave `early_stopping` out", will))
     return tuple(found)
 
 
@@ -223,17 +217,17 @@ def choices_of(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[Choic
     asked = [one.trials for one in sweep.extensions if one.trials is not None and one.launched]
     if asked:
         what = f"it was extended to {' and then '.join(map(str, asked))} trials when results could be seen"
-        own += (Choice(what=what, will=what, instead="set `search.trials` to the last number before the first trial"),)
+        own += (Choice(what, "set `search.trials` to the last number before the first trial"),)
     added = [one.epsilon for one in sweep.extensions if one.epsilon and one.launched]
     if added:
         said = " and then ".join(", ".join(map(budget_text, budgets)) for budgets in added)
         what = f"it was given the budgets epsilon {said} when results could be seen"
-        own += (Choice(what=what, will=what, instead="list every budget in `privacy.epsilon` before the first trial"),)
+        own += (Choice(what, "list every budget in `privacy.epsilon` before the first trial"),)
     wanted, ended = _wanted_and_ended(sweep, trials)
     left = wanted - ended
     if left > 0 and any(one.hours is not None and one.launched for one in sweep.extensions):
         what = f"it was given more hours when results could be seen, and {left} of its trials have not ended"
-        own += (Choice(what=what, will=what, instead="let all of its trials run"),)
+        own += (Choice(what, "let all of its trials run"),)
     return own
 
 
@@ -283,7 +277,7 @@ def _enqueued(trials: Sequence[TrialRecord]) -> tuple[Choice, ...]:
         return ()
     listed = ", ".join(keys[:LISTED]) + (f" and {len(keys) - LISTED} more" if len(keys) > LISTED else "")
     what = f"{listed} {'was' if len(keys) == 1 else 'were'} enqueued by somebody who could see results"
-    return (Choice(what=what, will=what, instead="put known points into `search.first` before the first trial"),)
+    return (Choice(what, "put known points into `search.first` before the first trial"),)
 
 
 def summary(
@@ -312,7 +306,17 @@ def summary(
         return _of_searches(found, trials, list(plans.values()), tests)
     delta = min(plan.guarantee.delta for plan in plans.values())
     choices = (*choices, *(choice for one in tests for choice in one.choices))
-    filtered = None if budget is None else _filtered(found, budget, plans, entries)
+    standing = weakest(*(plan.guarantee.status for plan in plans.values()))
+
+    def counted_as(claim: Guarantee, entries: Sequence[LedgerEntry], **more: Any) -> Summary:
+        own: dict[str, Any] = {"trials": len(plans), "refuted": _refuted(plans.values()), "standing": standing}
+        procedure = Procedure(guarantee=claim, budget=budget, **own, **more)
+        return replace(found, procedure=procedure, reports_charged=sum(phases(reported_event(plans, entries)).values()))
+
+    filtered = None
+    if budget is not None:
+        kept = filtered_guarantee(budget, plans.values())
+        filtered = counted_as(kept, entries, rests_on=(IN_TIME,), filtered=True)
     if filtered is not None and choices:
         return filtered
     charged = charged_as(trials, entries, choices)
@@ -325,22 +329,10 @@ def summary(
     if filtered is not None and budget is not None and counted.epsilon > budget.epsilon:
         # Of two bounds that hold the smaller.
         return filtered
+    failed = sum(state is TrialState.FAILED for state in cut)
     counted = replace(counted, assumptions=(*counted.assumptions, *rests_on))
-    return replace(
-        found,
-        procedure=Procedure(
-            guarantee=counted,
-            trials=len(plans),
-            choices=tuple(choices),
-            rests_on=tuple(rests_on),
-            refuted=_refuted(plans.values()),
-            standing=weakest(*(plan.guarantee.status for plan in plans.values())),
-            whole=sum(state is TrialState.FAILED for state in cut),
-            unfinished=sum(state is not TrialState.FAILED for state in cut),
-            budget=budget,
-        ),
-        reports_charged=sum(phases(reported_event(plans, charged)).values()),
-    )
+    own = {"choices": choices, "rests_on": tuple(rests_on), "whole": failed, "unfinished": len(cut) - failed}
+    return counted_as(counted, charged, **own)
 
 
 def charged_as(
@@ -349,22 +341,6 @@ def charged_as(
     """The entries as a total counts them. Where results chose budgets the sum promises nothing, and says what ran."""
     whole = {} if choices else _cut_on_the_way(trials, entries)
     return [whole.get((one.key, one.attempt), one) for one in entries]
-
-
-def _filtered(
-    found: Summary, budget: SweepTotal, plans: Mapping[str, PrivacyPlan], entries: Sequence[LedgerEntry]
-) -> Summary:
-    """With the budget for the total of trials that a filter let through."""
-    procedure = Procedure(
-        guarantee=filtered_guarantee(budget, plans.values()),
-        trials=len(plans),
-        rests_on=(IN_TIME,),
-        refuted=_refuted(plans.values()),
-        standing=weakest(*(one.guarantee.status for one in plans.values())),
-        budget=budget,
-        filtered=True,
-    )
-    return replace(found, procedure=procedure, reports_charged=sum(phases(reported_event(plans, entries)).values()))
 
 
 def _refuted(plans: Iterable[PrivacyPlan]) -> tuple[str, ...]:
@@ -399,7 +375,7 @@ def _cut_on_the_way(
 
     A total adds up budgets that were fixed beforehand. A trial that fails by a loss of nan, by an error or for want of
     memory stops where its results or its records made it stop: the steps up to there are no budget that anybody fixed.
-    They are post-processing of the whole plan, which was; so that is counted. (`sweeps.execution.end` has the same
+    They are post-processing of the whole plan, which was; so that is counted. (`sweeps.execution.session` has the same
     argument for the trial's own claim.) Why a worker died nobody can tell: every failure counts alike. So does a trial
     that a stop or `limits.hours` left on its way: how far it had come by then is a matter of time, which may depend on
     records, or of somebody who saw its results.
@@ -577,7 +553,7 @@ def _after_others(record: SweepRecord, sweeps: Mapping[str, Sequence[Published]]
     """What of a sweep was decided when results of the others could be seen, or by them."""
     if (warm := record.spec.search.warm_start) is not None:
         what = f"the search started from the results of {warm}"
-        yield Choice(what=what, will=what, instead="leave `search.warm_start` out")
+        yield Choice(what, "leave `search.warm_start` out")
     decided = max([record.created_at, *(one.at for one in record.extensions if one.trials is not None or one.epsilon)])
     before = [
         name
@@ -586,9 +562,7 @@ def _after_others(record: SweepRecord, sweeps: Mapping[str, Sequence[Published]]
     ]
     if before:
         what = f"trials were asked for when results of {' and '.join(before)} could be seen"
-        yield Choice(
-            what=what, will=what, instead="ask for all trials in one sweep, or start all before the first runs"
-        )
+        yield Choice(what, "ask for all trials in one sweep, or start all before the first runs")
 
 
 def lines(found: Sequence[Total], assumptions: Assumptions) -> Iterator[str]:

@@ -30,7 +30,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import ray
@@ -47,6 +47,19 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 
 SEEN_ON = "2.60"
 """Version of Ray on which everything here was read against Ray's own source."""
+
+
+@contextmanager
+def replaced(owner: Any, **values: object) -> Iterator[None]:
+    """While the block runs, these attributes of `owner` are others."""
+    plain = {name: getattr(owner, name) for name in values}
+    for name, value in values.items():
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for name, value in plain.items():
+            setattr(owner, name, value)
 
 
 def cluster_metadata(host: str, port: int) -> Mapping[str, str] | None:
@@ -114,16 +127,14 @@ def head_processes() -> list[int]:
 @contextmanager
 def idle_services_left_out() -> Iterator[None]:
     """Clusters that are started while the block runs have no API server, monitors, or dashboard's part of an agent."""
-    server, parameters, missing = services.start_api_server, parameter.RayParams, utils.get_dashboard_dependency_error
-    # Its own answer where the server does not start: no address, no process.
-    services.start_api_server = lambda *arguments, **options: (None, None)
-    parameter.RayParams = functools.partial(parameters, no_monitor=True, include_log_monitor=False)  # type: ignore[misc]
-    utils.get_dashboard_dependency_error = lambda: ImportError("not asked for")
-    try:
+    without_monitors = functools.partial(parameter.RayParams, no_monitor=True, include_log_monitor=False)
+    with (
+        # Its own answer where the server does not start: no address, no process.
+        replaced(services, start_api_server=lambda *arguments, **options: (None, None)),
+        replaced(parameter, RayParams=without_monitors),
+        replaced(utils, get_dashboard_dependency_error=lambda: ImportError("not asked for")),
+    ):
         yield
-    finally:
-        services.start_api_server, parameter.RayParams = server, parameters  # type: ignore[misc]
-        utils.get_dashboard_dependency_error = missing
 
 
 # Ray's job server, beside what its client promises: the exact version (Ray 2.60).
@@ -164,15 +175,9 @@ WORKER_LOST = ("A worker died or was killed", "Raylet is terminated")
 # changes.
 
 
-@contextmanager
-def on_loopback() -> Iterator[None]:
+def on_loopback() -> AbstractContextManager[None]:
     """Clusters that are started while the block runs listen on 127.0.0.1 and nowhere else."""
-    plain = ray_constants.ENABLE_RAY_CLUSTER
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    try:
-        yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = plain
+    return replaced(ray_constants, ENABLE_RAY_CLUSTER=False)
 
 
 # Resources of this machine as Ray would count them, without a cluster: 9 ms instead of seconds (Ray 2.60).
@@ -194,18 +199,12 @@ def machine_resources(cpus: int | None) -> Mapping[str, float]:
 # connects.
 
 
-@contextmanager
-def driver_lines_to(taker: Callable[..., None]) -> Iterator[None]:
+def driver_lines_to(taker: Callable[..., None]) -> AbstractContextManager[None]:
     """For as long as the block runs, a cluster's lines go to `taker`.
 
     taker  called with {"lines": [text], "pid": number or name, ...} and `ignore_prefix`
     """
-    plain: Any = worker.print_to_stdstream
-    worker.print_to_stdstream = taker
-    try:
-        yield
-    finally:
-        worker.print_to_stdstream = plain
+    return replaced(worker, print_to_stdstream=taker)
 
 
 # The token of a Ray cluster: found where Ray itself looks, and sent from then on (Ray 2.60).
@@ -234,17 +233,11 @@ def send_token() -> bool:
 # answer is kept. On Ray 2.60 and two cores a profiler saw 6 ms of the main thread in it for each trial.
 
 
-@contextmanager
-def one_lookup() -> Iterator[None]:
+def one_lookup() -> AbstractContextManager[None]:
     """For as long as the block runs, each trainable of Tune is looked up once."""
     from ray.tune.experiment import trial as tune_trial
 
-    plain = tune_trial.get_trainable_cls
-    tune_trial.get_trainable_cls = functools.cache(plain)
-    try:
-        yield
-    finally:
-        tune_trial.get_trainable_cls = plain
+    return replaced(tune_trial, get_trainable_cls=functools.cache(tune_trial.get_trainable_cls))
 
 
 # The process that Tune gave a trial: none of its callbacks says it (Ray 2.60).
@@ -264,17 +257,11 @@ def actor_of(trial: Any) -> ActorHandle | None:
 # nothing.
 
 
-@contextmanager
-def environment_of_the_cluster() -> Iterator[None]:
+def environment_of_the_cluster() -> AbstractContextManager[None]:
     """For as long as the block runs, trials of Tune run in whatever environment their cluster gives a process."""
     from ray.tune.execution import class_cache
 
-    given, propagated = class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE
-    class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = {}, set()
-    try:
-        yield
-    finally:
-        class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = given, propagated
+    return replaced(class_cache, DEFAULT_ENV_VARS={}, ENV_VARS_TO_PROPAGATE=set())
 
 
 # Tune counts its callbacks for Ray's usage statistics, and imports MLflow for that: a second and more.
@@ -282,17 +269,11 @@ def environment_of_the_cluster() -> Iterator[None]:
 # What it would count is sent to nobody here (`RAY_USAGE_STATS_ENABLED=0`).
 
 
-@contextmanager
-def nothing_counted() -> Iterator[None]:
+def nothing_counted() -> AbstractContextManager[None]:
     """For as long as the block runs, Tune counts no callbacks."""
     from ray.air._internal import usage
 
-    plain = usage._count_callbacks
-    usage._count_callbacks = lambda callbacks: {}
-    try:
-        yield
-    finally:
-        usage._count_callbacks = plain
+    return replaced(usage, _count_callbacks=lambda callbacks: {})
 
 
 # Losses of workers that Ray Tune does not know how to lose.
@@ -307,8 +288,7 @@ class WorkerEnded(RayActorError):
     """A worker was ended by Ray's system; `__cause__` says why."""
 
 
-@contextmanager
-def worker_losses_fail_one_trial() -> Iterator[None]:
+def worker_losses_fail_one_trial() -> AbstractContextManager[None]:
     """For as long as the block runs, an error of Ray's system fails the trial that it struck and no other."""
     from ray.air.execution._internal.actor_manager import RayActorManager
 
@@ -321,11 +301,7 @@ def worker_losses_fail_one_trial() -> Iterator[None]:
             exception = ended
         plain(self, tracked_actor_task, exception)
 
-    RayActorManager._actor_task_failed = failed
-    try:
-        yield
-    finally:
-        RayActorManager._actor_task_failed = plain
+    return replaced(RayActorManager, _actor_task_failed=failed)
 
 
 @contextmanager

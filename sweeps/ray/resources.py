@@ -109,10 +109,10 @@ def check_sockets_fit() -> None:
 # machine has CPUs for.
 
 
-def workers_of(resources: Resources, cpus: int | None = None) -> int:
-    """Trials at once on a machine of so many CPUs, this one by default; what the spec says goes before."""
+def workers_of(resources: Resources) -> int:
+    """Trials at once on this machine; what the spec says goes before."""
     by_cpus = Resources(cpus=resources.per_worker()[0])
-    return resources.concurrency or max(1, room_for(by_cpus, [{"CPU": cpus or os.cpu_count() or 1}]))
+    return resources.concurrency or max(1, room_for(by_cpus, [{"CPU": os.cpu_count() or 1}]))
 
 
 def workers_at(spec: SweepSpec, address: str | None) -> int:

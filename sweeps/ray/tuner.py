@@ -14,10 +14,10 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import ray
 from ray import tune
@@ -25,12 +25,12 @@ from ray.tune.search import Searcher
 
 from sweeps.ray import patches
 from sweeps.ray.cluster import ClusterUnreachable, alive_nodes, check_resources
-from sweeps.ray.decisions import Decides, Done, Wait
 from sweeps.ray.patches import actor_of
 from sweeps.ray.resources import lacking, request, waiting_text
 from sweeps.ray.watchdog import STOPPED_SECONDS, Sign, Stalls, ended_for
-from sweeps.spec.sections import Resources
+from sweeps.spec.sections import Resources, SweepSpec
 from sweeps.store.errors import LeaseLost, StoreError, StoreVanished
+from sweeps.store.lease import Lease
 from sweeps.store.records import SweepState
 from sweeps.util import waiting
 from sweeps.util.log import Event, say
@@ -49,11 +49,38 @@ FIRST_SIGN_SECONDS = 0.5
 """Between two looks for it."""
 
 
-def _state_at_end(done: Done) -> SweepState:
-    """What the controller's last word comes to."""
-    if done.over_budget:
-        return SweepState.OUT_OF_BUDGET
-    return SweepState.EXHAUSTED if done.exhausted else SweepState.FINISHED
+class Hears(Protocol):
+    """Writes down what came of launches."""
+
+    def told(self, group: Launch, content: Mapping[str, Any]) -> None:
+        """A launch that goes on told of new points of its curves."""
+
+    def finished(self, group: Launch, results: list[Mapping[str, Any]]) -> None:
+        """A launch came back with one result, or error, a member."""
+
+    def lost(self, group: Launch, reason: str) -> None:
+        """The worker of a launch is gone."""
+
+    def fence_running(self) -> None:
+        """Stop every worker without a word to the store, which is gone."""
+
+
+class Decides(Protocol):
+    """Drives one sweep: `sweeps.execution.controller.Controller`."""
+
+    @property
+    def sweep(self) -> str: ...
+    @property
+    def spec(self) -> SweepSpec: ...
+    @property
+    def lease(self) -> Lease: ...
+    @property
+    def trials(self) -> Folder: ...
+    @property
+    def outcomes(self) -> Hears: ...
+
+    def decide(self) -> Launch | SweepState | None:
+        """What comes next: a launch; None while nothing may be launched and something still runs; or how it ended."""
 
 
 @dataclass(slots=True)
@@ -99,10 +126,10 @@ class LaunchSearcher(Searcher):
         except Exception as failure:
             live.failure = failure
             return str(Searcher.FINISHED)
-        if isinstance(decision, Wait):
+        if decision is None:
             return None
-        if isinstance(decision, Done):
-            live.ended = _state_at_end(decision)
+        if isinstance(decision, SweepState):
+            live.ended = decision
             return str(Searcher.FINISHED)
         live.groups[trial_id] = decision
         return {"launch": _launch_name(decision), "group": launch_to_json(decision)}
@@ -174,10 +201,6 @@ def _launch_name(group: Launch) -> str:
     return f"{first.key}.{first.attempt}{others}"
 
 
-def _tune_name(trial: Any) -> str:
-    return str(trial.config["launch"])
-
-
 def execute(
     controller: Decides,
     loaded: list[Dataset],
@@ -221,8 +244,8 @@ def execute(
             num_samples=-1,
             max_concurrent_trials=resources.concurrency,
             reuse_actors=True,
-            trial_name_creator=_tune_name,
-            trial_dirname_creator=_tune_name,
+            trial_name_creator=lambda trial: trial.config["launch"],
+            trial_dirname_creator=lambda trial: trial.config["launch"],
         ),
         run_config=tune.RunConfig(
             name="launches",

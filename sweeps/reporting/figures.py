@@ -20,8 +20,8 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from dpcore.rounding import epsilon_text
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.quoting import is_refuted
 from sweeps.privacy.release import Published
+from sweeps.privacy.wording import is_refuted
 from sweeps.reporting.front import Front, FrontAxis, Panel, SystemPoints, kinds, log_ticks, spec_objectives
 from sweeps.reporting.importance import Importance
 from sweeps.store.records import (

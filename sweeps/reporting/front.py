@@ -17,9 +17,9 @@ from dpcore.rounding import delta_text
 from sweeps.privacy.claims import Assumptions, compared_epsilon
 from sweeps.privacy.ledger import Procedure
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.quoting import Quote, legend, metric_quotes, quote_of_claim
 from sweeps.privacy.release import Published
 from sweeps.privacy.totals import Total, joint_totals, lines, sentences, totals
+from sweeps.privacy.wording import Quote, legend, metric_quotes, quote_of_claim
 from sweeps.reporting.shrinkage import APART, shrink_alike
 from sweeps.spec.sections import Reference, SweepSpec
 from sweeps.store.records import DECIDED, EPSILON, SweepRecord, TrialState, sweep_of

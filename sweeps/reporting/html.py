@@ -25,10 +25,18 @@ from sweeps.privacy import wording
 from sweeps.privacy.charge import ex_post
 from sweeps.privacy.claims import HEADING, spans
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.quoting import REFUTED, judged, metric_quotes, quote_of_claim
 from sweeps.privacy.release import Published, best_by
 from sweeps.privacy.totals import earlier_lines, sentences
-from sweeps.privacy.wording import executed_text, recorded_text, total_text, was_stopped
+from sweeps.privacy.wording import (
+    REFUTED,
+    executed_text,
+    judged,
+    metric_quotes,
+    quote_of_claim,
+    recorded_text,
+    total_text,
+    was_stopped,
+)
 from sweeps.reporting import figures
 from sweeps.reporting.front import Front
 from sweeps.reporting.summary import SweepSummary

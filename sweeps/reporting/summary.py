@@ -14,14 +14,20 @@ from dpcore.guarantee import Guarantee, Status
 from sweeps.audit import AuditRecord, audits_of
 from sweeps.privacy.claims import HEADING, Assumptions, covers_search
 from sweeps.privacy.heldout import DeclaredTest, HeldOutReading, charged, declared_test, readings
-from sweeps.privacy.holdout_guarantee import tuned_by_now
-from sweeps.privacy.ledger import Summary
+from sweeps.privacy.ledger import Summary, tuned_by_now
 from sweeps.privacy.population import now
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.quoting import is_refuted, quote_of_claim
 from sweeps.privacy.release import Published, Release
 from sweeps.privacy.totals import Total, earlier_lines, earlier_totals, summary_in_passing, summary_of, total_of
-from sweeps.privacy.wording import claim_lines, executed_text, recorded_text, stopped_lines, total_lines
+from sweeps.privacy.wording import (
+    claim_lines,
+    executed_text,
+    is_refuted,
+    quote_of_claim,
+    recorded_text,
+    stopped_lines,
+    total_lines,
+)
 from sweeps.reporting.front import (
     LABELS,
     Front,

@@ -21,8 +21,8 @@ from rich.text import Text
 from dpcore.checks import InvalidValue
 from dpcore.rounding import epsilon_text
 from sweeps.privacy.claims import HEADING, compared_epsilon
-from sweeps.privacy.quoting import legend_of, quote_of_claim
 from sweeps.privacy.release import Published
+from sweeps.privacy.wording import legend_of, quote_of_claim
 from sweeps.reporting.front import Front, Panel, claims_of
 from sweeps.reporting.summary import TrialProgress, assumptions_of, curve_columns, curve_rows, row_columns, trial_rows
 from sweeps.store.records import EPSILON, SYSTEM, TARGET_EPSILON, CurveReport, LedgerEntry, sweep_of, varied_knobs
@@ -223,7 +223,7 @@ def rows(front: Front, everything: bool = False) -> Iterator[dict[str, Any]]:
     epsilon           of the claim
     target_epsilon    the budget that it was held to
     compared_epsilon  what the claim counts as in dominance and hypervolume
-    quote             whether its epsilon may be quoted (`sweeps.release.quoting.Verdict`)
+    quote             whether its epsilon may be quoted (`sweeps.privacy.wording.Verdict`)
     quote_as          with which words, or why not
     heading           what stands above every claim of the sweep, where anything does: rows travel alone
     rests_on          the status with its assumptions counted

@@ -22,10 +22,18 @@ from dpcore.guarantee import STANDING, Guarantee, Status
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.privacy.claims import covers_search
 from sweeps.privacy.ledger import LargestClaim, Procedure
-from sweeps.privacy.quoting import Verdict, metric_quotes, quote_of_claim, quote_of_total
 from sweeps.privacy.release import is_demonstration
 from sweeps.privacy.totals import earlier_lines
-from sweeps.privacy.wording import COUNTS, ONE_BUDGET, PROMISES_NOTHING, executed_text
+from sweeps.privacy.wording import (
+    COUNTS,
+    ONE_BUDGET,
+    PROMISES_NOTHING,
+    Verdict,
+    executed_text,
+    metric_quotes,
+    quote_of_claim,
+    quote_of_total,
+)
 from sweeps.reporting.front import spec_objectives
 from sweeps.reporting.summary import SweepSummary, best_trial, refuted_lines
 from sweeps.reporting.tables import FittedTable, columns

@@ -24,7 +24,7 @@ REFUSED = 5
 """Every so many of them is infeasible."""
 
 
-def faults(spec: SweepSpec, proposals: int = PROPOSALS) -> list[str]:
+def faults(spec: SweepSpec) -> list[str]:
     """What the sampler of `spec` gets wrong, one sentence each; nothing where it passes.
 
     - A proposal is a function of spec, number and results: a second run, and one that starts over from the records
@@ -35,25 +35,25 @@ def faults(spec: SweepSpec, proposals: int = PROPOSALS) -> list[str]:
     Raises what the sampler raises.
     """
     space, first = Space.of(spec), []
-    for number, config in enumerate(_run(spec, proposals)):
+    for number, config in enumerate(_run(spec)):
         if why := space.misfit(config):
             return [f"proposal {number} is no point of the space: {why}"]
         first.append(config)
     found = []
-    if list(_run(spec, proposals)) != first:
+    if list(_run(spec)) != first:
         found.append(
             "it proposes something else when it is run again: it depends on more than seed, number and results"
         )
-    if list(_run(spec, proposals, restart_at=proposals // 2)) != first:
+    if list(_run(spec, restart_at=PROPOSALS // 2)) != first:
         found.append("it proposes something else after a restart: it remembers what the records do not say")
     return found
 
 
-def _run(spec: SweepSpec, proposals: int, restart_at: int = -1) -> Iterator[dict[str, Scalar]]:
+def _run(spec: SweepSpec, restart_at: int = -1) -> Iterator[dict[str, Scalar]]:
     """The configurations of one trial after the other."""
     proposer = Proposer(spec)
     records: list[Published] = []
-    for number in range(proposals):
+    for number in range(PROPOSALS):
         if number == restart_at:
             proposer = Proposer(spec)
             proposer.rebuild(records)

@@ -7,7 +7,7 @@ wherever it comes from (`learns`): a forgotten sampler can cost a sweep its tota
 
 A new sampler is a row of `SAMPLERS`; an entry point of an installed package, in the group `private_sweeps.samplers`,
 that is a `Learning` value; or a function of the user's own, which a spec names as `module:function`: called with
-`seed=`, it returns an Optuna sampler (those of OptunaHub are such). `sweeps.search.sampler_exam` holds each to what a
+`seed=`, it returns an Optuna sampler (those of OptunaHub are such). `sweeps.search.proposer` holds each to what a
 sampler of a sweep has to be.
 """
 
@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
-from sweeps.search.grid import SearchGrid
-from sweeps.search.space import Space
+from sweeps.search.space import SearchGrid, Space
 from sweeps.spec.sections import FUNCTION, SweepSpec, with_budgets
 from sweeps.store.records import Extension
 from sweeps.util.text import closest

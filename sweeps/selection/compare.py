@@ -328,7 +328,7 @@ def each_trial(middle: ReferenceConfig) -> ModeRow:
     """`scope: trial`: the budget is each trial's own."""
     plan = middle.plan(middle.epsilon)
     total = _total(middle, plan, None)
-    will = "".join(f" It is no guarantee, because {choice.will}." for choice in total.choices)
+    will = "".join(f" It is no guarantee, because {choice.will or choice.what}." for choice in total.choices)
     return _row(
         middle,
         "trial",
@@ -670,7 +670,6 @@ def compared(
     spec: SweepSpec,
     facts: DatasetSpec | None = None,
     rehearsal: Rehearsal | None = None,
-    calibrations: MutableMapping[str, float] | None = None,
 ) -> Comparison:
     """Every mode for the configuration in the middle of the space, at the largest budget of the spec.
 
@@ -679,7 +678,7 @@ def compared(
     Raises InvalidValue where nothing in the middle of the space may be launched under a finite budget.
     """
     facts = public_facts(spec) if facts is None else facts
-    middle = ReferenceConfig.of(spec, facts, {} if calibrations is None else calibrations)
+    middle = ReferenceConfig.of(spec, facts, {})
     rows: list[ModeRow] = []
     without: list[NoRow] = []
     for mode, row in _modes(middle, _chance_of(spec), _orders(spec)):

@@ -11,7 +11,7 @@ nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -34,8 +34,7 @@ from sweeps.spec.sections import Selection, SweepSpec
 from sweeps.spec.sweep_budget import law_of, law_text
 from sweeps.store.records import TARGET_EPSILON
 from trainables.planning import of_their_models
-from trainables.scalarisation import Scalarisation
-from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, System
+from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,6 @@ class SealedPrior:
 
     facts         of the spec's data
     calibrations  solved before, in public; what planning solves is added to them
-    systems       by name, where they are not those of the registry
     space, selection  the spec's
     law           of the number of trials, as it is drawn
 
@@ -54,7 +52,6 @@ class SealedPrior:
     spec: SweepSpec
     facts: DatasetSpec
     calibrations: MutableMapping[str, float] = field(default_factory=dict)
-    systems: Mapping[str, System] | None = None
     space: Space = field(init=False)
     selection: Selection = field(init=False)
     law: Capped = field(init=False)
@@ -78,7 +75,7 @@ class SealedPrior:
         def plan_at(target: float) -> PrivacyPlan | Refusal:
             held_to = self.spec.privacy.model_copy(update={"epsilon": (target,)})
             one = self.spec.model_copy(update={"privacy": held_to})
-            return plan_proposal(one, {**config, TARGET_EPSILON: target}, self.facts, self.calibrations, self.systems)
+            return plan_proposal(one, {**config, TARGET_EPSILON: target}, self.facts, self.calibrations)
 
         return fitted(plan_at, lambda plan: exceeds(trial_profile(plan)), start)
 
@@ -118,11 +115,6 @@ class Pricing:
         """
         return self.rule.exceeds(rung, trial) if isinstance(self.rule, LadderPoints) else self.rule.exceeds(trial)
 
-    @property
-    def of_first(self) -> bool:
-        """Whether the first success leaves, not the best."""
-        return isinstance(self.rule, LadderPoints)
-
     def routes(self) -> Mapping[str, float]:
         """Epsilon for trials that are all like the reference, by every route, or of either end: the claim is `rule`'s.
 
@@ -151,8 +143,10 @@ class SealedPlanner:
     def of(cls, prior: SealedPrior, further: Iterable[Config] = ()) -> SealedPlanner | Refusal:
         """The planner of a prior; a Refusal where nothing in its middle has a plan, tried in turn, nor `further`."""
         refusal: Refusal | None = None
+        price = _front if prior.spec.privacy.release == "front" else _best
+        price = price if prior.selection.target is None else _ladder
         for config in chain(prior.space.middles(), further):
-            found = _pricing(prior, config)
+            found = price(prior, config)
             if isinstance(found, Pricing):
                 return cls(prior, found)
             refusal = refusal or found
@@ -212,11 +206,20 @@ class SealedPlanner:
         )
 
     def _theorem(self, law: str, selection: Selection) -> str:
+        """The argument of the search, in words: a claim names its own.  law  in words"""
+        secret, orders, budgets = (
+            f"of a secret number of trials ({law})",
+            self.prior.spec.orders,
+            self.pricing.references,
+        )
         if isinstance(self.pricing.rule, FrontPoints):
-            return of_front(law, self.prior.spec.orders)
-        if selection.target is not None:
-            return of_first(law, str(selection.target), len(self.pricing.references))
-        return of_best(law)
+            return f"The best {secret} by each of {len(orders)} orders ({'; '.join(map(str, orders))}): {_FRONT}"
+        if selection.target is None:
+            return f"The best {secret}: {_BEST}"
+        first = f"The first {secret} with {selection.target},"
+        if len(budgets) == 1:
+            return f"{first} or word of none: {_FIRST}"
+        return f"{first} of the cheapest of {len(budgets)} budgets that has one, or word of none: {_LADDER}"
 
     def afterwards(self, plan: PrivacyPlan, rung: int) -> tuple[Guarantee, ...]:
         """What a success of a ladder claims besides, once it is known from which rung it left; else nothing."""
@@ -227,11 +230,7 @@ class SealedPlanner:
         return (replace(whole, notion=Notion.EX_POST, epsilon=rule.epsilons[rung], aimed_at=None),)
 
 
-def _pricing(prior: SealedPrior, config: Config) -> Pricing | Refusal:
-    """The price by one reference, given as much of each budget as it can have alone. Raises InvalidValue."""
-    if prior.selection.target is not None:
-        return _ladder(prior, config)
-    return _front(prior, config) if prior.spec.privacy.release == "front" else _best(prior, config)
+# The price by one reference, given as much of each budget as it can have alone. Each raises InvalidValue.
 
 
 def _best(prior: SealedPrior, config: Config) -> Pricing | Refusal:
@@ -305,7 +304,7 @@ def rests_on(selection: Selection) -> tuple[str, ...]:
     return *OF_EVERY_SEARCH, chosen, *(() if selection.target is None else (TARGET,))
 
 
-# The arguments of sealed searches, in words: a claim names its own, and a certificate is held against it.
+# The arguments of sealed searches, in words.
 
 _BEST = f"{TIGHT}; two-point calibration: dpcore.selection.best"
 _FRONT = (
@@ -317,24 +316,3 @@ _FIRST = (
     "dpcore.selection.ladder"
 )
 _LADDER = f"after Ghazi, Kamath, Knop, Kumar, Manurangsi & Zhang (2025) and {_FIRST}"
-
-
-def of_best(law: str) -> str:
-    """Of the best trial.  law  in words"""
-    return f"The best of a secret number of trials ({law}): {_BEST}"
-
-
-def of_front(law: str, orders: Sequence[Scalarisation]) -> str:
-    """Of the best trials by several orders.  law  in words"""
-    by = "; ".join(map(str, orders))
-    return f"The best of a secret number of trials ({law}) by each of {len(orders)} orders ({by}): {_FRONT}"
-
-
-def of_first(law: str, target: str, budgets: int) -> str:
-    """Of the first trial that meets a target, and of word of none.  law, target  in words"""
-    if budgets == 1:
-        return f"The first of a secret number of trials ({law}) with {target}, or word of none: {_FIRST}"
-    return (
-        f"The first of a secret number of trials ({law}) with {target}, of the cheapest of {budgets} budgets that has "
-        f"one, or word of none: {_LADDER}"
-    )

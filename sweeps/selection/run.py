@@ -25,13 +25,13 @@ import numpy as np
 
 from dpcore.checks import InvalidValue
 from dpcore.selection.counts import draw
-from sweeps.privacy.population import settle_block
 from sweeps.privacy.release import Release
 from sweeps.ray.resources import workers_at
 from sweeps.search.space import Space
 from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.lease import Lease
+from sweeps.store.population import AddingRule
 from sweeps.store.records import TARGET_EPSILON, Proposal, Settlement, SweepRecord, SweepState, TrialState, trial_key
 from sweeps.store.store import Store
 from sweeps.store.workspace import ANNOUNCED, Workspace
@@ -292,23 +292,22 @@ def release(
     """
     if work is not None:
         with suppress(Damaged):
-            drawn, done = work.drawn(), _complete(store, lease)
+            drawn = work.drawn()
+            done = {one.number for one in store.trials(lease.sweep, states=[TrialState.COMPLETE])}
             # Of a winner by several orders once.
             winners = {found.slot: found for found in work.best()}
             for number, slot in enumerate(sorted(winners)):
                 if number not in done:
                     found = winners[slot]
                     _commit(store, lease, spec, work, number, drawn.slots[slot], found, trials)
-    left = [one for one in store.trials(lease.sweep) if one.state is TrialState.COMPLETE]
-    for one in left if len(spec.privacy.epsilon) > 1 else []:
-        # A ladder of budgets was reserved at its dearest, and costs the one that its success had.
-        settle_block(store, lease, spec.data.population or "", float(one.config[TARGET_EPSILON]))
+    left, people = store.trials(lease.sweep, states=[TrialState.COMPLETE]), spec.data.population
+    if people is not None and len(spec.privacy.epsilon) > 1 and store.population(people).rule is AddingRule.LINEAR:
+        # A ladder of budgets was reserved at its dearest, and costs the one that its success had. By a gdp ledger
+        # nothing is handed back.
+        for one in left:
+            store.settle_block(lease, people, float(one.config[TARGET_EPSILON]))
     places.destroy()
     return bool(left)
-
-
-def _complete(store: Store, lease: Lease) -> set[int]:
-    return {one.number for one in store.trials(lease.sweep) if one.state is TrialState.COMPLETE}
 
 
 def _commit(

@@ -18,6 +18,7 @@ from sweeps.util.text import closest, did_you_mean
 from trainables import plugins
 from trainables.metrics import WITH
 from trainables.models.registry import builder_of
+from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec, Hyperparameter, Scalar, System
 
 WHEN = "when"
@@ -33,59 +34,55 @@ _DOMAIN_WORDS = {*KINDS, *OPTUNA_NAMES, "points", "step", WHEN, SAME_AS}
 class _Context:
     """What the knobs of a spec are held against.
 
-    known  every system by name
     solve  from the privacy section; None where that is wrong, and then not checked against
     facts  of the data; None where they are wrong
     declared  {system: its hyperparameters by name}, with the arguments of its models, once they were read
     """
 
-    known: Mapping[str, System]
     solve: str | None
     facts: DatasetSpec | None
     declared: dict[str, dict[str, Hyperparameter]]
 
 
-def read_systems(
-    raw: object, systems: Mapping[str, System], solve: str | None, facts: DatasetSpec | None, problems: Problems
-) -> dict[str, Knobs]:
+def read_systems(raw: object, solve: str | None, facts: DatasetSpec | None, problems: Problems) -> dict[str, Knobs]:
     """Canonical knobs of every system: defaults filled in, numbers typed as the parameter says.
 
     solve, facts  from the other sections; None when those are themselves wrong, and then not checked against
     """
     if not isinstance(raw, Mapping) or not raw:
-        remedy = f"Known systems: {', '.join(sorted(systems))}."
+        remedy = f"Known systems: {', '.join(sorted(SYSTEMS))}."
         problems.add("systems", raw, "a mapping from system names to knobs", remedy)
         return {}
-    context = _Context(known=systems, solve=solve, facts=facts, declared={})
+    context = _Context(solve=solve, facts=facts, declared={})
     out: dict[str, Knobs] = {}
     conditions: dict[str, dict[str, object]] = {}
     for name, knobs in sorted(raw.items(), key=lambda item: str(item[0])):
         path = f"systems.{name}"
         with problems.noted():
-            system = _system(path, name, systems)
+            system = _system(path, name)
             if knobs is not None and not isinstance(knobs, Mapping):
                 raise InvalidValue(path, knobs, "a mapping from knobs to values or domains")
             written, conditions[name] = _without_conditions(_flat(path, knobs or {}, system))
             out[name] = _read_knobs(path, written, conditions[name], system, context, problems)
     _check_same_as(out, conditions, context, problems)
     return {
-        name: _with_conditions(systems[name], conditions[name], knobs, alone(out, name), problems)
+        name: _with_conditions(SYSTEMS[name], conditions[name], knobs, alone(out, name), problems)
         for name, knobs in out.items()
     }
 
 
-def _system(path: str, name: object, systems: Mapping[str, System]) -> System:
-    if name in systems:
-        return systems[str(name)]
-    if isinstance(systems, plugins.OrImported) and isinstance(name, str) and plugins.OBJECT.fullmatch(name):
+def _system(path: str, name: object) -> System:
+    if name in SYSTEMS:
+        return SYSTEMS[str(name)]
+    if isinstance(name, str) and plugins.OBJECT.fullmatch(name):
         try:
-            return systems[name]
+            return SYSTEMS[name]
         except InvalidValue as error:
             raise InvalidValue(path, error.value, error.expected, error.remedy) from error
         except Exception as error:
             expected = f"a module that can be imported ({type(error).__name__}: {error})"
             raise InvalidValue(path, name, expected) from error
-    remedy = plugins.withheld_systems().get(str(name)) or did_you_mean(name, systems)
+    remedy = plugins.withheld_systems().get(str(name)) or did_you_mean(name, SYSTEMS)
     raise InvalidValue(path, name, "the name of a system", remedy)
 
 
@@ -429,7 +426,7 @@ def _followed(
         raise InvalidValue(path, written, expected, did_you_mean(written, names))
     other = systems[same.system].get(same.knob)
     if other is None:
-        _check_is_knob(path, written, same.knob, systems[same.system], context.known[same.system])
+        _check_is_knob(path, written, same.knob, systems[same.system], SYSTEMS[same.system])
         return None
     if (same.system, same.knob) == own:
         raise InvalidValue(path, written, "another knob")

@@ -11,7 +11,7 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -21,17 +21,16 @@ from pydantic.fields import FieldInfo
 
 from dpcore.checks import InvalidValue
 from sweeps.spec import rules
-from sweeps.spec.constraints import Constraint
+from sweeps.spec.domains import Constraint
 from sweeps.spec.hyperparameters import read_systems, renamed
 from sweeps.spec.problems import Problems, SpecError, SpecErrors, check_no_blanks, check_no_secrets, in_file
 from sweeps.spec.sections import FUNCTION, PRIVACY, RELEASES, SCOPES, Data, Section, SweepSpec, privacy_kind
 from sweeps.util.text import closest, did_you_mean
 from trainables.data import SOURCES
 from trainables.data.options import InvalidOptions
-from trainables.data.source import DataSource, FeaturedSource
-from trainables.plugins import OrImported
+from trainables.data.source import FeaturedSource
 from trainables.registry import SYSTEMS
-from trainables.system import DatasetSpec, System
+from trainables.system import DatasetSpec
 
 _MARKS = ("systems", "privacy", "objectives", "search")
 """Sections that make a document a spec: files of records may have a `name` and `data` too."""
@@ -40,24 +39,17 @@ IGNORED = "x-"
 _KINDS = {str: "a text", list: "a list", bool: "a truth value"}
 
 
-def load_spec(
-    source: str | Path | Mapping[str, Any],
-    *,
-    systems: Mapping[str, System] | None = None,
-    sources: Mapping[str, DataSource] | None = None,
-) -> SweepSpec:
+def load_spec(source: str | Path | Mapping[str, Any]) -> SweepSpec:
     """The spec in a file (a Path, or a text without a line break that names one), a YAML text, or a mapping.
 
     Sections whose names begin with `x-` are ignored.
-
-    systems, sources  registries to check against; the installed ones by default
 
     Raises SpecErrors with every problem found, FileNotFoundError or PermissionError for a file that cannot be read.
     """
     file = _file_of(source)
     with in_file(file):
         document = read_file(file) if file is not None else read_document(source) if isinstance(source, str) else source
-        return _checked(sections_of(document), systems or SYSTEMS, sources or SOURCES)
+        return _checked(sections_of(document))
 
 
 def _file_of(source: str | Path | Mapping[str, Any]) -> Path | None:
@@ -68,7 +60,7 @@ def _file_of(source: str | Path | Mapping[str, Any]) -> Path | None:
     return Path(source)
 
 
-def _checked(raw: dict[str, Any], systems: Mapping[str, System], sources: Mapping[str, DataSource]) -> SweepSpec:
+def _checked(raw: dict[str, Any]) -> SweepSpec:
     problems = Problems()
     check_no_secrets(raw, problems)
     problems.raise_any()
@@ -80,7 +72,7 @@ def _checked(raw: dict[str, Any], systems: Mapping[str, System], sources: Mappin
         if key not in fields:
             problems.add(key, raw[key], "a section of a spec", did_you_mean(key, fields))
     read = {key: _read_section(key, raw, field, problems) for key, field in fields.items() if key != "systems"}
-    draft = _draft(raw, read, systems, sources, problems)
+    draft = _draft(raw, read, problems)
     rules.check(draft, problems)
     problems.raise_any()
     return _completed(draft, read)
@@ -112,28 +104,19 @@ def _completed(draft: rules.Draft, read: dict[str, Any]) -> SweepSpec:
     )
 
 
-def _draft(
-    raw: Mapping[str, Any],
-    read: Mapping[str, Any],
-    systems: Mapping[str, System],
-    sources: Mapping[str, DataSource],
-    problems: Problems,
-) -> rules.Draft:
-    broken = rules.BROKEN
+def _draft(raw: Mapping[str, Any], read: Mapping[str, Any], problems: Problems) -> rules.Draft:
+    broken, data = rules.BROKEN, read["data"]
     written = raw.get("privacy") if isinstance(raw.get("privacy"), Mapping) else {}
-    data = read["data"]
-    facts = None if data is broken else _facts(data, sources, problems)
+    facts = None if data is broken else _facts(data, problems)
     knobs = {}
     if "systems" in raw:
         # What a broken privacy section asks to be solved counts too, so that its errors raise no others.
         solve = written.get("solve", "noise") if written else None
-        knobs = read_systems(
-            raw["systems"], systems, solve if solve in ("noise", "steps", "none") else None, facts, problems
-        )
+        knobs = read_systems(raw["systems"], solve if solve in ("noise", "steps", "none") else None, facts, problems)
     else:
         problems.add("systems", None, "a mapping from system names to knobs", "Add `systems:`.")
-    source = None if facts is None else sources[data.source]
-    chosen = [systems[name] for name in knobs]
+    source = None if facts is None else SOURCES[data.source]
+    chosen = [SYSTEMS[name] for name in knobs]
     objectives, report, constraints = (
         () if read[name] is broken else read[name] for name in ("objectives", "report", "constraints")
     )
@@ -280,13 +263,13 @@ def _section_keys(annotation: Any) -> list[str]:
     return [key for part in get_args(annotation) for key in _section_keys(part)]
 
 
-def _facts(data: Data, sources: Mapping[str, DataSource], problems: Problems) -> DatasetSpec | None:
-    own = isinstance(sources, OrImported) and FUNCTION.fullmatch(data.source)
-    if data.source not in sources and not own:
-        problems.add("data.source", data.source, "the name of a data source", did_you_mean(data.source, sources))
+def _facts(data: Data, problems: Problems) -> DatasetSpec | None:
+    own = FUNCTION.fullmatch(data.source)
+    if data.source not in SOURCES and not own:
+        problems.add("data.source", data.source, "the name of a data source", did_you_mean(data.source, SOURCES))
         return None
     try:
-        return sources[data.source].facts(data.options())
+        return SOURCES[data.source].facts(data.options())
     except InvalidValue as error:
         for one in error.errors if isinstance(error, InvalidOptions) else (error,):
             path = one.name if one.name.startswith("data.") else f"data.{one.name}"
@@ -319,39 +302,35 @@ def with_own(document: dict[str, Any], systems: Iterable[Any], sources: Iterable
     """
     written, data = document.get("systems"), document.get("data")
     if isinstance(written, Mapping):
-        own_systems = dict(written)
-        for place, own in (_named("systems", one) for one in systems):
-            if place in own_systems:
-                continue
-            if own in SYSTEMS:
-                expected = f"a system with a name of its own: {own!r} is another's"
-                raise InvalidValue("systems", place, expected, f"Rename it, or write `{place}:` in the spec.")
-            if own not in own_systems:
-                expected = f"a system that the spec's `systems:` names, as {own!r} or {place!r}"
-                raise InvalidValue("systems", place, expected, f"Add `{own}:` with its hyperparameters.")
-            own_systems = {
-                place if name == own else name: renamed(knobs, own, place) for name, knobs in own_systems.items()
-            }
-        document = {**document, "systems": own_systems}
+        for place, own in _named("systems", systems, written, SYSTEMS):
+            written = {place if name == own else name: renamed(knobs, own, place) for name, knobs in written.items()}
+        document = {**document, "systems": dict(written)}
     if isinstance(data, Mapping):
-        for place, own in (_named("sources", one) for one in sources):
-            if own in SOURCES:
-                expected = f"a data source with a name of its own: {own!r} is another's"
-                raise InvalidValue("sources", place, expected, f"Rename it, or write `source: {place}` in the spec.")
-            if data.get("source") not in (own, place):
-                expected = f"the source that the spec's `data.source` names, as {own!r} or {place!r}"
-                raise InvalidValue("sources", place, expected, "A sweep has one data source.")
-            data = {**data, "source": place}
-        document = {**document, "data": data}
+        for place, _ in _named("sources", sources, (data.get("source"),), SOURCES):
+            document = {**document, "data": {**data, "source": place}}
     return document
 
 
-def _named(what: str, given: Any) -> tuple[str, str]:
-    """`module:object` and the name that it calls itself by. Raises InvalidValue for `what` was given."""
-    place = given if isinstance(given, str) else _place(what, given)
-    if not FUNCTION.fullmatch(place):
-        raise InvalidValue(what, place, "a class, an object, or `module:object`")
-    return place, getattr(given, "name", place.partition(":")[2])
+def _named(
+    what: str, several: Iterable[Any], written: Collection[Any], others: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """`module:object` of each, and the name that it calls itself by. Raises InvalidValue for `what` was given.
+
+    written  what the spec names;  others  names that are taken
+    """
+    for given in several:
+        place = given if isinstance(given, str) else _place(what, given)
+        if not FUNCTION.fullmatch(place):
+            raise InvalidValue(what, place, "a class, an object, or `module:object`")
+        own = getattr(given, "name", place.partition(":")[2])
+        if place in written:
+            continue
+        if own in others:
+            raise InvalidValue(what, place, f"a name of its own: {own!r} is another's", "Rename it.")
+        if own not in written:
+            named = "`systems:` names" if what == "systems" else "`data.source` names"
+            raise InvalidValue(what, place, f"one that the spec's {named}, as {own!r} or {place!r}")
+        yield place, own
 
 
 def _place(what: str, given: Any) -> str:

@@ -24,11 +24,9 @@ from typing import Any, Literal
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from sweeps.search import samplers
-from sweeps.search.grid import SearchGrid, points_up_to
 from sweeps.search.samplers import AUTO, Independent, Learning
-from sweeps.search.space import Space, read_point
-from sweeps.spec.constraints import FORM, Constraint
-from sweeps.spec.domains import Domain, Knobs, as_number
+from sweeps.search.space import SearchGrid, Space, points_up_to, read_point
+from sweeps.spec.domains import FORM, Constraint, Domain, Knobs, as_number
 from sweeps.spec.hyperparameters import spelled_out
 from sweeps.spec.problems import Problems
 from sweeps.spec.sections import (
@@ -50,7 +48,6 @@ from sweeps.spec.sections import (
     Selection,
     TotalPrivacy,
     Tracking,
-    TrialPrivacy,
     beyond,
     direction,
     learns,
@@ -467,10 +464,6 @@ def raw_metrics(system: System, knobs: Mapping[str, Scalar | Domain]) -> tuple[s
     return tuple(metric.name for metric in system.metrics if _may_be_raw(metric, system, knobs))
 
 
-def _raw_reason(privacy: Privacy) -> str | None:
-    return privacy.allow_raw_measures if isinstance(privacy, TrialPrivacy) else None
-
-
 def _raw_asked(asked: Asked, knobs: Mapping[str, Knobs], chosen: Sequence[System]) -> dict[str, tuple[System, Metric]]:
     """{path: a system and its metric} of each that is asked for and may read raw records."""
     found: dict[str, tuple[System, Metric]] = {}
@@ -486,7 +479,7 @@ def raw_metrics_have_a_reason(
     data: Data, privacy: Privacy, asked: Asked, knobs: Mapping[str, Knobs], chosen: Sequence[System]
 ) -> Found:
     """Metrics that read training records outside of every claim need a reason."""
-    reason = _raw_reason(privacy)
+    reason = privacy.raw_because
     if data.records_are_public is not None:
         if reason is not None:
             expected = "left out beside data.records_are_public: public records leave nothing uncovered"
@@ -513,7 +506,7 @@ def raw_metrics_steer_nothing(
 ) -> Found:
     """What would learn from uncovered metrics would carry training records on."""
     raw = _raw_asked([one for one in asked if one[0].startswith("objectives")], knobs, chosen)
-    if not raw or _raw_reason(privacy) is None or data.records_are_public is not None:
+    if not raw or privacy.raw_because is None or data.records_are_public is not None:
         return
     names = ", ".join(metric.name for _, metric in raw.values())
     if learns(search.sampler):
@@ -904,45 +897,12 @@ def adapters_have_a_rank(knobs: Mapping[str, Knobs]) -> Found:
             yield f"systems.{system}.lora.rank", 0, expected, "Write it beside them, as `rank: 4`."
 
 
-RULES: tuple[Callable[..., Found], ...] = (
-    budgets_differ,
-    units_are_bounded,
-    selection_is_asked_for,
-    selection_has_a_law,
-    selection_has_one_order,
-    selection_sees_no_side_channel,
-    target_is_met,
-    orders_differ,
-    weights_are_public,
-    adapters_have_a_rank,
-    total_is_enforced,
-    steering_is_covered,
-    final_run_has_its_point,
-    part_is_read_by_one,
-    parts_and_adjacency,
-    validation_is_planned,
-    test_records_are_scored,
-    test_records_and_adjacency,
-    delta_is_small,
-    metrics_are_reported,
-    metrics_fit_the_data,
-    raw_metrics_have_a_reason,
-    raw_metrics_steer_nothing,
-    population_counts_all,
-    population_scores_are_private,
-    relations_speak_of_knobs,
-    early_stopping_settles_ties,
-    sampler_fits,
-    grid_is_finite,
-    first_points_are_of_the_space,
-    workers_are_of_use,
-    precision_is_of_use,
-    curve_has_points,
-    stalls_are_longer_than_silence,
-    tracking_has_a_place,
-    references_are_of_metrics,
+RULES: tuple[Callable[..., Found], ...] = tuple(
+    one
+    for name, one in list(vars().items())
+    if inspect.isfunction(one) and one.__annotations__.get("return") == "Found" and not name.startswith("_")
 )
-"""In the order of their messages."""
+"""Every generator of problems above, in the order of their messages."""
 
 
 def check(draft: Draft, problems: Problems) -> None:

@@ -107,13 +107,8 @@ def _object(properties: Mapping[str, JsonSchema], required: list[str]) -> JsonSc
     return {"type": "object", "properties": dict(properties), "required": required, "additionalProperties": False}
 
 
-def spec_schema(
-    systems: Mapping[str, System] | None = None, sources: Mapping[str, DataSource] | None = None
-) -> dict[str, Any]:
-    """JSON schema (draft 2020-12) of a spec.
-
-    systems, sources  registries that it knows; the installed ones by default
-    """
+def spec_schema() -> dict[str, Any]:
+    """JSON schema (draft 2020-12) of a spec over everything that is installed."""
     schema: JsonSchema = widened(SweepSpec.model_json_schema(mode="validation"))
     parts, sections = schema["$defs"], schema["properties"]
     parts |= SHARED
@@ -122,8 +117,8 @@ def spec_schema(
     sampler["anyOf"] = [{"enum": samplers.known()}, {"type": "string", "pattern": f"^{FUNCTION.pattern}$"}]
     reference = parts["FrontOptions"]["properties"]["reference"]
     reference["additionalProperties"] = {"anyOf": [{"type": "number"}, NUMERIC_TEXT, _of("Reference")]}
-    sections["systems"] = _systems(systems or SYSTEMS)
-    _add_sources(parts["Data"], sources or SOURCES)
+    sections["systems"] = _systems(SYSTEMS)
+    _add_sources(parts["Data"], SOURCES)
     for name, field in SweepSpec.model_fields.items():
         if not field.is_required() and {"type": "null"} not in sections[name].get("anyOf", ()):
             sections[name] = {"anyOf": [sections[name], {"type": "null"}]}

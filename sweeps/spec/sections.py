@@ -141,6 +141,16 @@ class Privacy(Section):
     scope: str
     release: str
 
+    @property
+    def raw_because(self) -> str | None:
+        """Why metrics are released that read training records outside of every claim."""
+        return getattr(self, "allow_raw_measures", None)
+
+    @property
+    def unprotected_because(self) -> str | None:
+        """Why trials that claim nothing may run."""
+        return getattr(self, "allow_unprotected", None)
+
     def target(self, epsilon: float) -> PrivacyTarget:
         """The target of one trial at one of the budgets."""
         return PrivacyTarget(
@@ -473,26 +483,6 @@ MOST = 4
 """Orders of one search: each more makes every trial dearer."""
 
 
-def orders_of(
-    objectives: Sequence[tuple[str, str]], release: str, written: Sequence[Mapping[str, Any]]
-) -> tuple[Scalarisation, ...]:
-    """The first objective or, with `release: front`, those that are `written`; each objective unless any is.
-
-    objectives  (metric, goal) each
-    written     {metric: weight} each
-    """
-    if release != "front":
-        return tuple(Scalarisation.by(metric, goal) for metric, goal in objectives[:1])
-    if not written:
-        return tuple(Scalarisation.by(metric, goal) for metric, goal in objectives)
-    signs = {metric: -1.0 if goal == "minimize" else 1.0 for metric, goal in objectives}
-    # In the order of the objectives: a mapping has none.
-    return tuple(
-        Scalarisation(tuple((metric, signs[metric] * float(one[metric])) for metric in signs if metric in one))
-        for one in written
-    )
-
-
 def direction(written: Mapping[str, Any]) -> frozenset[tuple[str, float]]:
     """An order whatever its scale: one that is another's multiple ranks all trials alike, and would cost once more.
 
@@ -525,7 +515,7 @@ class Pretrained(Section):
 class SweepSpec(Section):
     """The whole spec. Build it with `load_spec`: only that checks sections against each other, systems and data.
 
-    constraints  relations between knobs that have to hold (`sweeps.spec.constraints`)
+    constraints  relations between knobs that have to hold (`sweeps.spec.domains`)
     pretrained   {folder or file of weights: where they are from}, for each that a model names (`hf:FOLDER`,
                  `timm:FOLDER`, `weights`)
     report       metrics that each trial reports besides (`sweeps systems` lists them, and `module:function` is one of
@@ -581,23 +571,14 @@ class SweepSpec(Section):
     @property
     def orders(self) -> tuple[Scalarisation, ...]:
         """By which trials are best, of which some leave: the first objective, or with `release: front` several."""
-        objectives = [(one.metric, str(one.goal)) for one in self.objectives]
-        return orders_of(objectives, self.privacy.release, () if self.selection is None else self.selection.orders)
-
-    @property
-    def public_because(self) -> str | None:
-        """Why the records are public."""
-        return self.data.records_are_public
-
-    @property
-    def raw_because(self) -> str | None:
-        """Why metrics are released that read training records outside of every claim."""
-        return self.privacy.allow_raw_measures if isinstance(self.privacy, TrialPrivacy) else None
-
-    @property
-    def unprotected_because(self) -> str | None:
-        """Why trials that claim nothing may run."""
-        return self.privacy.allow_unprotected if isinstance(self.privacy, TrialPrivacy) else None
+        signs = {one.metric: -1.0 if one.goal == "minimize" else 1.0 for one in self.objectives}
+        each = [{metric: 1.0} for metric in signs]
+        written = () if self.selection is None else self.selection.orders
+        # In the order of the objectives: a mapping has none.
+        return tuple(
+            Scalarisation(tuple((metric, sign * one[metric]) for metric, sign in signs.items() if metric in one))
+            for one in (written or each if self.privacy.release == "front" else each[:1])
+        )
 
     @property
     def asked(self) -> tuple[str, ...]:

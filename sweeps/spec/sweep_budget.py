@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from dpcore.accountants.rdp import improved_epsilon
@@ -40,7 +40,7 @@ _BELOW = 1 - 1e-9
 """Rounding of sums must not exceed what the plans were fitted to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SweepBudget:
     """What may leave a sweep in all, and how it is spread.
 
@@ -68,10 +68,11 @@ class SweepBudget:
             return GDPFilter(epsilon=self.epsilon, delta=self.delta)
         return RenyiFilter(epsilon=self.epsilon, delta=self.delta, order=self.order)
 
-    @property
+    @cached_property
     def total(self) -> float:
         """What may be spent in all: mu^2, or the Renyi divergence."""
-        return _total(self)
+        empty = self.filter
+        return empty.mu_total**2 if isinstance(empty, GDPFilter) else empty.budget
 
     @property
     def tau(self) -> float:
@@ -96,10 +97,10 @@ class SweepBudget:
         most = max(whole, spread / (self.total * self._weight(number)))
         return math.log(most / _BELOW) if most > 0 else -700.0
 
-    @property
+    @cached_property
     def trial_epsilon(self) -> float:
         """The most that one trial claims by itself: the epsilon, at delta, of the largest part that a trial gets."""
-        return _trial_epsilon(self)
+        return self.alone(0)
 
     def alone(self, number: int) -> float:
         """The epsilon of the part of trial `number`."""
@@ -111,7 +112,12 @@ class SweepBudget:
         """Of a part, beside the equal one."""
         if self.spread != "front-loaded":
             return 1.0
-        return self.shares / (_harmonic(self.shares) * (min(number, self.shares - 1) + 1))
+        return self.shares / (self._harmonic * (min(number, self.shares - 1) + 1))
+
+    @cached_property
+    def _harmonic(self) -> float:
+        """1 + 1/2 + ... + 1/shares."""
+        return math.fsum(1 / one for one in range(1, self.shares + 1))
 
     def _shares_of_steps(self) -> list[float]:
         """Of each rung; costs of training rise with steps."""
@@ -121,21 +127,8 @@ class SweepBudget:
         return [end - before for before, end in zip([0.0, *ends], ends, strict=False)]
 
 
-@lru_cache(maxsize=256)
-def _total(budget: SweepBudget) -> float:
-    empty = budget.filter
-    return empty.mu_total**2 if isinstance(empty, GDPFilter) else empty.budget
-
-
-@lru_cache(maxsize=256)
-def _harmonic(count: int) -> float:
-    """1 + 1/2 + ... + 1/count."""
-    return math.fsum(1 / one for one in range(1, count + 1))
-
-
-@lru_cache(maxsize=256)
-def _trial_epsilon(budget: SweepBudget) -> float:
-    return budget.alone(0)
+_BUDGETS = lru_cache(maxsize=256)(SweepBudget)
+"""One value for equal ones: what follows from it is calculated once."""
 
 
 def budget_of(spec: SweepSpec) -> SweepBudget | None:
@@ -149,7 +142,7 @@ def budget_of_sections(privacy: Privacy, search: Search, early_stopping: EarlySt
         return None
     shares = privacy.shares or search.trials
     rungs = 1 if early_stopping is None else early_stopping.filled(search.trials).rungs
-    return SweepBudget(
+    return _BUDGETS(
         epsilon=privacy.epsilon[0],
         delta=privacy.delta,
         adjacency=privacy.adjacency,

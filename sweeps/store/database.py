@@ -19,12 +19,13 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections import UserDict
+from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Table, create_engine, delete, event, inspect, select
+from sqlalchemy import Connection, Table, create_engine, event, inspect, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
@@ -112,12 +113,9 @@ _LIMITS = {"lock_timeout": 0.9, "statement_timeout": 0.95}
 
 def cut(connection: Connection) -> None:
     """End, from another thread, what waits for an answer on this connection: it then says that the server closed it."""
-    with suppress(Exception), socket.socket(fileno=os.dup(_driver(connection).fileno())) as line:
+    driver: Any = connection.connection.driver_connection
+    with suppress(Exception), socket.socket(fileno=os.dup(driver.fileno())) as line:
         line.shutdown(socket.SHUT_RDWR)
-
-
-def _driver(connection: Connection) -> Any:
-    return connection.connection.driver_connection
 
 
 def postgres_engine(url: URL, patience_seconds: float) -> Engine:
@@ -260,13 +258,6 @@ class Database:
         """An INSERT that may say what to do about a row that is there."""
         return (sqlite if self.is_sqlite else postgresql).insert(table)
 
-    def upsert(self, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
-        """Insert rows, replacing those with the same primary key."""
-        statement = self.insert(table)
-        rest = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
-        statement = statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=rest)
-        self.write(lambda connection: connection.execute(statement, list(rows)))
-
     def now(self, connection: Connection) -> float:
         """Seconds since 1970 by the one clock that all users of this store share: the server's on Postgres."""
         if self.is_sqlite:
@@ -402,56 +393,30 @@ def _sqlite(url: URL, busy_seconds: float) -> Engine:
 FLUSH_SECONDS = 1.0
 
 
-class Calibrations(MutableMapping[str, float]):
-    """{question: solved value}, shared by all processes on one store. Safe to use from several threads.
+class Calibrations(UserDict[str, float]):
+    """{question: solved value}, of all processes on one store by now. Safe to use from several threads.
 
     A new value is visible here at once. It is written with the first one that comes FLUSH_SECONDS after the last write,
     or when the store is closed: losing one costs a calculation. Not a number is an InvalidValue.
     """
 
     def __init__(self, database: Database) -> None:
+        known = select(calibrations.c.key, calibrations.c.value)
+        self.data = {key: value for key, value in database.read(lambda connection: connection.execute(known).all())}
         self._database = database
-        self._known: dict[str, float] = {}
         self._unsaved: dict[str, float] = {}
         self._lock = threading.Lock()
         self._written = 0.0
-
-    def __getitem__(self, key: str) -> float:
-        with self._lock:
-            if key in self._known:
-                return self._known[key]
-        statement = select(calibrations.c.value).where(calibrations.c.key == key)
-        value = self._database.read(lambda connection: connection.execute(statement).scalar_one_or_none())
-        if value is None:
-            raise KeyError(key)
-        with self._lock:
-            return self._known.setdefault(key, float(value))
 
     def __setitem__(self, key: str, value: float) -> None:
         if math.isnan(value):
             raise InvalidValue(key, value, "a number")
         with self._lock:
-            self._known[key] = self._unsaved[key] = float(value)
+            self.data[key] = self._unsaved[key] = float(value)
         if time.monotonic() - self._written > FLUSH_SECONDS:
             # A cache must not end a sweep: the store's own next write reports what is wrong with it.
             with suppress(StoreError):
                 self.flush()
-
-    def __delitem__(self, key: str) -> None:
-        self[key]
-        self.flush()
-        with self._lock:
-            del self._known[key]
-        statement = delete(calibrations).where(calibrations.c.key == key)
-        self._database.write(lambda connection: connection.execute(statement))
-
-    def __iter__(self) -> Iterator[str]:
-        self.flush()
-        statement = select(calibrations.c.key)
-        return iter(self._database.read(lambda connection: connection.execute(statement).scalars().all()))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
     def flush(self) -> None:
         """Write what is not yet durable. Raises StoreError; then it is kept for the next flush."""
@@ -459,6 +424,11 @@ class Calibrations(MutableMapping[str, float]):
             unsaved, self._written = dict(self._unsaved), time.monotonic()
         if not unsaved:
             return
-        self._database.upsert(calibrations, [{"key": key, "value": value} for key, value in unsaved.items()])
+        statement = self._database.insert(calibrations)
+        replacing = statement.on_conflict_do_update(
+            index_elements=[calibrations.c.key], set_={"value": statement.excluded.value}
+        )
+        rows = [{"key": key, "value": value} for key, value in unsaved.items()]
+        self._database.write(lambda connection: connection.execute(replacing, rows))
         with self._lock:
             self._unsaved = {key: value for key, value in self._unsaved.items() if unsaved.get(key) != value}

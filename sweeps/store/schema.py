@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import fields
+from functools import cache
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     BigInteger,
@@ -25,6 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
+T = TypeVar("T")
 VERSION = 1
 """Of the tables below: another one is another release's."""
 NULL = "null"
@@ -229,6 +232,17 @@ def dumps(value: object, *, sort_keys: bool = False) -> str:
     """Compact JSON, NumPy scalars as plain numbers; keys in the value's own order, or sorted: then equal values have
     equal texts."""
     return json.dumps(_plain(value), sort_keys=sort_keys, separators=(",", ":"))
+
+
+def record(kind: type[T], row: Any, /, **own: Any) -> T:
+    """A dataclass from the columns of a row that are called as its fields are.  own  fields that are another value"""
+    names = _fields(kind)  # type: ignore[arg-type]
+    return kind(**{name: getattr(row, name) for name in names if name not in own}, **own)
+
+
+@cache
+def _fields(kind: Any) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind))
 
 
 def _plain(value: object) -> object:

@@ -40,11 +40,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 
 from dpcore.checks import InvalidValue
-from sweeps.store import charges as population_charges
+from sweeps.store import population as population_charges
 from sweeps.store.database import Calibrations, Database
 from sweeps.store.errors import Conflict, StoreError, SweepExists, UnknownSweep, UnknownTrial
 from sweeps.store.lease import LEASE_SECONDS, Lease, acquire, read_driver
-from sweeps.store.population import Charge, Population, Row
+from sweeps.store.population import Charge, Population, Row, RowKind, read_population
 from sweeps.store.records import (
     AttemptRecord,
     CurveReport,
@@ -80,6 +80,7 @@ from sweeps.store.schema import (
     names,
     outbox,
     populations,
+    record,
     requests,
     sweeps,
     trials,
@@ -271,7 +272,7 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._calibrations = Calibrations(database)
+        self._calibrations: Calibrations | None = None
 
     @property
     def url(self) -> str:
@@ -282,35 +283,29 @@ class Store:
         """End its connections. Calibrations that are still in memory are written, where the store takes them."""
         with suppress(StoreError):
             # A cache: losing it costs a calculation, and the reason for the loss was said by what came before.
-            self._calibrations.flush()
+            if self._calibrations is not None:
+                self._calibrations.flush()
         self._database.close()
 
     def calibrations(self) -> Calibrations:
         """{question: solved value}, shared by all processes on one store."""
+        if self._calibrations is None:
+            self._calibrations = Calibrations(self._database)
         return self._calibrations
 
     # -- sweeps -----------------------------------------------------------------------------------------
 
     @_durable
-    def create_sweep(self, connection: Connection, record: SweepRecord) -> None:
+    def create_sweep(self, connection: Connection, new: SweepRecord) -> None:
         """Record a new sweep. Raises SweepExists, also for a name that another one had."""
-        row = {
-            "name": record.name,
-            "spec": dumps(record.spec.canonical()),
-            "digest": record.digest,
-            "fingerprints": dumps(record.fingerprints),
-            "root": record.root,
-            "created_at": record.created_at,
-            "state": str(record.state),
-            "records": record.records,
-            "label": record.label,
-            "population": record.spec.data.population or "",
-        }
+        row = {name: getattr(new, name) for name in ("name", "digest", "root", "created_at", "records", "label")}
+        row |= {"spec": dumps(new.spec.canonical()), "fingerprints": dumps(new.fingerprints), "state": str(new.state)}
+        row |= {"population": new.spec.data.population or ""}
         # Of two that come at once the database lets one in, and the other sees its row.
         unless_taken = self._database.insert(sweeps).values(row).on_conflict_do_nothing().returning(sweeps.c.id)
         number = connection.execute(unless_taken).scalar_one_or_none()
-        if number is None or not self._named(connection, number, record.name):
-            raise SweepExists(record.name)
+        if number is None or not self._named(connection, number, new.name):
+            raise SweepExists(new.name)
         connection.execute(insert(leases).values(sweep_id=number, token=0, holder=None, expires_at=0.0))
 
     @_snapshot
@@ -432,7 +427,7 @@ class Store:
         new ones remembers which it has seen. Raises UnknownSweep."""
         statement = select(requests).where(requests.c.sweep_id == _sweep_id(connection, sweep)).order_by(requests.c.id)
         return [
-            Request(id=row.id, wanted=wanted_from(row.kind, json.loads(row.content)), asker=row.asker, at=row.at)
+            record(Request, row, wanted=wanted_from(row.kind, json.loads(row.content)))
             for row in connection.execute(statement)
         ]
 
@@ -641,8 +636,12 @@ class Store:
     @_snapshot
     def charges(self, connection: Connection, population: str) -> list[Row]:
         """What was charged to it, oldest first. Raises UnknownPopulation."""
-        known = population_charges.read_population(connection, population)
-        return population_charges.read_charges(connection, known.name)
+        return population_charges.read_charges(connection, read_population(connection, population).name)
+
+    @_snapshot
+    def population(self, connection: Connection, name: str) -> Population:
+        """One of them. Raises UnknownPopulation."""
+        return read_population(connection, name)
 
     @_durable
     def charge(self, connection: Connection, population: str, row: Row) -> None:
@@ -659,7 +658,8 @@ class Store:
 
         The same again changes nothing, settled or not. Raises as `charge`.
         """
-        population_charges.reserve_block(writing.connection, population, writing.sweep, charge)
+        row = Row(kind=RowKind.SWEEP, what=writing.sweep, sweep=writing.sweep, charge=charge, at=writing.at)
+        population_charges.add_charge(writing.connection, population, row)
 
     @_leased
     def settle_block(self, writing: Writing, population: str, epsilon: float) -> None:
@@ -747,17 +747,9 @@ class Store:
     def outbox(self, connection: Connection, sweep: str, limit: int = 1000) -> list[OutboxRow]:
         """The oldest `limit` changes that the views have not been told, in the order of their transactions."""
         here = outbox.c.sweep_id == _sweep_id(connection, sweep)
-        rows = connection.execute(select(outbox).where(here).order_by(outbox.c.id).limit(limit))
-        return [
-            OutboxRow(
-                id=row.id,
-                sweep=sweep,
-                key=None if row.number is None else trial_key(sweep, row.number),
-                kind=row.kind,
-                at=row.at,
-            )
-            for row in rows
-        ]
+        rows = connection.execute(select(outbox).where(here).order_by(outbox.c.id).limit(limit)).all()
+        key = {row.id: None if row.number is None else trial_key(sweep, row.number) for row in rows}
+        return [record(OutboxRow, row, sweep=sweep, key=key[row.id]) for row in rows]
 
     @_snapshot
     def backlog(self, connection: Connection, sweep: str) -> int:
@@ -827,17 +819,13 @@ def _trial_row(
 def _sweep_record(row: Any, extended: Mapping[int, Sequence[Extension]]) -> SweepRecord:
     from sweeps.spec.sections import SweepSpec
 
-    return SweepRecord(
-        name=row.name,
+    return record(
+        SweepRecord,
+        row,
         spec=SweepSpec.model_validate_json(row.spec),
-        digest=row.digest,
         fingerprints=json.loads(row.fingerprints),
-        root=row.root,
-        created_at=row.created_at,
         state=SweepState(row.state),
-        records=row.records,
         extensions=tuple(extended.get(row.id, ())),
-        label=row.label,
     )
 
 
@@ -845,9 +833,7 @@ def _extensions(connection: Connection) -> dict[int, list[Extension]]:
     """Of every sweep by its row number: mostly there are none."""
     found: dict[int, list[Extension]] = {}
     for row in connection.execute(select(extensions).order_by(extensions.c.sweep_id, extensions.c.number)):
-        fields = {name: getattr(row, name) for name in ("trials", "hours", "proposed", "launched", "at")}
-        one = Extension(epsilon=tuple(json.loads(row.epsilon)), **fields)
-        found.setdefault(row.sweep_id, []).append(one)
+        found.setdefault(row.sweep_id, []).append(record(Extension, row, epsilon=tuple(json.loads(row.epsilon))))
     return found
 
 
@@ -890,27 +876,12 @@ def _several_reports(connection: Connection, sweep_id: int) -> dict[int, dict[in
 def _read_ledger(connection: Connection, sweep: str, *chosen: ColumnElement[bool]) -> list[LedgerEntry]:
     """Entries in order of trial and attempt."""
     statement = select(ledger).where(ledger.c.sweep_id == _sweep_id(connection, sweep), *chosen)
-    return [
-        LedgerEntry(
-            key=trial_key(sweep, row.number),
-            attempt=row.attempt,
-            from_step=row.from_step,
-            to_step=row.to_step,
-            executed_to=row.executed_to,
-        )
-        for row in connection.execute(statement.order_by(ledger.c.number, ledger.c.attempt))
-    ]
+    rows = connection.execute(statement.order_by(ledger.c.number, ledger.c.attempt))
+    return [record(LedgerEntry, row, key=trial_key(sweep, row.number)) for row in rows]
 
 
 def _read_attempts(connection: Connection, sweep: str, *chosen: ColumnElement[bool]) -> list[AttemptRecord]:
     """Attempts in order of trial and attempt."""
     statement = select(attempts).where(attempts.c.sweep_id == _sweep_id(connection, sweep), *chosen)
-    fields = ("attempt", "reason", "step", "seconds", "started_at", "ended_at")
-    return [
-        AttemptRecord(
-            key=trial_key(sweep, row.number),
-            outcome=Outcome(row.outcome),
-            **{name: getattr(row, name) for name in fields},
-        )
-        for row in connection.execute(statement.order_by(attempts.c.number, attempts.c.attempt))
-    ]
+    rows = connection.execute(statement.order_by(attempts.c.number, attempts.c.attempt))
+    return [record(AttemptRecord, row, key=trial_key(sweep, row.number), outcome=Outcome(row.outcome)) for row in rows]

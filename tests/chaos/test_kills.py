@@ -16,9 +16,10 @@ import pytest
 from mlflow import MlflowClient
 
 from sweeps.search.proposer import Proposer
-from sweeps.spec.parse import load_spec
 from tests.chaos import witness
 from tests.chaos.harness import Attacked, Victim
+from tests.sweeps import toys
+from trainables.data import SOURCES
 
 SHORT = witness.spec("short", trials=60, steps=(3, 6), step_seconds=0.02, checkpoint_seconds=0.05)
 LONG = witness.spec("long", trials=14, steps=(15, 25), step_seconds=0.1)
@@ -30,7 +31,7 @@ SIZES = ((LONG, 14), (SHORT, 60)) if len(VICTIMS) <= KILLS else ((SHORTEST, 8),)
 
 def unbroken(text: str) -> list[dict[str, object]]:
     """What a sweep that nobody strikes would propose."""
-    spec = load_spec(text, systems={witness.WITNESSED_MEAN.name: witness.WITNESSED_MEAN})
+    spec = toys.loaded(text, {witness.WITNESSED_MEAN.name: witness.WITNESSED_MEAN}, SOURCES)
     proposer = Proposer(spec)
     proposals = (proposer.propose() for _ in range(spec.search.trials))
     return [dict(one.config) for one in proposals if one is not None]

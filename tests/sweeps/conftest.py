@@ -9,9 +9,12 @@ import pytest
 import typer.main
 
 from sweeps.cli import main as cli
+from tests.sweeps import toys
 from tests.sweeps.fake_workers import memory_folder
 from tests.sweeps.object_stores import object_store
 from tests.sweeps.stores import postgres_server
+from trainables.data import SOURCES
+from trainables.registry import SYSTEMS
 
 # A process builds its commands once, which takes longer than most of them; here one process runs hundreds.
 typer.main.get_command = cache(typer.main.get_command)
@@ -67,3 +70,12 @@ def folder():
     """In memory."""
     with memory_folder() as found:
         yield found
+
+
+@pytest.fixture
+def toys_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The toys are systems and sources like the others."""
+    for name, system in toys.SYSTEMS.items():
+        monkeypatch.setitem(SYSTEMS, name, system)
+    for name, source in toys.SOURCES.items():
+        monkeypatch.setitem(SOURCES, name, source)

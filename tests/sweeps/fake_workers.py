@@ -18,12 +18,11 @@ import numpy as np
 from sweeps.execution.limits import SharedBudget
 from sweeps.privacy.ledger import spending
 from sweeps.privacy.population import ledger_of
-from sweeps.ray.decisions import Done, Wait
 from sweeps.search.asha import report_steps
 from sweeps.search.proposer import Proposer
 from sweeps.spec.parse import load_spec
 from sweeps.store.population import Population
-from sweeps.store.records import LedgerEntry, TrialRecord, TrialState
+from sweeps.store.records import LedgerEntry, SweepState, TrialRecord, TrialState
 from sweeps.store.store import open_store
 from tests.sweeps import stores
 from trainables.data import SOURCES
@@ -222,7 +221,7 @@ class FakeSweep:
             self.lease.release()
             self.start()
 
-    def decision(self) -> Launch | Wait | Done:
+    def decision(self) -> Launch | SweepState | None:
         if self.bug is not None:
             self.bug(self)
         return self.controller.decide()
@@ -253,9 +252,9 @@ class FakeSweep:
         """Without further accidents, to the end. Returns whether the space ran dry."""
         for _ in range(1000):
             decision = self.decision()
-            if isinstance(decision, Done):
-                return decision.exhausted
-            if isinstance(decision, Wait):
+            if isinstance(decision, SweepState):
+                return decision is SweepState.EXHAUSTED
+            if decision is None:
                 worker = self.workers[0]
                 worker.finish()
                 self.deliver(worker)

@@ -23,8 +23,8 @@ from dpcore.rounding import epsilon_text
 from sweeps.api import created
 from sweeps.execution import session
 from sweeps.execution.session import RunOptions, resume
-from sweeps.planning import checking
-from sweeps.planning.checking import before_launch, check_places
+from sweeps.planning import preview as planning
+from sweeps.planning.preview import before_launch, check_places
 from sweeps.spec.parse import load_spec
 from sweeps.store.records import SweepState
 from sweeps.store.workspace import Workspace
@@ -154,7 +154,7 @@ def checked(tmp_path, monkeypatch, command):
     def child(*_, **__):
         raise AssertionError("a rehearsal was begun")
 
-    monkeypatch.setattr(checking, "Rehearsing", child)
+    monkeypatch.setattr(planning, "Rehearsing", child)
 
     def run(word, raw, *arguments):
         (tmp_path / "mine.yaml").write_text(yaml.safe_dump(raw))
@@ -224,7 +224,7 @@ def test_run_tries_out_only_models_that_are_not_ours(tmp_path, monkeypatch):
         def finished(self):
             return SimpleNamespace(ran=("it",), trial_seconds=lambda spec: None)
 
-    monkeypatch.setattr(checking, "Rehearsing", Seen)
+    monkeypatch.setattr(planning, "Rehearsing", Seen)
     raw = spec(parquet(tmp_path))
     before_launch(load_spec(raw))
     raw["systems"]["noisy-sgd"]["model"] = "tests.trainables.broken_models:ends_the_process"

@@ -12,8 +12,8 @@ import yaml
 from sweeps.cli.run import resume_command
 from sweeps.execution import session
 from sweeps.execution.resume import fixed_parts
-from sweeps.ray.decisions import Done
 from sweeps.spec.parse import load_spec
+from sweeps.store.records import SweepState
 from sweeps.store.workspace import Workspace
 from sweeps.util.exits import ExitCode
 from tests.sweeps.published_sweeps import controlled
@@ -60,7 +60,7 @@ def refused(answer, *words):
 def exhausted(tmp_path):
     """A recorded sweep whose space ran dry, brought there without a cluster."""
     begun = controlled(tmp_path / ".sweeps", yaml.safe_load(IMPOSSIBLE))
-    assert begun.controller.decide() == Done(exhausted=True)
+    assert begun.controller.decide() is SweepState.EXHAUSTED
     begun.lease.release()
     return begun.store
 

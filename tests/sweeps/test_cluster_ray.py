@@ -153,7 +153,7 @@ def test_a_module_that_only_this_process_has(cluster, monkeypatch):
 
 def test_check_asks_the_cluster_what_it_has(cluster):
     from sweeps.examples import load_example_or_file
-    from sweeps.planning.checking import check_places
+    from sweeps.planning.preview import check_places
 
     check_places(load_example_or_file("toy", changes=["resources.gpus=1"]), "auto")
     with pytest.raises(ClusterUnreachable, match=r"resources\.gpus=8: the cluster has 2 CPUs, 1 GPUs"):
@@ -162,7 +162,7 @@ def test_check_asks_the_cluster_what_it_has(cluster):
 
 def test_a_sealed_search_with_workers_that_would_wait_is_refused_before_its_price_is_paid(cluster, tmp_path):
     """The cluster has two CPUs and a GPU; the population's ledger and the folder stay as they were."""
-    from sweeps.planning.checking import check_places
+    from sweeps.planning.preview import check_places
 
     with closing(Workspace.at(tmp_path).open_store(create=True)) as store:
         store.make_population(Population.of("people", "linear", 5.0, 1e-4))

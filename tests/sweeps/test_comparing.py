@@ -38,6 +38,7 @@ from tests.sweeps.budget.test_sweep_budget import spec
 from tests.sweeps.test_pareto import brute_force
 from tests.sweeps.view_sweeps import config_of, guarantee, new_sweep, plan
 from trainables import planning
+from trainables.registry import SYSTEMS
 from trainables.system import Config, DatasetSpec, PrivacyPlan, PrivacyTarget, Refusal
 
 ACCURACY, EPSILON = FrontAxis("accuracy", "maximize"), FrontAxis("epsilon", "minimize")
@@ -232,10 +233,12 @@ def plan_of(system: toys.Hill, privacy: Mapping[str, Any] | None = None, knobs: 
     systems = {"hill": system}
     searched = {"hill": {"rate": 1.0, **(knobs or {})}}
     content = toys.SPEC | {"systems": searched, "privacy": {"epsilon": 2.0, "delta": 1e-5, **(privacy or {})}}
-    spec = load_spec(content, systems=systems, sources=toys.SOURCES)
+    spec = toys.loaded(content, systems)
     space = Space.of(spec)
     config = space.config(space.branches[0], 2.0, {})
-    plan = plan_proposal(spec, config, toys.SOURCES["points"].facts({}), {}, systems)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SYSTEMS, "hill", system)
+        plan = plan_proposal(spec, config, toys.SOURCES["points"].facts({}), {})
     assert isinstance(plan, PrivacyPlan)
     return plan
 

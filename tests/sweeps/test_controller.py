@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from sweeps.execution.controller import Controller
 from sweeps.execution.limits import INTERRUPTED, worker_losses
-from sweeps.ray.decisions import Done
 from sweeps.spec.parse import load_spec
 from sweeps.store.errors import LeaseLost
-from sweeps.store.records import Outcome, TrialState
+from sweeps.store.records import Outcome, SweepState, TrialState
 from sweeps.store.store import open_store
 from tests.sweeps import specs
 from tests.sweeps.fake_workers import (
@@ -243,7 +242,7 @@ def test_a_controller_whose_lease_is_gone_writes_nothing(sweep):
 def test_an_impossible_space_is_exhausted_and_says_so(tmp_path):
     change = {"limits": {"noise_multiplier": 1e-6}}
     sweep = FakeSweep(tmp_path, change=change)
-    assert sweep.controller.decide() == Done(exhausted=True)
+    assert sweep.controller.decide() is SweepState.EXHAUSTED
     assert sweep.store.counts(NAME)["infeasible"] == 100
     sweep.lease.release()
     sweep.start()

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.execution import session
-from sweeps.execution.end import Failure, last_exception
-from sweeps.ray.decisions import Done
+from sweeps.execution.session import Failure, last_exception
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from sweeps.util.exits import ExitCode
@@ -17,6 +16,7 @@ from sweeps.util.text import LONGEST
 from tests.sweeps import specs
 from tests.sweeps.published_sweeps import controlled
 from tests.sweeps.view_sweeps import NoViews
+from trainables.system import Launch
 from trainables.worker.attempt import Attempt
 
 SPEC = specs.mean(
@@ -34,7 +34,7 @@ def ended(root: Path, ends: list[str]) -> Workspace:
     begun = controlled(root, {**SPEC, "search": search, "execution": {"retries": 0}})
     controller = begun.controller
     launched = iter(ends)
-    while not isinstance(group := controller.decide(), Done):
+    while isinstance(group := controller.decide(), Launch):
         results = []
         for member in group.members:
             end = next(launched)

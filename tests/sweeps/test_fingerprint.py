@@ -16,8 +16,7 @@ from safetensors.torch import save_file
 
 from dpcore.guarantee import Status
 from sweeps import audit
-from sweeps.certificate.build import public_inputs
-from sweeps.certificate.count import Subject
+from sweeps.certificate.build import Subject, public_inputs
 from sweeps.execution import session
 from sweeps.execution.session import TuneRunner
 from sweeps.planning.plan import plan_proposal

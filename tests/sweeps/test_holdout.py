@@ -15,15 +15,14 @@ from dpcore.accounting import headline
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Composed, Gaussian, PoissonSampled, Repeated
 from dpcore.guarantee import Status
-from sweeps.certificate.count import CannotCertify
+from sweeps.certificate.build import CannotCertify
 from sweeps.execution import session
 from sweeps.execution.final_run import with_chosen
 from sweeps.execution.resume import effective_spec
-from sweeps.privacy.holdout_guarantee import UNTIL_CHOSEN, Tuned, both, with_tuning
-from sweeps.privacy.ledger import Procedure, Spending, Summary
+from sweeps.privacy.ledger import UNTIL_CHOSEN, Procedure, Spending, Summary, Tuned, both, with_tuning
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.quoting import Verdict, quote_of_total
 from sweeps.privacy.totals import totals
+from sweeps.privacy.wording import Verdict, quote_of_total
 from sweeps.reporting.html import write_report
 from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.spec.parse import load_spec, public_facts

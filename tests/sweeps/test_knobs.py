@@ -14,11 +14,9 @@ from dpcore.checks import InvalidValue
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.rehearsal import check_feasible
 from sweeps.search import samplers
-from sweeps.search.grid import SearchGrid
 from sweeps.search.sampler_exam import faults
-from sweeps.search.space import Space, read_point
-from sweeps.spec.constraints import Constraint
-from sweeps.spec.domains import SAME_AS, SameAs
+from sweeps.search.space import SearchGrid, Space, read_point
+from sweeps.spec.domains import SAME_AS, Constraint, SameAs
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import Problems, SpecErrors
 from sweeps.spec.schema import spec_schema
@@ -26,9 +24,10 @@ from sweeps.store.records import TrialState
 from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, memory_folder
 from tests.sweeps.test_requests import launched
 from tests.sweeps.test_search import sweep
-from tests.sweeps.toys import SOURCES, SYSTEMS, spec_with
+from tests.sweeps.toys import SOURCES, loaded, spec_with
 from trainables.system import PrivacyPlan, Refusal
 
+pytestmark = pytest.mark.usefixtures("toys_known")
 MODES = {"choice": ["plain", "adaptive"]}
 HILL: dict[str, Any] = {
     "rate": {"log_uniform": [0.1, 10], "points": 3},
@@ -51,7 +50,7 @@ def spec(sampler: str = "random", **changes: Any) -> Any:
 
 def planned(config: dict[str, Any], **changes: Any) -> PrivacyPlan | Refusal:
     made = spec(**changes)
-    return plan_proposal(made, config, SOURCES["points"].facts({}), {}, SYSTEMS)
+    return plan_proposal(made, config, SOURCES["points"].facts({}), {})
 
 
 def expected_grid() -> set[tuple[Any, ...]]:
@@ -122,7 +121,7 @@ def test_every_sampler_takes_them(name):
     made = spec(search=search, systems=systems, constraints=[RELATION])
     # A proposal of a Gaussian process takes a third of a second, from the eleventh on.
     assert faults(made, 11) == []
-    assert load_spec(made.canonical(), systems=SYSTEMS, sources=SOURCES) == made
+    assert loaded(made.canonical()) == made
     if not mixes:
         return
     seen = sweep(made, 40)
@@ -185,7 +184,7 @@ def test_a_space_in_which_nothing_fits_is_refused_by_name():
         spec("grid", systems={"hill": HILL}, constraints=["rate <= 0.01", RELATION])
     made = spec(systems={"hill": HILL}, constraints=[RELATION, "rate < 0.1"])
     with pytest.raises(InvalidValue, match=r"constraints='rate < 0\.1'"):
-        check_feasible(made, SOURCES["points"].facts({}), systems=SYSTEMS)
+        check_feasible(made, SOURCES["points"].facts({}))
 
 
 @pytest.mark.parametrize(

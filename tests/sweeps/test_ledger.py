@@ -27,9 +27,8 @@ from sweeps.privacy import charge as charges
 from sweeps.privacy import ledger as steps
 from sweeps.privacy import totals as ledger
 from sweeps.privacy.claims import Assumptions
-from sweeps.privacy.quoting import Verdict, quote_of_total
 from sweeps.privacy.totals import procedure_guarantee, summary
-from sweeps.privacy.wording import total_text
+from sweeps.privacy.wording import Verdict, quote_of_total, total_text
 from sweeps.store.records import LedgerEntry, Settlement, SweepState, TrialRecord, TrialState
 from tests.sweeps import view_sweeps
 from tests.sweeps.specs import recorded

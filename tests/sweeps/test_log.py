@@ -18,10 +18,8 @@ import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.cli.common import clear_errors
 from sweeps.cli.run import steadfast_streams
-from sweeps.execution.session import log_run_config
-from sweeps.planning.estimate import resolved
+from sweeps.execution.session import SILENT, RunOptions, Session, create
 from sweeps.ray import tuner
-from sweeps.spec.parse import public_facts
 from sweeps.store.workspace import Workspace
 from sweeps.util import log, waiting
 from sweeps.util.exits import Interruption
@@ -104,11 +102,12 @@ def test_no_record_is_in_what_a_machine_reads(error, capsys):
 def test_what_is_decided_is_said_with_its_reason(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("SWEEPS_PATIENCE", "90")
     spec = sweeps.load("toy", changes=["search.sampler=auto"])
-    facts = public_facts(spec)
     workspace = Workspace.at(tmp_path / "root", records=str(tmp_path / "shared"))
+    session = Session(create(spec, workspace), workspace, RunOptions(), SILENT)
     for least in (logging.DEBUG, logging.INFO):
         with configured(least):
-            log_run_config(resolved(spec, facts), facts, workspace, "toy", workspace.tracking_uri, None, {})
+            session._log_run_config(workspace.tracking_uri)
+    session.store.close()
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(":")[0] for line in lines] == ["sampler", "patience", "store", "records", "MLflow", "Ray"]
     assert lines[0] == "sampler: auto comes to gp: 60 trials of work 5,000 each"

@@ -20,8 +20,8 @@ import sweeps
 from dpcore.checks import InvalidValue
 from sweeps import export
 from sweeps.api import with_models
-from sweeps.execution.end import SweepEnd
 from sweeps.execution.gc import collect
+from sweeps.execution.session import SweepEnd
 from sweeps.export import show_models
 from sweeps.mlflow.models import example, signature
 from sweeps.mlflow.read import NO_HEADING

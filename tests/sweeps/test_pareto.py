@@ -34,7 +34,6 @@ from sweeps.reporting.front import (
 )
 from sweeps.reporting.shrinkage import FEWEST, shrink, shrink_alike
 from sweeps.reporting.tables import FORMATS, render
-from sweeps.spec.parse import load_spec
 from sweeps.store.records import TrialRecord, TrialState
 from sweeps.store.store import Store
 from tests.benchmarks.chosen import compare
@@ -349,11 +348,11 @@ def test_given_ones_go_before_and_survive_a_round_trip():
     spec = spec_with(front={"reference": {"epsilon": 20, "loss": {"value": 2.5, "source": "a paper"}}})
     assert ends(spec)["epsilon"] == (20.0, "given")
     assert ends(spec)["loss"] == (2.5, "a paper")
-    again = load_spec(spec.canonical(), systems=toys.SYSTEMS, sources=toys.SOURCES)
+    again = toys.loaded(spec.canonical())
     assert again == spec
     # A budget that is changed in a canonical spec changes what follows from it.
     wider = spec_with().canonical() | {"privacy": {"epsilon": 3.0, "delta": 1e-5}}
-    assert ends(load_spec(wider, systems=toys.SYSTEMS, sources=toys.SOURCES))["epsilon"][0] == 3.3
+    assert ends(toys.loaded(wider))["epsilon"][0] == 3.3
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,11 @@ from sweeps.store.population import Population
 from sweeps.store.records import LedgerEntry
 from tests.sweeps import specs
 from tests.sweeps.fake_workers import SPEC
-from tests.sweeps.toys import SOURCES, SYSTEMS, Hill, spec_with
+from tests.sweeps.toys import SOURCES, Hill, spec_with
+from trainables.registry import SYSTEMS
 from trainables.system import Config, DatasetSpec, PrivacyPlan, PrivacyTarget, Refusal
 
+pytestmark = pytest.mark.usefixtures("toys_known")
 FACTS = SOURCES["points"].facts({})
 
 TOY = """
@@ -54,7 +56,7 @@ def point(spec: SweepSpec, **knobs: Any) -> Config:
 
 def test_a_plan_comes_from_the_system_with_the_target_of_the_config() -> None:
     spec = spec_with(privacy={"epsilon": [1, 4], "delta": 1e-5})
-    plan = plan_proposal(spec, {**point(spec), "target_epsilon": 4.0}, FACTS, {}, SYSTEMS)
+    plan = plan_proposal(spec, {**point(spec), "target_epsilon": 4.0}, FACTS, {})
     assert isinstance(plan, PrivacyPlan)
     assert plan.guarantee.epsilon == pytest.approx(4.0)
     assert plan.config["noise_multiplier"] == pytest.approx(math.sqrt(27) / 4)
@@ -78,7 +80,7 @@ def test_a_claim_names_the_generator_of_its_noise_and_so_does_the_total(source: 
 
 def test_limits_refuse_with_the_logarithm_of_the_excess() -> None:
     spec = spec_with(limits={"work": 100, "noise_multiplier": 2.0})
-    refusal = plan_proposal(spec, point(spec), FACTS, {}, SYSTEMS)
+    refusal = plan_proposal(spec, point(spec), FACTS, {})
     assert isinstance(refusal, Refusal)
     assert refusal.violations == pytest.approx({"work": math.log(2.7), "noise_multiplier": math.log(math.sqrt(27) / 2)})
     assert refusal.reason == (
@@ -86,7 +88,7 @@ def test_limits_refuse_with_the_logarithm_of_the_excess() -> None:
         "Raise `limits`, or narrow the space."
     )
     fits = spec_with(limits={"work": 270, "noise_multiplier": 5.2})
-    assert isinstance(plan_proposal(fits, point(fits), FACTS, {}, SYSTEMS), PrivacyPlan)
+    assert isinstance(plan_proposal(fits, point(fits), FACTS, {}), PrivacyPlan)
 
 
 class Changed(Hill):
@@ -115,10 +117,11 @@ def claiming(**fields: float) -> Changed:
 
 
 @pytest.mark.parametrize("system", [claiming(epsilon=1.001), claiming(delta=2)])
-def test_a_plan_above_its_target_is_never_launched(system: Hill) -> None:
+def test_a_plan_above_its_target_is_never_launched(system: Hill, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = spec_with()
+    monkeypatch.setitem(SYSTEMS, "hill", system)
     with pytest.raises(InvalidValue, match=r"hill.plan=.*expected a claim within epsilon=1.0 and delta=1e-05"):
-        plan_proposal(spec, point(spec), FACTS, {}, {"hill": system})
+        plan_proposal(spec, point(spec), FACTS, {})
 
 
 def fussy(config: Config, target: PrivacyTarget, plan: PrivacyPlan) -> PrivacyPlan:
@@ -130,17 +133,18 @@ def fussy(config: Config, target: PrivacyTarget, plan: PrivacyPlan) -> PrivacyPl
     return plan
 
 
-def test_senseless_ends_of_domains_surface_before_the_first_trial() -> None:
+def test_senseless_ends_of_domains_surface_before_the_first_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = spec_with(
         systems={"hill": {"rate": {"log_uniform": [0.1, 10]}, "model": {"choice": ["mlp", "oak"]}, "clip": 1.0}}
     )
+    check_corners(spec_with(), FACTS, {})
+    monkeypatch.setitem(SYSTEMS, "hill", Changed(fussy))
     with pytest.raises(SpecErrors) as caught:
-        check_corners(spec, FACTS, {}, {"hill": Changed(fussy)})
+        check_corners(spec, FACTS, {})
     assert [(error.path, error.expected) for error in caught.value.errors] == [
         ("systems.hill.model", "mlp"),
         ("systems.hill.rate", "at most 5 for this model"),
     ]
-    check_corners(spec_with(), FACTS, {}, SYSTEMS)
 
 
 def paired(config: Config, target: PrivacyTarget, plan: PrivacyPlan) -> PrivacyPlan:
@@ -151,12 +155,14 @@ def paired(config: Config, target: PrivacyTarget, plan: PrivacyPlan) -> PrivacyP
 
 
 @pytest.mark.parametrize("models", [["mlp", "oak"], ["oak", "mlp"]])
-def test_a_senseless_combination_is_refused_and_ends_nothing(models: list[str]) -> None:
+def test_a_senseless_combination_is_refused_and_ends_nothing(
+    models: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It used to end the sweep, and every resumption of it, with the system's error."""
     spec = spec_with(systems={"hill": {"rate": {"log_uniform": [0.1, 10]}, "model": {"choice": models}, "clip": 1.0}})
-    systems = {"hill": Changed(paired)}
-    check_corners(spec, FACTS, {}, systems)
-    found = preview(spec, FACTS, {}, systems=systems)
+    monkeypatch.setitem(SYSTEMS, "hill", Changed(paired))
+    check_corners(spec, FACTS, {})
+    found = preview(spec)
     assert 60 < found.feasible < 140
     assert dict(found.reasons) == {"model": found.samples - found.feasible}
     assert any("expected the other one at this rate. Change rate." in note for note in found.notes)
@@ -182,19 +188,19 @@ def test_preview_counts_what_may_be_launched() -> None:
         systems={"hill": {"rate": 1.0, "steps": {"int_uniform": [1, 100]}}},
         limits={"work": 500},
     )
-    seen = preview(spec, FACTS, {}, systems=SYSTEMS)
+    seen = preview(spec)
     assert abs(seen.feasible / seen.samples - 0.5) < 0.12
     assert seen.reasons == {"work": seen.samples - seen.feasible}
     assert seen.work is not None
     assert seen.work.high <= 500
     assert seen.solved["hill.noise_multiplier"].low >= 1.0
-    assert preview(spec, FACTS, {}, systems=SYSTEMS) == seen
+    assert preview(spec) == seen
 
 
 def test_the_total_is_the_composition_of_all_trials() -> None:
     """One point in the space: the total of 20 trials is 20 times 27 Gaussians, by the same accountant."""
     spec = spec_with(systems={"hill": {"rate": 1.0}})
-    seen = preview(spec, FACTS, {}, systems=SYSTEMS)
+    seen = preview(spec)
     gaussian = Gaussian(noise_multiplier=math.sqrt(27))
     expected = headline(Repeated(event=gaussian, count=20 * 27), 1e-5, spec.privacy.adjacency)
     assert seen.total is not None
@@ -209,12 +215,13 @@ def bare(config: Config, target: PrivacyTarget, plan: PrivacyPlan) -> PrivacyPla
     return replace(plan, mechanism=Scheduled(schedule=((NonPrivate(), plan.steps),)), guarantee=claim)
 
 
-def test_a_trial_that_claims_nothing_needs_a_reason_and_is_named() -> None:
-    systems, reason = {"hill": Changed(bare)}, "a baseline of the comparison"
+def test_a_trial_that_claims_nothing_needs_a_reason_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = "a baseline of the comparison"
+    monkeypatch.setitem(SYSTEMS, "hill", Changed(bare))
     with pytest.raises(SpecErrors, match=r"privacy.allow_unprotected=None: expected the reason why hill may run"):
-        check_corners(spec_with(), FACTS, {}, systems)
+        check_corners(spec_with(), FACTS, {})
     allowed = spec_with(privacy={"epsilon": 1, "delta": 1e-5, "allow_unprotected": reason})
-    seen = preview(allowed, FACTS, {}, systems=systems)
+    seen = preview(allowed)
     assert seen.notes[0] == (f"hill claim NOTHING: epsilon is infinite, whatever the budget. Allowed because: {reason}")
     assert seen.feasible == seen.samples
     # A sweep with an unprotected trial in it has no finite total, and says so.
@@ -223,8 +230,9 @@ def test_a_trial_that_claims_nothing_needs_a_reason_and_is_named() -> None:
     json.dumps(seen.to_dict(), allow_nan=False)
     assert dict(seen.lines())["Total"] == "all 20 trials together: epsilon inf, since some promise nothing"
     # Others are held to the budget all the same.
+    monkeypatch.setitem(SYSTEMS, "hill", claiming(epsilon=1.001))
     with pytest.raises(InvalidValue, match="calibration is wrong"):
-        plan_proposal(allowed, point(allowed), FACTS, {}, {"hill": claiming(epsilon=1.001)})
+        plan_proposal(allowed, point(allowed), FACTS, {})
 
 
 def test_a_sweep_is_exhausted_after_twenty_proposals_a_trial_or_two_hundred_refusals() -> None:
@@ -233,7 +241,7 @@ def test_a_sweep_is_exhausted_after_twenty_proposals_a_trial_or_two_hundred_refu
     assert exhausted(spec, 400, 0)
     assert exhausted(spec, 10, 200)
     narrow = spec_with(systems={"hill": {"rate": 1.0, "steps": {"int_uniform": [1, 1000]}}}, limits={"work": 250})
-    assert [note.split(":")[0] for note in preview(narrow, FACTS, {}, systems=SYSTEMS).notes] == [
+    assert [note.split(":")[0] for note in preview(narrow).notes] == [
         "for example",
         "few draws are feasible",
     ]

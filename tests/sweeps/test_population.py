@@ -51,17 +51,18 @@ def test_goldens_of_the_linear_rule():
 def test_goldens_of_the_gdp_rule():
     """private_search: mu(3, 1e-5) = .71912 without chances, ten trials of one Gaussian each .2274 times that; an
     (epsilon, delta) row enters as -2 inv_Phi(1/(1+exp(epsilon))), about 1.2533 epsilon, and tau = delta."""
-    assert GDP.mu_total == pytest.approx(0.715364, abs=1e-6)
-    profile = ndtr(-3 / GDP.mu_total + GDP.mu_total / 2) - math.exp(3) * ndtr(-3 / GDP.mu_total - GDP.mu_total / 2)
+    mu = GDP.filter.mu_total
+    assert mu == pytest.approx(0.715364, abs=1e-6)
+    profile = ndtr(-3 / mu + mu / 2) - math.exp(3) * ndtr(-3 / mu - mu / 2)
     assert profile == pytest.approx(9e-6, rel=1e-9)
-    assert GDP.tau_total == pytest.approx(1e-6)
+    assert GDP.filter.tau_total == pytest.approx(1e-6)
     assert GDP.tau == pytest.approx(1e-9)
     entered = to_charge(GDP, 0.1, 1e-7)
     assert isinstance(entered, GDPCharge)
     assert (entered.mu, entered.tau) == (pytest.approx(0.125309, abs=1e-6), 1e-7)
     assert to_charge(LINEAR, 0.1, 1e-7) == DPCharge(0.1, 1e-7)
     assert to_charge(GDP, 3.0, 1e-6, GDPCharge(0.5, 1e-7)) == GDPCharge(0.5, 1e-7)
-    one = GDPCharge(GDP.mu_total / math.sqrt(10) * (1 - 1e-9), 1e-9)
+    one = GDPCharge(GDP.filter.mu_total / math.sqrt(10) * (1 - 1e-9), 1e-9)
     ten = [one] * 10
     assert all(admits(GDP, ten[:count], one) for count in range(10))
     assert not admits(GDP, ten, GDPCharge(1e-3, 0.0))
@@ -84,7 +85,7 @@ def test_no_order_of_charges_exceeds_a_budget(population, data):
         if population is LINEAR:
             one = DPCharge(share * population.epsilon, tail * population.delta)
         else:
-            one = GDPCharge(share * population.mu_total, tail * population.tau_total)
+            one = GDPCharge(share * population.filter.mu_total, tail * population.filter.tau_total)
         before = spent(population, charges)
         if admits(population, charges, one):
             charges.append(one)

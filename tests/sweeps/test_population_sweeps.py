@@ -29,12 +29,11 @@ from sweeps.privacy.population import (
     reserve_whole,
 )
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.ray.decisions import Done
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
 from sweeps.store.errors import PopulationSpent
 from sweeps.store.population import Population, Row, RowKind, charges_of, spent
-from sweeps.store.records import Refutation
+from sweeps.store.records import Refutation, SweepState
 from sweeps.store.store import open_store
 from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, Killed, memory_folder
 from tests.sweeps.specs import (
@@ -64,7 +63,7 @@ def attempts(fake):
 def test_a_sweep_ends_where_its_populations_budget_does(folder, population):
     fake = FakeSweep(folder, change=DATA, population=population)
     fake.finish()
-    assert fake.controller.decide() == Done(over_budget=True)
+    assert fake.controller.decide() is SweepState.OUT_OF_BUDGET
     assert "exceed what is left of its budget" in fake.controller.budget.over
     assert 0 < len(charged(fake)) < 5
     assert sorted(charged(fake)) == attempts(fake)
@@ -72,7 +71,7 @@ def test_a_sweep_ends_where_its_populations_budget_does(folder, population):
     fake.start()
     fake.controller.look_ahead()
     assert fake.controller.budget.over
-    assert fake.controller.decide() == Done(over_budget=True)
+    assert fake.controller.decide() is SweepState.OUT_OF_BUDGET
 
 
 @pytest.mark.parametrize("after", [False, True])

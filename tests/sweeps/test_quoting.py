@@ -14,16 +14,16 @@ import sweeps
 from dpcore.guarantee import Notion, Status
 from sweeps.cli import run as running
 from sweeps.cli.main import app
-from sweeps.execution.end import SweepEnd
+from sweeps.execution.session import SweepEnd
 from sweeps.export import ModelCard
 from sweeps.mlflow.read import read_front
 from sweeps.mlflow.sync import rebuild
-from sweeps.privacy import quoting
+from sweeps.privacy import wording
 from sweeps.privacy.claims import NOT_RECORDED, ONE_TRIAL
 from sweeps.privacy.ledger import Choice
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.quoting import Verdict, quote_of_claim, quote_of_metric, quote_of_total
 from sweeps.privacy.totals import summary
+from sweeps.privacy.wording import Verdict, quote_of_claim, quote_of_metric, quote_of_total
 from sweeps.reporting.html import write_report
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.store.records import Refutation
@@ -109,7 +109,7 @@ def tracked(workspace):
     runs = client.search_runs([client.get_experiment_by_name("views").experiment_id])
     lines = [json.dumps({**run.data.metrics, **run.data.tags}, sort_keys=True) for run in runs]
     assert len(lines) == 4
-    fallen = quoting.is_refuted(PublishedStore.open(workspace).trials("views")[0])
+    fallen = wording.is_refuted(PublishedStore.open(workspace).trials("views")[0])
     assert read_front(workspace.tracking_uri, "views").excluded.get("refuted", 0) == 2 * fallen
     [parent] = [run for run in runs if "sweeps.parent" in run.data.tags]
     assert parent.data.metrics["best accuracy"] == BEST[fallen]
@@ -241,7 +241,7 @@ def test_a_total_is_quoted_by_what_let_results_choose():
         assert total.is_claim == (quote_of_total(total).verdict in (Verdict.YES, Verdict.WITH))
         return quote_of_total(total).verdict
 
-    chosen = Choice(what="tpe chose", will="", instead="")
+    chosen = Choice(what="tpe chose", instead="")
     assert of() is Verdict.YES
     assert of(rests_on=("That only 1 of 2 ended was not decided by results.",)) is Verdict.WITH
     assert of(chosen) is Verdict.NO

@@ -13,11 +13,10 @@ from dpcore.checks import InvalidValue
 from sweeps.execution import requests
 from sweeps.execution.requests import RequestPoller
 from sweeps.privacy.totals import choices_of, summary_in_passing
-from sweeps.ray.decisions import Done
 from sweeps.search.proposer import Proposer
 from sweeps.spec.parse import load_spec
 from sweeps.store.errors import UnknownSweep
-from sweeps.store.records import KnownPoint, StopRequest, TrialState
+from sweeps.store.records import KnownPoint, StopRequest, SweepState, TrialState
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, Worker
@@ -192,7 +191,7 @@ def test_no_grid_point_is_left_out_for_an_enqueued_one(folder, restart):
         sweep.start()
         sweep.controller.points.heard.extend(sweep.store.requests(NAME))
     done += launched(sweep, 100)
-    assert isinstance(sweep.controller.decide(), Done)
+    assert isinstance(sweep.controller.decide(), SweepState)
     asked = [one for one in done if one.request is not None]
     assert [(one.number, one.request, one.config["steps"]) for one in asked] == [(5, request, 3), (8, again, 1)]
     assert points(one for one in done if one.request is None) == sorted(tuple(one.items()) for one in expected.values())

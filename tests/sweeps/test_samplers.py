@@ -11,9 +11,8 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps.execution.resume import extended, without_extensions
-from sweeps.planning.checking import before_launch
 from sweeps.planning.estimate import Resolution, resolution, resolved
-from sweeps.planning.preview import preview
+from sweeps.planning.preview import before_launch, preview
 from sweeps.planning.rehearsal import WouldFail
 from sweeps.planning.spec_code import code_of
 from sweeps.privacy import totals

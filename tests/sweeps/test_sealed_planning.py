@@ -16,7 +16,7 @@ from dpcore.guarantee import Status
 from dpcore.selection.best import price_best
 from dpcore.selection.counts import Capped, geometric
 from sweeps.api import created
-from sweeps.planning import checking
+from sweeps.planning import preview as planning
 from sweeps.planning.preview import preview
 from sweeps.planning.rehearsal import Rehearsal, Tried, corners
 from sweeps.privacy.charge import trial_profile
@@ -261,15 +261,15 @@ def test_check_says_what_was_measured_in_place_of_what_is_assumed(monkeypatch):
         def finished(self) -> Rehearsal:
             return rehearsed(self.spec, 0.064)
 
-    monkeypatch.setattr(checking, "Rehearsing", Known)
-    found = checking.checked(spec_with(2))
+    monkeypatch.setattr(planning, "Rehearsing", Known)
+    found = planning.checked(spec_with(2))
     said = " ".join(str(found).split())
     assert "2.4 minutes, as measured" in said
     assert "selection.deadline_minutes=2 may come before the last of 10 trials" in said
     assert "assumed" not in said
     assert found.to_dict()["selection"]["measured"]["minutes"] == pytest.approx(MINUTES)
     with pytest.raises(InvalidValue, match=r"selection\.deadline_minutes=0\.5"):
-        checking.checked(spec_with(0.5))
+        planning.checked(spec_with(0.5))
 
 
 def test_workers_that_would_wait_for_others_are_refused():
@@ -277,7 +277,7 @@ def test_workers_that_would_wait_for_others_are_refused():
     here = os.cpu_count() or 1
     spec = load_spec(TIMED | {"resources": {"concurrency": here + 1}, "search": {"trials": here + 2}})
     with pytest.raises(InvalidValue, match=rf"resources\.concurrency={here + 1}: expected at most {here} on this"):
-        checking.before_launch(spec)
+        planning.before_launch(spec)
     check_workers(spec, "head:6379")
     # No more workers than trials.
     check_workers(load_spec(TIMED | {"resources": {"concurrency": here + 1}, "search": {"trials": here}}))

@@ -26,8 +26,8 @@ from sweeps.execution.requests import enqueue
 from sweeps.execution.session import SelectionRunner
 from sweeps.privacy.claims import covers_search
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.quoting import quote_of_claim
 from sweeps.privacy.totals import joint_totals
+from sweeps.privacy.wording import quote_of_claim
 from sweeps.reporting.html import write_report
 from sweeps.selection.run import ANNOUNCED, GONE, KEY, NOTHING_RELEASED
 from sweeps.spec.parse import load_spec

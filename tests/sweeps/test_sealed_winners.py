@@ -16,8 +16,8 @@ from dpcore.selection.front import FrontPoints
 from sweeps.privacy.charge import trial_profile
 from sweeps.privacy.claims import covers_search
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.quoting import Verdict, quote_of_claim, quote_of_total
 from sweeps.privacy.totals import summary_in_passing
+from sweeps.privacy.wording import Verdict, quote_of_claim, quote_of_total
 from sweeps.search.space import Space
 from sweeps.selection.price import TARGET, SealedPlanner, SealedPrior
 from sweeps.selection.run import drawn_for

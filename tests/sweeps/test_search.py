@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 
 from dpcore.events import Adjacency
 from sweeps.search import warm_start
-from sweeps.search.grid import SearchGrid
 from sweeps.search.proposer import Proposer
 from sweeps.search.samplers import SAMPLERS
-from sweeps.search.space import Space
+from sweeps.search.space import SearchGrid, Space
 from sweeps.search.warm_start import lesson
 from sweeps.spec.domains import Domain
 from sweeps.spec.sections import SweepSpec

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.execution.end import missing_metrics
+from sweeps.execution.session import missing_metrics
 from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.release import Published
 from sweeps.search.space import Space
@@ -34,7 +34,7 @@ from sweeps.spec.sections import SweepSpec, diff
 from tests.sweeps import specs
 from tests.sweeps.published_sweeps import REASON, attacked
 from tests.sweeps.specs import PUBLIC, people, spec_of
-from tests.sweeps.toys import SOURCES, SPEC, SYSTEMS, Points
+from tests.sweeps.toys import SPEC, Points, loaded
 from tests.sweeps.view_sweeps import record
 from trainables.measures.objectives import MEASURES
 from trainables.measures.quality import QUALITY
@@ -42,7 +42,7 @@ from trainables.metrics import Task
 
 
 def load(raw: Any) -> SweepSpec:
-    return load_spec(raw, systems=SYSTEMS, sources=SOURCES)
+    return loaded(raw)
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def test_a_failing_source_is_an_error_of_its_own_option() -> None:
             raise FileNotFoundError(2, "No such file or directory", "images.gz")
 
     with pytest.raises(SpecErrors, match=r"No such file or directory: images.gz"):
-        load_spec(SPEC, systems=SYSTEMS, sources={"points": Gone()})
+        loaded(SPEC, sources={"points": Gone()})
 
 
 json_values = st.recursive(

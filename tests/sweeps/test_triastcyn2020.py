@@ -13,7 +13,7 @@ from rich.console import Console
 
 from dpcore.guarantee import Notion, Status
 from sweeps.cli import run as cli_run
-from sweeps.execution.end import SweepEnd
+from sweeps.execution.session import SweepEnd
 from sweeps.papers import Reproduction, triastcyn2020
 from sweeps.papers.run import Missing
 from sweeps.papers.triastcyn2020 import PAPER

@@ -6,11 +6,13 @@ import math
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
+import pytest
+
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms.protocol import Scheduled
-from sweeps.spec.parse import load_spec
+from sweeps.spec import hyperparameters, parse
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import Proposal, TrialRecord, TrialState
 from tests.sweeps.view_sweeps import guarantee, plan
@@ -162,7 +164,16 @@ PLAN = plan({"system": "hill"}, 1.0, steps=27)
 
 def spec_with(**sections: Any) -> SweepSpec:
     """The exam's spec with whole sections replaced."""
-    return load_spec({**SPEC, **sections}, systems=SYSTEMS, sources=SOURCES)
+    return loaded({**SPEC, **sections})
+
+
+def loaded(raw: Any, systems: Mapping[str, System] = SYSTEMS, sources: Mapping[str, Any] = SOURCES) -> SweepSpec:
+    """A spec that is read where these systems and sources are all that there are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parse, "SYSTEMS", systems)
+        patch.setattr(hyperparameters, "SYSTEMS", systems)
+        patch.setattr(parse, "SOURCES", sources)
+        return parse.load_spec(raw)
 
 
 def finished(spec: SweepSpec, proposal: Proposal, **changes: Any) -> TrialRecord:

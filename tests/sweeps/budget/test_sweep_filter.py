@@ -23,10 +23,8 @@ from sweeps.privacy.charge import LaunchCharge, charge_of
 from sweeps.privacy.ledger import Procedure
 from sweeps.privacy.privacy_filter import SweepFilter
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.quoting import Verdict, quote_of_total
 from sweeps.privacy.totals import IN_TIME, Assumptions, choices_of, cut_short, own_total, summary, sweep_total
-from sweeps.privacy.wording import total_text
-from sweeps.ray.decisions import Done
+from sweeps.privacy.wording import Verdict, quote_of_total, total_text
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.records import LedgerEntry, Reservation, SweepState, TrialState
@@ -135,7 +133,7 @@ def test_a_sweep_ends_when_a_lost_attempt_has_taken_the_part_of_the_last_trial()
         worker.execute(1, 1, stop_inside=True)
         sweep.lose(worker)
         sweep.finish()
-        assert sweep.controller.decide() == Done(over_budget=True)
+        assert sweep.controller.decide() is SweepState.OUT_OF_BUDGET
         assert len(sweep.store.trials(NAME)) == 4
         check(sweep)
         before = sweep.controller.budget.filter
@@ -146,7 +144,7 @@ def test_a_sweep_ends_when_a_lost_attempt_has_taken_the_part_of_the_last_trial()
         assert after is not None
         # The ledger alone says how much is left.
         assert sorted(before.training.charges, key=str) == sorted(after.training.charges, key=str)
-        assert sweep.controller.decide() == Done(over_budget=True)
+        assert sweep.controller.decide() is SweepState.OUT_OF_BUDGET
 
 
 def test_a_retry_that_does_not_fit_fails_its_trial() -> None:
@@ -156,7 +154,7 @@ def test_a_retry_that_does_not_fit_fails_its_trial() -> None:
         worker = launched(sweep)
         worker.execute(1, 1, stop_inside=True)
         sweep.lose(worker)
-        assert sweep.controller.decide() == Done(over_budget=True)
+        assert sweep.controller.decide() is SweepState.OUT_OF_BUDGET
         (trial,) = sweep.store.trials(NAME)
         assert (trial.state, trial.reason) == (TrialState.FAILED, NO_RETRY)
         assert not sweep.controller.has_work()

@@ -19,14 +19,23 @@ from dpcore.selection.front import FrontPoints
 from dpcore.selection.ladder import Climbing
 from dpcore.selection.profiles import EventProfile, covering_mu
 from sweeps.certificate import document
-from sweeps.certificate.count import mode_of
+from sweeps.certificate.build import mode_of
 from sweeps.certificate.document import Approval, Body, HashSplit, HoldoutBody, Signature, written
-from sweeps.certificate.modes import ComposedTrials, Filtered, Statement, TrialAlone
-from sweeps.certificate.plans import LedgerRow, Part, PlannedTrial, Profile, released_by
+from sweeps.certificate.modes import (
+    ComposedTrials,
+    Filtered,
+    LedgerRow,
+    Part,
+    PlannedTrial,
+    Profile,
+    Statement,
+    TrialAlone,
+    released_by,
+)
 from sweeps.certificate.signing import key_text, signed
 from sweeps.certificate.verify import recomputed, verify
 from sweeps.privacy.charge import TOLERANCE, LaunchCharge
-from sweeps.privacy.holdout_guarantee import Tuned, both
+from sweeps.privacy.ledger import Tuned, both
 from trainables.scalarisation import Scalarisation
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

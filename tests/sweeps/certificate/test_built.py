@@ -17,12 +17,10 @@ from typer.testing import CliRunner
 import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import STANDING, Notion, Status
-from sweeps.certificate import count
-from sweeps.certificate.build import certified
-from sweeps.certificate.count import CannotCertify, checked_trial
+from sweeps.certificate import build
+from sweeps.certificate.build import CannotCertify, certified, checked_trial
 from sweeps.certificate.document import parsed
-from sweeps.certificate.modes import STATED, Statement, TrialAlone
-from sweeps.certificate.plans import LedgerRow, PlannedTrial
+from sweeps.certificate.modes import STATED, LedgerRow, PlannedTrial, Statement, TrialAlone
 from sweeps.certificate.signing import new_key, private_key, public_key
 from sweeps.cli.main import app
 from sweeps.privacy.published_store import PublishedStore
@@ -102,7 +100,7 @@ def test_what_an_audit_refuted_is_refused(tmp_path):
 def test_a_claim_that_its_events_do_not_give_back_is_not_signed(tmp_path, monkeypatch):
     """The mutant: a total that was counted too small."""
     _, store = over(tmp_path)
-    honest = count.summary
+    honest = build.summary
 
     def smaller(*given):
         found = honest(*given)
@@ -111,7 +109,7 @@ def test_a_claim_that_its_events_do_not_give_back_is_not_signed(tmp_path, monkey
         )
         return replace(found, procedure=replace(found.procedure, guarantee=claim))
 
-    monkeypatch.setattr(count, "summary", smaller)
+    monkeypatch.setattr(build, "summary", smaller)
     with pytest.raises(CannotCertify, match="it is not signed"):
         certificate(store)
 

@@ -13,7 +13,7 @@ from dpcore.selection.counts import geometric
 from dpcore.selection.filters import GDPCharge, RenyiCharge
 from sweeps.certificate.document import Signature
 from sweeps.certificate.page import certificate_page, for_one
-from sweeps.privacy import holdout_guarantee
+from sweeps.privacy import ledger
 from tests.sweeps.certificate.documents import (
     MADE,
     NOTHING,
@@ -272,7 +272,7 @@ def test_a_rule_that_counts_the_point_alone_is_found_out(monkeypatch):
     honest, twice = holdout(), holdout(None, row(plan, charged_to=10), row(plan, attempt=2))
     assert (honest.claim.epsilon, twice.claim.epsilon, twice.claim.delta) == (2.0, 4.0, 2e-5)
     assert wrong(honest) == wrong(twice) == []
-    exact = holdout_guarantee.both
+    exact = ledger.both
     for mutant in (
         lambda tuned, final, launches: exact(tuned, final),
         lambda tuned, final, launches: exact(replace(tuned, target=0.0, delta=0.0), final, launches),

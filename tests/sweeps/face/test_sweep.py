@@ -24,7 +24,7 @@ from dpcore.rounding import delta_text, epsilon_text
 from sweeps import progress as display
 from sweeps.examples import load_example_or_file
 from sweeps.execution import session
-from sweeps.execution.end import Failure, SweepEnd
+from sweeps.execution.session import Failure, SweepEnd
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting import tables
 from sweeps.reporting.tables import render
