@@ -212,8 +212,8 @@ def of_its_records(store: PublishedStore, sweep: str, word: str | None = None) -
     made_of = []
     for number, (one, wanted, name) in enumerate(found, start=1):
         came: dict[str, Any] = {"metrics": scores[one.id].metrics if one.id in scores else {}, **asdict(wanted)}
-        place: dict[str, Any] = {"id": one.id, "sweep": name, "number": number, "of": len(found)}
-        made_of.append(HeldOutReading(asker=one.asker, when=one.when, **place, **came))
+        where: dict[str, Any] = {"id": one.id, "sweep": name, "number": number, "of": len(found)}
+        made_of.append(HeldOutReading(asker=one.asker, when=one.when, **where, **came))
     return tuple(made_of)
 
 
