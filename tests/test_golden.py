@@ -109,7 +109,7 @@ def epsilon(setting: Mapping[str, Any]) -> float:
 
 
 def calibration(setting: Mapping[str, Any]) -> float:
-    """The least noise, the most steps or the largest rate that meets a target."""
+    """The least noise or the most steps that meet a target."""
     solve = getattr(calibrate, setting["solve"])
     return float(solve(Target(**setting["target"]), **setting["given"]))
 
