@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         verify,
     )
     from sweeps.progress import SweepProgress
-    from sweeps.reporting.glossary import explain
+    from sweeps.reporting.terminal import explain
     from sweeps.sweep import Sweep
 
 __all__ = [
@@ -57,7 +57,7 @@ __all__ = [
 _ELSEWHERE = {
     "Sweep": "sweeps.sweep",
     "SweepProgress": "sweeps.progress",
-    "explain": "sweeps.reporting.glossary",
+    "explain": "sweeps.reporting.terminal",
 }
 """Where what is not in `sweeps.api` is."""
 

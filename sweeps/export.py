@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
-from sweeps.planning.spec_code import WEIGHTS, code_of, weights_of
+from sweeps.planning.spec_code import code_of, weights_of
 from sweeps.privacy.claims import Assumptions, claim_text, count_text, declared_number
 from sweeps.privacy.heldout import DeclaredTest, HeldOutReading, declared_test, of_its_records, readings
 from sweeps.privacy.population import charge_reading
@@ -26,6 +26,7 @@ from sweeps.store.records import Accepted, HeldOutRead, HeldOutScore, SweepRecor
 from sweeps.store.store import Store
 from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import Changed, check_accepted
+from sweeps.util.text import closest
 from trainables.data import SOURCES
 from trainables.data.records import fingerprint
 from trainables.data.source import HoldsOut, parted
@@ -297,17 +298,14 @@ def released(
     record, system = _chosen(published, sweep, str(trial), as_refuted)
     assert record.plan is not None
     spec = load_spec(recorded.spec.canonical())
-    if recorded.fingerprints.get("code") != code_of(spec) and "code" not in accept:
-        raise Changed(
-            f"sweep {sweep!r}: code changed since it was started: the weights of {record.key} would stand in another "
-            "model than the one that was scored. Restore what it was, or export with --accept code."
-        )
     facts = SOURCES[spec.data.source].facts(spec.data.options())
-    loaded = recorded.fingerprints.get(WEIGHTS)
-    if loaded is not None and "code" not in accept and weights_of(spec, facts).get(WEIGHTS) != loaded:
+    known = recorded.fingerprints
+    now = {"code": code_of(spec), **(weights_of(spec, facts) if WEIGHTS in known else {})}
+    changed = [name for name in ("code", WEIGHTS) if known.get(name) != now.get(name)]
+    if changed and "code" not in accept:
         raise Changed(
-            f"sweep {sweep!r}: the weights that its models start from changed since it was started: what {record.key} "
-            "trained would stand beside others. Restore what they were, or export with --accept code."
+            f"sweep {sweep!r}: {' and '.join(changed)} changed since it was started: what {record.key} trained would "
+            "stand in another model than the one that was scored. Restore what it was, or export with --accept code."
         )
     at = Attempt.of(workspace.of(recorded).trials(sweep), record.key, record.attempts)
     try:
@@ -323,11 +321,17 @@ def released(
     return Released(record=record, spec=spec, facts=facts, module=module.eval())
 
 
+def find_trial(sweep: str, trials: Sequence[Published], trial: int | str) -> Published:
+    """One of the trials of `sweep`, by number or key. Raises InvalidValue."""
+    for one in trials:
+        if str(trial) in (one.key, str(one.number)):
+            return one
+    expected = f"a trial of {sweep!r}: 0 to {len(trials) - 1}, or a key" if trials else "a sweep with trials"
+    raise InvalidValue("trial", trial, expected, closest(str(trial), [one.key for one in trials]))
+
+
 def _chosen(published: PublishedStore, sweep: str, trial: str, as_refuted: bool) -> tuple[Published, ReleasesModel]:
-    known = published.trials(sweep)
-    record = next((one for one in known if trial in (one.key, str(one.number))), None)
-    if record is None:
-        raise InvalidValue("trial", trial, f"a trial of {sweep!r}: a number below {len(known)}, or a key")
+    record = find_trial(sweep, published.trials(sweep), trial)
     if record.state is not TrialState.COMPLETE or record.plan is None or record.guarantee is None:
         why = f": {record.reason}" if record.reason else ""
         raise InvalidValue(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,21 +16,18 @@ from sweeps.certificate.document import Approval
 from sweeps.certificate.signing import private_key
 from sweeps.execution import requests
 from sweeps.execution.requests import EnqueueAnswer, StopAnswer
-from sweeps.export import ModelsShown, exported, read, show_models
+from sweeps.export import ModelsShown, exported, find_trial, read, show_models
 from sweeps.privacy.heldout import HeldOutReading
 from sweeps.privacy.ledger import Summary
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published
 from sweeps.reporting.figures import Plots, figure_of, front_figure
 from sweeps.reporting.front import AxisEnd, Front, FrontAxis, axis_of, goals_of, joint_front, spec_objectives
-from sweeps.reporting.html import as_page, folded, write_report
+from sweeps.reporting.html import as_page, front_in_notebook, write_report
 from sweeps.reporting.summary import SweepSummary, best_trial, trial_progress
 from sweeps.reporting.tables import (
     FORMATS,
-    LIMIT,
     SUFFIXES,
-    FittedColumn,
-    columns,
     curves_table,
     front_table,
     ledger_table,
@@ -45,7 +41,7 @@ from sweeps.store.records import TrialState, by_trial, notes, tags
 from sweeps.store.workspace import Workspace
 from sweeps.util.files import write_output
 from sweeps.util.fingerprint import check_accepted
-from sweeps.util.text import as_html, closest
+from sweeps.util.text import closest
 from trainables.measures.audits import CANARIES
 
 if TYPE_CHECKING:
@@ -157,28 +153,8 @@ class ParetoFront:
         return f"<ParetoFront of {self.front.sweep!r}: {points} of {ranked} trials; {axes}>"
 
     def _repr_html_(self) -> str:
-        """For notebooks, what the terminal shows: heading, points, what is under each panel, totals, assumptions."""
-        front = self.front
-        parts = [f"<p><b>{escape(front.heading)}</b></p>"] if front.heading else []
-        for panel in front.panels:
-            parts += [f"<p><b>{escape(front.title(panel))}</b></p>", _table(columns(front, panel, LIMIT))]
-            left = len(panel.order_of_front()[LIMIT:])
-            more = f"… and {left} more on the front<br>" if left else ""
-            parts.append(f"<p>{more}{escape(front.footer(panel))}<br><code>front.table()</code> has every column</p>")
-        parts += [] if front.panels else [f"<p>{front.empty}</p>"]
-        parts += [f"<p>left out: {escape(front.left_out)}</p>"] if front.excluded else []
-        parts += [f"<p>{'<br>'.join(map(as_html, front.legend()))}</p>"] if front.panels else []
-        parts += [f"<p>{as_html(front.note)}</p>"] if front.note else []
-        parts.append(folded(list(front.assumptions.lines())))
-        return "\n".join(parts)
-
-
-def _table(shown: Sequence[FittedColumn]) -> str:
-    """As HTML; in the headers a space, where a narrow page may break them."""
-    heads = "".join(f"<th>{escape(one.header.replace('_', ' '))}</th>" for one in shown)
-    rows = zip(*(one.cells for one in shown), strict=True)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+        """For notebooks, what the terminal shows."""
+        return front_in_notebook(self.front)
 
 
 def asked_front(
@@ -332,13 +308,7 @@ class Sweep:
 
     def trial(self, trial: int | str) -> Published:
         """One trial, by number or key: its knobs, plan, metrics, claim, reason. Raises InvalidValue."""
-        found = self._published.trials(self.name)
-        for one in found:
-            if str(trial) in (one.key, str(one.number)):
-                return one
-        keys = [one.key for one in found]
-        expected = f"a trial of {self.name!r}: 0 to {len(found) - 1}, or a key" if found else "a sweep with trials"
-        raise InvalidValue("trial", trial, expected, closest(str(trial), keys))
+        return find_trial(self.name, self._published.trials(self.name), trial)
 
     def front(
         self,
@@ -362,7 +332,7 @@ class Sweep:
     def best(self, objective: str | None = None) -> Published:
         """The finished trial that is best by one objective: "accuracy", "METRIC:minimize"; by default the spec's first.
 
-        Scores with a standard error are compared shrunk (`sweeps.reporting.shrinkage`), so that luck is paid for.
+        Scores with a standard error are compared shrunk (`sweeps.reporting.front`), so that luck is paid for.
         Its claim covers its own training alone. That it was chosen among others is the total's part: see `claim`.
         None whose claim is refuted. Raises InvalidValue where no other finished trial reports it.
         """

@@ -14,8 +14,8 @@ from dpcore.checks import InvalidValue
 from sweeps.cli.common import DEFAULT_ROOT, Answer, AsJson, DataFolder, Root, StoreUrl, answers, print_json
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Release
-from sweeps.reporting.glossary import GLOSSARY
-from sweeps.reporting.glossary import explain as explained
+from sweeps.reporting.terminal import GLOSSARY
+from sweeps.reporting.terminal import explain as explained
 from sweeps.spec.schema import spec_schema
 from sweeps.store.workspace import Workspace
 from sweeps.util.log import say
@@ -148,7 +148,7 @@ def reproduce(
 ) -> None:
     """A paper's tables and figures beside ours. A killed reproduction resumes when it is run again."""
     from sweeps import papers
-    from sweeps.papers.run import PUBLIC
+    from sweeps.papers import PUBLIC
 
     effort = papers.Effort(grid=grid, repeats=repeats, quick=quick)  # type: ignore[arg-type]  # checked by Effort
     workspace, console = Workspace.at(root, store=store), Console(stderr=as_json)

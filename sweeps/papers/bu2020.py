@@ -18,7 +18,7 @@ from dpcore.calibrate import sampled_gaussian
 from dpcore.events import Adjacency
 from dpcore.gdp import eps_gdp
 from dpcore.rounding import epsilon_text
-from sweeps.papers.run import Paper, Reproduction, section
+from sweeps.papers import Paper, Reproduction, section
 
 PAPER = Paper.load("bu2020")
 PRINTED = 0.005 + 1e-9

@@ -32,7 +32,19 @@ from dpcore.papers.lu2021 import (
     plotted_leakage_bound,
     published_noise,
 )
-from sweeps.papers.run import FULL, Missing, Paper, Reproduction, ResultTable, Values, filled, reduced, section, titled
+from sweeps.papers import (
+    DASHED,
+    FULL,
+    Missing,
+    Panel,
+    Paper,
+    Reproduction,
+    ResultTable,
+    Values,
+    filled,
+    reduced,
+    section,
+)
 from trainables.planning import NOISE_MAX, NOISE_MIN
 from trainables.worker.attempt import Attempt
 
@@ -177,22 +189,12 @@ SETS = [Set(**one) for one in PAPER.printed["sets"]]
 def cut(sizes: Values, sets: Sequence[Set]) -> list[str]:
     """What is left out, beside the paper's grid."""
     lines = ["Purchase-2, -10, -20, -50 and CIFAR-100: no source for their records; Table VI and OARO by formula"]
+    names = ("records", "shadows", "epochs", "attack_epochs")
     for one in sets:
         full = next(other for other in SETS if other.name == one.name)
-        names = ("records", "shadows", "epochs", "attack_epochs")
         told = reduced(*({name: getattr(size, name) for name in names} for size in (one, full)))
         lines += [f"{one.row}: {'; '.join(told)}"] if told else []
-    lines += [f"Algorithm 1: {told}" for told in PAPER.cut(sizes)]
-    if sizes["most"] < len(SETS):
-        lines.append("MNIST, US Adult, CIFAR-10 and the rest: not run (--quick)")
-    if sizes["repeats"] < 10:
-        lines.append(f"{sizes['repeats']} repeats instead of 10; every repeat has seeds of its own on one split")
-    if not sizes["private"]:
-        lines.append("DP-SGD (RDP, zCDP, AC, NC): not trained (--quick)")
-    elif not _whole(sizes):
-        at = [f"{counting} {', '.join(f'{e:g}' for e in epsilons)}" for counting, epsilons in sizes["private"].items()]
-        lines.append(f"DP-SGD at epsilon {'; '.join(at)}; once each")
-    return lines
+    return lines + PAPER.cut(sizes)
 
 
 def _whole(sizes: Values) -> bool:
@@ -540,17 +542,17 @@ def tables(found: Sequence[SetResult]) -> list[ResultTable]:
 
 def draw(run: Reproduction, found: Sequence[SetResult]) -> None:
     """Acc_Loss and Priv_Leak along epsilon, two panels a data set."""
-    across = "ε as the paper labels it (Algorithm 1: per answer, refuted)"
-    with run.picture("reproductions/lu2021", "figures.png", 2 * len(found), columns=2, size=(5.5, 3.6)) as cells:
-        for number, one in enumerate(found):
-            losses, leaks = cells[2 * number : 2 * number + 2]
-            for name, curve in one.curves().items():
-                at = [point.epsilon for point in curve]
-                losses.plot(at, [point.loss for point in curve], marker="o", ms=3, label=name)
-                leaks.plot(at, [point.leak for point in curve], marker="o", ms=3, label=name)
-            at = sorted({point.epsilon for point in one.points})
-            capped = [min(plotted_leakage_bound(epsilon), one.leak) for epsilon in at]
-            leaks.plot(at, capped, "k--", lw=1, label="exp(ε) - 1, cut at the baseline")
-            leaks.axhline(one.leak, color="grey", lw=0.8, label="without noise")
-            for axes, what in ((losses, "Acc_Loss"), (leaks, "Priv_Leak")):
-                titled(axes, f"Figure {one.set.figure}, {one.set.row}: {what}", across, "", log="x")
+    panels = []
+    for one in found:
+        at = sorted({point.epsilon for point in one.points})
+        capped = {epsilon: min(plotted_leakage_bound(epsilon), one.leak) for epsilon in at}
+        bounds = {"exp(ε) - 1, cut at the baseline": capped, "without noise": dict.fromkeys(at, one.leak)}
+        dashed = {name: DASHED for name in bounds}
+        for what, name, more in (("Acc_Loss", "loss", {}), ("Priv_Leak", "leak", bounds)):
+            own = {method: {p.epsilon: getattr(p, name) for p in curve} for method, curve in one.curves().items()}
+            title = f"Figure {one.set.figure}, {one.set.row}: {what}"
+            panels.append(Panel(title=title, x=ACROSS, y=what, curves=own | more, styles=dashed, log="x"))
+    run.draw("reproductions/lu2021", "figures.png", panels, columns=2, size=(5.5, 3.6))
+
+
+ACROSS = "ε as the paper labels it (Algorithm 1: per answer, refuted)"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import pairwise, product
@@ -28,10 +28,13 @@ from dpcore.accountants.bayesian import attack_success, estimated_cost, left_cos
 from dpcore.accounting import headline
 from dpcore.events import Adjacency
 from dpcore.guarantee import Notion
-from sweeps.papers.run import (
+from sweeps.papers import (
+    DASHED,
     FULL,
+    PLAIN,
     Effort,
     Missing,
+    Panel,
     Paper,
     Reproduction,
     ResultTable,
@@ -39,7 +42,6 @@ from sweeps.papers.run import (
     filled,
     reduced,
     section,
-    titled,
 )
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
@@ -67,10 +69,9 @@ RATIOS = (1.0, 0.5, 0.2, 0.1, 0.05)
 FIGURE_5_ORDERS = tuple(range(1, 257))
 
 Array = NDArray[np.float64]
-Draw = Callable[[Any], None]
-"""Draws on axes of matplotlib."""
-Found = tuple[dict[str, Any], list[Draw], ResultTable]
-"""Of a figure: values for its statements, what is drawn on each of its panels, and its numbers."""
+PLOTS = "reproductions/triastcyn2020"
+Found = tuple[dict[str, Any], list[Panel], ResultTable]
+"""Of a figure: values for its statements, its panels, and its numbers."""
 
 
 def without_data(run: Reproduction, sizes: Values) -> None:
@@ -81,32 +82,21 @@ def without_data(run: Reproduction, sizes: Values) -> None:
     for number, (found, panels, table) in ((1, figure_1(sizes["gradients"])), (5, figure_5())):
         values |= found
         run.result.tables.append(table)
-        draw(run, f"figure-{number}.png", panels)
+        run.draw(PLOTS, f"figure-{number}.png", panels)
     run.hold("formulas", {**values, **table_1(), "delta": DELTA, "delta_mu": DELTA_MU})
-
-
-def draw(run: Reproduction, name: str, panels: Sequence[Draw]) -> None:
-    """A picture of these panels, side by side."""
-    with run.picture(run.workspace.folder("triastcyn2020-plots"), name, len(panels)) as cells:
-        for axes, panel in zip(cells, panels, strict=True):
-            panel(axes)
 
 
 Lines = Sequence[tuple[str, Sequence[float]]]
 """Of one panel, each with its label."""
 
 
-def curves(title: str, x: str, at: Sequence[float], lines: Lines, ordinary: Lines = ()) -> Draw:
+def curves(
+    title: str, x: str, at: Sequence[float], lines: Lines, ordinary: Lines = (), most: float | None = None
+) -> Panel:
     """Epsilon along `at`, on logarithmic axes: differential privacy as dashed lines beside the Bayesian ones."""
-
-    def on(axes: Any) -> None:
-        for name, y in ordinary:
-            axes.plot(at, y, "k--", label=name)
-        for name, y in lines:
-            axes.plot(at, y, label=name)
-        titled(axes, title, x, "epsilon", log="xy")
-
-    return on
+    shown = {name: dict(zip(at, y, strict=True)) for name, y in (*ordinary, *lines)}
+    styles = dict.fromkeys(shown, PLAIN) | {name: DASHED for name, _ in ordinary}
+    return Panel(title=title, x=x, y="epsilon", curves=shown, styles=styles, log="xy", limits=(None, most))
 
 
 def bayesian_epsilon(costs: Array, delta: float, failures: float) -> float:
@@ -240,14 +230,9 @@ def figure_5() -> Found:
         "best_orders": ", ".join(f"{row[0]:g}: {row[1]}" for row in rows),
         "growing_orders": all(a <= b for a, b in pairwise(orders)) and orders[-1] > 64,
     }
-    panel = curves("Figure 5", "order", FIGURE_5_ORDERS, lines)
-
-    def cut_at_a_thousand(axes: Any) -> None:
-        panel(axes)
-        axes.set_ylim(None, 1e3)
-
+    panel = curves("Figure 5", "order", FIGURE_5_ORDERS, lines, most=1e3)
     columns = ("distance / noise", "best order", "epsilon", "at order 1", f"at order {last}")
-    return values, [cut_at_a_thousand], ResultTable("Figure 5: the best order", columns, rows)
+    return values, [panel], ResultTable("Figure 5: the best order", columns, rows)
 
 
 def table_1() -> Mapping[str, Any]:
@@ -414,45 +399,38 @@ Parts = Mapping[str, Sequence[GridPoint]]
 """Settings by the name of their part."""
 
 
-def trade_off(parts: Parts) -> list[Draw]:
+def trade_off(parts: Parts) -> list[Panel]:
     """Table 1: accuracy against each epsilon, on panels of their own notion."""
+    panels = []
+    for metric, title in (
+        ("epsilon", "ordinary DP, delta 1e-5"),
+        ("bayesian_epsilon", "Bayesian (average-case), delta 1e-10"),
+    ):
+        points = {
+            name: dict(sorted((one.metrics[metric], one.metrics["accuracy"]) for one in own))
+            for name, own in parts.items()
+            if math.isfinite(own[0].metrics[metric])
+        }
+        panels.append(Panel(title=title, x="epsilon", y="validation accuracy", curves=points, log="x"))
+    return panels
 
-    def along(metric: str, title: str, axes: Any) -> None:
-        for position, (name, settings) in enumerate(parts.items()):
-            points = sorted((one.metrics[metric], one.metrics["accuracy"]) for one in settings)
-            if math.isfinite(points[0][0]):
-                axes.plot(*zip(*points, strict=True), color=f"C{position}", marker="o", ms=4, lw=0.8, label=name)
-        titled(axes, title, "epsilon", "validation accuracy", log="x")
 
-    return [
-        partial(along, "epsilon", "ordinary DP, delta 1e-5"),
-        partial(along, "bayesian_epsilon", "Bayesian (average-case), delta 1e-10"),
-    ]
-
-
-def percentiles(parts: Parts) -> list[Draw]:
+def percentiles(parts: Parts) -> list[Panel]:
     """The percentile curve of each part's least noisy run, and the attack success that each epsilon allows."""
-    runs = [(f"C{position}", name, own[-1].metrics) for position, (name, own) in enumerate(parts.items())]
-
-    def by_share(axes: Any) -> None:
-        shares = [1 - float(share.rstrip("%")) / 100 for share in PERCENTILES]
-        for colour, name, run in runs:
-            axes.plot(shares, [run[metric] for metric in PERCENTILES.values()], "o-", color=colour, ms=4, label=name)
-            if math.isfinite(run["epsilon"]):
-                axes.axhline(run["epsilon"], color=colour, ls=":", lw=0.8)
-        everybody = "epsilon at delta 1e-5 for all but a share (dotted: DP, for everybody)"
-        titled(axes, everybody, "share of the population left outside", "epsilon", log="xy")
-
-    def by_success(axes: Any) -> None:
-        grid = [float(one) for one in np.geomspace(0.05, 30, 200)]
-        axes.plot(grid, [attack_success(one) for one in grid], color="k", lw=0.8)
-        for colour, _, run in runs:
-            axes.plot(run["bayesian_epsilon"], attack_success(run["bayesian_epsilon"]), "o", color=colour)
-            if math.isfinite(run["epsilon"]):
-                axes.plot(run["epsilon"], attack_success(run["epsilon"]), "s", color=colour, mfc="none")
-        titled(axes, "attack success (dots: Bayesian, squares: DP)", "epsilon", "P(A)", log="x")
-
-    return [by_share, by_success]
+    shares = [1 - float(share.rstrip("%")) / 100 for share in PERCENTILES]
+    by_share: dict[str, Mapping[float, float]] = {}
+    success = {"equation 1": {float(one): attack_success(float(one)) for one in np.geomspace(0.05, 30, 200)}}
+    for name, own in parts.items():
+        run = own[-1].metrics
+        by_share[name] = {at: run[one] for at, one in zip(shares, PERCENTILES.values(), strict=True)}
+        success[name] = {run["bayesian_epsilon"]: attack_success(run["bayesian_epsilon"])}
+        if math.isfinite(run["epsilon"]):
+            by_share[f"{name}, DP"] = dict.fromkeys(shares, run["epsilon"])
+            success[f"{name}, DP"] = {run["epsilon"]: attack_success(run["epsilon"])}
+    title, x = "epsilon at delta 1e-5 for all but a share (DP: for everybody)", "share of the population left outside"
+    first = Panel(title=title, x=x, y="epsilon", curves=by_share, log="xy")
+    styles = {"equation 1": PLAIN}
+    return [first, Panel(title="attack success", x="epsilon", y="P(A)", curves=success, styles=styles, log="x")]
 
 
 # Figures 2-4: gradients of a trained model, over its training records and over records it never saw.
@@ -505,16 +483,16 @@ def figure_2(run: Reproduction, found: Gradients) -> None:
         run.hold("figure_2", {**values, "pvalue": result.pvalue})
 
 
-def histogram(found: Gradients) -> Draw:
+def histogram(found: Gradients) -> Panel:
     """Figure 2: distances of pairs, from training records and from others."""
-
-    def on(axes: Any) -> None:
-        top = float(np.quantile(np.concatenate([found.training, found.held_out]), 0.99))
-        for name, distances in (("train", found.training), ("test", found.held_out)):
-            axes.hist(np.minimum(distances, top), bins=np.linspace(0, top, 40).tolist(), alpha=0.5, label=name)
-        titled(axes, found.name, "distance of a pair's gradients (last bin: the rest)", "pairs")
-
-    return on
+    top = float(np.quantile(np.concatenate([found.training, found.held_out]), 0.99))
+    bins, shown = np.linspace(0, top, 40), {}
+    for name, distances in (("train", found.training), ("test", found.held_out)):
+        counts = np.histogram(np.minimum(distances, top), bins)[0]
+        shown[name] = dict(zip(bins[:-1].tolist(), counts.tolist(), strict=True))
+    x = "distance of a pair's gradients (last bin: the rest)"
+    steps = {name: {**PLAIN, "drawstyle": "steps-post"} for name in shown}
+    return Panel(title=found.name, x=x, y="pairs", curves=shown, styles=steps)
 
 
 def figures_3_and_4(found: Gradients) -> Found:
@@ -585,8 +563,8 @@ def reproduce(run: Reproduction) -> None:
         run.result.cut.append("Figures 2-4: not looked at, nothing was trained")
         return
     named = {part.name: found[part.id] for part in PARTS if part.id in found}
-    draw(run, "table-1.png", trade_off(named))
-    draw(run, "percentiles.png", percentiles(named))
+    run.draw(PLOTS, "table-1.png", trade_off(named))
+    run.draw(PLOTS, "percentiles.png", percentiles(named))
     several: list[Gradients] = []
     for part in (one for one in PARTS if one.id in FIGURES):
         _look(run, part, found, several)
@@ -594,8 +572,8 @@ def reproduce(run: Reproduction) -> None:
         values, panels, table = figures_3_and_4(several[0])
         run.hold("figures_3_and_4", values)
         run.result.tables.append(table)
-        draw(run, "figure-2.png", [histogram(one) for one in several])
-        draw(run, "figures-3-4.png", panels)
+        run.draw(PLOTS, "figure-2.png", [histogram(one) for one in several])
+        run.draw(PLOTS, "figures-3-4.png", panels)
 
 
 def _train(run: Reproduction, part: Part, found: dict[str, Sequence[GridPoint]]) -> None:

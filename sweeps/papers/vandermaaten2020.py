@@ -21,8 +21,9 @@ from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 from dpcore.mechanisms import noisy_vote
-from sweeps.papers.run import (
+from sweeps.papers import (
     NOT_RUN,
+    Panel,
     Paper,
     Reproduction,
     ResultTable,
@@ -34,7 +35,6 @@ from sweeps.papers.run import (
     every,
     filled,
     opposite,
-    titled,
 )
 
 if TYPE_CHECKING:
@@ -133,7 +133,12 @@ class MeanAccuracy(Uncertain):
         spread = stdev(values)
         return cls(mean, max(spread / math.sqrt(len(values)), error), spread)
 
-    def cell(self) -> str:
+    @property
+    def shown_error(self) -> float:
+        """The standard deviation."""
+        return self.spread
+
+    def __str__(self) -> str:
         """Mean and standard deviation, in per cent."""
         mean, spread = 100 * self.value, 100 * self.spread
         return f"{mean:.1f}" if math.isnan(spread) else f"{mean:.1f} ({spread:.1f})"
@@ -245,25 +250,27 @@ DECIDED = {
 }
 
 
-Answer = tuple[Yes, str]
-"""Whether a sentence holds (None: it is undecided), and the words or numbers that decide it."""
-
-
 def hold(run: Reproduction, panels: Panels, why: str = NOT_RUN) -> None:
     """Every sentence about the figures; one whose curves were not run, or too few of them, is not tried for `why`."""
     for sentence in PAPER.printed["sentences"]:
         own = dict(sentence)
         claim, note = own.pop("claim"), own.pop("note", "")
         # A function of this module, which decides by the curves of one panel, those that it is about first.
-        rule: Callable[..., Answer | None] = globals()[own.pop("rule")]
+        rule: Callable[..., Yes] = globals()[own.pop("rule")]
         curves, of, least = panels.get(own.pop("panel"), {}), own.pop("of", ()), own.pop("least", 1)
-        enough = len(curves) >= least and all(name in curves for name in of)
-        answer = rule(curves, *of, **own) if enough else None
-        if answer is None:
+        if len(curves) < max(least, 1) or not all(len(curves.get(name, ())) > 0 for name in of):
             run.untried(claim, why)
-        else:
-            holds, told = answer
-            run.claim(claim, "holds", told, holds, "; ".join(filter(None, (note, DECIDED[holds]))))
+            continue
+        holds = rule(curves, *of, **own)
+        told = "; ".join(f"{name} {_span(one)}" for name, one in curves.items() if not of or name in of)
+        run.claim(claim, "holds", told, holds, "; ".join(filter(None, (note, DECIDED[holds]))))
+
+
+def _span(one: Curve) -> str:
+    """Its ends, in per cent of accuracy."""
+    (start, first), *_ = one.items()
+    *_, (stop, last) = one.items()
+    return f"{first} at {start:g}" + (f", {last} at {stop:g}" if len(one) > 1 else "")
 
 
 def _lead(one: Curve, other: Curve, place: float) -> Yes:
@@ -272,93 +279,52 @@ def _lead(one: Curve, other: Curve, place: float) -> Yes:
 
 
 def _best(curves: Curves, label: str, place: float) -> Yes:
-    """Whether a curve leads all others that were run there."""
-    others = [other for name, other in curves.items() if name != label and place in other]
-    return every(_lead(curves[label], other, place) for other in others)
-
-
-def _ends(one: Curve) -> tuple[Uncertain, Uncertain]:
-    """At the first place of the axis and at the last."""
-    first, *_, last = one.values()
-    return first, last
+    """Whether a curve leads all others that were run there, those with the other beta left out."""
+    left_out = (label, PUBLISHED, VOTES if label == PUBLISHED else "")
+    rivals = [one for name, one in curves.items() if name not in left_out and place in one]
+    return every(_lead(curves[label], other, place) for other in rivals)
 
 
 def _gain(one: Curve) -> Uncertain:
     """From the first place of the axis to the last."""
-    first, last = _ends(one)
+    first, *_, last = one.values()
     return last - first
 
 
-def _highest(found: Iterable[Uncertain]) -> Uncertain:
-    return max(found, key=lambda one: one.value)
+# Rules, each of one curve or several of a panel
 
 
-# Words
+def most_places(curves: Curves, votes: str) -> Yes:
+    """Best at most places."""
+    best = [_best(curves, votes, place) for place in curves[votes]]
+    won, open_ = best.count(True), best.count(None)
+    return True if 2 * won > len(best) else None if 2 * (won + open_) > len(best) else False
 
 
-def _percent(found: Uncertain | None) -> str:
-    return "-" if found is None else f"{100 * found.value:.1f}"
-
-
-def _places_with(found: Mapping[float, Yes], answer: Yes) -> str:
-    """The places with this answer, or nothing."""
-    return ", ".join(f"{place:g}" for place, one in found.items() if one is answer)
-
-
-def _told_along(one: Curve, name: str = "") -> str:
-    return ", ".join(f"{name}{place:g}: {_percent(mean)}" for place, mean in one.items())
-
-
-# Rules
-
-
-def most_places(curves: Curves, votes: str) -> Answer:
-    """Votes, with one beta, are best at most places."""
-    rivals = {label: one for label, one in curves.items() if label == votes or label not in (VOTES, PUBLISHED)}
-    best = {place: _best(rivals, votes, place) for place in curves[votes]}
-    won, open_ = list(best.values()).count(True), list(best.values()).count(None)
-    told = f"best at {won} of {len(best)} epsilons ({_places_with(best, True) or 'none'})"
-    told += f", undecided at {_places_with(best, None)}" if open_ else ""
-    return True if 2 * won > len(best) else None if 2 * (won + open_) > len(best) else False, told
-
-
-def best_at_first(curves: Curves, label: str, *, where: str) -> Answer:
+def best_at_first(curves: Curves, label: str) -> Yes:
     """Best at the first place."""
-    rivals, place = {name: one for name, one in curves.items() if name != PUBLISHED}, next(iter(curves[label]))
-    there = ", ".join(f"{name} {_percent(one.get(place))}" for name, one in rivals.items())
-    return _best(rivals, label, place), f"{where}{place:g}: {there}"
+    return _best(curves, label, next(iter(curves[label])))
 
 
-def below(curves: Curves, low: str, *highs: str) -> Answer:
+def below(curves: Curves, low: str, *highs: str, at: slice = slice(None)) -> Yes:
     """Below several others, everywhere."""
-    found = {place: every(_lead(curves[high], curves[low], place) for high in highs) for place in curves[low]}
-    told = [f"{word} at {at}" for word, no in (("not", False), ("undecided", None)) if (at := _places_with(found, no))]
-    return every(found.values()), "; ".join(told) or "everywhere"
+    return every(_lead(curves[high], curves[low], place) for place in list(curves[low])[at] for high in highs)
 
 
-def never_behind(curves: Curves, *labels: str, otherwise: str, rivals: Sequence[str] = ()) -> Answer:
+def overtaken_at_last(curves: Curves, label: str, *others: str) -> Yes:
+    """Behind the others at the last place."""
+    return below(curves, label, *others, at=slice(-1, None))
+
+
+def never_behind(curves: Curves, *labels: str, rivals: Sequence[str] = ()) -> Yes:
     """No rival (by default all others) leads by more than SLACK, at any place of the last curve's axis."""
-    answers: list[Yes] = []
-    told = []
-    for label in (one for one in labels if one not in rivals):
-        own: list[Yes] = []
-        for rival in rivals or [name for name in curves if name != label]:
-            for place in (at for at in curves[labels[-1]] if at in curves[label] and at in curves[rival]):
-                mine, other = curves[label][place], curves[rival][place]
-                own.append(at_most(other - mine, SLACK))
-                if own[-1] is False:
-                    told.append(f"{rival} leads {label} at {place:g} ({_percent(other)} against {_percent(mine)})")
-        if open_ := own.count(None):
-            told.append(f"undecided in {open_} of {len(own)} comparisons with {label}")
-        answers += own
-    return every(answers), "; ".join(told) or otherwise
-
-
-def gaussian_helps(curves: Curves, *noises: str) -> Answer:
-    """Nowhere worse with Gaussian noise."""
-    pure, gaussian = (curves[noise] for noise in noises)
-    told = ", ".join(f"{at:g}: {_percent(one)} -> {_percent(gaussian.get(at))}" for at, one in pure.items())
-    return every(at_most(one - gaussian[at], SLACK) if at in gaussian else None for at, one in pure.items()), told
+    return every(
+        at_most(curves[rival][place] - curves[label][place], SLACK)
+        for label in labels
+        for rival in rivals or curves
+        for place in curves[labels[-1]]
+        if label not in (rival, *rivals) and place in curves[label] and place in curves[rival]
+    )
 
 
 def _crossing(curves: Curves, votes: str) -> tuple[float, float]:
@@ -369,96 +335,63 @@ def _crossing(curves: Curves, votes: str) -> tuple[float, float]:
     return next(maybe, math.inf), next(surely, math.inf)
 
 
-def lose_with_the_budget(curves: Curves, votes: str, loss: str) -> Answer:
+def lose_with_the_budget(curves: Curves, votes: str, loss: str) -> Yes:
     """Votes lead at the smallest budget, and are overtaken."""
-    smallest = next(iter(curves[votes]))
-    leads = _lead(curves[votes], curves[loss], smallest)
     maybe, surely = _crossing(curves, votes)
-    overtaken: Yes = False
-    told = "never overtaken"
-    if math.isfinite(surely):
-        overtaken, told = True, f"loss perturbation is ahead from B={surely:g}"
-    elif math.isfinite(maybe):
-        overtaken, told = None, f"undecided from B={maybe:g}"
-    first = {True: "leads", None: "undecided", False: "trails"}[leads]
-    return every((leads, overtaken)), f"{first} at B={smallest:g}; {told}"
+    overtaken = True if math.isfinite(surely) else None if math.isfinite(maybe) else False
+    return every((_lead(curves[votes], curves[loss], next(iter(curves[votes]))), overtaken))
 
 
-def crossing_moves_left(curves: Curves, published: str, corrected: str, _: str) -> Answer:
+def crossing_moves_left(curves: Curves, published: str, corrected: str, _: str) -> Yes:
     """Votes are overtaken at fewer queries with the corrected beta."""
     before, after = _crossing(curves, published), _crossing(curves, corrected)
-    told = f"{_between(*before)} as published, {_between(*after)} corrected"
     if after[1] <= before[0] < math.inf:
-        return True, told
-    return (False if after[0] > before[1] else None), told
+        return True
+    return False if after[0] > before[1] else None
 
 
-def _between(maybe: float, surely: float) -> str:
-    if maybe == math.inf:
-        return "no crossing"
-    if maybe == surely:
-        return f"B={maybe:g}"
-    return f"B from {maybe:g}" + (f" to {surely:g}" if math.isfinite(surely) else "")
-
-
-def good_at_first(curves: Curves, *labels: str) -> Answer:
+def good_at_first(curves: Curves, *labels: str) -> Yes:
     """Within GOOD of their accuracy at the last place."""
-    losses = {label: _gain(curves[label]) for label in labels}
-    told = (f"{one} {_percent(_ends(curves[one])[0])}, {_percent(loss)} below its best" for one, loss in losses.items())
-    place = next(iter(curves[labels[0]]))
-    return every(at_most(loss, GOOD) for loss in losses.values()), f"at delta {place:g}: {', '.join(told)}"
+    return every(at_most(_gain(curves[label]), GOOD) for label in labels)
 
 
-def gains_most(curves: Curves, label: str) -> Answer:
+def gains_most(curves: Curves, label: str) -> Yes:
     """From the first place to the last."""
     gains = {name: _gain(one) for name, one in curves.items()}
-    told = ", ".join(f"{name} {100 * gain.value:+.1f}" for name, gain in gains.items())
-    return every(above(gains[label], gain, SLACK) for name, gain in gains.items() if name != label), told
+    return every(above(gains[label], gain, SLACK) for name, gain in gains.items() if name != label)
 
 
-def overtaken_at_last(curves: Curves, label: str, *others: str) -> Answer:
-    """Behind the others at the last place."""
-    ends = {name: (_gain(curves[name]), _ends(curves[name])[1]) for name in (label, *others)}
-    told = ", ".join(f"{name} {100 * gain.value:+.1f} to {_percent(last)}" for name, (gain, last) in ends.items())
-    return every(_lead(curves[other], curves[label], list(curves[label])[-1]) for other in others), told
-
-
-def fewer_help(curves: Curves, *labels: str) -> Answer:
+def fewer_help(curves: Curves, *labels: str) -> Yes:
     """Better somewhere before the last place than there."""
-    answers = []
-    for label in labels:
-        *fewer, whole = curves[label].values()
-        answers.append(above(_highest(fewer), whole, SLACK))
-    return every(answers), "; ".join(f"{label} {_told_along(curves[label], 'd=')}" for label in labels)
+    return every(_peak(curves[label], ends=1) for label in labels)
 
 
-def more_hurt(curves: Curves) -> Answer:
+def best_inside(curves: Curves, label: str) -> Yes:
+    """Best neither at the first place nor at the last; undecided where nothing lies between."""
+    return _peak(curves[label], ends=2) if len(curves[label]) > 2 else None
+
+
+def _peak(one: Curve, ends: int) -> Yes:
+    """Better somewhere before the last place than there, and, of two ends, than at the first."""
+    *inside, last = one.values()
+    outside = [last, inside.pop(0)] if ends == 2 else [last]
+    best = max(inside, key=lambda found: found.value)
+    return every(above(best, end, SLACK) for end in outside)
+
+
+def more_hurt(curves: Curves) -> Yes:
     """Better at the first place than at the last, all of them."""
-    told = (f"{label} " + ", ".join(map(_percent, one.values())) for label, one in curves.items())
-    return every(above(*_ends(one), SLACK) for one in curves.values()), "; ".join(told)
+    return every(above(Uncertain(0.0, 0.0), _gain(one), SLACK) for one in curves.values())
 
 
-def same_ranking(curves: Curves, label: str) -> Answer:
+def same_ranking(curves: Curves, label: str) -> Yes:
     """Of any two, the same one leads everywhere."""
     answers = []
     for one, other in combinations(curves.values(), 2):
         leads = [_lead(one, other, place) for place in curves[label]]
         # "Always or never" fails only where both fail.
         answers.append(opposite(every((opposite(every(leads)), opposite(every(map(opposite, leads)))))))
-    return every(answers), "; ".join(f"c={place:g}: {_ranking(curves, place)}" for place in curves[label])
-
-
-def _ranking(curves: Curves, place: float) -> str:
-    return " > ".join(sorted(curves, key=lambda name: -(curves[name][place].value if place in curves[name] else 0.0)))
-
-
-def best_inside(curves: Curves, label: str) -> Answer | None:
-    """Best neither at the first place nor at the last; None where nothing lies between."""
-    first, *inside, last = curves[label].values()
-    if not inside:
-        return None
-    best = _highest(inside)
-    return every((above(best, first, SLACK), above(best, last, SLACK))), _told_along(curves[label])
+    return every(answers)
 
 
 FIGURES = PAPER.printed["figures"]
@@ -518,40 +451,24 @@ def _figures(run: Reproduction, data: Path) -> None:
     panels = panels_of(points)
     run.result.cut += cut(sizes)
     hold(run, panels)
-    run.result.tables += tables(panels)
-    drawn = [name for name in FIGURES if panels[name]]
+    drawn = {name: panels[name] for name in FIGURES if panels[name]}
+    run.result.tables += [table(name, curves) for name, curves in drawn.items()]
     if drawn:
-        folder = "reproductions/vandermaaten2020"
-        with run.picture(folder, "figures.png", len(drawn), columns=3, size=(6, 4.2)) as cells:
-            for cell, name in zip(cells, drawn, strict=True):
-                title, axis = FIGURES[name]
-                _draw(cell, title, axis, panels[name])
+        shown = [picture(name, curves) for name, curves in drawn.items()]
+        run.draw("reproductions/vandermaaten2020", "figures.png", shown, columns=3, size=(6, 4.2))
 
 
-def tables(panels: Panels) -> list[ResultTable]:
-    """The numbers behind the pictures: mean by method and place, and the standard deviation of several runs."""
-    found = []
-    for name, (title, axis) in FIGURES.items():
-        if curves := panels[name]:
-            rows = [
-                [f"{at:g}", *(one[at].cell() if at in one else "" for one in curves.values())] for at in _places(curves)
-            ]
-            found.append(ResultTable(f"{title}: accuracy in % (sd)", (axis, *curves), rows))
-    return found
+def table(name: str, curves: Curves) -> ResultTable:
+    """The numbers behind a picture: mean by method and place, and the standard deviation of several runs."""
+    title, axis = FIGURES[name]
+    places = sorted({place for one in curves.values() for place in one})
+    rows = [[f"{at:g}", *(str(one.get(at, "")) for one in curves.values())] for at in places]
+    return ResultTable(f"{title}: accuracy in % (sd)", (axis, *curves), rows)
 
 
-def _places(curves: Curves) -> list[float]:
-    return sorted({place for one in curves.values() for place in one})
-
-
-def _draw(axes: Any, title: str, axis: str, curves: Curves) -> None:
-    for number, method in enumerate((*METHODS.values(), PUBLISHED)):
-        if (one := curves.get(method)) is not None:
-            style = {"color": f"C{number}", "linestyle": "--" if method == PUBLISHED else "-", "marker": "o", "ms": 3}
-            mean, spread = [mean.value for mean in one.values()], [mean.spread for mean in one.values()]
-            axes.errorbar(list(one), mean, yerr=spread, label=method, **style)
-    titled(axes, title, axis, "accuracy", log="x")
-    places = _places(curves)
-    axes.set_xticks(places, [f"{one:g}" for one in places])
-    axes.minorticks_off()
-    axes.set_ylim(0.0, 1.0)
+def picture(name: str, curves: Curves) -> Panel:
+    """Accuracy by method along the figure's axis."""
+    title, axis = FIGURES[name]
+    colours = {method: {"color": f"C{number}"} for number, method in enumerate((*METHODS.values(), PUBLISHED))}
+    styles = colours | {PUBLISHED: {**colours[PUBLISHED], "linestyle": "--"}}
+    return Panel(title=title, x=axis, y="accuracy", curves=curves, styles=styles, log="x", limits=(0.0, 1.0))

@@ -29,9 +29,10 @@ from dpcore.guarantee import Status
 from dpcore.papers import wu2020 as membership
 from dpcore.papers.wu2020 import clipped_event, halving_schedule, noise_multiplier, published_noise_factor
 from dpcore.rounding import epsilon_text
-from sweeps.papers.run import (
+from sweeps.papers import (
     NOT_RUN,
     UNDECIDED,
+    Panel,
     Paper,
     Reproduction,
     ResultTable,
@@ -40,7 +41,6 @@ from sweeps.papers.run import (
     above,
     at_most,
     filled,
-    titled,
 )
 from sweeps.store.records import TrialRecord
 from trainables.data import idc
@@ -284,8 +284,7 @@ def _credit(run: Reproduction, sizes: Values, data: Path) -> None:
     run.result.cut += cut(sizes)
     table_1(run, found)
     run.result.tables += tables(found, sizes["widths"])
-    with run.picture("reproductions/wu2020", "table-1.png", 1, size=(8, 5.5)) as (axes,):
-        _draw(axes, found)
+    run.draw("reproductions/wu2020", "table-1.png", [picture(found)], size=(8, 5.5))
 
 
 CLAIM_2, PRINTED_2 = "Table 2 (IDC, ResNet-18): SGLD leaks less than SGD (attack AUC)", "0.641 < 0.669"
@@ -376,16 +375,16 @@ def _protected(found: Measurements, widths: Sequence[int]) -> ResultTable:
     return ResultTable(title, ("system, width", "test accuracy", "attack AUC, 300 + 300", "epsilon"), rows)
 
 
-def _draw(axes: Any, found: Measurements) -> None:
-    """Attack AUC against test accuracy: ours with two standard errors, the printed runs as crosses."""
+def picture(found: Measurements) -> Panel:
+    """Attack AUC against test accuracy: ours with their standard errors, the printed runs as crosses."""
+    shown: dict[str, Mapping[Any, Any]] = {}
+    styles: dict[str, Mapping[str, Any]] = {}
     for number, row in enumerate(TABLE_1):
-        colour, printed = f"C{number // 2 if row.system != 'rmsprop' else 7}", (row.attack_auc, row.accuracy)
-        axes.plot(*printed, "x", color=colour)
-        at = {"xytext": (6, -3), "textcoords": "offset points", "fontsize": 7, "alpha": 0.7}
-        axes.annotate(row.name, printed, color=colour, **at)
+        style = {"color": f"C{number}", "linestyle": "", "capsize": 2}
         across, up = (found.row(row, HIDDEN, metric) for metric in ("attack_auc", "accuracy"))
-        if across is not None and up is not None:
-            style = {"color": colour, "capsize": 2, "marker": "o" if row.ensemble else "s", "ms": 5, "label": row.name}
-            axes.errorbar([across.value], [up.value], xerr=[2 * across.error], yerr=[2 * up.error], **style)
+        shown[f"{row.name}, published"] = {row.attack_auc: row.accuracy}
+        styles |= {f"{row.name}, published": {**style, "marker": "x"}, row.name: style}
+        shown |= {row.name: {across: up}} if across is not None and up is not None else {}
     title = f"German Credit, {HIDDEN} hidden units; crosses: published, one run each"
-    titled(axes, title, "attack AUC (0.5: the attacker guesses)", "test accuracy")
+    x = "attack AUC (0.5: the attacker guesses)"
+    return Panel(title=title, x=x, y="test accuracy", curves=shown, styles=styles)

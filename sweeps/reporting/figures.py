@@ -10,7 +10,7 @@ import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from html import escape, unescape
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +23,7 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published
 from sweeps.privacy.wording import is_refuted
 from sweeps.reporting.front import Front, FrontAxis, Panel, SystemPoints, kinds, log_ticks, spec_objectives
-from sweeps.reporting.importance import Importance
+from sweeps.reporting.summary import Importance
 from sweeps.store.records import (
     DECIDED,
     EPSILON,
@@ -396,9 +396,6 @@ def _show(value: object) -> str:
 
 # A front as a picture: its first two objectives, one set of axes per panel.
 
-_MARKERS = {Status.PROVED: "o", Status.PROVED_UNDER_ASSUMPTIONS: "s"}
-_COLOURS = ("#0f766e", "#b45309", "#1d4ed8", "#be185d", "#4d7c0f", "#6d28d9", "#0e7490", "#57534e")
-
 
 def to_png(front: Front) -> bytes:
     """A PNG file of 150 dots an inch."""
@@ -415,7 +412,8 @@ def drawn(front: Front) -> matplotlib.figure.Figure:
     figure = Picture(figsize=(7.2, 5.6 * panels), dpi=150, layout="constrained")
     axes = figure.subplots(panels, 1, squeeze=False)[:, 0]
     for axis, panel in zip(axes, front.panels, strict=False):
-        _draw(axis, front, panel)
+        _draw(axis, front_figure(front, panel))
+        axis.set_title(textwrap.fill(panel.title, 95, break_on_hyphens=False), fontsize=9)
     if not front.panels:
         axes[0].text(0.5, 0.5, "no finished trial yet", ha="center", va="center", transform=axes[0].transAxes)
         axes[0].set_axis_off()
@@ -429,69 +427,42 @@ def drawn(front: Front) -> matplotlib.figure.Figure:
     return figure
 
 
-def _draw(axis: Any, front: Front, panel: Panel) -> None:
-    first, second = 0, min(1, len(front.objectives) - 1)
-    if len(front.objectives) > 1 and front.objectives[1].metric in (EPSILON, TARGET_EPSILON):
-        first, second = 1, 0
-    _scatter_points(axis, front, panel, first, second)
-    axis.set_xlabel(front.objectives[first].axis)
-    axis.set_ylabel(front.objectives[second].axis)
-    ticks = log_ticks(panel.compared[:, first]) if (panel.values[:, first] > 0).all() else None
-    if front.objectives[first].metric in (EPSILON, TARGET_EPSILON) and ticks is not None:
-        low, high = axis.get_xlim()
-        axis.set_xscale("log")
-        axis.set_xticks([tick for tick in ticks if low <= tick <= high], minor=False)
+_MARKERS = {"circle": "o", "square": "s", "triangle-up": "^"}
+_STEPS = {"hv": "steps-post", "vh": "steps-pre"}
+
+
+def _draw(axis: Any, figure: Figure) -> None:
+    """A chart of points and staircases on axes of Matplotlib."""
+    for trace in figure["data"]:
+        named = trace.get("name") if trace.get("showlegend", True) else None
+        x, y = (np.array(trace[one], dtype=float) for one in "xy")
+        if trace["mode"] == "lines":
+            line = trace["line"]
+            axis.plot(x, y, color=line["color"], linewidth=line["width"], alpha=0.6, drawstyle=_STEPS[line["shape"]])
+            continue
+        marker = trace["marker"]
+        edge = {"edgecolors": OUTLINE, "linewidths": 0.8} if "line" in marker else {"linewidths": 0}
+        symbol, size = _MARKERS[marker.get("symbol", "circle")], np.square(marker["size"]) / 2
+        style = {"color": marker["color"], "alpha": marker.get("opacity"), "label": named and unescape(named)}
+        axis.scatter(x, y, s=size, marker=symbol, **style, **edge)
+        bars = {f"{key[-1]}err": trace[key]["array"] for key in ("error_x", "error_y") if key in trace}
+        if bars:
+            axis.errorbar(x, y, **bars, fmt="none", ecolor=marker["color"], elinewidth=0.8, capsize=2, zorder=0)
+    across, up = figure["layout"]["xaxis"], figure["layout"]["yaxis"]
+    axis.set(xlabel=unescape(across["title"]["text"]), ylabel=unescape(up["title"]["text"]))
+    if across.get("type") == "log":
+        low, high = (10.0**end for end in across["range"])
+        axis.set(xscale="log", xlim=(low, high))
+        axis.set_xticks([tick for tick in across["tickvals"] if low <= tick <= high])
         axis.set_xticks([], minor=True)
         axis.xaxis.set_major_formatter("{x:g}")
-    axis.set_title(textwrap.fill(panel.title, 95, break_on_hyphens=False), fontsize=9)
     axis.grid(alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
     # Below the points, wherever they lie.
     axis.legend(frameon=False, fontsize=8, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.2))
 
 
-def _scatter_points(axis: Any, front: Front, panel: Panel, across: int, up: int) -> None:
-    """The points: by system and status where there are several, each with a line through its own best; else front
-    against dominated.
-    """
-    x, y, found = panel.values[:, across], panel.values[:, up], kinds(panel, front.objectives, across, up)
-    steps = "steps-post" if _stairs(front.objectives[across]) == "hv" else "steps-pre"
-    alone = len(found) == 1
-    for kind in found:
-        colour = _COLOURS[0 if alone else kind.system % len(_COLOURS)]
-        marker = "o" if alone else _MARKERS.get(kind.status, "^")
-        below = {"color": "#9aa5b1", "label": "dominated"} if alone else {"color": colour, "alpha": 0.35}
-        best = {"s": 30, "linewidths": 0, "label": "front"}
-        if not alone:
-            best = {"s": 44, "linewidths": 0.8, "edgecolors": "black", "label": kind.name}
-        dominated, on_front = kind.members & ~panel.on_front, kind.members & panel.on_front
-        if not alone or len(front.objectives) == 2:
-            axis.plot(x[kind.own], y[kind.own], color=colour, alpha=0.6, linewidth=1, drawstyle=steps)
-        axis.scatter(x[dominated], y[dominated], s=14, linewidths=0, marker=marker, **below)
-        axis.scatter(x[on_front], y[on_front], color=colour, marker=marker, **best)
-        _error_bars(axis, panel, on_front, across, up, colour)
-    if not alone:
-        axis.plot([], [], " ", label="outlined: on the front; lines: each one's own")
-
-
-def _error_bars(axis: Any, panel: Panel, shown: np.ndarray, across: int, up: int, colour: str) -> None:
-    """One standard error each way, of points on the front."""
-    if not shown.any() or not panel.errors.any():
-        return
-    x, y, (wide, high) = panel.values[shown, across], panel.values[shown, up], panel.errors[shown][:, [across, up]].T
-    axis.errorbar(x, y, xerr=wide, yerr=high, fmt="none", ecolor=colour, elinewidth=0.8, capsize=2, zorder=0)
-
-
 # The report page's charts as Plotly figures, for a notebook or a paper.
-
-_CALLS = {
-    "front(front)": "points against each other, with those that nothing beats",
-    "parallel(front)": "every finished trial as a line through its knobs and objectives",
-    "curves(front)": "metrics at planned steps, a line for each trial",
-    "progress()": "the best value by number of finished trials",
-}
-"""What `Plots` draws."""
-_OF = "front is sweep.front().front"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -502,12 +473,8 @@ class Plots:
     sweep: str
 
     def __repr__(self) -> str:
-        return f"<Plots of {self.sweep!r}: {', '.join(_CALLS)}; {_OF}>"
-
-    def _repr_html_(self) -> str:
-        """For notebooks: what there is to be called."""
-        listed = "<br>".join(f"<code>plots.{escape(call)}</code> {escape(text)}" for call, text in _CALLS.items())
-        return f"<p><b>Plots of {escape(self.sweep)}</b></p><p>{listed}<br>{_OF}</p>"
+        calls = "front(front), parallel(front), curves(front), progress()"
+        return f"<Plots of {self.sweep!r}: {calls}; front is sweep.front().front>"
 
     def front(self, front: Front, panel: int = 0) -> go.Figure:
         """One panel of a front: its points against the others, over the first two objectives."""

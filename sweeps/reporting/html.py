@@ -6,12 +6,10 @@ A content security policy forbids every request, so a library that tried to load
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +38,10 @@ from sweeps.privacy.wording import (
 from sweeps.reporting import figures
 from sweeps.reporting.front import Front
 from sweeps.reporting.summary import SweepSummary
+from sweeps.reporting.tables import LIMIT, columns
+from sweeps.reporting.trials import trial_columns
 from sweeps.search.asha import rung_ends
-from sweeps.store.records import DECIDED, EPSILON, SYSTEM, TARGET_EPSILON, TrialState, varied_knobs
+from sweeps.store.records import DECIDED, TARGET_EPSILON, TrialState
 from sweeps.util.files import write_output
 from sweeps.util.text import as_html
 from trainables.metrics import scores_of, with_error
@@ -66,7 +66,7 @@ def report_page(summary: SweepSummary) -> str:
     charts: Charts = {} if summary.is_sealed else _front_charts(summary.front)
     drawn = {} if summary.is_sealed else _other_charts(summary, charts)
     drawn = {"parallel": None, "importances": (), "curves": (), "progress": (), **drawn}
-    body = macro("report")(summary, drawn, _TrialsTable.of_summary(summary))
+    body = macro("report")(summary, drawn, _trials_table(summary))
     return _page(f"{summary.record.name} · sweep report", body, charts)
 
 
@@ -189,57 +189,27 @@ def winner(summary: SweepSummary, trial: Published) -> list[tuple[str, str]]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _TrialsTable:
+def _trials_table(summary: SweepSummary) -> dict[str, Any]:
     """Front first, then finished, then the rest; infeasible proposals only as counts of their reasons.
 
-    rows        (trial, {column: value}) of at most MAX_ROWS, of `of`
-    numeric     columns of numbers
-    front       keys of the trials on the front
-    infeasible  (reason, times), the most frequent first
+    columns of the first MAX_ROWS `trials`, of `of`; those of numbers; keys on the front; (reason, times) of infeasible
+    ones, the most frequent first.
     """
-
-    names: Sequence[str]
-    rows: Sequence[tuple[Published, Mapping[str, object]]]
-    of: int
-    numeric: set[str]
-    front: set[str]
-    infeasible: Sequence[tuple[str, int]]
-
-    @classmethod
-    def of_summary(cls, summary: SweepSummary) -> _TrialsTable:
-        front = set() if summary.is_sealed else set(summary.front.keys())
-        ranks = {TrialState.COMPLETE: 1, TrialState.RUNNING: 2, TrialState.PLANNED: 3, TrialState.FAILED: 4}
-        listed = [trial for trial in summary.trials if trial.state is not TrialState.INFEASIBLE]
-        listed.sort(key=lambda trial: (0 if trial.key in front else ranks[trial.state], trial.number))
-        trials = listed[:MAX_ROWS]
-        objectives = [one.metric for one in summary.objectives]
-        measured = [name for name in objectives if name not in DECIDED]
-        several = [SYSTEM] if len({trial.system for trial in trials}) > 1 else []
-        varied = [one for one in (*several, *varied_knobs(trials)) if one not in (*objectives, TARGET_EPSILON)]
-        rows = [(trial, _row(trial, measured, varied)) for trial in trials]
-        # What is the same for all stands once, above.
-        if len({row["quote"] for trial, row in rows if trial.guarantee is not None}) < 2:
-            for _, row in rows:
-                del row["quote"]
-        numeric = {name for name in varied if all(_is_number(trial.config.get(name)) for trial in trials)}
-        names = ["trial", *(rows[0][1] if rows else ())]
-        reasons = Counter(trial.reason for trial in summary.in_state(TrialState.INFEASIBLE))
-        numeric |= {*measured, EPSILON, TARGET_EPSILON}
-        return cls(names, rows, len(listed), numeric, front, reasons.most_common())
-
-
-def _row(trial: Published, measured: Sequence[str], varied: Sequence[str]) -> dict[str, object]:
-    claim, target = trial.guarantee, trial.target_epsilon
-    return {
-        "state": str(trial.state),
-        **{name: with_error(trial.metrics, name) for name in measured},
-        EPSILON: None if claim is None else epsilon_text(claim.epsilon),
-        TARGET_EPSILON: None if target is None else epsilon_text(target),
-        "status": None,
-        "quote": None if claim is None else quote_of_claim(claim).words,
-        **{name: trial.config.get(name) for name in varied},
+    front = set() if summary.is_sealed else set(summary.front.keys())
+    ranks = {TrialState.COMPLETE: 1, TrialState.RUNNING: 2, TrialState.PLANNED: 3, TrialState.FAILED: 4}
+    known = [trial for trial in summary.trials if trial.state is not TrialState.INFEASIBLE]
+    known.sort(key=lambda trial: (0 if trial.key in front else ranks[trial.state], trial.number))
+    trials, metrics = known[:MAX_ROWS], [one.metric for one in summary.objectives]
+    named = (*metrics, TARGET_EPSILON)
+    columns = list(trial_columns(trials, summary.assumptions, metrics, named=named, kinds=("status",)))[1:]
+    numeric = {one.header for one in columns if all(_NUMBER.match(cell) for cell in one.cells if cell)}
+    reasons = Counter(trial.reason for trial in summary.in_state(TrialState.INFEASIBLE)).most_common()
+    return {"columns": columns, "trials": trials, "of": len(known), "numeric": numeric, "front": front} | {
+        "infeasible": reasons
     }
+
+
+_NUMBER = re.compile(r"[-\d]|inf")
 
 
 def plan_text(trial: Published) -> str:
@@ -271,10 +241,6 @@ def afterwards(summary: SweepSummary, trial: Published) -> Guarantee | None:
     assert stopping is not None
     assert trial.plan is not None
     return ex_post(trial.plan, trial.step, len(rung_ends(stopping, trial.plan.steps)))
-
-
-def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _cell(value: object) -> str:
@@ -322,16 +288,11 @@ def as_page(head: str, *lines: str) -> str:
     """
     said = list(lines)
     where = said.index(f"{HEADING}:") if f"{HEADING}:" in said else len(said)
-    listed = "<br>".join(_labelled(line) for line in said[:where])
-    return f"<p><b>{escape(head)}</b></p><p>{listed}</p>{folded([line.strip() for line in said[where + 1 :]])}"
+    listed = [line.partition("  ") for line in said[:where]]
+    return str(macro("printed")(head, listed, [line.strip() for line in said[where + 1 :]]))
 
 
-def folded(sentences: list[str]) -> str:
-    """What statuses rest on, numbered as they are cited, seen by whoever opens it. Empty without a sentence."""
-    listed = "<br>".join(map(as_html, sentences))
-    return f"<details><summary>{HEADING}</summary><p>{listed}</p></details>" if sentences else ""
-
-
-def _labelled(line: str) -> str:
-    label, blanks, rest = line.partition("  ")
-    return f"<b>{escape(label)}</b> {as_html(rest.strip())}" if blanks and label else as_html(line)
+def front_in_notebook(front: Front) -> str:
+    """HTML of what the terminal shows: heading, points, what is under each panel, totals, assumptions."""
+    shown = [(panel, columns(front, panel, LIMIT), len(panel.order_of_front()[LIMIT:])) for panel in front.panels]
+    return str(macro("front_in_notebook")(front, shown))

@@ -12,12 +12,15 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import yaml
 from rich.console import Console
 
+from dpcore.checks import InvalidValue
 from dpcore.guarantee import STANDING, Guarantee, Status
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.privacy.claims import covers_search
@@ -39,7 +42,7 @@ from sweeps.reporting.summary import SweepSummary, best_trial, refuted_lines
 from sweeps.reporting.tables import FittedTable, columns
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import DECIDED, TrialState
-from sweeps.util.text import LABEL, hanging
+from sweeps.util.text import LABEL, did_you_mean, hanging
 from trainables.worker.redaction import shown_url
 
 FRONT_ROWS = 20
@@ -221,3 +224,49 @@ def mlflow_line(uri: str, page: str) -> str:
     start = "sqlite:///"
     where = f"{start}{near(shown.removeprefix(start))}" if shown.startswith(start) else shown
     return f"MLflow   {program} ui --backend-store-uri {shlex.quote(where)}"
+
+
+# Words that a screen or a page cannot avoid, each in a few sentences for somebody who never met them.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """A word and what it means here.
+
+    meaning  a few sentences
+    see      words that belong to it, each explained too
+    """
+
+    word: str
+    meaning: str
+    see: list[str]
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain JSON values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        see = f"\nSee also: {', '.join(self.see)}." if self.see else ""
+        return f"{self.word}: {self.meaning}{see}"
+
+
+def _glossary() -> Mapping[str, Explained]:
+    words = yaml.safe_load(Path(__file__).with_name("glossary.yaml").read_text(encoding="utf-8"))
+    return {
+        word: Explained(word=word, meaning=told["meaning"], see=told.get("see", [])) for word, told in words.items()
+    }
+
+
+GLOSSARY = _glossary()
+"""{word: what it means}."""
+
+
+def explain(word: str) -> Explained:
+    """What a word means that is printed here: `epsilon`, `claim`, `add-remove`, `status`, ... Case does not matter.
+
+    Raises InvalidValue for a word that is not explained, with the closest that is.
+    """
+    plain = word.strip().lower().replace("_", "-").replace(" ", "-")
+    if plain not in GLOSSARY:
+        raise InvalidValue("WORD", word, "a word that is explained here", did_you_mean(plain, GLOSSARY))
+    return GLOSSARY[plain]

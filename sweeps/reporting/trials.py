@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
@@ -250,48 +251,13 @@ class Listed:
         """For the terminal: no wider than it is. `assumptions` numbers what statuses rest on in the whole view."""
         if not self.trials:
             return Text("No trial yet." if not self.named else "No such trial.")
-        kinds = [_kind(trial.guarantee, assumptions) for trial in self.trials if trial.guarantee is not None]
-        varied = [name for name in _KIND if len({kind[name] for kind in kinds}) > 1]
-        table = FittedTable(self._title(), list(self._columns(assumptions, varied)), MORE)
+        columns = trial_columns(self.trials, assumptions, self.metrics, named=self.named, running=self.running)
+        table = FittedTable(self._title(), list(columns), MORE)
         return Group(table, *(Text(line, style="dim") for line in self._below()))
 
     def _title(self) -> str:
         some = "" if self.matching == len(self.trials) else f": {len(self.trials)} of {self.matching}"
         return f"Trials of {self.sweep}{some}"
-
-    def _columns(self, assumptions: Assumptions, varied: Sequence[str]) -> Iterator[FittedColumn]:
-        trials = self.trials
-        claims = [trial.guarantee for trial in trials]
-        yield FittedColumn("trial", [str(trial.number) for trial in trials])
-        yield FittedColumn("state", [str(trial.state) for trial in trials])
-        measured = [name for name in self.metrics if name not in DECIDED]
-        for name in measured:
-            if name in self.named or any(trial.metrics.get(name) for trial in trials):
-                yield FittedColumn(name, [with_error(trial.metrics, name) for trial in trials])
-        if self.running:
-            where = [self.running.get(trial.key) for trial in trials]
-            yield FittedColumn("step", ["" if one is None else f"{one.step}/{one.until}" for one in where])
-            yield FittedColumn("left", ["" if one is None else _seconds(one.seconds_left) for one in where])
-            yield FittedColumn("node", ["" if one is None else one.node for one in where], needed=False)
-        yield FittedColumn(EPSILON, ["" if one is None else epsilon_text(one.epsilon) for one in claims])
-        for name in varied:
-            kinds = [None if one is None else _kind(one, assumptions, short=True) for one in claims]
-            yield FittedColumn(name, ["" if kind is None else kind[name] for kind in kinds])
-        quotes = [None if one is None else quote_of_claim(one).words for one in claims]
-        if len({one for one in quotes if one is not None}) > 1:
-            yield FittedColumn("quote", [one or "" for one in quotes])
-        shown = {"trial", "state", "quote", EPSILON, "number", "reason", *measured, *_KIND}
-        if len({trial.system for trial in trials}) > 1:
-            shown.add("system")
-            yield FittedColumn("system", [trial.system for trial in trials])
-        for name in self.named:
-            if name not in shown:
-                shown.add(name)
-                yield FittedColumn(name, [cell(value_in(trial_values(trial), name)) for trial in trials])
-        knobs = list(dict.fromkeys(name for trial in trials for name in trial.knobs))
-        for name in knobs:
-            if name not in shown and len({trial.knobs.get(name) for trial in trials}) > 1:
-                yield FittedColumn(name, [cell(trial.knobs.get(name)) for trial in trials])
 
     def _below(self) -> Iterator[str]:
         ended = [trial for trial in self.trials if trial.reason]
@@ -302,6 +268,51 @@ class Listed:
             yield f"and {len(ended) - _REASONS} more with a reason: {MORE}"
         if self.page is not None and self.matching > len(self.trials):
             yield place_of(self.page, len(self.trials), self.matching)
+
+
+def trial_columns(
+    trials: Sequence[Published],
+    assumptions: Assumptions,
+    metrics: Iterable[str],
+    *,
+    named: Collection[str] = (),
+    running: Mapping[str, TrialProgress] = MappingProxyType({}),
+    kinds: Collection[str] = (),
+) -> Iterator[FittedColumn]:
+    """What people are shown of trials. What all claims share stands beside, but for `kinds`.
+
+    metrics  shown where a trial has one; `named` always, and what else it names
+    """
+    claims = [trial.guarantee for trial in trials]
+    yield FittedColumn("trial", [str(trial.number) for trial in trials])
+    yield FittedColumn("state", [str(trial.state) for trial in trials])
+    measured = [name for name in metrics if name not in DECIDED]
+    for name in measured:
+        if name in named or any(trial.metrics.get(name) for trial in trials):
+            yield FittedColumn(name, [with_error(trial.metrics, name) for trial in trials])
+    if running:
+        where = [running.get(trial.key) for trial in trials]
+        yield FittedColumn("step", ["" if one is None else f"{one.step}/{one.until}" for one in where])
+        yield FittedColumn("left", ["" if one is None else _seconds(one.seconds_left) for one in where])
+        yield FittedColumn("node", ["" if one is None else one.node for one in where], needed=False)
+    yield FittedColumn(EPSILON, ["" if one is None else epsilon_text(one.epsilon) for one in claims])
+    alike = [None if one is None else _kind(one, assumptions) for one in claims]
+    short = [None if one is None else _kind(one, assumptions, short=True) for one in claims]
+    for name in _KIND:
+        if name in kinds or len({kind[name] for kind in alike if kind is not None}) > 1:
+            yield FittedColumn(name, ["" if kind is None else kind[name] for kind in short])
+    quotes = ["" if one is None else quote_of_claim(one).words for one in claims]
+    if len(set(quotes) - {""}) > 1:
+        yield FittedColumn("quote", quotes)
+    shown = {"trial", "state", "quote", EPSILON, "number", "reason", *measured, *_KIND}
+    several = ["system"] if len({trial.system for trial in trials}) > 1 else []
+    knobs = dict.fromkeys(name for trial in trials for name in trial.knobs)
+    varied = [name for name in knobs if len({trial.knobs.get(name) for trial in trials}) > 1]
+    values = [trial_values(trial) for trial in trials]
+    for name in dict.fromkeys([*several, *named, *varied]):
+        if name not in shown:
+            column = f"knob.{name}" if name in varied and name not in named else name
+            yield FittedColumn(name, [cell(value_in(row, column)) for row in values])
 
 
 def _kind(claim: Guarantee, assumptions: Assumptions, short: bool = False) -> dict[str, str]:

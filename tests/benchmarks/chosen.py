@@ -18,7 +18,7 @@ from rich.table import Table
 from scipy.stats import norm
 
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram, mean, noise_for
-from sweeps.reporting.shrinkage import shrink
+from sweeps.reporting.front import shrink
 from tests.benchmarks.surfaces.surface import rows
 
 SWEEPS, TRIALS = 300, 12

@@ -2,7 +2,7 @@
 
 120 sweeps of 20 trials for each row, over smooth surfaces of accuracy in two hyperparameters. Optuna's GPSampler fits
 the noise of its observations itself; told, it has the known variance as the least that it may fit, or sees the scores
-shrunk (`sweeps.reporting.shrinkage`) in place of the raw ones. Each row is against the sampler that is told nothing, on
+shrunk (`sweeps.reporting.front`) in place of the raw ones. Each row is against the sampler that is told nothing, on
 the same surfaces with the same noise.
 
     regret  the best accuracy there is minus the true one of the trial that is chosen by shrunk scores
@@ -20,7 +20,7 @@ from optuna.distributions import BaseDistribution, FloatDistribution
 from rich.console import Console
 from rich.table import Table
 
-from sweeps.reporting.shrinkage import shrink
+from sweeps.reporting.front import shrink
 
 SWEEPS, TRIALS, RANDOM = 120, 20, 6
 ERRORS = (0.015, 0.04)

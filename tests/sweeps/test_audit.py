@@ -16,7 +16,7 @@ from dpcore.guarantee import Notion, Status
 from dpcore.rounding import epsilon_text
 from dpcore.selection.filters import DPCharge
 from sweeps.audit import AuditRecord, audit_trial, audits_of, begin, share
-from sweeps.cli.claims import lines
+from sweeps.cli.main import lines
 from sweeps.execution import session
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.preview import preview

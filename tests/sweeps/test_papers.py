@@ -12,11 +12,26 @@ from typing import Any
 import pytest
 
 from dpcore.checks import InvalidValue
+from sweeps import papers as run
 from sweeps.cli.catalogue import reproduce as reproduce_command
-from sweeps.papers import PAPERS, Claim, Effort, Reproduction, Result, bu2020, lu2021, reproduce, run, triastcyn2020
+from sweeps.papers import (
+    PAPERS,
+    Claim,
+    Effort,
+    Missing,
+    Paper,
+    Reproduction,
+    Result,
+    Uncertain,
+    bu2020,
+    full_grid,
+    lu2021,
+    reproduce,
+    swept,
+    triastcyn2020,
+)
 from sweeps.papers import vandermaaten2020 as vandermaaten
 from sweeps.papers import wu2020 as wu
-from sweeps.papers.run import Missing, Paper, Uncertain, full_grid, swept
 from sweeps.planning.plan import plan_proposal
 from sweeps.search.space import Space
 from sweeps.spec.parse import public_facts
@@ -152,7 +167,7 @@ def test_a_swept_grid_repeats_its_points_and_is_not_run_again(tmp_path: Path) ->
         (vandermaaten, QUICK, "epochs of DP-SGD 2 instead of 20"),
         (vandermaaten, COARSE, "clip norms of DP-SGD 0.3, 1 instead of 0.03, 0.1, 0.3, 1"),
         (wu, COARSE, "Table 1: hidden units 16, 64 instead of 16, 32, 64, 256"),
-        (lu2021, QUICK, "Algorithm 1: epsilon 0.01, 1, 1000 instead of"),
+        (lu2021, QUICK, "epsilon of Algorithm 1 0.01, 1, 1000 instead of"),
         (triastcyn2020, QUICK, "clip_norm 5 instead of 0.5, 1, 2, 5, 10"),
     ],
 )

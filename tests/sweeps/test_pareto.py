@@ -22,6 +22,7 @@ from sweeps.privacy.ledger import Procedure
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting import tables
 from sweeps.reporting.front import (
+    FEWEST,
     AxisEnd,
     FrontAxis,
     MixedGuarantees,
@@ -30,9 +31,10 @@ from sweeps.reporting.front import (
     hypervolume,
     kinds,
     nondominated,
+    shrink,
+    shrink_alike,
     sweep_front,
 )
-from sweeps.reporting.shrinkage import FEWEST, shrink, shrink_alike
 from sweeps.reporting.tables import FORMATS, render
 from sweeps.store.records import TrialRecord, TrialState
 from sweeps.store.store import Store

@@ -21,8 +21,7 @@ from sweeps.privacy.totals import Total
 from sweeps.reporting.figures import front_figure, parallel_figure
 from sweeps.reporting.front import FrontAxis, front
 from sweeps.reporting.html import report_page, write_report
-from sweeps.reporting.importance import MIN_TRIALS, importances
-from sweeps.reporting.summary import SweepSummary
+from sweeps.reporting.summary import MIN_TRIALS, SweepSummary, importances
 from sweeps.store.records import TrialState
 from sweeps.store.store import Store
 from sweeps.util.text import as_html

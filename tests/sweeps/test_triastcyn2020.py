@@ -14,8 +14,7 @@ from rich.console import Console
 from dpcore.guarantee import Notion, Status
 from sweeps.cli import run as cli_run
 from sweeps.execution.session import SweepEnd
-from sweeps.papers import Reproduction, triastcyn2020
-from sweeps.papers.run import Missing
+from sweeps.papers import Missing, Reproduction, triastcyn2020
 from sweeps.papers.triastcyn2020 import PAPER
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.wording import BAYESIAN

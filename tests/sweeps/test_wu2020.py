@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps.papers import Claim, Effort, wu2020
-from sweeps.papers.run import full_grid
+from sweeps.papers import Claim, Effort, full_grid, wu2020
 from sweeps.papers.wu2020 import PAPER, TABLE_1, Measurements
 from sweeps.store.records import Proposal, TrialRecord, TrialState
 from tests.sweeps.test_papers import claims_of

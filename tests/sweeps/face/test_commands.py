@@ -17,7 +17,7 @@ from dpcore.events import Adjacency
 from dpcore.guarantee import Notion, Status
 from sweeps.cli.main import app
 from sweeps.privacy.ledger import CLAIM_KIND
-from sweeps.reporting.glossary import GLOSSARY
+from sweeps.reporting.terminal import GLOSSARY
 from sweeps.store.records import TrialState
 from sweeps.sweep import ParetoFront
 
