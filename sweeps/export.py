@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
-from sweeps.planning.spec_code import code_of, weights_of
+from sweeps.planning.spec_code import WEIGHTS, code_of, weights_of
 from sweeps.privacy.claims import Assumptions, claim_text, count_text, declared_number
 from sweeps.privacy.heldout import DeclaredTest, HeldOutReading, declared_test, of_its_records, readings
 from sweeps.privacy.population import charge_reading

@@ -23,17 +23,9 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published
 from sweeps.reporting.figures import Plots, figure_of, front_figure
 from sweeps.reporting.front import AxisEnd, Front, FrontAxis, axis_of, goals_of, joint_front, spec_objectives
-from sweeps.reporting.html import as_page, front_in_notebook, write_report
+from sweeps.reporting.html import as_page, front_in_notebook, render, write_report
 from sweeps.reporting.summary import SweepSummary, best_trial, trial_progress
-from sweeps.reporting.tables import (
-    FORMATS,
-    SUFFIXES,
-    curves_table,
-    front_table,
-    ledger_table,
-    render,
-    trials_table,
-)
+from sweeps.reporting.tables import FORMATS, SUFFIXES, curves_table, front_table, ledger_table, trials_table
 from sweeps.reporting.trials import TrialSummary, selected, summarize_trial
 from sweeps.spec.parse import load_spec
 from sweeps.spec.sections import SweepSpec

@@ -51,7 +51,8 @@ from sweeps.planning.preview import Preview
 from sweeps.privacy.claims import HEADING, Assumptions, claim_text
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import LABELS, AxisEnd, FrontAxis, joint_front
-from sweeps.reporting.tables import FORMATS, SUFFIXES, render, table
+from sweeps.reporting.html import render
+from sweeps.reporting.tables import FORMATS, SUFFIXES, table
 from sweeps.store.workspace import Workspace
 from sweeps.sweep import Sweep
 from sweeps.util import exits, log

@@ -5,6 +5,7 @@ A content security policy forbids every request, so a library that tried to load
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import time
@@ -15,7 +16,9 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
+from rich.console import Console
 
+from dpcore.checks import InvalidValue
 from dpcore.events import blocks, to_dict
 from dpcore.guarantee import Guarantee
 from dpcore.rounding import delta_text, epsilon_text
@@ -38,7 +41,7 @@ from sweeps.privacy.wording import (
 from sweeps.reporting import figures
 from sweeps.reporting.front import Front
 from sweeps.reporting.summary import SweepSummary
-from sweeps.reporting.tables import LIMIT, columns
+from sweeps.reporting.tables import FORMATS, LIMIT, columns, table, to_csv, to_json, to_parquet
 from sweeps.reporting.trials import trial_columns
 from sweeps.search.asha import rung_ends
 from sweeps.store.records import DECIDED, TARGET_EPSILON, TrialState
@@ -74,6 +77,23 @@ def front_page(front: Front) -> str:
     """A front alone as HTML."""
     title = f"Pareto front {front.sweep}".strip()
     return _page(title, macro("front_alone")(front, title), _front_charts(front))
+
+
+def render(front: Front, form: str, everything: bool = False) -> str | bytes:
+    """The front in one of `FORMATS`: bytes for parquet and png, else text. Raises InvalidValue."""
+    if form not in FORMATS:
+        raise InvalidValue("format", form, f"one of {', '.join(FORMATS)}")
+    if form == "png":
+        return figures.to_png(front)
+    if form == "html":
+        return front_page(front)
+    if form == "table":
+        buffer = io.StringIO()
+        Console(file=buffer, width=120).print(table(front))
+        return buffer.getvalue()
+    if form == "parquet":
+        return to_parquet(front, everything)
+    return (to_csv if form == "csv" else to_json)(front, everything)
 
 
 def macro(name: str) -> Any:

@@ -18,7 +18,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dpcore.checks import InvalidValue
 from dpcore.rounding import epsilon_text
 from sweeps.privacy.claims import HEADING, compared_epsilon
 from sweeps.privacy.release import Published
@@ -271,31 +270,6 @@ def _rows(front: Front, panel: Panel, everything: bool) -> Iterator[dict[str, An
         row.update((f"knob.{name}", value) for name, value in record.config.items() if name != TARGET_EPSILON)
         row.update((f"metric.{name}", value) for name, value in record.metrics.items() if name not in row)
         yield row
-
-
-def render(front: Front, form: str, everything: bool = False) -> str | bytes:
-    """The front in one of `FORMATS`: bytes for parquet and png, else text. Raises InvalidValue."""
-    if form == "table":
-        from rich.console import Console
-
-        buffer = io.StringIO()
-        Console(file=buffer, width=120).print(table(front))
-        return buffer.getvalue()
-    if form == "csv":
-        return to_csv(front, everything)
-    if form == "json":
-        return to_json(front, everything)
-    if form == "parquet":
-        return to_parquet(front, everything)
-    if form == "png":
-        from sweeps.reporting.figures import to_png
-
-        return to_png(front)
-    if form == "html":
-        from sweeps.reporting.html import front_page
-
-        return front_page(front)
-    raise InvalidValue("format", form, f"one of {', '.join(FORMATS)}")
 
 
 def to_csv(front: Front, everything: bool = False) -> str:

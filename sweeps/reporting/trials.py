@@ -312,7 +312,10 @@ def trial_columns(
     for name in dict.fromkeys([*several, *named, *varied]):
         if name not in shown:
             column = f"knob.{name}" if name in varied and name not in named else name
-            yield FittedColumn(name, [cell(value_in(row, column)) for row in values])
+            found = [value_in(row, column) for row in values]
+            # A budget is never shown below itself.
+            budgets = name == TARGET_EPSILON
+            yield FittedColumn(name, [epsilon_text(one) if budgets and one is not None else cell(one) for one in found])
 
 
 def _kind(claim: Guarantee, assumptions: Assumptions, short: bool = False) -> dict[str, str]:

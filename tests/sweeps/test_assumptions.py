@@ -18,8 +18,7 @@ from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.claims import HEADING, NOT_RECORDED, ONE_TRIAL, Assumptions, sentences_of, spans
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import sweep_front
-from sweeps.reporting.html import write_report
-from sweeps.reporting.tables import render
+from sweeps.reporting.html import render, write_report
 from sweeps.search.proposer import Proposer
 from sweeps.spec.parse import public_facts
 from sweeps.store.records import Settlement, SweepRecord, TrialRecord

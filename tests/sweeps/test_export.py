@@ -150,7 +150,7 @@ def test_the_card_says_what_it_was_chosen_among_and_how_sure_the_score_is(own):
 
 def test_a_trial_that_is_not_there_not_finished_or_without_its_checkpoint(own, monkeypatch):
     sweep, root = own
-    with pytest.raises(InvalidValue, match="number below 2"):
+    with pytest.raises(InvalidValue, match="0 to 1, or a key"):
         sweep.model(7)
     [kept] = (root / NAME / "trials" / f"{NAME}-0").glob("*/checkpoint.*.npz")
     kept.rename(kept.with_suffix(".away"))

@@ -23,7 +23,8 @@ from sweeps.cli.main import pareto
 from sweeps.reporting import tables
 from sweeps.reporting.figures import drawn, front_figure
 from sweeps.reporting.front import Front, front, log_ticks
-from sweeps.reporting.tables import csv_text, front_table, render, table, trials_table
+from sweeps.reporting.html import render
+from sweeps.reporting.tables import csv_text, front_table, table, trials_table
 from tests.sweeps import view_sweeps
 from tests.sweeps.view_sweeps import ACCURACY, EPSILON, record
 

@@ -16,7 +16,7 @@ from dpcore.rounding import epsilon_text
 from sweeps.privacy import totals as joint_totals
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import FrontAxis, MixedGuarantees, ShareNoAxes, joint_front, kinds, sweep_front
-from sweeps.reporting.tables import render
+from sweeps.reporting.html import render
 from sweeps.store.records import sweep_of
 from sweeps.store.workspace import Workspace
 from tests.sweeps.view_sweeps import complete, mixed_sweep, new_sweep

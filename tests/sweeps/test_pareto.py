@@ -35,7 +35,8 @@ from sweeps.reporting.front import (
     shrink_alike,
     sweep_front,
 )
-from sweeps.reporting.tables import FORMATS, render
+from sweeps.reporting.html import render
+from sweeps.reporting.tables import FORMATS
 from sweeps.store.records import TrialRecord, TrialState
 from sweeps.store.store import Store
 from tests.benchmarks.chosen import compare
@@ -212,8 +213,8 @@ def test_a_system_that_has_the_whole_front_is_named_when_others_lost():
     loser = replace(claiming(0, epsilon=9.0), config={"system": "a"})
     found = front([claiming(1), loser], [ACCURACY, EPSILON])
     assert len(found.keys()) == 1
-    assert "noisy-sgd" in str(tables.render(found, "table"))
-    assert "noisy-sgd" not in str(tables.render(front([claiming(1)], [ACCURACY, EPSILON]), "table"))
+    assert "noisy-sgd" in str(render(found, "table"))
+    assert "noisy-sgd" not in str(render(front([claiming(1)], [ACCURACY, EPSILON]), "table"))
 
 
 @pytest.mark.parametrize(
@@ -398,8 +399,8 @@ def test_value_and_source_are_printed_in_every_form():
     found = front([record(0, epsilon=1.0, accuracy=0.7)], [ACCURACY, EPSILON], reference=ENDS)
     said = "hypervolume 2.1 (up to accuracy 0, the worst accuracy there is; epsilon 4, given)"
     for form in ("table", "html"):
-        assert said in " ".join(str(tables.render(found, form)).split())
-    assert json.loads(tables.render(found, "json"))["reference"] == {
+        assert said in " ".join(str(render(found, form)).split())
+    assert json.loads(render(found, "json"))["reference"] == {
         "accuracy": {"value": 0.0, "source": "the worst accuracy there is"},
         "epsilon": {"value": 4.0, "source": "given"},
     }

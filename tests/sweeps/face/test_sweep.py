@@ -27,7 +27,7 @@ from sweeps.execution import session
 from sweeps.execution.session import Failure, SweepEnd
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting import tables
-from sweeps.reporting.tables import render
+from sweeps.reporting.html import render
 from sweeps.store.records import TrialState
 from sweeps.store.workspace import Workspace
 from tests.sweeps import specs
