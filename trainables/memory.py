@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import resource
 from contextlib import suppress
 from pathlib import Path
 
+_MACHINE, _GROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 _RESET, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
@@ -32,3 +34,16 @@ def peak_mb() -> float:
             if name == "VmHWM":
                 return int(value.split()[0]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def free_mb() -> float:
+    """Memory that processes may still take on this machine, or in this container, in MiB; infinite where it is not
+    told."""
+    free = [math.inf]
+    with suppress(OSError):
+        told = dict(line.split(":") for line in _MACHINE.read_text().splitlines())
+        free.append(int(told["MemAvailable"].split()[0]) / 1024)
+    with suppress(OSError, ValueError):
+        most, held = (int((_GROUP / name).read_text()) for name in ("memory.max", "memory.current"))
+        free.append((most - held) / 2**20)
+    return min(free)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
+import torch
 
 from dpcore.gradients import clipped as releases
 from tests.trainables.registry_cases import CASES, data_of
 from trainables.data import SOURCES
 from trainables.metrics import Dependence
 from trainables.registry import SYSTEMS
-from trainables.rehearsal import CannotRun, Rehearsed, rehearse
+from trainables.rehearsal import CannotRun, Rehearsed, rehearse, step
 from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Task
 from trainables.systems import noisy_mean
 from trainables.training import private_sgd
@@ -261,3 +263,19 @@ def test_made_up_records_keep_to_the_facts():
 def test_a_configuration_that_cannot_be_planned_small_runs_as_it_is():
     facts = replace(data_of("sgd").facts, n=70)
     assert rehearsed("sgd", facts, batch_size=66).records == 70
+
+
+@pytest.mark.parametrize(
+    ("few_mb", "one_mb", "planned", "words"),
+    [
+        (800, 100, 64, r"64 records of a batch take about 6,400 MB at once.*microbatch: 5"),
+        (8000, 2000, 64, "one record alone takes about 2,000 MB"),
+        (800, 790, 640, None),  # most of it are weights, whatever the number of records
+        (100, 20, 8, None),
+    ],
+)
+def test_a_batch_that_does_not_fit_is_found_with_the_microbatch_that_would(few_mb, one_mb, planned, words, monkeypatch):
+    monkeypatch.setattr(step.memory, "free_mb", lambda: 1000.0)
+    facts, cpu = data_of("noisy-sgd").facts, torch.device("cpu")
+    with nullcontext() if words is None else pytest.raises(CannotRun, match=words):
+        step._check_memory(few_mb, 8, planned, facts, cpu, lambda: one_mb)

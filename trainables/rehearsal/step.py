@@ -29,6 +29,9 @@ FEW = 8
 STEP_SECONDS = 4.0
 """What a step over a whole batch may take, by the time of the first look; else fewer records pass."""
 
+TOLD_MB = 16.0
+"""By how much more a few records have to take than one alone, to tell what a whole batch takes."""
+
 MOST_AGAIN, AGAIN_SECONDS = 5, 0.2
 """How often a quick step is timed again, which other work on the machine may have made long, and for how long."""
 
@@ -78,13 +81,14 @@ def examined(
             )
         unreached: tuple[str, ...] = ()
 
-        def seconds(batch: _Batch) -> float:
+        units = execution.microbatch and max(1, execution.microbatch // facts.unit_records)
+
+        def seconds(batch: _Batch, size: int | None = units) -> float:
             """Of a step over a batch: clipped gradients as the training forms them, or the gradient of the mean."""
             nonlocal unreached
             _wait(device)
             began = time.perf_counter()
             if engine is not None and clip_norm is not None:
-                size = execution.microbatch and max(1, execution.microbatch // facts.unit_records)
                 engine.clipped_sum(
                     batch.inputs, batch.targets, clip_norm=clip_norm, taken=batch.taken, microbatch_size=size
                 )
@@ -96,20 +100,29 @@ def examined(
             _wait(device)
             return time.perf_counter() - began
 
+        def grown(batch: _Batch, size: int | None = units) -> tuple[float, float]:
+            """Seconds of a step, and by how many MiB the peak memory grew for it."""
+            before = _peak_mb(device, forget=True)
+            took = seconds(batch, size)
+            return took, _peak_mb(device) - before
+
         seconds(few)
-        each = seconds(few) / len(few.targets)
+        took, memory_mb = grown(few)
+        if engine is not None:
+            _check_memory(
+                memory_mb, len(few.targets), min(planned, units or planned), facts, device, lambda: grown(few, 1)[1]
+            )
+        each = took / len(few.targets)
         count = min(planned, max(len(few.targets), int(STEP_SECONDS / max(each, 1e-9))))
         saying(f"a step over {count} made-up records")
         whole = few if count == len(few.targets) else _Batch.of(facts, count, device)
-        before = _peak_mb(device, forget=True)
-        took = seconds(whole)
-        grown = _peak_mb(device) - before
+        took, memory_mb = grown(whole)
         again = min(MOST_AGAIN, int(AGAIN_SECONDS / max(took, 1e-9)))
         return Step(
             records=count,
             planned=planned,
             seconds=min([took, *(seconds(whole) for _ in range(again))]),
-            memory_mb=grown if grown > 0 else None,
+            memory_mb=memory_mb if memory_mb > 0 else None,
             device=device.type,
             loss=value,
             parameters=sum(one.numel() for one in weights.values()),
@@ -201,6 +214,42 @@ def _finite_loss(model: nn.Module, loss: Loss, few: _Batch, *, isolate: bool) ->
                 "is finite: such a record would count as zero. Look for a root or a norm at 0."
             )
     return float(losses.mean())
+
+
+def _check_memory(
+    few_mb: float, few: int, planned: int, facts: DatasetSpec, device: torch.device, of_one: Callable[[], float]
+) -> None:
+    """Raises CannotRun where `planned` records, or units, that pass at once need more memory than there is.
+
+    few_mb  that `few` of them take; of_one: that one at a time takes, asked for only where it may matter
+    """
+    free = free_mb(device)
+    if few_mb * max(1.0, planned / few) <= free:
+        return
+    one_mb = of_one()
+    if few_mb - one_mb < TOLD_MB:
+        return
+    # What weights and sums take is the same for any number of records.
+    each_mb = (few_mb - one_mb) / (few - 1)
+    needed = one_mb + each_mb * (planned - 1)
+    if needed <= free:
+        return
+    if one_mb > free:
+        raise CannotRun(
+            f"one record alone takes about {one_mb:,.0f} MB, and {free:,.0f} MB are free: use a smaller model"
+        )
+    fits = int(1 + (free - one_mb) / each_mb / 2) * facts.unit_records
+    raise CannotRun(
+        f"the {planned} records of a batch take about {needed:,.0f} MB at once, and {free:,.0f} MB are free. Set "
+        f"execution.microbatch: {fits}, so many records at a time: sums are the same up to rounding, noise and plan too"
+    )
+
+
+def free_mb(device: torch.device) -> float:
+    """Memory that is free, in MiB."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] / 2**20
+    return memory.free_mb()
 
 
 def _wait(device: torch.device) -> None:
