@@ -502,8 +502,10 @@ class Reproduction:
                 style = {"marker": "o", "ms": 3, **panel.styles.get(label, {})}
                 axes.errorbar(x, y, label=label, **{name: bar for name, bar in bars.items() if bar}, **style)
             axes.set_title(panel.title, fontsize=9)
-            axes.set(xlabel=panel.x, ylabel=panel.y, ylim=panel.limits)
-            axes.set(**{f"{axis}scale": "log" if axis in panel.log else "linear" for axis in "xy"})
+            scales = {f"{axis}scale": "log" if axis in panel.log else "linear" for axis in "xy"}
+            axes.set(xlabel=panel.x, ylabel=panel.y, **scales)
+            if panel.limits is not None:
+                axes.set_ylim(*panel.limits)
             axes.grid(alpha=0.3)
             axes.legend(fontsize=7)
         path = Path(self.workspace.root) / folder / name
@@ -532,7 +534,7 @@ class Panel:
     curves: Mapping[str, Mapping[Any, Any]]
     styles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     log: str = ""
-    limits: tuple[float | None, float | None] = (None, None)
+    limits: tuple[float | None, float | None] | None = None
 
 
 PAPERS = ("bu2020", "lu2021", "triastcyn2020", "vandermaaten2020", "wu2020")

@@ -96,7 +96,15 @@ def curves(
     """Epsilon along `at`, on logarithmic axes: differential privacy as dashed lines beside the Bayesian ones."""
     shown = {name: dict(zip(at, y, strict=True)) for name, y in (*ordinary, *lines)}
     styles = dict.fromkeys(shown, PLAIN) | {name: DASHED for name, _ in ordinary}
-    return Panel(title=title, x=x, y="epsilon", curves=shown, styles=styles, log="xy", limits=(None, most))
+    return Panel(
+        title=title,
+        x=x,
+        y="epsilon",
+        curves=shown,
+        styles=styles,
+        log="xy",
+        limits=None if most is None else (None, most),
+    )
 
 
 def bayesian_epsilon(costs: Array, delta: float, failures: float) -> float:
@@ -427,8 +435,12 @@ def percentiles(parts: Parts) -> list[Panel]:
         if math.isfinite(run["epsilon"]):
             by_share[f"{name}, DP"] = dict.fromkeys(shares, run["epsilon"])
             success[f"{name}, DP"] = {run["epsilon"]: attack_success(run["epsilon"])}
-    title, x = "epsilon at delta 1e-5 for all but a share (DP: for everybody)", "share of the population left outside"
-    first = Panel(title=title, x=x, y="epsilon", curves=by_share, log="xy")
+    title, x = (
+        "epsilon at delta 1e-5 for all but a share (dotted: DP, for everybody)",
+        "share of the population left outside",
+    )
+    dotted = {name: {**PLAIN, "linestyle": ":"} for name in by_share if name.endswith(", DP")}
+    first = Panel(title=title, x=x, y="epsilon", curves=by_share, styles=dotted, log="xy")
     styles = {"equation 1": PLAIN}
     return [first, Panel(title="attack success", x="epsilon", y="P(A)", curves=success, styles=styles, log="x")]
 

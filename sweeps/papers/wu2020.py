@@ -383,7 +383,7 @@ def picture(found: Measurements) -> Panel:
         style = {"color": f"C{number}", "linestyle": "", "capsize": 2}
         across, up = (found.row(row, HIDDEN, metric) for metric in ("attack_auc", "accuracy"))
         shown[f"{row.name}, published"] = {row.attack_auc: row.accuracy}
-        styles |= {f"{row.name}, published": {**style, "marker": "x"}, row.name: style}
+        styles |= {f"{row.name}, published": {**style, "marker": "x", "ms": 7}, row.name: style}
         shown |= {row.name: {across: up}} if across is not None and up is not None else {}
     title = f"German Credit, {HIDDEN} hidden units; crosses: published, one run each"
     x = "attack AUC (0.5: the attacker guesses)"
