@@ -303,12 +303,11 @@ def check_wu2020(result: Result) -> None:
     assert float(str(claims["clipped-sgld"])) <= 1
 
 
-def killed_or_long(name: str) -> Any:
-    return pytest.param(name, marks=[pytest.mark.chaos, pytest.mark.outage, pytest.mark.timeout(900)])
-
-
 @needs_data
-@pytest.mark.parametrize("paper", ["lu2021", *map(killed_or_long, ("triastcyn2020", "vandermaaten2020", "wu2020"))])
+@pytest.mark.chaos
+@pytest.mark.outage
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("paper", ["lu2021", "triastcyn2020", "vandermaaten2020", "wu2020"])
 def test_the_quick_form_runs_on_the_real_data_and_is_read_again(paper: str, tmp_path: Path) -> None:
     result = reproduce(paper, DATA, Workspace.at(tmp_path), QUICK, print)
     globals()[f"check_{paper}"](result)

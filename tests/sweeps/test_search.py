@@ -249,7 +249,7 @@ def test_paused_trials_count_and_may_come_back(sampler: str, objectives: list[di
         records: list[TrialRecord] = []
         out: list[dict[str, Any]] = []
         # A proposal of a Gaussian process takes a third of a second, from the eleventh on.
-        for number in range(18 if sampler == "gp" else 40):
+        for number in range(15 if sampler == "gp" else 24):
             if rebuild_every and number % rebuild_every == 0:
                 proposer = Proposer(spec)
                 proposer.rebuild(records)

@@ -111,7 +111,11 @@ ADAPTED_BESIDE: dict[str, Config] = {
     **dict.fromkeys(("lora.alpha", "lora.targets"), _ADAPTED),
 }
 """Of every system that trains a model."""
-SILENT: dict[str, dict[str, str]] = {"noisy-mean": {"step_seconds": "a pause, for practice"}}
+_ALIKE = ("noisy-adam", "clipped-sgld", "dp-sgld", "average-case-sgd", "rmsprop", "dropout", "sgld", "psgld", "sghmc")
+SILENT: dict[str, dict[str, str]] = {
+    **dict.fromkeys(_ALIKE, dict.fromkeys(ADAPTED_BESIDE, "of models that noisy-sgd, sgd and bayesian-sgd build too")),
+    "noisy-mean": {"step_seconds": "a pause, for practice"},
+}
 TELLING: dict[str, Config] = {
     **{key: {**_ADAPTED, "train": "last-1"} for key in ("noisy-sgd", "noisy-adam", "clipped-sgld", "dp-sgld")},
     "convexified-loss": {"reference": True, "shadows": 2, "attack_epochs": 2},

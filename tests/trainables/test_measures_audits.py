@@ -19,6 +19,7 @@ from dpcore.events import Adjacency
 from dpcore.gradients import clipped as releases
 from dpcore.mechanisms.protocol import Scheduled
 from dpcore.sampling import PoissonSampling
+from tests.trainables.private_prediction_cases import small
 from trainables.data import SOURCES
 from trainables.measures.audits import AuditSetting, Method, curve_of, gather, methods
 from trainables.registry import SYSTEMS
@@ -172,12 +173,13 @@ BUGS = (
 )
 
 
-EVERYWHERE = (half_noise, repeated_noise)
+ALSO = [*((one, half_noise) for one in GRADIENTS[1:]), ("bayesian-sgd", repeated_noise)]
+"""Of systems that share the one step, what each adds to it; the last draws in a module of its own."""
 
 
 @pytest.mark.parametrize(
     ("system", "bug"),
-    [("noisy-sgd", bug) for bug in BUGS] + [(one, bug) for one in GRADIENTS[1:] for bug in EVERYWHERE],
+    [("noisy-sgd", bug) for bug in BUGS] + ALSO,
     ids=lambda one: one if isinstance(one, str) else one.__name__,
 )
 def test_a_bug_in_training_is_refuted_from_one_run(system, bug, monkeypatch):
@@ -194,7 +196,7 @@ def test_a_missing_clip_is_refuted_where_it_is_automatic_and_records_are_augment
     assert refuted(plan, canaries=400)
 
 
-@pytest.mark.parametrize("bug", [half_noise, no_clip, clip_of_the_batch_mean, everybody])
+@pytest.mark.parametrize("bug", [half_noise, no_clip])
 def test_a_bug_in_training_is_refuted_under_replace_one(bug, monkeypatch):
     """Canaries that are there one way or the opposite one."""
     plan = plan_of("noisy-sgd", adjacency=Adjacency.REPLACE_ONE)
@@ -208,7 +210,7 @@ def test_a_bug_in_training_is_refuted_under_replace_one(bug, monkeypatch):
 )
 def test_training_as_it_is_is_not_refuted_more_often_than_stated(system, adjacency):
     plan = plan_of(system, epochs=1, adjacency=adjacency)
-    assert few_enough(sum(refuted(plan, seed, canaries=400) for seed in range(12)), 12)
+    assert few_enough(sum(refuted(plan, seed, canaries=400) for seed in range(6)), 6)
 
 
 def test_many_runs_with_one_canary_find_a_missing_clip(monkeypatch):
@@ -248,7 +250,7 @@ def test_noise_too_small_for_the_logits_is_refuted_from_labels():
 
 def test_a_loss_without_its_noise_is_refuted():
     """Noise for an epsilon of two thousand where one is claimed."""
-    few = replace(DIGITS, facts=replace(DIGITS.facts, n=120))
+    few = small(n=60)
     plan = plan_of("loss-perturbation", epsilon=1.0, facts=few.facts)
     assert not refuted(plan, runs=30, data=few)
     quiet = with_mechanism(plan, noise_multiplier=plan.mechanism.noise_multiplier * 1e-3)

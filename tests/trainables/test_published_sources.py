@@ -49,10 +49,8 @@ needs_data = pytest.mark.skipif(
         # UCI Adult: 24,720 + 7,841 and 12,435 + 3,846, in both forms
         ("adult", {"split": "test"}, [24720, 7841], [12435, 3846]),
         ("adult", {"split": "test", "form": "raw"}, [24720, 7841], [12435, 3846]),
-        # Maas et al. 2011
-        ("imdb", {"vocabulary": "hashed"}, [12500, 12500], [12500, 12500]),
     ],
-    ids=["mnist", "a9a", "adult raw", "imdb"],
+    ids=["mnist", "a9a", "adult raw"],
 )
 def test_published_label_counts(source: str, options: dict, train: list[int], validation: list[int]) -> None:
     data = SOURCES[source].load({"path": str(DATA), **options})
