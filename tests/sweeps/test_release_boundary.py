@@ -6,6 +6,7 @@ import ast
 import re
 import struct
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from sweeps.privacy import release
@@ -32,9 +33,10 @@ BESIDE_RESULTS = tuple(f"sweeps.store.{one}." for one in ("errors", "records", "
 # -- by imports -------------------------------------------------------------------------------------------
 
 
+@cache
 def modules():
-    for path in sorted((ROOT / "sweeps").rglob("*.py")):
-        yield str(path.relative_to(ROOT / "sweeps")), ast.parse(path.read_text(encoding="utf-8"))
+    files = sorted((ROOT / "sweeps").rglob("*.py"))
+    return [(str(path.relative_to(ROOT / "sweeps")), ast.parse(path.read_text(encoding="utf-8"))) for path in files]
 
 
 def imported(tree):

@@ -101,10 +101,10 @@ def sweep(
 def test_a_rebuilt_proposer_goes_on_as_if_nothing_had_happened(sampler: str, objectives: list[dict[str, str]]) -> None:
     """Three trials running at each rebuild; the same records give the same proposals, float for float."""
     spec = exam(sampler, objectives)
-    unbroken = sweep(spec, 60)
-    assert sweep(spec, 60, rebuild_every=3) == unbroken
+    unbroken = sweep(spec, 30)
+    assert sweep(spec, 30, rebuild_every=3) == unbroken
     other = exam(sampler, objectives, search={"sampler": sampler, "trials": 40, "seed": 4})
-    assert sweep(other, 60) != unbroken
+    assert sweep(other, 30) != unbroken
 
 
 @pytest.mark.parametrize("sampler", ["random", "grid"])

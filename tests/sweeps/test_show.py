@@ -55,9 +55,8 @@ def accuracy(trial):
 # -- choosing -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("words", "meets"),
-    [
+def test_conditions_are_met_by_those_that_meet_them(trials):
+    for words, meets in (
         (["state=failed"], lambda one: one.state is TrialState.FAILED),
         (["state!=complete"], lambda one: one.state is not TrialState.COMPLETE),
         (["accuracy>=0.5", "batch_size=64"], lambda one: (accuracy(one) or 0) >= 0.5 and one.knobs["batch_size"] == 64),
@@ -69,12 +68,10 @@ def accuracy(trial):
         (["model<3"], lambda one: False),
         (["nesterov>0"], lambda one: False),
         (["target_epsilon=4", "number > 3"], lambda one: one.target_epsilon == 4 and one.number > 3),
-    ],
-)
-def test_conditions_are_met_by_those_that_meet_them(trials, words, meets):
-    expected = [one.number for one in trials if meets(one)]
-    assert [one.number for one in selected(trials, words)] == expected
-    assert 0 <= len(expected) < len(trials), "a condition that holds for all shows nothing"
+    ):
+        expected = [one.number for one in trials if meets(one)]
+        assert [one.number for one in selected(trials, words)] == expected, words
+        assert 0 <= len(expected) < len(trials), "a condition that holds for all shows nothing"
 
 
 def test_a_number_is_equal_as_it_is_printed(trials):

@@ -35,13 +35,6 @@ class Side(Map):
         return torch.cat([x, scan.square()], 1)
 
 
-class Centred(Map):
-    """Minus the mean of the batch: records are mixed."""
-
-    def forward(self, image: Tensor) -> Tensor:
-        return image - 1e-2 * image.mean(0)
-
-
 class Noisy(Map):
     def forward(self, image: Tensor) -> Tensor:
         return image + torch.rand_like(image)
@@ -50,7 +43,6 @@ class Noisy(Map):
 class Widening(Map):
     """Divides by the largest number seen so far, once one is beyond its first range: a quantiser's observer."""
 
-    in_a_block = False
     largest: Tensor
 
     def __init__(self, facts: DatasetSpec) -> None:
@@ -58,15 +50,9 @@ class Widening(Map):
         self.register_buffer("largest", torch.tensor(20.0))
 
     def forward(self, image: Tensor) -> Tensor:
-        with torch.set_grad_enabled(not self.in_a_block):
+        with torch.no_grad():
             self.largest.copy_(torch.maximum(self.largest, image.abs().max()))
         return image / self.largest
-
-
-class WideningInABlock(Widening):
-    """It writes without gradients."""
-
-    in_a_block = True
 
 
 class Clamping(Map):

@@ -92,11 +92,9 @@ def test_one_of_the_users_own() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Centred", "do not depend on the records beside it"),
         ("over_the_batch", "do not depend on the records beside it"),
         ("Noisy", "the same features each time"),
         ("Widening", "it writes to largest"),
-        ("WideningInABlock", "it writes to largest"),
         ("Clamping", "it writes to "),
         ("Branching", "can leave with a model"),
         ("Logarithm", "finite features"),
