@@ -141,9 +141,6 @@ def test_an_empty_folder_and_a_missing_file_are_called_so(tmp_path, name):
     refused(spec(tmp_path / name), "a folder with a file in it, found none")
 
 
-# Resources
-
-
 # At the command line: before a sweep is recorded, and before any process is started
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from dpcore.guarantee import Notion, Status
 from sweeps.cli import run as cli_run
 from sweeps.execution.session import SweepEnd
-from sweeps.papers import Missing, Reproduction, triastcyn2020
+from sweeps.papers import Missing, triastcyn2020
 from sweeps.papers.triastcyn2020 import PAPER
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.wording import BAYESIAN
@@ -26,37 +26,6 @@ from tests.sweeps import view_sweeps
 from tests.sweeps.test_papers import claims_of
 from tests.sweeps.view_sweeps import guarantee
 from trainables.registry import SYSTEMS
-
-
-@pytest.fixture(scope="module")
-def claims() -> dict:
-    values = {
-        **triastcyn2020.theorem_3(),
-        "missed": triastcyn2020.theorem_4(200),
-        "samples": 200,
-        **triastcyn2020.table_1(),
-    }
-    values |= {**triastcyn2020.figure_1(1000)[0], **triastcyn2020.figure_5()[0], "delta": triastcyn2020.DELTA}
-
-    def held(run: Reproduction) -> None:
-        run.hold("formulas", {**values, "delta_mu": triastcyn2020.DELTA_MU})
-        for epsilon, printed in PAPER.printed["attack"].items():
-            run.hold("attack", triastcyn2020.attack(epsilon, printed))
-
-    return {claim.claim: claim for claim in claims_of(PAPER, held)}
-
-
-def test_what_needs_no_data_holds_or_fails_as_recomputed(claims: dict) -> None:
-    """theory.md sections 3 and 6(d)."""
-    assert {name for name, claim in claims.items() if not claim.holds} == {
-        "Theorem 4: the estimate is too small with probability at most gamma",
-        "Figure 1: without a clip the Bayesian accountant matches the moments accountant at some quantile",
-        "Figure 1: the unclipped epsilon of Weibull gradients is an estimate of a finite number",
-        "Table 1: every Bayesian epsilon is above ln(1/delta_mu)/lambda for lambda <= 32, 0.7196",
-        "Table 1, MNIST: ordinary epsilon of batch 1024, 32 epochs, clip 1, noise 0.1 on the batch's mean",
-    }
-    # A truth value of NumPy's would reach JSON as text.
-    assert all(type(claim.holds) is bool for claim in claims.values())
 
 
 def test_the_best_orders_of_figure_5_are_the_golden_ones() -> None:

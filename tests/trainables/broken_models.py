@@ -49,10 +49,6 @@ def a_tuple(facts):
     return _Forward(facts, lambda y, _: (y, y))
 
 
-def raises_when_built(facts):
-    raise RuntimeError("no checkpoint at ./pretrained.pt")
-
-
 def raises_when_called(facts):
     def forward(y, _):
         raise KeyError("age")
@@ -76,12 +72,6 @@ def infinite_gradient(facts):
     return _Forward(facts, lambda y, _: y + (y - y).pow(2).sum(1, keepdim=True).sqrt())
 
 
-def unreached_weight(facts):
-    model = _Forward(facts, lambda y, _: y)
-    model.forgotten = nn.Parameter(torch.zeros(3))
-    return model
-
-
 def no_weight_reached(facts):
     return _Forward(facts, lambda y, _: y.detach())
 
@@ -94,10 +84,6 @@ def with_a_scale(facts):
 
 def ends_the_process(facts):
     os._exit(0)
-
-
-def crashes(facts):
-    os.abort()
 
 
 def never_comes_back(facts):

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import lzma
 import os
 import pickle
-import tarfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -146,18 +143,9 @@ def test_a_damaged_file_is_refused(tmp_path: Path, name: str, change: Callable[[
     refused(lambda: damaged(name, tmp_path, change), words)
 
 
-# Text files
-
-
-# Checks of any loaded set
-
-
 # CIFAR-10, German Credit and IDC: published counts, forms that agree, and bad files.
 
-CIFAR10, GERMAN, IDC = SOURCES["cifar10"], SOURCES["german_credit"], SOURCES["idc"]
-
-
-# CIFAR-10
+CIFAR10, GERMAN = SOURCES["cifar10"], SOURCES["german_credit"]
 
 
 @needs_data
@@ -214,24 +202,7 @@ def test_german_credit_has_its_published_counts_in_both_forms() -> None:
     assert both[0].train.inputs["applicant"][:, :4].sum(axis=1) == pytest.approx(1)
 
 
-# IDC
-
-
 # Location and its relatives, and pools: published counts, public draws, damaged files.
-
-SMALL = replace(LOCATION, count=6, width=3, classes=2, train=4)
-ROWS = ['"1",0,1,1', '"2",1,0,0', '"1",0,0,0', '"2",1,1,1', '"1",1,0,1', '"2",0,1,0']
-
-
-@pytest.fixture
-def folder(tmp_path):
-    (tmp_path / "location").mkdir()
-    with tarfile.open(tmp_path / "location" / SMALL.archive, "w:gz") as out:
-        text = "\n".join(ROWS).encode()
-        info = tarfile.TarInfo("bangkok")
-        info.size = len(text)
-        out.addfile(info, io.BytesIO(text))
-    return tmp_path
 
 
 @pytest.mark.skipif(
@@ -250,12 +221,9 @@ def test_location_as_published():
     assert (counts[4], counts[7]) == (97, 308)
 
 
-# Pools
-
-
 # Abalone and frozen features: published counts, features that no other record decides, and bad files.
 
-ABALONE, FROZEN = SOURCES["abalone"], SOURCES["frozen"]
+ABALONE = SOURCES["abalone"]
 
 
 @needs_data
@@ -343,6 +311,3 @@ def test_a_recorded_split_stays_as_it_is() -> None:
         for image, label in zip(split.inputs["image"], split.targets, strict=True)
     ]
     assert contents(split).tolist() == expected
-
-
-# Public projections, and digits of a few classes: no private record decides how records are seen.

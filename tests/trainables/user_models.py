@@ -47,12 +47,5 @@ class _Centred(nn.Module):
         return found
 
 
-def centred(facts: DatasetSpec) -> nn.Module:
-    """A net that takes the mean of its batch away: of one record in a batch of its own it takes half."""
-    (feature,) = facts.features.values()
-    assert facts.classes is not None
-    return _Centred(feature.shape[0], facts.classes)
-
-
 def raises(facts: DatasetSpec) -> nn.Module:
     raise RuntimeError("no such weights")

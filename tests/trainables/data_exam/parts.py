@@ -16,7 +16,7 @@ from tests.trainables.data_exam.candidate import Candidate, same
 from trainables.data import records as content
 from trainables.system import Dataset, Split
 
-SHARE, KEYS, PAIRS = 0.5, ("a", "b", "c", "d", "e", "f"), 4
+SHARE, KEYS, PAIRS = 0.5, ("a", "b", "c", "d", "e", "f"), 2
 Rows = Counter[bytes]
 
 
@@ -87,7 +87,7 @@ def _stays(one: Candidate, records: Sequence[Any], folder: Path, kept: dict[str,
         changed |= {f"gone-{i}": [*records[:i], *records[i + 1 :]] for i in range(0, len(records), 4)}
     for name, some in changed.items() if records else ():
         one.written(folder / name, some)
-        for key in KEYS[:3]:
+        for key in KEYS[:2]:
             now, before = _parts(one, key, folder / name), kept[key]
             for i, side in enumerate(now):
                 there, elsewhere = _train(side), _train(before[1 - i])
@@ -109,7 +109,7 @@ def _equal_records_are_together(one: Candidate, records: Sequence[Any], folder: 
         # Both may train or not.
         if max(_train(one.source.load(one.asked(here))).values()) > 1:
             seen += 1
-            for key in KEYS[:3]:
+            for key in KEYS[:2]:
                 tuning, final = (_train(part) for part in _parts(one, key, here))
                 if tuning & final:
                     return ["equal records are in both parts"]
