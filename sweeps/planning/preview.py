@@ -344,7 +344,11 @@ class Preview:
 
     def _space_lines(self) -> Iterator[str]:
         for system, knobs in sorted(self.spec.systems.items()):
-            yield f"{system}: {', '.join(f'{name} {knob}' for name, knob in sorted(shaping(knobs).items()))}"
+            defaults = {one.name: one.default for one in SYSTEMS[system].hyperparameters if one.name != "model"}
+            shown = [
+                f"{name} {knob}" for name, knob in sorted(shaping(knobs).items()) if defaults.get(name, "") != knob
+            ]
+            yield f"{system}: {', '.join([*shown, 'all else as by default'])}"
         yield from (f"where {one}" for one in self.spec.constraints)
         if self.grid_size is not None:
             each = f", each {self.spec.search.repeats} times" if self.spec.search.repeats > 1 else ""
