@@ -25,6 +25,7 @@ from typing import Any, Self
 from dpcore.checks import InvalidValue
 from sweeps.planning.plan import DRAWS, draws, ends, plan_proposal
 from sweeps.privacy.claims import count_text
+from sweeps.ray.resources import workers_of
 from sweeps.search import samplers
 from sweeps.search.sampler_exam import faults
 from sweeps.search.space import Branch, Space
@@ -408,15 +409,17 @@ def _rehearse_corner(
     if found is None:
         return None
     config, plan = found
-    settings = spec.settings()
+    settings, of_gpu = spec.settings(), spec.resources.per_worker()[1] > 0
+    by_cpus = spec.resources.model_copy(update={"concurrency": None})
     rehearsed = rehearse(
         SYSTEMS[corner.system],
         plan,
         facts,
         objectives=spec.asked,
         replanned=lambda few: plan_proposal(spec, config, few, calibrations),
-        execution=settings if spec.resources.per_worker()[1] > 0 else replace(settings, device="cpu"),
+        execution=settings if of_gpu else replace(settings, device="cpu"),
         saying=lambda doing: send(_Next(path, doing)),
+        at_once=1 if of_gpu else min(spec.search.trials, *map(workers_of, (spec.resources, by_cpus))),
     )
     return config, rehearsed
 

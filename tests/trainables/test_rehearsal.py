@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
-import torch
 
 from dpcore.gradients import clipped as releases
 from tests.trainables.registry_cases import CASES, data_of
@@ -266,16 +265,23 @@ def test_a_configuration_that_cannot_be_planned_small_runs_as_it_is():
 
 
 @pytest.mark.parametrize(
-    ("few_mb", "one_mb", "planned", "words"),
+    ("few_mb", "one_mb", "planned", "at_once", "words"),
     [
-        (800, 100, 64, r"64 records of a batch take about 6,400 MB at once.*microbatch: 5"),
-        (8000, 2000, 64, "one record alone takes about 2,000 MB"),
-        (800, 790, 640, None),  # most of it are weights, whatever the number of records
-        (100, 20, 8, None),
+        (
+            800,
+            100,
+            64,
+            1,
+            r"about 6,400 MB, and 1,000 MB are free. Set execution.microbatch: 5",
+        ),
+        (8000, 2000, 64, 1, "one record alone takes about 2,000 MB"),
+        (800, 790, 640, 1, None),  # most of it are weights, whatever the number of records
+        (100, 20, 8, 1, None),
+        (800, 100, 8, 2, r"take about 800 MB in each of 2 .*Set resources.concurrency: 1 or execution.microbatch: 3"),
+        (1600, 600, 64, 2, r"Set resources.concurrency: 1$"),
     ],
 )
-def test_a_batch_that_does_not_fit_is_found_with_the_microbatch_that_would(few_mb, one_mb, planned, words, monkeypatch):
-    monkeypatch.setattr(step.memory, "free_mb", lambda: 1000.0)
-    facts, cpu = data_of("noisy-sgd").facts, torch.device("cpu")
+def test_a_batch_that_does_not_fit_is_found_with_what_would(few_mb, one_mb, planned, at_once, words):
+    facts = data_of("noisy-sgd").facts
     with nullcontext() if words is None else pytest.raises(CannotRun, match=words):
-        step._check_memory(few_mb, 8, planned, facts, cpu, lambda: one_mb)
+        step._check_memory(few_mb, 8, planned, facts, 1000.0, lambda: one_mb, at_once)

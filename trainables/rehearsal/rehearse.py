@@ -172,11 +172,13 @@ def rehearse(
     replanned: Replanned,
     execution: RunSettings,
     saying: Callable[[str], None] = lambda text: None,
+    at_once: int = 1,
 ) -> Rehearsed:
     """Run `plan` in small, and see that it reports what `objectives` ask.
 
     replanned  plans the same configuration from other facts
     saying     told what comes next
+    at_once    trials that share the memory of this machine
 
     Raises CannotRun with what would end the trial, or leave it without a rank.
     """
@@ -185,7 +187,7 @@ def rehearse(
         setting = setting_of(system, plan, facts, replanned)
         data = made_up(setting.facts, setting.records, setting.validation)
         doing = f"{setting.steps} steps on {setting.records} made-up records"
-        run = _run(system, plan, facts, setting, execution, saying)
+        run = _run(system, plan, facts, setting, execution, saying, at_once)
         began = time.perf_counter()
         saying(doing)
         with warnings.catch_warnings():
@@ -221,13 +223,14 @@ def _run(
     setting: Setting,
     execution: RunSettings,
     saying: Callable[[str], None],
+    at_once: int,
 ) -> RehearsedRun:
     def examine(model: nn.Module, loss: Loss) -> Step:
         # Not every system needs torch, which takes seconds to import.
         from trainables.rehearsal.step import examined
 
         clip_norm = system.canary_scale(plan, facts)[0] if isinstance(system, CanaryTrained) else None
-        return examined(model, loss, facts, _planned_batch(plan, facts), clip_norm, execution, saying)
+        return examined(model, loss, facts, _planned_batch(plan, facts), clip_norm, execution, saying, at_once)
 
     member = TrialRun(key="rehearsal", attempt=1, seed=SEED, plan=setting.plan, from_step=0, to_step=setting.steps)
     streams = Streams(secret=_SECRET, seed=SEED, key=member.key, attempt=1)

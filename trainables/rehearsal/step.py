@@ -44,12 +44,14 @@ def examined(
     clip_norm: float | None,
     execution: RunSettings,
     saying: Saying,
+    at_once: int = 1,
 ) -> Step:
     """What a step of `model` is like. Changes nothing of it. Raises CannotRun, Refused.
 
     planned    expected records, or units, of a batch
     clip_norm  None where no gradient is clipped, and each record's own is not needed
     saying     told what comes next, so that somebody knows where it was if it never comes back
+    at_once    trials that share the memory of this machine
     """
     device = device_named(execution.device)
     cuda = [torch.cuda.current_device()] if device.type == "cuda" else []
@@ -110,7 +112,13 @@ def examined(
         took, memory_mb = grown(few)
         if engine is not None:
             _check_memory(
-                memory_mb, len(few.targets), min(planned, units or planned), facts, device, lambda: grown(few, 1)[1]
+                memory_mb,
+                len(few.targets),
+                min(planned, units or planned),
+                facts,
+                free_mb(device),
+                lambda: grown(few, 1)[1],
+                at_once,
             )
         each = took / len(few.targets)
         count = min(planned, max(len(few.targets), int(STEP_SECONDS / max(each, 1e-9))))
@@ -217,14 +225,20 @@ def _finite_loss(model: nn.Module, loss: Loss, few: _Batch, *, isolate: bool) ->
 
 
 def _check_memory(
-    few_mb: float, few: int, planned: int, facts: DatasetSpec, device: torch.device, of_one: Callable[[], float]
+    few_mb: float,
+    few: int,
+    planned: int,
+    facts: DatasetSpec,
+    free: float,
+    of_one: Callable[[], float],
+    at_once: int = 1,
 ) -> None:
-    """Raises CannotRun where `planned` records, or units, that pass at once need more memory than there is.
+    """Raises CannotRun where `planned` records, or units, that pass at once in each trial need more than is free.
 
     few_mb  that `few` of them take; of_one: that one at a time takes, asked for only where it may matter
     """
-    free = free_mb(device)
-    if few_mb * max(1.0, planned / few) <= free:
+    share = free / at_once
+    if few_mb * max(1.0, planned / few) <= share:
         return
     one_mb = of_one()
     if few_mb - one_mb < TOLD_MB:
@@ -232,16 +246,21 @@ def _check_memory(
     # What weights and sums take is the same for any number of records.
     each_mb = (few_mb - one_mb) / (few - 1)
     needed = one_mb + each_mb * (planned - 1)
-    if needed <= free:
+    if needed <= share:
         return
     if one_mb > free:
         raise CannotRun(
             f"one record alone takes about {one_mb:,.0f} MB, and {free:,.0f} MB are free: use a smaller model"
         )
-    fits = int(1 + (free - one_mb) / each_mb / 2) * facts.unit_records
+    fits = int(1 + (share - one_mb) / each_mb / 2) * facts.unit_records
+    remedies = [f"execution.microbatch: {fits} (sums are the same up to rounding, noise and plan too)"]
+    if at_once > 1:
+        fewer = f"resources.concurrency: {max(1, int(free / needed))}"
+        remedies = [fewer, *remedies] if one_mb <= share else [fewer]
+    trials = f" in each of {at_once} trials at once" if at_once > 1 else ""
     raise CannotRun(
-        f"the {planned} records of a batch take about {needed:,.0f} MB at once, and {free:,.0f} MB are free. Set "
-        f"execution.microbatch: {fits}, so many records at a time: sums are the same up to rounding, noise and plan too"
+        f"the {planned} records of a batch take about {needed:,.0f} MB{trials}, and {free:,.0f} MB are free. Set "
+        + " or ".join(remedies)
     )
 
 
