@@ -16,7 +16,7 @@ from trainables.systems import (
     vandermaaten2020,
     wu2020,
 )
-from trainables.systems.lu2021 import systems as lu2021
+from trainables.systems import lu2021 as lu2021
 
 _NEEDED = ("source", "hyperparameters", "metrics", "solves", "plan", "fit")
 

@@ -339,7 +339,7 @@ def _private(
 ) -> tuple[list[CurvePoint], list[tuple[str, float, float]]]:
     """DP-SGD's models, judged and attacked as Algorithm 1's answers are."""
     from trainables.data import SOURCES
-    from trainables.systems.lu2021.systems import under_attack
+    from trainables.systems.lu2021 import under_attack
 
     attacker = next((trial for trial in attackers if trial.config["draw"] == 0), None)
     if attacker is None:

@@ -199,4 +199,4 @@ def test_what_a_model_of_ones_own_begins_with_is_named_in_every_claim(monkeypatc
 
 
 def test_functions_of_this_package_are_no_strangers():
-    assert of_their_models(["trainables.systems.lu2021.network:tanh_128", "mlp", "a text: with a colon"]) == ()
+    assert of_their_models(["trainables.systems.lu2021_network:tanh_128", "mlp", "a text: with a colon"]) == ()

@@ -18,9 +18,8 @@ from trainables.data.packaged import DIGITS
 from trainables.hyperparameters import read
 from trainables.metrics import scores_of
 from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Split
-from trainables.systems.lu2021 import systems as repaired_fit
-from trainables.systems.lu2021.network import Recipe, logits_of, train
-from trainables.systems.lu2021.systems import (
+from trainables.systems import lu2021 as repaired_fit
+from trainables.systems.lu2021 import (
     CONVEXIFIED_HEAD,
     CONVEXIFIED_LOSS,
     ConvexifiedHeadHyperparameters,
@@ -35,6 +34,7 @@ from trainables.systems.lu2021.systems import (
     train_group,
     under_attack,
 )
+from trainables.systems.lu2021_network import Recipe, logits_of, train
 
 DELTA = 1e-4
 SECRET = b"a secret of tests, never of a sweep"

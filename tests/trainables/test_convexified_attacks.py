@@ -17,13 +17,13 @@ from trainables.measures import audits
 from trainables.measures.retraining import outcomes
 from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Task
-from trainables.systems.lu2021.network import AttackModel, train_attack
-from trainables.systems.lu2021.systems import (
+from trainables.systems.lu2021 import (
     CONVEXIFIED_HEAD,
     CONVEXIFIED_LOSS,
     ConvexifiedHeadHyperparameters,
     head_of,
 )
+from trainables.systems.lu2021_network import AttackModel, train_attack
 
 CLASSES = 4
 

@@ -54,7 +54,7 @@ def sneaky(tmp_path, monkeypatch):
     [
         ("allow", "os:system", True),
         ("deny", "os:system", False),
-        ("deny", "trainables.models.dense:mlp", False),
+        ("deny", "trainables.models.networks:mlp", False),
         ("list:lab.models", "lab.models:build", True),
         ("list:lab.models", "lab.models.nets:build", True),
         ("list:lab.models", "lab.models2:build", False),

@@ -12,7 +12,7 @@ from tests.trainables.recording import memory_run
 from tests.trainables.test_published_sources import DATA, needs_data
 from trainables import models
 from trainables.data import SOURCES
-from trainables.models.images import with_dropout
+from trainables.models.networks import with_dropout
 from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Scalar, Task
 from trainables.systems.noisy_sgd import NOISY_SGD
 

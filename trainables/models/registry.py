@@ -97,27 +97,29 @@ def _item(facts: DatasetSpec) -> str:
 
 MODELS: dict[str, ModelEntry] = by_name(
     "model",
-    ModelEntry("linear", "one linear layer on the flattened input", "dense:linear", _dense),
-    ModelEntry("mlp", "one hidden layer of `hidden` ReLU units", "dense:mlp", _dense, hidden=True),
+    ModelEntry("linear", "one linear layer on the flattened input", "networks:linear", _dense),
+    ModelEntry("mlp", "one hidden layer of `hidden` ReLU units", "networks:mlp", _dense, hidden=True),
     ModelEntry(
         "cnn",
         "the two-convolution net of Abadi et al. 2016 (TensorFlow Privacy's; 26,010 weights on MNIST)",
-        "images:two_convolutions",
+        "networks:two_convolutions",
         _image,
     ),
     ModelEntry(
         "mlp3",
         "two hidden layers of `hidden` ReLU units each (Wu et al. 2020, German Credit)",
-        "dense:two_hidden",
+        "networks:two_hidden",
         _dense,
         hidden=True,
     ),
-    ModelEntry("resnet20", "ResNet-20 with GroupNorm (He et al. 2016, CIFAR-10)", "images:resnet20", _image),
-    ModelEntry("resnet18", "ResNet-18 with GroupNorm (He et al. 2016; Wu et al. 2020, IDC)", "images:resnet18", _image),
+    ModelEntry("resnet20", "ResNet-20 with GroupNorm (He et al. 2016, CIFAR-10)", "networks:resnet20", _image),
+    ModelEntry(
+        "resnet18", "ResNet-18 with GroupNorm (He et al. 2016; Wu et al. 2020, IDC)", "networks:resnet18", _image
+    ),
     ModelEntry(
         "embedding-pool",
         "16-unit embedding, average over all positions, `hidden` ReLU units (Bu et al. 2020, IMDb: 16)",
-        "codes:embedding_pool",
+        "networks:embedding_pool",
         _text,
         hidden=True,
     ),
@@ -131,13 +133,13 @@ MODELS: dict[str, ModelEntry] = by_name(
     ModelEntry(
         "two-branch",
         "product of 5 latent factors beside 10 + 10 more, one linear layer (Bu et al. 2020, MovieLens)",
-        "codes:two_branch",
+        "networks:two_branch",
         _pair,
     ),
     ModelEntry(
         "item-table",
         "one row of outputs per item and one for all: what a user whom nobody has met is told (MovieLens by user)",
-        "codes:item_table",
+        "networks:item_table",
         _item,
     ),
 )

@@ -17,7 +17,7 @@ from dpcore.noise import NoiseSource
 from dpcore.randomness import Purpose
 from trainables import hooks
 from trainables.metrics import share_error
-from trainables.models.images import with_dropout
+from trainables.models.networks import with_dropout
 from trainables.planning import Fit
 from trainables.system import Dataset, Run, State
 from trainables.team import limited_threads

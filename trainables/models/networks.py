@@ -1,7 +1,4 @@
-"""The two-convolution net.
-
-Source  Abadi et al. 2016; layers as in TensorFlow Privacy's MNIST tutorial, which Bu et al. 2020 used.
-"""
+"""Networks by name: of flattened inputs, of images, and of codes. B batch."""
 
 from __future__ import annotations
 
@@ -9,9 +6,69 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.models.dense import keras
-from trainables.models.registry import outputs
+from trainables.models.registry import outputs, width
 from trainables.system import DatasetSpec
+
+# Starting weights as Keras draws them, which is what the published experiments ran with.
+
+EMBEDDING_RANGE = 0.05
+
+
+def keras(module: nn.Module) -> nn.Module:
+    """Glorot & Bengio 2010 uniform weights, zero biases, embeddings uniform on +-0.05; in place."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+        elif isinstance(layer, nn.Embedding):
+            nn.init.uniform_(layer.weight, -EMBEDDING_RANGE, EMBEDDING_RANGE)
+    return module
+
+
+class Flattened(nn.Module):
+    """`body` on all inputs, flattened and side by side: [B, width]."""
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        flat = [one.flatten(1) if one.ndim > 1 else one.unsqueeze(1) for one in inputs]
+        result: Tensor = self.body(flat[0] if len(flat) == 1 else torch.cat(flat, dim=1))
+        return result
+
+
+def linear(facts: DatasetSpec, hidden: int) -> nn.Module:
+    """One linear layer; `hidden` has no use here."""
+    return keras(Flattened(nn.Linear(width(facts), outputs(facts))))
+
+
+def mlp(facts: DatasetSpec, hidden: int) -> nn.Module:
+    """width -> hidden ReLU units -> outputs."""
+    return keras(
+        Flattened(nn.Sequential(nn.Linear(width(facts), hidden), nn.ReLU(), nn.Linear(hidden, outputs(facts))))
+    )
+
+
+def two_hidden(facts: DatasetSpec, hidden: int) -> nn.Module:
+    """width -> hidden ReLU units -> hidden ReLU units -> outputs: the three-layer net of Wu et al. 2020."""
+    return keras(
+        Flattened(
+            nn.Sequential(
+                nn.Linear(width(facts), hidden),
+                nn.ReLU(),
+                nn.Linear(hidden, hidden),
+                nn.ReLU(),
+                nn.Linear(hidden, outputs(facts)),
+            )
+        )
+    )
+
+
+# The two-convolution net.
+#
+# Source  Abadi et al. 2016; layers as in TensorFlow Privacy's MNIST tutorial, which Bu et al. 2020 used.
 
 DENSE_UNITS = 32
 
@@ -157,3 +214,85 @@ def with_dropout(module: nn.Module, rate: float) -> nn.Module:
         else:
             with_dropout(child, rate)
     return module
+
+
+# Embedding and average pooling.
+#
+# Source  Bu et al. 2020, section 4.1 (IMDb). Padding is averaged in like any word, as in the published code.
+
+EMBEDDING_UNITS = 16
+
+
+class EmbeddingPool(nn.Module):
+    """Codes [B, L] -> mean over L of their embeddings -> hidden ReLU units -> outputs."""
+
+    def __init__(self, words: int, hidden: int, outputs: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(words, EMBEDDING_UNITS)
+        self.head = nn.Sequential(nn.Linear(EMBEDDING_UNITS, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        result: Tensor = self.head(self.embedding(tokens).mean(dim=1))
+        return result
+
+
+def embedding_pool(facts: DatasetSpec, hidden: int) -> nn.Module:
+    """See EmbeddingPool."""
+    (feature,) = facts.features.values()
+    assert feature.cardinality is not None
+    return keras(EmbeddingPool(feature.cardinality, hidden, outputs(facts)))
+
+
+# Models of ratings: of (user, item) pairs, and of items alone, for users whom nobody has met.
+#
+# Source TwoBranch: Bu et al. 2020, section 4.1 (MovieLens), after He et al. 2017: generalised matrix factorisation
+# with 5 factors, multiplied, beside 10-factor embeddings, concatenated; one linear output layer with one column per
+# star. The released code trains it as classification and judges the expected star under the softmax.
+
+PRODUCT_FACTORS, PLAIN_FACTORS = 5, 10
+
+
+class TwoBranch(nn.Module):
+    """Codes [B], [B] -> [B, outputs]."""
+
+    def __init__(self, users: int, items: int, outputs: int) -> None:
+        super().__init__()
+        self.user_product = nn.Embedding(users, PRODUCT_FACTORS)
+        self.item_product = nn.Embedding(items, PRODUCT_FACTORS)
+        self.user_plain = nn.Embedding(users, PLAIN_FACTORS)
+        self.item_plain = nn.Embedding(items, PLAIN_FACTORS)
+        self.output = nn.Linear(PRODUCT_FACTORS + 2 * PLAIN_FACTORS, outputs)
+
+    def forward(self, user: Tensor, item: Tensor) -> Tensor:
+        product = self.user_product(user) * self.item_product(item)
+        result: Tensor = self.output(torch.cat([product, self.user_plain(user), self.item_plain(item)], dim=1))
+        return result
+
+
+class ItemTable(nn.Module):
+    """Codes [B] -> [B, outputs]: one row of outputs per item on top of what all items share. It starts at zero."""
+
+    def __init__(self, items: int, outputs: int) -> None:
+        super().__init__()
+        self.rows = nn.Embedding(items, outputs)
+        self.shared = nn.Parameter(torch.zeros(outputs))
+        nn.init.zeros_(self.rows.weight)
+
+    def forward(self, item: Tensor) -> Tensor:
+        result: Tensor = self.rows(item) + self.shared
+        return result
+
+
+def item_table(facts: DatasetSpec, hidden: int) -> nn.Module:
+    """See ItemTable; `hidden` has no use here."""
+    (feature,) = facts.features.values()
+    assert feature.cardinality is not None
+    return ItemTable(feature.cardinality, outputs(facts))
+
+
+def two_branch(facts: DatasetSpec, hidden: int) -> nn.Module:
+    """See TwoBranch; `hidden` has no use here."""
+    users, items = (feature.cardinality for feature in facts.features.values())
+    assert users is not None
+    assert items is not None
+    return keras(TwoBranch(users, items, outputs(facts)))

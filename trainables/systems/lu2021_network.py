@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from dpcore import checks
 from dpcore.audit.attacks import AttackExamples, Decisions, decide, prediction_features
-from trainables.models.dense import Flattened, keras
+from trainables.models.networks import Flattened, keras
 from trainables.models.registry import outputs, width
 from trainables.system import DatasetSpec, State
 
@@ -237,7 +237,7 @@ def _scaled(features: Array, low: Array, high: Array) -> Array:
     return scaled
 
 
-# The publication's network as a model of the gradient systems: `trainables.systems.lu2021.network:tanh_128`.
+# The publication's network as a model of the gradient systems: `trainables.systems.lu2021_network:tanh_128`.
 
 HIDDEN = 128
 _PREFIX = "parameter.body"

@@ -74,7 +74,7 @@ from trainables.systems.linear import RowHyperparameters, at, classes_of, column
 from trainables.training.noise import normals
 
 if TYPE_CHECKING:
-    from trainables.systems.lu2021.network import AttackModel, Recipe
+    from trainables.systems.lu2021_network import AttackModel, Recipe
 
 
 Array = NDArray[np.float64]
@@ -363,7 +363,7 @@ def train_group(
 
     attacked  False leaves the shadows out where only the answers matter
     """
-    from trainables.systems.lu2021.network import train
+    from trainables.systems.lu2021_network import train
 
     facts, draw = data.facts, params.draw
     classes, recipe = classes_of(facts), recipe_of(params)
@@ -401,7 +401,7 @@ def asked_logits(params: ConvexifiedLossHyperparameters, data: Dataset) -> Array
 
 def recipe_of(params: ConvexifiedLossHyperparameters) -> Recipe:
     """How the target and its shadows are trained."""
-    from trainables.systems.lu2021.network import Recipe
+    from trainables.systems.lu2021_network import Recipe
 
     return Recipe(**{one.name: getattr(params, one.name) for one in fields(Recipe)})
 
@@ -418,7 +418,7 @@ def _attacked(
     facts: DatasetSpec,
     device: str,
 ) -> AttackModel:
-    from trainables.systems.lu2021.network import train, train_attack
+    from trainables.systems.lu2021_network import train, train_attack
 
     draw, recipe, classes = params.draw, recipe_of(params), classes_of(facts)
     size = min(facts.n, len(labels) // 2)
@@ -467,7 +467,7 @@ _TALLIES = (_CORRECT, _CALLED, _MISCALLED)
 
 def attack_of(state: State) -> AttackModel:
     """The attack's network of a run with shadows. Raises KeyError without one."""
-    from trainables.systems.lu2021.network import AttackModel
+    from trainables.systems.lu2021_network import AttackModel
 
     return AttackModel.from_state(
         {name.removeprefix(ATTACK): value for name, value in state.items() if name.startswith(ATTACK)}
@@ -526,7 +526,7 @@ def under_attack(data: Dataset, attacker: State, records: int) -> Callable[[Stat
     in the order in which draw 0 of the attacker asks: its own records, the last ones, are no non-members. `attacker` is
     the state of a run with shadows.
     """
-    from trainables.systems.lu2021.network import logits_of
+    from trainables.systems.lu2021_network import logits_of
 
     attack = attack_of(attacker)
     members, others = (flat_inputs(data.facts, split) for split in (data.train, data.validation))
