@@ -137,7 +137,7 @@ TPE, RANDOM = ({"search": {"trials": 3, "sampler": name}} for name in ("tpe", "r
         (ON_A_TABLE, {"data": {**TABLE, "path": "moved.csv"}}, []),
         (ON_A_TABLE, {"early_stopping": {"method": "asha"}}, ["early_stopping"]),
         (ON_A_TABLE, {"data": PUBLIC}, ["data.validation"]),
-        (ON_A_TABLE, UNIT, ["data.unit", "privacy.unit"]),
+        (ON_A_TABLE, UNIT, ["privacy.unit", "data.unit"]),
     ],
 )
 def test_what_decides_which_mechanisms_run_cannot_be_accepted_by_who_saw_results(first, then, named):

@@ -488,6 +488,9 @@ def _numbers(
     import pyarrow.compute as pc
 
     column, here, size = _column(where, table, name), f"data.columns.{name}", math.prod(shape)
+    if not len(column):
+        # Whose type may be none at all.
+        return np.zeros((0, *shape))
     lengths = np.full(len(column), size + 1)
     if column_of("", column.type).kind is ColumnKind.NUMBERS:
         lengths = pc.list_value_length(column).to_numpy()
