@@ -107,8 +107,10 @@ class Attacked(Journal):
         self.spec.write_text(text)
         self.name = next(line for line in text.splitlines() if line.startswith("name:")).split()[1]
         self.url = store or f"sqlite:///{self.root}/sweeps.db"
-        self.options = ["--root", str(self.root), *(["--store", store] if store else []), *options]
-        self.environment = {**witness.watched(folder), "PYTHONUNBUFFERED": "1", **extra}
+        self.options = ["--root", str(self.root), *options]
+        # Not as an argument: a URL with a password is refused there.
+        named = {"SWEEPS_STORE": store} if store else {}
+        self.environment = {**witness.watched(folder), "PYTHONUNBUFFERED": "1", **named, **extra}
         self.said: list[tuple[float, str]] = []
         self.struck: Counter[str] = Counter()
         self.process: subprocess.Popen[str]
