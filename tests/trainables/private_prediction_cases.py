@@ -1,10 +1,9 @@
 """The four systems of private prediction in every form that is proved, and a small data set for them."""
 
-import numpy as np
-
 from dpcore.events import Adjacency
+from tests.trainables.recording import blobs
 from trainables.data.packaged import DIGITS
-from trainables.system import Dataset, DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, Split, Task
+from trainables.system import PrivacyPlan, PrivacyTarget
 from trainables.systems.vandermaaten2020 import (
     LOSS_PERTURBATION,
     MODEL_SENSITIVITY,
@@ -49,22 +48,4 @@ def planned(system, knobs, **settings):
 
 
 def small(n=40, n_validation=30, classes=3, seed=0, spread=0.1):
-    """Classes in four dimensions, well separated by default."""
-    rng = np.random.default_rng(seed)
-    centres = np.eye(4)[:classes]
-
-    def split(count):
-        labels = rng.integers(classes, size=count)
-        labels[:classes] = np.arange(classes)
-        points = centres[labels] + spread * rng.standard_normal((count, 4))
-        return Split(inputs={"x": points.astype(np.float32)}, targets=labels)
-
-    facts = DatasetSpec(
-        dataset="blobs",
-        task=Task.CLASSIFICATION,
-        n=n,
-        n_validation=n_validation,
-        features={"x": InputSpec(shape=(4,))},
-        classes=classes,
-    )
-    return Dataset(facts=facts, train=split(n), validation=split(n_validation), fingerprint="blobs")
+    return blobs(n, n_validation, classes, seed, spread)

@@ -64,14 +64,14 @@ def counted(plan: PrivacyPlan) -> tuple[tuple[Event, int], ...]:
     return tuple(blocks(plan.event()))
 
 
-def blobs(n: int, n_validation: int) -> Dataset:
-    """Two well separated classes in four dimensions."""
-    rng = np.random.default_rng(7)
+def blobs(n: int, n_validation: int, classes: int = 2, seed: int = 7, spread: float = 0.1) -> Dataset:
+    """Classes in four dimensions, well separated by default."""
+    rng = np.random.default_rng(seed)
 
     def split(count: int) -> Split:
-        labels = rng.integers(2, size=count)
-        labels[:2] = np.arange(2)
-        points = np.eye(4)[labels] + 0.1 * rng.standard_normal((count, 4))
+        labels = rng.integers(classes, size=count)
+        labels[:classes] = np.arange(classes)
+        points = np.eye(4)[labels] + spread * rng.standard_normal((count, 4))
         return Split(inputs={"x": points.astype(np.float32)}, targets=labels)
 
     facts = DatasetSpec(
@@ -80,6 +80,6 @@ def blobs(n: int, n_validation: int) -> Dataset:
         n=n,
         n_validation=n_validation,
         features={"x": InputSpec(shape=(4,))},
-        classes=2,
+        classes=classes,
     )
     return Dataset(facts=facts, train=split(n), validation=split(n_validation), fingerprint="blobs")
