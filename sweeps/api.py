@@ -268,9 +268,9 @@ def created(
 
     loaded = load(spec, changes=_with_models(changes, models), **loading)
     _no_client(address)
-    rehearsed = before_launch(loaded, address, rehearsal=rehearsal)
+    fitted, rehearsed = before_launch(loaded, address, rehearsal=rehearsal)
     workspace = places(root, store or loaded.store, records, tracking)
-    return session.create(loaded, workspace, name, rehearsed), workspace
+    return session.create(fitted, workspace, name, rehearsed), workspace
 
 
 def resume(

@@ -228,7 +228,7 @@ def _with(spec: SweepSpec, section: str, **values: object) -> SweepSpec:
 def without_extensions(spec: SweepSpec, before: SweepSpec, extensions: Sequence[Extension]) -> SweepSpec:
     """A spec that is given at a resume, without what the sweep was extended by: it may state any of its totals.
 
-    What `sampler: auto` comes to was resolved when the sweep began, and stays.
+    What `sampler: auto` comes to, and what fits in memory, was resolved when the sweep began, and stays.
 
     Raises InvalidValue for `auto` where the sweep began with a sampler by name: nothing was resolved.
     """
@@ -243,6 +243,10 @@ def without_extensions(spec: SweepSpec, before: SweepSpec, extensions: Sequence[
             raise InvalidValue("search.sampler", search.sampler, expected, remedy)
     if spec.search.chosen is None and spec.search.chosen_from and spec.search.chosen_from == began.chosen_from:
         spec = _with(spec, "search", chosen=began.chosen, first=began.first)
+    if spec.execution.microbatch is None:
+        spec = _with(spec, "execution", microbatch=before.execution.microbatch)
+    if spec.resources.concurrency is None:
+        spec = _with(spec, "resources", concurrency=before.resources.concurrency)
     if spec.search.trials in [one.trials for one in extensions]:
         spec = _with(spec, "search", trials=before.search.trials)
     if spec.limits.hours is not None and spec.limits.hours in [one.hours for one in extensions]:

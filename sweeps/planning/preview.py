@@ -28,7 +28,7 @@ from sweeps.planning.plan import (
     is_unprotected,
     plan_proposal,
 )
-from sweeps.planning.rehearsal import Rehearsal, Rehearsing, check_feasible
+from sweeps.planning.rehearsal import Rehearsal, Rehearsing, check_feasible, corners
 from sweeps.privacy.claims import HEADING, Assumptions
 from sweeps.privacy.heldout import declared_test
 from sweeps.privacy.release import Published, Release
@@ -49,6 +49,7 @@ from sweeps.spec.parse import public_facts
 from sweeps.spec.rules import FINAL, raw_metrics
 from sweeps.spec.sections import FUNCTION, SweepSpec, learns
 from sweeps.spec.sweep_budget import SweepBudget, budget_of
+from sweeps.util.log import Event, say
 from sweeps.util.text import hanging
 from trainables import plugins
 from trainables.data import SOURCES
@@ -550,12 +551,21 @@ def check_places(spec: SweepSpec, address: str | None = None) -> None:
             check_importable_everywhere(spec.user_functions())
 
 
-def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: bool = True) -> float | None:
-    """What `sweeps run` makes sure of before it records a sweep; seconds of a trial where a model was tried out.
+LARGE_BATCH = 2048
+"""Records that every machine holds at once, in the packaged networks."""
+
+
+def before_launch(
+    spec: SweepSpec, address: str | None = None, *, rehearsal: bool = True
+) -> tuple[SweepSpec, float | None]:
+    """What `sweeps run` makes sure of before it records a sweep.
 
     A model or sampler that is not ours is tried out in another process: planning builds the model, and it could take
-    this one along. So are the models of a sealed search, whose size and time have to be known before it begins: a time
-    that may be too short is said.
+    this one along. So are large batches, and the models of a sealed search, whose size and time have to be known before
+    it begins: a time that may be too short is said.
+
+    Returns the spec, with sizes that fit in memory (`Rehearsal.fitted`; trials at once only on this machine), and
+    seconds of a trial where one was tried out.
     Raises what `checked` raises. Resources of a cluster are its own to tell, when the sweep has joined it.
     """
     if address is None:
@@ -567,15 +577,24 @@ def before_launch(spec: SweepSpec, address: str | None = None, *, rehearsal: boo
         from sweeps.ray.cluster import check_reachable
 
         check_reachable(address, spec.resources)
+    large = any(
+        float(config.get("batch_size", 0)) > LARGE_BATCH for corner in corners(spec) for config in corner.configs[:1]
+    )
     ours = not spec.user_modules() and samplers.module_of(spec.search.sampler) is None
-    if ours and spec.selection is None:
+    if ours and spec.selection is None and not (large and rehearsal):
         check_feasible(spec, public_facts(spec))
-    elif rehearsal:
-        with Rehearsing(spec) as rehearsing:
-            found = rehearsing.finished()
-        check_model_size(spec, found)
-        say_deadline(check_deadline(spec, found, address))
-        if not found.ran:
-            check_feasible(spec, public_facts(spec))
-        return found.trial_seconds(spec)
-    return None
+        return spec, None
+    if not rehearsal:
+        return spec, None
+    with Rehearsing(spec) as rehearsing:
+        found = rehearsing.finished()
+    check_model_size(spec, found)
+    fitted = found.fitted(spec)
+    if address is not None:
+        fitted = fitted.model_copy(update={"resources": spec.resources})
+    if found.limits is not None:
+        say(f"{found.limits}, and are taken", Event.WARNING)
+    say_deadline(check_deadline(fitted, found, address))
+    if not found.ran:
+        check_feasible(spec, public_facts(spec))
+    return fitted, found.trial_seconds(spec)

@@ -37,7 +37,7 @@ from sweeps.util.text import shortened
 from sweeps.util.waiting import patience
 from trainables.metrics import WITH
 from trainables.registry import SYSTEMS
-from trainables.rehearsal import CannotRun, Rehearsed, Step, rehearse
+from trainables.rehearsal import CannotRun, MemoryLimits, Rehearsed, Step, rehearse
 from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, Scalar
 
 # Work in a process of its own, so that whatever it does there ends with a sentence here.
@@ -272,6 +272,30 @@ class Rehearsal:
         known = [one.found.trial_seconds for one in self.ran if one.found.trial_seconds is not None]
         return statistics.median(known) if known and spec.user_modules() else None
 
+    @property
+    def limits(self) -> MemoryLimits | None:
+        """What fits in memory of every configuration that ran; None where all of them do."""
+        found = [one.found.step.limits for one in self.ran if one.found.step and one.found.step.limits]
+        if not found:
+            return None
+        return MemoryLimits(
+            needed_mb=max(one.needed_mb for one in found),
+            free_mb=min(one.free_mb for one in found),
+            microbatch=min((one.microbatch for one in found if one.microbatch), default=None),
+            concurrency=min((one.concurrency for one in found if one.concurrency), default=None),
+        )
+
+    def fitted(self, spec: SweepSpec) -> SweepSpec:
+        """The spec with the records of a pass, and the trials at once, that fit in memory."""
+        if self.limits is None:
+            return spec
+        execution, resources = spec.execution, spec.resources
+        if self.limits.microbatch is not None:
+            execution = execution.model_copy(update={"microbatch": self.limits.microbatch})
+        if self.limits.concurrency is not None:
+            resources = resources.model_copy(update={"concurrency": self.limits.concurrency})
+        return spec.model_copy(update={"execution": execution, "resources": resources})
+
     def lines(self) -> Iterator[tuple[str, str]]:
         """(label, sentence) each: one for all that ran as they should, one for each that is slow or reaches not all."""
         count = len(self.ran)
@@ -292,6 +316,8 @@ class Rehearsal:
         yield from (("", line) for line in systems)
         warned = dict.fromkeys(line for one in self.ran if one.found.step for line in _warnings(one.found.step))
         yield from (("", line) for line in warned)
+        if self.limits is not None:
+            yield "", f"{self.limits}, and are taken"
 
 
 def label(system: str, knobs: Mapping[str, Scalar]) -> str:
@@ -421,7 +447,20 @@ def _rehearse_corner(
         saying=lambda doing: send(_Next(path, doing)),
         at_once=1 if of_gpu else min(spec.search.trials, *map(workers_of, (spec.resources, by_cpus))),
     )
+    if rehearsed.step is not None and rehearsed.step.limits is not None:
+        _check_limits(spec, rehearsed.step.limits)
     return config, rehearsed
+
+
+def _check_limits(spec: SweepSpec, limits: MemoryLimits) -> None:
+    """Raises CannotRun where the spec gives a size that does not fit; what it leaves open is taken as it fits."""
+    given = {
+        "execution.microbatch": (spec.execution.microbatch, limits.microbatch),
+        "resources.concurrency": (spec.resources.concurrency, limits.concurrency),
+    }
+    remedies = [f"{path}: {fits}" for path, (size, fits) in given.items() if size is not None and fits is not None]
+    if remedies:
+        raise CannotRun(f"{limits}. Set {' and '.join(remedies)}, or nothing")
 
 
 def _try_sampler(send: Send, spec: SweepSpec) -> None:

@@ -14,9 +14,11 @@ import pytest
 import yaml
 
 import sweeps.planning.rehearsal as rehearsal
+from sweeps.execution.resume import without_extensions
 from sweeps.planning.rehearsal import Child, ProcessEnded, Rehearsal, corners
 from sweeps.spec.parse import load_spec
 from tests.sweeps import specs
+from trainables.rehearsal import step
 
 ROOT = Path(__file__).parent.parent.parent
 BROKEN = "tests.trainables.broken_models"
@@ -58,6 +60,21 @@ def test_what_is_right_is_told(capsys):
     assert system.endswith("reports accuracy, auc, loss")
     assert slow == "per record: scale"
     assert json.loads(json.dumps(end.to_dict()))["ran"][0]["step"]["planned"] in (8, 32)
+
+
+def test_what_fits_in_memory_is_taken_and_a_size_that_does_not_is_refused(monkeypatch):
+    monkeypatch.setattr(step, "free_mb", lambda device: 150.0)
+    knobs = {"model": f"{BROKEN}:large_in_between", "batch_size": 64}
+    raw = spec(knobs)
+    end, failed = found(raw)
+    assert not failed
+    began = end.fitted(load_spec(raw))
+    assert 1 <= began.execution.microbatch < 8
+    assert f"at most {began.execution.microbatch} records of a pass (execution.microbatch)" in [*end.lines()][-1][1]
+    # A resume by the same spec goes on with it.
+    assert without_extensions(load_spec(raw), began, []) == began
+    _, failed = found(spec(knobs, execution={"microbatch": 60}))
+    assert "Set execution.microbatch: " in "".join(failed.values())
 
 
 def test_one_broken_corner_does_not_hide_the_others():
@@ -121,6 +138,7 @@ def test_a_child_that_dies_is_seen_although_what_it_started_lives():
 
 ORPHANING = """
 import os
+from sweeps.execution.resume import without_extensions
 from sweeps.planning.rehearsal import Child
 from tests.sweeps.test_rehearsal import waits
 
@@ -143,6 +161,7 @@ def test_no_child_outlives_a_parent_that_was_killed():
 
 SCRIPT = """
 import threading
+from sweeps.execution.resume import without_extensions
 from sweeps.planning.rehearsal import Child
 from tests.sweeps.test_rehearsal import sends
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -265,23 +264,22 @@ def test_a_configuration_that_cannot_be_planned_small_runs_as_it_is():
 
 
 @pytest.mark.parametrize(
-    ("few_mb", "one_mb", "planned", "at_once", "words"),
+    ("few_mb", "one_mb", "planned", "at_once", "fits"),
     [
-        (
-            800,
-            100,
-            64,
-            1,
-            r"about 6,400 MB, and 1,000 MB are free. Set execution.microbatch: 5",
-        ),
-        (8000, 2000, 64, 1, "one record alone takes about 2,000 MB"),
+        (800, 100, 64, 1, (5, None)),
         (800, 790, 640, 1, None),  # most of it are weights, whatever the number of records
         (100, 20, 8, 1, None),
-        (800, 100, 8, 2, r"take about 800 MB in each of 2 .*Set resources.concurrency: 1 or execution.microbatch: 3"),
-        (1600, 600, 64, 2, r"Set resources.concurrency: 1$"),
+        (800, 100, 8, 2, (3, None)),
+        (1600, 600, 64, 2, (2, 1)),
+        (1600, 600, 3, 2, (2, 1)),
+        (620, 600, 8, 2, (None, 1)),
     ],
 )
-def test_a_batch_that_does_not_fit_is_found_with_what_would(few_mb, one_mb, planned, at_once, words):
-    facts = data_of("noisy-sgd").facts
-    with nullcontext() if words is None else pytest.raises(CannotRun, match=words):
-        step._check_memory(few_mb, 8, planned, facts, 1000.0, lambda: one_mb, at_once)
+def test_a_batch_that_does_not_fit_is_found_with_what_does(few_mb, one_mb, planned, at_once, fits):
+    limits = step.fitting(few_mb, 8, planned, 1000.0, lambda: one_mb, at_once)
+    assert (limits and (limits.microbatch, limits.concurrency)) == fits
+
+
+def test_a_model_of_which_one_record_does_not_fit_is_found():
+    with pytest.raises(CannotRun, match="one record alone takes about 2,000 MB"):
+        step.fitting(8000, 8, 64, 1000.0, lambda: 2000, 1)

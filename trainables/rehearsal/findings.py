@@ -40,6 +40,31 @@ def _place(error: BaseException) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLimits:
+    """What fits in memory where the batch of a step, in each of the trials that run at once, does not.
+
+    needed_mb    that the batch takes in one trial, in MiB
+    free_mb      that all trials share
+    microbatch   records of one pass that fit; None: the batch does, in fewer trials
+    concurrency  trials at once that fit; None: as many as were meant to
+    """
+
+    needed_mb: float
+    free_mb: float
+    microbatch: int | None
+    concurrency: int | None
+
+    def __str__(self) -> str:
+        fitting = {"records of a pass (execution.microbatch)": self.microbatch}
+        fitting["trials at once (resources.concurrency)"] = self.concurrency
+        most = " and ".join(f"{most:,} {of}" for of, most in fitting.items() if most is not None)
+        return (
+            f"a batch takes about {self.needed_mb:,.0f} MB in each trial, and {self.free_mb:,.0f} MB are free for all "
+            f"that run at once: at most {most} fit"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One forward and backward pass over a whole batch, at the first weights.
 
@@ -53,6 +78,7 @@ class Step:
     looped     operations and layers that go through records one at a time: right, and slow
     unreached  trainable parameters on which no loss depends: they would be filled with noise alone
     unit_records  records of a unit, at most; 1 where batches are of records
+    limits     what fits in memory; None where everything does
     """
 
     records: int
@@ -66,6 +92,7 @@ class Step:
     looped: tuple[str, ...]
     unreached: tuple[str, ...]
     unit_records: int = 1
+    limits: MemoryLimits | None = None
 
     @property
     def gradient_seconds(self) -> float:

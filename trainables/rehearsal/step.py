@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from dpcore.gradients import PrivateGradients, isolated
 from dpcore.gradients.refusals import refuse
 from trainables import memory
 from trainables.models.registry import outputs
-from trainables.rehearsal.findings import CannotRun, Step
+from trainables.rehearsal.findings import CannotRun, MemoryLimits, Step
 from trainables.system import Dataset, DatasetSpec, RunSettings, Task
 from trainables.team import device_named
 from trainables.training.losses import loss_function, tensor
@@ -85,7 +85,7 @@ def examined(
 
         units = execution.microbatch and max(1, execution.microbatch // facts.unit_records)
 
-        def seconds(batch: _Batch, size: int | None = units) -> float:
+        def seconds(batch: _Batch, size: int | None) -> float:
             """Of a step over a batch: clipped gradients as the training forms them, or the gradient of the mean."""
             nonlocal unreached
             _wait(device)
@@ -102,34 +102,31 @@ def examined(
             _wait(device)
             return time.perf_counter() - began
 
-        def grown(batch: _Batch, size: int | None = units) -> tuple[float, float]:
+        def grown(batch: _Batch, size: int | None) -> tuple[float, float]:
             """Seconds of a step, and by how many MiB the peak memory grew for it."""
             before = _peak_mb(device, forget=True)
             took = seconds(batch, size)
             return took, _peak_mb(device) - before
 
-        seconds(few)
-        took, memory_mb = grown(few)
+        seconds(few, units)
+        took, memory_mb = grown(few, units)
+        limits = None
         if engine is not None:
-            _check_memory(
-                memory_mb,
-                len(few.targets),
-                min(planned, units or planned),
-                facts,
-                free_mb(device),
-                lambda: grown(few, 1)[1],
-                at_once,
-            )
+            passing, free = min(planned, units or planned), free_mb(device)
+            limits = fitting(memory_mb, len(few.targets), passing, free, lambda: grown(few, 1)[1], at_once)
+            if limits is not None and limits.microbatch is not None:
+                units = limits.microbatch
+                limits = replace(limits, microbatch=units * facts.unit_records)
         each = took / len(few.targets)
         count = min(planned, max(len(few.targets), int(STEP_SECONDS / max(each, 1e-9))))
         saying(f"a step over {count} made-up records")
         whole = few if count == len(few.targets) else _Batch.of(facts, count, device)
-        took, memory_mb = grown(whole)
+        took, memory_mb = grown(whole, units)
         again = min(MOST_AGAIN, int(AGAIN_SECONDS / max(took, 1e-9)))
         return Step(
             records=count,
             planned=planned,
-            seconds=min([took, *(seconds(whole) for _ in range(again))]),
+            seconds=min([took, *(seconds(whole, units) for _ in range(again))]),
             memory_mb=memory_mb if memory_mb > 0 else None,
             device=device.type,
             loss=value,
@@ -138,6 +135,7 @@ def examined(
             looped=() if engine is None else engine.looped,
             unreached=unreached if engine is None else engine.unreached,
             unit_records=facts.unit_records,
+            limits=limits,
         )
 
 
@@ -224,43 +222,38 @@ def _finite_loss(model: nn.Module, loss: Loss, few: _Batch, *, isolate: bool) ->
     return float(losses.mean())
 
 
-def _check_memory(
-    few_mb: float,
-    few: int,
-    planned: int,
-    facts: DatasetSpec,
-    free: float,
-    of_one: Callable[[], float],
-    at_once: int = 1,
-) -> None:
-    """Raises CannotRun where `planned` records, or units, that pass at once in each trial need more than is free.
+def fitting(
+    few_mb: float, few: int, planned: int, free_mb: float, of_one: Callable[[], float], at_once: int
+) -> MemoryLimits | None:
+    """What fits where `planned` records, or units, that pass together in each trial do not; None where they do.
 
-    few_mb  that `few` of them take; of_one: that one at a time takes, asked for only where it may matter
+    few_mb  that `few` of them take; of_one: that one takes, asked for only where it may matter
+    at_once trials that share what is free
+
+    Raises CannotRun where one alone does not fit.
     """
-    share = free / at_once
-    if few_mb * max(1.0, planned / few) <= share:
-        return
+    if few_mb * max(1.0, planned / few) * at_once <= free_mb:
+        return None
     one_mb = of_one()
     if few_mb - one_mb < TOLD_MB:
-        return
+        return None
     # What weights and sums take is the same for any number of records.
     each_mb = (few_mb - one_mb) / (few - 1)
-    needed = one_mb + each_mb * (planned - 1)
-    if needed <= share:
-        return
-    if one_mb > free:
+    needed_mb = one_mb + each_mb * (planned - 1)
+    if needed_mb * at_once <= free_mb:
+        return None
+    if one_mb > free_mb:
         raise CannotRun(
-            f"one record alone takes about {one_mb:,.0f} MB, and {free:,.0f} MB are free: use a smaller model"
+            f"one record alone takes about {one_mb:,.0f} MB, and {free_mb:,.0f} MB are free: use a smaller model"
         )
-    fits = int(1 + (share - one_mb) / each_mb / 2) * facts.unit_records
-    remedies = [f"execution.microbatch: {fits} (sums are the same up to rounding, noise and plan too)"]
-    if at_once > 1:
-        fewer = f"resources.concurrency: {max(1, int(free / needed))}"
-        remedies = [fewer, *remedies] if one_mb <= share else [fewer]
-    trials = f" in each of {at_once} trials at once" if at_once > 1 else ""
-    raise CannotRun(
-        f"the {planned} records of a batch take about {needed:,.0f} MB{trials}, and {free:,.0f} MB are free. Set "
-        + " or ".join(remedies)
+    beside = min(at_once, int(free_mb / one_mb))
+    # Half of what is left to a trial: other things take memory too.
+    passing = int(1 + (free_mb / beside - one_mb) / each_mb / 2)
+    return MemoryLimits(
+        needed_mb=needed_mb,
+        free_mb=free_mb,
+        microbatch=passing if passing < planned else None,
+        concurrency=beside if beside < at_once else None,
     )
 
 
