@@ -21,7 +21,6 @@ from sweeps.execution import session
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.preview import preview
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.wording import stopped_lines
 from sweeps.reporting.html import macro, write_report
 from sweeps.spec.parse import load_spec
 from sweeps.store.errors import UnknownTrial
@@ -259,17 +258,3 @@ def test_an_audit_of_the_claim_beside_prints_both(tmp_path):
     assert told[2].startswith("beside")
     assert "an average does not bound what one record shows" in told[3]
     assert AuditRecord.from_dict(record.to_dict()) == record
-
-
-def test_trials_that_stopped_themselves_are_told(tmp_path):
-    workspace = finished(tmp_path, "noisy-sgd", SGD)
-    [record] = open_store(workspace.store_url).trials("audited")
-    planned = record.planned_steps
-    whole = replace(record, metrics={**record.metrics, "steps_taken": float(planned)})
-    short = replace(record, key="audited-7", metrics={**record.metrics, "steps_taken": 3.0})
-    assert list(stopped_lines([record, whole])) == []
-    [line] = stopped_lines([record, whole, short])
-    assert line == (
-        "1 of 2 trials were stopped by their Bayesian budget before their last step: "
-        f"audited-7 after 3 of {planned} steps"
-    )

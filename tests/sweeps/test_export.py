@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +16,7 @@ from safetensors.torch import load_file, save_file
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps import export
-from sweeps.planning.spec_code import code_of, weights_of
+from sweeps.planning.spec_code import weights_of
 from sweeps.privacy import published_store
 from sweeps.spec.parse import load_spec
 from sweeps.store.records import Refutation
@@ -33,7 +32,6 @@ from trainables.export.preprocessing import Preprocessing
 from trainables.features.programs import NotExportable, program
 from trainables.models.registry import MODELS, build
 from trainables.system import DatasetSpec, InputSpec, Task
-from trainables.units import share_of
 
 NETWORK = {
     "model": "mlp",
@@ -341,13 +339,6 @@ def scattered(tmp_path_factory):
     return sweeps.open(NAME, root=root)
 
 
-def test_every_claim_says_whose_map_it_is(scattered):
-    said = [line for line in scattered.trial(0).guarantee.assumptions if "scattering" in line]
-    assert len(said) == 1
-    assert "Mallat 2012" in said[0]
-    assert said[0] in scattered.model(0).page
-
-
 def test_the_model_that_leaves_takes_records_and_scores_as_the_trial_did(scattered, tmp_path):
     records = SOURCES["pooled"].load({name: one for name, one in DATA.items() if name != "source"})
     images, labels = records.validation.inputs["image"], records.validation.targets
@@ -374,46 +365,6 @@ def test_features_lie_inside_the_boundary_and_in_no_other_file(scattered, tmp_pa
     files = [*folder.parent.rglob("*"), *(tmp_path / "model").iterdir()]
     holding = {one.parents[1].name for one in files if one.is_file() and row in one.read_bytes()}
     assert holding == {".features"}
-
-
-def test_a_table_with_two_inputs_leaves_with_its_map_too(tmp_path):
-    rng = np.random.default_rng(3)
-    rows = pd.DataFrame({"id": range(200), "age": rng.uniform(0, 100, 200), "scan": list(rng.uniform(-1, 1, (200, 4)))})
-    rows["label"] = np.where(np.stack(rows["scan"].to_list())[:, 0] ** 2 > 0.25, "out", "in")
-    rows.to_parquet(tmp_path / "people.parquet")
-    table = {
-        "source": "table",
-        "path": str(tmp_path / "people.parquet"),
-        "n": 200,
-        "label": "label",
-        "classes": ["in", "out"],
-        "columns": {"age": {"low": 0, "high": 100}, "scan": {"low": -1, "high": 1, "shape": [4]}},
-        "validation": {"records": "public", "share": 0.3, "id": "id"},
-        "features": "tests.trainables.feature_maps:Side",
-        "features_from": "a formula, made for tests",
-        "features_bounds": [0, 1],
-    }
-    swept(tmp_path, raw(table, privacy={"epsilon": 8.0, "delta": 1e-3}), views=False)
-    sweep = sweeps.open(NAME, root=tmp_path)
-    held = rows[[share_of("validation", one) < 0.3 for one in rows["id"]]]
-    said = sweep.model(0).predict(held).values
-    assert float((said == held["label"]).mean()) == pytest.approx(sweep.trial(0).metrics["accuracy"])
-    assert any("no private record had a part in: a formula" in line for line in sweep.trial(0).guarantee.assumptions)
-
-
-def test_another_map_is_another_sweep(tmp_path, monkeypatch):
-    specs = [load_spec(raw(data)) for data in (DATA, SCATTERED, {**SCATTERED, "features_groups": 27})]
-    assert len({one.digest for one in specs}) == 3
-    monkeypatch.syspath_prepend(tmp_path)
-    for module in ("lab_maps",):
-        (tmp_path / f"{module}.py").write_text("import torch\n\ndef build(facts):\n    return torch.nn.Flatten()\n")
-    given = {**DATA, "features": "lab_maps:build", "features_from": "of a formula alone", "features_bounds": [0, 1]}
-    spec = load_spec(raw(given))
-    assert spec.user_modules() == ("lab_maps",)
-    before = code_of(spec)
-    (tmp_path / "lab_maps.py").write_text("import torch\n\ndef build(facts):\n    return torch.nn.Flatten(0, 0)\n")
-    assert code_of(spec) != before
-    sys.modules.pop("lab_maps")
 
 
 @pytest.mark.parametrize("records", ["public", "private"])

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-import yaml
 from safetensors.torch import save_file
 
 from dpcore.guarantee import Status
@@ -27,7 +26,6 @@ from sweeps.spec.parse import load_spec, public_facts
 from sweeps.store.records import Accepted, SweepState
 from sweeps.store.store import Store, open_store
 from sweeps.store.workspace import Workspace
-from sweeps.util import fingerprint
 from sweeps.util.fingerprint import Changed, code_digest, keyed
 from tests.sweeps import specs
 from tests.sweeps.view_sweeps import NoViews
@@ -91,13 +89,6 @@ def test_a_file_named_by_a_knob_counts_by_its_content(home):
     assert len({before, second, third, code_digest((), texts)}) == 4
 
 
-def test_packages_are_the_user_s_own_and_nobody_else_s(home):
-    assert set(fingerprint.packages(["nets.small"], follow=True)) == {"nets", "parts", "helper_of_parts"}
-    assert set(fingerprint.packages(["nets.small"])) == {"nets"}
-    # Installed packages count where the spec names them, and lead no further than to the user's own.
-    assert set(fingerprint.packages(["yaml"], follow=True)) == {"yaml"}
-
-
 def test_nothing_is_imported(home):
     (home / "nets/__init__.py").write_text("raise SystemExit('imported')\n")
     script = "from sweeps.util.fingerprint import code_digest; print(code_digest(['nets.small']))"
@@ -106,50 +97,6 @@ def test_nothing_is_imported(home):
 
 
 # A module beside the spec: found by its name, fingerprinted, and never before an installed package.
-
-
-SPEC = specs.digits(
-    "mine",
-    systems={
-        "noisy-sgd": {
-            "model": "beside_the_spec:build",
-            "learning_rate": 0.1,
-            "clip_norm": 1.0,
-            "batch_size": 64,
-            "epochs": 1,
-        }
-    },
-    privacy={"epsilon": 1.0, "delta": 1e-4},
-)
-BUILD = """
-import torch
-import its_friend
-
-def build(facts):
-    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
-"""
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """A folder with a model and a spec, and the path of an installed command: without the current folder."""
-    (tmp_path / "beside_the_spec.py").write_text(BUILD)
-    (tmp_path / "its_friend.py").write_text("WIDTH = 64\n")
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(SPEC))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
-    yield tmp_path
-    for name in ("beside_the_spec", "its_friend"):
-        sys.modules.pop(name, None)
-
-
-def test_a_module_beside_the_spec_is_found_and_fingerprinted(here, command):
-    assert command("check", "mine.yaml")[0] == 0
-    assert sys.path[-1] == str(here)
-    modules = ("beside_the_spec",)
-    before = fingerprint.code_digest(modules)
-    (here / "its_friend.py").write_text("WIDTH = 65\n")
-    assert fingerprint.code_digest(modules) != before
 
 
 # Weights that a model of one's own loads are part of what a sweep is: with others it does not go on.
@@ -233,14 +180,6 @@ def test_an_audit_does_not_judge_another_model(tmp_path, monkeypatch):
                 audit._data(*asked, accept, tmp_path)
         else:
             assert len(audit._data(*asked, accept, tmp_path).train) > 1000
-
-
-def test_a_sweep_without_a_model_of_ones_own_has_no_such_fingerprint(tmp_path):
-    spec = {**LAB, "systems": {"noisy-sgd": {**KNOBS, "model": "linear"}}}
-    workspace = Workspace.at(tmp_path)
-    name = session.create(load_spec(spec), workspace)
-    session.resume(name, workspace)
-    assert workspace.open_store().sweep(name).fingerprints.keys() == {"code", "data"}
 
 
 MAP = """

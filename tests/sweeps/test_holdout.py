@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from contextlib import closing
 
-import numpy as np
-import pandas as pd
 import pytest
 
 import sweeps
@@ -33,7 +30,6 @@ from sweeps.util import fingerprint
 from tests.sweeps.final_runs import ran, spec, table
 from tests.sweeps.view_sweeps import guarantee
 from trainables.data import SOURCES
-from trainables.units import share_of
 
 SHARE = 0.4
 PRIVATE = {"records": "private", "share": 0.2, "id": "id"}
@@ -117,21 +113,6 @@ def test_a_final_run_that_was_launched_again_counts_as_any_point_would_have():
     assert whole.epsilon > other
 
 
-def test_every_view_says_the_whole(root):
-    sweep = sweeps.open("final", root=root)
-    said = "\n".join(sweep.overview().lines())
-    assert "tuning on one part of the records and the final run on the other: epsilon" in said
-    assert "the hyperparameters are the best of sweep 'tuning', which read the other part of these records" in said
-    # What the tuning releases later counts besides.
-    assert "covers what had left the sweep that tuned when its best was chosen, that choice and the final run" in said
-    page = write_report(opened(root), "final", root / "final.html").read_text()
-    assert "Tuning on one part of the records and the final run on the other" in page
-    checked = " ".join(str(sweeps.check(final(root), root=root, rehearsal=False)).split())
-    assert "per record, for the final run" in checked
-    assert f"about epsilon {total(root, 'tuning').guarantee.epsilon:.4g}"[:20] in checked
-    assert sweep.overview().ledger.procedure.to_dict()["tuned"]["epsilon"] == total(root, "tuning").guarantee.epsilon
-
-
 def test_the_point_is_the_best_of_what_tuned_and_stays(root):
     tried = opened(root).trials("tuning")
     best = max(tried, key=lambda one: (one.metrics["accuracy"], -one.number))
@@ -177,77 +158,17 @@ def test_the_total_of_the_whole_falls_with_the_tuning(fallen):
 # -- who is in which part ------------------------------------------------------------------------------------
 
 
-def loaded(path, use, **changes):
-    data = spec("any", path, data={"part": part(use), "validation": None, **changes})["data"]
-    found = SOURCES["table"].load({name: value for name, value in data.items() if name != "source"})
-    return {tuple(row) for row in found.train.inputs["x"]}
-
-
-def everybody(path, **changes):
-    return loaded(path, "tuning", **changes), loaded(path, "final", **changes)
-
-
-def test_nobody_is_in_both_parts_and_all_are_in_one(root):
-    path = table(root, "people")
-    tunes, trains = everybody(path)
-    frame = pd.read_csv(path)
-    assert not tunes & trains
-    assert len(tunes | trains) == len(frame) == 200
-    expected = {share_of("tuning", one) < SHARE for one in frame["id"]}
-    assert expected == {True, False}
-    assert len(tunes) == sum(share_of("tuning", one) < SHARE for one in frame["id"])
-    for use, size in (("tuning", 80), ("final", 120)):
-        own = spec("any", path, data={"part": part(use), "validation": PRIVATE})["data"]
-        facts = SOURCES["table"].facts({name: value for name, value in own.items() if name != "source"})
-        assert (facts.n, facts.n_validation) == (size - round(size * 0.2), round(size * 0.2))
-
-
-def test_a_neighbour_changes_one_part_alone(tmp_path):
-    """Hypothetical neighbours: with one record less, or in another order, everybody else stays where they are."""
-    path = table(tmp_path, "people")
-    frame, (tunes, trains) = pd.read_csv(path), everybody(path)
-    rng = random.Random(5)
-    for _ in range(12):
-        gone = rng.randrange(len(frame))
-        changed = frame.drop(index=gone).sample(frac=1, random_state=rng.randrange(1000))
-        changed.to_csv(tmp_path / "less.csv", index=False)
-        fewer = everybody(str(tmp_path / "less.csv"))
-        changes = [tunes - fewer[0], trains - fewer[1]]
-        assert sorted(map(len, changes)) == [0, 1]
-        assert fewer[0] <= tunes
-        assert fewer[1] <= trains
-
-
-def test_an_id_is_one_whatever_else_is_in_its_column(tmp_path):
-    """A column of numbers becomes one of texts when one record comes that has letters: nobody may move by that."""
-    frame = pd.read_csv(table(tmp_path, "people"))
-    frame["id"] = [f"{i:05d}" for i in range(len(frame))]
-    frame.to_csv(tmp_path / "numbers.csv", index=False)
-    tunes, trains = everybody(str(tmp_path / "numbers.csv"))
-    frame.loc[0, "id"] = "somebody"
-    frame.to_csv(tmp_path / "texts.csv", index=False)
-    after = everybody(str(tmp_path / "texts.csv"))
-    assert len(tunes ^ after[0]) <= 1
-    assert len(trains ^ after[1]) <= 1
-    frame["id"] = np.arange(len(frame)) + 0.5
-    frame.to_parquet(tmp_path / "fractions.parquet")
-    with pytest.raises(InvalidValue, match="whole numbers or texts"):
-        loaded(str(tmp_path / "fractions.parquet"), "final")
-
-
-def test_test_records_are_of_the_part(tmp_path):
+@pytest.mark.parametrize("use", ["tuning", "final"])
+def test_test_records_are_of_the_part(tmp_path, use):
     """A score on private test records would else be of those that tuned, too."""
-    path = table(tmp_path, "people")
-    held = {}
-    for use in ("tuning", "final"):
-        test = {"records": "private", "share": 0.3, "id": "id"}
-        own = spec("any", path, data={"part": part(use), "test": test})["data"]
-        split = SOURCES["table"].load_held_out({name: value for name, value in own.items() if name != "source"})
-        held[use] = {tuple(row) for row in split.inputs["x"]}
-    tunes, trains = everybody(path)
-    assert held["tuning"]
-    assert held["tuning"] <= tunes
-    assert held["final"] <= trains
+    own = spec("any", table(tmp_path, "people"), data={"part": part(use), "validation": None})["data"]
+    options = {name: value for name, value in own.items() if name != "source"}
+    test = {"records": "private", "share": 0.3, "id": "id"}
+    everybody = SOURCES["table"].load(options).train
+    held = SOURCES["table"].load_held_out({**options, "test": test})
+    whole, tested = (set(map(tuple, one.inputs["x"])) for one in (everybody, held))
+    assert tested
+    assert tested < whole
 
 
 # -- what is refused -----------------------------------------------------------------------------------------

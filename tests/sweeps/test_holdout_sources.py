@@ -9,14 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.execution.final_run import check_parts
-from sweeps.privacy.published_store import PublishedStore
 from sweeps.spec.parse import load_spec
-from sweeps.store.workspace import Workspace
 from tests.sweeps import specs
-from tests.sweeps.final_runs import KNOBS, ran
+from tests.sweeps.final_runs import KNOBS
 from trainables.data import SOURCES, packaged
 from trainables.data.splits import CONTENT
 
@@ -42,29 +39,7 @@ def final(data=None, epsilon=2.5, **privacy):
     return spec("final", {"part": part("final"), **(data or {})}, scope, trials=1, chosen_from="tuning")
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("digits")
-    ran(spec("tuning", {"part": part("tuning"), "limit": 700}), root)
-    ran(final(), root)
-    return root
-
-
 # -- the claim -----------------------------------------------------------------------------------------------
-
-
-def test_the_whole_costs_the_larger_of_both_and_says_what_parts_them(root):
-    tuned, whole = (sweeps.open(name, root=root).overview().ledger.procedure for name in ("tuning", "final"))
-    assert tuned.guarantee.epsilon > 2.5
-    assert whole.guarantee.epsilon == tuned.guarantee.epsilon
-    assert whole.is_claim
-    assert any(
-        "A record whose content changes counts as one that left and one that came" in line
-        for line in whole.guarantee.assumptions
-    )
-    store = PublishedStore.open(Workspace.at(root))
-    prints = {store.sweep(name).fingerprints["data"] for name in ("tuning", "final")}
-    assert len(prints) == 2
 
 
 # -- what decides who is in which part -----------------------------------------------------------------------
@@ -127,20 +102,6 @@ def test_a_column_that_is_called_content_is_an_id():
 
 def images(use, **options):
     return SOURCES["digits"].load({"part": part(use), **options})
-
-
-def test_both_parts_of_digits_are_the_whole_whatever_the_sweep():
-    whole, tunes, trains = SOURCES["digits"].load({}), images("tuning"), images("final")
-    assert (tunes.facts.n, trains.facts.n) == (575, 862)
-    # Within five standard deviations of the share.
-    assert abs(len(tunes.train) - 575) < 5 * (1437 * SHARE * (1 - SHARE)) ** 0.5
-    sides = [{one.tobytes() for one in data.train.inputs["image"]} for data in (tunes, trains, whole)]
-    assert not sides[0] & sides[1]
-    assert sides[0] | sides[1] == sides[2]
-    assert len(tunes.train) + len(trains.train) == len(whole.train) == 1437
-    for data in (tunes, trains):
-        assert np.array_equal(data.validation.inputs["image"], whole.validation.inputs["image"])
-        assert data.train.ids is None
 
 
 @pytest.mark.parametrize(("name", "own"), [("frozen", {"filters": 2, "patch": 3}), ("projected", {"dimension": 3})])

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from dpcore.accounting import headline
 from dpcore.checks import InvalidValue
-from dpcore.events import Gaussian, NonPrivate, Repeated
+from dpcore.events import NonPrivate
 from dpcore.gdp import eps_gdp, mu_gdp
 from dpcore.guarantee import Status
 from dpcore.mechanisms.protocol import Scheduled
@@ -52,15 +51,6 @@ def point(spec: SweepSpec, **knobs: Any) -> Config:
     space = Space.of(spec)
     middle = {name: domain.draw(0.5) for name, domain in space.branches[0].searched.items()}
     return space.config(space.branches[0], space.epsilons[0], middle | knobs)
-
-
-def test_a_plan_comes_from_the_system_with_the_target_of_the_config() -> None:
-    spec = spec_with(privacy={"epsilon": [1, 4], "delta": 1e-5})
-    plan = plan_proposal(spec, {**point(spec), "target_epsilon": 4.0}, FACTS, {})
-    assert isinstance(plan, PrivacyPlan)
-    assert plan.guarantee.epsilon == pytest.approx(4.0)
-    assert plan.config["noise_multiplier"] == pytest.approx(math.sqrt(27) / 4)
-    assert "system" not in plan.config
 
 
 @pytest.mark.parametrize(
@@ -195,18 +185,6 @@ def test_preview_counts_what_may_be_launched() -> None:
     assert seen.work.high <= 500
     assert seen.solved["hill.noise_multiplier"].low >= 1.0
     assert preview(spec) == seen
-
-
-def test_the_total_is_the_composition_of_all_trials() -> None:
-    """One point in the space: the total of 20 trials is 20 times 27 Gaussians, by the same accountant."""
-    spec = spec_with(systems={"hill": {"rate": 1.0}})
-    seen = preview(spec)
-    gaussian = Gaussian(noise_multiplier=math.sqrt(27))
-    expected = headline(Repeated(event=gaussian, count=20 * 27), 1e-5, spec.privacy.adjacency)
-    assert seen.total is not None
-    assert seen.total.trials == 20
-    assert seen.total.epsilon == pytest.approx(expected.epsilon, rel=1e-3)
-    assert seen.total.epsilon > 1.0 * math.sqrt(20)
 
 
 def bare(config: Config, target: PrivacyTarget, plan: PrivacyPlan) -> PrivacyPlan:

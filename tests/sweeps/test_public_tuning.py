@@ -62,14 +62,6 @@ def test_the_one_run_is_that_of_the_best_and_its_claim_that_of_the_whole(root):
     assert "the hyperparameters are the best of sweep 'proxy', whose records are declared public" in said
 
 
-def test_check_says_what_each_phase_costs(root):
-    said = str(sweeps.check(final(root), root=root, rehearsal=False))
-    assert "the hyperparameters are the best of sweep 'proxy'" in said
-    assert "about epsilon 1" in said or "about epsilon 0.99" in said
-    # The point is the one that the proxy found: nobody gave it, and what it cost is said.
-    assert "search.first" not in said
-
-
 def test_what_becomes_of_the_proxy_changes_nothing(root):
     """It is resumed from its record: another best by then is none of it."""
     recorded = opened(root).sweep("final")

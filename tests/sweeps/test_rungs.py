@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from sweeps.privacy.ledger import spending
 from sweeps.privacy.release import was_published
-from sweeps.search.asha import BEYOND, Promote, best_first, first_stop, next_rung, rung_ends
+from sweeps.search.asha import BEYOND, Promote, best_first, next_rung, rung_ends
 from sweeps.spec.sections import EarlyStopping
 from sweeps.store.records import Proposal, TrialRecord, TrialState
 from tests.sweeps.fake_workers import FakeSweep, Killed, memory_folder
@@ -57,13 +57,6 @@ def test_rungs_grow_and_end_with_the_trial(steps: int, reduction: int, rungs: in
     assert ends[0] >= 1
     assert ends[-1] == steps
     assert len(ends) <= rungs
-
-
-def test_without_early_stopping_a_trial_runs_through() -> None:
-    spec = spec_with()
-    assert first_stop(spec, 27) == 27
-    assert next_rung(spec, [at(i, 3, 0.5) for i in range(9)]) is None
-    assert first_stop(SPEC, 27) == 3
 
 
 THREE = [at(0, 3, 0.5), at(1, 3, 0.7), at(2, 3, 0.6)]
@@ -108,38 +101,6 @@ SHORT = [replace(at(9, 1, 0.99), plan=plan({"system": "hill"}, 1.0, steps=1)), *
 def test_who_goes_on(records: list[TrialRecord], promoted: Promote | None) -> None:
     assert next_rung(SPEC, records) == promoted
     assert promoted is None or next_rung(SPEC, records, running={promoted.key}) != promoted
-
-
-@pytest.mark.parametrize("workers", [1, 4])
-def test_a_sweep_of_27_spends_a_third_and_finishes_the_best(workers: int) -> None:
-    """27 trials, all launched, about 9 + 3 promotions: at most half of the steps of a full sweep."""
-    rng = random.Random(workers)
-    quality = [rng.random() for _ in range(27)]
-    records: dict[str, TrialRecord] = {}
-    running: dict[str, int] = {}
-    spent = 0
-    while True:
-        promotion = next_rung(SPEC, records.values(), running)
-        assert promotion == next_rung(SPEC, rng.sample(list(records.values()), len(records)), running)
-        if promotion is not None and len(running) < workers:
-            running[promotion.key] = promotion.to_step
-            spent += promotion.to_step - promotion.from_step
-            records[promotion.key] = replace(records[promotion.key], state=TrialState.RUNNING)
-        elif len(records) < 27 and len(running) < workers:
-            record = at(len(records), 0, 0.0, TrialState.RUNNING)
-            records[record.key] = replace(record, metrics={})
-            running[record.key] = first_stop(SPEC, 27)
-            spent += first_stop(SPEC, 27)
-        elif running:
-            key = rng.choice(sorted(running))
-            number = records[key].number
-            records[key] = at(number, running.pop(key), quality[number])
-        else:
-            break
-    best = max(range(27), key=lambda number: quality[number])
-    assert records[f"exam-{best}"].step == 27
-    assert spent <= 27 * 27 / 2
-    assert min(record.step for record in records.values()) == 3
 
 
 # Several objectives.
@@ -240,25 +201,6 @@ def test_no_dominated_trial_goes_before_one_that_dominates_it(
     trials: list[tuple[int, float, float]], order: random.Random
 ) -> None:
     check_promotion(trials, order)
-
-
-BUDGETS = [(3, 0.5, 1.0), (3, 0.9, 8.0), (3, 0.8, 8.0), (3, 0.7, 8.0), (3, 0.6, 8.0), (3, 0.55, 8.0)]
-"""One trial at epsilon 1, less accurate than all of those at 8. Two of the six go on."""
-
-
-def promoted_of(trials: list[tuple[int, float, float]]) -> set[int]:
-    """Who leaves the first rung, once nobody else arrives."""
-    records = {f"exam-{number}": trial(number, *one) for number, one in enumerate(trials)}
-    gone: set[int] = set()
-    while (promotion := next_rung(TWO, records.values())) is not None and promotion.from_step == 3:
-        one = records[promotion.key]
-        gone.add(one.number)
-        records[promotion.key] = trial(one.number, 9, one.metrics["accuracy"], float(one.config["target_epsilon"]))
-    return gone
-
-
-def test_a_small_budget_is_not_stopped_for_the_accuracy_of_a_larger_one() -> None:
-    assert promoted_of(BUDGETS) == {0, 1}
 
 
 def test_the_claim_counts_as_the_budget_that_it_was_solved_for() -> None:

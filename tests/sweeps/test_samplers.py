@@ -86,19 +86,6 @@ def test_a_newcomer_of_an_installed_package_passes_it(installed):
     assert faults(spec_for("climber", ONE)) == []
 
 
-def test_what_a_sampler_cannot_do_is_refused(installed):
-    search = {"sampler": "climber", "trials": 9}
-    two = {"systems": {"hill": MIXED["hill"], "valley": MIXED["valley"]}}
-    with pytest.raises(SpecErrors) as caught:
-        spec_with(**two, objectives=TWO, search=search)
-    assert {error.path for error in caught.value.errors} == {"search.sampler"}
-    assert {error.expected.partition(":")[0] for error in caught.value.errors} == {
-        "one system",
-        "one objective (there are 2)",
-    }
-    assert spec_with(**two, search={**search, "stratified": True})
-
-
 # -- who looks at results ---------------------------------------------------------------------------------
 
 
@@ -172,16 +159,6 @@ def test_a_function_of_the_users_own_is_a_sampler(own, caplog):
     assert code_of(exam("tpe")) == code_of(exam("random"))
     with pytest.raises(SpecErrors, match="one system"):
         exam("mysamplers:build", ONE, systems=MIXED)
-
-
-def test_the_operator_decides(own, installed, monkeypatch):
-    monkeypatch.setenv("SWEEPS_PLUGINS", "deny")
-    for name in ("mysamplers:build", "climber"):
-        with pytest.raises(SpecErrors, match="SWEEPS_PLUGINS=deny"):
-            own_spec(name)
-    assert "mysamplers" not in sys.modules
-    monkeypatch.setenv("SWEEPS_PLUGINS", "list:mysamplers")
-    assert Proposer(own_spec()).propose()
 
 
 @pytest.mark.parametrize(
@@ -289,11 +266,6 @@ def test_an_unresolved_one_proposes_nothing_and_others_have_no_method():
 
 
 # -- proposals --------------------------------------------------------------------------------------------
-
-
-def test_the_process_passes_the_exam_of_every_sampler():
-    """Its results alone count: not what the process lived through, nor how it was started over."""
-    assert faults(auto()) == []
 
 
 def _swept(spec: SweepSpec, accuracy: float | None) -> list[dict[str, Any]]:

@@ -6,12 +6,9 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import product
 from typing import Any, cast
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +17,6 @@ from dpcore.events import Adjacency
 from sweeps.search import warm_start
 from sweeps.search.proposer import Proposer
 from sweeps.search.samplers import SAMPLERS
-from sweeps.search.space import SearchGrid, Space
 from sweeps.search.warm_start import lesson
 from sweeps.spec.domains import Domain
 from sweeps.spec.sections import SweepSpec
@@ -366,46 +362,3 @@ def test_a_grid_is_inside_without_repeats(domain: Domain) -> None:
         assert len(values) <= domain.points
     if domain.kind != "choice" and len(values) > 1:
         assert (values[0], values[-1]) == (domain.low, domain.high)
-
-
-GRIDS: dict[str, Any] = {
-    "systems": {
-        "valley": {"rate": {"choice": [0.1, 1.0, 10.0]}, "depth": {"int_uniform": [1, 4]}},
-        "hill": {"rate": {"log_uniform": [0.1, 10], "points": 3}, "mode": {"choice": ["plain", "adaptive"]}},
-    },
-    "privacy": {"epsilon": [4, 1], "delta": 1e-5},
-}
-
-
-def test_configs_are_flat_complete_and_canonical() -> None:
-    space = Space.of(spec_with(**GRIDS))
-    rng = np.random.default_rng(0)
-    seen = set()
-    for _ in range(200):
-        config = space.draw(rng)
-        seen.add((config["system"], config["target_epsilon"]))
-        assert list(config) == ["system", "target_epsilon", *sorted(set(config) - {"system", "target_epsilon"})]
-        assert space.misfit(json.loads(json.dumps(config))) == ""
-        assert "noise_multiplier" not in config
-        assert config["batch_size"] == 10
-        assert ("depth" in config) == (config["system"] == "valley")
-    assert seen == {(system, epsilon) for system in ("hill", "valley") for epsilon in (1.0, 4.0)}
-
-
-def walked(space: Space) -> Iterator[dict[str, Any]]:
-    """Every grid point: systems and budgets outermost, the last knob innermost."""
-    for branch in space.branches:
-        for epsilon in space.epsilons:
-            for values in product(*(domain.grid() for domain in branch.searched.values())):
-                yield space.config(branch, epsilon, dict(zip(branch.searched, values, strict=True)))
-
-
-def test_grid_points_are_found_without_walking() -> None:
-    space = Space.of(spec_with(**GRIDS))
-    points = list(walked(space))
-    grid = SearchGrid.of(space)
-    assert len(points) == len(grid) == 2 * (3 * 2 + 3 * 4)
-    assert [grid.point(i) for i in range(len(points))] == points
-    assert len({json.dumps(point) for point in points}) == len(points)
-    with pytest.raises(IndexError):
-        grid.point(len(points))

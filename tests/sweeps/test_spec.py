@@ -10,7 +10,6 @@ import math
 import pickle
 import time
 from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,7 @@ from pydantic import ValidationError
 
 import sweeps
 from dpcore.checks import InvalidValue
-from sweeps.execution.session import missing_metrics
 from sweeps.planning.plan import plan_proposal
-from sweeps.privacy.release import Published
 from sweeps.search.space import Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.parse import load_spec, public_facts, read_document
@@ -35,8 +32,6 @@ from tests.sweeps import specs
 from tests.sweeps.published_sweeps import REASON, attacked
 from tests.sweeps.specs import PUBLIC, people, spec_of
 from tests.sweeps.toys import SPEC, Points, loaded
-from tests.sweeps.view_sweeps import record
-from trainables.measures.objectives import MEASURES
 from trainables.measures.quality import QUALITY
 from trainables.metrics import Task
 
@@ -79,16 +74,6 @@ def test_all_mistakes_come_at_once() -> None:
     }
     assert str(caught.value).startswith("8 errors in the spec:\n  extra=1: expected")
     assert pickle.loads(pickle.dumps(caught.value)).errors == caught.value.errors
-
-
-def test_what_goes_together_is_taken() -> None:
-    assert load({**SPEC, "systems": MIXED, "search": {"sampler": "gp", "trials": 9, "stratified": True}})
-    systems = {"hill": {"rate": 1.0, "noise_multiplier": {"log_uniform": [0.5, 4]}}}
-    spec = load({**SPEC, "systems": systems, "privacy": {"epsilon": 1, "delta": 1e-5, "solve": "steps"}})
-    assert "steps" not in spec.systems["hill"]
-    assert "noise_multiplier" in spec.systems["hill"]
-    reason = "every record is public already"
-    assert load(changed("privacy", {"epsilon": 1, "delta": 0.01, "allow_large_delta": reason})).privacy.delta == 0.01
 
 
 def test_a_failing_source_is_an_error_of_its_own_option() -> None:
@@ -334,15 +319,6 @@ def test_a_raw_metric_besides_needs_a_reason_and_steers_no_sampler() -> None:
     asked = raw | {"report": ["membership_auc"]}
     assert list(errors(asked)) == ["report.0"]
     assert load_spec(asked | {"privacy": {"epsilon": 1.0, "delta": 1e-5, "allow_raw_measures": REASON}})
-
-
-def test_the_end_of_a_sweep_says_which_metric_is_no_number_and_why() -> None:
-    rows = [record(0, f1=0.5), record(1, f1=math.nan), record(2)]
-    finished = [Published(replace(row)) for row in rows]
-    [line] = missing_metrics(finished, ["f1"], dict(MEASURES))
-    assert "f1 is no number in 2 of 3 finished trials" in line
-    assert "neither occurs nor is predicted" in line
-    assert missing_metrics(finished[:1], ["f1"], dict(MEASURES)) == ()
 
 
 # A spec's unit is a record, or something that data and systems make true.
