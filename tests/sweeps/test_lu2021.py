@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.papers.lu2021 import Counting
-from sweeps.papers import Claim, Effort, Reproduction, Result
+from sweeps.papers import Claim, Effort
 from sweeps.papers.lu2021 import (
     GAUSSIAN,
     LAPLACE,
@@ -18,11 +18,8 @@ from sweeps.papers.lu2021 import (
     SetResult,
     baseline_noises,
     beside,
-    draw,
     hold,
-    tables,
 )
-from sweeps.store.workspace import Workspace
 from tests.sweeps.test_papers import claims_of
 from trainables.planning import NOISE_MAX
 
@@ -81,13 +78,6 @@ def moved(method: str, epsilon: float, **change: float) -> SetResult:
     return replace(base, points=points)
 
 
-def test_where_trials_failed_the_others_are_compared() -> None:
-    whole = as_published()
-    lost = [point for point in whole.points if (point.method, point.epsilon) != (GAUSSIAN, whole.points[0].epsilon)]
-    assert len(lost) == len(whole.points) - 1
-    assert [claim.claim for claim in held(replace(whole, points=lost)) if not claim.holds] == []
-
-
 @pytest.mark.parametrize(
     ("measured", "failing"),
     [
@@ -112,13 +102,3 @@ def test_the_sets_that_the_paper_excepts_are_held_to_the_exception() -> None:
     better = replace(moved("DP-SGD (rdp)", 10.0, loss=-0.2), set=excepted.set)
     found = [next(claim for claim in held(one) if "an exception" in claim.claim).holds for one in (excepted, better)]
     assert found == [False, True]
-
-
-def test_tables_and_picture(tmp_path: Path) -> None:
-    result = Result(paper="lu2021", title="")
-    run = Reproduction(PAPER, None, Workspace.at(tmp_path), Effort(quick=True), print, result)
-    shown = tables([as_published()])
-    assert all(len(row) == len(table.columns) for table in shown for row in table.rows)
-    assert any("not trained" in str(cell) for row in shown[1].rows for cell in row)
-    draw(run, [as_published()])
-    assert result.plots[0].stat().st_size > 10_000

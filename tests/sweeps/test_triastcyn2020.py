@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import io
 import math
 from pathlib import Path
@@ -14,18 +13,13 @@ from rich.console import Console
 from dpcore.guarantee import Notion, Status
 from sweeps.cli import run as cli_run
 from sweeps.execution.session import SweepEnd
-from sweeps.papers import Missing, triastcyn2020
+from sweeps.papers import triastcyn2020
 from sweeps.papers.triastcyn2020 import PAPER
-from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.wording import BAYESIAN
-from sweeps.reporting.html import report_page
-from sweeps.reporting.summary import SweepSummary
 from sweeps.store.records import Proposal, TrialRecord, TrialState
 from sweeps.store.workspace import Workspace
 from tests.sweeps import view_sweeps
 from tests.sweeps.test_papers import claims_of
 from tests.sweeps.view_sweeps import guarantee
-from trainables.registry import SYSTEMS
 
 
 def test_the_best_orders_of_figure_5_are_the_golden_ones() -> None:
@@ -73,17 +67,6 @@ def test_a_bayesian_target_never_stands_in_the_ordinary_column() -> None:
     assert [row[table.columns.index("DP epsilon")] for row in table.rows] == [math.inf, math.inf]
 
 
-def test_a_part_without_a_finished_trial_is_left_out() -> None:
-    with pytest.raises(Missing, match="no trial has a result"):
-        settings()
-
-
-def test_trials_of_one_point_are_averaged() -> None:
-    trials = [trial(i, noise=1.0, epsilon=1.0, bayesian_epsilon=0.5, accuracy=0.8 + 0.1 * i) for i in range(2)]
-    (one,) = triastcyn2020.settings_of(trials)
-    assert (one.trials, one.metrics["accuracy"]) == (2, pytest.approx(0.85))
-
-
 def test_figures_2_to_4_tell_equal_from_different_distances() -> None:
     rng = np.random.default_rng(11)
     norms = rng.gamma(1.0, 1.0, 400)
@@ -93,18 +76,6 @@ def test_figures_2_to_4_tell_equal_from_different_distances() -> None:
     assert not any(claim.holds for claim in claims_of(PAPER, lambda run: triastcyn2020.figure_2(run, other)))
     values, _, _ = triastcyn2020.figures_3_and_4(same)
     assert (values["below"], values["approaching"]) == (True, True)
-
-
-def test_the_report_says_whom_a_bayesian_epsilon_does_not_cover(tmp_path: Path) -> None:
-    store = view_sweeps.mixed_sweep(tmp_path)
-    content = SweepSummary.load(PublishedStore(store), "views", count_all=True)
-    assert BAYESIAN not in html.unescape(report_page(content))
-    released = {metric.name: metric.released for metric in SYSTEMS["bayesian-sgd"].metrics}
-    vars(content)["released"] = released
-    page = html.unescape(report_page(content))
-    assert BAYESIAN in page
-    assert "never a DP epsilon" in BAYESIAN
-    assert "97%" in BAYESIAN
 
 
 def test_a_sweep_that_mixes_notions_ends_with_a_panel_for_each(tmp_path: Path) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sweeps.papers import Claim, Effort, full_grid, wu2020
+from sweeps.papers import Claim, wu2020
 from sweeps.papers.wu2020 import PAPER, TABLE_1, Measurements
 from sweeps.store.records import Proposal, TrialRecord, TrialState
 from tests.sweeps.test_papers import claims_of
 from tests.sweeps.view_sweeps import guarantee
-from trainables.data import idc
 
 
 def test_the_error_of_a_printed_area_is_that_of_400_members_and_300_others() -> None:
@@ -82,47 +80,4 @@ def test_repeats_on_one_split_are_no_independent_evidence() -> None:
     assert found.trainings("sgd", 64) == 4
 
 
-def test_table_cells_hold_within_both_errors() -> None:
-    near, far = Measurements(), Measurements()
-    for split in range(4):
-        near.add(split, [trial("sgd", last_attack_auc=0.66 + 0.01 * split, last_accuracy=0.73)])
-        far.add(split, [trial("sgd", last_attack_auc=0.56 + 0.01 * split, last_accuracy=0.73)])
-    assert verdict(near, "Table 1, SGD: attack AUC").holds
-    assert not verdict(far, "Table 1, SGD: attack AUC").holds
-    # A failed trial leaves no number behind, and is not counted as one.
-    assert verdict(near, "Table 1, SGLD: attack AUC").holds is None
-    assert len(claims_of(PAPER, lambda run: wu2020.table_1(run, near))) == 2 * len(TABLE_1) + 15
-
-
-def test_vacuous_bounds_are_called_so() -> None:
-    found = Measurements()
-    metrics = {"last_loss_bound": 5.0, "mpl": 0.01, "mpl_bound": 0.011, "ensemble_mpl_bound": 0.012}
-    for split in range(3):
-        found.add(split, [trial("sgld", 64, math.inf, **metrics), trial("clipped-sgld", accuracy=0.7, epsilon=0.99)])
-    shown = {table.title.split(",")[0]: table for table in wu2020.tables(found, (64,))}
-    (row,) = shown["Leakage Mpl of members at prior 1/2"].rows
-    assert row[0] == "sgld, 64"
-    # Theorem 1 at B = 5: (5/4)(exp(10) - 1).
-    assert row[2] == pytest.approx(27531.8, rel=1e-4)
-    assert row[-1] == "vacuous"
-    (protected,) = (table for title, table in shown.items() if title.startswith("What differential privacy"))
-    assert protected.rows[-1] == ("clipped-sgld, 64", "0.700 +- 0.000", "not measured", "0.99")
-
-
 # Sweeps
-
-
-def test_idc_is_taken_where_it_is(tmp_path: Path) -> None:
-    (tmp_path / idc.FOLDER).mkdir()
-    (tmp_path / "cifar10").mkdir()
-    part, note = wu2020.images(PAPER.sized(Effort(grid="paper")), tmp_path)
-    assert part is not None
-    assert note == []
-    spec = full_grid(part)
-    assert spec.data.source == "idc"
-    # (e/2) N of the published rate and size.
-    assert spec.systems["sgd"]["learning_rate"] == pytest.approx(1e-4 / 2 * 39_952)
-    assert spec.search.trials == 6
-    none, note = wu2020.images(PAPER.sized(Effort()), tmp_path / "nothing")
-    assert none is None
-    assert "neither" in note[0]
