@@ -68,7 +68,7 @@ def codes(size: int) -> tuple[Tensor, ...]:
 
 
 def images(size: int) -> tuple[Tensor, ...]:
-    return (torch.randn(size, 3, 16, 16),)
+    return (torch.randn(size, 3, 32, 32),)
 
 
 def numbers(size: int) -> tuple[Tensor, ...]:
@@ -91,65 +91,33 @@ def of_transformers(name: str, config: str, tied: bool, **arguments: Any) -> nn.
 
     off = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob", "attention_dropout", "dropout"), 0.0)
     off |= dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop", "dropout_rate", "summary_first_dropout"), 0.0)
-    given = {"tie_word_embeddings": tied, **off, **arguments}
+    given = (TINY if "hidden_sizes" not in arguments else {}) | off | {"tie_word_embeddings": tied, **arguments}
     return getattr(transformers, name)(getattr(transformers, config)(**given))
 
 
-ENCODER = {
-    "vocab_size": WORDS,
-    "hidden_size": WIDTH,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 12,
-    "max_position_embeddings": 16,
-    "pad_token_id": 0,
+TINY: dict[str, Any] = {
+    **dict.fromkeys(("num_hidden_layers", "num_layers", "encoder_layers", "decoder_layers"), 2),
+    **dict.fromkeys(("num_attention_heads", "encoder_attention_heads", "decoder_attention_heads"), 2),
+    **dict.fromkeys(("intermediate_size", "d_ff", "encoder_ffn_dim", "decoder_ffn_dim"), 12),
+    **dict.fromkeys(("bos_token_id", "eos_token_id", "num_key_value_heads"), 1),
+    **dict.fromkeys(("pad_token_id", "decoder_start_token_id"), 0),
+    **{
+        "vocab_size": WORDS,
+        "hidden_size": WIDTH,
+        "max_position_embeddings": 16,
+        "head_dim": 4,
+        "num_labels": CLASSES,
+        "scale_embedding": True,
+    },
+}
+"""By the names of all configurations: each takes those that it knows."""
+VIT: dict[str, Any] = {"image_size": 32, "patch_size": 16}
+CONVNEXT: dict[str, Any] = {
+    "hidden_sizes": [4, 6, 8, 8],
+    "depths": [1, 1, 1, 1],
+    "image_size": 32,
     "num_labels": CLASSES,
 }
-GPT2 = {
-    "vocab_size": WORDS,
-    "n_embd": WIDTH,
-    "n_layer": 2,
-    "n_head": 2,
-    "n_positions": 16,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 1,
-    "num_labels": CLASSES,
-}
-T5 = {
-    "vocab_size": WORDS,
-    "d_model": WIDTH,
-    "d_kv": 4,
-    "d_ff": 12,
-    "num_layers": 2,
-    "num_heads": 2,
-    "pad_token_id": 0,
-    "decoder_start_token_id": 0,
-}
-DECODER = ENCODER | {"num_key_value_heads": 1, "head_dim": 4, "bos_token_id": 1, "eos_token_id": 1}
-BART = {
-    "vocab_size": WORDS,
-    "d_model": WIDTH,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 12,
-    "decoder_ffn_dim": 12,
-    "max_position_embeddings": 16,
-    "pad_token_id": 0,
-    "scale_embedding": True,
-}
-VIT = {
-    "hidden_size": WIDTH,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 12,
-    "image_size": 16,
-    "patch_size": 8,
-    "num_labels": CLASSES,
-}
-CONVNEXT = {"hidden_sizes": [4, 6, 8, 8], "depths": [1, 1, 1, 1], "num_labels": CLASSES, "image_size": 32}
 
 
 class Blocks(nn.Module):
@@ -316,36 +284,38 @@ class Architecture:
 
 
 MASKED = ("input_ids", "attention_mask")
+NAMES = {tokens: MASKED, in_and_out: (*MASKED, "decoder_input_ids"), images: ("pixel_values",)}
 
 
-def _hf(name: str, config: str, **arguments: Any) -> Callable[[bool], nn.Module]:
-    return lambda tied: of_transformers(name, config, tied, **arguments)
+def _hf(
+    name: str,
+    config: str,
+    head: str,
+    draw: Callable[[int], tuple[Tensor, ...]] = tokens,
+    targets: Callable[[int], Tensor] = a_class,
+    blocks: str = "",
+    **arguments: Any,
+) -> Architecture:
+    def make(tied: bool) -> nn.Module:
+        return of_transformers(name, f"{config}Config", tied, **arguments)
+
+    return Architecture(make, draw, targets, head, names=NAMES[draw], blocks=blocks)
 
 
 ARCHITECTURES = {
-    "GPT-2": Architecture(_hf("GPT2LMHeadModel", "GPT2Config", **GPT2), tokens, a_word_each, "lm_head", names=MASKED),
-    "BERT": Architecture(_hf("BertForMaskedLM", "BertConfig", **ENCODER), tokens, a_word_each, "cls", names=MASKED),
+    "GPT-2": _hf("GPT2LMHeadModel", "GPT2", "lm_head", targets=a_word_each),
+    "BERT": _hf("BertForMaskedLM", "Bert", "cls", targets=a_word_each),
     # Its output is tied to its words whatever the configuration says.
-    "T5": Architecture(
-        _hf("T5ForConditionalGeneration", "T5Config", **T5),
-        in_and_out,
-        a_word_each,
-        "shared",
-        names=(*MASKED, "decoder_input_ids"),
-    ),
-    "Llama": Architecture(
-        _hf("LlamaForCausalLM", "LlamaConfig", **DECODER), tokens, a_word_each, "lm_head", names=MASKED
-    ),
-    "ViT": Architecture(
-        _hf("ViTForImageClassification", "ViTConfig", **VIT), images, a_class, "classifier", names=("pixel_values",)
-    ),
-    "ConvNeXt": Architecture(
-        _hf("ConvNextForImageClassification", "ConvNextConfig", **CONVNEXT),
-        lambda size: (torch.randn(size, 3, 32, 32),),
-        a_class,
+    "T5": _hf("T5ForConditionalGeneration", "T5", "shared", in_and_out, a_word_each),
+    "Llama": _hf("LlamaForCausalLM", "Llama", "lm_head", targets=a_word_each),
+    "ViT": _hf("ViTForImageClassification", "ViT", "classifier", images, **VIT),
+    "ConvNeXt": _hf(
+        "ConvNextForImageClassification",
+        "ConvNext",
         "classifier",
-        names=("pixel_values",),
+        images,
         blocks="convnext.encoder.stages",
+        **CONVNEXT,
     ),
     "ResNet with GroupNorm": Architecture(resnet, images, a_class, adapted=["layers.0", "layers.3"]),
     "LSTM": Architecture(lstm, codes, a_word_each, adapted=["first", "head"]),
@@ -354,37 +324,13 @@ ARCHITECTURES = {
     "nn.MultiheadAttention": Architecture(attention, numbers, a_class, adapted=["first", "layers.0"]),
     "Tied language model": Architecture(language_model, codes, a_word_each),
 }
+RELATIVE: dict[str, Any] = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "pooler_dropout": 0.0}
 PADDED = {
-    "GPT-2, classes": Architecture(
-        _hf("GPT2ForSequenceClassification", "GPT2Config", **GPT2), tokens, a_class, "score", names=MASKED
-    ),
-    "BERT, classes": Architecture(
-        _hf("BertForSequenceClassification", "BertConfig", **ENCODER), tokens, a_class, "classifier", names=MASKED
-    ),
-    "DeBERTa-v2": Architecture(
-        _hf(
-            "DebertaV2ForSequenceClassification",
-            "DebertaV2Config",
-            **ENCODER,
-            relative_attention=True,
-            pos_att_type=["p2c", "c2p"],
-            pooler_dropout=0.0,
-        ),
-        tokens,
-        a_class,
-        "classifier",
-        names=MASKED,
-    ),
-    "Gemma 3 (scaled table)": Architecture(
-        _hf("Gemma3ForCausalLM", "Gemma3TextConfig", **DECODER), tokens, a_word_each, "lm_head", names=MASKED
-    ),
-    "BART (scaled table)": Architecture(
-        _hf("BartForConditionalGeneration", "BartConfig", **BART),
-        in_and_out,
-        a_word_each,
-        "lm_head",
-        names=(*MASKED, "decoder_input_ids"),
-    ),
+    "GPT-2, classes": _hf("GPT2ForSequenceClassification", "GPT2", "score"),
+    "BERT, classes": _hf("BertForSequenceClassification", "Bert", "classifier"),
+    "DeBERTa-v2": _hf("DebertaV2ForSequenceClassification", "DebertaV2", "classifier", **RELATIVE),
+    "Gemma 3 (scaled table)": _hf("Gemma3ForCausalLM", "Gemma3Text", "lm_head", targets=a_word_each),
+    "BART (scaled table)": _hf("BartForConditionalGeneration", "Bart", "lm_head", in_and_out, a_word_each),
     "F.embedding with padding": Architecture(by_function, codes, a_class),
 }
 """More models with padding in every batch, some of whose tables are not nn.Embedding itself."""

@@ -162,19 +162,16 @@ def gpt2(opacus: bool, layers: int = 4, width: int = 256, vocabulary: int = 4096
     return Said(GPT2LMHeadModel(GPT2Config(vocab_size=vocabulary, **shape, **off, use_cache=False)), opacus)
 
 
+ENCODER: dict[str, Any] = {"num_hidden_layers": 4, "hidden_size": 256, "num_attention_heads": 4}
+ENCODER |= {"intermediate_size": 1024, "num_labels": CLASSES}
+ENCODER |= dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
+
+
 def bert_lora(opacus: bool) -> nn.Module:
     from peft import LoraConfig, get_peft_model
     from transformers import BertConfig, BertForSequenceClassification
 
-    shape: dict[str, Any] = {
-        "num_hidden_layers": 4,
-        "hidden_size": 256,
-        "num_attention_heads": 4,
-        "intermediate_size": 1024,
-        "num_labels": CLASSES,
-    }
-    off: dict[str, Any] = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
-    model = BertForSequenceClassification(BertConfig(vocab_size=WORDS, **shape, **off))
+    model = BertForSequenceClassification(BertConfig(vocab_size=WORDS, **ENCODER))
     adapters = LoraConfig(r=8, target_modules=["query", "value"], modules_to_save=["classifier"])
     return Said(get_peft_model(model, adapters))
 
@@ -182,27 +179,14 @@ def bert_lora(opacus: bool) -> nn.Module:
 def vit(opacus: bool) -> nn.Module:
     from transformers import ViTConfig, ViTForImageClassification
 
-    shape: dict[str, Any] = {
-        "num_hidden_layers": 4,
-        "hidden_size": 256,
-        "num_attention_heads": 4,
-        "intermediate_size": 1024,
-        "num_labels": CLASSES,
-    }
-    off: dict[str, Any] = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
-    return Said(ViTForImageClassification(ViTConfig(image_size=64, patch_size=8, **shape, **off)))
+    return Said(ViTForImageClassification(ViTConfig(image_size=64, patch_size=8, **ENCODER)))
 
 
 def convnext(opacus: bool) -> nn.Module:
     from transformers import ConvNextConfig, ConvNextForImageClassification
 
-    shape: dict[str, Any] = {
-        "hidden_sizes": [32, 64, 128, 256],
-        "depths": [1, 1, 2, 1],
-        "image_size": 64,
-        "num_labels": CLASSES,
-    }
-    return Said(ConvNextForImageClassification(ConvNextConfig(**shape)))
+    shape: dict[str, Any] = {"hidden_sizes": [32, 64, 128, 256], "depths": [1, 1, 2, 1], "image_size": 64}
+    return Said(ConvNextForImageClassification(ConvNextConfig(**shape, num_labels=CLASSES)))
 
 
 class Lstm(nn.Module):
