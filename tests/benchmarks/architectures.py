@@ -284,7 +284,11 @@ class Architecture:
 
 
 MASKED = ("input_ids", "attention_mask")
-NAMES: dict[Any, tuple[str, ...]] = {tokens: MASKED, in_and_out: (*MASKED, "decoder_input_ids"), images: ("pixel_values",)}
+NAMES: dict[Any, tuple[str, ...]] = {
+    tokens: MASKED,
+    in_and_out: (*MASKED, "decoder_input_ids"),
+    images: ("pixel_values",),
+}
 
 
 def _hf(
