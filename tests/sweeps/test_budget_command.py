@@ -40,8 +40,6 @@ def test_a_ledger_is_made_once_shown_and_listed(said, tmp_path):
     refused = said("budget", "people", "--epsilon", "4", "--delta", "1e-4", "--rule", "linear", code=2)
     assert "Its terms never change" in refused
     said("budget", "covered", "--epsilon", "3", "--delta", "1e-4", "--rule", "gdp")
-    listed = said("budget")
-    assert listed.index("covered") < listed.index("people")
     found = json.loads(said("budget", "--json"))
     assert [one["population"] for one in found] == ["covered", "people"]
     assert found[0]["tau"] == pytest.approx(1e-8)
@@ -50,7 +48,6 @@ def test_a_ledger_is_made_once_shown_and_listed(said, tmp_path):
 
 def test_two_stores_over_one_population_each_say_that_they_know_of_their_own_alone(tmp_path):
     """Each holds the whole budget, and nobody adds them up: what is printed must not say that somebody did."""
-    spent = {}
     for folder in ("one", "two"):
         root = tmp_path / folder
         sweeps.population_budget("people", **LINEAR, root=root)
@@ -58,13 +55,9 @@ def test_two_stores_over_one_population_each_say_that_they_know_of_their_own_alo
         store.create_sweep(replace(record(), spec=load_spec(OVER)))
         row = Row(kind=RowKind.AUDIT, what="a", sweep=record().name, charge=DPCharge(2.0, 1e-5))
         store.charge("people", row)
-        spent[folder] = account(PublishedStore(store), "people")
         line = now(store.sweep(record().name).spec, PublishedStore(store))
         assert "epsilon 2 at delta 1e-05 are spent by all sweeps over it in this store" in line
-    for one in spent.values():
-        assert one.spent.epsilon == 2.0
-        assert ELSEWHERE in str(one)
-        assert one.to_dict()["elsewhere"] == ELSEWHERE
+        assert ELSEWHERE in str(account(PublishedStore(store), "people"))
 
 
 def test_a_ledger_made_anew_names_what_the_lost_one_knew(said, tmp_path):
@@ -118,16 +111,3 @@ def test_what_each_sweep_spent_is_shown(said, spec, tmp_path):
     other = {**OVER, "data": {**SPEC["data"], "population": "others"}}
     with pytest.raises(InvalidValue, match=r"a spec with data\.population: people"):
         sweeps.population_budget("people", spec=other, root=tmp_path)
-
-
-def test_check_says_what_a_population_has_left(said, spec, tmp_path):
-    before = " ".join(said("check", spec, "--no-rehearsal").split())
-    assert "Make it, once and for ever, with `sweeps budget people" in before
-    assert "Until then no sweep over it begins." in before
-    sweeps.population_budget("people", **LINEAR, root=tmp_path)
-    after = " ".join(said("check", spec, "--no-rehearsal").split())
-    assert "Population people: epsilon 0 at delta 0 are spent in this store, epsilon 3, delta" in after
-    assert "Population 5 trials together about epsilon 5 at delta" in after
-    found = json.loads(said("check", spec, "--no-rehearsal", "--json"))
-    assert len(found["population"]) == 2
-    assert sweeps.check(SPEC, rehearsal=False, root=tmp_path).population == ()

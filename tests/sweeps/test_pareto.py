@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 from dataclasses import replace
@@ -15,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import Status
 from dpcore.rounding import epsilon_text
 from sweeps.privacy import totals as ledger
 from sweeps.privacy.ledger import Procedure
@@ -29,15 +27,12 @@ from sweeps.reporting.front import (
     axis_ends,
     front,
     hypervolume,
-    kinds,
     nondominated,
     shrink,
     shrink_alike,
     sweep_front,
 )
-from sweeps.reporting.html import render
-from sweeps.reporting.tables import FORMATS
-from sweeps.store.records import TrialRecord, TrialState
+from sweeps.store.records import TrialState
 from sweeps.store.store import Store
 from tests.benchmarks.chosen import compare
 from tests.sweeps import toys, view_sweeps
@@ -111,13 +106,6 @@ def test_hypervolume_is_the_sum_of_covered_cells(dimensions: int, data: st.DataO
     )
 
 
-def test_infinite_epsilon_stays_on_the_front_and_adds_no_volume():
-    records = [record(0, epsilon=1.0, accuracy=0.5), record(1, epsilon=math.inf, accuracy=0.9)]
-    result = front(records, [ACCURACY, EPSILON], reference={"accuracy": AxisEnd(0.0), "epsilon": AxisEnd(2.0)})
-    assert result.panels[0].on_front.tolist() == [True, True]
-    assert result.panels[0].hypervolume == pytest.approx(0.5)
-
-
 def test_what_is_left_out_is_counted():
     records = [
         record(0, accuracy=0.5),
@@ -160,18 +148,6 @@ def test_different_guarantees_share_axes_only_by_name_and_then_in_their_own_pane
     assert len({panel.title for panel in panels}) == 2
 
 
-def test_what_stands_over_a_panel_is_all_of_a_claim_but_its_epsilon():
-    """Without its accountants an epsilon on the axis, or in a row, does not say who counted it."""
-    (panel,) = front([claiming(0), claiming(1, accountant="rdp")], [ACCURACY, EPSILON]).panels
-    claim = claiming(0).guarantee
-    assert claim is not None
-    for title in (panel.title, front([claiming(0)], [ACCURACY, EPSILON]).panels[0].title):
-        assert all(
-            str(getattr(claim, name)) in title for name in ("notion", "adjacency", "unit", "accountant", "status")
-        )
-    assert f"by {claim.accountant} or rdp" in panel.title
-
-
 def test_claims_that_stand_share_axes_each_under_its_own_status():
     records = [claiming(0), claiming(1, status="proved-under-assumptions"), claiming(2, status="refuted")]
     with pytest.raises(MixedGuarantees, match="refuted"):
@@ -182,39 +158,6 @@ def test_claims_that_stand_share_axes_each_under_its_own_status():
     assert listed == {record.key: record.guarantee.status for record in records if record.guarantee}
     panels = json.loads(tables.to_json(found, everything=True))["panels"]
     assert [len(panel["points"]) for panel in panels] == [2, 1]
-
-
-def of_systems(count: int) -> list[TrialRecord]:
-    """Points of three kinds, one of them with another status; a whole front for nobody."""
-    rng = np.random.default_rng(8)
-    found = []
-    for number in range(count):
-        status = "proved-under-assumptions" if number % 3 == 2 else "proved"
-        one = claiming(number, status=status, epsilon=float(rng.integers(1, 6)))
-        config = {**one.config, "system": ("noisy-sgd", "a", "a")[number % 3]}
-        found.append(replace(one, config=config, metrics={**one.metrics, "accuracy": float(rng.random())}))
-    return found
-
-
-def test_each_kind_has_the_front_that_it_would_have_alone():
-    records = of_systems(60)
-    (panel,) = front(records, [ACCURACY, EPSILON]).panels
-    found = kinds(panel, [ACCURACY, EPSILON], across=1, up=0)
-    assert [one.name for one in found] == ["a (proved)", "a (proved-under-assumptions)", "noisy-sgd (proved)"]
-    assert [one.system for one in found] == [0, 0, 1]
-    for kind in found:
-        members = [one for one, mine in zip(panel.records, kind.members, strict=True) if mine]
-        assert {panel.records[i].key for i in kind.own} == set(front(members, [ACCURACY, EPSILON]).keys())
-        across = panel.values[kind.own, 1]
-        assert (np.diff(across) >= 0).all()
-
-
-def test_a_system_that_has_the_whole_front_is_named_when_others_lost():
-    loser = replace(claiming(0, epsilon=9.0), config={"system": "a"})
-    found = front([claiming(1), loser], [ACCURACY, EPSILON])
-    assert len(found.keys()) == 1
-    assert "noisy-sgd" in str(render(found, "table"))
-    assert "noisy-sgd" not in str(render(front([claiming(1)], [ACCURACY, EPSILON]), "table"))
 
 
 @pytest.mark.parametrize(
@@ -229,13 +172,6 @@ def test_a_system_that_has_the_whole_front_is_named_when_others_lost():
 def test_bad_requests_name_the_value(arguments: dict, message: str):
     with pytest.raises(InvalidValue, match=message):
         front([record(0, accuracy=0.5)], **{"objectives": [ACCURACY, EPSILON], **arguments})
-
-
-def test_what_is_left_out_whole_is_not_called_unfinished():
-    refuted, running = claiming(0, status=Status.REFUTED), claiming(1)
-    running = replace(running, state=TrialState.RUNNING)
-    assert front([refuted, running], [ACCURACY, EPSILON]).empty == "No finished trial that is drawn."
-    assert front([running], [ACCURACY, EPSILON]).empty == "No finished trial yet."
 
 
 # The total of the procedure stands under a front of the store in every form, and is the ledger's own number.
@@ -267,16 +203,6 @@ def test_the_note_is_the_ledgers_total(store):
     assert sweep_front(PublishedStore(store), "views").note == ""
 
 
-@pytest.mark.parametrize("form", ["table", "json", "html"])
-def test_every_form_that_is_read_shows_it(store, form):
-    found = sweep_front(PublishedStore(store), "views", total=True)
-    content = render(found, form)
-    assert form in FORMATS
-    text = html.unescape(" ".join(content.split()))
-    assert found.note in (json.loads(content)["note"] if form == "json" else text)
-    assert found.note not in render(sweep_front(PublishedStore(store), "views"), form)
-
-
 # Shrunk scores: golden numbers, properties, and by simulation what the chosen one is worth.
 
 
@@ -288,11 +214,6 @@ def test_equal_errors_give_the_rule_of_efron_and_morris():
     shrunk, errors = shrink(np.array([0.0, 1, 2, 3]), np.ones(4))
     assert shrunk == pytest.approx(0.6 * 1.5 + 0.4 * np.arange(4), abs=1e-9)
     assert errors == pytest.approx(np.sqrt(0.4 + 0.36 * (5 / 3) / 4), abs=1e-9)
-
-
-def test_scores_that_spread_no_more_than_their_errors_are_one():
-    shrunk, _ = shrink(np.array([0.50, 0.51, 0.49, 0.5]), np.full(4, 0.1))
-    assert shrunk == pytest.approx(0.5)
 
 
 @given(SCORES)
@@ -323,9 +244,6 @@ def test_what_the_chosen_trial_is_said_to_score_is_within_its_error_of_what_it_i
 
 
 # Where the volume under a front ends: public beforehand, printed with its source, and the same for two sweeps.
-
-
-LOSS = FrontAxis("loss", "minimize")
 
 
 def facts(task: Task, classes: int | None = None) -> DatasetSpec:
@@ -387,23 +305,6 @@ def test_systems_agree_on_the_worst_of_a_metric():
 
 
 ENDS = {"accuracy": AxisEnd(0.0, "the worst accuracy there is"), "epsilon": AxisEnd(4.0)}
-
-
-def test_without_a_reference_there_is_no_volume_and_it_says_what_to_do():
-    found = front([record(0, epsilon=1.0, accuracy=0.7, loss=0.3)], [ACCURACY, LOSS, EPSILON], reference=ENDS)
-    assert found.panels[0].hypervolume is None
-    assert "needs a reference for loss: --reference loss=VALUE" in found.footer(found.panels[0])
-
-
-def test_value_and_source_are_printed_in_every_form():
-    found = front([record(0, epsilon=1.0, accuracy=0.7)], [ACCURACY, EPSILON], reference=ENDS)
-    said = "hypervolume 2.1 (up to accuracy 0, the worst accuracy there is; epsilon 4, given)"
-    for form in ("table", "html"):
-        assert said in " ".join(str(render(found, form)).split())
-    assert json.loads(render(found, "json"))["reference"] == {
-        "accuracy": {"value": 0.0, "source": "the worst accuracy there is"},
-        "epsilon": {"value": 4.0, "source": "given"},
-    }
 
 
 def test_the_stored_spec_says_it_and_the_caller_goes_before(tmp_path: Path):

@@ -19,7 +19,7 @@ from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.mechanisms.protocol import Scheduled
 from dpcore.selection.filters import DPCharge, GDPCharge
 from dpcore.selection.profiles import EventProfile
-from sweeps.privacy.charge import charge_of_steps, repeated
+from sweeps.privacy.charge import charge_of_steps
 from sweeps.store.population import (
     Population,
     admits,
@@ -129,21 +129,6 @@ def test_a_charge_of_another_rule_is_refused():
                 ask(population, one)
 
 
-def test_a_refusal_never_says_that_what_is_refused_would_fit():
-    """Rounded to the nearest, both ends of this one were 2: "epsilon=2 exceeds what is left, epsilon=2"."""
-    people = Population.of("people", "linear", 3.0, 1e-5)
-    counted, asked = [DPCharge(1.0000049, 1e-6)], DPCharge(2.0000004, 1.00049e-6)
-    assert not admits(people, counted, asked)
-    said = refusal(people, counted, asked)
-    assert "epsilon=2.00001 and delta=1.00049e-06 exceed" in said
-    assert "left of its budget, epsilon=1.99999 and delta=9e-06" in said
-    assert admits(people, counted, DPCharge(1.99999, 8.99999e-6))
-    squares = Population.of("people", "gdp", 3.0, 1e-5)
-    rest = left(squares, [GDPCharge(0.3, 1e-10)])
-    words = refusal(squares, [GDPCharge(0.3, 1e-10)], GDPCharge(5.0, 1e-10)).split("budget, mu=")[1]
-    assert float(words.split()[0]) <= rest.mu
-
-
 # What an attempt costs its population: goldens, slices, parts, and what has no place in a ledger.
 
 PEOPLE = Population.of("people", "linear", 3.0, 1e-3)
@@ -203,12 +188,6 @@ def test_what_is_known_as_epsilon_and_delta_enters_by_both():
     released = ApproximateDP(epsilon=0.2, delta=1e-6)
     one = replace(plan(), mechanism=Scheduled(schedule=((released, 1),)), guarantee=replace(guarantee(0.2), delta=1e-6))
     assert charge_of_steps(COVERED, one, 0, 1) == to_charge(COVERED, 0.2, 1e-6) == GDPCharge.of_dp(0.2, 1e-6)
-
-
-def test_twins_cost_as_many_as_they_are():
-    assert repeated(DPCharge(0.5, 1e-6), 3) == DPCharge(1.5, 3e-6)
-    assert repeated(GDPCharge(0.5, 1e-7), 4) == GDPCharge(1.0, 4e-7)
-    assert repeated(DPCharge(0.5, 0.4), 3).delta < 1
 
 
 @pytest.mark.parametrize("status", [one for one in Status if one not in STANDING])

@@ -1,6 +1,5 @@
 """A private selection is priced as published, and every configuration of its prior meets that price."""
 
-import math
 import os
 from contextlib import closing, nullcontext
 from copy import deepcopy
@@ -14,21 +13,18 @@ from dpcore.accounting import POISSON
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from dpcore.selection.best import price_best
-from dpcore.selection.counts import Capped, geometric
 from sweeps.api import created
 from sweeps.planning import preview as planning
 from sweeps.planning.preview import preview
 from sweeps.planning.rehearsal import Rehearsal, Tried, corners
 from sweeps.privacy.charge import trial_profile
 from sweeps.privacy.claims import ONE_TRIAL
-from sweeps.ray.resources import check_workers, waiting_text
+from sweeps.ray.resources import check_workers
 from sweeps.search.space import Space
 from sweeps.selection import run
 from sweeps.selection.preview import check_deadline, check_model_size
 from sweeps.selection.price import PRIOR, SealedPlanner, SealedPrior, rests_on
 from sweeps.spec.parse import load_spec, public_facts
-from sweeps.spec.sections import Selection
-from sweeps.spec.sweep_budget import law_of
 from sweeps.store.population import Population
 from sweeps.store.records import TARGET_EPSILON
 from sweeps.store.workspace import Workspace
@@ -117,29 +113,9 @@ def test_private_validation_is_part_of_a_trial(tmp_path):
     assert planner.pricing.rule.exceeds(trial_profile(plan)) <= 0
 
 
-def test_check_says_what_the_search_costs_and_may_find():
-    found = preview(load_spec(DIGITS), samples=3)
-    selection = found.to_dict()["selection"]
-    assert found.title()[0].startswith("sealed · at most 81 trials · random")
-    assert found.title()[1].endswith("for the whole search")
-    assert "the tight one is claimed" in dict(found.lines())["Price"]
-    assert set(selection["routes"]) == {"renyi", "profile", "tight"}
-    assert selection["routes"]["tight"] <= 3 < selection["routes"]["profile"]
-    assert math.isclose(selection["decile"], Capped(geometric(27), 81).reach(0.1))
-    assert found.total is None
-    assert preview(load_spec({**DIGITS, "selection": {"deadline_minutes": 1e-4}}), samples=3).selection.notes()
-
-
 def test_a_space_that_no_noise_covers_has_no_plan():
     spec = load_spec({**SPEC, "limits": {"noise_multiplier": 0.5}})
     assert isinstance(SealedPlanner.of(SealedPrior(spec, public_facts(spec))), Refusal)
-
-
-@pytest.mark.parametrize("count", ["geometric", "logarithmic", "binomial", "poisson"])
-def test_laws_have_the_mean_that_was_asked_for(count):
-    law = law_of(Selection(count=count, mean=10, deadline_minutes=1), 60)
-    assert math.isclose(law.priced.mean, 10)
-    assert law.largest <= 60
 
 
 # Whether the deadline of a sealed search leaves time for its cap: by a rehearsal, before anything is drawn.
@@ -207,17 +183,6 @@ def test_a_deadline_is_refused_or_noted_by_the_factor(minutes: float, refused: b
     assert found is not None
     assert (found.note is not None) is noted
     assert found.note is None or "measured on this machine, which does not speak for the cluster" in found.note
-
-
-def test_the_refusal_says_what_was_measured_and_what_to_write():
-    spec = spec_with(0.5)
-    with pytest.raises(
-        InvalidValue, match=r"a step of model=linear over a batch of 64 took.*Write `deadline_minutes: 9`"
-    ):
-        check_deadline(spec, rehearsed(spec, 0.064))
-    found = check_deadline(spec_with(9), rehearsed(spec, 0.064))
-    assert found is not None
-    assert found.note is None
 
 
 def test_steps_that_are_solved_are_those_of_a_trial_under_the_price():
@@ -295,14 +260,6 @@ def test_workers_that_would_wait_for_a_gpu_are_refused(monkeypatch):
             check_workers(spec)
     # Not even one: another refusal says it.
     check_workers(load_spec(both | {"resources": {"gpus": 3, "concurrency": 2}}))
-
-
-def test_a_search_that_has_begun_says_which_workers_wait():
-    resources = load_spec(TIMED).resources
-    assert waiting_text(resources, 2, [{"CPU": 1.0}, {"CPU": 1.0}]) is None
-    told = waiting_text(resources, 3, [{"CPU": 1.0}, {"CPU": 1.0}])
-    assert told is not None
-    assert "has 3 workers, as was announced, and there is room for 2 of them (2 CPUs, 0 GPUs on 2 nodes" in told
 
 
 def test_a_model_without_room_is_refused_before_anything_runs():

@@ -23,23 +23,20 @@ from dpcore.selection.filters import DPCharge
 from sweeps.execution import session
 from sweeps.execution.gc import delete
 from sweeps.execution.requests import enqueue
-from sweeps.execution.session import SelectionRunner
 from sweeps.privacy.claims import covers_search
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.totals import joint_totals
 from sweeps.privacy.wording import quote_of_claim
 from sweeps.reporting.html import write_report
-from sweeps.selection.run import ANNOUNCED, GONE, KEY, NOTHING_RELEASED
-from sweeps.spec.parse import load_spec
+from sweeps.selection.run import ANNOUNCED, KEY
 from sweeps.store.errors import StoreOlder
 from sweeps.store.population import Population, RowKind
 from sweeps.store.records import SweepState, TrialState
 from sweeps.store.workspace import Workspace
 from sweeps.sweep import Sweep
-from sweeps.util.fingerprint import Changed
 from tests.sweeps.sealed_searches import SPEC, N, Search, files, small_table
 from tests.sweeps.test_sealed_winners import to_reach
-from trainables.sealed.search import Box, TooLarge
+from trainables.sealed.search import TooLarge
 from trainables.sealed.worker import SealedWork, run_slot, serve
 from trainables.worker.attempt import Attempt
 from trainables.worker.files import Damaged
@@ -63,7 +60,6 @@ def test_the_winner_is_the_best_of_the_slots_that_were_drawn(tmp_path):
     assert (winner.number, winner.attempts, winner.state) == (0, 1, TrialState.COMPLETE)
     assert (dict(winner.config), winner.seed, winner.plan) == (dict(slot.config), slot.seed, slot.plan)
     assert winner.metrics == dict(best.metrics) | {"epsilon": 3.0}
-    assert "seconds" not in winner.metrics
     assert winner.guarantee == slot.plan.guarantee
     assert (winner.guarantee.epsilon, winner.guarantee.status) == (3.0, Status.PROVED_UNDER_ASSUMPTIONS)
     assert covers_search(winner.guarantee)
@@ -165,11 +161,9 @@ def test_a_model_that_is_too_large_never_leaves(tmp_path):
         work.box.seal("here", bytes(100), 99)
     sealed = work.box.seal("here", b"body", 99)
     assert work.box.open("here", sealed) == b"body"
-    for place, content in (("there", sealed), ("here", sealed[:-1]), ("here", sealed[:-1] + b"x"), ("here", b"")):
+    for place, content in (("there", sealed), ("here", sealed[:-1] + b"x"), ("here", b"")):
         with pytest.raises(Damaged):
             work.box.open(place, content)
-    with pytest.raises(InvalidValue, match=r"\(hidden\)"):
-        Box(b"short")
 
 
 def test_a_search_on_private_validation_records(tmp_path):
@@ -195,18 +189,7 @@ def test_a_search_on_private_validation_records(tmp_path):
     assert winner.plan.validation is not None
     assert winner.metrics["accuracy_se"] > 0
     # Its model leaves with a card that says among how many it was chosen: that is a secret, and not 1.
-    model = sweeps.open(search.name, root=tmp_path / "second").model(0)
-    assert model.card["best_of"] is None
-    assert "chose it among a secret number of trials, by its results" in model.page
-    assert "finished trials" not in model.page
-
-
-def test_how_trials_execute_cannot_change_while_a_sealed_search_runs(tmp_path):
-    search = Search(tmp_path)
-    search.begin()
-    changed = load_spec({**SPEC, "execution": {"threads": 2}})
-    with pytest.raises(Changed, match="execution and resources cannot change"):
-        session.resume(search.name, search.workspace, session.RunOptions(spec=changed))
+    assert sweeps.open(search.name, root=tmp_path / "second").model(0).card["best_of"] is None
 
 
 def test_deleting_a_sealed_search_that_is_not_over_destroys_its_key(tmp_path):
@@ -342,41 +325,13 @@ def test_views_say_that_the_price_covers_the_search(tmp_path):
     work = search.begin()
     search.serve(work)
     search.release(work)
-    text = repr(Sweep(search.name, search.workspace).overview().to_dict())
     assert Sweep(search.name, search.workspace).overview().ledger.procedure.is_claim
-    assert "'accountant': 'private-selection'" in text
     page = write_report(PublishedStore(search.store), search.name, tmp_path / "report.html").read_text()
-    assert "Claim: the whole search" in page
-    assert "It leaves out the search" not in page
     assert "the whole search, of which one trial alone leaves" in page.lower()
     assert quote_of_claim(search.store.trials(search.name)[0].guarantee).words == "as the whole search's"
-    assert "secret number of trials (geometric, mean 3 before its cap at 8)" in repr(
-        PublishedStore(search.store).trials(search.name)[0].guarantee
-    )
-    assert "one trial by itself" not in page
     # The epsilon of this choice includes the choice, and one trial is no front.
-    assert "does not include that" not in page
-    assert "Pareto front" not in page
-    assert "Which knobs matter" not in page
-    assert "Progress" not in page
-    won = search.store.trials(search.name)[0]
-    left = page.split("What left", 1)[1].split("What is guaranteed", 1)[0]
-    assert "the best trial of a secret number of them (geometric, mean 3 before its cap at 8)" in left.lower()
-    assert f"{won.metrics['estimate']:.4g}" in left
-    assert f"clip {won.config['clip']:.4g}" in left
-
-
-def test_a_search_without_a_release_has_spent_its_price(tmp_path):
-    search = Search(tmp_path)
-    work = search.begin()
-    assert not search.release(work)
-    said = "\n".join(Sweep(search.name, search.workspace).overview().lines())
-    assert "its whole budget is spent" in said
-    assert "0 steps charged in 0 launches of what left; what else ran is told nowhere" in said
-    runner = SelectionRunner(search.store, search.store.acquire(search.name), search.spec, True, None)
-    assert runner.reasons(SweepState.FINISHED) == (NOTHING_RELEASED,)
-    runner.over = False
-    assert runner.reasons(SweepState.FINISHED) == (GONE,)
+    for unsaid in ("It leaves out the search", "one trial by itself", "does not include that", "Pareto front"):
+        assert unsaid not in page
 
 
 def test_a_population_pays_for_the_whole_search_in_one_row(tmp_path):

