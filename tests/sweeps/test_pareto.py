@@ -27,12 +27,13 @@ from sweeps.reporting.front import (
     axis_ends,
     front,
     hypervolume,
+    kinds,
     nondominated,
     shrink,
     shrink_alike,
     sweep_front,
 )
-from sweeps.store.records import TrialState
+from sweeps.store.records import TrialRecord, TrialState
 from sweeps.store.store import Store
 from tests.benchmarks.chosen import compare
 from tests.sweeps import toys, view_sweeps
@@ -158,6 +159,31 @@ def test_claims_that_stand_share_axes_each_under_its_own_status():
     assert listed == {record.key: record.guarantee.status for record in records if record.guarantee}
     panels = json.loads(tables.to_json(found, everything=True))["panels"]
     assert [len(panel["points"]) for panel in panels] == [2, 1]
+
+
+def of_systems(count: int) -> list[TrialRecord]:
+    """Points of three kinds, one of them with another status; a whole front for nobody."""
+    rng = np.random.default_rng(8)
+    found = []
+    for number in range(count):
+        status = "proved-under-assumptions" if number % 3 == 2 else "proved"
+        one = claiming(number, status=status, epsilon=float(rng.integers(1, 6)))
+        config = {**one.config, "system": ("noisy-sgd", "a", "a")[number % 3]}
+        found.append(replace(one, config=config, metrics={**one.metrics, "accuracy": float(rng.random())}))
+    return found
+
+
+def test_each_kind_has_the_front_that_it_would_have_alone():
+    records = of_systems(60)
+    (panel,) = front(records, [ACCURACY, EPSILON]).panels
+    found = kinds(panel, [ACCURACY, EPSILON], across=1, up=0)
+    assert [one.name for one in found] == ["a (proved)", "a (proved-under-assumptions)", "noisy-sgd (proved)"]
+    assert [one.system for one in found] == [0, 0, 1]
+    for kind in found:
+        members = [one for one, mine in zip(panel.records, kind.members, strict=True) if mine]
+        assert {panel.records[i].key for i in kind.own} == set(front(members, [ACCURACY, EPSILON]).keys())
+        across = panel.values[kind.own, 1]
+        assert (np.diff(across) >= 0).all()
 
 
 @pytest.mark.parametrize(
