@@ -511,7 +511,7 @@ def checked(
     if found is not None:
         check_model_size(spec, found)
         if plan.selection is not None:
-            measured = check_deadline(spec, found, address)
+            measured = check_deadline(found.fitted(spec, address), found, address)
             plan = replace(plan, selection=replace(plan.selection, measured=measured))
     if not plan.feasible and (found is None or not found.ran):
         check_feasible(spec, plan.facts)
@@ -589,9 +589,7 @@ def before_launch(
     with Rehearsing(spec) as rehearsing:
         found = rehearsing.finished()
     check_model_size(spec, found)
-    fitted = found.fitted(spec)
-    if address is not None:
-        fitted = fitted.model_copy(update={"resources": spec.resources})
+    fitted = found.fitted(spec, address)
     if found.limits is not None:
         say(f"{found.limits}, and are taken", Event.WARNING)
     say_deadline(check_deadline(fitted, found, address))

@@ -285,14 +285,17 @@ class Rehearsal:
             concurrency=min((one.concurrency for one in found if one.concurrency), default=None),
         )
 
-    def fitted(self, spec: SweepSpec) -> SweepSpec:
-        """The spec with the records of a pass, and the trials at once, that fit in memory."""
+    def fitted(self, spec: SweepSpec, address: str | None = None) -> SweepSpec:
+        """The spec with the records of a pass that fit in memory, and the trials at once where this machine runs them.
+
+        address  of the cluster that does; None: this machine
+        """
         if self.limits is None:
             return spec
         execution, resources = spec.execution, spec.resources
         if self.limits.microbatch is not None:
             execution = execution.model_copy(update={"microbatch": self.limits.microbatch})
-        if self.limits.concurrency is not None:
+        if self.limits.concurrency is not None and address is None:
             resources = resources.model_copy(update={"concurrency": self.limits.concurrency})
         return spec.model_copy(update={"execution": execution, "resources": resources})
 

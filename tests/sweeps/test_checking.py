@@ -203,7 +203,9 @@ def test_run_tries_out_only_models_that_are_not_ours(tmp_path, monkeypatch):
             pass
 
         def finished(self):
-            return SimpleNamespace(ran=("it",), limits=None, fitted=lambda spec: spec, trial_seconds=lambda spec: None)
+            return SimpleNamespace(
+                ran=("it",), limits=None, fitted=lambda spec, address: spec, trial_seconds=lambda spec: None
+            )
 
     monkeypatch.setattr(planning, "Rehearsing", Seen)
     raw = spec(parquet(tmp_path))
