@@ -24,7 +24,7 @@ from dpcore.accounting import make
 from dpcore.calibrate import Target
 from dpcore.selection import counts
 from dpcore.selection.front import FrontPoints
-from dpcore.selection.ladder import Ladder, price_ladder
+from dpcore.selection.ladder import Climbing
 from dpcore.selection.profiles import EventProfile
 from sweeps.papers import PAPERS
 from sweeps.planning.plan import plan_proposal
@@ -115,15 +115,20 @@ def calibration(setting: Mapping[str, Any]) -> float:
 
 
 def price(setting: Mapping[str, Any]) -> list[float]:
-    """What a front of a random number of trials leaves for each, or what a ladder's rungs and word of none cost."""
+    """What a front of a random number of trials leaves for each, or what a ladder's rungs cost."""
     law = getattr(counts, setting["law"])(setting["mean"])
     if "orders" in setting:
         found = FrontPoints.solved(law, setting["orders"], Target(**setting["target"]))
         return [found.of_orders(number) for number in range(1, setting["orders"] + 1)]
-    trials = tuple(EventProfile(event_of(one)) for one in setting["rungs"])
-    ladder = Ladder(law=law, rungs=trials, weights=(1 / len(trials),) * len(trials))
-    found = price_ladder(ladder, (setting["delta"],) * len(trials), setting["delta"])
-    return [*found.rungs, found.failure]
+    # Each of J equally likely rungs has so much delta.
+    count, prices = len(setting["rungs"]), list[float]()
+    delta = setting["delta"] * count / law.mean * (1 + law.mean)
+    climbing = Climbing(law=law, weights=(1 / count,) * count, delta=delta)
+    for one in setting["rungs"]:
+        trial = EventProfile(event_of(one))
+        prices.append(climbing.price(trial))
+        climbing = climbing.with_rung(trial)
+    return prices
 
 
 def search(setting: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ Theorem (K truncated negative binomial of shape eta in [0, 1]). Let e*_j be the 
 odds sum_{i<=j} w_i delta_i(e) = exp(e) - 1, and e*_0 = 0. Then
 
     eps(j)    = eps_{Q_j}(delta_j / (mean w_j)) + penalty_j
-    eps(none) = eps_Q(delta_none) + (1+eta)/2 e*_J,   Q the mixture of all rungs; or `failure_epsilon` of Q
+    eps(none) = eps_Q(delta_none) + (1+eta)/2 e*_J,   Q the mixture of all rungs
 
 with penalty_j = e*_j + eta e*_{j-1}.
 
@@ -22,8 +22,7 @@ Proof. With a, b the chances of success below rung j and up to it, z in rung j i
 `best`, t_a' <= exp(e*_{j-1}) t_a and t_b' <= exp(e*_j) t_b. F falls in both ends, with log-slopes -s in ln t_a and
 -(1+eta-s) in ln t_b, where s = eta/(1 - r^-eta) - 1/(r-1), r = t_b/t_a, and eta <= s <= (1+eta)/2. Move both ends by
 e*_{j-1}, at most (1+eta) e*_{j-1}, then t_b alone by the rest, at most 1 each. Failure: f(y)/y is the average over
-[t_J, 1], at most 1, and only its lower end moves. A cap is free, except on the curve of failure: it makes failure
-likelier, so there the law with its cap is priced.
+[t_J, 1], at most 1, and only its lower end moves. A cap is free.
 
 Source  After Ghazi, Kamath, Knop, Kumar, Manurangsi & Zhang (2025) and Liu & Talwar (2019), algorithm 1; re-derived
         here. Compose prices in sums only (`filters.LinearLedger`), never in GDP or square-root rules.
@@ -31,26 +30,15 @@ Source  After Ghazi, Kamath, Knop, Kumar, Manurangsi & Zhang (2025) and Liu & Ta
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
-
-import numpy as np
 
 from dpcore import checks
 from dpcore.selection.best import largest_excess, least_shift
 from dpcore.selection.counts import CountLaw, TruncatedNegativeBinomial
-from dpcore.selection.profiles import ROUND_UP, MixtureProfile, TrialProfile, distribution, epsilon_at, one_adjacency
-
-POINTS = 256
-"""At how many epsilons a trial's profile is asked for the price of failure; more come closer from above."""
-_GAP = 1e-6
-"""How close a supremum is sought; the number of splits leaves some 1e-4 in hard cases, always from above."""
-_LEAST = 1e-9
-_MOST_SPLITS = 1500
+from dpcore.selection.profiles import ROUND_UP, TrialProfile, distribution, epsilon_at
 
 
 def threshold_law(law: CountLaw) -> TruncatedNegativeBinomial:
@@ -59,149 +47,6 @@ def threshold_law(law: CountLaw) -> TruncatedNegativeBinomial:
     if not isinstance(priced, TruncatedNegativeBinomial) or not 0 <= priced.shape <= 1:
         raise checks.InvalidValue("law", law, "a truncated negative binomial law of shape in [0, 1]")
     return priced
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ladder:
-    """The public part of a search: law of K, rungs from cheap to dear with their weights.
-
-    law      truncated negative binomial of shape in [0, 1], with or without a cap
-    rungs    profiles of one trial each, under one adjacency
-    weights  above 0, with sum 1
-
-    Raises InvalidValue.
-    """
-
-    law: CountLaw
-    rungs: tuple[TrialProfile, ...]
-    weights: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        one_adjacency(self.rungs)
-        distribution("weights", self.weights, len(self.rungs))
-        threshold_law(self.law)
-
-    @property
-    def trial(self) -> MixtureProfile:
-        """A trial, rung unknown."""
-        return MixtureProfile(self.weights, self.rungs)
-
-    @property
-    def priced(self) -> TruncatedNegativeBinomial:
-        """The law without its cap."""
-        return threshold_law(self.law)
-
-    def shifts(self) -> tuple[float, ...]:
-        """e*_0 = 0, e*_1, ..., e*_J, in nats."""
-        return (0.0, *(least_shift(self._below(j), self.priced.odds) for j in range(1, len(self.rungs) + 1)))
-
-    def _below(self, rung: int) -> Callable[[float], float]:
-        pairs = list(zip(self.weights, self.rungs, strict=True))[:rung]
-        return lambda epsilon: math.fsum(weight * one.delta(epsilon) for weight, one in pairs)
-
-    def penalties(self) -> tuple[float, ...]:
-        """What each rung adds to its trial's epsilon, in nats."""
-        shifts, eta = self.shifts(), self.priced.shape
-        return tuple((shifts[j] + eta * shifts[j - 1]) * ROUND_UP for j in range(1, len(shifts)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LadderPrice:
-    """What a ladder costs, by where it ends: ex post, known when it has ended.
-
-    rungs    epsilon of a release from each rung, in nats
-    failure  epsilon of saying that there was no success: the lower of the theorem's and the curve's
-    """
-
-    rungs: tuple[float, ...]
-    failure: float
-
-    @property
-    def epsilon(self) -> float:
-        """Ex ante: the dearest end, which is what a ledger reserves; at the sum of all deltas."""
-        return max(*self.rungs, self.failure)
-
-
-def price_ladder(ladder: Ladder, deltas: Sequence[float], failure_delta: float, points: int = POINTS) -> LadderPrice:
-    """The ex-post price of every end of a ladder.
-
-    deltas         one in (0, 1) for each rung, unconditional: vacuous for a rung that is reached with a chance below
-    failure_delta  in (0, 1)
-    points         see `POINTS`
-
-    Raises InvalidValue, and as the profiles do.
-    """
-    checks.probability_open(failure_delta=failure_delta)
-    for delta in deltas:
-        checks.probability_open(deltas=delta)
-    if len(deltas) != len(ladder.rungs):
-        raise checks.InvalidValue("deltas", tuple(deltas), f"one for each of {len(ladder.rungs)} rungs")
-    mean, trial = ladder.priced.mean, ladder.trial
-    word = (1 + ladder.priced.shape) / 2 * ladder.shifts()[-1] * ROUND_UP
-    parts = zip(ladder.rungs, ladder.weights, deltas, ladder.penalties(), strict=True)
-    return LadderPrice(
-        rungs=tuple((epsilon_at(one, delta / (mean * w)) + penalty) * ROUND_UP for one, w, delta, penalty in parts),
-        failure=min(
-            (trial.epsilon(failure_delta) + word) * ROUND_UP,
-            failure_epsilon(ladder.law, trial, failure_delta, points),
-        ),
-    )
-
-
-# The curve of failure: the least eps with f(y) - exp(eps) f(y') <= delta for all y, where y' is at least
-# exp(-e) (y - delta_Q(e)) and at least 1 - exp(e) (1-y) - delta_Q(e), for every e >= 0. Failure has chance f(y), and
-# both constraints are the profile's, on a trial's failure and on its success.
-
-
-def failure_epsilon(law: CountLaw, trial: TrialProfile | MixtureProfile, delta: float, points: int = POINTS) -> float:
-    """The price at `delta` in (0, 1) of saying that no trial succeeded, in nats. Raises InvalidValue."""
-    checks.probability_open(delta=delta)
-    top = trial.epsilon(delta)
-    if math.isinf(top):
-        return math.inf
-    # Squares put more of the points at small epsilons, where delta bends.
-    epsilons = top * (np.arange(points) / (points - 1)) ** 1.5
-    deltas = np.array([trial.delta(float(epsilon)) for epsilon in epsilons])
-    return _largest_growth(law.pgf, delta, np.exp(epsilons), deltas)
-
-
-def _largest_growth(pgf: Callable[[float], float], delta: float, ratios: np.ndarray, deltas: np.ndarray) -> float:
-    """sup over y of ln (f(y) - delta) / f(y'), from above; at least 0."""
-
-    def least(y: float) -> float:
-        return max(0.0, float(np.max((y - deltas) / ratios)), float(np.max(1 - ratios * (1 - y) - deltas)))
-
-    def bound(left: float, right: float) -> float:
-        above, below = pgf(right) * ROUND_UP - delta, pgf(least(left) * (1 - 1e-14))
-        if above <= 0:
-            return -math.inf
-        return math.log(above / below) if below > 0 else math.inf
-
-    ends = np.geomspace(_LEAST, 0.5, 40)
-    points = [0.0, *ends, *(1 - ends[-2::-1]), 1.0]
-    return max(0.0, _supremum(bound, points)) * ROUND_UP
-
-
-def _supremum(bound: Callable[[float, float], float], points: Sequence[float]) -> float:
-    """An upper bound on the supremum of a function over [points[0], points[-1]].
-
-    The interval is split where the bound is largest until a point nearly reaches it.
-
-    bound   at least the function's values on [left, right]; at least its value at x where left = right = x, closely
-    points  increasing: where the interval is split to begin with
-    """
-    known = max(bound(point, point) for point in points)
-    heap = [(-bound(left, right), left, right) for left, right in pairwise(points)]
-    heapq.heapify(heap)
-    for _ in range(_MOST_SPLITS):
-        most, left, right = heap[0]
-        at = (left + right) / 2
-        if -most <= known + _GAP or not left < at < right:
-            break
-        known = max(known, bound(at, at))
-        heapq.heapreplace(heap, (-bound(left, at), left, at))
-        heapq.heappush(heap, (-bound(at, right), at, right))
-    return -heap[0][0]
 
 
 # One price for a ladder over configurations that differ: two points become one for each rung above, and one's own.

@@ -4,7 +4,6 @@ A profile is an upper bound in *both* directions (a record added and a record re
 least 0, its inverse, and Renyi divergences. One direction alone bounds nothing here.
 
     EventProfile    of an event, by the accountants
-    MixtureProfile  of a trial that draws which configuration it runs from public weights, with secret coins
     WorstProfile    the largest at every point: of a prior whose weights are left open
 """
 
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -91,45 +90,14 @@ def _renyi(event: Event, adjacency: Adjacency, orders: tuple[float, ...]) -> NDA
 
 
 @dataclass(frozen=True, slots=True)
-class MixtureProfile:
-    """Of a trial that runs part i with public chance weights[i], by a secret coin whose outcome it may release.
-
-    weights  above 0, with sum 1
-    parts    profiles under one adjacency
-
-    The divergence at epsilon is jointly convex: delta is at most sum w_i delta_i. Raises InvalidValue.
-    """
-
-    weights: tuple[float, ...]
-    parts: tuple[TrialProfile, ...]
-
-    def __post_init__(self) -> None:
-        one_adjacency(self.parts)
-        distribution("weights", self.weights, len(self.parts))
-
-    @property
-    def adjacency(self) -> Adjacency:
-        """Of all parts."""
-        return self.parts[0].adjacency
-
-    def delta(self, epsilon: float) -> float:
-        """See `TrialProfile.delta`."""
-        terms = [weight * part.delta(epsilon) for weight, part in zip(self.weights, self.parts, strict=True)]
-        return min(1.0, math.fsum(terms) * ROUND_UP)
-
-    def epsilon(self, delta: float) -> float:
-        """See `TrialProfile.epsilon`."""
-        return least_epsilon(self.delta, delta, max(part.epsilon(delta) for part in self.parts))
-
-
-@dataclass(frozen=True, slots=True)
 class WorstProfile:
     """The largest of several profiles at every point: bounds every mixture of them. Raises InvalidValue."""
 
     parts: tuple[TrialProfile, ...]
 
     def __post_init__(self) -> None:
-        one_adjacency(self.parts)
+        if len(found := sorted({str(part.adjacency) for part in self.parts})) != 1:
+            raise checks.InvalidValue("parts", found, "profiles under one adjacency, one at least")
 
     @property
     def adjacency(self) -> Adjacency:
@@ -147,21 +115,6 @@ class WorstProfile:
     def renyi(self, orders: tuple[float, ...]) -> NDArray[np.float64]:
         """See `TrialProfile.renyi`."""
         return np.asarray(np.max([part.renyi(orders) for part in self.parts], axis=0))
-
-
-class _UnderAdjacency(Protocol):
-    @property
-    def adjacency(self) -> Adjacency: ...
-
-
-def one_adjacency(parts: Sequence[_UnderAdjacency]) -> Adjacency:
-    """That of all parts, profiles or prices. Refuses none at all, and different ones. Raises InvalidValue."""
-    if not parts:
-        raise checks.InvalidValue("parts", parts, "at least one profile")
-    found = sorted({str(part.adjacency) for part in parts})
-    if len(found) > 1:
-        raise checks.InvalidValue("parts", found, "profiles under one adjacency")
-    return parts[0].adjacency
 
 
 def distribution(name: str, weights: tuple[float, ...], length: int) -> None:

@@ -247,17 +247,14 @@ class Charged:
         return (Choice(what, "read the test records once"),)
 
 
-def planned(spec: SweepSpec) -> tuple[Charged, ...]:
-    """What a sweep of this spec will be charged: one reading; nothing where it declares no private test records."""
-    return _charged(spec, 0)
-
-
 def charged(store: PublishedStore, record: SweepRecord) -> tuple[Charged, ...]:
     """Of a sweep; nothing where it has no private test records."""
-    return _charged(record.spec, len(_reads(store.requests(record.name))))
+    return planned(record.spec, len(_reads(store.requests(record.name))))
 
 
-def _charged(spec: SweepSpec, times: int) -> tuple[Charged, ...]:
+def planned(spec: SweepSpec, times: int = 0) -> tuple[Charged, ...]:
+    """What a sweep of this spec is charged for so many readings, at least one; nothing where it declares no private
+    test records."""
     test, privacy = spec.data.options().get("test"), spec.privacy
     if not isinstance(test, Mapping) or test.get("records") != "private":
         return ()

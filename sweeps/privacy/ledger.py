@@ -229,11 +229,7 @@ def largest_claims(trials: Iterable[TrialRecord]) -> tuple[LargestClaim, ...]:
             largest[kind] = LargestClaim(guarantee=claim, trial=trial.key, trials=before.trials + 1 if before else 1)
         else:
             largest[kind] = replace(before, trials=before.trials + 1)
-    return tuple(largest[kind] for kind in sorted(largest, key=_in_words))
-
-
-def _in_words(kind: tuple[Any, ...]) -> str:
-    return repr(tuple(str(part) if isinstance(part, str) else part for part in kind))
+    return tuple(largest[kind] for kind in sorted(largest, key=lambda kind: list(map(str, kind))))
 
 
 # Sealed searches in totals: each has one price, spent from its beginning on, whatever of it left.

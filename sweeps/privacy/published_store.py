@@ -20,12 +20,10 @@ from dpcore.guarantee import Guarantee, Status
 from sweeps.privacy.claims import covers_search
 from sweeps.privacy.release import Published, Release
 from sweeps.store.errors import StoreOlder
-from sweeps.store.population import Population, Row
 from sweeps.store.records import (
     AttemptRecord,
     CurveReport,
     LedgerEntry,
-    OutboxRow,
     Refutation,
     Request,
     SweepRecord,
@@ -131,6 +129,10 @@ class PublishedStore:
 
     def __init__(self, store: Store, workspace: Workspace | None = None) -> None:
         self._store, self._workspace = store, workspace
+        # What says nothing of a result is the store's own.
+        self.close, self.url, self.sweep, self.sweeps = store.close, store.url, store.sweep, store.sweeps
+        self.populations, self.population, self.charges = store.populations, store.population, store.charges
+        self.ledger_of, self.outbox, self.backlog = store.ledger_of, store.outbox, store.backlog
 
     @classmethod
     def open(cls, workspace: Workspace) -> PublishedStore:
@@ -168,22 +170,9 @@ class PublishedStore:
             return ""
         return self._workspace.newer(record, lambda: self._store.trials(record.name))
 
-    def close(self) -> None:
-        """End its connections."""
-        self._store.close()
-
-    @property
-    def url(self) -> str:
-        """Where the store is, with a password if it has one: for another process, never for a message."""
-        return self._store.url
-
-    def sweep(self, name: str) -> SweepRecord:
-        """One sweep, by any name that it has or had, as by all of these. Raises UnknownSweep."""
-        return self._store.sweep(name)
-
-    def sweeps(self) -> list[SweepRecord]:
-        """All sweeps, oldest first."""
-        return self._store.sweeps()
+    def _at_once(self, sweep: str) -> bool:
+        """Whether the results of a sweep are seen as soon as they are recorded. Raises UnknownSweep."""
+        return Release.of(self.sweep(sweep).spec).policy.at_once
 
     def refuted(self, sweep: str) -> Mapping[str, Refutation]:
         """{system: the audit that refuted a claim of it}. Raises UnknownSweep."""
@@ -225,38 +214,30 @@ class PublishedStore:
         Metrics of the model alone: what the plan decides, and time and memory, are no curve. Raises UnknownSweep,
         UnknownTrial.
         """
-        record = self._store.sweep(sweep)
-        at_once = Release.of(record.spec).policy.at_once
+        at_once = self._at_once(sweep)
         trials = self.trials(sweep) if keys is None else self.trials_of(sweep, keys)
         seen = {one.key for one in trials if at_once or one.state is TrialState.COMPLETE}
-        reported = [one for one in self._store.curves(record.name, keys) if one.key in seen]
+        reported = [one for one in self._store.curves(self.sweep(sweep).name, keys) if one.key in seen]
         leaving = [replace(one, metrics=_of_the_model(one.metrics)) for one in reported]
         return [one for one in leaving if one.metrics]
 
     def held_back(self, sweep: str) -> list[Published]:
         """The trials of which no view is told when they report, as they may be seen now. Raises UnknownSweep."""
-        at_once = Release.of(self._store.sweep(sweep).spec).policy.at_once
-        return [] if at_once else self.trials(sweep)
+        return [] if self._at_once(sweep) else self.trials(sweep)
 
     def running(self, sweep: str) -> list[Published]:
         """The trials that run now, where the policy lets a trial be seen before all are over. Raises UnknownSweep."""
-        at_once = Release.of(self._store.sweep(sweep).spec).policy.at_once
-        return self.trials(sweep, [TrialState.RUNNING]) if at_once else []
+        return self.trials(sweep, [TrialState.RUNNING]) if self._at_once(sweep) else []
 
     def counts(self, sweep: str) -> dict[str, int]:
         """How many trials are seen in each state. Raises UnknownSweep."""
-        record = self._store.sweep(sweep)
-        if Release.of(record.spec).policy.at_once:
-            return self._store.counts(record.name)
+        if self._at_once(sweep):
+            return self._store.counts(self.sweep(sweep).name)
         return {str(state): 0 for state in TrialState} | Counter(str(one.state) for one in self.trials(sweep))
 
     def ledger(self, sweep: str) -> list[LedgerEntry]:
         """All entries in order of trial and attempt."""
         return self._store.ledger(self.sweep(sweep).name)
-
-    def ledger_of(self, key: str) -> list[LedgerEntry]:
-        """Those of one trial, in order of attempt."""
-        return self._store.ledger_of(key)
 
     def attempts_of(self, sweep: str, key: str) -> list[AttemptRecord]:
         """The launches of one trial and how each ended, in order; none of a trial whose results are held back.
@@ -264,32 +245,11 @@ class PublishedStore:
         Raises UnknownSweep, UnknownTrial.
         """
         [seen] = self.trials_of(sweep, [key])
-        at_once = Release.of(self._store.sweep(sweep).spec).policy.at_once
-        return self._store.attempts_of(key) if at_once or seen.state is TrialState.COMPLETE else []
-
-    def populations(self) -> list[Population]:
-        """All that have a ledger, by name."""
-        return self._store.populations()
-
-    def population(self, name: str) -> Population:
-        """One of them. Raises UnknownPopulation."""
-        return self._store.population(name)
-
-    def charges(self, population: str) -> list[Row]:
-        """What was charged to one: of a sealed sweep one row. Raises UnknownPopulation."""
-        return self._store.charges(population)
+        return self._store.attempts_of(key) if self._at_once(sweep) or seen.state is TrialState.COMPLETE else []
 
     def requests(self, sweep: str) -> list[Request]:
         """What people asked of it, oldest first: notes and tags among them."""
         return self._store.requests(self.sweep(sweep).name)
-
-    def outbox(self, sweep: str, limit: int = 1000) -> list[OutboxRow]:
-        """The oldest `limit` changes that the views have not been told."""
-        return self._store.outbox(sweep, limit)
-
-    def backlog(self, sweep: str) -> int:
-        """How many changes the views have not been told."""
-        return self._store.backlog(sweep)
 
     def delivered(self, ids: Sequence[int]) -> None:
         """Forget these changes; unknown ones are ignored."""

@@ -53,7 +53,7 @@ from sweeps.privacy.release import Published
 from sweeps.privacy.wording import TOTAL_SHOWN_UP_TO, too_many, total_lines
 from sweeps.spec.sections import FIXED_SAMPLERS, SweepSpec, TotalPrivacy, learns
 from sweeps.store.errors import UnknownSweep
-from sweeps.store.records import LedgerEntry, SweepRecord, SweepState, TrialRecord, TrialState, sweep_of
+from sweeps.store.records import LedgerEntry, SweepRecord, SweepState, TrialRecord, TrialState
 from trainables.system import PrivacyPlan
 from trainables.training.noise import named_generators
 
@@ -303,7 +303,7 @@ def summary(
     if any(plan.guarantee.status is Status.NOT_COVERED for plan in plans.values()):
         return replace(found, uncounted=NOT_COVERED)
     if any(covers_search(plan.guarantee) for plan in plans.values()):
-        return _of_searches(found, trials, list(plans.values()), tests)
+        return _of_searches(found, list(plans.values()), tests)
     delta = min(plan.guarantee.delta for plan in plans.values())
     choices = (*choices, *(choice for one in tests for choice in one.choices))
     standing = weakest(*(plan.guarantee.status for plan in plans.values()))
@@ -347,15 +347,13 @@ def _refuted(plans: Iterable[PrivacyPlan]) -> tuple[str, ...]:
     return tuple(sorted({plan.system for plan in plans if plan.guarantee.status is Status.REFUTED}))
 
 
-def _of_searches(
-    found: Summary, trials: Sequence[TrialRecord], plans: Sequence[PrivacyPlan], tests: Sequence[Charged]
-) -> Summary:
+def _of_searches(found: Summary, plans: Sequence[PrivacyPlan], tests: Sequence[Charged]) -> Summary:
     """With the price of a sealed search for its total: what its winners' own steps cost says nothing of it.
 
     Winners of several orders of one search claim one price together.
     """
     claim = claim_of_search([one.guarantee for one in plans])
-    if len({sweep_of(one.key) for one in trials}) > 1 or claim is None or tests:
+    if claim is None or tests:
         return replace(found, uncounted=BY_SUMS)
     procedure = Procedure(
         guarantee=claim,
@@ -458,16 +456,9 @@ class Total:
 
 def own_total(store: PublishedStore, sweep: str, trials: Sequence[Published]) -> Total:
     """Of one sweep, all of whose `trials` are given. Raises UnknownSweep."""
-    attempts = sum(trial.attempts for trial in trials)
-    if attempts > TOTAL_SHOWN_UP_TO and store.sweep(sweep).spec.privacy.scope != "sweep":
-        return Total(sweep=sweep, uncounted=too_many(sweep, attempts))
     record = store.sweep(sweep)
-    return total_of(
-        sweep,
-        summary_in_passing(
-            record, trials, store.ledger(sweep), charged(store, record), tuned_by_now(store, record.spec)
-        ),
-    )
+    tests, tuned = charged(store, record), tuned_by_now(store, record.spec)
+    return total_of(sweep, summary_in_passing(record, trials, store.ledger(sweep), tests, tuned))
 
 
 def total_of(sweep: str, ledger: Summary) -> Total:

@@ -17,29 +17,27 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequenc
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from scipy.optimize import brentq
 
-from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
-from dpcore.calibrate import CannotCalibrate, Target
+from dpcore.calibrate import CannotCalibrate
 from dpcore.checks import InvalidValue
-from dpcore.events import Adjacency, UnsupportedEvent
+from dpcore.events import Adjacency
 from dpcore.guarantee import Status
 from dpcore.rounding import delta_text, epsilon_text
-from dpcore.selection.best import TIGHT, price_best
+from dpcore.selection.best import TIGHT
 from dpcore.selection.counts import LARGEST_CAP, BinomialCount, Capped, CountLaw, PoissonCount, geometric, with_mean
-from dpcore.selection.front import FrontPoints
-from dpcore.selection.ladder import Ladder, price_ladder
-from dpcore.selection.profiles import ROUND_UP, TrialProfile, epsilon_at
+from dpcore.selection.profiles import TrialProfile
 from sweeps.planning.estimate import TotalEstimate, estimated_total
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.rehearsal import Rehearsal, corners, first_plan
-from sweeps.privacy.charge import trial_profile
+from sweeps.privacy.charge import UNCOUNTED, trial_profile
 from sweeps.privacy.ledger import Choice
-from sweeps.privacy.privacy_filter import Rule, fitted, fitted_to_part
+from sweeps.privacy.privacy_filter import fitted, fitted_to_part
 from sweeps.ray.resources import workers_of
 from sweeps.search.asha import rung_ends, stops
+from sweeps.selection.price import Fit, Pricing, best_price, first_price, front_price
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import EarlyStopping, SweepSpec
@@ -192,8 +190,8 @@ def capped(law: CountLaw) -> Capped:
 
 # The configuration that modes are compared by, and its plan for any budget of one trial.
 
-_BY_ITSELF = 0.4
-"""Of the whole budget, about what a trial of a sealed search may spend: where fitting begins."""
+
+T = TypeVar("T")
 
 
 class NotPlanned(ValueError):
@@ -267,17 +265,13 @@ class ReferenceConfig:
         """See `planned`. Raises NotPlanned."""
         return made(self.planned(epsilon))
 
-    def meeting(self, rule: Rule, start: float | None = None) -> PrivacyPlan:
-        """The plan that spends as much as `rule` allows (`sweeps.privacy.privacy_filter`). Raises NotPlanned.
+    def priced(self, price: Callable[[float, Fit], Pricing | Refusal]) -> Pricing:
+        """The price of a search of which this is the reference, by `sweeps.selection.price`. Raises NotPlanned."""
 
-        start  a guess at its epsilon by itself
-        """
-        return made(fitted(self.planned, rule, start or self.epsilon * _BY_ITSELF))
+        def fit(exceeds: Callable[[TrialProfile], float], start: float) -> PrivacyPlan | Refusal:
+            return fitted(self.planned, lambda plan: exceeds(trial_profile(plan)), start)
 
-    def costing(self, price: Callable[[TrialProfile], float], allowed: float | None = None) -> PrivacyPlan:
-        """The plan whose profile has a price just within `allowed`, the whole epsilon by default. Raises NotPlanned."""
-        most = self.epsilon if allowed is None else allowed
-        return self.meeting(lambda plan: log_excess(price(trial_profile(plan)), most), most * _BY_ITSELF)
+        return made(price(self.delta, fit))
 
     def noise(self, *plans: PrivacyPlan) -> tuple[float, ...]:
         """Solved noise of these plans, each once, the least first."""
@@ -286,13 +280,8 @@ class ReferenceConfig:
         return tuple(sorted({float(plan.config[self.parameter]) for plan in plans}))
 
 
-def log_excess(spent: float, allowed: float) -> float:
-    """ln(spent / allowed), as a rule has it: infinite where nothing bounds what is spent."""
-    return math.log(spent / allowed) if spent > 0 else -math.inf
-
-
-def made(found: PrivacyPlan | Refusal) -> PrivacyPlan:
-    """The plan. Raises NotPlanned for a Refusal."""
+def made(found: T | Refusal) -> T:
+    """The plan, or the price. Raises NotPlanned for a Refusal."""
     if isinstance(found, Refusal):
         raise NotPlanned(found.reason)
     return found
@@ -348,9 +337,10 @@ def composed(middle: ReferenceConfig) -> ModeRow:
     """Equal budgets that no result changes, composed exactly."""
 
     def excess(plan: PrivacyPlan) -> float:
-        return log_excess(_total(middle, plan, ()).epsilon, middle.epsilon)
+        spent = _total(middle, plan, ()).epsilon
+        return math.log(spent / middle.epsilon) if spent > 0 else -math.inf
 
-    plan = middle.meeting(excess, middle.epsilon / math.sqrt(middle.trials))
+    plan = made(fitted(middle.planned, excess, middle.epsilon / math.sqrt(middle.trials)))
     total = _total(middle, plan, ())
     return _row(
         middle,
@@ -464,8 +454,6 @@ def _row(
 
 # Modes in which few trials leave: the best by one order or several, or the first that meets a public target.
 
-FAILURE_SHARE = 0.1
-"""The part of delta that pays for saying that no trial met the target."""
 _SEALED = "The number of trials stays secret; results wait for an announced deadline that covers the worst."
 _FRONT = "dpcore.selection.front"
 _LADDER = (
@@ -481,23 +469,14 @@ def best(middle: ReferenceConfig, name: str, law: CountLaw) -> ModeRow:
     """
     if law.mean > LARGEST_CAP:
         raise NotPlanned(f"for such a chance it would take {law.mean:.3g} trials in the mean")
-    price = best_price(law, middle.delta)
-    plan = middle.costing(price)
     return sealed_row(
         middle,
         f"best, {name}",
-        [plan],
-        law,
+        middle.priced(partial(best_price, capped(law), middle.epsilon)),
         setting="scope: sweep, release: best",
-        epsilon=price(trial_profile(plan)),
         theorem=TIGHT,
         says=f"The best trial leaves, with its score; independent draws from the prior. {_SEALED}",
     )
-
-
-def best_price(law: CountLaw, delta: float) -> Callable[[TrialProfile], float]:
-    """Epsilon of the best of K trials with this profile, without the Renyi route: that has no two points."""
-    return lambda trial: min(price_best(law, trial, delta, orders=()).values())
 
 
 def front(middle: ReferenceConfig, law: CountLaw, orders: int) -> ModeRow:
@@ -505,15 +484,11 @@ def front(middle: ReferenceConfig, law: CountLaw, orders: int) -> ModeRow:
 
     law  without its cap
     """
-    rule = FrontPoints.solved(law, orders, Target(epsilon=middle.epsilon, delta=middle.delta))
-    plan = middle.meeting(lambda plan: rule.exceeds(trial_profile(plan)))
     return sealed_row(
         middle,
         f"front, {orders} orders",
-        [plan],
-        law,
+        middle.priced(partial(front_price, capped(law), orders, middle.epsilon)),
         setting="scope: sweep, release: front",
-        epsilon=rule.epsilon,
         theorem=_FRONT,
         says=f"The best trial by each of {orders} public orders leaves, with its scores. {_SEALED}",
     )
@@ -526,43 +501,19 @@ def first(middle: ReferenceConfig, chance: float) -> ModeRow:
     """
     epsilons = sorted(middle.spec.privacy.epsilon)
     count = len(epsilons)
-    law, weights = reaching_in_each(chance, count), (1 / count,) * count
-    failed = middle.delta * FAILURE_SHARE
-    deltas = ((middle.delta - failed) / count,) * count
-    plans: list[PrivacyPlan] = []
-    for epsilon, delta in zip(epsilons, deltas, strict=True):
-        below = tuple(trial_profile(one) for one in plans)
-
-        def price(trial: TrialProfile, below: tuple[TrialProfile, ...] = below, delta: float = delta) -> float:
-            # What a rung costs does not depend on dearer ones: until they are solved, a copy of it stands for them.
-            above = count - len(below) - 1
-            known = Ladder(
-                law=law,
-                rungs=(*below, trial, *(trial,) * (above > 0)),
-                weights=(*weights[: len(below) + 1], *(above / count,) * (above > 0)),
-            )
-            own = epsilon_at(trial, delta / (known.priced.mean * weights[0]))
-            return (own + known.penalties()[len(below)]) * ROUND_UP
-
-        plans.append(middle.costing(price, epsilon))
-    rungs = tuple(trial_profile(one) for one in plans)
-    found = price_ladder(Ladder(law=law, rungs=rungs, weights=weights), deltas, failed, points=2)
-    if found.epsilon > middle.epsilon:
-        raise NotPlanned(f"its dearest end costs epsilon {epsilon_text(found.epsilon)}")
+    pricing = middle.priced(partial(first_price, capped(reaching_in_each(chance, count)), epsilons))
     leaves = "The first trial that meets a public target leaves, or word that none did. "
     if count > 1:
-        prices = ", ".join(map(epsilon_text, found.rungs))
         leaves = (
             "The first trial of the cheapest budget that meets a public target leaves, or word that none did. "
-            f"Its epsilon is known then: one of {prices} ({epsilon_text(found.failure)} for none). "
+            f"Its epsilon is known then: one of {', '.join(map(epsilon_text, epsilons))} "
+            f"({epsilon_text(pricing.routes()['none'])} for none). "
         )
     return sealed_row(
         middle,
         "first" if count == 1 else f"first, {count} rungs",
-        plans,
-        law,
+        pricing,
         setting="scope: sweep, release: first",
-        epsilon=found.epsilon,
         theorem=_LADDER,
         says=f"{leaves}{_SEALED}",
         rungs=count,
@@ -574,18 +525,17 @@ def reaching_in_each(chance: float, rungs: int) -> CountLaw:
     return reaching(1.0, chance, TOP / rungs)
 
 
-def sealed_row(
-    middle: ReferenceConfig, mode: str, plans: Sequence[PrivacyPlan], law: CountLaw, rungs: int = 1, **told: Any
-) -> ModeRow:
-    """A row of a search whose number of trials is drawn from `law`, under its cap; a trial's plan is one of `plans`."""
-    drawn, work = capped(law), sum(plan.work for plan in plans) / len(plans)
-    most = int(drawn.largest)
+def sealed_row(middle: ReferenceConfig, mode: str, pricing: Pricing, rungs: int = 1, **told: Any) -> ModeRow:
+    """A row of a search at this price, under the cap of its law; a trial's plan is one of its references."""
+    drawn, plans = pricing.law, pricing.references
+    work = sum(plan.work for plan in plans) / len(plans)
     search: dict[str, Any] = {
-        "trials": f"mean {drawn.mean:.4g}, at most {most}",
+        "trials": f"mean {drawn.mean:.4g}, at most {drawn.cap}",
         "chance": drawn.reach(TOP / rungs),
         "expected": drawn.mean,
-        "most": most,
-        "work": (work * drawn.mean, work * drawn.largest),
+        "most": drawn.cap,
+        "work": (work * drawn.mean, work * drawn.cap),
+        "epsilon": pricing.rule.epsilon,
     }
     return _row(middle, mode, plans, **search | told)
 
@@ -614,17 +564,13 @@ def holdout(middle: ReferenceConfig, law: CountLaw, share: float = SHARE) -> Mod
             f"under {middle.adjacency} one record may give way to one of the other part, and so an exchange may change "
             "both parts: they would add"
         )
-    tuned, final = middle.on(share), middle.on(1 - share)
-    tune = tuned.costing(best_price(law, middle.delta))
-    last = final.plan(middle.epsilon)
-    tuning = price_best(law, trial_profile(tune), middle.delta, orders=())["tight"]
+    pricing = middle.on(share).priced(partial(best_price, capped(law), middle.epsilon))
+    tune, last = pricing.reference, middle.on(1 - share).plan(middle.epsilon)
     row = sealed_row(
         middle,
         f"holdout, {share:.0%}",
-        [tune],
-        law,
+        pricing,
         setting="scope: holdout",
-        epsilon=max(tuning, trial_profile(last).epsilon(middle.delta)),
         theorem=f"the larger of two parts (McSherry 2009; Koskela & Kulkarni 2023); {TIGHT}",
         says=f"The best of the trials on {share:.0%} of the records, and a final run on the other {1 - share:.0%} with "
         "its configuration. Noise and epsilon of both; a trial costs only its share of the work.",
@@ -660,10 +606,8 @@ def public(middle: ReferenceConfig) -> ModeRow:
 # The comparison of modes for a spec: from public facts and plans alone, no record is read.
 
 _ASKED = ("scope", "release", "spread")
-_SAMPLER = "search.sampler"
 _OF_A_FILTER = ("spread", "shares", "filter", "order")
-_UNCOUNTED = (DiscretisationInvalid, ToleranceNotReached, UnsupportedEvent)
-_CANNOT = (CannotCalibrate, InvalidValue, NotPlanned, *_UNCOUNTED)
+_CANNOT = (CannotCalibrate, InvalidValue, NotPlanned, *UNCOUNTED)
 
 
 def compared(
@@ -681,7 +625,25 @@ def compared(
     middle = ReferenceConfig.of(spec, facts, {})
     rows: list[ModeRow] = []
     without: list[NoRow] = []
-    for mode, row in _modes(middle, _chance_of(spec), _orders(spec)):
+    # Laws are compared at the chance of a good trial of the spec's own, where it has one.
+    own = spec.selection and law_of(spec.selection, spec.search.trials).priced.reach(TOP)
+    chance, laws = own or default_chance(), laws_at(own or default_chance())
+    # A front is one of two orders at least.
+    orders = max(2, len(spec.orders if spec.privacy.release == "front" else spec.objectives))
+    modes: dict[str, Callable[[], ModeRow]] = {
+        "one run": partial(one_run, middle),
+        "trial": partial(each_trial, middle),
+        "compose": partial(composed, middle),
+        "compose, filter": partial(filtered, middle),
+        "compose, front-loaded": partial(front_loaded, middle),
+        "compose, halving": partial(halving, middle),
+        **{f"best, {name}": partial(best, middle, name, law) for name, law in laws.items()},
+        "front": partial(front, middle, laws["geometric"], orders),
+        "first": partial(first, middle, chance),
+        "holdout": partial(holdout, middle, laws["geometric"]),
+        "public": partial(public, middle),
+    }
+    for mode, row in modes.items():
         try:
             rows.append(_as_written(spec, row()))
         except _CANNOT as error:
@@ -702,28 +664,6 @@ def compared(
     )
 
 
-def _modes(middle: ReferenceConfig, chance: float, orders: int) -> list[tuple[str, Callable[[], ModeRow]]]:
-    """Each mode by its name, and how its row comes about.
-
-    chance  of a good trial in a sealed search
-    orders  of a front
-    """
-    laws = laws_at(chance)
-    return [
-        ("one run", partial(one_run, middle)),
-        ("trial", partial(each_trial, middle)),
-        ("compose", partial(composed, middle)),
-        ("compose, filter", partial(filtered, middle)),
-        ("compose, front-loaded", partial(front_loaded, middle)),
-        ("compose, halving", partial(halving, middle)),
-        *((f"best, {name}", partial(best, middle, name, law)) for name, law in laws.items()),
-        ("front", partial(front, middle, laws["geometric"], orders)),
-        ("first", partial(first, middle, chance)),
-        ("holdout", partial(holdout, middle, laws["geometric"])),
-        ("public", partial(public, middle)),
-    ]
-
-
 def _as_written(spec: SweepSpec, row: ModeRow) -> ModeRow:
     """The row, with what the spec's own checks say where nothing but its mode is changed."""
     settings = dict(one.partition(": ")[::2] for one in row.setting.split(", "))
@@ -732,7 +672,6 @@ def _as_written(spec: SweepSpec, row: ModeRow) -> ModeRow:
         return row
     wanted.setdefault("release", "all")
     written = spec.canonical()
-    written["search"]["sampler"] = settings.get(_SAMPLER, written["search"]["sampler"])
     if wanted["release"] == "all":
         written.pop("selection", None)
     elif wanted["release"] == "best" and "selection" in written:
@@ -745,18 +684,6 @@ def _as_written(spec: SweepSpec, row: ModeRow) -> ModeRow:
     except SpecErrors as error:
         return replace(row, refused="; ".join(f"{one.path}: expected {one.expected}" for one in error.errors))
     return row
-
-
-def _chance_of(spec: SweepSpec) -> float:
-    """Of a good trial, that laws are compared at: by the spec's own law where it has one."""
-    if spec.selection is None:
-        return default_chance()
-    return law_of(spec.selection, spec.search.trials).priced.reach(TOP)
-
-
-def _orders(spec: SweepSpec) -> int:
-    """Of a front: those that the spec asks for, or its objectives, two at least."""
-    return max(2, len(spec.orders if spec.privacy.release == "front" else spec.objectives))
 
 
 def _speed(rehearsal: Rehearsal, system: str) -> float | None:

@@ -11,7 +11,7 @@ nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -79,6 +79,16 @@ class SealedPrior:
 
         return fitted(plan_at, lambda plan: exceeds(trial_profile(plan)), start)
 
+    def price(self, fit: Fit) -> Pricing | Refusal:
+        """What leaves costs, by one configuration of the space."""
+        privacy, law = self.spec.privacy, self.law
+        if self.selection.target is not None:
+            return first_price(law, privacy.epsilon, privacy.delta, fit)
+        (epsilon,) = privacy.epsilon
+        if privacy.release == "front":
+            return front_price(law, len(self.spec.orders), epsilon, privacy.delta, fit)
+        return best_price(law, epsilon, privacy.delta, fit)
+
 
 _PLACES = (0.5, 0.1, 0.9)
 """In the domains of a system, where it is asked what its claim rests on until it has a plan: in public."""
@@ -143,10 +153,8 @@ class SealedPlanner:
     def of(cls, prior: SealedPrior, further: Iterable[Config] = ()) -> SealedPlanner | Refusal:
         """The planner of a prior; a Refusal where nothing in its middle has a plan, tried in turn, nor `further`."""
         refusal: Refusal | None = None
-        price = _front if prior.spec.privacy.release == "front" else _best
-        price = price if prior.selection.target is None else _ladder
         for config in chain(prior.space.middles(), further):
-            found = price(prior, config)
+            found = prior.price(partial(prior.fitted, config))
             if isinstance(found, Pricing):
                 return cls(prior, found)
             refusal = refusal or found
@@ -232,29 +240,32 @@ class SealedPlanner:
 
 # The price by one reference, given as much of each budget as it can have alone. Each raises InvalidValue.
 
+Fit = Callable[[Callable[[TrialProfile], float], float], PrivacyPlan | Refusal]
+"""Of a configuration: the plan whose profile just does not exceed what a trial may cost; or why there is none.
 
-def _best(prior: SealedPrior, config: Config) -> Pricing | Refusal:
+Asked with by how much a trial is too dear, in logarithms, and a guess at its epsilon by itself.
+"""
+
+
+def best_price(law: Capped, epsilon: float, delta: float, fit: Fit) -> Pricing | Refusal:
     """The price of the best, by the points of the reference."""
-    (epsilon,), delta = prior.spec.privacy.epsilon, prior.spec.privacy.delta
-    reference = ByReference(law=prior.law, delta=delta)
-    found = prior.fitted(config, lambda trial: math.log(reference.price(trial) / epsilon), epsilon / 3)
+    reference = ByReference(law=law, delta=delta)
+    found = fit(lambda trial: math.log(reference.price(trial) / epsilon), epsilon / 3)
     if isinstance(found, Refusal):
         return found
     return Pricing(rule=reference.points(trial_profile(found), epsilon), references=(found,))
 
 
-def _front(prior: SealedPrior, config: Config) -> Pricing | Refusal:
+def front_price(law: Capped, orders: int, epsilon: float, delta: float, fit: Fit) -> Pricing | Refusal:
     """The price of the best by each order, which follows from the budget; the reference is planned within it."""
-    (epsilon,), delta = prior.spec.privacy.epsilon, prior.spec.privacy.delta
-    rule = FrontPoints.solved(prior.law, len(prior.spec.orders), Target(epsilon=epsilon, delta=delta))
-    found = prior.fitted(config, rule.exceeds, epsilon / 3)
+    rule = FrontPoints.solved(law, orders, Target(epsilon=epsilon, delta=delta))
+    found = fit(rule.exceeds, epsilon / 3)
     return found if isinstance(found, Refusal) else Pricing(rule=rule, references=(found,))
 
 
-def _ladder(prior: SealedPrior, config: Config) -> Pricing | Refusal:
+def first_price(law: Capped, epsilons: Sequence[float], delta: float, fit: Fit) -> Pricing | Refusal:
     """The same for every budget, from the cheapest on: a rung's price does not depend on dearer ones."""
-    epsilons = prior.spec.privacy.epsilon
-    climbing = Climbing(law=prior.law, weights=(1 / len(epsilons),) * len(epsilons), delta=prior.spec.privacy.delta)
+    climbing = Climbing(law=law, weights=(1 / len(epsilons),) * len(epsilons), delta=delta)
     references: list[PrivacyPlan] = []
     for epsilon in epsilons:
         known = climbing
@@ -262,7 +273,7 @@ def _ladder(prior: SealedPrior, config: Config) -> Pricing | Refusal:
         def exceeds(trial: TrialProfile, epsilon: float = epsilon, known: Climbing = known) -> float:
             return math.log(known.price(trial) / epsilon)
 
-        found = prior.fitted(config, exceeds, epsilon / 3)
+        found = fit(exceeds, epsilon / 3)
         if isinstance(found, Refusal):
             return found
         references.append(found)

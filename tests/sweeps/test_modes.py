@@ -87,12 +87,11 @@ def test_the_best_needs_the_printed_noise(at, law, printed) -> None:
 
 
 def test_the_first_success_needs_what_the_threshold_needs() -> None:
-    """For success at the whole of delta private_search.md prints 1.991220; here a tenth of it is for failure."""
-    success = 1e-5 * (1 - compare.FAILURE_SHARE)
+    """For success at the whole of delta private_search.md prints 1.991220; here a 28th of it is for word of none."""
 
     def price(sigma: float) -> float:
         law, trial = geometric(MEAN), EventProfile(Gaussian(noise_multiplier=sigma))
-        return epsilon_at(trial, success / law.mean) + least_shift(trial.delta, law.odds)
+        return epsilon_at(trial, 1e-5 / (1 + law.mean)) + least_shift(trial.delta, law.odds)
 
     least = boldest(NOISE, lambda sigma: price(sigma) - 3.0, 1.0)
     assert 1.991220 < least < 2.01

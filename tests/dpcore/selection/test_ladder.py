@@ -6,14 +6,13 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import ndtr
 
 from dpcore.calibrate import NOISE, boldest, sampled_gaussian
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
 from dpcore.selection.best import least_shift
 from dpcore.selection.counts import Capped, PoissonCount, geometric, logarithmic, with_mean
-from dpcore.selection.ladder import Climbing, Ladder, LadderPoints, failure_epsilon, price_ladder
+from dpcore.selection.ladder import Climbing, LadderPoints
 from dpcore.selection.profiles import EventProfile, WorstProfile, epsilon_at
 from tests.dpcore.selection.finite import FiniteProfile, climb, ratio, share, softmax
 
@@ -30,53 +29,24 @@ def sgd(sigma):
     return EventProfile(sampled_gaussian(sigma, 0.01, 1000))
 
 
-@pytest.mark.parametrize(
-    ("law", "trial", "printed", "off"),
-    [
-        (geometric(10), gauss(1.0), 5.752037, 1e-6),
-        (geometric(27), gauss(2.0), 2.985923, 1e-6),
-        (geometric(27), sgd(1.0), 2.779487, 1.5e-3),  # by another accountant's grid
-    ],
-    ids=str,
-)
-def test_price_of_a_success(law, trial, printed, off):
-    """private_search.md section 1g."""
-    found = price_ladder(Ladder(law=law, rungs=(trial,), weights=(1.0,)), (1e-5,), 1e-5, points=2)
-    assert found.rungs[0] == pytest.approx(printed, abs=off)
+LADDERS = [
+    (geometric(10), (gauss(1.0),), 1e-5, (5.752037,), 1e-6),
+    (geometric(27), (gauss(2.0),), 1e-5, (2.985923,), 1e-6),
+    # By another accountant's grid.
+    (geometric(27), (sgd(1.0),), 1e-5, (2.779487,), 1.5e-3),
+    (geometric(108), tuple(map(gauss, (8.0, 4.0, 2.0, 1.0))), 2e-6, (0.733304, 1.676333, 3.474952, 7.276244), 1e-6),
+    (geometric(81), tuple(map(sgd, (3.0, 1.5, 0.8))), 2.5e-6, (0.640517, None, 5.370034), 2e-3),
+]
 
 
-def test_price_of_failure():
-    """private_search.md section 1g; found from above: 256 points of the curve leave some 1e-3."""
-    assert 1.484671 < failure_epsilon(with_mean(3, 34.55198), gauss(2.0), 1e-6) < 1.484671 + 2e-3
-
-
-GAUSSIANS = Ladder(law=geometric(108), rungs=tuple(map(gauss, (8.0, 4.0, 2.0, 1.0))), weights=(0.25,) * 4)
-PRINTED = (0.733304, 1.676333, 3.474952, 7.276244)
-
-
-def test_ladders_of_gaussians_and_of_dp_sgd():
-    """private_search.md section 1g: weights 1/4, geometric 108, delta/5 each; q = .01, T = 1000, 1/3, 81, delta/4."""
-    found = price_ladder(GAUSSIANS, (2e-6,) * 4, 2e-6)
-    assert found.rungs == pytest.approx(PRINTED, abs=1e-6)
-    assert 3.185765 < found.failure < 3.185765 + 2e-3
-    assert found.epsilon == found.rungs[-1]
-    # By the theorem alone.
-    assert GAUSSIANS.trial.epsilon(2e-6) + GAUSSIANS.shifts()[-1] == pytest.approx(5.663109, abs=1e-6)
-    ladder = Ladder(law=geometric(81), rungs=tuple(map(sgd, (3.0, 1.5, 0.8))), weights=(1 / 3,) * 3)
-    rungs = price_ladder(ladder, (2.5e-6,) * 3, 2.5e-6, points=8).rungs
-    assert (rungs[0], rungs[2]) == (pytest.approx(0.640517, rel=1e-3), pytest.approx(5.370034, rel=1e-3))
-
-
-def test_a_cap_is_not_free_for_the_curve_of_failure():
-    """It makes failure likelier: a Gaussian trial that succeeds above some score exceeds the uncapped law's price."""
-    capped, delta = Capped(geometric(27), 20), 1e-3
-    scores = np.linspace(-4, 5, 500)
-    fails = [(capped.pgf(float(ndtr(score))), capped.pgf(float(ndtr(score - 0.5)))) for score in scores]
-    exact = max(math.log((one - delta) / other) for one, other in fails if one > delta)
-    assert failure_epsilon(geometric(27), gauss(2.0), delta) < exact - 0.05
-    assert exact <= failure_epsilon(capped, gauss(2.0), delta) < exact + 1e-3
-    ladder = Ladder(law=capped, rungs=(gauss(2.0),), weights=(1.0,))
-    assert price_ladder(ladder, (0.01,), delta).failure >= exact
+@pytest.mark.parametrize(("law", "trials", "delta", "printed", "off"), LADDERS, ids=str)
+def test_printed_prices(law, trials, delta, printed, off):
+    """private_search.md section 1g, where each of J equally likely rungs has this delta."""
+    count = len(trials)
+    climbing = Climbing(law=law, weights=(1 / count,) * count, delta=delta * count / law.mean * (1 + law.mean))
+    for trial, one in zip(trials, printed, strict=True):
+        assert one is None or climbing.price(trial) == pytest.approx(one, abs=off)
+        climbing = climbing.with_rung(trial)
 
 
 # Points that configurations of a rung have to meet.
@@ -108,16 +78,6 @@ def test_noise_of_a_gaussian_trial():
     start = Climbing(law=geometric(27), weights=(1.0,), delta=1e-5)
     noise = boldest(NOISE, lambda noise: start.price(gauss(noise)) - 3.0, 1.0)
     assert 1.991220 < noise < 1.991220 * 1.005
-
-
-def test_prices_are_those_of_the_ladder_with_the_same_deltas():
-    """Four budgets, private_search.md 1g: there with a fifth of delta each, here in proportion to the weights."""
-    points = points_of(GAUSSIANS.law, GAUSSIANS.rungs, 1e-5)
-    price = price_ladder(GAUSSIANS, end_deltas(points)[:-1], points.d_hat, 2)
-    assert points.epsilons == pytest.approx(price.rungs, rel=1e-7)
-    assert price.failure <= points.failure <= points.epsilon
-    assert sum(end_deltas(points)) == pytest.approx(1e-5, rel=1e-9)
-    assert points.epsilons == pytest.approx(PRINTED, rel=0.02)
 
 
 def test_a_configuration_of_a_cheap_rung_is_held_to_the_shifts_above():
@@ -278,8 +238,6 @@ def test_the_adversary_refutes_what_is_wrong(name):
 def test_a_law_without_a_rule_is_refused(law):
     with pytest.raises(InvalidValue, match="shape in"):
         LadderPoints(law=law, weights=(1.0,), epsilons=(3.0,), delta=1e-5, shifts=(1.0,), deltas=((0.01,),))
-    with pytest.raises(InvalidValue, match="shape in"):
-        Ladder(law=law, rungs=(gauss(1.0),), weights=(1.0,))
 
 
 @pytest.mark.parametrize(
