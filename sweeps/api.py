@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from sweeps.privacy.charge import check_terms
-from sweeps.privacy.population import NextSweep, PopulationAccount, account, accounts, make_ledger
+from sweeps.privacy.population import NextSweep, PopulationAccount, account, make_ledger
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.summary import list_summaries
 from sweeps.spec.sections import SweepSpec
@@ -460,7 +460,7 @@ def list_budgets(*, root: str | Path | None = None, store: str | None = None) ->
     """The ledgers of all populations of the store, by name. Raises StoreError."""
     workspace = places(root, store)
     opened = PublishedStore.open(workspace)
-    return tuple(_with_unknown(workspace, opened, one) for one in accounts(opened))
+    return tuple(_with_unknown(workspace, opened, account(opened, one.name)) for one in opened.populations())
 
 
 def _with_unknown(workspace: Workspace, store: PublishedStore, found: PopulationAccount) -> PopulationAccount:

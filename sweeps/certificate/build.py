@@ -151,10 +151,10 @@ class Counted:
 
 def count(subject: Subject) -> Counted:
     """How the sweep, or one of its trials, is counted. Raises CannotCertify, InvalidValue."""
-    privacy, alone = subject.spec.privacy, subject.trial is not None
+    privacy, trial = subject.spec.privacy, subject.trial
     if privacy.release == "all":
-        return _trial(subject) if alone else _all(subject)
-    if not alone:
+        return _all(subject) if trial is None else _trial(subject, trial)
+    if trial is None:
         return _search(subject)
     named = f"privacy.scope: {privacy.scope}, release: {privacy.release} of a single trial"
     raise CannotCertify(f"{subject.record.called}: {named} has no certificate yet.")
@@ -175,10 +175,9 @@ def checked_trial(trial: Published) -> tuple[PrivacyPlan, Guarantee]:
     return plan, claim
 
 
-def _trial(subject: Subject) -> Counted:
+def _trial(subject: Subject, trial: Published) -> Counted:
     """One trial's own claim, or the statement of a weaker one."""
-    assert subject.trial is not None
-    key, (plan, claim) = subject.trial.key, checked_trial(subject.trial)
+    key, (plan, claim) = trial.key, checked_trial(trial)
     planned = PlannedTrial.of(key, plan, claim)
     mode = Statement(trials=(planned,)) if claim.status in STATED else TrialAlone.of(planned, claim)
     artefact = f"the metrics of {key} at every report, and its model where its system has one"
@@ -237,6 +236,13 @@ def _all(subject: Subject) -> Counted:
 
 # Sealed searches: what left, or nothing, at the price of the whole.
 
+_LEFT = {
+    "best": "the winner alone, with its score, as {}: which of the trials it was is not told",
+    "first": "the first success alone, with its score, as {}: which of the trials it was is not told",
+    "front": "the winners of all orders, with their scores, as {}: which of the trials they were is not told",
+}
+_LEFT_NOTHING = "nothing: whether no trial might leave, or not every one had ended in time, is not told"
+
 
 def _search(subject: Subject) -> Counted:
     """The winners of a sealed search that is over, or none, and the search."""
@@ -265,7 +271,8 @@ def _search(subject: Subject) -> Counted:
         str(spec.selection.target),
         float(winners[0].config[TARGET_EPSILON]) if winners else None,
     )
-    return Counted(mode=mode, claim=claim, ledger=(), artefact=_artefact(subject))
+    artefact = _LEFT[spec.privacy.release].format(", ".join(one.key for one in winners))
+    return Counted(mode=mode, claim=claim, ledger=(), artefact=artefact if winners else _LEFT_NOTHING)
 
 
 def mode_of(
@@ -283,19 +290,14 @@ def mode_of(
     """
     cap = rule.law.cap if isinstance(rule.law, Capped) else None
     told: dict[str, Any] = {"law": rule.law.priced, "cap": cap, "named": named, "trials": trials}
-
-    def of_the_rule(*names: str) -> dict[str, Any]:
-        return told | {name: getattr(rule, name) for name in names}
-
-    match rule:
-        case HeterogeneousTrials():
-            return Best(**of_the_rule("e1", "d1", "e_hat", "d_hat"))
-        case LadderPoints():
-            ended = None if budget is None else 1 + rule.epsilons.index(budget)
-            of_rungs = of_the_rule("epsilons", "weights", "shifts", "deltas", "d_hat")
-            return First(**of_rungs, target=target, ended=ended)
-        case FrontPoints():
-            return Front(**of_the_rule("mu", "tau"), orders=tuple(orders))
+    kind: type[SealedSearch] = Best
+    if isinstance(rule, LadderPoints):
+        kind, ended = First, None if budget is None else 1 + rule.epsilons.index(budget)
+        told |= {"target": target, "ended": ended}
+    elif isinstance(rule, FrontPoints):
+        kind, told = Front, told | {"orders": tuple(orders)}
+    # All else that it has is the rule's, by the same names.
+    return kind(**told, **{name: getattr(rule, name) for name in kind.model_fields.keys() - {*told, "mode"}})
 
 
 def _of_nothing(subject: Subject, planner: SealedPlanner) -> Guarantee:
@@ -311,17 +313,6 @@ def _of_nothing(subject: Subject, planner: SealedPlanner) -> Guarantee:
                 f"{one.standing}; expected {Status.PROVED_UNDER_ASSUMPTIONS} of all of them."
             )
     return claims[0]
-
-
-def _artefact(subject: Subject) -> str:
-    """What left, exactly."""
-    listed = ", ".join(one.key for one in subject.complete)
-    if not listed:
-        return "nothing: whether no trial might leave, or not every one had ended in time, is not told"
-    if subject.spec.privacy.release == "front":
-        return f"the winners of all orders, with their scores, as {listed}: which of the trials they were is not told"
-    what = "the winner" if subject.spec.privacy.release == "best" else "the first success"
-    return f"{what} alone, with its score, as {listed}: which of the trials it was is not told"
 
 
 VERSIONS = ("private-sweeps", "torch", "numpy", "scipy", "optuna", "ray", "cryptography")

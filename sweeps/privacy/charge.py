@@ -1,13 +1,13 @@
-"""What a release costs: `charge(event, rule)`, by which filters, budgets, populations and totals all count.
+"""What a release costs, by which filters, budgets, populations and totals all count.
 
 A launch of a trial releases training steps and reports on private validation records. Where a function of each record
 alone parts the two, a record is in one of them, whoever else is there: then they compose in parallel, and cost the
 larger of the two under add-remove (`dpcore.accounting`). Else both add. `ReleasedParts` is the one place that knows.
 
-rule          adds up                             for
-LinearRule    epsilon and delta                   populations by rule linear
-GaussianRule  mu^2, and the chance tau beside it  filters of one sweep, populations by rule gdp
-RenyiRule     the divergence at one order         filters of one sweep
+adds up                                                    for
+epsilon and delta                                          populations by rule linear
+mu^2, and the chance tau beside it (`dominating_gaussian`)  filters of one sweep, populations by rule gdp
+the divergence at one order                                filters of one sweep
 """
 
 from __future__ import annotations
@@ -82,17 +82,13 @@ class ReleasedParts:
             return cls(training=training)
         return cls(training=training, reports=reports.event(from_step, to_step), parallel=reports.parallel)
 
-    def is_parted(self, adjacency: Adjacency) -> bool:
-        """Whether training and reports cost the larger of the two."""
-        return self.parallel and adjacency is Adjacency.ADD_REMOVE
-
     def in_parallel(self, adjacency: Adjacency) -> tuple[Event, ...]:
         """Releases that compose in parallel: what all of them cost is the largest cost among them."""
         added = self.training if self.reports == _NOTHING else Composed(events=(self.training, self.reports))
-        parts = (self.training, self.reports) if self.is_parted(adjacency) else (added,)
+        parallel, apart = (one and adjacency is Adjacency.ADD_REMOVE for one in (self.parallel, self.apart))
+        parts = (self.training, self.reports) if parallel else (added,)
         if not phases(self.tests):
             return parts
-        apart = self.apart and adjacency is Adjacency.ADD_REMOVE
         return (*parts, self.tests) if apart else (Composed(events=(added, self.tests)),)
 
     def together(self, adjacency: Adjacency) -> tuple[Event, ...]:
@@ -186,71 +182,34 @@ def _down(value: float, ratio: float) -> float:
     return power if power <= value else power / ratio
 
 
-@dataclass(frozen=True, slots=True)
-class LinearRule:
-    """Epsilons and deltas add; an event is counted at `delta`."""
-
-    adjacency: Adjacency
-    delta: float
-    unit: str
-
-
-@dataclass(frozen=True, slots=True)
-class GaussianRule:
-    """Squares of mu add, and the chances `tau` up to which a Gaussian dominates an event that is none itself."""
-
-    adjacency: Adjacency
-    tau: float
-
-
-@dataclass(frozen=True, slots=True)
-class RenyiRule:
-    """Divergences at one `order` add, which is declared beforehand."""
-
-    adjacency: Adjacency
-    order: float
-
-
-Rule = LinearRule | GaussianRule | RenyiRule
 FilterCharge = GDPCharge | RenyiCharge
 
 
-def charge(
-    event: Event, rule: Rule, known: MutableMapping[str, float] | None = None
-) -> DPCharge | GDPCharge | RenyiCharge:
-    """What an event adds to a ledger that adds by `rule`. By a Gaussian one mu may be infinite.
+def dominating_gaussian(
+    event: Event, adjacency: Adjacency, tau: float, known: MutableMapping[str, float] | None = None
+) -> GDPCharge:
+    """The least mu that covers an event, up to the chance tau where the event is not Gaussian itself. It may be
+    infinite.
 
     known  {question: answer} of events that were dominated before: asked first, and told
 
     Raises UnsupportedEvent for what no accountant counts as a curve, and as the accountants do.
     """
-    match rule:
-        case LinearRule():
-            claim = headline_of_many(event, rule.delta, rule.adjacency, rule.unit)
-            return DPCharge(claim.epsilon, claim.delta)
-        case GaussianRule():
-            return dominating_gaussian(event, rule, {} if known is None else known)
-        case RenyiRule():
-            return RenyiCharge(float(EventProfile(event, rule.adjacency).renyi((rule.order,))[0]))
-
-
-def dominating_gaussian(event: Event, rule: GaussianRule, known: MutableMapping[str, float]) -> GDPCharge:
-    """The least mu that covers an event, up to the chance tau where the event is not Gaussian itself."""
-    parts = phases(event)
+    parts, known = phases(event), {} if known is None else known
     if not parts:
         return GDPCharge(0.0)
     if all(isinstance(part, Gaussian) for part in parts):
         # Exact, and nothing stands beside it (Dong, Roth & Su 2022, corollary 2).
-        return GDPCharge(GDPAccountant(rule.adjacency).compose(event).mu * ROUND_UP)
+        return GDPCharge(GDPAccountant(adjacency).compose(event).mu * ROUND_UP)
     counted = sorted(json.dumps([to_dict(part), count], sort_keys=True) for part, count in parts.items())
-    asked = json.dumps(["covering-mu/1", counted, str(rule.adjacency), rule.tau, TOLERANCE, ROUGH])
+    asked = json.dumps(["covering-mu/1", counted, str(adjacency), tau, TOLERANCE, ROUGH])
     question = f"covering-mu:{hashlib.sha256(asked.encode()).hexdigest()}"
     mu = known.get(question)
     if mu is None:
-        mu = covering_mu(EventProfile(event, rule.adjacency, tolerance=ROUGH), rule.tau, TOLERANCE)
+        mu = covering_mu(EventProfile(event, adjacency, tolerance=ROUGH), tau, TOLERANCE)
         if math.isfinite(mu):
             known[question] = mu
-    return GDPCharge(mu, rule.tau)
+    return GDPCharge(mu, tau)
 
 
 @lru_cache(maxsize=4096)
@@ -292,7 +251,7 @@ def _amount(charge: FilterCharge) -> float:
 def charge_of(
     budget: SweepBudget, plan: PrivacyPlan, from_step: int, to_step: int, known: MutableMapping[str, float]
 ) -> LaunchCharge:
-    """What steps [from_step, to_step) of a plan add to the filter of a sweep. Raises as `charge`."""
+    """What steps [from_step, to_step) of a plan add to the filter of a sweep. Raises as `filter_charge`."""
     released = ReleasedParts.of(plan, from_step, to_step)
     training, *reports = (filter_charge(budget, one, known) for one in released.in_parallel(budget.adjacency))
     if not reports or plan.validation is None:
@@ -303,15 +262,13 @@ def charge_of(
 def filter_charge(
     budget: SweepBudget, event: Event = _NOTHING, known: MutableMapping[str, float] | None = None
 ) -> FilterCharge:
-    """What an event adds to one ledger of a sweep's filter; by default that of what reads no record."""
-    rule = (
-        GaussianRule(budget.adjacency, budget.tau)
-        if budget.order is None
-        else RenyiRule(budget.adjacency, budget.order)
-    )
-    found = charge(event, rule, known)
-    assert not isinstance(found, DPCharge)
-    return found
+    """What an event adds to one ledger of a sweep's filter; by default that of what reads no record.
+
+    Raises as `dominating_gaussian`.
+    """
+    if budget.order is None:
+        return dominating_gaussian(event, budget.adjacency, budget.tau, known)
+    return RenyiCharge(float(EventProfile(event, budget.adjacency).renyi((budget.order,))[0]))
 
 
 def trial_profile(plan: PrivacyPlan) -> TrialProfile:
@@ -374,8 +331,7 @@ def charge_of_event(population: Population, event: Event, delta: float) -> Charg
     """What a release costs whose event is counted at `delta`. Raises as the accountants do."""
     if population.rule is AddingRule.GDP and math.isfinite((covered := _covered(event, population)).mu):
         return covered
-    counted = charge(event, LinearRule(population.adjacency, delta, population.unit))
-    assert isinstance(counted, DPCharge)
+    counted = headline_of_many(event, delta, population.adjacency, population.unit)
     return to_charge(population, counted.epsilon, counted.delta)
 
 
@@ -383,7 +339,7 @@ def charge_of_event(population: Population, event: Event, delta: float) -> Charg
 def _covered(event: Event, population: Population) -> GDPCharge:
     """The least Gaussian that covers an event; infinite where nothing bounds it at so small a chance."""
     try:
-        return dominating_gaussian(event, GaussianRule(population.adjacency, population.tau), {})
+        return dominating_gaussian(event, population.adjacency, population.tau)
     except UNCOUNTED:
         return GDPCharge(math.inf, population.tau)
 

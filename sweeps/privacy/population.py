@@ -70,13 +70,12 @@ class RefutedRows:
 
 def refuted_rows(seen: PublishedStore, rows: Sequence[Row]) -> tuple[RefutedRows, ...]:
     """Of the rows of a ledger, by sweep. A reading of test records rests on no claim of a trial."""
-    called = {one.name: one.called for one in seen.sweeps()}
     found = []
-    for sweep in dict.fromkeys(row.sweep for row in rows):
-        by = seen.refuted(sweep) if sweep in called else {}
-        if by:
-            resting = tuple(_resting(seen, sweep, by, [row for row in rows if row.sweep == sweep]))
-            found.append(RefutedRows(sweep=called[sweep], by=by, rows=resting))
+    for sweep in seen.sweeps():
+        own = [row for row in rows if row.sweep == sweep.name]
+        if own and (by := seen.refuted(sweep.name)):
+            resting = tuple(_resting(seen, sweep.name, by, own))
+            found.append(RefutedRows(sweep=sweep.called, by=by, rows=resting))
     return tuple(found)
 
 
@@ -107,19 +106,12 @@ def check_not_refuted(seen: PublishedStore, population: str, systems: Iterable[s
 
 
 def _resting(seen: PublishedStore, sweep: str, by: Mapping[str, Refutation], rows: Iterable[Row]) -> Iterator[Row]:
-    systems = {one.key: one.system for one in seen.claimed(sweep)}
+    fallen = {one.key for one in seen.claimed(sweep) if one.system in by}
     for row in rows:
-        match row.kind:
-            case RowKind.SWEEP:
-                yield row
-            case RowKind.ATTEMPT:
-                if systems.get(row.what.rpartition("/")[0]) in by:
-                    yield row
-            case RowKind.AUDIT:
-                if systems.get(row.what.partition(" ")[0]) in by:
-                    yield row
-            case RowKind.READING:
-                pass
+        # Of a launch it is the trial and the attempt, of an audit the trial and which audit it is.
+        trial = row.what.rpartition("/")[0] if row.kind is RowKind.ATTEMPT else row.what.partition(" ")[0]
+        if row.kind is RowKind.SWEEP or (row.kind is not RowKind.READING and trial in fallen):
+            yield row
 
 
 # What a sweep over a population needs before it may begin: a ledger, made once, which counts as the sweep does.
@@ -373,11 +365,6 @@ def account(store: PublishedStore, name: str, following: NextSweep | None = None
     )
 
 
-def accounts(store: PublishedStore) -> tuple[PopulationAccount, ...]:
-    """Those of all populations, by name."""
-    return tuple(account(store, one.name) for one in store.populations())
-
-
 def spent_text(now: Spent) -> str:
     """What was spent, rounded up."""
     covered = "" if now.mu is None else f" (mu {epsilon_text(now.mu)}, tau {delta_text(now.tau or 0.0)})"
@@ -426,19 +413,16 @@ def _known(cost: Spent) -> dict[str, float]:
 
 
 def _public(store: PublishedStore, rows: Sequence[Row]) -> Iterator[str]:
-    charged = {row.sweep for row in rows}
     for sweep in store.sweeps():
-        if sweep.name in charged:
+        if sweep.name in {row.sweep for row in rows}:
             yield from (f"of {sweep.called} {one}" for one in public_files(sweep.spec.canonical()["data"]))
 
 
 def _elsewhere(store: PublishedStore, name: str) -> tuple[str, ...]:
     """Sweeps over the same records, by the keyed digests that the store has, that are charged elsewhere or nowhere."""
-    sweeps = store.sweeps()
-    known = {
-        one.fingerprints["data"] for one in sweeps if one.spec.data.population == name and "data" in one.fingerprints
-    }
-    others = [one for one in sweeps if one.spec.data.population != name and one.fingerprints.get("data") in known]
+    sweeps = [one for one in store.sweeps() if "data" in one.fingerprints]
+    known = {one.fingerprints["data"] for one in sweeps if one.spec.data.population == name}
+    others = [one for one in sweeps if one.spec.data.population != name and one.fingerprints["data"] in known]
     return tuple(one.called for one in others if store.ledger(one.name))
 
 
@@ -448,8 +432,6 @@ NOBODY_COUNTS = (
     "none declared, so nothing is counted across sweeps: declare data.population: NAME, and `sweeps budget NAME` keeps "
     "one budget for all sweeps over the same people"
 )
-OWN_SOURCE = "table"
-"""The packaged source that reads the user's own data."""
 
 
 def now(spec: SweepSpec, store: PublishedStore) -> str | None:
@@ -467,4 +449,5 @@ def now(spec: SweepSpec, store: PublishedStore) -> str | None:
 
 
 def is_own(source: str) -> bool:
-    return source == OWN_SOURCE or FUNCTION.fullmatch(source) is not None
+    """Whether it reads the user's own data."""
+    return source == "table" or FUNCTION.fullmatch(source) is not None

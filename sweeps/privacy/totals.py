@@ -22,7 +22,7 @@ view that states the one states the other.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -115,30 +115,24 @@ def filtered_guarantee(total: SweepTotal, plans: Iterable[PrivacyPlan]) -> Guara
     return resting_on(found, claims)
 
 
-def procedure_event(plans: Mapping[str, PrivacyPlan], entries: Iterable[LedgerEntry]) -> Event:
-    """All that was, or may have been, released of training records: a slice of a plan per entry, overlaps again.
+def released(plans: Mapping[str, PrivacyPlan], entries: Iterable[LedgerEntry]) -> ReleasedParts:
+    """All that was, or may have been, released: a slice of a plan per entry, overlaps and reports drawn again too.
 
     Raises InvalidValue for an entry without a plan, or beyond its plan's steps.
     """
-    return _composed(plans, entries, lambda parts: parts.training)
-
-
-def reported_event(plans: Mapping[str, PrivacyPlan], entries: Iterable[LedgerEntry]) -> Event:
-    """All reports on private validation records that were, or may have been, drawn; one drawn again counts again."""
-    return _composed(plans, entries, lambda parts: parts.reports)
-
-
-def _composed(
-    plans: Mapping[str, PrivacyPlan], entries: Iterable[LedgerEntry], part: Callable[[ReleasedParts], Event]
-) -> Event:
-    counts: Counter[Event] = Counter()
+    training, reports = Counter[Event](), Counter[Event]()
     for entry in entries:
         if entry.key not in plans:
             raise InvalidValue("plans", entry.key, "a plan for every ledger entry")
         if entry.steps_spent:
-            released = ReleasedParts.of(plans[entry.key], entry.from_step, entry.from_step + entry.steps_spent)
-            counts.update(phases(part(released)))
-    return Composed(events=tuple(Repeated(event=event, count=count) for event, count in counts.items()))
+            own = ReleasedParts.of(plans[entry.key], entry.from_step, entry.from_step + entry.steps_spent)
+            training.update(phases(own.training))
+            reports.update(phases(own.reports))
+    of_training, of_reports = (
+        Composed(events=tuple(Repeated(event=event, count=count) for event, count in counts.items()))
+        for counts in (training, reports)
+    )
+    return ReleasedParts(training=of_training, reports=of_reports, parallel=in_parallel(plans.values()))
 
 
 def in_parallel(plans: Iterable[PrivacyPlan]) -> bool:
@@ -176,13 +170,8 @@ def procedure_guarantee(
     if len(kinds) != 1:
         raise InvalidValue("plans", sorted(kinds), "plans under one adjacency and one unit", "They never add up.")
     ((adjacency, unit),) = kinds
-    together = ReleasedParts(
-        training=procedure_event(plans, entries),
-        reports=reported_event(plans, entries),
-        parallel=in_parallel(plans.values()),
-        tests=Composed(events=tuple(one.event for one in tests)),
-        apart=all(one.apart for one in tests),
-    )
+    tested, apart = Composed(events=tuple(one.event for one in tests)), all(one.apart for one in tests)
+    together = replace(released(plans, entries), tests=tested, apart=apart)
     counted, ratio = together.claim(delta, adjacency, unit)
     named = named_generators(counted.assumptions, (plan.guarantee for plan in plans.values()))
     own = (line for plan in plans.values() for line in plan.guarantee.assumptions if line != ONE_TRIAL)
@@ -311,7 +300,8 @@ def summary(
     def counted_as(claim: Guarantee, entries: Sequence[LedgerEntry], **more: Any) -> Summary:
         own: dict[str, Any] = {"trials": len(plans), "refuted": _refuted(plans.values()), "standing": standing}
         procedure = Procedure(guarantee=claim, budget=budget, **own, **more)
-        return replace(found, procedure=procedure, reports_charged=sum(phases(reported_event(plans, entries)).values()))
+        reports = sum(phases(released(plans, entries).reports).values())
+        return replace(found, procedure=procedure, reports_charged=reports)
 
     filtered = None
     if budget is not None:

@@ -7,9 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dpcore.checks import InvalidValue
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.planning.plan import SECONDS_PER_GRADIENT
@@ -270,17 +267,11 @@ def sealed_outcomes(
     planner = SealedPlanner.of(prior, draws)
     if isinstance(planner, Refusal):
         return [planner] * len(draws), None
-    outcomes = [planner.plan(config) for config in draws]
-    works = [one.work for one in outcomes if isinstance(one, PrivacyPlan)] or [planner.pricing.reference.work]
-    return outcomes, _of(planner, np.array(works, dtype=float) * SECONDS_PER_GRADIENT)
-
-
-def _of(planner: SealedPlanner, seconds: NDArray[np.float64]) -> SelectionPreview:
-    spec, pricing = planner.prior.spec, planner.pricing
-    selection, law = planner.prior.selection, pricing.law
+    outcomes, spec, pricing = [planner.plan(config) for config in draws], prior.spec, planner.pricing
+    works = [one.work for one in outcomes if isinstance(one, PrivacyPlan)] or [pricing.reference.work]
+    selection, law, dearest = prior.selection, pricing.law, max(works) * SECONDS_PER_GRADIENT
     workers = min(workers_of(spec.resources), law.cap)
-    rounds, dearest = -(-law.cap // workers), float(seconds.max())
-    return SelectionPreview(
+    return outcomes, SelectionPreview(
         law=law_text(selection, law.cap),
         mean=law.mean,
         most=law.cap,
@@ -295,7 +286,7 @@ def _of(planner: SealedPlanner, seconds: NDArray[np.float64]) -> SelectionPrevie
         workers=workers,
         trial_seconds=dearest,
         # Draws may be the longest in every place.
-        worst_minutes=rounds * dearest / 60,
+        worst_minutes=-(-law.cap // workers) * dearest / 60,
         deadline_minutes=selection.deadline_minutes,
     )
 

@@ -175,11 +175,7 @@ class SealedPlanner:
     def _within(self, config: Config, rung: int) -> PrivacyPlan | Refusal:
         """The plan that meets the rule of its rung, with what it would claim alone."""
         start = self.pricing.references[rung].guarantee.epsilon
-
-        def exceeds(trial: TrialProfile) -> float:
-            return self.pricing.exceeds(rung, trial)
-
-        return self.prior.fitted(config, exceeds, start)
+        return self.prior.fitted(config, partial(self.pricing.exceeds, rung), start)
 
     @cached_property
     def _of_the_space(self) -> tuple[str, ...]:

@@ -292,14 +292,12 @@ def release(
     """
     if work is not None:
         with suppress(Damaged):
-            drawn = work.drawn()
             done = {one.number for one in store.trials(lease.sweep, states=[TrialState.COMPLETE])}
             # Of a winner by several orders once.
             winners = {found.slot: found for found in work.best()}
             for number, slot in enumerate(sorted(winners)):
                 if number not in done:
-                    found = winners[slot]
-                    _commit(store, lease, spec, work, number, drawn.slots[slot], found, trials)
+                    _commit(store, lease, Release.of(spec), work, number, winners[slot], trials)
     left, people = store.trials(lease.sweep, states=[TrialState.COMPLETE]), spec.data.population
     if people is not None and len(spec.privacy.epsilon) > 1 and store.population(people).rule is AddingRule.LINEAR:
         # A ladder of budgets was reserved at its dearest, and costs the one that its success had. By a gdp ledger
@@ -311,17 +309,11 @@ def release(
 
 
 def _commit(
-    store: Store,
-    lease: Lease,
-    spec: SweepSpec,
-    work: SealedWork,
-    number: int,
-    slot: Slot,
-    found: Candidate,
-    trials: Folder,
+    store: Store, lease: Lease, leaving: Release, work: SealedWork, number: int, found: Candidate, trials: Folder
 ) -> None:
+    slot = work.drawn().slots[found.slot]
     plan, key = slot.plan, trial_key(lease.sweep, number)
-    metrics = Release.of(spec).metrics(found.metrics, plan.system, plan.config)
+    metrics = leaving.metrics(found.metrics, plan.system, plan.config)
     seconds = work.schedule.deadline - work.schedule.begins
     result = TrialResult(
         key=key, attempt=ATTEMPT, step=plan.steps, metrics=metrics, seconds=seconds, peak_memory_mb=0.0

@@ -76,9 +76,9 @@ def test_the_path_is_the_union_of_what_was_executed(entries):
 def test_the_event_counts_overlapping_steps_again():
     plans = {key: plan() for key in ("a-0", "a-1", "a-2")}
     step = plan().event().event
-    assert phases(ledger.procedure_event(plans, LOST_TWICE)) == {step: 220}
+    assert phases(ledger.released(plans, LOST_TWICE).training) == {step: 220}
     with pytest.raises(InvalidValue, match="a-2"):
-        ledger.procedure_event({key: plans[key] for key in ("a-0", "a-1")}, [*LOST_TWICE, entry("a-2", executed=5)])
+        ledger.released({key: plans[key] for key in ("a-0", "a-1")}, [*LOST_TWICE, entry("a-2", executed=5)])
 
 
 def test_deltas_that_approximate_releases_have_fixed_come_on_top():

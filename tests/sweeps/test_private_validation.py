@@ -22,7 +22,7 @@ from sweeps.execution.session import RunContext, TuneRunner
 from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.charge import ex_post
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.totals import in_parallel, procedure_event, procedure_guarantee, reported_event
+from sweeps.privacy.totals import in_parallel, procedure_guarantee, released
 from sweeps.reporting.html import write_report
 from sweeps.spec.parse import load_spec
 from sweeps.store.records import LedgerEntry, SweepState
@@ -135,7 +135,7 @@ def test_a_sweep_publishes_noised_reports_alone_and_claims_what_it_spent(people,
     # The total adds up over trials, for each part of the records by itself.
     entries = store.ledger("own")
     total = procedure_guarantee(plans, entries, DELTA, adaptive=False)
-    parts = procedure_event(plans, entries), reported_event(plans, entries)
+    parts = released(plans, entries).in_parallel(Adjacency.ADD_REMOVE)
     assert total.epsilon == pytest.approx(max(headline(one, DELTA, Adjacency.ADD_REMOVE).epsilon for one in parts))
     assert parts[1] == Composed(events=tuple(_counted(plans, store.curves("own"))))
     assert sum(part.count for part in parts[1].events) == drawn
@@ -250,8 +250,7 @@ def test_the_ledger_charges_every_report_that_may_have_been_drawn(people, attemp
         entry(plan, number, int(start * steps), int(stop * steps), None if done is None else int(done * steps))
         for number, (start, stop, done) in enumerate(attempts, start=1)
     ]
-    event = reported_event({"own-0": plan}, entries)
-    assert sum(part.count for part in event.events) == reports
+    assert sum(part.count for part in released({"own-0": plan}, entries).reports.events) == reports
 
 
 @pytest.mark.parametrize("disjoint", [True, False])

@@ -10,9 +10,9 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache
@@ -37,6 +37,7 @@ from sweeps.store.records import TARGET_EPSILON, SweepState, TrialState
 from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import code_digest
 from tests.sweeps import sealed_searches
+from tests.sweeps.view_sweeps import NoViews
 from trainables.sealed import search, worker
 from trainables.worker.attempt import Attempt
 
@@ -136,17 +137,6 @@ def _count_writes(root: Path, kill_at: int) -> None:
     event.listen(Engine, "commit", one)
 
 
-@contextmanager
-def _no_view(*_: Any, **__: Any) -> Iterator[Any]:
-    class Drain:
-        delivered, uri = False, None
-
-        def start(self) -> None:
-            pass
-
-    yield Drain()
-
-
 def _in_threads(mark: int) -> Callable[..., None]:
     def on_the_cluster(runner: Any, work: Any, context: Any, data: Any) -> None:
         run_slot = worker.run_slot
@@ -166,7 +156,7 @@ def live(root: Path, kind: str, word: str, kill_at: int) -> None:
     """Create the search where there is none, and run it until it is over, or until it is killed."""
     mark = os.open(root.with_name("ran"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     run.secrets = Word(word)  # type: ignore[assignment]
-    session.Drain = _no_view  # type: ignore[assignment,misc]
+    session.Drain = NoViews  # type: ignore[assignment,misc]
     session.SelectionRunner._on_the_cluster = _in_threads(mark)  # type: ignore[method-assign]
     _count_writes(root, kill_at)
     workspace = Workspace.at(root)

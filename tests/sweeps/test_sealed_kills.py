@@ -16,6 +16,7 @@ from sweeps.selection.run import ANNOUNCED, Announcement, SealedPlaces, opened
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.store.records import SweepState
 from sweeps.store.workspace import Workspace
+from tests.sweeps import sealed_searches
 from trainables.data import SOURCES
 from trainables.sealed.search import Candidate, Standing
 from trainables.sealed.worker import SealedWork, after, run_slot
@@ -23,14 +24,11 @@ from trainables.system import Dataset
 
 pytestmark = [pytest.mark.chaos, pytest.mark.outage]
 SPEC = {
+    **sealed_searches.SPEC,
     "name": "killed",
-    "data": {"source": "uniform", "n": 1000},
     "systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": 4, "step_seconds": 0.5}},
-    "privacy": {"epsilon": 3, "delta": 1e-5, "scope": "sweep", "release": "best"},
-    "objectives": [{"metric": "estimate", "goal": "maximize"}],
-    "search": {"trials": 6},
+    "search": {"trials": 6, "sampler": "random"},
     "selection": {"deadline_minutes": 2.0, "mean": 3, "megabytes": 0.01},
-    "resources": {"concurrency": 2},
 }
 
 
@@ -56,11 +54,10 @@ def winner_of(work: SealedWork, data: Dataset) -> Candidate:
 @pytest.mark.parametrize("seconds", [8.0, 30.0])
 def test_a_search_that_is_killed_goes_on_to_the_winner_of_its_draw(tmp_path: Path, seconds: float) -> None:
     root, file = tmp_path / "root", tmp_path / "spec.yaml"
-    document = {**SPEC, "search": {"trials": 6, "sampler": "random"}}
-    file.write_text(yaml.safe_dump(document))
+    file.write_text(yaml.safe_dump(SPEC))
     root.mkdir()
     running = start("run", str(file), root=root)
-    workspace, spec = Workspace.at(root), load_spec(document)
+    workspace, spec = Workspace.at(root), load_spec(SPEC)
     places = SealedPlaces.of(workspace, "killed")
     while not (places.own / ANNOUNCED).exists():
         assert running.poll() is None

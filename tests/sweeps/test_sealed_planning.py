@@ -3,7 +3,6 @@
 import os
 from contextlib import closing, nullcontext
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from sweeps.store.population import Population
 from sweeps.store.records import TARGET_EPSILON
 from sweeps.store.workspace import Workspace
 from tests.sweeps import specs
-from tests.sweeps.sealed_searches import small_table
+from tests.sweeps.specs import people, spec_of  # noqa: F401  the fixture
 from trainables.rehearsal import Rehearsed, Step
 from trainables.system import PrivacyPlan, Refusal
 
@@ -103,9 +102,9 @@ def test_a_claim_names_what_the_systems_that_did_not_win_rest_on():
     assert set(one.guarantee.assumptions) == set(many.guarantee.assumptions)
 
 
-def test_private_validation_is_part_of_a_trial(tmp_path):
+def test_private_validation_is_part_of_a_trial(people):  # noqa: F811
     private = deepcopy(DIGITS)
-    private["data"] = small_table(tmp_path / "people.parquet")
+    private["data"] = spec_of(people)["data"]
     private["systems"]["noisy-sgd"]["batch_size"] = 64
     planner = planner_of(private)
     plan = planner.plan(next(planner.prior.space.middles()))
@@ -162,11 +161,6 @@ def rehearsed(spec: Any, *seconds: float) -> Rehearsal:
     return Rehearsal(ran=tuple(ran), infeasible=0, left=0, seconds=1.0)
 
 
-def people(path: Path) -> dict[str, Any]:
-    """Records of a population, some of them private validation records."""
-    return {**small_table(path), "population": "people"}
-
-
 @pytest.mark.parametrize(
     ("minutes", "refused", "noted"),
     [(MINUTES / 3.01, True, True), (MINUTES / 2.99, False, True), (MINUTES * 2.99, False, True),
@@ -199,15 +193,16 @@ def test_steps_that_are_solved_are_those_of_a_trial_under_the_price():
     assert found.trial_seconds < 0.7 * preview(load_spec(alone), samples=1).work.high * 1e-3
 
 
-def test_a_deadline_that_is_too_short_is_refused_before_anything_is_drawn_stored_or_charged(tmp_path, monkeypatch):
-    def drawn(*_: Any) -> None:
-        raise AssertionError("it was drawn")
-
-    monkeypatch.setattr(run, "draw", drawn)
+def test_a_deadline_that_is_too_short_is_refused_before_anything_is_drawn_stored_or_charged(
+    tmp_path,
+    people,  # noqa: F811
+    monkeypatch,
+):
+    monkeypatch.setattr(run, "draw", lambda *_: pytest.fail("it was drawn"))
     with closing(Workspace.at(tmp_path / "root").open_store(create=True)) as store:
         store.make_population(Population.of("people", "linear", 5.0, 1e-4))
         document = deepcopy(TIMED)
-        document["data"] = people(tmp_path / "people.parquet")
+        document["data"] = {**spec_of(people)["data"], "population": "people"}
         document["systems"]["noisy-sgd"]["epochs"] = 20_000
         document["selection"]["deadline_minutes"] = 0.02
         with pytest.raises(InvalidValue, match=r"selection.deadline_minutes=0.02: expected time for all trials"):
@@ -215,26 +210,6 @@ def test_a_deadline_that_is_too_short_is_refused_before_anything_is_drawn_stored
         assert not store.sweeps()
         assert not store.charges("people")
     assert {path.name for path in (tmp_path / "root").iterdir()} == {"sweeps.db"}
-
-
-def test_check_says_what_was_measured_in_place_of_what_is_assumed(monkeypatch):
-    class Known(nullcontext[Any]):
-        def __init__(self, spec: Any) -> None:
-            super().__init__(self)
-            self.spec = spec
-
-        def finished(self) -> Rehearsal:
-            return rehearsed(self.spec, 0.064)
-
-    monkeypatch.setattr(planning, "Rehearsing", Known)
-    found = planning.checked(spec_with(2))
-    said = " ".join(str(found).split())
-    assert "2.4 minutes, as measured" in said
-    assert "selection.deadline_minutes=2 may come before the last of 10 trials" in said
-    assert "assumed" not in said
-    assert found.to_dict()["selection"]["measured"]["minutes"] == pytest.approx(MINUTES)
-    with pytest.raises(InvalidValue, match=r"selection\.deadline_minutes=0\.5"):
-        planning.checked(spec_with(0.5))
 
 
 def test_workers_that_would_wait_for_others_are_refused():

@@ -34,7 +34,8 @@ from sweeps.store.population import Population, RowKind
 from sweeps.store.records import SweepState, TrialState
 from sweeps.store.workspace import Workspace
 from sweeps.sweep import Sweep
-from tests.sweeps.sealed_searches import SPEC, N, Search, files, small_table
+from tests.sweeps.sealed_searches import SPEC, Search, files
+from tests.sweeps.specs import people, spec_of  # noqa: F401  the fixture
 from tests.sweeps.test_sealed_winners import to_reach
 from trainables.sealed.search import TooLarge
 from trainables.sealed.worker import SealedWork, run_slot, serve
@@ -166,9 +167,9 @@ def test_a_model_that_is_too_large_never_leaves(tmp_path):
             work.box.open(place, content)
 
 
-def test_a_search_on_private_validation_records(tmp_path):
+def test_a_search_on_private_validation_records(tmp_path, people):  # noqa: F811
     changes = dict(
-        data=small_table(tmp_path / "people.parquet", np.random.default_rng(3).random(N)),
+        data=spec_of(people)["data"],
         systems={
             "noisy-sgd": {"model": "linear", "clip_norm": 1.0, "batch_size": 64, "epochs": 1, "learning_rate": 1.0}
         },

@@ -163,21 +163,6 @@ FIRST_DIGITS = {
 }
 
 
-def test_every_configuration_meets_both_points_with_less_noise_than_for_the_best():
-    planner, best = planner_of(FIRST_DIGITS), planner_of(DIGITS)
-    rng, space, rule = np.random.default_rng(1), Space.of(planner.prior.spec), planner.pricing.rule
-    assert rule.d_hat == pytest.approx(1e-5 / 28)
-    assert rule.shifts[0] + rule.e_hat(0) == pytest.approx(3)
-    configs = [space.draw(rng) for _ in range(4)]
-    plans = [planner.plan(config) for config in configs]
-    assert len({plan.guarantee for plan in plans}) == 1
-    for config, plan in zip(configs, plans, strict=True):
-        trial = trial_profile(plan)
-        assert trial.delta(rule.shifts[0]) <= rule.deltas[0][0]
-        assert trial.delta(rule.e_hat(0)) <= rule.d_hat
-        assert plan.config["noise_multiplier"] < best.plan(config).config["noise_multiplier"]
-
-
 # A front of a sealed search: the best by each of several public orders leave, at one price for all of them.
 
 

@@ -160,19 +160,6 @@ def test_rungs_that_are_not_launched_leave_room_for_trials_beyond_the_shares() -
         assert 0.8 < spent(sweep) / 0.72 <= 1
 
 
-def test_a_ledger_beyond_the_budget_launches_nothing() -> None:
-    with memory_folder() as folder:
-        sweep = FakeSweep(folder, None, CHANGE)
-        launched(sweep)
-        (trial,), budget = sweep.store.trials(NAME), budget_of(sweep.spec)
-        assert trial.plan is not None
-        assert budget is not None
-        several = [Reservation(key=trial.key, attempt=n, from_step=0, to_step=trial.planned_steps) for n in range(1, 4)]
-        assert len(SweepFilter.begun(budget, {trial.key: trial.plan}, several[:2], {}).training.charges) == 2
-        with pytest.raises(BudgetExceeded, match="3 launches"):
-            SweepFilter.begun(budget, {trial.key: trial.plan}, several, {})
-
-
 # Sweeps with one budget from outside: what they say of their total, of more trials, and after a kill.
 
 
