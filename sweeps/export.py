@@ -223,7 +223,7 @@ class ModelCard:
 
     def _quotes(self) -> dict[str, Quote]:
         names = scores_of(self._metrics())
-        return {name: quote_of_metric(name, dependence(self.record, name), self.record) for name in names}
+        return {name: quote_of_metric(dependence(self.record, name), self.record) for name in names}
 
 
 # The model of one finished trial, as it may leave: published, covered by its claim, and with a card that says so.

@@ -130,20 +130,6 @@ def epsilon_at(profile: TrialProfile, delta: float) -> float:
     return profile.epsilon(delta) if delta < 1 else 0.0
 
 
-def least_epsilon(delta_at: Callable[[float], float], delta: float, high: float) -> float:
-    """The least epsilon in [0, high] with delta_at(epsilon) <= delta, from above to 1e-10 relative; else `high`.
-
-    delta_at  does not rise with epsilon; `high` is valid of itself
-    """
-    if not high > 0 or delta_at(0.0) <= delta:
-        return 0.0
-    low = 0.0
-    while high - low > _CLOSE * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if delta_at(middle) <= delta else (middle, high)
-    return high
-
-
 # The least mu whose Gaussian covers a mechanism up to a small chance tau: not asymptotic, for the GDP filter.
 #
 # A mechanism whose profile satisfies, for all epsilon >= 0 and in both directions,

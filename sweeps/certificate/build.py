@@ -596,12 +596,11 @@ def _measured(trial: Published) -> Iterator[document.Measured]:
     """Published metrics that may be quoted."""
     for name, value in trial.metrics.items():
         depends = dependence(trial, name)
-        quote = quote_of_metric(name, depends, trial)
+        quote = quote_of_metric(depends, trial)
         if name in DECIDED or depends is Dependence.SIDE_CHANNEL or quote.verdict not in (Verdict.YES, Verdict.WITH):
             continue
         finite = float(value) if math.isfinite(value) else None
-        said = f"{quote.said}: {quote.sentence}" if quote.sentence else quote.said
-        yield document.Measured(trial=trial.key, metric=name, value=finite, quote=said)
+        yield document.Measured(trial=trial.key, metric=name, value=finite, quote=quote.line)
 
 
 def _software(subject: Subject) -> document.Software:

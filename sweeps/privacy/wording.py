@@ -57,6 +57,11 @@ class Quote:
             case _:
                 return f"may not be quoted ({self.words})"
 
+    @property
+    def line(self) -> str:
+        """The same, and why."""
+        return f"{self.said}: {self.sentence}" if self.sentence else self.said
+
     def to_dict(self) -> dict[str, str]:
         """Plain JSON values."""
         return {"verdict": str(self.verdict), "words": self.words, "sentence": self.sentence}
@@ -127,26 +132,24 @@ def quote_of_total(total: Procedure) -> Quote:
 
 
 _TREATED_AS_PUBLIC = Quote(Verdict.WITH, "as a score on public records", "no claim covers the validation records")
-_MACHINE = Quote(Verdict.NO, "of the machine", "no claim covers it: times and memory depend on the batches drawn")
-_RAW = Quote(Verdict.NO, "of raw records", "it reads training records outside of every claim")
-_UNKNOWN = Quote(Verdict.NO, "undeclared", "nobody says on what it depends")
-_PUBLIC = Quote(Verdict.YES, "yes", "computed from public facts")
+_WHATEVER_IS_CLAIMED = {
+    Dependence.PUBLIC: Quote(Verdict.YES, "yes", "computed from public facts"),
+    None: Quote(Verdict.NO, "undeclared", "nobody says on what it depends"),
+    Dependence.SIDE_CHANNEL: Quote(
+        Verdict.NO, "of the machine", "no claim covers it: times and memory depend on the batches drawn"
+    ),
+    Dependence.RAW: Quote(Verdict.NO, "of raw records", "it reads training records outside of every claim"),
+}
 
 
-def quote_of_metric(name: str, depends: Dependence | None, trial: Published) -> Quote:
+def quote_of_metric(depends: Dependence | None, trial: Published) -> Quote:
     """Of a reported number.
 
     depends  on what it does in this trial; None where no system that is installed declares it
     """
     claim = trial.guarantee
-    if depends is Dependence.PUBLIC:
-        return _PUBLIC
-    if depends is None:
-        return _UNKNOWN
-    if depends is Dependence.SIDE_CHANNEL:
-        return _MACHINE
-    if depends is Dependence.RAW:
-        return _RAW
+    if depends in _WHATEVER_IS_CLAIMED:
+        return _WHATEVER_IS_CLAIMED[depends]
     if claim is None or claim.status is Status.REFUTED:
         # The model that was scored is what the claim was to cover.
         return REFUTED if claim is not None else _NO_EPSILON
@@ -168,7 +171,7 @@ def metric_quotes(trials: Iterable[Published], names: Iterable[str]) -> dict[str
     for trial in trials:
         for name in wanted:
             if name in trial.metrics:
-                found.setdefault(name, {})[quote_of_metric(name, dependence(trial, name), trial)] = None
+                found.setdefault(name, {})[quote_of_metric(dependence(trial, name), trial)] = None
     return {name: tuple(quotes) for name, quotes in found.items()}
 
 
@@ -193,9 +196,9 @@ def judged(quotes: Iterable[Quote], metrics: Mapping[str, Iterable[Quote]] | Non
     quotes   of its epsilons
     metrics  {metric: its judgements}
     """
-    said = dict.fromkeys(f"epsilon: {_line(one)}" for one in quotes)
+    said = dict.fromkeys(f"epsilon: {one.line}" for one in quotes)
     for name, found in (metrics or {}).items():
-        said |= dict.fromkeys(f"{name}: {_line(one)}" for one in found if one.verdict is not Verdict.YES)
+        said |= dict.fromkeys(f"{name}: {one.line}" for one in found if one.verdict is not Verdict.YES)
     return list(said)
 
 
@@ -210,10 +213,6 @@ def legend_of(trials: Sequence[Published]) -> list[str]:
     names = dict.fromkeys(name for trial in trials for name in scores_of(trial.metrics))
     claims = [trial.guarantee for trial in trials if trial.guarantee is not None]
     return legend(map(quote_of_claim, claims), metric_quotes(trials, names))
-
-
-def _line(quote: Quote) -> str:
-    return f"{quote.said}: {quote.sentence}" if quote.sentence else quote.said
 
 
 TAKEN = "steps_taken"

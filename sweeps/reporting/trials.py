@@ -489,7 +489,7 @@ class TrialSummary:
         trial = self.trial
         claimed = {} if trial.guarantee is None else {EPSILON: quote_of_claim(trial.guarantee)}
         measured = [name for name in scores_of(trial.metrics) if name not in DECIDED]
-        return claimed | {name: quote_of_metric(name, self.depends.get(name), trial) for name in measured}
+        return claimed | {name: quote_of_metric(self.depends.get(name), trial) for name in measured}
 
     def _planned(self) -> Iterator[str]:
         plan = self.trial.plan

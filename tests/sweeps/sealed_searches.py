@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from sweeps.store.store import Store
 from sweeps.store.workspace import Workspace
 from sweeps.util.exits import Interruption
 from trainables.data import SOURCES
-from trainables.sealed.worker import SealedWork, serve
+from trainables.sealed.worker import SealedWork, run_slot, serve
 
 SECONDS = 1.8
 SPEC: dict[str, Any] = {
@@ -68,11 +68,18 @@ class Search:
         return work
 
     def serve(self, work: SealedWork) -> None:
-        threads = [threading.Thread(target=serve, args=(work, one, self.data)) for one in range(work.workers)]
-        for one in threads:
-            one.start()
-        for one in threads:
-            one.join()
+        with ThreadPoolExecutor(work.workers) as pool:
+            list(pool.map(lambda one: serve(work, one, self.data), range(work.workers)))
+
+    def ran(self) -> SealedWork:
+        work = self.begin()
+        self.serve(work)
+        return work
+
+    def every(self, work: SealedWork) -> list[Any]:
+        """What each slot that was drawn comes to."""
+        drawn = work.drawn()
+        return [run_slot(drawn, n, work.winner, work.group, self.data, work.ranking) for n in range(drawn.count)]
 
     def release(self, work: SealedWork | None) -> bool:
         lease = self.store.acquire(self.name)

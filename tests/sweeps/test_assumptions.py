@@ -11,62 +11,38 @@ from pathlib import Path
 import pytest
 
 from dpcore.guarantee import Status
-from sweeps.examples import load_example_or_file
-from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.claims import HEADING, NOT_RECORDED, ONE_TRIAL, Assumptions, spans
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import sweep_front
 from sweeps.reporting.html import render, write_report
-from sweeps.search.proposer import Proposer
-from sweeps.spec.parse import public_facts
-from sweeps.store.records import Settlement, SweepRecord, TrialRecord
+from sweeps.store.records import TrialRecord
 from sweeps.store.store import Store, open_store
 from sweeps.store.workspace import Workspace
-from tests.sweeps.view_sweeps import guarantee
-from trainables.system import PrivacyPlan
+from tests.sweeps.view_sweeps import complete, guarantee, new_sweep
 
-SYSTEMS = ["noisy-sgd", "model-sensitivity", "loss-perturbation"]
-"""Their claims rest on different assumptions and have two statuses."""
+CLAIMS = [
+    {"assumptions": (ONE_TRIAL, "Floating point is not covered.", "Batches are secret.")},
+    {"assumptions": (ONE_TRIAL, "Floating point is not covered.", "The loss is convex.")},
+    {"assumptions": (ONE_TRIAL, "Minima are exact."), "status": Status.PROVED_UNDER_ASSUMPTIONS},
+]
 
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """Sweep `mixed`: real plans of three systems, one trial each, as a controller would have written them.
+    """Sweep `mixed`, whose claims rest on different assumptions and have two statuses.
 
-    Sweep `alike`: two trials of one system, by a sampler that learns, started from `mixed`.
+    Sweep `alike`: by a sampler that learns, started from `mixed`.
     """
-    place = Workspace.at(tmp_path_factory.mktemp("views"))
-    changes = ["search.stratified=false", "search.sampler=random", "privacy.epsilon=[2.0]"]
-    write(place, "mixed", SYSTEMS, changes)
-    write(place, "alike", ["noisy-sgd"] * 2, ["search.warm_start=mixed", "search.stratified=false"])
-    return place
-
-
-def write(place: Workspace, name: str, systems: list[str], changes: list[str]) -> None:
-    spec = load_example_or_file("which-method", changes=changes)
-    store = open_store(place.store_url)
-    record = {"digest": spec.digest, "fingerprints": {}, "root": place.root, "created_at": 1.7e9}
-    store.create_sweep(SweepRecord(name=name, spec=spec, **record))  # type: ignore[arg-type]
-    proposer, facts = Proposer(spec), public_facts(spec)
-    lease = store.acquire(name)
-    wanted = list(systems)
-    while wanted:
-        proposal = proposer.propose()
-        assert proposal is not None
-        if proposal.config["system"] not in wanted:
-            continue
-        wanted.remove(str(proposal.config["system"]))
-        plan = plan_proposal(spec, proposal.config, facts, {})
-        assert isinstance(plan, PrivacyPlan)
-        store.launch(lease, proposal, plan, plan.steps)
-        # Equal points: all stand on the front.
-        metrics = {"accuracy": 0.5, "epsilon": plan.guarantee.epsilon, "loss": 1.0}
-        key = f"{name}-{proposal.number}"
-        settled = {"executed_to": plan.steps, "step": plan.steps, "metrics": metrics, "seconds": 1.0}
-        store.settle(lease, key, 1, Settlement(guarantee=plan.guarantee, **settled))  # type: ignore[arg-type]
-    store.set_state(lease, "finished")
-    lease.release()
-    store.close()
+    root = tmp_path_factory.mktemp("views")
+    for name, search in (("mixed", {"sampler": "random"}), ("alike", {"sampler": "tpe", "warm_start": "mixed"})):
+        store = new_sweep(root, name, search={"trials": 3, **search})
+        lease = store.acquire(name)
+        for number, claim in enumerate(CLAIMS):
+            complete(store, lease, number, **claim)
+        store.set_state(lease, "finished")
+        lease.release()
+        store.close()
+    return Workspace.at(root)
 
 
 @pytest.fixture

@@ -184,9 +184,6 @@ def test_a_sweep_whose_total_is_none_cannot_have_tuned(root):
         with_chosen(load_spec(final(root, chosen_from="learned")), opened(root))
 
 
-# -- the population, and the whole way -------------------------------------------------------------------------
-
-
 # The certificate of a holdout, from a store: with whichever tuning the product allows, and never with one that fell,
 
 

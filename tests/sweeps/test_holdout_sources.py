@@ -77,16 +77,6 @@ def test_two_sweeps_on_parts_say_alike_what_decides_them(name):
     assert caught.value.name == refused
 
 
-def test_every_packaged_source_takes_a_part():
-    without = {name for name, one in SOURCES.items() if ":" not in name and "part" not in {o.name for o in one.options}}
-    # These hand it on to the source that they are made of.
-    assert without == {"frozen", "projected"}
-    for name in without:
-        given = {"of": "digits", "dimension": 3, "patch": 3, "part": part("tuning")}
-        taken = {o.name for o in SOURCES[name].options} | {"part"}
-        assert SOURCES[name].part({key: one for key, one in given.items() if key in taken}).id == CONTENT
-
-
 def test_a_column_that_is_called_content_is_an_id():
     """The mutant: `content` is a text, and a table's claim says that a hash of all that a record holds parts it."""
     asked = {"n": 50, "label": "y", "classes": 2, "columns": {"x": {"low": 0, "high": 1}}}

@@ -257,7 +257,7 @@ def test_a_total_is_quoted_by_what_let_results_choose():
 )
 def test_a_metric_is_quoted_by_what_it_depends_on(depends, verdict, under_refuted):
     one, fallen = claiming(0), claiming(0, status=Status.REFUTED)
-    assert quote_of_metric("accuracy", depends, one).verdict is verdict
-    assert quote_of_metric("accuracy", depends, fallen).verdict is under_refuted
-    bounding_nothing = quote_of_metric("accuracy", depends, claiming(0, status=Status.AVERAGE_CASE))
+    assert quote_of_metric(depends, one).verdict is verdict
+    assert quote_of_metric(depends, fallen).verdict is under_refuted
+    bounding_nothing = quote_of_metric(depends, claiming(0, status=Status.AVERAGE_CASE))
     assert bounding_nothing.verdict is (Verdict.YES if depends is Dependence.PUBLIC else Verdict.NO)

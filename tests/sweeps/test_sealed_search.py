@@ -50,7 +50,7 @@ def test_the_winner_is_the_best_of_the_slots_that_were_drawn(tmp_path):
     assert 1 <= drawn.count <= 8 == len(drawn.slots)
     search.serve(work)
     [best] = work.best()
-    every = [run_slot(drawn, n, work.winner, work.group, search.data, work.ranking) for n in range(drawn.count)]
+    every = search.every(work)
     assert best.slot == min(range(drawn.count), key=lambda n: (every[n].ranks, n))
     again = every[best.slot]
     assert again.metrics == best.metrics
@@ -99,7 +99,7 @@ def test_a_lost_worker_goes_on_to_the_same_winner(tmp_path, after, monkeypatch):
     search = Search(tmp_path)
     work = search.begin()
     drawn = work.drawn()
-    expected = [run_slot(drawn, n, work.winner, work.group, search.data, work.ranking) for n in range(drawn.count)]
+    expected = search.every(work)
     pid = os.fork()
     if pid == 0:
         count = 0
@@ -136,8 +136,7 @@ def test_a_search_that_has_begun_and_whose_files_are_gone_releases_nothing(tmp_p
 
 def test_what_is_late_is_not_the_best_so_far(tmp_path):
     search = Search(tmp_path)
-    work = search.begin()
-    search.serve(work)
+    work = search.ran()
     assert work.best()
     late = replace(work.standing(0), following=0, written=10_000)
     work.keep(0, late)
@@ -183,8 +182,7 @@ def test_a_search_on_private_validation_records(tmp_path, people):  # noqa: F811
     work = first.begin()
     run_slot(work.drawn(), 0, work.winner, work.group, first.data, work.ranking)
     search = Search(tmp_path / "second", **changes)
-    work = search.begin()
-    search.serve(work)
+    work = search.ran()
     assert search.release(work)
     [winner] = search.store.trials(search.name)
     assert winner.plan.validation is not None
@@ -286,10 +284,7 @@ def test_a_store_that_does_not_know_what_left_releases_nothing_more(tmp_path, be
 
 def test_the_winner_of_a_deleted_search_keeps_its_claim(tmp_path):
     """It was shown as planned, and as having claimed nothing."""
-    search = Search(tmp_path)
-    work = search.begin()
-    search.serve(work)
-    assert search.release(work)
+    search = ended(tmp_path)
     before = Sweep(search.name, search.workspace).overview().ledger.claims
     delete(search.workspace, search.name)
     [winner] = PublishedStore(search.store).trials(search.name)
@@ -302,9 +297,7 @@ def test_the_winner_of_a_deleted_search_keeps_its_claim(tmp_path):
 
 def ended(root, **changes: Any) -> Search:
     search = Search(root, **changes)
-    work = search.begin()
-    search.serve(work)
-    search.release(work)
+    search.release(search.ran())
     return search
 
 
@@ -322,10 +315,7 @@ def test_a_search_that_released_nothing_is_not_left_out_of_a_total_with_another(
 
 
 def test_views_say_that_the_price_covers_the_search(tmp_path):
-    search = Search(tmp_path)
-    work = search.begin()
-    search.serve(work)
-    search.release(work)
+    search = ended(tmp_path)
     assert Sweep(search.name, search.workspace).overview().ledger.procedure.is_claim
     page = write_report(PublishedStore(search.store), search.name, tmp_path / "report.html").read_text()
     assert "the whole search, of which one trial alone leaves" in page.lower()
@@ -343,7 +333,6 @@ def test_a_population_pays_for_the_whole_search_in_one_row(tmp_path):
         search.prepared()
     [row] = search.store.charges("people")
     assert (row.kind, row.charge) == (RowKind.SWEEP, DPCharge(3.0, 1e-5))
-    work = search.begin()
-    search.serve(work)
+    work = search.ran()
     assert search.release(work)
     assert len(search.store.charges("people")) == 1

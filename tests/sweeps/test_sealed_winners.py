@@ -28,7 +28,6 @@ from tests.sweeps.sealed_searches import SECONDS, SPEC, Search
 from tests.sweeps.test_sealed_planning import DIGITS, planner_of
 from trainables.scalarisation import Scalarisation
 from trainables.sealed.search import BestScores, FirstSuccess, Slot
-from trainables.sealed.worker import run_slot
 from trainables.system import Refusal
 
 PRIVACY = {**SPEC["privacy"], "release": "first"}
@@ -42,8 +41,7 @@ def to_reach(bound: float, **more: Any) -> dict[str, Any]:
 
 def test_the_first_slot_that_meets_the_target_leaves_not_the_best(tmp_path):
     search = Search(tmp_path, **to_reach(LOWEST))
-    work = search.begin()
-    search.serve(work)
+    work = search.ran()
     [best] = work.best()
     assert best.slot == 0
     assert search.release(work)
@@ -81,10 +79,9 @@ def test_of_a_ladder_the_first_success_of_the_cheapest_budget_leaves(tmp_path):
     """By hand: slots in the order of the draw, those of the cheapest budget before all others."""
     wide = {"deadline_minutes": 2 / 60, "mean": 9}
     search = Search(tmp_path, **on_a_ladder(0.45, **wide))
-    work = search.begin()
+    work = search.ran()
     drawn = work.drawn()
-    search.serve(work)
-    ran = [run_slot(drawn, one, work.winner, work.group, search.data, work.ranking) for one in range(drawn.count)]
+    ran = search.every(work)
     met = {one.slot: drawn.slots[one.slot].config["target_epsilon"] for one in ran if one is not None}
     assert all(ran[slot].metrics["estimate"] >= 0.45 for slot in met)
     first = next((slot for budget in (0.5, 1.0, 3.0) for slot in sorted(met) if met[slot] == budget), None)
@@ -141,8 +138,7 @@ def test_a_population_gets_back_what_a_cheaper_budget_left(tmp_path, rule):
     search = Search(tmp_path, **on_a_ladder(LOWEST), data={**SPEC["data"], "population": "people"})
     search.prepared()
     [reserved] = search.store.charges("people")
-    work = search.begin()
-    search.serve(work)
+    work = search.ran()
     assert search.release(work)
     [winner] = search.store.trials(search.name)
     [settled] = search.store.charges("people")
@@ -177,10 +173,9 @@ FRONT: dict[str, Any] = {
 def over(tmp_path, **changes: Any) -> tuple[Search, list[Any], tuple[Any, ...]]:
     """A search that has been released, what every slot of it comes to, and who won by each order."""
     search = Search(tmp_path, **FRONT | changes)
-    work = search.begin()
-    search.serve(work)
-    drawn, best = work.drawn(), work.best()
-    every = [run_slot(drawn, n, work.winner, work.group, search.data, work.ranking) for n in range(drawn.count)]
+    work = search.ran()
+    best = work.best()
+    every = search.every(work)
     assert search.release(work)
     return search, every, best
 
