@@ -25,9 +25,11 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain, islice, repeat
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainSerializer, PlainValidator
@@ -193,7 +195,10 @@ class PlannedTrial(Part):
             return Composed()
         if len(phases(self.training)) == 1 and total % self.steps == 0:
             return Repeated(event=listed[0][0], count=total // self.steps * ran)
-        return _in_order(listed, start, stop) if total == self.steps else self.training
+        if total != self.steps:
+            return self.training
+        ordered = islice(chain.from_iterable(repeat(one, count) for one, count in listed), start, stop)
+        return Composed(events=tuple(Repeated(event=one, count=count) for one, count in Counter(ordered).items()))
 
     def reported(self, start: int, stop: int) -> Event:
         """What the reports after more than `start` and at most `stop` steps release, likewise: all are alike."""
@@ -209,16 +214,6 @@ class PlannedTrial(Part):
         after = self.reported_after
         in_order = list(after) == sorted(set(after)) and all(step <= self.steps for step in after)
         return in_order and bool(after) is bool(phases(self.reports))
-
-
-def _in_order(listed: Sequence[tuple[Event, int]], start: int, stop: int) -> Event:
-    found, position = [], 0
-    for one, count in listed:
-        inside = min(stop, position + count) - max(start, position)
-        if inside > 0:
-            found.append(Repeated(event=one, count=inside))
-        position += count
-    return Composed(events=tuple(found))
 
 
 class LedgerRow(Part):

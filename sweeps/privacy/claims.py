@@ -111,24 +111,13 @@ def sentences_of(lines: str) -> list[str]:
 
 # Claims and counts in words, and the public grid on which epsilons are compared.
 
-_EXACT_POWERS = 22
-"""Powers of ten up to this one are floats."""
 GRID_DIGITS = 3
 """Significant digits of the public grid on which epsilons are compared: its steps are between 0.1% and 1%."""
 
 
 def on_grid(epsilon: float) -> float:
     """The smallest number of `GRID_DIGITS` significant digits that is at least `epsilon`; 0 and infinity stay."""
-    if not math.isfinite(epsilon) or epsilon == 0:
-        return epsilon
-    places = GRID_DIGITS - 1 - math.floor(math.log10(epsilon))
-    if not 0 <= places <= _EXACT_POWERS:
-        return float(rounded(epsilon, True, GRID_DIGITS))
-    # A front has thousands of them. The power is exact and the division rounds once, so the quotient is the float of
-    # the decimal number, and one comparison decides.
-    power = 10.0**places
-    steps = round(epsilon * power)
-    return steps / power if steps / power >= epsilon else (steps + 1) / power
+    return float(rounded(epsilon, True, GRID_DIGITS)) if epsilon and math.isfinite(epsilon) else epsilon
 
 
 def claim_text(claim: Guarantee, status: str | None) -> str:

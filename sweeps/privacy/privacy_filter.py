@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Self
 
 from dpcore.checks import InvalidValue
@@ -37,39 +38,6 @@ _STRIDE = 0.7
 _NARROWEST = 1e-4
 
 
-@dataclass(slots=True)
-class _Planned:
-    """What the targets that were tried come to."""
-
-    plan_at: Callable[[float], PrivacyPlan | Refusal]
-    exceeds: Rule
-    refusal: Refusal | None = None
-    least_excess: float = math.inf
-    best: tuple[float, PrivacyPlan] | None = None
-    _known: dict[float, float] = field(default_factory=dict)
-
-    def excess(self, log_target: float) -> float:
-        """Of the plan for a target; minus infinity where the system refuses, for which the target is too small."""
-        if log_target not in self._known:
-            self._known[log_target] = self._asked(self.plan_at(math.exp(log_target)))
-        return self._known[log_target]
-
-    def _asked(self, plan: PrivacyPlan | Refusal) -> float:
-        if isinstance(plan, Refusal):
-            self.refusal = plan
-            return -math.inf
-        excess = self.exceeds(plan)
-        self.least_excess = min(self.least_excess, excess)
-        if excess <= 0 and (self.best is None or excess > self.best[0]):
-            self.best = excess, plan
-        return excess
-
-    @property
-    def near(self) -> bool:
-        """Whether a plan that was tried is near enough."""
-        return self.best is not None and self.best[0] >= -NEAR
-
-
 def fitted(plan_at: Callable[[float], PrivacyPlan | Refusal], exceeds: Rule, start: float) -> PrivacyPlan | Refusal:
     """The plan that comes nearest to the rule from below.
 
@@ -80,24 +48,37 @@ def fitted(plan_at: Callable[[float], PrivacyPlan | Refusal], exceeds: Rule, sta
     A Refusal where no plan meets the rule: one that says by how much the least plan exceeds it, or the system's own
     where it has no plan. Raises as `plan_at` and `exceeds` do.
     """
-    planned = _Planned(plan_at, exceeds)
+    tried: list[tuple[float, PrivacyPlan]] = []
+    refusals: list[Refusal] = []
+
+    @cache
+    def excess(log_target: float) -> float:
+        """Of the plan for a target; minus infinity where the system refuses, for which the target is too small."""
+        plan = plan_at(math.exp(log_target))
+        if isinstance(plan, Refusal):
+            refusals.append(plan)
+            return -math.inf
+        tried.append((exceeds(plan), plan))
+        return tried[-1][0]
+
+    def near() -> bool:
+        """Whether a plan that was tried is near enough."""
+        return any(-NEAR <= one <= 0 for one, _ in tried)
+
     low = high = math.log(start)
-    while planned.excess(low) > 0 and low > _LEAST:
+    while excess(low) > 0 and low > _LEAST:
         low, high = low - _STRIDE, low
-    while planned.excess(high) <= 0 and not planned.near and high < _MOST:
+    while excess(high) <= 0 and not near() and high < _MOST:
         low, high = high, high + _STRIDE
-        if planned.excess(high) == planned.excess(low) != -math.inf:
+        if excess(high) == excess(low) != -math.inf:
             # Nothing is solved: every target has the same plan.
             break
-    while not planned.near and high - low > _NARROWEST and planned.excess(low) <= 0 < planned.excess(high):
-        middle = low + (high - low) * _share(planned.excess(low), planned.excess(high))
-        low, high = (low, middle) if planned.excess(middle) > 0 else (middle, high)
-    if planned.best is not None:
-        return planned.best[1]
-    if planned.least_excess < math.inf:
-        return _too_dear(planned.least_excess)
-    assert planned.refusal is not None
-    return planned.refusal
+    while not near() and high - low > _NARROWEST and excess(low) <= 0 < excess(high):
+        middle = low + (high - low) * _share(excess(low), excess(high))
+        low, high = (low, middle) if excess(middle) > 0 else (middle, high)
+    if within := [one for one in tried if one[0] <= 0]:
+        return max(within, key=lambda one: one[0])[1]
+    return _too_dear(min(one for one, _ in tried)) if tried else refusals[-1]
 
 
 def _share(below: float, above: float) -> float:

@@ -465,19 +465,20 @@ def earlier_totals(store: PublishedStore, spec: SweepSpec) -> tuple[Total, ...]:
     """Of the sweep that a spec names in `search.warm_start`, of the one that this one started from, ...; or of the one
     in `search.chosen_from`, which started from no other."""
     if spec.search.chosen_from is not None:
-        found_by = _earlier(store, spec.search.chosen_from, _sweep(store, spec.search.chosen_from))
+        found_by = _earlier(store, spec.search.chosen_from)
         return (replace(found_by, tuned=True, part=spec.privacy.scope == HOLDOUT),)
     found: list[Total] = []
     name = spec.search.warm_start
     while name is not None and name not in [one.sweep for one in found]:
-        record = _sweep(store, name)
-        found.append(_earlier(store, name, record))
-        name = None if record is None else record.spec.search.warm_start
+        found.append(_earlier(store, name))
+        name = store.sweep(name).spec.search.warm_start if found[-1].in_this_store else None
     return tuple(found)
 
 
-def _earlier(store: PublishedStore, name: str, record: SweepRecord | None) -> Total:
-    if record is None:
+def _earlier(store: PublishedStore, name: str) -> Total:
+    try:
+        record = store.sweep(name)
+    except UnknownSweep:
         return Total(sweep=name, in_this_store=False)
     return own_total(store, record.name, store.trials(record.name))
 
@@ -572,10 +573,3 @@ def earlier_lines(earlier: Sequence[Total], assumptions: Assumptions) -> Iterato
 def sentences(listed: Iterable[str]) -> str:
     """Lines as running text."""
     return " ".join(f"{line[0].upper()}{line[1:]}{'' if line.endswith(('.', '.)')) else '.'}" for line in listed)
-
-
-def _sweep(store: PublishedStore, name: str) -> SweepRecord | None:
-    try:
-        return store.sweep(name)
-    except UnknownSweep:
-        return None

@@ -41,7 +41,7 @@ from sweeps.selection.price import Fit, Pricing, best_price, first_price, front_
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import EarlyStopping, SweepSpec
-from sweeps.spec.sweep_budget import Spread, SweepBudget, law_of
+from sweeps.spec.sweep_budget import SweepBudget, law_of
 from sweeps.store.records import TARGET_EPSILON
 from trainables.registry import SYSTEMS
 from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, Scalar
@@ -361,7 +361,7 @@ def filtered(middle: ReferenceConfig) -> ModeRow:
     """Equal parts by the filter."""
     says = "Every trial leaves, and budgets, steps and their number may follow from results."
     plans = _part(middle, _budget(middle), (0,))
-    return _row(middle, "compose, filter", plans, theorem=FILTERED, epsilon=middle.epsilon, says=says)
+    return _row(middle, "compose, filter", plans, theorem=FILTERED, says=says)
 
 
 def front_loaded(middle: ReferenceConfig) -> ModeRow:
@@ -371,7 +371,6 @@ def front_loaded(middle: ReferenceConfig) -> ModeRow:
         "compose, front-loaded",
         _part(middle, _budget(middle, spread="front-loaded"), (0, middle.trials - 1)),
         theorem=FILTERED,
-        epsilon=middle.epsilon,
         setting=f"{_ALL}, spread: front-loaded",
         says="The same with parts that fall from trial to trial: noise of the first and of the last.",
     )
@@ -395,7 +394,6 @@ def halving(middle: ReferenceConfig) -> ModeRow:
         "compose, halving",
         [plan],
         theorem=FILTERED,
-        epsilon=middle.epsilon,
         setting=f"{_ALL}, spread: halving",
         trials=listed,
         work=(work, work),
@@ -404,11 +402,9 @@ def halving(middle: ReferenceConfig) -> ModeRow:
     )
 
 
-def _budget(middle: ReferenceConfig, spread: Spread = "equal", rungs: int = 1, reduction: int = 3) -> SweepBudget:
-    whole = SweepBudget(
-        epsilon=middle.epsilon, delta=middle.delta, adjacency=middle.adjacency, shares=middle.trials, spread=spread
-    )
-    return replace(whole, rungs=rungs, reduction=reduction)
+def _budget(middle: ReferenceConfig, **more: Any) -> SweepBudget:
+    terms: dict[str, Any] = {"epsilon": middle.epsilon, "delta": middle.delta, "adjacency": middle.adjacency}
+    return SweepBudget(**terms, shares=middle.trials, **more)
 
 
 def _part(middle: ReferenceConfig, budget: SweepBudget, numbers: Sequence[int]) -> list[PrivacyPlan]:
@@ -444,6 +440,7 @@ def _row(
         "expected": count,
         "most": count,
         "work": (work, work),
+        "epsilon": middle.epsilon,
         "delta": middle.delta,
         "budget_for": BudgetFor.SWEEP,
         "status": plans[0].guarantee.status,

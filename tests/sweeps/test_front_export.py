@@ -18,8 +18,7 @@ from rich.console import Console
 from dpcore.checks import InvalidValue
 from sweeps.cli.main import pareto
 from sweeps.reporting import tables
-from sweeps.reporting.figures import drawn, front_figure
-from sweeps.reporting.front import Front, front, log_ticks
+from sweeps.reporting.front import Front, front
 from sweeps.reporting.html import render
 from sweeps.reporting.tables import csv_text, front_table, table, trials_table
 from tests.sweeps import view_sweeps
@@ -82,26 +81,6 @@ def test_a_table_is_no_wider_than_the_terminal_and_leaves_no_hyperparameter_out(
     assert "batch" not in text
     assert ("accuracy ↑ 0.3" in " ".join(text.split())) == lines
     assert "noisy-adam" in text
-
-
-@pytest.mark.parametrize(
-    ("compared", "expected"),
-    [
-        ([1.0, 8.0, 2.0, 4.0, 8.0, math.inf], [1.0, 2.0, 4.0, 8.0]),
-        ([1.0, 1.01, 8.0], [1.0, 2.0, 5.0, 10.0, 20.0, 50.0]),
-        ([1.0, 2.0, 3.0], None),
-        ([0.0, 5.0], None),
-        ([math.inf], None),
-    ],
-)
-def test_budgets_are_the_ticks_of_their_axis(compared: list[float], expected: list[float] | None):
-    assert log_ticks(np.array(compared)) == expected
-    found = front([record(n, epsilon=e, accuracy=0.1 * n) for n, e in enumerate(compared)], [ACCURACY, EPSILON])
-    shown = [] if expected is None else [tick for tick in expected if min(compared) <= tick <= 8]
-    if shown:
-        (axis,) = drawn(found).axes
-        assert [tick for tick in axis.get_xticks() if tick <= 8] == shown
-        assert front_figure(found, found.panels[0])["layout"]["xaxis"]["tickvals"] == expected
 
 
 @pytest.mark.parametrize("form", tables.FORMATS)

@@ -8,21 +8,17 @@ from contextlib import closing
 import pytest
 
 import sweeps
-from dpcore.accounting import headline
 from dpcore.checks import InvalidValue
-from dpcore.events import Adjacency, Composed, Gaussian, PoissonSampled, Repeated
 from dpcore.guarantee import Status
 from sweeps.certificate.build import CannotCertify
-from sweeps.execution import session
 from sweeps.execution.final_run import with_chosen
 from sweeps.execution.resume import effective_spec
-from sweeps.privacy.ledger import UNTIL_CHOSEN, Procedure, Spending, Summary, Tuned, both, with_tuning
+from sweeps.privacy.ledger import UNTIL_CHOSEN, Tuned, both
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.totals import totals
 from sweeps.privacy.wording import Verdict, quote_of_total
-from sweeps.selection.price import SealedPlanner, SealedPrior
-from sweeps.spec.parse import load_spec, public_facts
-from sweeps.store.records import Proposal, Refutation, Settlement, SweepState
+from sweeps.spec.parse import load_spec
+from sweeps.store.records import Proposal, Refutation, SweepState
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from sweeps.util import fingerprint
@@ -87,25 +83,6 @@ def test_the_final_run_counts_as_what_any_point_was_held_to():
     """Which point it is depends on the records that tuned: a point that costs less is no smaller promise."""
     cheap = both(Tuned(claim=guarantee(1.0, delta=2e-5), target=3.0, delta=1e-5), guarantee(2.5))
     assert (cheap.epsilon, cheap.delta, cheap.epsilon_lower) == (3.0, 2e-5, None)
-
-
-def relaunched(first, lost):
-    """What a plan costs of which a part ran twice, at delta 1e-5."""
-    return headline(Composed(events=(first, lost)), 1e-5, Adjacency.ADD_REMOVE).epsilon
-
-
-def test_a_final_run_that_was_launched_again_counts_as_any_point_would_have():
-    """Two points within one target, (2, 1e-5): a step of the one that was lost costs next to nothing, the only step of
-    the other as much as all of it."""
-    step = PoissonSampled(rate=0.01, event=Gaussian(noise_multiplier=1.0))
-    many, one = Repeated(event=step, count=1000), Gaussian(noise_multiplier=2.0)
-    assert max(headline(whole, 1e-5, Adjacency.ADD_REMOVE).epsilon for whole in (many, one)) < 2
-    chosen, other = relaunched(many, step), relaunched(one, one)
-    assert chosen < 2 < 2.8 < other
-    found = Summary(spent=Spending(attempts=2), procedure=Procedure(guarantee=guarantee(chosen), trials=1))
-    whole = with_tuning(found, Tuned(claim=guarantee(1.0), target=2.0, delta=1e-5)).procedure.guarantee
-    assert (whole.epsilon, whole.delta) == (4.0, 2e-5)
-    assert whole.epsilon > other
 
 
 def test_the_point_is_the_best_of_what_tuned_and_stays(root):
@@ -221,41 +198,6 @@ def test_the_whole_is_certified_with_both_ledgers(root, tmp_path):
 
 
 # -- kinds of sweep that may tune: of all of them there are documents by hand ----------------------------------
-
-
-def sealed(root, name, **changes):
-    """A sealed search over budgets of which the winner left."""
-    search = {"sampler": "auto", "trials": 9}
-    made = {**tuning(root, search=search), "name": name, "selection": {"deadline_minutes": 5}}
-    raw = {**made, **changes}
-    workspace, spec = Workspace.at(root), load_spec(raw)
-    planner = SealedPlanner.of(SealedPrior(spec, public_facts(spec)))
-    config = next(planner.prior.space.middles())
-    plan = planner.plan(config)
-    session.create(spec, workspace)
-    came = Settlement(
-        executed_to=plan.steps, step=plan.steps, metrics={"accuracy": 0.75}, guarantee=plan.guarantee, seconds=1.0
-    )
-    with changed(root) as store:
-        lease = store.acquire(name)
-        store.set_fingerprints(lease, {**store.sweep(name).fingerprints, "data": "5e"})
-        store.launch(lease, Proposal(number=0, config=config, seed=1), plan, plan.steps)
-        store.settle(lease, f"{name}-0", 1, came)
-        store.set_state(lease, SweepState.FINISHED)
-        lease.release()
-
-
-def test_of_a_ladder_of_budgets_what_was_promised_before_is_that_of_tuning(root, tmp_path):
-    ladder = {"epsilon": [1.0, 3.0], "delta": 1e-5, "scope": "sweep", "release": "first"}
-    target = {"deadline_minutes": 5, "target": {"metric": "accuracy", "at_least": 0.5}}
-    sealed(root, "ladder", privacy=ladder, selection=target)
-    ran({**final(root, epsilon=2.0, chosen_from="ladder"), "name": "after-ladder"}, root)
-    made, found = certified(root, tmp_path, "after-ladder")
-    assert found.stands, str(found)
-    own = made.body.tuning.claim
-    assert (own.notion, own.epsilon) == ("ex-post-privacy", 1.0)
-    assert (made.body.claim.notion, made.body.claim.epsilon) == ("differential-privacy", 3.0)
-    assert made.body.claim == total(root, "after-ladder").guarantee
 
 
 def test_a_system_that_could_have_won_has_to_claim_something_in_the_final_run(tmp_path):

@@ -18,7 +18,7 @@ from sweeps.reporting.front import MixedGuarantees, ShareNoAxes, joint_front, sw
 from sweeps.reporting.html import render
 from sweeps.store.records import sweep_of
 from sweeps.store.workspace import Workspace
-from tests.sweeps.view_sweeps import complete, mixed_sweep, new_sweep
+from tests.sweeps.view_sweeps import complete, new_sweep
 
 DATA = {"data": "keyed digest"}
 RANDOM = {"trials": 10, "sampler": "random"}
@@ -71,20 +71,6 @@ def test_the_total_is_that_of_one_ledger_with_the_steps_of_all(store):
     assert claim.status is Status.PROVED_UNDER_ASSUMPTIONS
     assert joint_totals.ACROSS in claim.assumptions
     assert found.note.startswith(f"All trials of a and b together: epsilon {epsilon_text(claim.epsilon)} at delta")
-
-
-def test_lost_and_failed_launches_count_too(tmp_path, store):
-    own = mixed_sweep(tmp_path, trials=2, name="c")
-    lease = own.acquire("c")
-    own.set_fingerprints(lease, DATA)
-    lease.release()
-    own.close()
-    found = joint_front(store, ["a", "c"])
-    # 4 + 2 whole ones, one that failed after three steps, and counts whole all the same, one lost and charged whole.
-    step = Gaussian(noise_multiplier=4.0, adjacency=Adjacency.ADD_REMOVE)
-    event = Composed(events=(Repeated(event=step, count=80),))
-    whole = headline(event, delta=1e-5, adjacency=Adjacency.ADD_REMOVE)
-    assert found.procedure.guarantee.epsilon == pytest.approx(whole.epsilon, rel=1e-9)
 
 
 def test_one_that_chose_by_results_leaves_none_a_guarantee(tmp_path, store):

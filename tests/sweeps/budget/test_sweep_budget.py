@@ -11,11 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.accounting import headline
-from dpcore.calibrate import NOISE, boldest
 from dpcore.events import Adjacency, Composed, Gaussian, PoissonSampled, Repeated
 from dpcore.gdp import eps_gdp, mu_gdp
-from dpcore.selection.best import ByReference
-from dpcore.selection.counts import geometric
 from dpcore.selection.filters import GDPCharge, GDPFilter
 from dpcore.selection.profiles import EventProfile, covering_mu
 from sweeps.execution.resume import extended
@@ -167,14 +164,3 @@ def test_a_plan_meets_a_mu_from_below_wherever_the_search_begins(allowed: float,
     plan = fitted(toy, lambda one: math.log(mu(one) / allowed), start)
     assert isinstance(plan, PrivacyPlan)
     assert -NEAR <= math.log(mu(plan) / allowed) <= 0
-
-
-def test_two_points_are_met_with_the_noise_that_is_solved_directly() -> None:
-    reference = ByReference(law=geometric(27), delta=1e-5)
-    least = boldest(NOISE, lambda s: reference.price(EventProfile(Gaussian(noise_multiplier=s))) - 3.0, 1.0)
-    assert least is not None
-    rule = reference.points(EventProfile(Gaussian(noise_multiplier=least)), 3.0)
-    plan = fitted(lambda e: toy(e, steps=1), lambda one: rule.exceeds(trial_profile(one)), 1.0)
-    assert isinstance(plan, PrivacyPlan)
-    assert rule.exceeds(trial_profile(plan)) <= 0
-    assert least <= plan.config["noise_multiplier"] <= least * 1.01
