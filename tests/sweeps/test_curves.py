@@ -183,22 +183,6 @@ def test_a_table_has_each_point_once_and_of_running_trials_too(store, tmp_path, 
         shown(tmp_path, capsys, curves=True, trial="0")
 
 
-def test_curves_are_paged_by_trials_that_have_one(store, tmp_path, capsys, monkeypatch):
-    """The third trial has told nothing; a program reads all unless it asks for a page."""
-    monkeypatch.setattr("sweeps.reporting.trials.PAGE", 1)
-    first = shown(tmp_path, capsys, curves=True)
-    assert "views-0" in first
-    assert "views-1" not in first
-    assert first.splitlines()[-1] == "1 to 1 of 2 trials with a curve (page 1 of 2; --page 2 has the next)"
-    second = shown(tmp_path, capsys, curves=True, page=2)
-    assert "views-0" not in second
-    assert second.splitlines()[-1] == "2 to 2 of 2 trials with a curve (page 2 of 2)"
-    assert len(json.loads(shown(tmp_path, capsys, curves=True, form="json"))) == 5
-    assert len(json.loads(shown(tmp_path, capsys, curves=True, form="json", page=2))) == 2
-    with pytest.raises(InvalidValue, match="a page from 1 to 2"):
-        shown(tmp_path, capsys, curves=True, page=3)
-
-
 def test_one_trial_shows_its_curve_with_noise_and_claim(store, tmp_path, capsys):
     text = shown(tmp_path, capsys, trial="1")
     assert "curve    2 of 10 steps (20%): accuracy 0.300 ± 0.020\n" in text

@@ -214,21 +214,6 @@ def test_it_answers_as_the_trials_model_does_with_the_code_that_travels_with_it(
     assert np.allclose(said["probability.yes"], expected["probability.yes"], rtol=0, atol=1e-6)
 
 
-def test_no_pickle_is_in_it_and_a_pickle_would_be_seen(own, version, tmp_path):
-    source = client(own).get_model_version("incomes", str(version.number)).source
-    place = Path(download_artifacts(source, dst_path=str(tmp_path), tracking_uri=own.workspace.tracking_uri))
-    files = [one for one in place.rglob("*") if one.is_file()]
-    assert {"MLmodel", "input_example.json", "program.pt2", "weights.safetensors"} <= {one.name for one in files}
-    assert not [found for one in files for found in pickles(one.name, one.read_bytes())]
-    # The paths of this machine stay here.
-    assert not [one.name for one in files if own.workspace.root.encode() in one.read_bytes()]
-    kept = io.BytesIO()
-    import torch
-
-    torch.save(torch.zeros(2), kept)
-    assert list(pickles("x", kept.getvalue()))
-
-
 def test_the_version_carries_claim_card_and_run(own, version):
     record = own.trial(1)
     found = client(own).get_model_version("incomes", str(version.number))

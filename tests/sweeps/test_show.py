@@ -117,15 +117,6 @@ def test_rows_travel_with_all_they_need(trials, show):
         assert row["assumptions"] == "1. floating point: not covered"
 
 
-def test_json_has_the_rows_beside_what_it_had(trials, show):
-    whole = json.loads(show("views", "--json"))
-    assert whole["trials"]["complete"] == 24
-    assert whole["listed"]["matching"] == len(whole["listed"]["trials"]) == len(trials)
-    paged = json.loads(show("views", "--format", "json", "--page", "2", "--sort", "accuracy"))["listed"]
-    best = selected(trials, sort="accuracy", goals={"accuracy": "maximize"})
-    assert (paged["page"], [one["number"] for one in paged["trials"]]) == (2, [one.number for one in best[20:]])
-
-
 # -- running trials -----------------------------------------------------------------------------------------
 
 
