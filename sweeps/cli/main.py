@@ -17,34 +17,10 @@ from dpcore.checks import InvalidValue
 from dpcore.gdp import eps_gdp
 from sweeps import api
 from sweeps.audit import AuditRecord, attack_trial
+from sweeps.cli import common
 from sweeps.cli.account import account_app, budget
 from sweeps.cli.catalogue import datasets, explain, reproduce, schema, systems
-from sweeps.cli.common import (
-    DEFAULT_ROOT,
-    Accepted,
-    Answer,
-    AsJson,
-    Changes,
-    ClusterAddress,
-    DataFolder,
-    Hours,
-    MoreBudgets,
-    NewName,
-    NewTotal,
-    Records,
-    Root,
-    Seed,
-    SpecSource,
-    StoreUrl,
-    TrackingUri,
-    TrialName,
-    Trials,
-    add_logging_options,
-    answers,
-    clear_errors,
-    on_sweep,
-    tracked,
-)
+from sweeps.cli.common import answers, on_sweep, tracked
 from sweeps.cli.show import show
 from sweeps.cli.submit import submit
 from sweeps.planning.preview import Preview
@@ -71,7 +47,7 @@ from trainables.worker.redaction import holds_secret, shown_url
 @on_sweep
 def audit(
     sweep: Sweep,
-    trial: TrialName,
+    trial: common.TrialName,
     method: Annotated[
         str | None, typer.Option(help="one-run, f-dp or multi-run; default: the best that the system offers.")
     ] = None,
@@ -83,7 +59,7 @@ def audit(
         int | None, typer.Option(help="Attack membership instead (LiRA, loss threshold) with so many shadow twins.")
     ] = None,
     accept: Annotated[list[str] | None, typer.Option(help="Audit although this changed: code or data.")] = None,
-) -> Answer:
+) -> common.Answer:
     """Try to refute a trial's claim: retrain twins with canaries and bound epsilon from below.
 
     Exits with 3 when the claim is refuted. A claim that survives is consistent, never verified.
@@ -200,9 +176,9 @@ def certify(
     file: Annotated[
         Path | None, typer.Option("--new-key", help="Make a key pair instead: this file, and FILE.pub to give away.")
     ] = None,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-) -> Answer:
+    root: common.Root = common.DEFAULT_ROOT,
+    store: common.StoreUrl = None,
+) -> common.Answer:
     """Certify what a sweep claims: one document, its signature, and one page for people.
 
     --verify recomputes the claim's arithmetic from the document alone, without store or data, and exits with 3 where
@@ -233,7 +209,7 @@ class _Commands(TyperGroup):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        add_logging_options(self)
+        common.add_logging_options(self)
         for command in self.commands.values():
             # Rich keeps the ends of a docstring's lines, wherever those of the terminal are.
             command.help = "\n\n".join(" ".join(one.split()) for one in (command.help or "").split("\n\n"))
@@ -250,7 +226,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Entry point of the `sweeps` command: bad input becomes one clear message and exit code 2."""
-    with configured(), clear_errors():
+    with configured(), common.clear_errors():
         _refuse_passwords()
         for word in sys.argv[1:]:
             check_text("argument", word)
@@ -303,18 +279,18 @@ def init(
 @app.command()
 @answers
 def check(
-    spec: SpecSource,
-    data: DataFolder = None,
-    trials: Trials = None,
-    changes: Changes = None,
+    spec: common.SpecSource,
+    data: common.DataFolder = None,
+    trials: common.Trials = None,
+    changes: common.Changes = None,
     rehearsal: Annotated[
         bool, typer.Option(help="Try it out on made-up records: shapes, loss, isolation, time of a step, metrics.")
     ] = True,
     modes: Annotated[
         bool, typer.Option("--modes", help="Compare what each way to charge for the search would cost.")
     ] = False,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
+    root: common.Root = common.DEFAULT_ROOT,
+    store: common.StoreUrl = None,
     address: Annotated[str | None, typer.Option("--address", help="Ray cluster: auto or HOST:PORT.")] = None,
 ) -> Preview:
     """Validate a spec, print its plan (space, noise, cost, total) and rehearse it on made-up records.
@@ -338,17 +314,17 @@ def check(
 
 @app.command()
 def run(
-    spec: SpecSource,
-    name: NewName = None,
-    trials: Trials = None,
-    seed: Seed = None,
-    changes: Changes = None,
-    data: DataFolder = None,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    records: Records = None,
-    tracking: TrackingUri = None,
-    address: ClusterAddress = None,
+    spec: common.SpecSource,
+    name: common.NewName = None,
+    trials: common.Trials = None,
+    seed: common.Seed = None,
+    changes: common.Changes = None,
+    data: common.DataFolder = None,
+    root: common.Root = common.DEFAULT_ROOT,
+    store: common.StoreUrl = None,
+    records: common.Records = None,
+    tracking: common.TrackingUri = None,
+    address: common.ClusterAddress = None,
     rehearsal: Annotated[
         bool, typer.Option(help="Try a model of your own out on made-up records first, in a process of its own.")
     ] = True,
@@ -358,7 +334,7 @@ def run(
             help="Whose models MLflow shows at the end: front (the best eight; default), none, or numbers 0,3."
         ),
     ] = None,
-    as_json: AsJson = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Start a sweep and run it to its end. By ray://HOST:PORT it is submitted: the controller runs on the cluster."""
     if client := _client_address(address, as_json):
@@ -389,16 +365,16 @@ def run(
 def resume(
     sweep: str,
     spec: Annotated[Path | None, typer.Option(help="Compare with this spec first.")] = None,
-    accept: Accepted = None,
-    trials: NewTotal = None,
-    hours: Hours = None,
-    epsilon: MoreBudgets = None,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    records: Records = None,
-    tracking: TrackingUri = None,
-    address: ClusterAddress = None,
-    as_json: AsJson = False,
+    accept: common.Accepted = None,
+    trials: common.NewTotal = None,
+    hours: common.Hours = None,
+    epsilon: common.MoreBudgets = None,
+    root: common.Root = common.DEFAULT_ROOT,
+    store: common.StoreUrl = None,
+    records: common.Records = None,
+    tracking: common.TrackingUri = None,
+    address: common.ClusterAddress = None,
+    as_json: common.AsJson = False,
 ) -> None:
     """Go on with a sweep from wherever it stopped; with --trials, --hours or --epsilon, beyond what it began with."""
     if client := _client_address(address, as_json, spec):
@@ -435,7 +411,7 @@ def _places_on_cluster(root: Path, store: str | None, records: str | None, track
     """Where a submitted sweep keeps its files. A root that was not named is the submission's own: the default one
     here is no folder of the cluster."""
     places: dict[str, Any] = {"store": store, "records": records, "tracking": tracking}
-    return places if root == DEFAULT_ROOT else {**places, "root": str(root)}
+    return places if root == common.DEFAULT_ROOT else {**places, "root": str(root)}
 
 
 @app.command()
@@ -457,9 +433,9 @@ def pareto(
     as_refuted: Annotated[
         bool, typer.Option("--as-refuted", help="Draw trials whose claim is refuted too, under that word.")
     ] = False,
-    root: Root = DEFAULT_ROOT,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    root: common.Root = common.DEFAULT_ROOT,
+    store: common.StoreUrl = None,
+    as_json: common.AsJson = False,
 ) -> None:
     """The exact non-dominated front and its hypervolume; of several sweeps with the total over all of them."""
     form = "json" if as_json else format or _form_of(output)
@@ -514,7 +490,7 @@ def _write(content: str | bytes, output: Path | None) -> None:
 @on_sweep
 def report(
     sweep: Sweep, output: Annotated[Path | None, typer.Option("--output", "-o", help="Page to write.")] = None
-) -> Answer:
+) -> common.Answer:
     """Write one self-contained HTML page about a sweep."""
     path = sweep.report(output)
     return {"sweep": sweep.name, "report": str(path)}, path
@@ -523,7 +499,7 @@ def report(
 @app.command()
 @answers
 @tracked
-def track(sweep: Sweep) -> Answer:
+def track(sweep: Sweep) -> common.Answer:
     """Rebuild the sweep's MLflow experiment from the store."""
     shown, found = shown_url(sweep.workspace.tracking_uri), sweep.track()
     document = {"sweep": sweep.name, "runs": found.runs, "tracking": shown}
@@ -535,12 +511,12 @@ def track(sweep: Sweep) -> Answer:
 @on_sweep
 def held_out_test(
     sweep: Sweep,
-    trial: TrialName,
+    trial: common.TrialName,
     again: Annotated[
         bool, typer.Option("--again", help="Although they were read before: no longer untouched, and charged again.")
     ] = False,
     accept: Annotated[list[str] | None, typer.Option(help="Score although this changed: code.")] = None,
-) -> Answer:
+) -> common.Answer:
     """Score a finished trial on the test records that its spec declares (`data.test`): once, on record.
 
     A second reading is refused. The cards of models say what was read, and how often.
@@ -562,7 +538,7 @@ app.add_typer(account_app, name="account")
 @tracked
 def export(
     sweep: Sweep,
-    trial: TrialName,
+    trial: common.TrialName,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder to make, which is not there yet.")
     ] = None,
@@ -573,7 +549,7 @@ def export(
         bool, typer.Option("--as-refuted", help="Let it out although its claim is refuted, under that heading.")
     ] = False,
     accept: Annotated[list[str] | None, typer.Option(help="Export although this changed: code.")] = None,
-) -> Answer:
+) -> common.Answer:
     """Take the model of a finished trial out: weights, program, preprocessing, and a card with its claim.
 
     The folder needs torch and safetensors, and nothing of ours. Systems that answer queries have no model to take out.

@@ -13,18 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.cli.common import (
-    Accepted,
-    Changes,
-    Hours,
-    MoreBudgets,
-    NewName,
-    Records,
-    Seed,
-    StoreUrl,
-    TrackingUri,
-    Trials,
-)
+from sweeps.cli import common
 from sweeps.util.exits import ExitCode
 from sweeps.util.log import CONSOLE, Event, say
 from trainables.worker.redaction import redacted, shown_url
@@ -42,18 +31,18 @@ def submit(
         ),
     ],
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the sweep of this name.")] = False,
-    name: NewName = None,
-    trials: Trials = None,
-    hours: Hours = None,
-    epsilon: MoreBudgets = None,
-    seed: Seed = None,
-    changes: Changes = None,
-    accept: Accepted = None,
+    name: common.NewName = None,
+    trials: common.Trials = None,
+    hours: common.Hours = None,
+    epsilon: common.MoreBudgets = None,
+    seed: common.Seed = None,
+    changes: common.Changes = None,
+    accept: common.Accepted = None,
     data: Annotated[Path | None, typer.Option("--data", help="Folder of the data set on the cluster.")] = None,
     root: Annotated[str, typer.Option(help="The controller's folder on the head.")] = "sweeps-state",
-    store: StoreUrl = None,
-    records: Records = None,
-    tracking: TrackingUri = None,
+    store: common.StoreUrl = None,
+    records: common.Records = None,
+    tracking: common.TrackingUri = None,
     env: Annotated[
         list[str] | None, typer.Option(help="Name of a variable (a token) whose value here is sent along; repeatable.")
     ] = None,

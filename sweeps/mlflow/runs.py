@@ -20,31 +20,7 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-from sweeps.mlflow import FRONT
-from sweeps.mlflow.read import (
-    ASSERTED_BY,
-    ASSUMPTIONS,
-    BEGAN,
-    BUDGET,
-    DESCRIPTION,
-    ERROR,
-    FRONT_TAG,
-    HEADING,
-    NO_HEADING,
-    OBJECTIVES,
-    PARENT,
-    QUOTE,
-    QUOTE_AS,
-    REFERENCES,
-    RESTS_ON,
-    TAGGED,
-    TRIAL_KEY,
-    Identity,
-    began,
-    experiment_of,
-    identity_of,
-    tagged_runs,
-)
+from sweeps.mlflow import FRONT, read
 from sweeps.privacy.claims import Assumptions
 from sweeps.privacy.release import Published, Release
 from sweeps.privacy.wording import REFUTED, is_refuted, quote_of_claim
@@ -69,10 +45,10 @@ def spec_tags(sweep: SweepRecord) -> dict[str, str]:
     names = {one["metric"] for one in objectives}
     ends = {name: one.model_dump() for name, one in sweep.references.items() if name in names}
     tags = {
-        BEGAN: began(sweep),
+        read.BEGAN: read.began(sweep),
         "sweeps.digest": sweep.digest,
-        OBJECTIVES: json.dumps(objectives),
-        REFERENCES: json.dumps(ends),
+        read.OBJECTIVES: json.dumps(objectives),
+        read.REFERENCES: json.dumps(ends),
     }
     return tags | _budget_tags(sweep.spec)
 
@@ -95,7 +71,7 @@ def _budget_tags(spec: SweepSpec) -> dict[str, str]:
 def trial_tags(trial: Published) -> dict[str, str]:
     """What a trial is and claims, as tags."""
     tags = {
-        TRIAL_KEY: trial.key,
+        read.TRIAL_KEY: trial.key,
         "sweeps.number": str(trial.number),
         "sweeps.state": str(trial.state),
         "sweeps.feasible": _flag(trial.state is not TrialState.INFEASIBLE),
@@ -103,7 +79,7 @@ def trial_tags(trial: Published) -> dict[str, str]:
         "sweeps.attempts": str(trial.attempts),
     }
     if trial.target_epsilon is not None:
-        tags[BUDGET] = f"{trial.target_epsilon:.12g}"
+        tags[read.BUDGET] = f"{trial.target_epsilon:.12g}"
     if trial.reason:
         tags["sweeps.reason"] = shortened(trial.reason, 5000)
     if trial.guarantee is not None:
@@ -113,12 +89,12 @@ def trial_tags(trial: Published) -> dict[str, str]:
         if claim.aimed_at is not None:
             tags["sweeps.aimed_at"] = repr(claim.aimed_at)
         if claim.asserted_by:
-            tags[ASSERTED_BY] = shortened(claim.asserted_by, 5000)
+            tags[read.ASSERTED_BY] = shortened(claim.asserted_by, 5000)
         assumptions = Assumptions.of([claim])
-        tags[RESTS_ON] = assumptions.status(claim)
+        tags[read.RESTS_ON] = assumptions.status(claim)
         quote = quote_of_claim(claim)
-        tags |= {QUOTE: str(quote.verdict), QUOTE_AS: str(quote)}
-        tags[ASSUMPTIONS] = shortened("\n".join(assumptions.lines()), 5000)
+        tags |= {read.QUOTE: str(quote.verdict), read.QUOTE_AS: str(quote)}
+        tags[read.ASSUMPTIONS] = shortened("\n".join(assumptions.lines()), 5000)
     return tags
 
 
@@ -165,7 +141,7 @@ def metrics_of(trial: Published, curve: Sequence[CurveReport] = ()) -> list[Metr
 def _named(metric: str) -> str:
     """As MLflow has it: the standard error of accuracy is accuracy.se, beside it in every list."""
     name = sanitized(metric)
-    return name.removesuffix(STANDARD_ERROR) + ERROR if name.endswith(STANDARD_ERROR) else name
+    return name.removesuffix(STANDARD_ERROR) + read.ERROR if name.endswith(STANDARD_ERROR) else name
 
 
 def milliseconds(seconds: float) -> int:
@@ -285,12 +261,12 @@ class Experiment:
         _prepare(uri)
         self._uri, self._sweep = uri, sweep.name
         heading = Release.of(sweep.spec).heading
-        self._heading = {HEADING: shortened(heading or NO_HEADING, 5000)}
+        self._heading = {read.HEADING: shortened(heading or read.NO_HEADING, 5000)}
         if heading:
-            self._heading[DESCRIPTION] = heading
+            self._heading[read.DESCRIPTION] = heading
         self._client = MlflowClient(tracking_uri=uri)
-        self._runs: dict[Identity, str] = {}
-        self._on_front: set[Identity] = set()
+        self._runs: dict[read.Identity, str] = {}
+        self._on_front: set[read.Identity] = set()
         self._parent = ""
         try:
             self._id, existed = self._open(sweep)
@@ -311,10 +287,10 @@ class Experiment:
 
     def put(self, trial: Published, curve: Sequence[CurveReport] = ()) -> None:
         """Make the trial's run say what the record says, and what it told at planned steps."""
-        known = self._runs.get(identity_of(trial))
+        known = self._runs.get(read.identity_of(trial))
         tags = self._tags_of(trial) | {"mlflow.parentRunId": self._parent}
         if known is None:
-            start = identity_of(trial)[1]
+            start = read.identity_of(trial)[1]
             run = self._client.create_run(self._id, run_name=trial.key, start_time=start, tags=tags)
             tags = {}
         else:
@@ -338,29 +314,29 @@ class Experiment:
             self._client.update_run(run_id, status=status)
         else:
             self._client.set_terminated(run_id, status=status, end_time=end or milliseconds(trial.proposed_at))
-        self._runs[identity_of(trial)] = run_id
+        self._runs[read.identity_of(trial)] = run_id
 
     def put_running(self, trial: Published, curve: Sequence[CurveReport] = ()) -> None:
         """Make its run say that it runs. Whoever does this puts it again when it is over, or when nobody looks."""
         self.put(trial, curve)
-        self._client.update_run(self._runs[identity_of(trial)], status="RUNNING")
+        self._client.update_run(self._runs[read.identity_of(trial)], status="RUNNING")
 
     def _tags_of(self, trial: Published) -> dict[str, str]:
         tags = trial_tags(trial) | self._heading
         if trial.state is TrialState.COMPLETE:
-            tags[FRONT_TAG] = _flag(identity_of(trial) in self._on_front)
+            tags[read.FRONT_TAG] = _flag(read.identity_of(trial) in self._on_front)
         if is_refuted(trial):
-            said = (f"REFUTED: {REFUTED.sentence}.", self._heading.get(DESCRIPTION))
-            tags[DESCRIPTION] = " ".join(filter(None, said))
+            said = (f"REFUTED: {REFUTED.sentence}.", self._heading.get(read.DESCRIPTION))
+            tags[read.DESCRIPTION] = " ".join(filter(None, said))
         return tags
 
     def put_front(self, objectives: Sequence[FrontAxis], finished: Sequence[Published]) -> None:
         """Make the tag `sweeps.front` of every finished trial say whether it is on the front now."""
         found = front(finished, objectives, mix=LABELS, may_be_empty=True)
         keys = set(found.keys())
-        now = {identity_of(trial) for trial in finished if trial.key in keys}
+        now = {read.identity_of(trial) for trial in finished if trial.key in keys}
         for one in (now ^ self._on_front) & self._runs.keys():
-            self._client.set_tag(self._runs[one], FRONT_TAG, _flag(one in now))
+            self._client.set_tag(self._runs[one], read.FRONT_TAG, _flag(one in now))
         self._on_front = now
 
     def put_sweep(self, sweep: SweepRecord, finished: Sequence[Published]) -> None:
@@ -371,7 +347,7 @@ class Experiment:
         self._client.set_experiment_tag(self._id, SHARED_VIEW, shared_view(spec_objectives(sweep.spec)))
         for name, value in (spec_tags(sweep) | self._heading).items():
             self._client.set_experiment_tag(self._id, name, value)
-            if name != DESCRIPTION:
+            if name != read.DESCRIPTION:
                 self._client.set_tag(self._parent, name, value)
         self._client.set_tag(self._parent, "sweeps.state", str(sweep.state))
         status = _SWEEP_STATUS.get(str(sweep.state))
@@ -386,21 +362,21 @@ class Experiment:
         A tag of ours that nobody gives the sweep any more is taken away. Tags of others are left.
         """
         said = list(requests)
-        wanted = {f"{TAGGED}{key}": value for key, value in tags(said).items()}
-        text = "\n\n".join(filter(None, [self._heading.get(DESCRIPTION), *notes(said)]))
+        wanted = {f"{read.TAGGED}{key}": value for key, value in tags(said).items()}
+        text = "\n\n".join(filter(None, [self._heading.get(read.DESCRIPTION), *notes(said)]))
         run = self._client.get_run(self._parent)
-        wanted |= {DESCRIPTION: shortened(text, 5000)} if text else {}
+        wanted |= {read.DESCRIPTION: shortened(text, 5000)} if text else {}
         for name, value in wanted.items():
             if run.data.tags.get(name) != value:
                 self._client.set_tag(self._parent, name, value)
-        ours = (name for name in run.data.tags if name == DESCRIPTION or name.startswith(TAGGED))
+        ours = (name for name in run.data.tags if name == read.DESCRIPTION or name.startswith(read.TAGGED))
         for name in [name for name in ours if name not in wanted]:
             self._client.delete_tag(self._parent, name)
         if run.info.run_name != sweep.called:
             self._client.update_run(self._parent, name=sweep.called)
 
     def _open(self, sweep: SweepRecord) -> tuple[str, bool]:
-        name, found = experiment_of(self._client, sweep)
+        name, found = read.experiment_of(self._client, sweep)
         if found is None:
             location = _artifact_location(self._uri, name)
             tags = {**spec_tags(sweep), **self._heading, **_KIND}
@@ -410,20 +386,20 @@ class Experiment:
         return found.experiment_id, True
 
     def _find_runs(self) -> None:
-        for run_id, key, start in tagged_runs(self._client, self._id, TRIAL_KEY):
+        for run_id, key, start in read.tagged_runs(self._client, self._id, read.TRIAL_KEY):
             if (key, start) in self._runs:
                 self._client.delete_run(run_id)
             else:
                 self._runs[key, start] = run_id
-        flags = {run_id: flag for run_id, flag, _ in tagged_runs(self._client, self._id, FRONT_TAG)}
+        flags = {run_id: flag for run_id, flag, _ in read.tagged_runs(self._client, self._id, read.FRONT_TAG)}
         self._on_front = {one for one, run_id in self._runs.items() if flags.get(run_id) == _flag(True)}
-        for run_id, flag, _ in tagged_runs(self._client, self._id, PARENT):
+        for run_id, flag, _ in read.tagged_runs(self._client, self._id, read.PARENT):
             # A trial's run that somebody tagged so is no parent.
             if flag == "true" and run_id not in self._runs.values():
                 self._parent = run_id
 
     def _make_parent(self, sweep: SweepRecord) -> None:
-        tags = {PARENT: "true", "sweeps.sweep": sweep.name, **spec_tags(sweep), **self._heading}
+        tags = {read.PARENT: "true", "sweeps.sweep": sweep.name, **spec_tags(sweep), **self._heading}
         run = self._client.create_run(
             self._id, run_name=sweep.name, start_time=milliseconds(sweep.created_at), tags=tags
         )

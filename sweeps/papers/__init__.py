@@ -21,12 +21,13 @@ import importlib
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -47,6 +48,8 @@ Say = Callable[[str], None]
 """Told one line of progress."""
 Values = Mapping[str, Any]
 """Measured or given, by the names that a paper's file gives them."""
+Row = SimpleNamespace
+"""One line of a printed table, by the names that the paper's file gives its columns."""
 NOT_RUN = "not run in this scope"
 
 
@@ -55,8 +58,7 @@ class Claim:
     """One published number or statement beside ours.
 
     holds  None with `ours`: measured, and too little to decide; None without: not tried
-    note   what the verdict rests on; of a NO its reason, of an open one what is missing. Never blank: a verdict that
-           nobody can follow is none. Raises InvalidValue
+    note   what the verdict rests on; of a NO its reason, of an open one what is missing
     """
 
     claim: str
@@ -64,10 +66,6 @@ class Claim:
     ours: float | str | None
     holds: bool | None
     note: str
-
-    def __post_init__(self) -> None:
-        if not self.note.strip():
-            raise InvalidValue("note", self.note, f"what the verdict rests on, of the row {self.claim!r}")
 
     @property
     def verdict(self) -> str:
@@ -167,6 +165,10 @@ class Paper:
         raw = yaml.safe_load(files(__package__).joinpath(f"{name}.yaml").read_text(encoding="utf-8"))
         own = {name: raw.pop(name, {}) for name in ("title", "sweeps", "statements", "sizes")}
         return cls(**own, printed=raw)
+
+    def rows(self, table: str) -> list[Row]:
+        """The lines of a printed table whose names are in `columns`."""
+        return [Row(**dict(zip(self.printed["columns"], line, strict=True))) for line in self.printed[table]]
 
     def sized(self, effort: Effort) -> dict[str, Any]:
         """How much an effort runs, by name; `effort.repeats` stands for the `repeats` of the file."""
@@ -435,43 +437,34 @@ class Reproduction:
         title  said before
         quick  whether it is run with `effort.quick` too
         """
+        from sweeps.spec.problems import SpecErrors
+
         if self.data is None or (self.effort.quick and not quick):
             return "no --data DIR" if self.data is None else "--quick"
         if title:
             self.say(title)
-        try:
-            with self.needing(options, self.data):
-                made(self.data)
-        except Missing as missing:
-            return str(missing)
-        return ""
-
-    @contextmanager
-    def needing(self, options: Mapping[str, Any], data: Path) -> Iterator[None]:
-        """What is inside needs the set of `options`, a `data` section.
-
-        Raises Missing, once it is said and cut, when its folder is not below `data` or its files are refused.
-        """
-        from sweeps.spec.problems import SpecErrors
-
         folders = FOLDERS.get(_source(options), (_source(options),))
         told = " or ".join(f"{name}/" for name in folders if name.islower() or name == folders[0])
-        if not any((data / name).is_dir() for name in folders):
-            self._cut_once(f"missing: {told} in {data}: its rows are not trained")
-            raise Missing(f"missing: {told} in {data}")
-        if _raw_adult(options, data):
-            self._cut_once(f"Adult: UCI's columns from adult/, since there is no a9a/ in {data}")
+        missing = f"missing: {told} in {self.data}"
+        if not any((self.data / name).is_dir() for name in folders):
+            self._cut_once(f"{missing}: its rows are not trained")
+            return missing
+        if _raw_adult(options, self.data):
+            self._cut_once(f"Adult: UCI's columns from adult/, since there is no a9a/ in {self.data}")
         try:
-            yield
+            made(self.data)
+        except Missing as lacking:
+            return str(lacking)
         except (InvalidValue, SpecErrors) as error:
             names = [one.path for one in error.errors] if isinstance(error, SpecErrors) else [error.name]
             # Anything else that is invalid is no matter of files.
             if any(name.split(".")[0] != "data" for name in names):
                 raise
-            refused = f"missing: {told} in {data} is refused: its rows are not trained. "
+            refused = f"{missing} is refused: its rows are not trained. "
             unquoted = error.unquoted if isinstance(error, QuotesRecords) else str(error)
             self._cut_once(f"{refused}{error}", refused + unquoted)
-            raise Missing(f"missing: {told} in {data} is refused") from error
+            return f"{missing} is refused"
+        return ""
 
     def _cut_once(self, line: str, logged: str | None = None) -> None:
         """Several parts share a set: it is said once.

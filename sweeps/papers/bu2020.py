@@ -6,8 +6,6 @@ Claims about accounting are computed from the rows' settings alone, without data
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -18,7 +16,7 @@ from dpcore.calibrate import sampled_gaussian
 from dpcore.events import Adjacency
 from dpcore.gdp import eps_gdp
 from dpcore.rounding import epsilon_text
-from sweeps.papers import Paper, Reproduction, section
+from sweeps.papers import Paper, Reproduction, Row, section
 
 PAPER = Paper.load("bu2020")
 PRINTED = 0.005 + 1e-9
@@ -27,37 +25,13 @@ MA_TOLERANCE = 0.01
 """Relative. The paper's order list does not reproduce its own last digits in rows 3 to 6 of Table 1."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrintedRow:
-    """One line of a published table: a sweep of one trial.
-
-    rate       the paper's sampling rate, exact, as (numerator, denominator)
-    published  printed numbers by name: the metric, mu, epsilon_clt, epsilon_ma
-    """
-
-    id: str
-    name: str
-    data: Mapping[str, Any]
-    system: str
-    knobs: Mapping[str, Any]
-    metric: str
-    delta: float
-    rate: tuple[int, int]
-    published: Mapping[str, float]
-    quick: bool = False
-    note: str = "Trained with other seeds than the paper's."
-
-
-def _rows() -> list[PrintedRow]:
-    """A table's settings, and a row's own over them."""
-    rows = []
-    for table in PAPER.printed["tables"]:
-        shared = {name: one for name, one in table.items() if name != "rows"}
-        rows += [PrintedRow(**{**shared, **row, "knobs": {**table["knobs"], **row["knobs"]}}) for row in table["rows"]]
-    return rows
-
-
-ROWS = _rows()
+PLAIN = {"quick": False, "note": "Trained with other seeds than the paper's."}
+ROWS = [
+    Row(**{**PLAIN, **table, **row, "knobs": {**table["knobs"], **row["knobs"]}})
+    for table in PAPER.printed["tables"]
+    for row in table["rows"]
+]
+"""Lines of the published tables, each a sweep of one trial: the table's settings, and its own over them."""
 
 
 def reproduce(run: Reproduction) -> None:
@@ -71,7 +45,7 @@ def reproduce(run: Reproduction) -> None:
         _train(run, row)
 
 
-def _train(run: Reproduction, row: PrintedRow) -> None:
+def _train(run: Reproduction, row: Row) -> None:
     def made(data: Path) -> None:
         _, trials = run.trained(sweep_of(row, data, run.effort.repeats or 1))
         values = [trial.metrics[row.metric] for trial in trials if row.metric in trial.metrics]
@@ -82,7 +56,7 @@ def _train(run: Reproduction, row: PrintedRow) -> None:
         training(run, row, None, f"not trained ({why})")
 
 
-def sweep_of(row: PrintedRow, data: Path, repeats: int = 1) -> dict[str, Any]:
+def sweep_of(row: Row, data: Path, repeats: int = 1) -> dict[str, Any]:
     """The sweep behind a row, on the files below `data`. Its budget is the printed MA epsilon, above the PLD's."""
     return {
         "name": f"bu2020-{row.id}",
@@ -94,7 +68,7 @@ def sweep_of(row: PrintedRow, data: Path, repeats: int = 1) -> dict[str, Any]:
     }
 
 
-def accounting(run: Reproduction, row: PrintedRow) -> None:
+def accounting(run: Reproduction, row: Row) -> None:
     """mu, the CLT's, the moments accountant's and the PLD's epsilon of a row, beside the printed ones."""
     noise, epochs = float(row.knobs["noise_multiplier"]), float(row.knobs["epochs"])
     rate = row.rate[0] / row.rate[1]
@@ -123,7 +97,7 @@ def accounting(run: Reproduction, row: PrintedRow) -> None:
     run.claim(f"{where}: the CLT's epsilon is an upper bound", printed["epsilon_clt"], interval, bound, why)
 
 
-def training(run: Reproduction, row: PrintedRow, trained: float | None, why: str = "no result") -> None:
+def training(run: Reproduction, row: Row, trained: float | None, why: str = "no result") -> None:
     """The trained metric beside the printed one; None for `why`."""
     name, printed = f"{row.name}, {row.id}: {row.metric}", row.published[row.metric]
     if trained is None:

@@ -32,19 +32,7 @@ from dpcore.papers.lu2021 import (
     plotted_leakage_bound,
     published_noise,
 )
-from sweeps.papers import (
-    DASHED,
-    FULL,
-    Missing,
-    Panel,
-    Paper,
-    Reproduction,
-    ResultTable,
-    Values,
-    filled,
-    reduced,
-    section,
-)
+from sweeps import papers
 from trainables.planning import NOISE_MAX, NOISE_MIN
 from trainables.worker.attempt import Attempt
 
@@ -55,32 +43,17 @@ if TYPE_CHECKING:
 
 # What needs no data: Table I as numbers, Table VI and the OARO column by formula, and the refuted theorems.
 
-PAPER = Paper.load("lu2021")
+PAPER = papers.Paper.load("lu2021")
 HIDDEN, REGULARISER = 128, 0.0005
 """Table IV: an L2 weight of 0.001 is 2 lambda."""
 PURCHASE = "Only a width of 594 gives these numbers; Table III says 600."
 
 
-@dataclass(frozen=True, slots=True)
-class SetRow:
-    """One line of Tables III, V and VI; see the paper's file."""
-
-    name: str
-    inputs: int
-    classes: int
-    records: int
-    chain: str
-    train: float
-    test: float
-    gap: float
-    leak: float
-    oaro: str
+ROWS = {row.name: row for row in PAPER.rows("rows")}
+"""Lines of Tables III, V and VI."""
 
 
-ROWS = {row[0]: SetRow(*row) for row in PAPER.printed["rows"]}
-
-
-def without_data(run: Reproduction) -> None:
+def without_data(run: papers.Reproduction) -> None:
     """Everything that shapes, formulas and counterexamples decide."""
     for row in ROWS.values():
         run.hold("table_vi", by_formula(row))
@@ -106,7 +79,7 @@ def without_data(run: Reproduction) -> None:
     run.result.tables.append(_table_i())
 
 
-def by_formula(row: SetRow) -> dict[str, object]:
+def by_formula(row: papers.Row) -> dict[str, object]:
     """A row's numbers from its shape."""
     found = published_noise((row.inputs, HIDDEN), row.classes, row.records, REGULARISER)
     # The paper took the exponential of the rounded Dz.
@@ -119,7 +92,7 @@ def by_formula(row: SetRow) -> dict[str, object]:
     return {"row": row, "chain": chain, "oaro": oaro, **digits}
 
 
-def _table_i() -> ResultTable:
+def _table_i() -> papers.ResultTable:
     """The five bounds for the MNIST network: 10,000 records of 784 pixels, Adam's step 0.001 as a constant one."""
     rows = []
     for bound in Bound:
@@ -128,7 +101,7 @@ def _table_i() -> ResultTable:
             continue
         found = published_noise((784, HIDDEN), 10, 10_000, REGULARISER, bound=bound, input_norm=28.0, step_size=0.001)
         rows.append([str(bound), f"{found.weights:.4g}", f"{found.logit:.4g}", f"{found.probability:.4g}"])
-    return ResultTable(
+    return papers.ResultTable(
         "Table I on the MNIST network (none of them bounds this system)", ("bound", "D2W", "Dz", "Dp"), rows
     )
 
@@ -163,7 +136,7 @@ class Set:
 
     def data(self, folder: Path) -> dict[str, Any]:
         """The `data` section of a spec."""
-        made = section({**self.options, "train": self.records}, folder)
+        made = papers.section({**self.options, "train": self.records}, folder)
         # As many non-members as members, and twice as many for the attacker.
         return made | ({"validation": 3 * self.records} if "of" in self.options else {})
 
@@ -172,7 +145,7 @@ class Set:
         """Table IV."""
         return 1 / (10 * self.records)
 
-    def sized(self, sizes: Values) -> Set:
+    def sized(self, sizes: papers.Values) -> Set:
         """As an effort runs it."""
         return replace(
             self,
@@ -186,27 +159,27 @@ class Set:
 SETS = [Set(**one) for one in PAPER.printed["sets"]]
 
 
-def cut(sizes: Values, sets: Sequence[Set]) -> list[str]:
+def cut(sizes: papers.Values, sets: Sequence[Set]) -> list[str]:
     """What is left out, beside the paper's grid."""
     lines = ["Purchase-2, -10, -20, -50 and CIFAR-100: no source for their records; Table VI and OARO by formula"]
     names = ("records", "shadows", "epochs", "attack_epochs")
     for one in sets:
         full = next(other for other in SETS if other.name == one.name)
-        told = reduced(*({name: getattr(size, name) for name in names} for size in (one, full)))
+        told = papers.reduced(*({name: getattr(size, name) for name in names} for size in (one, full)))
         lines += [f"{one.row}: {'; '.join(told)}"] if told else []
     return lines + PAPER.cut(sizes)
 
 
-def _whole(sizes: Values) -> bool:
+def _whole(sizes: papers.Values) -> bool:
     """Whether DP-SGD is trained at every epsilon of the paper."""
-    return bool(sizes["private"] == PAPER.sized(FULL)["private"])
+    return bool(sizes["private"] == PAPER.sized(papers.FULL)["private"])
 
 
 Noises = Mapping[tuple[Counting, float], float]
 """{(accountant, epsilon): noise multiplier} of DP-SGD."""
 
 
-def baseline_noises(one: Set, sizes: Values) -> Noises:
+def baseline_noises(one: Set, sizes: papers.Values) -> Noises:
     """Of every epsilon of DP-SGD; the least that is run where less would do."""
     steps, rate = one.epochs * one.records // BATCH, BATCH / one.records
     return {
@@ -216,12 +189,12 @@ def baseline_noises(one: Set, sizes: Values) -> Noises:
     }
 
 
-def algorithm_1(one: Set, sizes: Values, data: Path) -> dict[str, Any]:
+def algorithm_1(one: Set, sizes: papers.Values, data: Path) -> dict[str, Any]:
     """Both laws of noise at every epsilon."""
     return _spec("algorithm_1", one, data, [1 / epsilon for epsilon in sizes["epsilons"]], sizes["repeats"])
 
 
-def beside(one: Set, sizes: Values, data: Path, baselines: Noises) -> dict[str, Any]:
+def beside(one: Set, sizes: papers.Values, data: Path, baselines: Noises) -> dict[str, Any]:
     """The original loss without noise, and DP-SGD with each of the `baseline_noises` that is worth a training."""
     noises = sorted({noise for noise in baselines.values() if noise <= NOISE_MAX})
     # Once each where not every epsilon is trained.
@@ -235,7 +208,7 @@ def _spec(name: str, one: Set, data: Path, noises: Sequence[float], repeats: int
     asked = min(one.asked, one.records)
     values = {"data": one.data(data), "delta": one.delta, "noises": noises or None, "repeats": repeats}
     draws = list(range(repeats or 1))
-    return filled(
+    return papers.filled(
         PAPER.sweeps[name], asdict(one) | values | {"one_side": asked, "both_sides": 2 * asked, "draws": draws}
     )
 
@@ -294,7 +267,7 @@ class SetResult:
         return {method: sorted(points, key=lambda point: point.epsilon) for method, points in found.items()}
 
 
-def measured(one: Set, sizes: Values, data: Path, run: Reproduction) -> SetResult:
+def measured(one: Set, sizes: papers.Values, data: Path, run: papers.Reproduction) -> SetResult:
     """Run what is missing of one data set, and read it.
 
     Raises Missing where trials failed that no comparison can do without.
@@ -316,7 +289,7 @@ def measured(one: Set, sizes: Values, data: Path, run: Reproduction) -> SetResul
         private, untrained = _private(one, spec, run, noises, trials, others)
         points += private
     if lacking := sorted({LAPLACE, GAUSSIAN} - {point.method for point in points}):
-        raise Missing(f"no trial of {' and '.join(lacking)} has a result")
+        raise papers.Missing(f"no trial of {' and '.join(lacking)} has a result")
     return SetResult(
         set=one,
         original=original,
@@ -332,7 +305,7 @@ def measured(one: Set, sizes: Values, data: Path, run: Reproduction) -> SetResul
 def _private(
     one: Set,
     spec: SweepSpec,
-    run: Reproduction,
+    run: papers.Reproduction,
     noises: Noises,
     attackers: Sequence[TrialRecord],
     trials: Sequence[TrialRecord],
@@ -343,7 +316,7 @@ def _private(
 
     attacker = next((trial for trial in attackers if trial.config["draw"] == 0), None)
     if attacker is None:
-        raise Missing("no trial has the attacker's models")
+        raise papers.Missing("no trial has the attacker's models")
     dataset = SOURCES[spec.data.source].load(spec.data.options())
     judged = under_attack(dataset, _state(run, f"lu2021-{one.name}", attacker), one.records)
     baseline = _mean(attackers, "baseline_accuracy")
@@ -364,7 +337,7 @@ def _private(
     return points, untrained
 
 
-def _state(run: Reproduction, sweep: str, trial: TrialRecord) -> Mapping[str, np.ndarray]:
+def _state(run: papers.Reproduction, sweep: str, trial: TrialRecord) -> Mapping[str, np.ndarray]:
     return Attempt.of(run.workspace.trials(sweep), trial.key, trial.attempts).load(trial.step)
 
 
@@ -395,7 +368,7 @@ UNLIKE = (
 )
 
 
-def reproduce(run: Reproduction) -> None:
+def reproduce(run: papers.Reproduction) -> None:
     """Tables I, V, VI and Figures 2, 3, 10-12. `effort.repeats` averages over that many trainings (coarse: 2)."""
     without_data(run)
     sizes = PAPER.sized(run.effort)
@@ -415,7 +388,7 @@ def reproduce(run: Reproduction) -> None:
     draw(run, found)
 
 
-def _train(run: Reproduction, one: Set, sizes: Values, found: list[SetResult]) -> None:
+def _train(run: papers.Reproduction, one: Set, sizes: papers.Values, found: list[SetResult]) -> None:
     """One data set, if it can be had."""
 
     def made(data: Path) -> None:
@@ -433,7 +406,7 @@ def slack(one: SetResult) -> float:
     return round(max(SLACK, 2 * math.sqrt(0.5 / one.answers) / accuracy), 4)
 
 
-def hold(run: Reproduction, found: Sequence[SetResult]) -> None:
+def hold(run: papers.Reproduction, found: Sequence[SetResult]) -> None:
     """The statements, data set by data set, and those over all of them."""
     for one in found:
         _set(run, one)
@@ -448,7 +421,7 @@ def hold(run: Reproduction, found: Sequence[SetResult]) -> None:
             run.hold(group, {"sets": len(few), "rank": float(rank)})
 
 
-def _set(run: Reproduction, one: SetResult) -> None:
+def _set(run: papers.Reproduction, one: SetResult) -> None:
     """Table V's row and the figure of one data set."""
     row, curves = ROWS[one.set.row], one.curves()
     train, test = one.convexified
@@ -518,7 +491,7 @@ def _bound(point: CurvePoint, error: float) -> dict[str, Any]:
     return {**bounds, "error": error, "sigmas": SIGMAS, "contradicted": more}
 
 
-def tables(found: Sequence[SetResult]) -> list[ResultTable]:
+def tables(found: Sequence[SetResult]) -> list[papers.ResultTable]:
     """Table V as measured, and the numbers behind each figure."""
     rows = [
         [one.set.row, *(f"{value:.4f}" for value in one.original or ())]
@@ -527,7 +500,7 @@ def tables(found: Sequence[SetResult]) -> list[ResultTable]:
         for one in found
     ]
     heads = ("data", "train (original)", "test", "train (convexified)", "test", "gap", "Priv_Leak", "OARO")
-    out = [ResultTable("Table V, measured here", heads, rows)]
+    out = [papers.ResultTable("Table V, measured here", heads, rows)]
     for one in found:
         cells = [
             [point.method, f"{point.epsilon:g}", f"{point.claimed:.4g}", f"{point.loss:.4f}", f"{point.leak:.4f}"]
@@ -536,22 +509,22 @@ def tables(found: Sequence[SetResult]) -> list[ResultTable]:
         ]
         cells += [[name, f"{epsilon:g}", "", f"noise {z:.4g}: not trained", ""] for name, epsilon, z in one.untrained]
         columns = ("method", "epsilon (paper)", "claimed by the trial", "Acc_Loss", "Priv_Leak")
-        out.append(ResultTable(f"Figure {one.set.figure}, {one.set.row}", columns, cells))
+        out.append(papers.ResultTable(f"Figure {one.set.figure}, {one.set.row}", columns, cells))
     return out
 
 
-def draw(run: Reproduction, found: Sequence[SetResult]) -> None:
+def draw(run: papers.Reproduction, found: Sequence[SetResult]) -> None:
     """Acc_Loss and Priv_Leak along epsilon, two panels a data set."""
     panels = []
     for one in found:
         at = sorted({point.epsilon for point in one.points})
         capped = {epsilon: min(plotted_leakage_bound(epsilon), one.leak) for epsilon in at}
         bounds = {"exp(ε) - 1, cut at the baseline": capped, "without noise": dict.fromkeys(at, one.leak)}
-        dashed = {name: DASHED for name in bounds}
+        dashed = {name: papers.DASHED for name in bounds}
         for what, name, more in (("Acc_Loss", "loss", {}), ("Priv_Leak", "leak", bounds)):
             own = {method: {p.epsilon: getattr(p, name) for p in curve} for method, curve in one.curves().items()}
             title = f"Figure {one.set.figure}, {one.set.row}: {what}"
-            panels.append(Panel(title=title, x=ACROSS, y=what, curves=own | more, styles=dashed, log="x"))
+            panels.append(papers.Panel(title=title, x=ACROSS, y=what, curves=own | more, styles=dashed, log="x"))
     run.draw("reproductions/lu2021", "figures.png", panels, columns=2, size=(5.5, 3.6))
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
@@ -28,21 +28,7 @@ from dpcore.accountants.bayesian import attack_success, estimated_cost, left_cos
 from dpcore.accounting import headline
 from dpcore.events import Adjacency
 from dpcore.guarantee import Notion
-from sweeps.papers import (
-    DASHED,
-    FULL,
-    PLAIN,
-    Effort,
-    Missing,
-    Panel,
-    Paper,
-    Reproduction,
-    ResultTable,
-    Values,
-    filled,
-    reduced,
-    section,
-)
+from sweeps import papers
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.worker.attempt import Attempt
@@ -54,7 +40,7 @@ if TYPE_CHECKING:
 
 # What the paper states that needs no data: Theorems 3 and 4, Figures 1 and 5, attack success, Table 1's arithmetic.
 
-PAPER = Paper.load("triastcyn2020")
+PAPER = papers.Paper.load("triastcyn2020")
 DELTA, DELTA_MU, FAILURE = 1e-5, 1e-10, 1e-15
 """delta of the ordinary epsilon, delta_mu (99.999% of the population at delta), gamma: the paper's."""
 PUBLISHED_ORDERS = (2, 4, 8, 16, 32)
@@ -70,11 +56,11 @@ FIGURE_5_ORDERS = tuple(range(1, 257))
 
 Array = NDArray[np.float64]
 PLOTS = "reproductions/triastcyn2020"
-Found = tuple[dict[str, Any], list[Panel], ResultTable]
+Found = tuple[dict[str, Any], list[papers.Panel], papers.ResultTable]
 """Of a figure: values for its statements, its panels, and its numbers."""
 
 
-def without_data(run: Reproduction, sizes: Values) -> None:
+def without_data(run: papers.Reproduction, sizes: papers.Values) -> None:
     """Everything that needs no data: so many gradients in Figure 1, so many samples that test Theorem 4."""
     for epsilon, printed in PAPER.printed["attack"].items():
         run.hold("attack", attack(epsilon, printed))
@@ -92,11 +78,11 @@ Lines = Sequence[tuple[str, Sequence[float]]]
 
 def curves(
     title: str, x: str, at: Sequence[float], lines: Lines, ordinary: Lines = (), most: float | None = None
-) -> Panel:
+) -> papers.Panel:
     """Epsilon along `at`, on logarithmic axes: differential privacy as dashed lines beside the Bayesian ones."""
     shown = {name: dict(zip(at, y, strict=True)) for name, y in (*ordinary, *lines)}
-    styles = dict.fromkeys(shown, PLAIN) | {name: DASHED for name, _ in ordinary}
-    return Panel(
+    styles = dict.fromkeys(shown, papers.PLAIN) | {name: papers.DASHED for name, _ in ordinary}
+    return papers.Panel(
         title=title,
         x=x,
         y="epsilon",
@@ -204,7 +190,7 @@ def figure_1(records: int) -> Found:
         for clip, title, name in ((False, first, "DP, clip = noise"), (True, second, "DP"))
     ]
     columns = ("quantile", "noise", "BDP, no clip", "BDP, clipped", "DP", "DP at the same delta")
-    return values, panels, ResultTable(f"Figure 1: epsilon after {STEPS} steps", columns, rows)
+    return values, panels, papers.ResultTable(f"Figure 1: epsilon after {STEPS} steps", columns, rows)
 
 
 def never_above(one: Sequence[float], other: Sequence[float]) -> bool:
@@ -240,7 +226,7 @@ def figure_5() -> Found:
     }
     panel = curves("Figure 5", "order", FIGURE_5_ORDERS, lines, most=1e3)
     columns = ("distance / noise", "best order", "epsilon", "at order 1", f"at order {last}")
-    return values, [panel], ResultTable("Figure 5: the best order", columns, rows)
+    return values, [panel], papers.ResultTable("Figure 5: the best order", columns, rows)
 
 
 def table_1() -> Mapping[str, Any]:
@@ -279,27 +265,13 @@ _ACCOUNTING = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """One sweep; see the paper's file."""
-
-    id: str
-    name: str
-    data: Mapping[str, Any]
-    system: str
-    knobs: Mapping[str, Any]
-    paper: Mapping[str, Any]
-    published: Mapping[str, float]
-    quick: Mapping[str, Any] | None = None
-    note: str = ""
-    delta: float = DELTA
-
-    def at(self, effort: Effort) -> dict[str, Any]:
-        """The knobs of an effort."""
-        return {**self.knobs, **({"quick": self.quick or {}, "paper": self.paper}.get(effort.name, {}))}
+PARTS = [papers.Row(**{"quick": None, "note": "", "delta": DELTA, **one}) for one in PAPER.printed["parts"]]
+"""Sweeps; see the paper's file."""
 
 
-PARTS = [Part(**one) for one in PAPER.printed["parts"]]
+def knobs_at(part: papers.Row, effort: papers.Effort) -> dict[str, Any]:
+    """The knobs of an effort."""
+    return {**part.knobs, **({"quick": part.quick or {}, "paper": part.paper}.get(effort.name, {}))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,23 +285,24 @@ class GridPoint:
 
     knobs: Mapping[str, Any]
     metrics: Mapping[str, float]
-    trials: int
     record: TrialRecord = field(repr=False)
 
 
-def sweep_of(part: Part, data: Path, effort: Effort) -> dict[str, Any]:
+def sweep_of(part: papers.Row, data: Path, effort: papers.Effort) -> dict[str, Any]:
     """The sweep behind a part."""
     known = {parameter.name for parameter in SYSTEMS[part.system].hyperparameters}
     accounting = {name: one for name, one in _ACCOUNTING.items() if name in known}
-    values = {**PAPER.sized(effort), **asdict(part), "effort": effort.name, "data": section(part.data, data)}
-    return filled(PAPER.sweeps, {**values, "knobs": {**accounting, **part.at(effort)}})
+    values = {**PAPER.sized(effort), **vars(part), "effort": effort.name, "data": papers.section(part.data, data)}
+    return papers.filled(PAPER.sweeps, {**values, "knobs": {**accounting, **knobs_at(part, effort)}})
 
 
-def cut(part: Part, effort: Effort) -> list[str]:
+def cut(part: papers.Row, effort: papers.Effort) -> list[str]:
     """What of the part's grid an effort leaves out, with both numbers."""
-    ours, full = (PAPER.sized(one)["repeats"] for one in (effort, FULL))
+    ours, full = (PAPER.sized(one)["repeats"] for one in (effort, papers.FULL))
     each = "trainings of each"
-    told = reduced({**part.at(effort), each: min(ours, full)}, {**part.at(FULL), each: full})
+    told = papers.reduced(
+        {**knobs_at(part, effort), each: min(ours, full)}, {**knobs_at(part, papers.FULL), each: full}
+    )
     return [f"Table 1, {part.name}: {'; '.join(told)}"] if told else []
 
 
@@ -340,14 +313,13 @@ def settings_of(records: Sequence[TrialRecord]) -> list[GridPoint]:
         if record.metrics:
             groups[repr(sorted(record.config.items()))].append(record)
     if not groups:
-        raise Missing("no trial has a result")
+        raise papers.Missing("no trial has a result")
     names = [name for name in records[0].config if len({record.config.get(name) for record in records}) > 1]
     varied = names or [name for name in ("noise_multiplier", "learning_rate") if name in records[0].config][:1]
     points = [
         GridPoint(
             knobs={name: own[0].config[name] for name in sorted(varied)},
             metrics={name: float(np.mean([_ordinary(one)[name] for one in own])) for name in own[0].metrics},
-            trials=len(own),
             record=own[0],
         )
         for own in groups.values()
@@ -361,7 +333,7 @@ def _ordinary(record: TrialRecord) -> Mapping[str, float]:
     return record.metrics if record.guarantee.notion is Notion.DP else {**record.metrics, "epsilon": math.inf}
 
 
-def table_of(part: Part, settings: Sequence[GridPoint]) -> ResultTable:
+def table_of(part: papers.Row, settings: Sequence[GridPoint]) -> papers.ResultTable:
     """Both epsilons of every run, never in one column."""
     names = list(settings[0].knobs)
     bayesian = tuple(f"Bayesian {share}" for share in PERCENTILES)
@@ -378,10 +350,10 @@ def table_of(part: Part, settings: Sequence[GridPoint]) -> ResultTable:
         )
         for one in settings
     ]
-    return ResultTable(f"Table 1, {part.name} ({part.system})", columns, rows)
+    return papers.ResultTable(f"Table 1, {part.name} ({part.system})", columns, rows)
 
 
-def hold(run: Reproduction, part: Part, settings: Sequence[GridPoint]) -> None:
+def hold(run: papers.Reproduction, part: papers.Row, settings: Sequence[GridPoint]) -> None:
     """What the part's row of Table 1 states."""
     ordinary, bayesian = "epsilon", "bayesian_epsilon"
     values: dict[str, Any] = {"name": part.name, **part.published}
@@ -407,7 +379,7 @@ Parts = Mapping[str, Sequence[GridPoint]]
 """Settings by the name of their part."""
 
 
-def trade_off(parts: Parts) -> list[Panel]:
+def trade_off(parts: Parts) -> list[papers.Panel]:
     """Table 1: accuracy against each epsilon, on panels of their own notion."""
     panels = []
     for metric, title in (
@@ -419,11 +391,11 @@ def trade_off(parts: Parts) -> list[Panel]:
             for name, own in parts.items()
             if math.isfinite(own[0].metrics[metric])
         }
-        panels.append(Panel(title=title, x="epsilon", y="validation accuracy", curves=points, log="x"))
+        panels.append(papers.Panel(title=title, x="epsilon", y="validation accuracy", curves=points, log="x"))
     return panels
 
 
-def percentiles(parts: Parts) -> list[Panel]:
+def percentiles(parts: Parts) -> list[papers.Panel]:
     """The percentile curve of each part's least noisy run, and the attack success that each epsilon allows."""
     shares = [1 - float(share.rstrip("%")) / 100 for share in PERCENTILES]
     by_share: dict[str, Mapping[float, float]] = {}
@@ -439,10 +411,10 @@ def percentiles(parts: Parts) -> list[Panel]:
         "epsilon at delta 1e-5 for all but a share (dotted: DP, for everybody)",
         "share of the population left outside",
     )
-    dotted = {name: {**PLAIN, "linestyle": ":"} for name in by_share if name.endswith(", DP")}
-    first = Panel(title=title, x=x, y="epsilon", curves=by_share, styles=dotted, log="xy")
-    styles = {"equation 1": PLAIN}
-    return [first, Panel(title="attack success", x="epsilon", y="P(A)", curves=success, styles=styles, log="x")]
+    dotted = {name: {**papers.PLAIN, "linestyle": ":"} for name in by_share if name.endswith(", DP")}
+    first = papers.Panel(title=title, x=x, y="epsilon", curves=by_share, styles=dotted, log="xy")
+    styles = {"equation 1": papers.PLAIN}
+    return [first, papers.Panel(title="attack success", x="epsilon", y="P(A)", curves=success, styles=styles, log="x")]
 
 
 # Figures 2-4: gradients of a trained model, over its training records and over records it never saw.
@@ -484,7 +456,7 @@ def gradients(
     return Gradients(name, apart[0], apart[1], np.linalg.norm(sides[0], axis=1).astype(np.float64))
 
 
-def figure_2(run: Reproduction, found: Gradients) -> None:
+def figure_2(run: papers.Reproduction, found: Gradients) -> None:
     """Whether distances tell training records from others."""
     sides = found.training, found.held_out
     for what, test, result in (
@@ -495,7 +467,7 @@ def figure_2(run: Reproduction, found: Gradients) -> None:
         run.hold("figure_2", {**values, "pvalue": result.pvalue})
 
 
-def histogram(found: Gradients) -> Panel:
+def histogram(found: Gradients) -> papers.Panel:
     """Figure 2: distances of pairs, from training records and from others."""
     top = float(np.quantile(np.concatenate([found.training, found.held_out]), 0.99))
     bins, shown = np.linspace(0, top, 40), {}
@@ -503,8 +475,8 @@ def histogram(found: Gradients) -> Panel:
         counts = np.histogram(np.minimum(distances, top), bins)[0]
         shown[name] = dict(zip(bins[:-1].tolist(), counts.tolist(), strict=True))
     x = "distance of a pair's gradients (last bin: the rest)"
-    steps = {name: {**PLAIN, "drawstyle": "steps-post"} for name in shown}
-    return Panel(title=found.name, x=x, y="pairs", curves=shown, styles=steps)
+    steps = {name: {**papers.PLAIN, "drawstyle": "steps-post"} for name in shown}
+    return papers.Panel(title=found.name, x=x, y="pairs", curves=shown, styles=steps)
 
 
 def figures_3_and_4(found: Gradients) -> Found:
@@ -552,7 +524,7 @@ def figures_3_and_4(found: Gradients) -> Found:
         for title, lines in (("Figure 3, clipped", clipped), ("Figure 4, no clip for BDP", free))
     ]
     columns = ("quantile", "clip", "DP 1e-5", "DP at BDP's delta", "BDP, clipped", "BDP, no clip")
-    return values, panels, ResultTable(f"Figures 3 and 4 ({found.name}): epsilon at noise 1", columns, rows)
+    return values, panels, papers.ResultTable(f"Figures 3 and 4 ({found.name}): epsilon at noise 1", columns, rows)
 
 
 PAIRS = 300
@@ -561,7 +533,7 @@ FIGURES = {"mnist-whole": "MNIST", "cifar10": "CIFAR-10"}
 """Parts whose last weights Figures 2-4 look at."""
 
 
-def reproduce(run: Reproduction) -> None:
+def reproduce(run: papers.Reproduction) -> None:
     """Every figure and Table 1."""
     run.say("Theorems 3 and 4, Figures 1 and 5")
     sizes = PAPER.sized(run.effort)
@@ -588,7 +560,7 @@ def reproduce(run: Reproduction) -> None:
         run.draw(PLOTS, "figures-3-4.png", panels)
 
 
-def _train(run: Reproduction, part: Part, found: dict[str, Sequence[GridPoint]]) -> None:
+def _train(run: papers.Reproduction, part: papers.Row, found: dict[str, Sequence[GridPoint]]) -> None:
     """One part of Table 1, if its set can be had."""
     name = f"Table 1, {part.name}"
 
@@ -606,8 +578,8 @@ def _train(run: Reproduction, part: Part, found: dict[str, Sequence[GridPoint]])
 
 
 def _look(
-    run: Reproduction,
-    part: Part,
+    run: papers.Reproduction,
+    part: papers.Row,
     found: Mapping[str, Sequence[GridPoint]],
     several: list[Gradients],
 ) -> None:
@@ -618,7 +590,7 @@ def _look(
         return
 
     def made(data: Path) -> None:
-        record, options = found[part.id][-1].record, section(part.data, data)
+        record, options = found[part.id][-1].record, papers.section(part.data, data)
         several.append(gradients(name, record, options, run.workspace, PAIRS))
         figure_2(run, several[-1])
 

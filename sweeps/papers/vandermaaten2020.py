@@ -21,21 +21,7 @@ from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 from dpcore.mechanisms import noisy_vote
-from sweeps.papers import (
-    NOT_RUN,
-    Panel,
-    Paper,
-    Reproduction,
-    ResultTable,
-    Uncertain,
-    Values,
-    Yes,
-    above,
-    at_most,
-    every,
-    filled,
-    opposite,
-)
+from sweeps import papers
 
 if TYPE_CHECKING:
     from sweeps.spec.sections import SweepSpec
@@ -44,7 +30,7 @@ if TYPE_CHECKING:
 
 # Trials as points, one method at one setting, and the points of a figure as curves.
 
-PAPER = Paper.load("vandermaaten2020")
+PAPER = papers.Paper.load("vandermaaten2020")
 METHODS: Mapping[str, str] = PAPER.printed["methods"]
 """Words of the paper, by system."""
 LOSS, MODEL, SGD, LOGITS, VOTES = METHODS.values()
@@ -111,7 +97,7 @@ def points_of(spec: SweepSpec, trials: Iterable[TrialRecord]) -> list[Point]:
 
 
 @dataclass(frozen=True, slots=True)
-class MeanAccuracy(Uncertain):
+class MeanAccuracy(papers.Uncertain):
     """Of the repeats of one setting.
 
     error   over the repeats, but no less than that of as many answers, which is all that one run has
@@ -250,13 +236,13 @@ DECIDED = {
 }
 
 
-def hold(run: Reproduction, panels: Panels, why: str = NOT_RUN) -> None:
+def hold(run: papers.Reproduction, panels: Panels, why: str = papers.NOT_RUN) -> None:
     """Every sentence about the figures; one whose curves were not run, or too few of them, is not tried for `why`."""
     for sentence in PAPER.printed["sentences"]:
         own = dict(sentence)
         claim, note = own.pop("claim"), own.pop("note", "")
         # A function of this module, which decides by the curves of one panel, those that it is about first.
-        rule: Callable[..., Yes] = globals()[own.pop("rule")]
+        rule: Callable[..., papers.Yes] = globals()[own.pop("rule")]
         curves, of, least = panels.get(own.pop("panel"), {}), own.pop("of", ()), own.pop("least", 1)
         if len(curves) < max(least, 1) or not all(len(curves.get(name, ())) > 0 for name in of):
             run.untried(claim, why)
@@ -273,19 +259,19 @@ def _span(one: Curve) -> str:
     return f"{first} at {start:g}" + (f", {last} at {stop:g}" if len(one) > 1 else "")
 
 
-def _lead(one: Curve, other: Curve, place: float) -> Yes:
+def _lead(one: Curve, other: Curve, place: float) -> papers.Yes:
     """Whether a curve is above another there; None if too little tells, or one was not run."""
-    return above(one[place], other[place], SLACK) if place in one and place in other else None
+    return papers.above(one[place], other[place], SLACK) if place in one and place in other else None
 
 
-def _best(curves: Curves, label: str, place: float) -> Yes:
+def _best(curves: Curves, label: str, place: float) -> papers.Yes:
     """Whether a curve leads all others that were run there, those with the other beta left out."""
     left_out = (label, PUBLISHED, VOTES if label == PUBLISHED else "")
     rivals = [one for name, one in curves.items() if name not in left_out and place in one]
-    return every(_lead(curves[label], other, place) for other in rivals)
+    return papers.every(_lead(curves[label], other, place) for other in rivals)
 
 
-def _gain(one: Curve) -> Uncertain:
+def _gain(one: Curve) -> papers.Uncertain:
     """From the first place of the axis to the last."""
     first, *_, last = one.values()
     return last - first
@@ -294,32 +280,32 @@ def _gain(one: Curve) -> Uncertain:
 # Rules, each of one curve or several of a panel
 
 
-def most_places(curves: Curves, votes: str) -> Yes:
+def most_places(curves: Curves, votes: str) -> papers.Yes:
     """Best at most places."""
     best = [_best(curves, votes, place) for place in curves[votes]]
     won, open_ = best.count(True), best.count(None)
     return True if 2 * won > len(best) else None if 2 * (won + open_) > len(best) else False
 
 
-def best_at_first(curves: Curves, label: str) -> Yes:
+def best_at_first(curves: Curves, label: str) -> papers.Yes:
     """Best at the first place."""
     return _best(curves, label, next(iter(curves[label])))
 
 
-def below(curves: Curves, low: str, *highs: str, at: slice = slice(None)) -> Yes:
+def below(curves: Curves, low: str, *highs: str, at: slice = slice(None)) -> papers.Yes:
     """Below several others, everywhere."""
-    return every(_lead(curves[high], curves[low], place) for place in list(curves[low])[at] for high in highs)
+    return papers.every(_lead(curves[high], curves[low], place) for place in list(curves[low])[at] for high in highs)
 
 
-def overtaken_at_last(curves: Curves, label: str, *others: str) -> Yes:
+def overtaken_at_last(curves: Curves, label: str, *others: str) -> papers.Yes:
     """Behind the others at the last place."""
     return below(curves, label, *others, at=slice(-1, None))
 
 
-def never_behind(curves: Curves, *labels: str, rivals: Sequence[str] = ()) -> Yes:
+def never_behind(curves: Curves, *labels: str, rivals: Sequence[str] = ()) -> papers.Yes:
     """No rival (by default all others) leads by more than SLACK, at any place of the last curve's axis."""
-    return every(
-        at_most(curves[rival][place] - curves[label][place], SLACK)
+    return papers.every(
+        papers.at_most(curves[rival][place] - curves[label][place], SLACK)
         for label in labels
         for rival in rivals or curves
         for place in curves[labels[-1]]
@@ -335,14 +321,14 @@ def _crossing(curves: Curves, votes: str) -> tuple[float, float]:
     return next(maybe, math.inf), next(surely, math.inf)
 
 
-def lose_with_the_budget(curves: Curves, votes: str, loss: str) -> Yes:
+def lose_with_the_budget(curves: Curves, votes: str, loss: str) -> papers.Yes:
     """Votes lead at the smallest budget, and are overtaken."""
     maybe, surely = _crossing(curves, votes)
     overtaken = True if math.isfinite(surely) else None if math.isfinite(maybe) else False
-    return every((_lead(curves[votes], curves[loss], next(iter(curves[votes]))), overtaken))
+    return papers.every((_lead(curves[votes], curves[loss], next(iter(curves[votes]))), overtaken))
 
 
-def crossing_moves_left(curves: Curves, published: str, corrected: str, _: str) -> Yes:
+def crossing_moves_left(curves: Curves, published: str, corrected: str, _: str) -> papers.Yes:
     """Votes are overtaken at fewer queries with the corrected beta."""
     before, after = _crossing(curves, published), _crossing(curves, corrected)
     if after[1] <= before[0] < math.inf:
@@ -350,48 +336,48 @@ def crossing_moves_left(curves: Curves, published: str, corrected: str, _: str) 
     return False if after[0] > before[1] else None
 
 
-def good_at_first(curves: Curves, *labels: str) -> Yes:
+def good_at_first(curves: Curves, *labels: str) -> papers.Yes:
     """Within GOOD of their accuracy at the last place."""
-    return every(at_most(_gain(curves[label]), GOOD) for label in labels)
+    return papers.every(papers.at_most(_gain(curves[label]), GOOD) for label in labels)
 
 
-def gains_most(curves: Curves, label: str) -> Yes:
+def gains_most(curves: Curves, label: str) -> papers.Yes:
     """From the first place to the last."""
     gains = {name: _gain(one) for name, one in curves.items()}
-    return every(above(gains[label], gain, SLACK) for name, gain in gains.items() if name != label)
+    return papers.every(papers.above(gains[label], gain, SLACK) for name, gain in gains.items() if name != label)
 
 
-def fewer_help(curves: Curves, *labels: str) -> Yes:
+def fewer_help(curves: Curves, *labels: str) -> papers.Yes:
     """Better somewhere before the last place than there."""
-    return every(_peak(curves[label], ends=1) for label in labels)
+    return papers.every(_peak(curves[label], ends=1) for label in labels)
 
 
-def best_inside(curves: Curves, label: str) -> Yes:
+def best_inside(curves: Curves, label: str) -> papers.Yes:
     """Best neither at the first place nor at the last; undecided where nothing lies between."""
     return _peak(curves[label], ends=2) if len(curves[label]) > 2 else None
 
 
-def _peak(one: Curve, ends: int) -> Yes:
+def _peak(one: Curve, ends: int) -> papers.Yes:
     """Better somewhere before the last place than there, and, of two ends, than at the first."""
     *inside, last = one.values()
     outside = [last, inside.pop(0)] if ends == 2 else [last]
     best = max(inside, key=lambda found: found.value)
-    return every(above(best, end, SLACK) for end in outside)
+    return papers.every(papers.above(best, end, SLACK) for end in outside)
 
 
-def more_hurt(curves: Curves) -> Yes:
+def more_hurt(curves: Curves) -> papers.Yes:
     """Better at the first place than at the last, all of them."""
-    return every(above(Uncertain(0.0, 0.0), _gain(one), SLACK) for one in curves.values())
+    return papers.every(papers.above(papers.Uncertain(0.0, 0.0), _gain(one), SLACK) for one in curves.values())
 
 
-def same_ranking(curves: Curves, label: str) -> Yes:
+def same_ranking(curves: Curves, label: str) -> papers.Yes:
     """Of any two, the same one leads everywhere."""
     answers = []
     for one, other in combinations(curves.values(), 2):
         leads = [_lead(one, other, place) for place in curves[label]]
-        # "Always or never" fails only where both fail.
-        answers.append(opposite(every((opposite(every(leads)), opposite(every(map(opposite, leads)))))))
-    return every(answers)
+        both = papers.every(leads), papers.every(map(papers.opposite, leads))
+        answers.append(True if True in both else None if None in both else False)
+    return papers.every(answers)
 
 
 FIGURES = PAPER.printed["figures"]
@@ -402,7 +388,7 @@ RESNET = (
 )
 
 
-def reproduce(run: Reproduction) -> None:
+def reproduce(run: papers.Reproduction) -> None:
     """Figures 1 to 6. `effort.repeats` (2 by default) averages each point over that many trainings and noises."""
     run.result.cut.append(RESNET)
     for queries in (1, 10, 100, 1000):
@@ -420,7 +406,7 @@ def temperature(queries: int) -> dict[str, float]:
     return {"queries": queries, "models": MODELS, "printed": round(printed, 6), "proved": proved, "spent": spent}
 
 
-def parts(sizes: Values, data: Path) -> Iterator[dict[str, Any]]:
+def parts(sizes: papers.Values, data: Path) -> Iterator[dict[str, Any]]:
     """Specs of grid sweeps, most telling first. Names end in the figure's number and the point on its axis."""
     # For loss perturbation: below 1e-3 the noise of the objective alone decides the minimiser.
     enough = [weight for weight in sizes["weights"] if weight >= 1e-3] or sizes["weights"]
@@ -431,10 +417,10 @@ def parts(sizes: Values, data: Path) -> Iterator[dict[str, Any]]:
             # A delta above 1/n has to be allowed.
             large = PAPER.printed["large_delta"] if each and each > DELTA else None
             if sizes.get(group.get("when"), True):
-                yield from (filled(one, {**values, "each": each, "large": large}) for one in group["sweeps"])
+                yield from (papers.filled(one, {**values, "each": each, "large": large}) for one in group["sweeps"])
 
 
-def cut(sizes: Values) -> list[str]:
+def cut(sizes: papers.Values) -> list[str]:
     """What these sizes leave out, beside the full paper grid."""
     rest = "Figure 4 above 60,000 records: InfiMNIST is not at hand"
     if sizes["limit"] is not None:
@@ -442,7 +428,7 @@ def cut(sizes: Values) -> list[str]:
     return [*PAPER.cut(sizes), rest]
 
 
-def _figures(run: Reproduction, data: Path) -> None:
+def _figures(run: papers.Reproduction, data: Path) -> None:
     sizes = PAPER.sized(run.effort)
     points: list[Point] = []
     for part in parts(sizes, data):
@@ -458,17 +444,17 @@ def _figures(run: Reproduction, data: Path) -> None:
         run.draw("reproductions/vandermaaten2020", "figures.png", shown, columns=3, size=(6, 4.2))
 
 
-def table(name: str, curves: Curves) -> ResultTable:
+def table(name: str, curves: Curves) -> papers.ResultTable:
     """The numbers behind a picture: mean by method and place, and the standard deviation of several runs."""
     title, axis = FIGURES[name]
     places = sorted({place for one in curves.values() for place in one})
     rows = [[f"{at:g}", *(str(one.get(at, "")) for one in curves.values())] for at in places]
-    return ResultTable(f"{title}: accuracy in % (sd)", (axis, *curves), rows)
+    return papers.ResultTable(f"{title}: accuracy in % (sd)", (axis, *curves), rows)
 
 
-def picture(name: str, curves: Curves) -> Panel:
+def picture(name: str, curves: Curves) -> papers.Panel:
     """Accuracy by method along the figure's axis."""
     title, axis = FIGURES[name]
     colours = {method: {"color": f"C{number}"} for number, method in enumerate((*METHODS.values(), PUBLISHED))}
     styles = colours | {PUBLISHED: {**colours[PUBLISHED], "linestyle": "--"}}
-    return Panel(title=title, x=axis, y="accuracy", curves=curves, styles=styles, log="x", limits=(0.0, 1.0))
+    return papers.Panel(title=title, x=axis, y="accuracy", curves=curves, styles=styles, log="x", limits=(0.0, 1.0))

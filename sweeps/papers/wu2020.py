@@ -15,13 +15,12 @@ The unprotected methods claim nothing: their epsilon is infinite, and the specs 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
-
-import numpy as np
 
 from dpcore.accounting import headline
 from dpcore.events import Adjacency, Gaussian, PoissonSampled, Repeated
@@ -29,23 +28,11 @@ from dpcore.guarantee import Status
 from dpcore.papers import wu2020 as membership
 from dpcore.papers.wu2020 import clipped_event, halving_schedule, noise_multiplier, published_noise_factor
 from dpcore.rounding import epsilon_text
-from sweeps.papers import (
-    NOT_RUN,
-    UNDECIDED,
-    Panel,
-    Paper,
-    Reproduction,
-    ResultTable,
-    Uncertain,
-    Values,
-    above,
-    at_most,
-    filled,
-)
+from sweeps import papers
 from sweeps.store.records import TrialRecord
 from trainables.data import idc
 
-PAPER = Paper.load("wu2020")
+PAPER = papers.Paper.load("wu2020")
 HIDDEN = 64
 LAST = "last_"
 METRICS = {
@@ -59,28 +46,15 @@ PROTECTED = ("clipped-sgld", "dp-sgld")
 SCHEDULES: Mapping[str, Mapping[str, Any]] = PAPER.printed["schedules"]
 
 
-@dataclass(frozen=True, slots=True)
-class MethodRow:
-    """One line of a printed table, and how it is run here."""
-
-    name: str
-    system: str
-    ensemble: bool
-    attack_auc: float
-    attack_f1: float
-    attack_accuracy: float
-    train_accuracy: float
-    accuracy: float
-
-    def metric(self, name: str) -> str:
-        """A plain row is the last iterate alone; a `+` row the average of the last three."""
-        return name if self.ensemble else LAST + name
+TABLE_1, TABLE_2 = PAPER.rows("table_1"), PAPER.rows("table_2")
 
 
-TABLE_1, TABLE_2 = ([MethodRow(*row) for row in PAPER.printed[name]] for name in ("table_1", "table_2"))
+def metric_of(row: papers.Row, name: str) -> str:
+    """A plain row is the last iterate alone; a `+` row the average of the last three."""
+    return name if row.ensemble else LAST + name
 
 
-def reproduce(run: Reproduction) -> None:
+def reproduce(run: papers.Reproduction) -> None:
     """Table 1 in full, the theory, and a few steps of the ResNet-18 behind Table 2."""
     run.hold("theory", theory())
     run.result.tables.append(clipping())
@@ -126,7 +100,7 @@ def theory() -> dict[str, Any]:
     }
 
 
-def clipping() -> ResultTable:
+def clipping() -> papers.ResultTable:
     """The published schedules with every gradient clipped, counted exactly. Without a clip nothing can be counted."""
     rows: list[tuple[object, ...]] = []
     for name, printed in SCHEDULES.items():
@@ -137,7 +111,7 @@ def clipping() -> ResultTable:
             exact = headline(clipped_event(schedule, records, batch, clip), delta, Adjacency.ADD_REMOVE)
             counted = epsilon_text(exact.epsilon), f"{delta:g}", f"{exact.status}, {exact.accountant}"
             rows.append((name, clip, noise_multiplier(rate, records, batch, clip), *counted))
-    return ResultTable(
+    return papers.ResultTable(
         "SGLD with the paper's schedules, clipped: one draw's epsilon, add-remove, per record",
         ("data", "clip norm", "first noise multiplier", "epsilon", "delta", "status"),
         rows,
@@ -147,25 +121,28 @@ def clipping() -> ResultTable:
 # Sweeps
 
 
-def credit(sizes: Values, data: Path, split: int) -> dict[str, Any]:
+def credit(sizes: papers.Values, data: Path, split: int) -> dict[str, Any]:
     """All methods of Table 1, SGHMC and the two protected relatives on one split."""
     values = {**SCHEDULES["German Credit"], **sizes, "split": split}
-    return filled(PAPER.sweeps["german"], _steps(values, data, values["records"]))
+    return papers.filled(PAPER.sweeps["german"], _steps(values, data, values["records"]))
 
 
-def images(sizes: Values, data: Path | None) -> tuple[dict[str, Any] | None, list[str]]:
-    """The ResNet-18 on IDC where its folder is there, else on CIFAR-10; and what has to be said about that."""
+def images(sizes: papers.Values, data: Path | None) -> tuple[dict[str, Any], list[str]]:
+    """The ResNet-18 on IDC where its folder is there, else on CIFAR-10; and what has to be said about that.
+
+    Raises Missing where it is not run.
+    """
     schedule, images = SCHEDULES["IDC"], sizes["images"]
     source, records, validate, note = "idc", schedule["records"], 512 if images else None, []
     if images == 0 or data is None:
-        return None, ["--quick" if images == 0 else "no --data DIR"]
+        raise papers.Missing("--quick" if images == 0 else "no --data DIR")
     if not idc.present(data):
         if not (data / "cifar10").is_dir():
-            return None, [f"missing: neither {idc.FOLDER}/ nor cifar10/ in {data}"]
+            raise papers.Missing(f"missing: neither {idc.FOLDER}/ nor cifar10/ in {data}")
         source, records, validate = "cifar10", 4000, None
         note = [f"Table 2: IDC's files are absent ({idc.FOLDER} in {data}); its path runs on CIFAR-10 instead"]
     values = {**schedule, **sizes, "source": source, "validate": validate}
-    part = filled(PAPER.sweeps["resnet18"], _steps(values, data, images or records))
+    part = papers.filled(PAPER.sweeps["resnet18"], _steps(values, data, images or records))
     if images is not None:
         part["systems"] = {name: part["systems"][name] for name in ("sgd", "sgld")}
         note.append(
@@ -175,12 +152,12 @@ def images(sizes: Values, data: Path | None) -> tuple[dict[str, Any] | None, lis
     return part, note
 
 
-def _steps(values: Values, data: Path, records: int) -> dict[str, Any]:
+def _steps(values: papers.Values, data: Path, records: int) -> dict[str, Any]:
     rate = values["rate"]
     return {**values, "path": str(data.absolute()), "drift": rate / 2 * records, "tenth": rate / 10}
 
 
-def cut(sizes: Values) -> list[str]:
+def cut(sizes: papers.Values) -> list[str]:
     """What of Table 1 is left out, in sentences."""
     lines = [f"Table 1: {told}" for told in PAPER.cut(sizes)]
     alone = "Table 1: one split, so no standard errors and no orderings (--quick)"
@@ -190,61 +167,54 @@ def cut(sizes: Values) -> list[str]:
 # Results
 
 
+@dataclass(frozen=True, slots=True)
 class Measurements:
-    """Finished trials by split. Repeats on one split share its members, so they are averaged before anything else."""
+    """Finished trials, each with its split. Repeats on one split share its members: they are averaged first."""
 
-    def __init__(self) -> None:
-        self._found: dict[tuple[str, int, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-        self._trainings: Counter[tuple[str, int]] = Counter()
-        self.epsilons: dict[str, float] = {}
-        """The largest claim of each system."""
+    trials: Sequence[tuple[int, TrialRecord]] = ()
 
-    def add(self, split: int, trials: Iterable[TrialRecord]) -> None:
-        """The trials of one split."""
-        for trial in trials:
-            if trial.guarantee is not None:
-                system, hidden = trial.system, int(trial.config.get("hidden", 0))
-                self._trainings[system, hidden] += 1
-                self.epsilons[system] = max(trial.guarantee.epsilon, self.epsilons.get(system, 0.0))
-                for name, one in trial.metrics.items():
-                    self._found[system, hidden, name][split].append(one)
+    def of(self, system: str, hidden: int | None = None) -> list[tuple[int, TrialRecord]]:
+        """Those of one system; of all widths by default."""
+        own = ((split, one) for split, one in self.trials if one.system == system and one.guarantee is not None)
+        return [(split, one) for split, one in own if hidden in (None, one.config.get("hidden", 0))]
+
+    def epsilon(self, system: str) -> float:
+        """The largest claim of a system."""
+        return max(one.guarantee.epsilon for _, one in self.of(system) if one.guarantee is not None)
 
     def by_split(self, system: str, hidden: int, metric: str) -> dict[int, float]:
         """{split: mean over its trainings}; a split where none reported the metric is absent."""
-        return {split: float(np.mean(one)) for split, one in self._found.get((system, hidden, metric), {}).items()}
+        found: dict[int, list[float]] = defaultdict(list)
+        for split, one in self.of(system, hidden):
+            if metric in one.metrics:
+                found[split].append(one.metrics[metric])
+        return {split: fmean(one) for split, one in found.items()}
 
-    def mean(self, system: str, hidden: int, metric: str) -> Uncertain | None:
+    def mean(self, system: str, hidden: int, metric: str) -> papers.Uncertain | None:
         """Over splits; None when nothing was trained."""
         values = self.by_split(system, hidden, metric).values()
-        return Uncertain.of(values) if values else None
+        return papers.Uncertain.of(values) if values else None
 
-    def row(self, row: MethodRow, hidden: int, metric: str) -> Uncertain | None:
-        """A metric of a published row."""
-        return self.mean(row.system, hidden, row.metric(metric))
-
-    def beside(self, row: MethodRow, hidden: int) -> list[str]:
+    def beside(self, row: papers.Row, hidden: int) -> list[str]:
         """The cells of a published row: printed | ours."""
-        return [f"{getattr(row, one):.3f} | {self.row(row, hidden, one) or 'no result'}" for one in METRICS]
+        ours = ((one, self.mean(row.system, hidden, metric_of(row, one))) for one in METRICS)
+        return [f"{getattr(row, one):.3f} | {mean or 'no result'}" for one, mean in ours]
 
-    def trainings(self, system: str, hidden: int) -> int:
-        """How many finished."""
-        return self._trainings[system, hidden]
-
-    def difference(self, one: str, other: str) -> Uncertain | None:
+    def difference(self, one: str, other: str) -> papers.Uncertain | None:
         """Of two metrics, each "system.metric", over the splits of both; None without any.
 
         Methods are compared on the same splits, on which they err together.
         """
         mine, theirs = (self.by_split(name, HIDDEN, metric) for name, metric in (o.split(".") for o in (one, other)))
         shared = [mine[split] - theirs[split] for split in mine if split in theirs]
-        return Uncertain.of(shared) if shared else None
+        return papers.Uncertain.of(shared) if shared else None
 
 
-def table_1(run: Reproduction, found: Measurements, why: str = NOT_RUN) -> None:
+def table_1(run: papers.Reproduction, found: Measurements, why: str = papers.NOT_RUN) -> None:
     """Every row's AUC and test accuracy, then every statement; of what was not trained, `why`."""
     for row in TABLE_1:
         for metric, name in (("attack_auc", "attack AUC"), ("accuracy", "test accuracy")):
-            ours, error = found.row(row, HIDDEN, metric), PAPER.printed["errors"][metric]
+            ours, error = found.mean(row.system, HIDDEN, metric_of(row, metric)), PAPER.printed["errors"][metric]
             claim, printed = f"Table 1, {row.name}: {name}", getattr(row, metric)
             if ours is None:
                 run.untried(claim, why, printed)
@@ -260,7 +230,12 @@ def table_1(run: Reproduction, found: Measurements, why: str = NOT_RUN) -> None:
 
 
 def _compared(
-    run: Reproduction, claim: str, printed: str, lead: Uncertain | None, why: str, margin: float | None = None
+    run: papers.Reproduction,
+    claim: str,
+    printed: str,
+    lead: papers.Uncertain | None,
+    why: str,
+    margin: float | None = None,
 ) -> None:
     """Whether a difference passes two standard errors; with a margin, whether it surely does not pass that."""
     if lead is None:
@@ -268,19 +243,20 @@ def _compared(
     if math.isnan(lead.error):
         holds, note = None, "one split has no standard error"
     elif margin is None:
-        holds, over = above(lead, Uncertain(0.0, 0.0)), "by more than two standard errors"
-        note = {True: over, False: f"the other way round, {over}", None: UNDECIDED}[holds]
+        holds, over = papers.above(lead, papers.Uncertain(0.0, 0.0)), "by more than two standard errors"
+        note = {True: over, False: f"the other way round, {over}", None: papers.UNDECIDED}[holds]
     else:
-        holds, within = at_most(lead, margin), f"margin {margin:g}"
-        note = {True: within, False: f"{within}: passed", None: f"{within}: {UNDECIDED}"}[holds]
+        holds, within = papers.at_most(lead, margin), f"margin {margin:g}"
+        note = {True: within, False: f"{within}: passed", None: f"{within}: {papers.UNDECIDED}"}[holds]
     return run.claim(claim, printed, f"difference {lead}", holds, note)
 
 
-def _credit(run: Reproduction, sizes: Values, data: Path) -> None:
-    found = Measurements()
+def _credit(run: papers.Reproduction, sizes: papers.Values, data: Path) -> None:
+    trials: list[tuple[int, TrialRecord]] = []
     for split in range(sizes["splits"]):
         run.say(f"German Credit, split {split + 1} of {sizes['splits']}")
-        found.add(split, run.trained(credit(sizes, data, split))[1])
+        trials += [(split, one) for one in run.trained(credit(sizes, data, split))[1]]
+    found = Measurements(trials)
     run.result.cut += cut(sizes)
     table_1(run, found)
     run.result.tables += tables(found, sizes["widths"])
@@ -290,11 +266,12 @@ def _credit(run: Reproduction, sizes: Values, data: Path) -> None:
 CLAIM_2, PRINTED_2 = "Table 2 (IDC, ResNet-18): SGLD leaks less than SGD (attack AUC)", "0.641 < 0.669"
 
 
-def _images(run: Reproduction, sizes: Values) -> None:
-    part, note = images(sizes, run.data)
-    if part is None:
-        why = note[0]
-        if sizes["images"] != 0 and run.data is not None:
+def _images(run: papers.Reproduction, sizes: papers.Values) -> None:
+    try:
+        part, note = images(sizes, run.data)
+    except papers.Missing as missing:
+        why = str(missing)
+        if why.startswith("missing"):
             run.say(f"{why}: Table 2 is not trained")
     else:
         run.say(f"ResNet-18 on {part['data']['source']}")
@@ -305,15 +282,14 @@ def _images(run: Reproduction, sizes: Values) -> None:
         run.untried(CLAIM_2, told, PRINTED_2)
 
 
-def _table_2(run: Reproduction, part: Mapping[str, Any], note: list[str], *, whole: bool) -> None:
+def _table_2(run: papers.Reproduction, part: Mapping[str, Any], note: list[str], *, whole: bool) -> None:
     _, trials = run.trained(part)
     run.result.cut += note
-    found, source = Measurements(), part["data"]["source"]
-    found.add(0, trials)
+    found, source = Measurements([(0, one) for one in trials]), part["data"]["source"]
     rows = [[row.name, *found.beside(row, HIDDEN)] for row in TABLE_2 if row.system in part["systems"]]
     steps = max((one.step for one in trials), default=0)
     title = f"ResNet-18: Table 2 (IDC, 100 epochs) | ours ({source}, {steps} steps)"
-    run.result.tables.append(ResultTable(title, ("method", *METRICS.values()), rows))
+    run.result.tables.append(papers.ResultTable(title, ("method", *METRICS.values()), rows))
     sgld, sgd = (found.mean(system, HIDDEN, LAST + "attack_auc") for system in ("sgld", "sgd"))
     if sgld is None or sgd is None:
         run.untried(CLAIM_2, "a training did not finish", PRINTED_2)
@@ -329,21 +305,21 @@ def _table_2(run: Reproduction, part: Mapping[str, Any], note: list[str], *, who
 # Tables and the picture
 
 
-def tables(found: Measurements, widths: Sequence[int]) -> list[ResultTable]:
+def tables(found: Measurements, widths: Sequence[int]) -> list[papers.ResultTable]:
     """Table 1 for every width, the bounds on leakage, and the protected relatives."""
     shown = [*(_beside(found, hidden) for hidden in widths), _bounds(found, widths), _protected(found, widths)]
     return [table for table in shown if table.rows]
 
 
-def _beside(found: Measurements, hidden: int) -> ResultTable:
-    rows = [[row.name, found.trainings(row.system, hidden), *found.beside(row, hidden)] for row in TABLE_1]
+def _beside(found: Measurements, hidden: int) -> papers.ResultTable:
+    rows = [[row.name, len(found.of(row.system, hidden)), *found.beside(row, hidden)] for row in TABLE_1]
     extra = [f"- | {found.mean('sghmc', hidden, LAST + metric) or 'no result'}" for metric in METRICS]
     title = f"Table 1, German Credit, {hidden} hidden units: published | ours, mean +- standard error over splits"
-    rows.append(["SGHMC", found.trainings("sghmc", hidden), *extra])
-    return ResultTable(title, ("method", "trainings", *METRICS.values()), rows)
+    rows.append(["SGHMC", len(found.of("sghmc", hidden)), *extra])
+    return papers.ResultTable(title, ("method", "trainings", *METRICS.values()), rows)
 
 
-def _bounds(found: Measurements, widths: Sequence[int]) -> ResultTable:
+def _bounds(found: Measurements, widths: Sequence[int]) -> papers.ResultTable:
     rows = []
     for hidden, system in ((hidden, system) for hidden in widths for system in ("sgld", "psgld", "sghmc")):
         largest = found.mean(system, hidden, LAST + "loss_bound")
@@ -360,31 +336,31 @@ def _bounds(found: Measurements, widths: Sequence[int]) -> ResultTable:
         f"{membership.vacuity_thresholds()[1]:.4f}"
     )
     of_b = ("largest loss B", "Theorem 1", "repaired", "any algorithm")
-    return ResultTable(title, ("sampler, width", *of_b, "Mpl", "eq. 7", "eq. 9", "Theorem 1 is"), rows)
+    return papers.ResultTable(title, ("sampler, width", *of_b, "Mpl", "eq. 7", "eq. 9", "Theorem 1 is"), rows)
 
 
-def _protected(found: Measurements, widths: Sequence[int]) -> ResultTable:
+def _protected(found: Measurements, widths: Sequence[int]) -> papers.ResultTable:
     rows = []
     for hidden, system in ((hidden, system) for hidden in widths for system in ("sgd", "sgld", *PROTECTED)):
         accuracy = found.mean(system, hidden, "accuracy" if system in PROTECTED else LAST + "accuracy")
         if accuracy is not None:
             leaked = found.mean(system, hidden, "membership_auc")
-            claimed = epsilon_text(found.epsilons[system])
+            claimed = epsilon_text(found.epsilon(system))
             rows.append((f"{system}, {hidden}", str(accuracy), str(leaked or "not measured"), claimed))
     title = "What differential privacy costs and buys: the claim at delta 0.001 (inf: nothing is claimed)"
-    return ResultTable(title, ("system, width", "test accuracy", "attack AUC, 300 + 300", "epsilon"), rows)
+    return papers.ResultTable(title, ("system, width", "test accuracy", "attack AUC, 300 + 300", "epsilon"), rows)
 
 
-def picture(found: Measurements) -> Panel:
+def picture(found: Measurements) -> papers.Panel:
     """Attack AUC against test accuracy: ours with their standard errors, the printed runs as crosses."""
     shown: dict[str, Mapping[Any, Any]] = {}
     styles: dict[str, Mapping[str, Any]] = {}
     for number, row in enumerate(TABLE_1):
         style = {"color": f"C{number}", "linestyle": "", "capsize": 2}
-        across, up = (found.row(row, HIDDEN, metric) for metric in ("attack_auc", "accuracy"))
+        across, up = (found.mean(row.system, HIDDEN, metric_of(row, metric)) for metric in ("attack_auc", "accuracy"))
         shown[f"{row.name}, published"] = {row.attack_auc: row.accuracy}
         styles |= {f"{row.name}, published": {**style, "marker": "x", "ms": 7}, row.name: style}
         shown |= {row.name: {across: up}} if across is not None and up is not None else {}
     title = f"German Credit, {HIDDEN} hidden units; crosses: published, one run each"
     x = "attack AUC (0.5: the attacker guesses)"
-    return Panel(title=title, x=x, y="test accuracy", curves=shown, styles=styles)
+    return papers.Panel(title=title, x=x, y="test accuracy", curves=shown, styles=styles)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -109,8 +109,9 @@ def sweeps_of(paper: str, effort: Effort, folder: Path) -> Iterator[dict[str, An
             yield from vandermaaten.parts(vandermaaten.PAPER.sized(effort), folder)
         case "wu2020":
             sizes = wu.PAPER.sized(effort)
-            images, _ = wu.images(sizes, folder)
-            yield from (one for one in (wu.credit(sizes, folder, 0), images) if one is not None)
+            yield wu.credit(sizes, folder, 0)
+            with suppress(Missing):
+                yield wu.images(sizes, folder)[0]
 
 
 @pytest.mark.parametrize("effort", [QUICK, COARSE, WHOLE], ids=lambda one: one.name)
@@ -235,8 +236,12 @@ def test_a_set_that_its_source_refuses_leaves_out_its_part_alone(
 def test_what_is_invalid_beside_the_data_is_not_taken_for_a_missing_set(tmp_path: Path) -> None:
     (tmp_path / "mnist").mkdir()
     made = Reproduction(bu2020.PAPER, tmp_path, Workspace.at(tmp_path), QUICK, print, Result(paper="p", title="t"))
-    with pytest.raises(InvalidValue, match="another --root"), made.needing({"source": "mnist"}, tmp_path):
+
+    def other(data: Path) -> None:
         raise InvalidValue("sweep", "s", "the packaged spec", "Give another --root.")
+
+    with pytest.raises(InvalidValue, match="another --root"):
+        made.part({"source": "mnist"}, other)
     assert not made.result.cut
 
 

@@ -37,16 +37,15 @@ def trial(system: str, hidden: int = 64, epsilon: float = math.inf, **metrics: f
 
 def drawn(sgld: float, sgd: float, splits: int = 10) -> Measurements:
     """AUCs around two means; each split moves both by 0.02 or so, each training by 0.003."""
-    rng, found = np.random.default_rng(4), Measurements()
+    rng, trials = np.random.default_rng(4), []
     for split in range(splits):
         shift = 0.02 * rng.standard_normal()
-        trials = [
-            trial(system, last_attack_auc=mean + shift + 0.003 * rng.standard_normal())
+        trials += [
+            (split, trial(system, last_attack_auc=mean + shift + 0.003 * rng.standard_normal()))
             for system, mean in (("sgld", sgld), ("sgd", sgd))
             for _ in range(2)
         ]
-        found.add(split, trials)
-    return found
+    return Measurements(trials)
 
 
 def verdict(found: Measurements, part: str = "Table 1: SGLD leaks less than SGD") -> Claim:
@@ -71,13 +70,12 @@ def test_methods_are_compared_split_by_split() -> None:
 
 def test_repeats_on_one_split_are_no_independent_evidence() -> None:
     """The standard error is that of split means: 2 values, not 4."""
-    found = Measurements()
-    for split, values in enumerate(((0.5, 0.6), (0.7, 0.8))):
-        found.add(split, [trial("sgd", last_attack_auc=value) for value in values])
+    aucs = enumerate(((0.5, 0.6), (0.7, 0.8)))
+    found = Measurements([(split, trial("sgd", last_attack_auc=one)) for split, values in aucs for one in values])
     mean = found.mean("sgd", 64, "last_attack_auc")
     assert mean is not None
     assert (mean.value, mean.error) == pytest.approx((0.65, 0.1))
-    assert found.trainings("sgd", 64) == 4
+    assert len(found.of("sgd", 64)) == 4
 
 
 # Sweeps
