@@ -235,7 +235,7 @@ class Controller:
             if not self.budget.lets_go_on:
                 break
             self.table.waiting.remove(key)
-            member = self._relaunched(key, self.store.ledger_of(key)[-1].to_step)
+            member = self._relaunched(key, self.store.ledger(self.sweep, key)[-1].to_step)
             if member is not None:
                 members.append(member)
         return self._launch(members) if members else None
@@ -246,7 +246,7 @@ class Controller:
         None too where the population's budget does not hold it: then the trial waits for another session.
         """
         record = self.table.records[key]
-        if seconds_left(self.spec.limits.trial_minutes, [self.store.attempts_of(key)]) == 0:
+        if seconds_left(self.spec.limits.trial_minutes, [self.store.attempts(self.sweep, key)]) == 0:
             self.store.charge_whole(self.lease, key, record.attempts)
             self._abandoned(record, OVERRAN)
             return None
@@ -320,7 +320,7 @@ class Controller:
     def _launch(self, members: Sequence[TrialRun]) -> Launch:
         known = measured(self.spec.asked)
         measures = tuple(metric for metric in self.spec.asked if metric in known)
-        earlier = (self.store.attempts_of(one.key)[:-1] if one.attempt > 1 else [] for one in members)
+        earlier = (self.store.attempts(self.sweep, one.key)[:-1] if one.attempt > 1 else [] for one in members)
         return Launch(
             members=tuple(members),
             execution=self.spec.settings(),

@@ -168,7 +168,7 @@ class Outcomes:
             elif "error" in result:
                 self._fail(record, str(result["error"]))
             elif "overran" in result:
-                left, last = self._recovered(record), self.store.ledger_of(record.key)[-1]
+                left, last = self._recovered(record), self.store.ledger(self.sweep, record.key)[-1]
                 # Whenever the clock stops it, it is charged for all that it might have run (`sweeps.execution.limits`).
                 self._settle_failed(record, replace(left, executed_to=last.to_step), OVERRAN)
             elif "damaged" in result:
@@ -261,7 +261,7 @@ class Outcomes:
         self.table.changed(replace(record, state=TrialState.FAILED, reason=reason))
 
     def _recovered(self, record: TrialRecord) -> Recovered:
-        entry = self.store.ledger_of(record.key)[-1]
+        entry = self.store.ledger(self.sweep, record.key)[-1]
         try:
             return Attempt.of(self.trials, record.key, record.attempts).recover(entry.from_step, entry.to_step)
         except OSError as error:

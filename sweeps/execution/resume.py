@@ -184,12 +184,12 @@ def find_resume_checkpoint(
     published = store.curves(lease.sweep, [record.key])
     # The last one: whoever told of later steps went on from a state after all the others.
     attempt, step = (published[-1].attempt, published[-1].step) if published else (0, 0)
-    later = [one.attempt for one in store.attempts_of(record.key) if one.attempt >= attempt]
+    later = [one.attempt for one in store.attempts(lease.sweep, record.key) if one.attempt >= attempt]
     found = latest_checkpoint(trials, record.key, later, at_least=step, below=to_step)
     if found is None:
         return Lost(step) if published else Start(0, 0, {})
     number, checkpoint = found
-    for entry in store.ledger_of(record.key):
+    for entry in store.ledger(lease.sweep, record.key):
         if entry.attempt == number and entry.executed_to is not None and entry.executed_to < checkpoint.step:
             # It came to light after its attempt was settled: a worker that nobody saw went on.
             store.charge_whole(lease, record.key, number)

@@ -235,9 +235,9 @@ class PublishedStore:
             return self._store.counts(self.sweep(sweep).name)
         return {str(state): 0 for state in TrialState} | Counter(str(one.state) for one in self.trials(sweep))
 
-    def ledger(self, sweep: str) -> list[LedgerEntry]:
-        """All entries in order of trial and attempt."""
-        return self._store.ledger(self.sweep(sweep).name)
+    def ledger(self, sweep: str, key: str | None = None) -> list[LedgerEntry]:
+        """All entries in order of trial and attempt, or those of one trial."""
+        return self._store.ledger(self.sweep(sweep).name, key)
 
     def attempts_of(self, sweep: str, key: str) -> list[AttemptRecord]:
         """The launches of one trial and how each ended, in order; none of a trial whose results are held back.
@@ -245,7 +245,8 @@ class PublishedStore:
         Raises UnknownSweep, UnknownTrial.
         """
         [seen] = self.trials_of(sweep, [key])
-        return self._store.attempts_of(key) if self._at_once(sweep) or seen.state is TrialState.COMPLETE else []
+        name = self.sweep(sweep).name
+        return self._store.attempts(name, key) if self._at_once(sweep) or seen.state is TrialState.COMPLETE else []
 
     def requests(self, sweep: str) -> list[Request]:
         """What people asked of it, oldest first: notes and tags among them."""

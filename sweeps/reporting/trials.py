@@ -534,7 +534,7 @@ def summarize_trial(store: PublishedStore, workspace: Workspace, sweep: str, tri
     claims += [] if trial.plan is None else [trial.plan.guarantee, *trial.plan.beside]
     return TrialSummary(
         trial=trial,
-        launches=[Launch(charged=one, ended=attempts.get(one.attempt)) for one in store.ledger_of(trial.key)],
+        launches=[Launch(charged=one, ended=attempts.get(one.attempt)) for one in store.ledger(sweep, trial.key)],
         running=trial_progress(store, workspace, sweep, [trial]).get(trial.key),
         curve=store.curves(sweep, [trial.key]),
         depends=_depends(trial),

@@ -118,9 +118,14 @@ attempts = Table(
     *required(BigInteger, "token", "step"),
     *required(Double, "seconds", "started_at"),
     Column("ended_at", Double),
+    *required(BigInteger, "from_step", "to_step"),
+    Column("executed_to", BigInteger),
     ForeignKeyConstraint(["sweep_id", "number"], ["trials.sweep_id", "trials.number"]),
     CheckConstraint("outcome IN ('running', 'settled', 'lost', 'failed')", name="attempt_outcome"),
+    CheckConstraint("0 <= from_step AND from_step < to_step", name="reservation_order"),
+    CheckConstraint("executed_to IS NULL OR (from_step <= executed_to AND executed_to <= to_step)", name="settlement"),
 )
+"""Each with its entry of the ledger: what it reserved, and what that was settled to."""
 
 Index(
     "one_running_attempt",
@@ -129,21 +134,6 @@ Index(
     unique=True,
     sqlite_where=attempts.c.outcome == text("'running'"),
     postgresql_where=attempts.c.outcome == text("'running'"),
-)
-
-ledger = Table(
-    "ledger",
-    metadata,
-    Column("sweep_id", Integer, primary_key=True),
-    Column("number", BigInteger, primary_key=True, autoincrement=False),
-    Column("attempt", Integer, primary_key=True, autoincrement=False),
-    *required(BigInteger, "from_step", "to_step"),
-    Column("executed_to", BigInteger),
-    ForeignKeyConstraint(
-        ["sweep_id", "number", "attempt"], ["attempts.sweep_id", "attempts.number", "attempts.attempt"]
-    ),
-    CheckConstraint("0 <= from_step AND from_step < to_step", name="reservation_order"),
-    CheckConstraint("executed_to IS NULL OR (from_step <= executed_to AND executed_to <= to_step)", name="settlement"),
 )
 
 curves = Table(

@@ -32,7 +32,7 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -40,11 +40,21 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 
 from dpcore.checks import InvalidValue
-from sweeps.store import population as population_charges
+from dpcore.events import Adjacency
+from dpcore.selection.filters import DPCharge, GDPCharge
 from sweeps.store.database import Calibrations, Database
-from sweeps.store.errors import Conflict, StoreError, SweepExists, UnknownSweep, UnknownTrial
+from sweeps.store.errors import (
+    Conflict,
+    PopulationExists,
+    PopulationSpent,
+    StoreError,
+    SweepExists,
+    UnknownPopulation,
+    UnknownSweep,
+    UnknownTrial,
+)
 from sweeps.store.lease import LEASE_SECONDS, Lease, acquire, read_driver
-from sweeps.store.population import Charge, Population, Row, RowKind, read_population
+from sweeps.store.population import AddingRule, Charge, Population, Row, RowKind, admits, refusal, together
 from sweeps.store.records import (
     AttemptRecord,
     CurveReport,
@@ -71,12 +81,12 @@ from sweeps.store.schema import (
     DATA_KEY,
     NULL,
     attempts,
+    charges,
     curves,
     dumps,
     extensions,
     keys,
     leases,
-    ledger,
     names,
     outbox,
     populations,
@@ -157,21 +167,34 @@ class Writing:
 
     def reserve(self, number: int, reserved: Reservation, charge: Charge | None) -> None:
         """A running attempt, its ledger entry, and what these cost the sweep's population."""
-        population = select(sweeps.c.population).where(sweeps.c.id == self.sweep_id)
-        called = self.connection.execute(population).scalar_one()
-        population_charges.charge_attempt(self.connection, called, self.sweep, reserved.key, reserved.attempt, charge)
+        self._charge(reserved, charge)
         where = {"sweep_id": self.sweep_id, "number": number, "attempt": reserved.attempt}
         attempt = {"outcome": str(Outcome.RUNNING), "launch": self.call, "token": self.token, "started_at": self.at}
-        nothing = {"content": "", "reason": "", "step": 0, "metrics": "{}", "seconds": 0.0}
-        self.connection.execute(insert(attempts).values(**where, **attempt, **nothing))
         steps = {"from_step": reserved.from_step, "to_step": reserved.to_step}
-        self.connection.execute(insert(ledger).values(**where, **steps))
+        nothing = {"content": "", "reason": "", "step": 0, "metrics": "{}", "seconds": 0.0}
+        self.connection.execute(insert(attempts).values(**where, **attempt, **steps, **nothing))
+
+    def _charge(self, reserved: Reservation, charge: Charge | None) -> None:
+        """What a launch adds to the sweep's population; without one nothing may be given."""
+        declared = select(sweeps.c.population).where(sweeps.c.id == self.sweep_id)
+        population = self.connection.execute(declared).scalar_one()
+        if not population:
+            if charge is not None:
+                raise InvalidValue("charge", charge, "none, since its sweep declares no population")
+            return
+        block = _read_row(self.connection, population, RowKind.SWEEP, self.sweep)
+        if (charge is None) == (block is None):
+            expected = "none, since the block of its sweep pays for it" if block else f"what it costs {population!r}"
+            raise InvalidValue("charge", charge, expected)
+        if charge is not None:
+            what = f"{reserved.key}/{reserved.attempt}"
+            row = Row(kind=RowKind.ATTEMPT, what=what, sweep=self.sweep, charge=charge, at=time.time())
+            _add_charge(self.connection, population, row)
 
     def close(self, number: int, attempt: int, executed_to: int | None, content: str, **values: object) -> bool:
         """End a running attempt and settle its ledger entry; False when it had ended with the same content."""
         here = self.rows(attempts, number, attempt)
-        columns = (attempts.c.outcome, attempts.c.content, ledger.c.from_step, ledger.c.to_step)
-        row = self.connection.execute(select(*columns).join(ledger).where(*here)).one_or_none()
+        row = self.connection.execute(select(attempts).where(*here)).one_or_none()
         if row is None:
             raise UnknownTrial(f"trial {self.sweep}-{number}, attempt {attempt}: not in this store")
         if row.outcome != Outcome.RUNNING:
@@ -184,9 +207,8 @@ class Writing:
         charged = row.to_step if executed_to is None else executed_to
         if not row.from_step <= charged <= row.to_step:
             raise InvalidValue("executed_to", executed_to, f"within the reservation [{row.from_step}, {row.to_step}]")
-        self.connection.execute(update(attempts).where(*here).values(content=content, ended_at=self.at, **values))
-        entry = self.rows(ledger, number, attempt)
-        self.connection.execute(update(ledger).where(*entry).values(executed_to=charged))
+        ended = {"content": content, "ended_at": self.at, "executed_to": charged}
+        self.connection.execute(update(attempts).where(*here).values(**ended, **values))
         return True
 
     def fail(self, number: int, reason: str) -> None:
@@ -198,7 +220,7 @@ class Writing:
         """Points of a curve; whether any of them was new. Raises as `Store.add_to_curve`."""
         if not curve:
             return False
-        steps = select(ledger.c.from_step, ledger.c.to_step).where(*self.rows(ledger, number, attempt))
+        steps = select(attempts.c.from_step, attempts.c.to_step).where(*self.rows(attempts, number, attempt))
         entry = self.connection.execute(steps).one_or_none()
         if entry is None:
             raise UnknownTrial(f"trial {self.sweep}-{number}, attempt {attempt}: not in this store")
@@ -516,7 +538,7 @@ class Store:
                 f"trial {key}: {state}; expected planned (or complete, for its next rung). "
                 "Settle, lose or fail its running attempt first."
             )
-        executed = select(func.max(ledger.c.executed_to)).where(*writing.rows(ledger, number))
+        executed = select(func.max(attempts.c.executed_to)).where(*writing.rows(attempts, number))
         reached = writing.connection.execute(executed).scalar_one()
         if from_step > reached:
             # Starting beyond every executed step would leave a gap in what the ledger charges.
@@ -605,8 +627,11 @@ class Store:
 
         Never lowers anything. Raises UnknownTrial.
         """
-        settled = (*writing.rows(ledger, _trial_number(writing.sweep, key), attempt), ledger.c.executed_to.is_not(None))
-        writing.connection.execute(update(ledger).where(*settled).values(executed_to=ledger.c.to_step))
+        settled = (
+            *writing.rows(attempts, _trial_number(writing.sweep, key), attempt),
+            attempts.c.executed_to.is_not(None),
+        )
+        writing.connection.execute(update(attempts).where(*settled).values(executed_to=attempts.c.to_step))
 
     @_leased
     def abandon(self, writing: Writing, key: str, reason: str) -> None:
@@ -626,22 +651,32 @@ class Store:
     @_durable
     def make_population(self, connection: Connection, population: Population) -> None:
         """Its ledger, once and for ever; the same again changes nothing. Raises PopulationExists for other terms."""
-        population_charges.make_population(connection, population, self._database.insert(populations))
+        row = asdict(population) | {"rule": str(population.rule), "adjacency": str(population.adjacency)}
+        new = self._database.insert(populations).values(row | {"at": time.time()})
+        connection.execute(new.on_conflict_do_nothing())
+        there = _read_population(connection, population.name)
+        if there != population:
+            raise PopulationExists(
+                f"population {population.name!r} has a ledger already: rule {there.rule}, epsilon={there.epsilon!r}, "
+                f"delta={there.delta!r}, {there.adjacency}, unit {there.unit}, tau={there.tau!r}. Its terms never "
+                "change; other terms would be another promise about what was released under these."
+            )
 
     @_snapshot
     def populations(self, connection: Connection) -> list[Population]:
         """All that have a ledger here, by name."""
-        return population_charges.read_populations(connection)
+        return [_population(row) for row in connection.execute(select(populations).order_by(populations.c.name))]
 
     @_snapshot
     def charges(self, connection: Connection, population: str) -> list[Row]:
         """What was charged to it, oldest first. Raises UnknownPopulation."""
-        return population_charges.read_charges(connection, read_population(connection, population).name)
+        here = select(charges).where(charges.c.population == _read_population(connection, population).name)
+        return [_row(one) for one in connection.execute(here.order_by(charges.c.at, charges.c.kind, charges.c.what))]
 
     @_snapshot
     def population(self, connection: Connection, name: str) -> Population:
         """One of them. Raises UnknownPopulation."""
-        return read_population(connection, name)
+        return _read_population(connection, name)
 
     @_durable
     def charge(self, connection: Connection, population: str, row: Row) -> None:
@@ -650,7 +685,7 @@ class Store:
         Raises UnknownPopulation, PopulationSpent, InvalidValue for a charge of another rule, and Conflict where the
         same was charged before with other content (`at` aside).
         """
-        population_charges.add_charge(connection, population, row)
+        _add_charge(connection, population, row)
 
     @_leased
     def reserve_block(self, writing: Writing, population: str, charge: Charge) -> None:
@@ -659,7 +694,7 @@ class Store:
         The same again changes nothing, settled or not. Raises as `charge`.
         """
         row = Row(kind=RowKind.SWEEP, what=writing.sweep, sweep=writing.sweep, charge=charge, at=writing.at)
-        population_charges.add_charge(writing.connection, population, row)
+        _add_charge(writing.connection, population, row)
 
     @_leased
     def settle_block(self, writing: Writing, population: str, epsilon: float) -> None:
@@ -668,7 +703,21 @@ class Store:
         Its delta stays. By a linear ledger alone. The same again changes nothing. Raises UnknownPopulation, Conflict
         where no block is reserved or another epsilon was settled, InvalidValue for one above the reserved.
         """
-        population_charges.settle_block(writing.connection, population, writing.sweep, epsilon)
+        ledger = _read_population(writing.connection, population, lock=True)
+        block = _read_row(writing.connection, population, RowKind.SWEEP, writing.sweep)
+        if block is None:
+            raise Conflict(f"population {population!r}: sweep {writing.sweep!r} reserved nothing that could be settled")
+        if block.settled is not None:
+            if block.settled != epsilon:
+                before = f"was settled at epsilon={block.settled!r} before"
+                raise Conflict(f"population {population!r}: sweep {writing.sweep!r} {before}")
+            return
+        if ledger.rule is not AddingRule.LINEAR or not isinstance(block.charge, DPCharge):
+            raise InvalidValue("rule", ledger.rule, "linear: by another rule a block stays at what it reserved")
+        if not 0 <= epsilon <= block.charge.epsilon:
+            raise InvalidValue("epsilon", epsilon, f"at most what was reserved, {block.charge.epsilon!r}")
+        here = _charged(population, RowKind.SWEEP, writing.sweep)
+        writing.connection.execute(update(charges).where(*here).values(settled=epsilon))
 
     # -- reading ----------------------------------------------------------------------------------------
 
@@ -697,26 +746,17 @@ class Store:
         return {str(state): 0 for state in TrialState} | {state: count for state, count in rows}
 
     @_snapshot
-    def ledger(self, connection: Connection, sweep: str) -> list[LedgerEntry]:
-        """All entries in order of trial and attempt. Raises UnknownSweep."""
-        return _read_ledger(connection, sweep)
+    def ledger(self, connection: Connection, sweep: str, key: str | None = None) -> list[LedgerEntry]:
+        """All entries in order of trial and attempt, or those of one trial. Raises UnknownSweep, UnknownTrial."""
+        return [record(LedgerEntry, row, key=one) for one, row in _read_attempts(connection, sweep, key)]
 
     @_snapshot
-    def ledger_of(self, connection: Connection, key: str) -> list[LedgerEntry]:
-        """The entries of one trial in order of attempt; none where it was never launched. Raises UnknownSweep."""
-        sweep, number = _sweep_and_number(key)
-        return _read_ledger(connection, sweep, ledger.c.number == number)
-
-    @_snapshot
-    def attempts(self, connection: Connection, sweep: str) -> list[AttemptRecord]:
-        """All attempts in order of trial and attempt. Raises UnknownSweep."""
-        return _read_attempts(connection, sweep)
-
-    @_snapshot
-    def attempts_of(self, connection: Connection, key: str) -> list[AttemptRecord]:
-        """Attempts of one trial in order. Raises UnknownSweep."""
-        sweep, number = _sweep_and_number(key)
-        return _read_attempts(connection, sweep, attempts.c.number == number)
+    def attempts(self, connection: Connection, sweep: str, key: str | None = None) -> list[AttemptRecord]:
+        """All attempts in order of trial and attempt, or those of one trial. Raises UnknownSweep, UnknownTrial."""
+        return [
+            record(AttemptRecord, row, key=one, outcome=Outcome(row.outcome))
+            for one, row in _read_attempts(connection, sweep, key)
+        ]
 
     @_snapshot
     def curves(self, connection: Connection, sweep: str, keys: Collection[str] | None = None) -> list[CurveReport]:
@@ -780,10 +820,54 @@ def _sweep_id(connection: Connection, name: str) -> int:
     return int(found)
 
 
-def _sweep_and_number(key: str) -> tuple[str, int]:
-    """What a trial's key is made of. Raises UnknownTrial."""
-    sweep = key.rpartition("-")[0]
-    return sweep, _trial_number(sweep, key)
+# Of several that charge one population at once each waits for the population's row, so that what it adds up is all that
+# was charged before. SQLite lets one writer in at a time anyway.
+
+
+def _read_population(connection: Connection, name: str, lock: bool = False) -> Population:
+    """One of them; `lock`: nobody else charges it until this transaction ends. Raises UnknownPopulation."""
+    statement = select(populations).where(populations.c.name == name)
+    row = connection.execute(statement.with_for_update() if lock else statement).one_or_none()
+    if row is None:
+        raise UnknownPopulation(name, connection.execute(select(populations.c.name)).scalars())
+    return _population(row)
+
+
+def _population(row: Any) -> Population:
+    return record(Population, row, rule=AddingRule(row.rule), adjacency=Adjacency(row.adjacency))
+
+
+def _add_charge(connection: Connection, population: str, row: Row) -> None:
+    """One more row, where the budget holds it."""
+    ledger = _read_population(connection, population, lock=True)
+    there = _read_row(connection, population, row.kind, row.what)
+    if there is not None:
+        if (there.sweep, there.charge) != (row.sweep, row.charge):
+            raise Conflict(f"population {population!r}: {row.kind} {row.what} was charged before, with other content")
+        return
+    # All rows as one charge: a ledger may have tens of thousands, and each launch asks.
+    paid = (func.coalesce(charges.c.settled, charges.c.epsilon), charges.c.delta)
+    columns = paid if ledger.rule is AddingRule.LINEAR else (charges.c.mu, charges.c.tau)
+    rows = connection.execute(select(*columns).where(charges.c.population == population))
+    counted = together(ledger, ((first, second) for first, second in rows))
+    if not admits(ledger, counted, row.charge):
+        raise PopulationSpent(f"{row.kind} {row.what}: {refusal(ledger, counted, row.charge)}")
+    values = {"kind": str(row.kind), "what": row.what, "sweep": row.sweep, "at": row.at, **asdict(row.charge)}
+    connection.execute(insert(charges).values(population=population, **values))
+
+
+def _charged(population: str, kind: RowKind, what: str) -> tuple[ColumnElement[bool], ...]:
+    return charges.c.population == population, charges.c.kind == str(kind), charges.c.what == what
+
+
+def _read_row(connection: Connection, population: str, kind: RowKind, what: str) -> Row | None:
+    row = connection.execute(select(charges).where(*_charged(population, kind, what))).one_or_none()
+    return None if row is None else _row(row)
+
+
+def _row(row: Any) -> Row:
+    charge: Charge = DPCharge(row.epsilon, row.delta) if row.mu is None else GDPCharge(row.mu, row.tau)
+    return record(Row, row, kind=RowKind(row.kind), charge=charge)
 
 
 def _trial_number(sweep: str, key: str) -> int:
@@ -873,15 +957,9 @@ def _several_reports(connection: Connection, sweep_id: int) -> dict[int, dict[in
     return reports
 
 
-def _read_ledger(connection: Connection, sweep: str, *chosen: ColumnElement[bool]) -> list[LedgerEntry]:
-    """Entries in order of trial and attempt."""
-    statement = select(ledger).where(ledger.c.sweep_id == _sweep_id(connection, sweep), *chosen)
-    rows = connection.execute(statement.order_by(ledger.c.number, ledger.c.attempt))
-    return [record(LedgerEntry, row, key=trial_key(sweep, row.number)) for row in rows]
-
-
-def _read_attempts(connection: Connection, sweep: str, *chosen: ColumnElement[bool]) -> list[AttemptRecord]:
-    """Attempts in order of trial and attempt."""
+def _read_attempts(connection: Connection, sweep: str, key: str | None) -> Iterator[tuple[str, Any]]:
+    """(key of its trial, row) of attempts in order of trial and attempt."""
+    chosen = () if key is None else (attempts.c.number == _trial_number(sweep, key),)
     statement = select(attempts).where(attempts.c.sweep_id == _sweep_id(connection, sweep), *chosen)
-    rows = connection.execute(statement.order_by(attempts.c.number, attempts.c.attempt))
-    return [record(AttemptRecord, row, key=trial_key(sweep, row.number), outcome=Outcome(row.outcome)) for row in rows]
+    for row in connection.execute(statement.order_by(attempts.c.number, attempts.c.attempt)):
+        yield trial_key(sweep, row.number), row

@@ -100,7 +100,7 @@ def test_a_relaunch_goes_on_from_the_checkpoint_and_pays_only_from_there(sweep):
 def test_an_attempt_that_never_started_is_charged_nothing_and_can_never_start(sweep):
     worker = launched(sweep)
     sweep.lose(worker)
-    entry = sweep.store.ledger_of(worker.member.key)[-1]
+    entry = sweep.store.ledger(NAME, worker.member.key)[-1]
     assert (entry.from_step, entry.executed_to, entry.steps_spent) == (0, 0, 0)
     # The worker comes late, with everything it was given.
     with pytest.raises(Cancelled):
@@ -117,7 +117,7 @@ def test_an_attempt_whose_folder_was_emptied_is_charged_whole(sweep):
     worker.execute(1, 2, stop_inside=False)
     shutil.rmtree(worker.attempt.folder.url)
     sweep.lose(worker)
-    assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == worker.member.to_step
+    assert sweep.store.ledger(NAME, worker.member.key)[-1].executed_to == worker.member.to_step
 
 
 def race_a_late_worker(sweep, monkeypatch):
@@ -210,7 +210,7 @@ def test_a_metric_that_is_no_number_fails_the_trial_with_a_reason(sweep, value):
     record = sweep.controller.table.records[worker.member.key]
     assert record.state is TrialState.FAILED
     assert f"expected_error={value}" in record.reason
-    assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == worker.member.to_step
+    assert sweep.store.ledger(NAME, worker.member.key)[-1].executed_to == worker.member.to_step
     sweep.finish()
     assert sweep.store.counts(NAME)["complete"] == 4
 

@@ -81,7 +81,7 @@ def a_horizon_below_its_checkpoint(sweep) -> Worker:
 def test_a_horizon_below_its_own_checkpoint_is_not_believed(sweep):
     worker = a_horizon_below_its_checkpoint(sweep)
     sweep.lose(worker)
-    entry = sweep.store.ledger_of(worker.member.key)[-1]
+    entry = sweep.store.ledger(NAME, worker.member.key)[-1]
     assert (sweep.executed[worker.member.key, 1], entry.executed_to) == (10, 12)
     sweep.check()
     (lost,) = [one for one in sweep.store.attempts(NAME) if one.key == worker.member.key]
@@ -124,7 +124,7 @@ def test_a_state_behind_published_metrics_is_never_made_again(rungs, damaged):
     assert record.state is TrialState.FAILED
     assert "would be a second release" in record.reason
     # What it reported stays a report, and its steps stay charged.
-    assert (record.step, rungs.store.ledger_of(first.member.key)[-1].executed_to) == (2, 2)
+    assert (record.step, rungs.store.ledger(NAME, first.member.key)[-1].executed_to) == (2, 2)
     rungs.finish()
     assert rungs.store.counts(NAME)["failed"] == 1
     kept = rungs.store.trials(NAME)[0]
@@ -162,7 +162,7 @@ def test_a_checkpoint_that_comes_to_light_after_its_attempt_was_settled_is_charg
     folder.rename(tmp_path / "written")
     away.rename(folder)
     sweep.lose(worker)
-    assert sweep.store.ledger_of(worker.member.key)[-1].executed_to == 0
+    assert sweep.store.ledger(NAME, worker.member.key)[-1].executed_to == 0
     for path in (tmp_path / "written").glob("checkpoint.*"):
         path.rename(folder / path.name)
     assert launched(sweep).member.from_step == 8

@@ -351,7 +351,7 @@ def test_time_of_lost_attempts_counts_and_none_left_is_not_launched(limited, mon
     assert limited.controller.decide().members[0].key == f"{NAME}-1"
     first = limited.store.trials(NAME)[0]
     assert (first.state, first.reason, first.attempts) == (TrialState.FAILED, OVERRAN, 2)
-    assert limited.store.ledger_of(first.key)[-1].executed_to == first.plan.steps
+    assert limited.store.ledger(NAME, first.key)[-1].executed_to == first.plan.steps
 
 
 # -- a sweep -----------------------------------------------------------------------------------------------

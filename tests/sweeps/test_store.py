@@ -331,12 +331,10 @@ def test_trials_have_one_running_attempt(store, lease):
             with pytest.raises(error):
                 act()
     # The database itself refuses, whatever the code above it believes.
-    columns = "sweep_id, number, attempt, outcome, launch, token, content, reason, step, metrics, seconds, started_at"
-    row = "(SELECT id FROM sweeps), 0, 2, 'running', 'x', 1, '', '', 0, '{}', 0, 0"
+    same = "sweep_id, number, outcome, launch, token, content, reason, step, metrics, seconds, started_at, from_step"
+    twice = f"INSERT INTO attempts ({same}, attempt, to_step) SELECT {same}, 2, 9 FROM attempts WHERE number = 0"
     with pytest.raises(StoreError, match=r"one_running_attempt|UNIQUE"):
-        store._database.write(
-            lambda connection: connection.execute(text(f"INSERT INTO attempts ({columns}) VALUES ({row})"))
-        )
+        store._database.write(lambda connection: connection.execute(text(twice)))
     assert everything(store) == before
     store.lose(lease, key(0), 1, 100, "gone")
     with pytest.raises(InvalidValue):
@@ -405,8 +403,8 @@ def test_readings_have_one_order(store, lease):
     places = [(key(3), 1), (key(3), 2), (key(7), 1), (key(7), 2), (key(12), 1), (key(100), 1)]
     for rows in (store.ledger(SWEEP), store.attempts(SWEEP)):
         assert [(row.key, row.attempt) for row in rows] == places
-    assert store.ledger_of(key(3)) == store.ledger(SWEEP)[:2]
-    assert store.attempts_of(key(3)) == store.attempts(SWEEP)[:2]
+    assert store.ledger(SWEEP, key(3)) == store.ledger(SWEEP)[:2]
+    assert store.attempts(SWEEP, key(3)) == store.attempts(SWEEP)[:2]
     assert [one.number for one in store.trials_of(SWEEP, [key(100), key(3)])] == [3, 100]
     assert [one.number for one in store.trials(SWEEP, states=[INFEASIBLE])] == [1, 9]
     assert store.counts(SWEEP) == {"planned": 0, "running": 2, "complete": 2, "failed": 0, "infeasible": 2}
