@@ -18,8 +18,7 @@
 | `worker_losses_fail_one_trial` | Tune ends the sweep when the memory monitor ends one worker |
 
 Each lasts as long as its block. A worker's own, the notice of a node that is to go, is
-`trainables/worker/ray.py`. The tests hold each of them against the installed Ray, and fail where Ray has
-changed.
+`trainables/worker/ray.py`. A test fails where another Ray is installed than the one that was read.
 """
 
 from __future__ import annotations

@@ -98,6 +98,7 @@ class Attacked(Journal):
 
     text      of its spec
     options   of the command line
+    before    words before its command
     """
 
     def __init__(self, folder: Path, text: str, trials: int, *options: str, store: str = "", **extra: str) -> None:
@@ -107,7 +108,7 @@ class Attacked(Journal):
         self.spec.write_text(text)
         self.name = next(line for line in text.splitlines() if line.startswith("name:")).split()[1]
         self.url = store or f"sqlite:///{self.root}/sweeps.db"
-        self.options = ["--root", str(self.root), *options]
+        self.options, self.before = ["--root", str(self.root), *options], list[str]()
         # Not as an argument: a URL with a password is refused there.
         named = {"SWEEPS_STORE": store} if store else {}
         self.environment = {**witness.watched(folder), "PYTHONUNBUFFERED": "1", **named, **extra}
@@ -121,7 +122,7 @@ class Attacked(Journal):
         """Run it, or resume it when its record exists."""
         words = ["resume", self.name] if self.recorded() else ["run", str(self.spec)]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "sweeps.cli", *words, *self.options],
+            [*self.before, sys.executable, "-m", "sweeps.cli", *words, *self.options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Self
 
-from sweeps.store.errors import StoreError
-from sweeps.store.store import Store, open_store
 from tests.chaos import witness
-from tests.chaos.harness import Journal
+from tests.chaos.harness import Attacked
 from tests.sweeps.clusters import Nodes
 
 
@@ -100,7 +97,6 @@ def _ip(*words: str) -> None:
     assert done.returncode == 0, f"ip {' '.join(words)}: {done.stdout}"
 
 
-NAME = "clustered"
 SPEC = """
 name: clustered
 data: {source: digits}
@@ -120,51 +116,18 @@ execution: {checkpoint_seconds: 0.3, retries: 20}
 """
 
 
-class Sweep(Journal):
-    """The controller's process, and what its records say: noisy-sgd, two workers a trial."""
+class Sweep(Attacked):
+    """On several nodes: noisy-sgd, two workers a trial."""
 
     def __init__(self, folder: Path, nodes: Nodes, *, trials: int, epochs: float) -> None:
-        super().__init__()
-        self.trials = trials
-        self.folder, self.nodes, self.root = folder, nodes, folder / "state"
-        (folder / "spec.yaml").write_text(SPEC.replace("TRIALS", str(trials)).replace("EPOCHS", str(epochs)))
         own = witness.watched(folder)
         self.extra = {name: own[name] for name in ("PYTHONPATH", witness.FOLDER)}
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(
-            [
-                *self.nodes.enter("driver"),
-                *[sys.executable, "-m", "sweeps.cli", "run", str(self.folder / "spec.yaml"), "--name", NAME],
-                *["--root", str(self.root), "--address", self.nodes.address],
-            ],
-            env={**self.nodes.environment(), **self.extra},
-            stdout=(self.folder / "output.txt").open("ab"),
-            stderr=subprocess.STDOUT,
-        )
-
-    def words(self) -> str:
-        return f"{super().words()}\n{(self.folder / 'output.txt').read_text(errors='replace')[-4000:]}"
-
-    def store(self) -> Store:
-        return open_store(f"sqlite:///{self.root}/sweeps.db", create=False)
-
-    def drawn(self) -> dict[tuple[str, int], int]:
-        return witness.witnessed(self.folder / "witness")
-
-    def finished(self) -> int:
-        try:
-            return self.store().counts(NAME).get("complete", 0)
-        except StoreError:
-            return 0
+        text = SPEC.replace("TRIALS", str(trials)).replace("EPOCHS", str(epochs))
+        super().__init__(folder, text, trials, "--address", nodes.address, **nodes.environment() | self.extra)
+        self.before = nodes.enter("driver")
 
     def in_vain(self) -> None:
         assert self.process.poll() in (None, 0), f"exit code {self.process.returncode}: {self.words()}"
-
-    def check(self, *seen: str) -> None:
-        """Nothing lost, doubled or under-charged; prints what happened."""
-        figures = witness.check(self.store(), NAME, self.trials, self.drawn(), self.words())
-        print("\n" + "\n".join([*self.log, *seen, figures]))
 
 
 def ranks(nodes: Nodes, name: str) -> list[int]:

@@ -17,7 +17,7 @@ from sweeps.store.store import open_store
 from sweeps.util.exits import ExitCode
 from tests.chaos import witness
 from tests.chaos.harness import LONGEST_SECONDS, ROOT
-from tests.chaos.nodes import NAME, Hosts, QuickNodes, Sweep, allowed, ranks
+from tests.chaos.nodes import Hosts, QuickNodes, Sweep, allowed, ranks
 from trainables.worker.attempt import NODE_LEAVES
 
 TRIALS = 6
@@ -76,7 +76,7 @@ def test_workers_and_nodes_come_and_go(tmp_path):
         sweep.until("the end", lambda: sweep.process.poll() is not None)
         assert sweep.process.returncode == 0, sweep.words()
         sweep.check(f"longest wait for new work {longest:.1f} s")
-        lost = [entry for entry in sweep.store().ledger(NAME) if entry.attempt > 1]
+        lost = [entry for entry in sweep.opened().ledger(sweep.name) if entry.attempt > 1]
         assert len(lost) >= 2, sweep.words()
 
 
@@ -96,10 +96,10 @@ def test_a_trial_leaves_a_node_that_is_to_go_and_no_step_is_paid_twice(tmp_path)
         sweep.until("the end", lambda: sweep.process.poll() is not None)
         assert sweep.process.returncode == 0, sweep.words()
         sweep.check()
-        attempts = sweep.store().attempts(NAME)
+        attempts = sweep.opened().attempts(sweep.name)
         assert [one.reason for one in attempts if one.reason] == [NODE_LEAVES], sweep.words()
-        needed = sum(record.step for record in sweep.store().trials(NAME))
-        assert total(sweep.store().ledger(NAME)).executed == sum(sweep.drawn().values()) == needed, sweep.words()
+        needed = sum(record.step for record in sweep.opened().trials(sweep.name))
+        assert total(sweep.opened().ledger(sweep.name)).executed == sum(sweep.drawn().values()) == needed, sweep.words()
 
 
 def test_a_cable_is_pulled_and_put_back(tmp_path):
@@ -135,7 +135,7 @@ def test_a_cable_is_pulled_and_put_back(tmp_path):
         sweep.note("a host joined")
         sweep.until("the end", lambda: sweep.process.poll() is not None)
         assert sweep.process.returncode == 0, sweep.words()
-        assert len(sweep.store().ledger(NAME)) > 2, sweep.words()
+        assert len(sweep.opened().ledger(sweep.name)) > 2, sweep.words()
         sweep.check(f"from the cut to new work {moved:.1f} s")
 
 

@@ -2,68 +2,36 @@
 
 from __future__ import annotations
 
-import inspect
 import subprocess
 import sys
 import time
 
 import pytest
 import ray
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from ray import tune
-from ray._private import parameter, services, utils, worker
-from ray._private.authentication import authentication_token_setup
-from ray._private.node import Node
 from ray.air.execution._internal.actor_manager import RayActorManager
 from ray.exceptions import NodeDiedError, OutOfMemoryError
 from ray.runtime_env import RuntimeEnv
-from ray.tune import registry
 from ray.tune.execution import class_cache
-from ray.tune.experiment import Trial
 
-from sweeps.ray import patches, watchdog
+from sweeps.ray import watchdog
 from sweeps.ray.cluster import _sentence, batches_of_machines, other_versions
 from sweeps.ray.patches import (
     SEEN_ON,
     WorkerEnded,
     environment_of_the_cluster,
-    idle_services_left_out,
-    on_loopback,
-    one_lookup,
     own_versions,
-    send_token,
     worker_losses_fail_one_trial,
 )
 from sweeps.ray.resources import lacking, request, room_for
 from sweeps.ray.watchdog import Sign, Stalls
-from sweeps.spec.parse import load_spec
-from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import Resources
 from sweeps.util.exits import ExitCode
 from trainables.worker.ray import NAMES
 
 LAPTOP = {"CPU": 2.0}
 HOST = {"CPU": 16.0, "GPU": 1.0}
-
-SPEC = """
-name: s
-data: {{source: digits}}
-systems: {{{system}: {knobs}}}
-privacy: {{epsilon: 3, delta: 1.0e-5}}
-objectives: [{{metric: {metric}}}]
-search: {{sampler: random, trials: 2}}
-"""
-SGD = {
-    "system": "noisy-sgd",
-    "knobs": "{learning_rate: 0.1, clip_norm: 1, batch_size: 64, epochs: 1}",
-    "metric": "loss",
-}
-
-
-def spec(**sections):
-    return load_spec({**yaml.safe_load(SPEC.format(**SGD)), **sections})
 
 
 def test_workers_are_bundles_and_their_owner_is_none():
@@ -277,22 +245,6 @@ def test_one_without_a_sign_is_named_and_then_ended_and_others_are_not(clock, ca
     assert looks(watch, clock, 200, {"s-1.1": signs["s-1.1"]}) == []
 
 
-def test_without_a_limit_nothing_is_ended_and_it_is_said_ever_more_seldom(clock, capsys):
-    watch = Stalls(None)
-    assert looks(watch, clock, 1000, {"s-0.1": lambda: sign(0)}) == []
-    said = capsys.readouterr().err.splitlines()
-    assert [line.split(" for ")[1].split(" s")[0] for line in said] == ["40", "80", "160", "320", "640"]
-    assert all("Nothing ends it: limits.stall_seconds would." in line for line in said)
-
-
-def test_a_limit_that_healthy_workers_would_meet_is_refused():
-    from tests.sweeps.toys import spec_with
-
-    with pytest.raises(SpecErrors, match=r"limits\.stall_seconds=20.*at least 30, 3 times"):
-        spec_with(limits={"stall_seconds": 20})
-    assert spec_with(limits={"stall_seconds": 20}, execution={"checkpoint_seconds": 5}).limits.stall_seconds == 20
-
-
 def test_a_start_has_the_patience_where_that_is_longer(clock):
     watch = Stalls(10.0)
     starting = {"s-0.1": lambda: Sign("p", ((), ()))}
@@ -328,75 +280,7 @@ def test_tune_hands_on_the_keys_of_the_driver_and_within_the_block_it_asks_for_n
     assert handed_on() > NAMES
 
 
-def test_services_that_nobody_asks_are_started_by_ray_and_within_the_block_they_are_not():
-    node = inspect.getsource(Node)
-    assert "ray._private.services.start_api_server(" in node
-    assert "no_monitor" in node
-    assert "include_log_monitor" in node
-    assert "utils.get_dashboard_dependency_error() is not None" in inspect.getsource(services.start_raylet)
-    assert "ray._private.parameter.RayParams(" in inspect.getsource(ray.init)
-    plain = services.start_api_server, parameter.RayParams, utils.get_dashboard_dependency_error
-    with idle_services_left_out():
-        assert services.start_api_server(False, False) == (None, None)
-        asked = parameter.RayParams(num_cpus=1)
-        assert (asked.no_monitor, asked.include_log_monitor) == (True, False)
-        assert utils.get_dashboard_dependency_error() is not None
-    assert (services.start_api_server, parameter.RayParams, utils.get_dashboard_dependency_error) == plain
-
-
-def test_a_cluster_that_is_started_in_the_block_takes_the_loopback_address(monkeypatch):
-    assert worker._global_node is None
-    monkeypatch.setattr(services, "node_ip_address_from_perspective", lambda address=None: "192.0.2.7")
-    assert services.get_node_ip_address() == "192.0.2.7", "Ray keeps to loopback by itself: loopback.py can go"
-    with on_loopback():
-        assert services.get_node_ip_address() in ("127.0.0.1", "::1")
-    assert services.get_node_ip_address() == "192.0.2.7"
-
-
-def test_the_words_that_are_shortened_are_still_rays_words():
-    from ray.tune.execution import tune_controller
-
-    assert patches.TRIAL_FAILED in inspect.getsource(tune_controller)
-    assert patches.TOKEN_ENABLED in inspect.getsource(authentication_token_setup)
-
-
-def test_a_token_in_the_environment_is_sent_from_now_on(monkeypatch):
-    enabled: list[bool] = []
-    monkeypatch.setattr(authentication_token_setup, "_enable_token_auth", lambda: enabled.append(True))
-    monkeypatch.setattr(authentication_token_setup, "_warn_token_auth_enabled", lambda: None)
-    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-    for there in (False, True):
-        monkeypatch.setattr(
-            authentication_token_setup.AuthenticationTokenLoader,
-            "has_token",
-            lambda self, ignore_auth_mode=False, there=there: there,
-        )
-        send_token()
-    assert enabled == [True]
-
-
 # Tune looks a trial's trainable up again and again; within a sweep it is looked up once, and never beyond it.
-
-
-def test_a_sweep_looks_its_trainable_up_once_and_the_next_sweep_again(monkeypatch):
-    lookups: list[str] = []
-    plain = registry._global_registry.get
-    monkeypatch.setattr(registry._global_registry, "get", lambda kind, name: lookups.append(name) or plain(kind, name))
-
-    def names_of_four_trials() -> set[str]:
-        return {Trial("looked-up", stub=False).get_trainable_cls().__name__ for _ in range(4)}
-
-    tune.register_trainable("looked-up", lambda config: None)
-    lookups.clear()
-    without = names_of_four_trials()
-    assert len(lookups) == 4, "Tune itself remembers now: sweeps/ray/patches.py can go"
-    for _ in range(2):
-        lookups.clear()
-        with one_lookup():
-            assert names_of_four_trials() == without
-        assert lookups == ["looked-up"]
-    names_of_four_trials()
-    assert len(lookups) == 5
 
 
 # Tune ends a sweep over errors that it does not know; with our help it loses one trial.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from sweeps.execution.controller import Controller
 from sweeps.execution.limits import INTERRUPTED, worker_losses
 from sweeps.spec.parse import load_spec
-from sweeps.store.errors import LeaseLost
 from sweeps.store.records import Outcome, SweepState, TrialState
 from sweeps.store.store import open_store
 from tests.sweeps import specs
@@ -111,15 +109,6 @@ def test_an_attempt_that_never_started_is_charged_nothing_and_can_never_start(sw
     sweep.check_end(trials=5)
 
 
-def test_an_attempt_whose_folder_was_emptied_is_charged_whole(sweep):
-    """No horizon is to be seen, and nothing shows that there was none."""
-    worker = longest(sweep)
-    worker.execute(1, 2, stop_inside=False)
-    shutil.rmtree(worker.attempt.folder.url)
-    sweep.lose(worker)
-    assert sweep.store.ledger(NAME, worker.member.key)[-1].executed_to == worker.member.to_step
-
-
 def race_a_late_worker(sweep, monkeypatch):
     """The worker notes its first horizon, and draws, between the 1st, 2nd, 3rd ... operation of giving it up."""
     raced = []
@@ -213,30 +202,6 @@ def test_a_metric_that_is_no_number_fails_the_trial_with_a_reason(sweep, value):
     assert sweep.store.ledger(NAME, worker.member.key)[-1].executed_to == worker.member.to_step
     sweep.finish()
     assert sweep.store.counts(NAME)["complete"] == 4
-
-
-def test_records_that_cannot_be_written_stop_the_sweep_and_cost_no_retry(sweep):
-    worker = launched(sweep)
-    worker.execute(1, 1, stop_inside=False)
-    sweep.workers.remove(worker)
-    refused = {"key": worker.member.key, "attempt": 1, "unwritable": "No space left on device"}
-    with pytest.raises(RecordsUnwritable, match=r"No space left.*sweeps resume fake"):
-        sweep.controller.outcomes.finished(worker.group, [refused])
-    assert sweep.controller.table.records[worker.member.key].state is TrialState.PLANNED
-    assert launched(sweep).member.from_step == (1 if worker.member.to_step > 1 else 0)
-
-
-def test_a_controller_whose_lease_is_gone_writes_nothing(sweep):
-    old, lease = sweep.controller, sweep.lease
-    worker = launched(sweep)
-    worker.finish()
-    lease.release()
-    sweep.start()
-    with pytest.raises(LeaseLost):
-        old.outcomes.finished(worker.group, [worker.result])
-    with pytest.raises(LeaseLost):
-        old.decide()
-    sweep.check()
 
 
 def test_an_impossible_space_is_exhausted_and_says_so(tmp_path):

@@ -14,7 +14,7 @@ from sweeps.store.records import TrialState
 from tests.sweeps import damage
 from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, Worker, launched, memory_folder
 from trainables.worker.attempt import Traces, charge
-from trainables.worker.files import Damaged, with_checksum
+from trainables.worker.files import Damaged
 
 FIXED = {"systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1]}, "steps": 12}}}
 
@@ -67,29 +67,6 @@ def test_what_a_reservation_from_3_to_9_is_charged(traces, charged):
 
 
 # -- the faults that were found ---------------------------------------------------------------------------------
-
-
-def a_horizon_below_its_checkpoint(sweep) -> Worker:
-    """Ten steps drawn and kept; the horizon then says one."""
-    worker = launched(sweep)
-    worker.execute(1, 10, stop_inside=False)
-    for name in ("horizon.json", "horizon.copy.json"):
-        record_of(worker, name).write_bytes(with_checksum(f"{worker.member.key}/1/{name}", b'{"until_step": 1}'))
-    return worker
-
-
-def test_a_horizon_below_its_own_checkpoint_is_not_believed(sweep):
-    worker = a_horizon_below_its_checkpoint(sweep)
-    sweep.lose(worker)
-    entry = sweep.store.ledger(NAME, worker.member.key)[-1]
-    assert (sweep.executed[worker.member.key, 1], entry.executed_to) == (10, 12)
-    sweep.check()
-    (lost,) = [one for one in sweep.store.attempts(NAME) if one.key == worker.member.key]
-    assert "whole reservation is charged: its horizon states step 1, another record proves step 10" in lost.reason
-    # Its checkpoint is whole, so that it goes on from there.
-    assert launched(sweep).member.from_step == 10
-    sweep.finish()
-    sweep.check_end(trials=5)
 
 
 @pytest.fixture

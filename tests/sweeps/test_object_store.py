@@ -5,7 +5,6 @@ import shutil
 import time
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
@@ -143,21 +142,6 @@ def test_files_come_back_as_they_went(folder):
         assert (folder.names(), folder.child("below").read("g")) == ([], None)
 
 
-def test_an_attempt_lives_on_an_object_store_as_on_a_disk(folder):
-    attempt = Attempt.of(folder, "s-0", 1)
-    assert attempt.checkpoints.steps() == []
-    attempt.claim(0)
-    attempt.reserve_until(3)
-    attempt.save(3, {"w": np.arange(3.0)})
-    assert (attempt.checkpoints.steps(), attempt.load(3)["w"].tolist()) == ([3], [0.0, 1.0, 2.0])
-    attempt.reserve_until(6)
-    assert attempt.recover(0, 12) == Recovered(6)
-    with pytest.raises(Cancelled):
-        attempt.reserve_until(9)
-    # It was written before the fence was seen, so it is charged.
-    assert attempt.recover(0, 12).executed_to == 9
-
-
 def test_a_claim_without_a_horizon_shows_that_nothing_was_executed(folder):
     """No mark is made before a launch here, since it would cost a request each: what was never claimed is charged."""
     unclaimed, claimed = Attempt.of(folder, "s-0", 1), Attempt.of(folder, "s-0", 2)
@@ -213,11 +197,3 @@ def test_a_deleted_sweep_leaves_no_object_and_a_refusal_is_short(bucket, folder,
     assert gc.delete(workspace, stores.SWEEP).left == ()
     assert bucket.keys(f"{prefix}/{stores.SWEEP}") == []
     opened.close()
-
-
-def test_credentials_in_a_url_and_unknown_urls_are_refused():
-    with pytest.raises(InvalidValue, match="without credentials") as caught:
-        Folder("s3://AKIA123:hidden@bucket/x")
-    assert "hidden" not in str(caught.value)
-    with pytest.raises(InvalidValue, match="a URL that pyarrow opens"):
-        Folder("nonsense://bucket/x").read("f")

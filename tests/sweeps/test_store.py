@@ -37,7 +37,6 @@ from sweeps.store.records import (
     KnownPoint,
     LedgerEntry,
     Note,
-    Outcome,
     Settlement,
     StopRequest,
     SweepState,
@@ -390,29 +389,6 @@ def test_curves_are_kept_once_and_with_the_claim_of_the_plan(store, url):
 # -- reading -------------------------------------------------------------------------------------------------
 
 
-def test_readings_have_one_order(store, lease):
-    for number in (12, 3, 7, 100):
-        store.launch(lease, proposal(number), plan(), 50)
-    store.record_infeasible(lease, [(proposal(number), refusal()) for number in (9, 1)])
-    for number in (7, 3):
-        store.lose(lease, key(number), 1, 50, "gone")
-        store.relaunch(lease, key(number), 50, 100)
-    store.settle(lease, key(100), 1, came(50))
-    store.settle(lease, key(3), 2, came())
-    assert [one.number for one in store.trials(SWEEP)] == [1, 3, 7, 9, 12, 100]
-    places = [(key(3), 1), (key(3), 2), (key(7), 1), (key(7), 2), (key(12), 1), (key(100), 1)]
-    for rows in (store.ledger(SWEEP), store.attempts(SWEEP)):
-        assert [(row.key, row.attempt) for row in rows] == places
-    assert store.ledger(SWEEP, key(3)) == store.ledger(SWEEP)[:2]
-    assert store.attempts(SWEEP, key(3)) == store.attempts(SWEEP)[:2]
-    assert [one.number for one in store.trials_of(SWEEP, [key(100), key(3)])] == [3, 100]
-    assert [one.number for one in store.trials(SWEEP, states=[INFEASIBLE])] == [1, 9]
-    assert store.counts(SWEEP) == {"planned": 0, "running": 2, "complete": 2, "failed": 0, "infeasible": 2}
-    kinds = [(row.key, row.kind) for row in store.outbox(SWEEP)][2:]
-    assert kinds == [(key(7), "lost"), (key(3), "lost"), (key(100), "settled"), (key(3), "settled")]
-    assert [one.reason for one in store.attempts(SWEEP) if one.outcome is Outcome.LOST] == ["gone"] * 2
-
-
 def test_readers_see_no_half_settlement(store, lease, url):
     reader, trials = open_store(url, create=False), 8
     for number in range(trials):
@@ -492,12 +468,6 @@ def test_a_store_of_another_release_is_refused_and_a_missing_one_is_not_created(
     for _ in range(2):
         with pytest.raises(StoreError, match="not there"):
             open_store(f"sqlite:///{tmp_path}/none.db", create=False)
-
-
-@pytest.mark.parametrize("wrong", ["mysql://host/x", "nonsense", "sqlite://", "sqlite:///:memory:"])
-def test_other_urls_are_refused(wrong):
-    with pytest.raises(StoreError, match="expected sqlite:///FILE or postgresql"):
-        open_store(wrong)
 
 
 # -- populations ---------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
@@ -87,31 +86,6 @@ def test_controllers_that_fight_for_the_lease_lose_and_double_nothing(server, da
     entries = store.ledger(SWEEP)
     assert len(entries) == len(trials)
     assert sum(entry.executed_to is None for entry in entries) <= 1
-    store.close()
-
-
-def test_a_server_that_restarts_under_a_stream_of_writes_costs_only_time(server, database):
-    store = open_store(database)
-    store.create_sweep(record())
-    lease = store.acquire(SWEEP, ttl_seconds=60)
-    over = threading.Event()
-
-    def restart():
-        for _ in range(2):
-            time.sleep(0.3)
-            server.stop()
-            server.start()
-        over.set()
-
-    restarter = threading.Thread(target=restart)
-    restarter.start()
-    number = 0
-    while not over.is_set() or number < 40:
-        assert store.launch(lease, proposal(number), plan(), 100).attempt == 1
-        settle(store, lease, f"{SWEEP}-{number}")
-        number += 1
-    restarter.join()
-    assert store.counts(SWEEP)["complete"] == number == len(store.ledger(SWEEP)) == len(store.outbox(SWEEP, 10**6))
     store.close()
 
 
@@ -229,14 +203,6 @@ def test_a_locked_table_is_given_up_after_one_patience_and_named(server, store, 
     assert "Waiting for the store postgresql://" in capsys.readouterr().err
     assert store.launch(lease, proposal(0), plan(), 100).attempt == 1
     other.close()
-
-
-def test_packets_that_are_swallowed_are_noticed_by_tcp(store):
-    """The kernel's part is not tried here: only that it is asked for."""
-    asked = store._database.read(lambda connection: connection.connection.dbapi_connection.info.get_parameters())
-    assert asked["keepalives"] == "1"
-    assert asked["tcp_user_timeout"] == "2000"
-    assert int(asked["keepalives_idle"]) + 4 * int(asked["keepalives_interval"]) <= 6
 
 
 def test_a_stopped_holder_of_the_sqlite_file_is_waited_for_once(tmp_path, monkeypatch, capsys):

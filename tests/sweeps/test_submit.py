@@ -15,7 +15,7 @@ import yaml
 from sweeps.cli.submit import _end
 from sweeps.examples import load_example_or_file
 from sweeps.ray.job_start import ORDER_FILE, Order, versions
-from sweeps.ray.jobs import Finished, JobServer, JobServerRefused, check_references, pack
+from sweeps.ray.jobs import Finished, JobServer, JobServerRefused, pack
 from sweeps.spec.parse import load_spec
 from sweeps.util.fingerprint import code_digest
 from tests.sweeps.clusters import base_environment
@@ -93,14 +93,6 @@ def test_a_head_without_our_requirements_is_told_so(parcel):
     assert "image in infra/" in done.stderr
     assert "ray not installed (submitted from" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize("path", ["/data/p", "s3://bucket/p"])
-def test_data_are_sent_by_reference(path):
-    spec = load_example_or_file("toy")
-    spec = spec.model_copy(update={"data": spec.data.model_copy(update={"path": path})})
-    assert "path" in spec.data.options()
-    check_references(spec)
 
 
 @pytest.mark.parametrize(
