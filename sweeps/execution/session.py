@@ -253,7 +253,7 @@ class TuneRunner:
         return cls(controller, working)
 
     def run(self, context: RunContext, data: list[Dataset], on_first_sign: Callable[[], None]) -> SweepState:
-        """Until it ends; how it ended. Raises as `sweeps.ray.tuner.execute`.
+        """Until it ends; how it ended. Raises as `sweeps.execution.tuner.execute`.
 
         data           the records, and what is derived of them, taken out of the list
         on_first_sign  told that it runs: what can wait until then is not in its way
@@ -273,9 +273,9 @@ class TuneRunner:
     def _on_the_cluster(
         self, context: RunContext, data: list[Dataset], on_first_sign: Callable[[], None], deadline: Deadline
     ) -> SweepState:
+        from sweeps.execution.tuner import execute
         from sweeps.ray.cluster import check_importable_everywhere, check_records_visible
         from sweeps.ray.patches import tune_patches
-        from sweeps.ray.tuner import execute
 
         with tune_patches(), context.joined() as messages:
             check_records_visible(self.controller.trials)
@@ -287,7 +287,6 @@ class TuneRunner:
                     data,
                     # Of this session alone: a copy of the folder that goes on too draws other noise.
                     fresh_secret(),
-                    self.controller.spec.resources,
                     reason=messages.reason,
                     on_first_sign=on_first_sign,
                     check=context.interruption.check,
@@ -393,8 +392,8 @@ class SelectionRunner:
         return (GONE if self.work is None and not self.over else NOTHING_RELEASED,)
 
     def _on_the_cluster(self, work: SealedWork, context: RunContext, data: Dataset) -> None:
+        from sweeps.execution.tuner import run_sealed_search
         from sweeps.ray.cluster import check_importable_everywhere, check_records_visible
-        from sweeps.ray.tuner import run_sealed_search
 
         with context.joined():
             check_records_visible(work.folder)

@@ -127,7 +127,7 @@ class _Limits:
 
 
 class _Spec:
-    limits = _Limits()
+    limits, resources = _Limits(), Resources(workers=2)
 
 
 class _Named:
@@ -139,13 +139,13 @@ class _Launches:
 
 
 def test_a_cluster_that_lost_its_nodes_ends_the_wait_and_says_how_to_go_on(monkeypatch):
-    from sweeps.ray import tuner
+    from sweeps.execution import tuner
     from sweeps.ray.cluster import ClusterUnreachable
 
     nodes = [LAPTOP]
     monkeypatch.setattr(tuner, "alive_nodes", lambda: list(nodes))
     monkeypatch.setenv("SWEEPS_PATIENCE", "0.2")
-    heartbeat = tuner._Heartbeat(_Launches(), Resources(workers=2))  # type: ignore[arg-type]
+    heartbeat = tuner._Heartbeat(_Launches())  # type: ignore[arg-type]
     assert heartbeat._check_nodes() is None
     nodes.clear()
     # A node that joins in time changes nothing.

@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 import sweeps
-from sweeps.execution import session
+from sweeps.execution import session, tuner
 from sweeps.execution.controller import Controller
-from sweeps.ray import cluster, patches, tuner
+from sweeps.ray import cluster, patches
 from tests.sweeps import specs
 from tests.sweeps.stores import run_here
 from tests.sweeps.view_sweeps import NoViews

@@ -18,8 +18,8 @@ import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.cli.common import clear_errors
 from sweeps.cli.run import steadfast_streams
+from sweeps.execution import tuner
 from sweeps.execution.session import SILENT, RunOptions, Session, create
-from sweeps.ray import tuner
 from sweeps.store.workspace import Workspace
 from sweeps.util import log, waiting
 from sweeps.util.exits import Interruption

@@ -14,23 +14,23 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import ray
 from ray import tune
 from ray.tune.search import Searcher
 
+from sweeps.execution.controller import Controller
 from sweeps.ray import patches
 from sweeps.ray.cluster import ClusterUnreachable, alive_nodes, check_resources
 from sweeps.ray.patches import actor_of
 from sweeps.ray.resources import lacking, request, waiting_text
 from sweeps.ray.watchdog import STOPPED_SECONDS, Sign, Stalls, ended_for
-from sweeps.spec.sections import Resources, SweepSpec
+from sweeps.spec.sections import Resources
 from sweeps.store.errors import LeaseLost, StoreError, StoreVanished
-from sweeps.store.lease import Lease
 from sweeps.store.records import SweepState
 from sweeps.util import waiting
 from sweeps.util.log import Event, say
@@ -49,43 +49,9 @@ FIRST_SIGN_SECONDS = 0.5
 """Between two looks for it."""
 
 
-class Hears(Protocol):
-    """Writes down what came of launches."""
-
-    def told(self, group: Launch, content: Mapping[str, Any]) -> None:
-        """A launch that goes on told of new points of its curves."""
-
-    def finished(self, group: Launch, results: list[Mapping[str, Any]]) -> None:
-        """A launch came back with one result, or error, a member."""
-
-    def lost(self, group: Launch, reason: str) -> None:
-        """The worker of a launch is gone."""
-
-    def fence_running(self) -> None:
-        """Stop every worker without a word to the store, which is gone."""
-
-
-class Decides(Protocol):
-    """Drives one sweep: `sweeps.execution.controller.Controller`."""
-
-    @property
-    def sweep(self) -> str: ...
-    @property
-    def spec(self) -> SweepSpec: ...
-    @property
-    def lease(self) -> Lease: ...
-    @property
-    def trials(self) -> Folder: ...
-    @property
-    def outcomes(self) -> Hears: ...
-
-    def decide(self) -> Launch | SweepState | None:
-        """What comes next: a launch; None while nothing may be launched and something still runs; or how it ended."""
-
-
 @dataclass(slots=True)
 class _Live:
-    controller: Decides
+    controller: Controller
     reason: Callable[[str], str]
     on_first_sign: Callable[[], None]
     check: Callable[[], None]
@@ -202,14 +168,13 @@ def _launch_name(group: Launch) -> str:
 
 
 def execute(
-    controller: Decides,
+    controller: Controller,
     loaded: list[Dataset],
     secret: bytes,
-    resources: Resources,
     *,
-    reason: Callable[[str], str] = lambda launch: "its worker process ended",
-    on_first_sign: Callable[[], None] = lambda: None,
-    check: Callable[[], None] = lambda: None,
+    reason: Callable[[str], str],
+    on_first_sign: Callable[[], None],
+    check: Callable[[], None],
 ) -> SweepState:
     """Run the controller's decisions until it says Done. Needs a connected cluster.
 
@@ -221,6 +186,7 @@ def execute(
     Raises KeyboardInterrupt on Ctrl-C, the controller's own failure (LeaseLost, StoreError), and ClusterUnreachable
     when the resources can never be had.
     """
+    resources = controller.spec.resources
     check_resources(resources, alive_nodes(), "the cluster has")
     handle = f"{controller.sweep}-{os.getpid()}-{time.monotonic_ns()}"
     live = _LIVE[handle] = _Live(controller, reason, on_first_sign, check)
@@ -257,7 +223,7 @@ def execute(
         ),
     )
     try:
-        with _Heartbeat(live, resources):
+        with _Heartbeat(live):
             tuner.fit()
         if live.failure is not None:
             raise _explained(live, live.failure)
@@ -306,8 +272,8 @@ class _Heartbeat:
     the patience lets it go on.
     """
 
-    def __init__(self, live: _Live, resources: Resources) -> None:
-        self._live, self._resources = live, resources
+    def __init__(self, live: _Live) -> None:
+        self._live = live
         self._shrunken = contextlib.ExitStack()
         self._node: waiting.Wait | None = None
         self._stalls = Stalls(live.controller.spec.limits.stall_seconds)
@@ -355,7 +321,7 @@ class _Heartbeat:
 
     def _check_nodes(self) -> ClusterUnreachable | None:
         try:
-            reason = lacking(self._resources, alive_nodes(), "nodes are gone, and the cluster has")
+            reason = lacking(self._live.controller.spec.resources, alive_nodes(), "nodes are gone, and the cluster has")
         except (ray.exceptions.RayError, RuntimeError, OSError):
             # A cluster that does not answer is the watchdog's business.
             return None
