@@ -81,11 +81,9 @@ def collect(workspace: Workspace, sweep: str, *, dry_run: bool = False) -> Colle
 
     Raises UnknownSweep, LeaseHeld where a controller runs it, StoreError, OSError for records that cannot be listed.
     """
-    store = workspace.open_store()
-    record = store.sweep(sweep)
-    trials = workspace.of(record).trials(sweep)
-    lease = store.acquire(sweep)
-    try:
+    with closing(workspace.open_store()) as store, store.acquire(sweep):
+        record = store.sweep(sweep)
+        trials = workspace.of(record).trials(sweep)
         seen = PublishedStore(store, workspace)
         seen.check_not_stale(sweep)
         published = seen.trials(sweep)
@@ -117,9 +115,6 @@ def collect(workspace: Workspace, sweep: str, *, dry_run: bool = False) -> Colle
             encoded=clear(workspace.features, dry_run=dry_run),
             dry_run=dry_run,
         )
-    finally:
-        lease.release()
-        store.close()
 
 
 def _asked_for(seen: PublishedStore, sweep: str, published: Collection[Published]) -> set[str]:
@@ -178,8 +173,7 @@ def delete(workspace: Workspace, sweep: str) -> DeleteAnswer:
         with suppress(OSError, InvalidValue):
             # Records on another machine are left there.
             PublishedStore(store, workspace).check_not_stale(record.name)
-        lease = store.acquire(record.name)
-        try:
+        with store.acquire(record.name) as lease:
             for trial in store.trials(record.name, states=[TrialState.RUNNING]):
                 # A worker that nobody sees any more may go on until it looks: it is charged whole.
                 with suppress(OSError, InvalidValue):
@@ -190,8 +184,6 @@ def delete(workspace: Workspace, sweep: str) -> DeleteAnswer:
             with suppress(OSError, InvalidValue):
                 SealedPlaces.of(workspace.of(record), record.name).destroy()
             store.erase(lease)
-        finally:
-            lease.release()
     uri = record.spec.tracking.uri or workspace.tracking_uri
     left = (*_files_left(workspace, record), *delete_experiment(uri, record))
     return DeleteAnswer(sweep=record.called, left=left)

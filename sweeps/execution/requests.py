@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +34,6 @@ from sweeps.store.records import (
     this_person,
 )
 from sweeps.store.store import Store
-from sweeps.store.workspace import Workspace
 from sweeps.util.log import Event, say
 from sweeps.util.text import check_text
 from sweeps.util.waiting import patience
@@ -44,13 +43,6 @@ LOOK_SECONDS = 0.2
 LONGEST_NOTE = 2000
 LONGEST_VALUE = 500
 KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
-
-@contextmanager
-def opened(workspace: Workspace) -> Iterator[Store]:
-    """The store that requests are appended to. Raises StoreError."""
-    with closing(workspace.open_store()) as store:
-        yield store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -218,14 +218,19 @@ class RunContext:
         return self.workspace.folder(self.sweep) / RAY_LOG
 
     @contextmanager
-    def joined(self) -> Iterator[Messages]:
-        """In the cluster while the block runs. Raises ClusterUnreachable."""
-        from sweeps.ray.cluster import cluster, short_messages
+    def joined(self, spec: SweepSpec, records: Folder) -> Iterator[Messages]:
+        """In the cluster while the block runs, whose nodes see the records' folder and can import what trials are made
+        of. Raises ClusterUnreachable."""
+        from sweeps.ray import cluster
 
+        is_own = self.address is None and not cluster.is_joined()
         with (
-            short_messages(self.log) as messages,
-            cluster(self.address, on_lost=self.on_cluster_lost, connected=self.interruption.arm),
+            cluster.short_messages(self.log) as messages,
+            cluster.cluster(self.address, on_lost=self.on_cluster_lost, connected=self.interruption.arm),
         ):
+            cluster.check_records_visible(records)
+            if not is_own:
+                cluster.check_importable_everywhere(spec.user_functions())
             yield messages
 
 
@@ -274,23 +279,22 @@ class TuneRunner:
         self, context: RunContext, data: list[Dataset], on_first_sign: Callable[[], None], deadline: Deadline
     ) -> SweepState:
         from sweeps.execution.tuner import execute
-        from sweeps.ray.cluster import check_importable_everywhere, check_records_visible
         from sweeps.ray.patches import tune_patches
 
-        with tune_patches(), context.joined() as messages:
-            check_records_visible(self.controller.trials)
-            if context.address is not None:
-                check_importable_everywhere(self.controller.spec.user_functions())
-            with deadline:
-                return execute(
-                    self.controller,
-                    data,
-                    # Of this session alone: a copy of the folder that goes on too draws other noise.
-                    fresh_secret(),
-                    reason=messages.reason,
-                    on_first_sign=on_first_sign,
-                    check=context.interruption.check,
-                )
+        with (
+            tune_patches(),
+            context.joined(self.controller.spec, self.controller.trials) as messages,
+            deadline,
+        ):
+            return execute(
+                self.controller,
+                data,
+                # Of this session alone: a copy of the folder that goes on too draws other noise.
+                fresh_secret(),
+                reason=messages.reason,
+                on_first_sign=on_first_sign,
+                check=context.interruption.check,
+            )
 
     def _deadline(self) -> Deadline:
         """When `limits.hours` are over, counted over all sessions."""
@@ -393,12 +397,8 @@ class SelectionRunner:
 
     def _on_the_cluster(self, work: SealedWork, context: RunContext, data: Dataset) -> None:
         from sweeps.execution.tuner import run_sealed_search
-        from sweeps.ray.cluster import check_importable_everywhere, check_records_visible
 
-        with context.joined():
-            check_records_visible(work.folder)
-            if context.address is not None:
-                check_importable_everywhere(self.spec.user_functions())
+        with context.joined(self.spec, work.folder):
             run_sealed_search(work, data, self.spec.resources, context.interruption.check)
 
 
@@ -408,22 +408,19 @@ def _check_cluster(spec: SweepSpec, context: RunContext) -> None:
     Before the price is paid: afterwards a search that cannot run releases nothing. Raises InvalidValue,
     ClusterUnreachable.
     """
-    from sweeps.ray import cluster as cluster
+    from sweeps.ray import cluster
 
     check_workers(spec, context.address)
     if context.address is None and not cluster.is_joined():
         return
-    with context.joined():
+    with context.joined(spec, SealedPlaces.of(context.workspace, context.sweep).records):
         nodes = cluster.alive_nodes()
         cluster.check_resources(spec.resources, nodes, "the cluster has")
         workers = workers_at(spec, context.address)
         check_at_once(spec, workers, nodes, "the cluster")
         cluster.await_room(spec.resources, workers)
-        cluster.check_records_visible(SealedPlaces.of(context.workspace, context.sweep).records)
-        cluster.check_importable_everywhere(spec.user_functions())
 
 
-LEASE_SECONDS = 30.0
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -546,7 +543,7 @@ class Session:
         with (
             Interruption() as interruption,
             closing(self.store),
-            _held(self.store, self.sweep) as lease,
+            self.store.acquire(self.sweep) as lease,
             RequestPoller(self.store, lease) as requests,
         ):
             try:
@@ -696,19 +693,6 @@ class Session:
         failed = store.trials(self.sweep, states=[TrialState.FAILED])
         first = min(failed, key=lambda trial: (trial.finished_at or math.inf, trial.number), default=None)
         return None if first is None else Failure.of(first, self.workspace.trials(self.sweep), context.log)
-
-
-@contextmanager
-def _held(store: Store, name: str) -> Iterator[Lease]:
-    lease = store.acquire(name, ttl_seconds=LEASE_SECONDS)
-    try:
-        yield lease
-    except BaseException:
-        with suppress(StoreError):
-            # What ended the block says more than what a store that is away adds to it.
-            lease.release()
-        raise
-    lease.release()
 
 
 def _check_fingerprints(

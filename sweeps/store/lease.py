@@ -19,14 +19,16 @@ import socket
 import subprocess
 import threading
 import time
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Self
 
 from sqlalchemy import Connection, select, update
 
 from sweeps.store.database import Database
-from sweeps.store.errors import LeaseHeld, LeaseLost
+from sweeps.store.errors import LeaseHeld, LeaseLost, StoreError
 from sweeps.store.records import Driver
 from sweeps.store.schema import leases
 
@@ -67,6 +69,8 @@ def this_process(since: float, acquisition: str, ttl_seconds: float = LEASE_SECO
 class Lease:
     """The right to write one sweep, until released or taken over. Safe to use from several threads.
 
+    As a context manager it is released at the end of its block.
+
     sweep  its name
     token  number of this holding of the lease: each holder's is larger than that of the one before
     """
@@ -99,6 +103,14 @@ class Lease:
                 .values(holder=None, expires_at=0.0)
             )
         )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        # What ended the block says more than what a store that is away adds to it.
+        with nullcontext() if kind is None else suppress(StoreError):
+            self.release()
 
     def check(self, connection: Connection) -> None:
         """Lock the lease and see that it is still ours, as the first act of a write. Raises LeaseLost."""

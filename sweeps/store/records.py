@@ -11,7 +11,7 @@ import math
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
@@ -525,7 +525,7 @@ class Accepted:
 
 
 Wanted = Accepted | StopRequest | Note | Tag | KnownPoint | Refutation | HeldOutRead | HeldOutScore
-_KINDS: Mapping[str, type[Wanted]] = {
+KINDS: Mapping[str, type[Wanted]] = {
     "accepted": Accepted,
     "stop": StopRequest,
     "note": Note,
@@ -535,6 +535,7 @@ _KINDS: Mapping[str, type[Wanted]] = {
     "held-out read": HeldOutRead,
     "held-out score": HeldOutScore,
 }
+"""By the word with which a store keeps it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -555,21 +556,6 @@ class Request:
     def when(self) -> str:
         """Its time, for people."""
         return datetime.fromtimestamp(self.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def kind_of(wanted: Wanted) -> str:
-    """The word by which a store keeps it."""
-    return next(kind for kind, known in _KINDS.items() if isinstance(wanted, known))
-
-
-def content_of(wanted: Wanted) -> dict[str, Any]:
-    """Plain JSON values; `wanted_from` reads them."""
-    return asdict(wanted)
-
-
-def wanted_from(kind: str, content: Mapping[str, Any]) -> Wanted:
-    """What a store kept."""
-    return _KINDS[kind](**content)
 
 
 def this_person() -> str:

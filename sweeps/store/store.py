@@ -56,6 +56,7 @@ from sweeps.store.errors import (
 from sweeps.store.lease import LEASE_SECONDS, Lease, acquire, read_driver
 from sweeps.store.population import AddingRule, Charge, Population, Row, RowKind, admits, refusal, together
 from sweeps.store.records import (
+    KINDS,
     AttemptRecord,
     CurveReport,
     Driver,
@@ -72,10 +73,7 @@ from sweeps.store.records import (
     TrialRecord,
     TrialState,
     Wanted,
-    content_of,
-    kind_of,
     trial_key,
-    wanted_from,
 )
 from sweeps.store.schema import (
     DATA_KEY,
@@ -433,7 +431,8 @@ class Store:
 
     def ask(self, sweep: str, wanted: Wanted, asker: str) -> int:
         """Append a request, durable on return, and return its number. Needs no lease. Raises UnknownSweep."""
-        row = {"kind": kind_of(wanted), "content": dumps(content_of(wanted)), "asker": asker, "at": time.time()}
+        kind = next(kind for kind, known in KINDS.items() if isinstance(wanted, known))
+        row = {"kind": kind, "content": dumps(asdict(wanted)), "asker": asker, "at": time.time()}
         call = secrets.token_hex(8)
 
         def write(connection: Connection) -> int:
@@ -449,7 +448,7 @@ class Store:
         new ones remembers which it has seen. Raises UnknownSweep."""
         statement = select(requests).where(requests.c.sweep_id == _sweep_id(connection, sweep)).order_by(requests.c.id)
         return [
-            record(Request, row, wanted=wanted_from(row.kind, json.loads(row.content)))
+            record(Request, row, wanted=KINDS[row.kind](**json.loads(row.content)))
             for row in connection.execute(statement)
         ]
 
