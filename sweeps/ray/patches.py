@@ -11,10 +11,9 @@
 | `machine_resources` | what a machine has is known after a cluster was started on it |
 | `driver_lines_to` | what a cluster tells its driver is printed to stdout |
 | `send_token` | a cluster's token is sent only where the environment says so, or by Ray's own command line |
-| `one_lookup` | Tune looks each trial's trainable up five times |
 | `actor_of` | Tune alone knows which process has a trial |
-| `environment_of_the_cluster` | Tune asks for a new process for each trial, with AWS keys, which Ray logs |
-| `nothing_counted` | Tune imports MLflow to count callbacks for usage statistics |
+| `tune_patches` | Tune looks a trainable up five times a trial, imports MLflow to count callbacks, and asks for a new \
+process for each trial, with AWS keys, which Ray logs |
 | `worker_losses_fail_one_trial` | Tune ends the sweep when the memory monitor ends one worker |
 
 Each lasts as long as its block. A worker's own, the notice of a node that is to go, is
@@ -226,53 +225,12 @@ def send_token() -> bool:
         logger.setLevel(level)
 
 
-# Ray Tune looks each trial's trainable up in the cluster's key-value store: five requests, two of them unpickled.
-#
-# A sweep has one trainable, registered before its first trial and never changed: while the block here runs, the first
-# answer is kept. On Ray 2.60 and two cores a profiler saw 6 ms of the main thread in it for each trial.
-
-
-def one_lookup() -> AbstractContextManager[None]:
-    """For as long as the block runs, each trainable of Tune is looked up once."""
-    from ray.tune.experiment import trial as tune_trial
-
-    return replaced(tune_trial, get_trainable_cls=functools.cache(tune_trial.get_trainable_cls))
-
-
 # The process that Tune gave a trial: none of its callbacks says it (Ray 2.60).
 
 
 def actor_of(trial: Any) -> ActorHandle | None:
     """The actor that runs `trial`, a `ray.tune.experiment.Trial`, now; None between two."""
     return trial.temporary_state.ray_actor
-
-
-# Ray Tune asks for an environment of its own for each trial, and writes the driver's AWS keys into it (Ray 2.60).
-#
-# `tune.execution.class_cache` names its variables: one for PyTorch Lightning, Ray Train's settings and the keys. The
-# runtime-environment agent of each node writes their values in clear into `runtime_env_setup-*.log`, and no process
-# that the cluster holds ready fits such a trial: a new one is started for it, once the agent answers. Nothing here
-# needs any of them, and `trainables.worker.ray` carries the keys. While the block here runs a trial asks for
-# nothing.
-
-
-def environment_of_the_cluster() -> AbstractContextManager[None]:
-    """For as long as the block runs, trials of Tune run in whatever environment their cluster gives a process."""
-    from ray.tune.execution import class_cache
-
-    return replaced(class_cache, DEFAULT_ENV_VARS={}, ENV_VARS_TO_PROPAGATE=set())
-
-
-# Tune counts its callbacks for Ray's usage statistics, and imports MLflow for that: a second and more.
-#
-# What it would count is sent to nobody here (`RAY_USAGE_STATS_ENABLED=0`).
-
-
-def nothing_counted() -> AbstractContextManager[None]:
-    """For as long as the block runs, Tune counts no callbacks."""
-    from ray.air._internal import usage
-
-    return replaced(usage, _count_callbacks=lambda callbacks: {})
 
 
 # Losses of workers that Ray Tune does not know how to lose.
@@ -303,8 +261,33 @@ def worker_losses_fail_one_trial() -> AbstractContextManager[None]:
     return replaced(RayActorManager, _actor_task_failed=failed)
 
 
+# Three more things that Tune does for each trial (Ray 2.60).
+#
+# It looks the trainable up in the cluster's key-value store: five requests, two of them unpickled, 6 ms of the main
+# thread on two cores. A sweep has one trainable, registered before its first trial and never changed.
+#
+# It counts its callbacks for Ray's usage statistics, and imports MLflow for that: a second and more. What it would
+# count is sent to nobody here (`RAY_USAGE_STATS_ENABLED=0`).
+#
+# It asks for an environment of its own, and writes the driver's AWS keys into it. `tune.execution.class_cache` names
+# its variables: one for PyTorch Lightning, Ray Train's settings and the keys. The runtime-environment agent of each node
+# writes their values in clear into `runtime_env_setup-*.log`, and no process that the cluster holds ready fits such a
+# trial: a new one is started for it, once the agent answers. Nothing here needs any of them, and
+# `trainables.worker.ray` carries the keys.
+
+
 @contextmanager
 def tune_patches() -> Iterator[None]:
-    """All that Tune is to do in another way, for as long as the block runs."""
-    with worker_losses_fail_one_trial(), one_lookup(), nothing_counted(), environment_of_the_cluster():
+    """For as long as the block runs, a lost worker is one trial's loss, Tune looks each trainable up once, counts no
+    callbacks, and its trials run in whatever environment their cluster gives a process."""
+    from ray.air._internal import usage
+    from ray.tune.execution import class_cache
+    from ray.tune.experiment import trial as tune_trial
+
+    with (
+        worker_losses_fail_one_trial(),
+        replaced(tune_trial, get_trainable_cls=functools.cache(tune_trial.get_trainable_cls)),
+        replaced(usage, _count_callbacks=lambda callbacks: {}),
+        replaced(class_cache, DEFAULT_ENV_VARS={}, ENV_VARS_TO_PROPAGATE=set()),
+    ):
         yield

@@ -237,18 +237,14 @@ class Database:
         assert self._place is not None
         kept = self._place.spare()
         try:
-            with closing(sqlite3.connect(kept)) as copy:
-                connection = self._engine.raw_connection()
-                try:
-                    connection.driver_connection.backup(copy)  # type: ignore[union-attr]
-                finally:
-                    connection.close()
+            with closing(sqlite3.connect(kept)) as copy, closing(self._engine.raw_connection()) as connection:
+                connection.driver_connection.backup(copy)  # type: ignore[union-attr]
         except (sqlite3.Error, DBAPIError, OSError):
             # The folder is gone too, or the disk is full: the message then says what else there is to do.
             with suppress(OSError):
                 kept.unlink()
             return vanished
-        return vanished.with_copy(str(kept))
+        return StoreVanished(vanished.path, vanished.part, replaced=vanished.replaced, kept=str(kept))
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` on one consistent snapshot; waits for no writer."""

@@ -15,7 +15,10 @@ class StoreError(RuntimeError):
 
 
 class StoreVanished(StoreError):
-    """The file that this process writes is not where its path leads any more: nobody would find what is written."""
+    """The file that this process writes is not where its path leads any more: nobody would find what is written.
+
+    kept  where all that it held was written to
+    """
 
     def __init__(self, path: str, part: str, *, replaced: bool, kept: str | None = None) -> None:
         self.path, self.part, self.replaced = path, part, replaced
@@ -24,10 +27,6 @@ class StoreVanished(StoreError):
             f"store {path}: {path}{part} is not the file that this sweep began with; {what}. Nothing more is launched, "
             f"and what runs is stopped. {_after_vanishing(path, kept)}"
         )
-
-    def with_copy(self, kept: str) -> StoreVanished:
-        """The same, after what it held was written to the file `kept`."""
-        return StoreVanished(self.path, self.part, replaced=self.replaced, kept=kept)
 
 
 def _after_vanishing(path: str, kept: str | None) -> str:

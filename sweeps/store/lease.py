@@ -114,9 +114,7 @@ class Lease:
 
     def check(self, connection: Connection) -> None:
         """Lock the lease and see that it is still ours, as the first act of a write. Raises LeaseLost."""
-        row = connection.execute(
-            select(leases.c.token, leases.c.holder).where(leases.c.sweep_id == self.sweep_id).with_for_update()
-        ).one()
+        row = connection.execute(select(leases).where(leases.c.sweep_id == self.sweep_id).with_for_update()).one()
         if row.token != self.token or row.holder is None:
             taker = "nobody" if row.holder is None else _described(Holder(**json.loads(row.holder)))
             raise LeaseLost(
@@ -127,7 +125,7 @@ class Lease:
     def _renew(self, connection: Connection) -> None:
         self.check(connection)
         expires_at = self._database.now(connection) + self.ttl_seconds
-        connection.execute(update(leases).where(leases.c.sweep_id == self.sweep_id).values(expires_at=expires_at))
+        _set(connection, self.sweep_id, expires_at=expires_at)
 
 
 def acquire(database: Database, sweep: str, sweep_id: int, ttl_seconds: float) -> Lease:
@@ -135,11 +133,7 @@ def acquire(database: Database, sweep: str, sweep_id: int, ttl_seconds: float) -
     acquisition = secrets.token_hex(8)
 
     def take(connection: Connection) -> int | LeaseHeld:
-        row = connection.execute(
-            select(leases.c.token, leases.c.holder, leases.c.expires_at)
-            .where(leases.c.sweep_id == sweep_id)
-            .with_for_update()
-        ).one()
+        row = connection.execute(select(leases).where(leases.c.sweep_id == sweep_id).with_for_update()).one()
         now = database.now(connection)
         if row.holder is not None and row.expires_at > now:
             holder = Holder(**json.loads(row.holder))
@@ -169,9 +163,7 @@ def acquire(database: Database, sweep: str, sweep_id: int, ttl_seconds: float) -
 
 def read_driver(database: Database, connection: Connection, sweep_id: int) -> Driver | None:
     """Who holds the lease and may be alive."""
-    row = connection.execute(
-        select(leases.c.token, leases.c.holder, leases.c.expires_at).where(leases.c.sweep_id == sweep_id)
-    ).one()
+    row = connection.execute(select(leases).where(leases.c.sweep_id == sweep_id)).one()
     if row.holder is None or row.expires_at <= database.now(connection):
         return None
     holder = Holder(**json.loads(row.holder))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import fields
-from functools import cache
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -94,11 +92,17 @@ leases = Table(
     Column("holder", Text),
 )
 
+
+def numbers(*names: str) -> list[Column[Any]]:
+    """Columns that are a row's key, besides its sweep."""
+    return [Column(name, BigInteger, primary_key=True, autoincrement=False) for name in names]
+
+
 trials = Table(
     "trials",
     metadata,
     Column("sweep_id", ForeignKey("sweeps.id"), primary_key=True),
-    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    *numbers("number"),
     *required(Text, "state", "config", "seed", "violations", "reason", "metrics", "guarantee", "plan"),
     *required(BigInteger, "step"),
     *required(Integer, "attempts"),
@@ -112,8 +116,7 @@ attempts = Table(
     "attempts",
     metadata,
     Column("sweep_id", Integer, primary_key=True),
-    Column("number", BigInteger, primary_key=True, autoincrement=False),
-    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    *numbers("number", "attempt"),
     *required(Text, "outcome", "launch", "content", "reason", "metrics"),
     *required(BigInteger, "token", "step"),
     *required(Double, "seconds", "started_at"),
@@ -140,11 +143,10 @@ curves = Table(
     "curves",
     metadata,
     Column("sweep_id", Integer, primary_key=True),
-    Column("number", BigInteger, primary_key=True, autoincrement=False),
-    Column("step", BigInteger, primary_key=True, autoincrement=False),
+    *numbers("number", "step"),
     Column("metric", Text, primary_key=True),
     *required(Double, "value", "at"),
-    *required(Integer, "attempt"),
+    *required(BigInteger, "attempt"),
     ForeignKeyConstraint(
         ["sweep_id", "number", "attempt"], ["attempts.sweep_id", "attempts.number", "attempts.attempt"]
     ),
@@ -221,25 +223,14 @@ def create_tables(connection: Connection) -> None:
 def dumps(value: object, *, sort_keys: bool = False) -> str:
     """Compact JSON, NumPy scalars as plain numbers; keys in the value's own order, or sorted: then equal values have
     equal texts."""
-    return json.dumps(_plain(value), sort_keys=sort_keys, separators=(",", ":"))
+    return json.dumps(value, sort_keys=sort_keys, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: Any) -> object:
+    return dict(value) if isinstance(value, Mapping) else value.item()
 
 
 def record(kind: type[T], row: Any, /, **own: Any) -> T:
     """A dataclass from the columns of a row that are called as its fields are.  own  fields that are another value"""
-    names = _fields(kind)  # type: ignore[arg-type]
+    names = kind.__dataclass_fields__  # type: ignore[attr-defined]
     return kind(**{name: getattr(row, name) for name in names if name not in own}, **own)
-
-
-@cache
-def _fields(kind: Any) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(kind))
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "item") and not isinstance(value, str | bytes):
-        return value.item()
-    return value

@@ -20,8 +20,8 @@ from sweeps.ray.cluster import _sentence, batches_of_machines, other_versions
 from sweeps.ray.patches import (
     SEEN_ON,
     WorkerEnded,
-    environment_of_the_cluster,
     own_versions,
+    tune_patches,
     worker_losses_fail_one_trial,
 )
 from sweeps.ray.resources import lacking, request, room_for
@@ -273,7 +273,7 @@ def test_tune_hands_on_the_keys_of_the_driver_and_within_the_block_it_asks_for_n
         return set(asked[-1]["env_vars"])
 
     assert handed_on() > NAMES, "Tune asks for less now: trial_environment.py may go"
-    with environment_of_the_cluster():
+    with tune_patches():
         assert not handed_on()
         # What Ray sends then is what it sends where nothing was asked: any process of the cluster will do.
         assert RuntimeEnv(**asked[-1]).serialize() == RuntimeEnv().serialize()

@@ -38,7 +38,7 @@ def without_ray(monkeypatch):
     monkeypatch.setattr(tuner, "execute", here)
     monkeypatch.setattr(cluster, "cluster", lambda *_, **__: nullcontext())
     monkeypatch.setattr(cluster, "check_records_visible", lambda trials: None)
-    monkeypatch.setattr(patches, "environment_of_the_cluster", nullcontext)
+    monkeypatch.setattr(patches, "tune_patches", nullcontext)
 
 
 def recovered(root: Path) -> list[float]:
