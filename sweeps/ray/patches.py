@@ -270,9 +270,9 @@ def worker_losses_fail_one_trial() -> AbstractContextManager[None]:
 # count is sent to nobody here (`RAY_USAGE_STATS_ENABLED=0`).
 #
 # It asks for an environment of its own, and writes the driver's AWS keys into it. `tune.execution.class_cache` names
-# its variables: one for PyTorch Lightning, Ray Train's settings and the keys. The runtime-environment agent of each node
-# writes their values in clear into `runtime_env_setup-*.log`, and no process that the cluster holds ready fits such a
-# trial: a new one is started for it, once the agent answers. Nothing here needs any of them, and
+# its variables: one for PyTorch Lightning, Ray Train's settings and the keys. The runtime-environment agent of each
+# node writes their values in clear into `runtime_env_setup-*.log`, and no process that the cluster holds ready fits
+# such a trial: a new one is started for it, once the agent answers. Nothing here needs any of them, and
 # `trainables.worker.ray` carries the keys.
 
 

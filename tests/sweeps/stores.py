@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 import traceback
@@ -186,6 +187,16 @@ def stopped(server: Any) -> Iterator[None]:
     finally:
         for pid in frozen:
             os.kill(pid, signal.SIGCONT)
+
+
+def until(holds: Callable[[], object], process: subprocess.Popen[str], seconds: float = 180.0) -> None:
+    """Wait for it while the process runs, which else is ended."""
+    limit = time.monotonic() + seconds
+    while not holds():
+        if process.poll() is not None or time.monotonic() > limit:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise AssertionError(process.communicate()[0])
+        time.sleep(0.1)
 
 
 def killed_after(work: Callable[[], None]) -> None:

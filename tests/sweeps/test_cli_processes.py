@@ -20,6 +20,7 @@ from sweeps.store.records import TrialState
 from sweeps.store.store import Store, open_store
 from sweeps.util.exits import ExitCode
 from tests.sweeps import awkward
+from tests.sweeps.stores import until
 from tests.sweeps.view_sweeps import prepared
 
 ROOT = Path(__file__).parents[2]
@@ -48,11 +49,11 @@ tracking: {uri: "http://127.0.0.1:9"}
 class Sweep:
     """Commands on one sweep of one folder."""
 
-    def __init__(self, folder: Path, text: str, root: Path | None = None) -> None:
+    def __init__(self, folder: Path, text: str) -> None:
         self.spec = folder / "spec.yaml"
         self.spec.write_text(text)
         self.name = text.split("name: ")[1].split("\n")[0]
-        self.root = root or folder / "state"
+        self.root = folder / "state"
         self.tracking = prepared(folder)
         awkward.install(folder / "packages")
         self.environment = {
@@ -94,14 +95,8 @@ class Sweep:
 
     def until_steps(self, process: subprocess.Popen[str]) -> None:
         """Wait until one of its workers has kept a checkpoint."""
-        limit = time.monotonic() + 180
-        while time.monotonic() < limit and process.poll() is None:
-            found = self.root.glob(f"{self.name}/trials/*/*/checkpoint.*.npz")
-            if any(path.stat().st_mtime > self.started for path in found):
-                return
-            time.sleep(0.1)
-        process.kill()
-        raise AssertionError(process.communicate()[0])
+        kept = f"{self.name}/trials/*/*/checkpoint.*.npz"
+        until(lambda: any(path.stat().st_mtime > self.started for path in self.root.glob(kept)), process)
 
 
 def settled(sweep: Sweep) -> Store:
@@ -148,10 +143,7 @@ def test_a_closed_pipe_changes_nothing_and_a_closed_terminal_stops_cleanly(tmp_p
     process.stdout.close()
     sweep.until_steps(process)
     log = sweep.root / "slow" / "controller.log"
-    limit = time.monotonic() + 60
-    while not (log.exists() and "stdout is closed" in log.read_text()) and time.monotonic() < limit:
-        assert process.poll() is None
-        time.sleep(0.1)
+    until(lambda: log.exists() and "stdout is closed" in log.read_text(), process)
     assert "stdout is closed (Broken pipe). The sweep goes on" in log.read_text()
     assert process.poll() is None
     # The kernel hangs up on every process of the terminal's foreground, Ray's included.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 import ray
@@ -122,22 +123,6 @@ def test_other_versions_are_named_side_by_side():
 # A cluster that shrinks
 
 
-class _Limits:
-    stall_seconds = None
-
-
-class _Spec:
-    limits, resources = _Limits(), Resources(workers=2)
-
-
-class _Named:
-    sweep, spec = "mine", _Spec()
-
-
-class _Launches:
-    controller, failure = _Named(), None
-
-
 def test_a_cluster_that_lost_its_nodes_ends_the_wait_and_says_how_to_go_on(monkeypatch):
     from sweeps.execution import tuner
     from sweeps.ray.cluster import ClusterUnreachable
@@ -145,7 +130,9 @@ def test_a_cluster_that_lost_its_nodes_ends_the_wait_and_says_how_to_go_on(monke
     nodes = [LAPTOP]
     monkeypatch.setattr(tuner, "alive_nodes", lambda: list(nodes))
     monkeypatch.setenv("SWEEPS_PATIENCE", "0.2")
-    heartbeat = tuner._Heartbeat(_Launches())  # type: ignore[arg-type]
+    spec = SimpleNamespace(limits=SimpleNamespace(stall_seconds=None), resources=Resources(workers=2))
+    live = SimpleNamespace(controller=SimpleNamespace(sweep="mine", spec=spec), failure=None)
+    heartbeat = tuner._Heartbeat(live)  # type: ignore[arg-type]
     assert heartbeat._check_nodes() is None
     nodes.clear()
     # A node that joins in time changes nothing.

@@ -16,7 +16,7 @@ from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from tests.sweeps import stores
 from tests.sweeps.object_stores import BUCKET, EVERYTHING, READING
-from tests.sweeps.stores import record
+from tests.sweeps.stores import record, until
 from tests.sweeps.test_cli_processes import SLOW, Sweep
 from trainables.system import TrialRun
 from trainables.worker import files
@@ -25,16 +25,6 @@ from trainables.worker.files import Folder
 from trainables.worker.trial import open_run
 
 RECORDS = f"s3://{BUCKET}/sweeps"
-
-
-def until_steps(bucket, process):
-    limit = time.monotonic() + 60
-    while time.monotonic() < limit and process.poll() is None:
-        if any("/checkpoint." in key for key in bucket.keys("sweeps/slow")):
-            return
-        time.sleep(0.1)
-    process.kill()
-    raise AssertionError(process.communicate()[0])
 
 
 @pytest.mark.chaos
@@ -46,7 +36,7 @@ def test_a_store_that_turns_read_only_stops_the_sweep_and_it_goes_on_elsewhere(b
     store_url = f"sqlite:///{tmp_path}/kept/sweeps.db"
     common = ("--store", store_url)
     process = sweep.start("run", str(sweep.spec), *common, "--records", RECORDS)
-    until_steps(bucket, process)
+    until(lambda: any("/checkpoint." in key for key in bucket.keys("sweeps/slow")), process)
     bucket.allow(READING)
     began = time.monotonic()
     output = sweep.end(process, 2)
@@ -157,8 +147,8 @@ def test_a_horizon_that_lands_late_lowers_nothing(folder):
     """A PUT that timed out and was repeated may be carried out after its successors."""
     attempt = Attempt.of(folder, "s-0", 1)
     attempt.claim(0)
-    for until in (3, 12, 6):
-        attempt.reserve_until(until)
+    for step in (3, 12, 6):
+        attempt.reserve_until(step)
     assert attempt.recover(0, 20).executed_to == 12
 
 

@@ -14,7 +14,6 @@ from dpcore.events import Adjacency, Gaussian
 from dpcore.gdp import eps_gdp
 from dpcore.guarantee import Notion
 from dpcore.mechanisms.protocol import Scheduled
-from dpcore.rounding import epsilon_text
 from sweeps.privacy.charge import ex_post
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.wording import stopped_lines
@@ -123,22 +122,6 @@ def test_what_is_shown_of_a_prefix_is_its_number_at_its_share_of_delta() -> None
 
 
 ASHA = {"method": "asha", "reduction": 4, "rungs": 2}
-
-
-def test_the_report_says_what_a_stopped_trial_claims_and_what_is_known_of_it_afterwards(tmp_path) -> None:
-    store = new_sweep(tmp_path, early_stopping=ASHA)
-    lease = store.acquire("views")
-    for number, stop in enumerate((2, 8)):
-        store.launch(lease, Proposal(number=number, config=config_of(0), seed=0), planned(), stop)
-        settled = {"executed_to": stop, "step": stop, "metrics": {"accuracy": 0.5}, "seconds": 1.0}
-        store.settle(lease, f"views-{number}", 1, Settlement(guarantee=planned().guarantee, **settled))
-    page = report_page(SweepSummary.load(PublishedStore(store), "views", count_all=True))
-    assert page.count("early, by results: the claim is that of all planned steps") == 1
-    known = ex_post(planned(), 2, 2)
-    assert page.count(f"ε = {epsilon_text(known.epsilon)} at δ = 1e-05, ex-post-privacy") == 1
-    assert page.count("a union over the J public rungs") == 1
-    lease.release()
-    store.close()
 
 
 def test_nothing_is_known_of_a_prefix_while_a_trial_goes_on_or_where_it_failed_later(tmp_path) -> None:

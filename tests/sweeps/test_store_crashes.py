@@ -5,7 +5,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -59,28 +58,6 @@ def live(url: str, statements: int, acknowledge: int) -> None:
     done("fail")
 
 
-# Told (url, statements) a line, it forks a process for each, says what that acknowledged and how it ended. The imports
-# are paid once, and a fork happens where no thread runs.
-NURSERY = """
-import os, sys
-from tests.sweeps.test_store_crashes import live
-for line in sys.stdin:
-    url, statements = line.split()
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            live(url, int(statements), writing)
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(writing)
-    with os.fdopen(reading) as told:
-        names = told.read().splitlines()
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), names[-1] if names else "", sep=",", flush=True)
-"""
-
 PLANNED, RUNNING, COMPLETE = TrialState.PLANNED, TrialState.RUNNING, TrialState.COMPLETE
 FAILED = TrialState.FAILED
 # What the store holds after each committed write: state of each trial, executed_to of each entry, outbox kinds.
@@ -107,34 +84,31 @@ def held(store):
     )
 
 
-@pytest.fixture
-def nursery():
+def lived(url: str, statements: int) -> tuple[int, str]:
     """(code, the last write acknowledged) of a process that lived `live` on this store up to a statement."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", NURSERY], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-
-    def lived(url: str, statements: int) -> tuple[int, str]:
-        process.stdin.write(f"{url} {statements}\n")
-        process.stdin.flush()
-        code, _, last = process.stdout.readline().rstrip("\n").partition(",")
-        return int(code), last
-
-    yield lived
-    process.stdin.close()
-    assert process.wait(timeout=60) == 0
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            live(url, statements, writing)
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        names = told.read().splitlines()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), names[-1] if names else ""
 
 
-def test_a_kill_between_any_two_statements_leaves_whole_transactions(tmp_path, nursery):
+def test_a_kill_between_any_two_statements_leaves_whole_transactions(tmp_path):
     kills, code = 0, -signal.SIGKILL
     for statements in itertools.count(step=5):
         url = f"sqlite:///{tmp_path}/{statements}.db"
         store = open_store(url)
         store.create_sweep(record())
         store.close()
-        code, acknowledged = nursery(url, statements)
+        code, acknowledged = lived(url, statements)
         store = open_store(url, create=False)
         following = ORDER[min(ORDER.index(acknowledged) + 1, len(ORDER) - 1)]
         # What was acknowledged is there; the write under way is there whole or not at all.

@@ -5,8 +5,6 @@ played by three folders: the head's, the node's (which sees one folder less), an
 """
 
 import json
-import os
-import signal
 import subprocess
 import threading
 import time
@@ -23,7 +21,7 @@ from sweeps.store.store import open_store
 from tests.sweeps.clusters import ray_cluster
 from tests.sweeps.left_behind import findings
 from tests.sweeps.object_stores import BUCKET
-from tests.sweeps.stores import postgres_server
+from tests.sweeps.stores import postgres_server, until
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -77,15 +75,6 @@ def asked(cluster, path, method="GET"):
     request = urllib.request.Request(f"{cluster.dashboard}{path}", headers=headers, method=method)
     with urllib.request.urlopen(request, timeout=30) as answer:
         return json.load(answer)
-
-
-def until(condition, process):
-    limit = time.monotonic() + 180
-    while not condition():
-        if process.poll() is not None or time.monotonic() > limit:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise AssertionError(process.communicate()[0])
-        time.sleep(0.2)
 
 
 def test_a_job_runs_on_the_head_with_what_is_sent_and_names_no_secret(head):
