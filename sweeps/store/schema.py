@@ -45,20 +45,8 @@ sweeps = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
-    *required(Text, "spec", "digest", "fingerprints", "root", "state", "records", "label", "population"),
+    *required(Text, "spec", "digest", "fingerprints", "root", "state", "records", "label", "population", "extensions"),
     *required(Double, "created_at"),
-)
-
-extensions = Table(
-    "extensions",
-    metadata,
-    Column("sweep_id", ForeignKey("sweeps.id"), primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("trials", BigInteger),
-    Column("hours", Double),
-    *required(BigInteger, "launched", "proposed"),
-    *required(Double, "at"),
-    *required(Text, "epsilon"),
 )
 
 names = Table(

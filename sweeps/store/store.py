@@ -82,7 +82,6 @@ from sweeps.store.schema import (
     charges,
     curves,
     dumps,
-    extensions,
     keys,
     leases,
     names,
@@ -320,7 +319,7 @@ class Store:
         """Record a new sweep. Raises SweepExists, also for a name that another one had."""
         row = {name: getattr(new, name) for name in ("name", "digest", "root", "created_at", "records", "label")}
         row |= {"spec": dumps(new.spec.canonical()), "fingerprints": dumps(new.fingerprints), "state": str(new.state)}
-        row |= {"population": new.spec.data.population or ""}
+        row |= {"population": new.spec.data.population or "", "extensions": "[]"}
         # Of two that come at once the database lets one in, and the other sees its row.
         unless_taken = self._database.insert(sweeps).values(row).on_conflict_do_nothing().returning(sweeps.c.id)
         number = connection.execute(unless_taken).scalar_one_or_none()
@@ -335,13 +334,12 @@ class Store:
         row = connection.execute(statement).one_or_none()
         if row is None:
             raise UnknownSweep(name, connection.execute(select(names.c.name)).scalars())
-        return _sweep_record(row, _extensions(connection))
+        return _sweep_record(row)
 
     @_snapshot
     def sweeps(self, connection: Connection) -> list[SweepRecord]:
         """All sweeps, oldest first."""
-        rows, extended = connection.execute(select(sweeps).order_by(sweeps.c.id)).all(), _extensions(connection)
-        return [_sweep_record(row, extended) for row in rows]
+        return [_sweep_record(row) for row in connection.execute(select(sweeps).order_by(sweeps.c.id))]
 
     def acquire(self, sweep: str, ttl_seconds: float = LEASE_SECONDS) -> Lease:
         """The right to write `sweep`, where nobody holds it, or no longer. Raises UnknownSweep, LeaseHeld.
@@ -372,15 +370,11 @@ class Store:
     @_leased
     def extend(self, writing: Writing, extension: Extension) -> None:
         """Append to `SweepRecord.extensions`; the last one again changes nothing."""
-        latest = (
-            select(extensions).where(extensions.c.sweep_id == writing.sweep_id).order_by(extensions.c.number.desc())
-        )
-        last = writing.connection.execute(latest.limit(1)).one_or_none()
-        values = asdict(extension) | {"epsilon": dumps(list(extension.epsilon))}
-        if last is not None and all(getattr(last, name) == value for name, value in values.items()):
-            return
-        number = 1 if last is None else last.number + 1
-        writing.connection.execute(insert(extensions).values(sweep_id=writing.sweep_id, number=number, **values))
+        recorded = select(sweeps.c.extensions).where(sweeps.c.id == writing.sweep_id)
+        before = json.loads(writing.connection.execute(recorded).scalar_one())
+        new = asdict(extension) | {"epsilon": list(extension.epsilon)}
+        if before[-1:] != [new]:
+            writing.update_sweep(extensions=dumps([*before, new]))
 
     @_durable
     def rename(self, connection: Connection, sweep: str, label: str) -> None:
@@ -423,7 +417,7 @@ class Store:
         own = writing.sweep_id
         if writing.connection.execute(select(trials.c.number).where(trials.c.sweep_id == own).limit(1)).one_or_none():
             raise Conflict(f"sweep {writing.sweep!r}: it has trials; delete it")
-        for table in (requests, extensions, names, outbox, leases):
+        for table in (requests, names, outbox, leases):
             writing.connection.execute(delete(table).where(table.c.sweep_id == own))
         writing.connection.execute(delete(sweeps).where(sweeps.c.id == own))
 
@@ -899,7 +893,7 @@ def _trial_row(
     }
 
 
-def _sweep_record(row: Any, extended: Mapping[int, Sequence[Extension]]) -> SweepRecord:
+def _sweep_record(row: Any) -> SweepRecord:
     from sweeps.spec.sections import SweepSpec
 
     return record(
@@ -908,16 +902,8 @@ def _sweep_record(row: Any, extended: Mapping[int, Sequence[Extension]]) -> Swee
         spec=SweepSpec.model_validate_json(row.spec),
         fingerprints=json.loads(row.fingerprints),
         state=SweepState(row.state),
-        extensions=tuple(extended.get(row.id, ())),
+        extensions=tuple(Extension(**one | {"epsilon": tuple(one["epsilon"])}) for one in json.loads(row.extensions)),
     )
-
-
-def _extensions(connection: Connection) -> dict[int, list[Extension]]:
-    """Of every sweep by its row number: mostly there are none."""
-    found: dict[int, list[Extension]] = {}
-    for row in connection.execute(select(extensions).order_by(extensions.c.sweep_id, extensions.c.number)):
-        found.setdefault(row.sweep_id, []).append(record(Extension, row, epsilon=tuple(json.loads(row.epsilon))))
-    return found
 
 
 def _read_trials(connection: Connection, sweep: str, *chosen: ColumnElement[bool]) -> list[TrialRecord]:

@@ -218,35 +218,6 @@ def test_a_deleted_sweep_keeps_what_it_spent(store, lease):
 # -- the two transactions ------------------------------------------------------------------------------------
 
 
-def test_a_killed_process_leaves_its_reservations_and_its_settlements_whole(store, url):
-    def lives() -> None:
-        mine = open_store(url, create=False)
-        lease = mine.acquire(SWEEP, ttl_seconds=BRIEF_SECONDS)
-        for number in range(5):
-            mine.launch(lease, proposal(number), plan(), 60)
-        mine.lose(lease, key(1), 1, 40, "gone")
-        mine.relaunch(lease, key(1), 30, 100)
-        mine.settle(lease, key(2), 1, came(60))
-        mine.settle(lease, key(3), 1, came(60, announced=False))
-        mine.fail(lease, key(4), 1, 50, "loss=nan")
-
-    killed_after(lives)
-    reserved, again, told, silent, failed = store.trials(SWEEP)
-    assert (reserved.state, reserved.plan, again.state) == (RUNNING, plan(), RUNNING)
-    for one in (told, silent):
-        whole = (one.state, one.metrics, one.guarantee, one.step, one.reports)
-        assert whole == (COMPLETE, came().metrics, guarantee(), 60, {60: came().metrics})
-    assert (failed.state, failed.reason) == (FAILED, "loss=nan")
-    entries = [(one.key, one.attempt, one.from_step, one.to_step, one.executed_to) for one in store.ledger(SWEEP)]
-    ended = [(key(number), 1, 0, 60, to) for number, to in ((0, None), (1, 40), (2, 60), (3, 60), (4, 50))]
-    assert entries == [*ended[:2], (key(1), 2, 30, 100, None), *ended[2:]]
-    assert [(row.key, row.kind) for row in store.outbox(SWEEP)] == [
-        (key(1), "lost"),
-        (key(2), "settled"),
-        (key(4), "failed"),
-    ]
-
-
 def test_infeasible_proposals_are_kept_in_one_batch_and_never_charged(store, lease):
     batch = [(proposal(number), refusal()) for number in range(3)]
     for _ in range(2):

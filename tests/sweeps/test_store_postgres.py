@@ -1,17 +1,12 @@
 """What only a database server can do to a sweep: old schemas, restarts, fights for the lease, refused users."""
 
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import time
 
 import pytest
 from sqlalchemy import text
 
 from sweeps.store.errors import StoreError
-from sweeps.store.records import TrialState
 from sweeps.store.store import open_store
 from sweeps.util import waiting
 from sweeps.util.waiting import patience
@@ -22,71 +17,6 @@ from tests.sweeps.stores import SWEEP, new_database, plan, proposal, record, set
 def database(server):
     """The URL of a database of its own, as the superuser."""
     return new_database(server)
-
-
-FIGHT = """
-import sys, time
-from sweeps.store.errors import LeaseHeld, LeaseLost
-from sweeps.store.store import open_store
-from tests.sweeps.stores import SWEEP, plan, proposal, settle
-
-store = open_store(sys.argv[1])
-until = time.monotonic() + float(sys.argv[2])
-while time.monotonic() < until:
-    try:
-        lease = store.acquire(SWEEP, ttl_seconds=0.3)
-        # What an earlier holder left running is settled first, as a controller does at its start.
-        for trial in store.trials(SWEEP):
-            if trial.state == "running":
-                store.lose(lease, trial.key, trial.attempts, None, "taken over")
-        for _ in range(20):
-            number = max((trial.number for trial in store.trials(SWEEP)), default=-1) + 1
-            store.launch(lease, proposal(number), plan(), 100)
-            print("launched", number, lease.token, flush=True)
-            settle(store, lease, f"{SWEEP}-{number}")
-            print("settled", number, lease.token, flush=True)
-            lease.renew()
-    except (LeaseHeld, LeaseLost):
-        time.sleep(0.05)
-"""
-
-
-def test_controllers_that_fight_for_the_lease_lose_and_double_nothing(server, database):
-    """Three controllers, a lease of 0.3 s, holders stopped beyond it, and every connection cut now and then."""
-    open_store(database).create_sweep(record())
-    fighters = [
-        subprocess.Popen([sys.executable, "-c", FIGHT, database, "3.5"], stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-    time.sleep(1.5)
-    for turn in range(6):
-        victim = fighters[turn % 3]
-        os.kill(victim.pid, signal.SIGSTOP)
-        time.sleep(0.4)
-        os.kill(victim.pid, signal.SIGCONT)
-        if turn % 3 == 2:
-            server.psql(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid();"
-            )
-    outputs = [fighter.communicate(timeout=60)[0] for fighter in fighters]
-    assert [fighter.returncode for fighter in fighters] == [0, 0, 0]
-    said = [line.split() for output in outputs for line in output.splitlines()]
-    launched = [int(number) for what, number, _ in said if what == "launched"]
-    settled = {int(number) for what, number, _ in said if what == "settled"}
-    tokens = {int(token) for _, _, token in said}
-    assert len(launched) == len(set(launched)) > 10
-    assert len(tokens) >= 3
-    store = open_store(database)
-    trials = {trial.number: trial for trial in store.trials(SWEEP)}
-    # Acknowledged is there; what is there beyond was committed just before its writer was stopped.
-    assert set(launched) <= set(trials)
-    assert sorted(trials) == list(range(len(trials)))
-    assert all(trials[number].state is TrialState.COMPLETE for number in settled)
-    entries = store.ledger(SWEEP)
-    assert len(entries) == len(trials)
-    assert sum(entry.executed_to is None for entry in entries) <= 1
-    store.close()
 
 
 @pytest.fixture
