@@ -11,9 +11,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -112,7 +111,7 @@ class Attacked(Journal):
         # Not as an argument: a URL with a password is refused there.
         named = {"SWEEPS_STORE": store} if store else {}
         self.environment = {**witness.watched(folder), "PYTHONUNBUFFERED": "1", **named, **extra}
-        self.said: list[tuple[float, str]] = []
+        self.said: list[str] = []
         self.struck: Counter[str] = Counter()
         self.process: subprocess.Popen[str]
 
@@ -136,19 +135,14 @@ class Attacked(Journal):
     def _listen(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            self.said.append((time.monotonic(), line.rstrip()))
+            self.said.append(line.rstrip())
 
     def text(self) -> str:
         """Everything said so far."""
-        return "\n".join(line for _, line in self.said)
+        return "\n".join(self.said)
 
     def words(self) -> str:
         return "\n".join([*self.log, self.text()[-4000:]])
-
-    def longest_silence(self, since: float, until: float) -> float:
-        """Seconds without a word between two moments."""
-        times = [since, *(at for at, _ in self.said if since < at < until), until]
-        return max(late - early for early, late in pairwise(times))
 
     def end(self, *codes: int) -> float:
         """Seconds until the process ended, with one of these codes; a hang is a failure."""
@@ -174,23 +168,15 @@ class Attacked(Journal):
 
     def recorded(self) -> bool:
         """Whether the sweep's row is there; a kill may have come before the first table."""
-        try:
-            store = self.opened()
-        except StoreError:
-            return False
-        try:
+        with suppress(StoreError), closing(self.opened()) as store:
             return self.name in {sweep.name for sweep in store.sweeps()}
-        finally:
-            store.close()
+        return False
 
     def _counted(self, count: Callable[[Store], int]) -> int:
         if not self.recorded():
             return 0
-        store = self.opened()
-        try:
+        with closing(self.opened()) as store:
             return count(store)
-        finally:
-            store.close()
 
     def attempts(self) -> int:
         return self._counted(lambda store: len(store.ledger(self.name)))
@@ -204,9 +190,8 @@ class Attacked(Journal):
 
     def check(self, *seen: str) -> None:
         """Nothing lost, doubled or under-charged, and MLflow tells the same; prints what happened."""
-        store = self.opened()
-        figures = witness.check(store, self.name, self.trials, self.drawn(), self.words())
-        store.close()
+        with closing(self.opened()) as store:
+            figures = witness.check(store, self.name, self.trials, self.drawn(), self.words())
         print("\n" + "\n".join([*self.log, " | ".join([*seen, figures])]))
 
     # -- kills ------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def test_workers_and_nodes_come_and_go(tmp_path):
         sweep.until("workers on the head", lambda: bool(ranks(nodes, "head")))
         os.kill(ranks(nodes, "head")[0], signal.SIGKILL)
         sweep.note("killed one worker")
-        longest = sweep.until("a draw of a new attempt", lambda: bool(set(sweep.drawn()) - attempts))
+        sweep.until("a draw of a new attempt", lambda: bool(set(sweep.drawn()) - attempts))
 
         # The power of a whole node, with a trial's workers on it, half-way.
         sweep.until("half of the trials", lambda: sweep.finished() >= 2 and bool(ranks(nodes, "second")))
@@ -64,7 +64,7 @@ def test_workers_and_nodes_come_and_go(tmp_path):
         sweep.note("killed the second node")
         nodes.start("third", cpus=2, **sweep.extra)
         sweep.note("a third node joined")
-        longest = max(longest, sweep.until("a draw of a new attempt", lambda: bool(set(sweep.drawn()) - attempts)))
+        sweep.until("a draw of a new attempt", lambda: bool(set(sweep.drawn()) - attempts))
 
         # A notice, and the end of the node that had it.
         sweep.until("workers on the third node", lambda: bool(ranks(nodes, "third")) or sweep.finished() >= TRIALS - 1)
@@ -75,7 +75,7 @@ def test_workers_and_nodes_come_and_go(tmp_path):
         sweep.note("the third node is gone")
         sweep.until("the end", lambda: sweep.process.poll() is not None)
         assert sweep.process.returncode == 0, sweep.words()
-        sweep.check(f"longest wait for new work {longest:.1f} s")
+        sweep.check()
         lost = [entry for entry in sweep.opened().ledger(sweep.name) if entry.attempt > 1]
         assert len(lost) >= 2, sweep.words()
 

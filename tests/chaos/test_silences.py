@@ -36,10 +36,6 @@ def server():
         yield running
 
 
-def said_in(quiet: float) -> str:
-    return f"longest silence {quiet:.1f} s"
-
-
 @pytest.fixture
 def database(server):
     return new_database(server)
@@ -59,7 +55,6 @@ def test_a_postgres_that_falls_silent(tmp_path, server, database, fault):
             silence.callback(server.start)
         sweep.end(ExitCode.BAD_INPUT)
         ended = sweep.note("the controller ended")
-    quiet = sweep.longest_silence(began, ended)
     said = sweep.text()
     assert "Waiting for the store postgresql://" in said, said
     assert f"giving up after {PATIENCE:.0f} s (SWEEPS_PATIENCE)" in said
@@ -69,7 +64,7 @@ def test_a_postgres_that_falls_silent(tmp_path, server, database, fault):
     # One patience for the store; the end of Ray and of MLflow's feeder beside it.
     assert ended - began < 2 * PATIENCE + SLACK, sweep.words()
     sweep.go_on()
-    sweep.check(f"Postgres {fault}: code 2 after {ended - began:.1f} s, then resumed", said_in(quiet))
+    sweep.check(f"Postgres {fault}: code 2 after {ended - began:.1f} s, then resumed")
 
 
 @pytest.mark.parametrize("taken", [True, False], ids=["another took over", "nobody took over"])
@@ -84,7 +79,7 @@ def test_a_controller_that_is_stopped_blames_nobody_for_it(tmp_path, taken):
         before = sweep.finished()
         second = sweep.start()
         sweep.until("another controller's trial", lambda: sweep.finished() > before or second.poll() is not None)
-    began = sweep.note("the first controller is woken")
+    sweep.note("the first controller is woken")
     os.kill(first.pid, signal.SIGCONT)
     code = first.wait(240)
     sweep.note(f"it ended with code {code}")
@@ -100,9 +95,8 @@ def test_a_controller_that_is_stopped_blames_nobody_for_it(tmp_path, taken):
         assert code == 0, sweep.words()
         assert "This process was stopped for 3" in said, sweep.words()
         assert "Its lease still holds: silent goes on." in said
-    quiet = sweep.longest_silence(began, time.monotonic())
     seen = "code 2 and who holds it" if taken else "said so, went on"
-    sweep.check(f"controller stopped, {'another' if taken else 'nobody'} took over", seen, said_in(quiet))
+    sweep.check(f"controller stopped, {'another' if taken else 'nobody'} took over", seen)
 
 
 SERVERS = ("gcs/gcs_server", "raylet/raylet")
