@@ -21,7 +21,7 @@ from sweeps.execution.resume import extended
 from sweeps.mlflow.sync import rebuild
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.spec.parse import load_spec
-from sweeps.store.errors import LeaseHeld, StoreOlder
+from sweeps.store.errors import LeaseHeld, StoreOlder, SweepExists
 from sweeps.store.records import Extension, Refutation, TrialState
 from sweeps.store.workspace import Workspace
 from sweeps.sweep import Sweep
@@ -157,6 +157,9 @@ def test_a_deleted_sweep_keeps_what_it_spent_and_nothing_else(place):
     assert answer.left == ()
     assert not workspace.folder(NAME).exists()
     assert [(one.key, one.steps_spent) for one in store.ledger(NAME)] == [(one.key, one.steps_spent) for one in before]
+    assert (store.outbox(NAME), [one for one in store.curves(NAME) if one.metrics]) == ([], [])
+    with pytest.raises(SweepExists):
+        begin(store, workspace, NAME)
     done, cut = store.trials(NAME)
     assert (done.metrics, done.plan, done.state) == ({}, plan(), TrialState.COMPLETE)
     assert (cut.state, store.ledger(NAME)[-1].executed_to) == (TrialState.FAILED, 100)

@@ -193,28 +193,6 @@ def test_requests_need_no_lease_and_change_nothing_else(store, lease, url):
     assert len({one.id for one in store.requests(SWEEP)}) == 4 + RACERS
 
 
-def test_a_deleted_sweep_keeps_what_it_spent(store, lease):
-    store.launch(lease, proposal(0), plan(), 30)
-    store.settle(lease, key(0), 1, came(30, finished=False))
-    store.relaunch(lease, key(0), 30, 100)
-    store.settle(lease, key(0), 2, came(curve={50: {"accuracy": 0.4}}))
-    store.launch(lease, proposal(1), plan(), 100)
-    with pytest.raises(Conflict):
-        store.erase(lease)
-    store.lose(lease, key(1), 1, None, "deleted")
-    sweep, ledger, trials = store.sweep(SWEEP), store.ledger(SWEEP), store.trials(SWEEP)
-    for _ in range(2):
-        store.erase(lease)
-    assert store.ledger(SWEEP) == ledger
-    assert store.sweep(SWEEP) == replace(sweep, state=SweepState.DELETED)
-    for now, was in zip(store.trials(SWEEP), trials, strict=True):
-        assert now == replace(was, metrics={}, reports=now.reports)
-        assert not any(now.reports.values())
-    assert (store.outbox(SWEEP), [one for one in store.curves(SWEEP) if one.metrics]) == ([], [])
-    with pytest.raises(SweepExists):
-        store.create_sweep(record())
-
-
 # -- the two transactions ------------------------------------------------------------------------------------
 
 
