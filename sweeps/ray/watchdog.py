@@ -21,6 +21,8 @@ from sweeps.util.waiting import patience, wait_for
 from trainables.worker.redaction import redacted
 
 ASK_SECONDS = 2.0
+LOOK_MILLISECONDS = 100
+"""Until what is watched from now on, or no more, is known."""
 STOPPED_SECONDS = 5.0
 """A process that was due so long ago was stopped; less is what a busy machine does to it."""
 
@@ -43,7 +45,6 @@ class Watchdog:
         self._node = ""
         self._processes: list[int] = []
         self._lock = threading.Lock()
-        self._wake_out, self._wake_in = os.pipe()
         self._over = False
         self._thread = threading.Thread(target=self._loop, daemon=True, name="watchdog")
 
@@ -53,10 +54,7 @@ class Watchdog:
 
     def __exit__(self, *exception: object) -> None:
         self._over = True
-        self._wake()
         self._thread.join()
-        os.close(self._wake_in)
-        os.close(self._wake_out)
 
     @contextlib.contextmanager
     def within(self, what: str) -> Iterator[None]:
@@ -77,18 +75,13 @@ class Watchdog:
             except ProcessLookupError:
                 self._end()
             self._answered = self._asked = time.monotonic()
-        self._wake()
 
     def _forget(self) -> None:
         with self._lock:
             self._answered = float("inf")
             forgotten, self._processes = self._processes, []
-        self._wake()
         for descriptor in forgotten:
             os.close(descriptor)
-
-    def _wake(self) -> None:
-        os.write(self._wake_in, b".")
 
     def _loop(self) -> None:
         while not self._over:
@@ -96,18 +89,17 @@ class Watchdog:
                 watched = list(self._processes)
             looked = time.monotonic()
             poll = select.poll()
-            poll.register(self._wake_out, select.POLLIN)
             for descriptor in watched:
                 poll.register(descriptor, select.POLLIN)
-            ready = {descriptor for descriptor, events in poll.poll(500) if events & select.POLLIN}
-            if self._wake_out in ready:
-                os.read(self._wake_out, 64)
-                continue
+            ended = {descriptor for descriptor, events in poll.poll(LOOK_MILLISECONDS) if events & select.POLLIN}
+            with self._lock:
+                # Those that were forgotten meanwhile may end.
+                ended &= set(self._processes)
             now = time.monotonic()
             if now - looked > STOPPED_SECONDS:
                 # Nobody was there to hear an answer.
                 self._answered = max(self._answered, now)
-            if ready or now - self._answered > patience():
+            if ended or now - self._answered > patience():
                 self._end()
             if self._answered < float("inf") and now - self._asked > ASK_SECONDS and not self._asking.is_set():
                 self._asked = now
