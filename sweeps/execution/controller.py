@@ -103,7 +103,6 @@ class Controller:
     _plans: PlanCache = field(init=False)
     _space: Space = field(init=False)
     _infeasible_in_a_row: int = 0
-    _exhausted: bool = False
 
     def __post_init__(self) -> None:
         self._space, self.table = Space.of(self.spec), TrialTable(Release.of(self.spec), self.proposer)
@@ -158,7 +157,7 @@ class Controller:
             return launch
         if self.budget.over:
             return SweepState.OUT_OF_BUDGET
-        return SweepState.EXHAUSTED if self._exhausted else SweepState.FINISHED
+        return SweepState.EXHAUSTED if self.is_exhausted() else SweepState.FINISHED
 
     def _next(self) -> Launch | None:
         """The next launch; None where there is none, or where the budget does not hold it."""
@@ -174,7 +173,7 @@ class Controller:
         while not self.budget.over and (point := self.points.next(self._space)) is not None:
             if (launch := self._enqueued(*point)) is not None:
                 return launch
-        if self.budget.over or self.launched >= self.spec.search.trials or self._exhausted:
+        if self.budget.over or self.launched >= self.spec.search.trials:
             return None
         return self._propose()
 
@@ -211,7 +210,6 @@ class Controller:
             for companion, _ in companions:
                 self.proposer.take(companion)
             return self._launch_all([(proposal, plan), *companions])
-        self._exhausted = True
         return None
 
     def _refused(self, proposal: Proposal, plan: Refusal) -> None:
