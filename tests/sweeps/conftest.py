@@ -12,7 +12,7 @@ import typer.main
 
 from sweeps.cli import main as cli
 from tests.sweeps import toys
-from tests.sweeps.fake_workers import memory_folder
+from tests.sweeps.fake_workers import ASHA, CLIPPED, FakeSweep, memory_folder
 from tests.sweeps.object_stores import object_store
 from tests.sweeps.stores import postgres_server
 from trainables.data import SOURCES
@@ -90,6 +90,12 @@ def folder():
     """In memory."""
     with memory_folder() as found:
         yield found
+
+
+@pytest.fixture
+def rungs(folder):
+    """A sweep of fake workers with rungs at 2, 4 and 8 steps."""
+    return FakeSweep(folder / "rungs", ASHA, change={"systems": {"noisy-mean": {**CLIPPED, "steps": 8}}})
 
 
 @pytest.fixture

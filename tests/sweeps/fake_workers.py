@@ -43,6 +43,7 @@ SPEC: dict[str, Any] = {
     "search": {"sampler": "random", "trials": 5, "seed": 3},
     "execution": {"retries": 2},
 }
+CLIPPED = {"clip": {"uniform": [0.2, 1]}}
 ASHA = {"method": "asha", "reduction": 2, "rungs": 3}
 WRITES = ("launch", "relaunch", "add_to_curve", "settle", "lose", "fail", "record_infeasible")
 
@@ -307,6 +308,17 @@ def launched(sweep: FakeSweep) -> Worker:
     worker = Worker(group, sweep.trials, sweep.executed)
     sweep.workers.append(worker)
     return worker
+
+
+def first_rung(rungs: FakeSweep) -> list[Worker]:
+    """Two trials have ended the first rung, at step 2; the first is the better one."""
+    workers = []
+    for error in (0.1, 0.2):
+        workers.append(worker := launched(rungs))
+        assert (worker.member.from_step, worker.member.to_step) == (0, 2)
+        worker.finish_with(error)
+        rungs.deliver(worker)
+    return workers
 
 
 def simulate(

@@ -21,8 +21,8 @@ from tests.sweeps.fake_workers import (
     NAME,
     FakeSweep,
     Killed,
+    first_rung,
     launched,
-    memory_folder,
     simulate,
 )
 from tests.sweeps.stores import controller_of, record
@@ -34,23 +34,16 @@ from trainables.worker.trial import run_launch
 
 
 @pytest.fixture
-def tmp_path():
-    """A folder in memory where there is one: these tests write thousands of durable files."""
-    with memory_folder() as folder:
-        yield folder
-
-
-@pytest.fixture
-def sweep(tmp_path):
-    return FakeSweep(tmp_path)
+def sweep(folder):
+    return FakeSweep(folder)
 
 
 @pytest.mark.parametrize("asha", [None, ASHA])
 @pytest.mark.parametrize("after_write", [False, True])
-def test_a_kill_around_any_write_loses_and_doubles_nothing(tmp_path, asha, after_write):
+def test_a_kill_around_any_write_loses_and_doubles_nothing(folder, asha, after_write):
     """Kill the controller before, or right after, its 1st, 2nd, 3rd ... write, until a sweep has no such write."""
     for write in range(1, 100):
-        sweep = FakeSweep(tmp_path / str(write), asha)
+        sweep = FakeSweep(folder / str(write), asha)
         sweep.kill_at, sweep.kill_after_write = write, after_write
         try:
             sweep.finish()
@@ -140,9 +133,9 @@ def race_a_late_worker(sweep, monkeypatch):
 
 
 @pytest.fixture
-def patient(tmp_path):
+def patient(folder):
     """A sweep that never gives a trial up."""
-    return FakeSweep(tmp_path / "patient", change={"execution": {"retries": 100}})
+    return FakeSweep(folder / "patient", change={"execution": {"retries": 100}})
 
 
 def test_a_worker_that_starts_while_it_is_given_up_is_charged_or_stopped(patient, monkeypatch):
@@ -204,9 +197,9 @@ def test_a_metric_that_is_no_number_fails_the_trial_with_a_reason(sweep, value):
     assert sweep.store.counts(NAME)["complete"] == 4
 
 
-def test_an_impossible_space_is_exhausted_and_says_so(tmp_path):
+def test_an_impossible_space_is_exhausted_and_says_so(folder):
     change = {"limits": {"noise_multiplier": 1e-6}}
-    sweep = FakeSweep(tmp_path, change=change)
+    sweep = FakeSweep(folder, change=change)
     assert sweep.controller.decide() is SweepState.EXHAUSTED
     assert sweep.store.counts(NAME)["infeasible"] == 100
     sweep.lease.release()
@@ -218,18 +211,9 @@ def test_an_impossible_space_is_exhausted_and_says_so(tmp_path):
 # Early stopping: rungs are reservations, and claims are of whole plans.
 
 
-@pytest.fixture
-def rungs(tmp_path):
-    return FakeSweep(tmp_path, ASHA, change={"systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1]}, "steps": 8}}})
-
-
 def promoted(rungs):
-    """Two trials end the first rung at step 2; the better one is launched into the next."""
-    for error in (0.1, 0.2):
-        worker = launched(rungs)
-        assert (worker.member.from_step, worker.member.to_step) == (0, 2)
-        worker.finish_with(error)
-        rungs.deliver(worker)
+    """The better of two trials is launched into the next rung."""
+    first_rung(rungs)
     worker = launched(rungs)
     assert (worker.member.key, worker.member.attempt) == (f"{NAME}-0", 2)
     assert (worker.member.from_step, worker.member.to_step, worker.member.resume_attempt) == (2, 4, 1)
@@ -276,8 +260,8 @@ SPEC: dict[str, Any] = specs.digits(
 
 
 @pytest.fixture
-def controller(tmp_path: Path) -> Controller:
-    return start(tmp_path, load_spec(SPEC))
+def controller(folder: Path) -> Controller:
+    return start(folder, load_spec(SPEC))
 
 
 def start(root: Path, spec: Any, name: str = "shared") -> Controller:
@@ -348,19 +332,19 @@ def test_a_launch_on_a_node_that_is_to_go_moves_without_cost(controller: Control
     assert bool(finished) == bool(intervals)
 
 
-def test_a_controller_that_ends_between_two_reservations_leaves_no_gap(tmp_path: Path) -> None:
+def test_a_controller_that_ends_between_two_reservations_leaves_no_gap(folder: Path) -> None:
     """Companions are launched before their turn: the numbers between are proposed after a restart."""
     spec = load_spec(SPEC)
-    controller = start(tmp_path, spec)
+    controller = start(folder, spec)
     controller.decide()
     known = sorted(record.number for record in controller.table.records.values())
     assert known != list(range(len(known))), "companions come from further ahead"
     controller.lease.release()
-    again = start(tmp_path, spec)
+    again = start(folder, spec)
     launches(again)
     assert sorted(record.number for record in again.table.records.values()) == list(range(10))
-    (tmp_path / "other").mkdir()
-    unbroken = start(tmp_path / "other", spec)
+    (folder / "other").mkdir()
+    unbroken = start(folder / "other", spec)
     launches(unbroken)
     assert {key: record.config for key, record in again.table.records.items()} == {
         key: record.config for key, record in unbroken.table.records.items()

@@ -12,22 +12,16 @@ from hypothesis import strategies as st
 from sweeps.store.errors import StoreOlder
 from sweeps.store.records import TrialState
 from tests.sweeps import damage
-from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, Worker, launched, memory_folder
+from tests.sweeps.fake_workers import ASHA, CLIPPED, NAME, FakeSweep, first_rung, launched, memory_folder
 from trainables.worker.attempt import Traces, charge
 from trainables.worker.files import Damaged
 
-FIXED = {"systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1]}, "steps": 12}}}
+FIXED = {"systems": {"noisy-mean": {**CLIPPED, "steps": 12}}}
 
 
 @pytest.fixture
-def tmp_path():
-    with memory_folder() as folder:
-        yield folder
-
-
-@pytest.fixture
-def sweep(tmp_path):
-    return FakeSweep(tmp_path, change=FIXED)
+def sweep(folder):
+    return FakeSweep(folder, change=FIXED)
 
 
 def record_of(worker, name) -> Path:
@@ -69,27 +63,9 @@ def test_what_a_reservation_from_3_to_9_is_charged(traces, charged):
 # -- the faults that were found ---------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def rungs(tmp_path):
-    return FakeSweep(
-        tmp_path / "rungs", ASHA, change={"systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1]}, "steps": 8}}}
-    )
-
-
-def published(rungs) -> list[Worker]:
-    """Two trials reported at step 2; the first is the better one."""
-    workers = []
-    for error in (0.1, 0.2):
-        worker = launched(rungs)
-        worker.finish_with(error)
-        rungs.deliver(worker)
-        workers.append(worker)
-    return workers
-
-
 @pytest.mark.parametrize("damaged", [True, False])
 def test_a_state_behind_published_metrics_is_never_made_again(rungs, damaged):
-    first = published(rungs)[0]
+    first = first_rung(rungs)[0]
     path = record_of(first, "checkpoint.2.npz")
     if damaged:
         path.write_bytes(path.read_bytes()[:-9])
@@ -129,19 +105,19 @@ def test_the_state_of_another_path_does_not_stand_in_for_a_published_one(rungs):
     assert rungs.controller.table.records[late.member.key].state is TrialState.FAILED
 
 
-def test_a_checkpoint_that_comes_to_light_after_its_attempt_was_settled_is_charged(sweep, tmp_path):
+def test_a_checkpoint_that_comes_to_light_after_its_attempt_was_settled_is_charged(sweep, folder):
     """A folder that was away when it was settled: the mark stood there, and the worker wrote where nobody looked."""
     worker = launched(sweep)
-    folder = Path(worker.attempt.folder.url)
-    away = tmp_path / "away"
-    folder.rename(away)
+    own = Path(worker.attempt.folder.url)
+    away = folder / "away"
+    own.rename(away)
     worker.execute(1, 8, stop_inside=False)
-    folder.rename(tmp_path / "written")
-    away.rename(folder)
+    own.rename(folder / "written")
+    away.rename(own)
     sweep.lose(worker)
     assert sweep.store.ledger(NAME, worker.member.key)[-1].executed_to == 0
-    for path in (tmp_path / "written").glob("checkpoint.*"):
-        path.rename(folder / path.name)
+    for path in (folder / "written").glob("checkpoint.*"):
+        path.rename(own / path.name)
     assert launched(sweep).member.from_step == 8
     assert sweep.store.ledger(NAME)[0].executed_to == 12
     sweep.check()
@@ -210,7 +186,7 @@ def test_an_older_copy_of_the_store_is_refused_by_the_records_beside_it(sweep, u
 
 def test_a_store_from_before_a_promotion_is_refused(rungs):
     """A trial that early stopping paused is complete there, and what its promotion drew stands in no ledger of it."""
-    first, _ = published(rungs)
+    first, _ = first_rung(rungs)
     rungs.lease.release()
     (Path(rungs.trials.url) / first.member.key / "2").mkdir()
     with pytest.raises(StoreOlder, match=f"attempt 2 of trial {first.member.key}"):

@@ -14,7 +14,7 @@ from sweeps.store.database import Place
 from sweeps.store.errors import StoreError, StoreVanished
 from sweeps.store.records import TrialState
 from sweeps.store.store import open_store
-from tests.sweeps.fake_workers import NAME, FakeSweep, launched, memory_folder
+from tests.sweeps.fake_workers import NAME, FakeSweep, launched
 from tests.sweeps.stores import SWEEP, new_database, plan, proposal, record, refusal, settle
 from trainables.worker.attempt import Cancelled
 
@@ -199,9 +199,8 @@ def test_an_answer_lost_after_the_commit_is_recognised(server, write):
 
 
 @pytest.fixture
-def sweep():
-    with memory_folder() as folder:
-        yield FakeSweep(folder)
+def sweep(folder):
+    return FakeSweep(folder)
 
 
 def deleted(path: Path) -> None:
