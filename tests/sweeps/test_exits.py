@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -14,9 +15,9 @@ from sweeps.store.workspace import Workspace
 from sweeps.util.exits import ExitCode
 from sweeps.util.text import LONGEST
 from tests.sweeps import specs
+from tests.sweeps.fake_workers import Worker
 from tests.sweeps.published_sweeps import controlled
 from tests.sweeps.view_sweeps import NoViews
-from trainables.system import Launch
 from trainables.worker.attempt import Attempt
 
 SPEC = specs.mean(
@@ -33,28 +34,19 @@ def ended(root: Path, ends: list[str]) -> Workspace:
     search = {**SPEC["search"], "trials": len(ends)}
     begun = controlled(root, {**SPEC, "search": search, "execution": {"retries": 0}})
     controller = begun.controller
-    launched = iter(ends)
-    while isinstance(group := controller.decide(), Launch):
-        results = []
-        for member in group.members:
-            end = next(launched)
-            fields = {"key": member.key, "attempt": member.attempt}
-            attempt = Attempt.of(controller.trials, member.key, member.attempt)
-            if end == LOST:
-                controller.outcomes.lost(group, "its worker process ended")
-                continue
-            if end == FAILED:
-                attempt.explain(RAISED)
-                results.append({**fields, "error": "ValueError (a.py, line 3, in fit)"})
-                continue
-            attempt.claim(member.from_step)
-            attempt.reserve_until(member.to_step)
-            metrics = {"expected_error": 0.1} if end == GOOD else {}
-            results.append(
-                {**fields, "step": member.to_step, "metrics": metrics, "seconds": 1.0, "peak_memory_mb": 1.0}
-            )
-        if results:
-            controller.outcomes.finished(group, results)
+    for end in ends:
+        group = controller.decide()
+        (member,) = group.members
+        if end == LOST:
+            controller.outcomes.lost(group, "its worker process ended")
+        elif end == FAILED:
+            Attempt.of(controller.trials, member.key, member.attempt).explain(RAISED)
+            error = {"key": member.key, "attempt": member.attempt, "error": "ValueError (a.py, line 3, in fit)"}
+            controller.outcomes.finished(group, [error])
+        else:
+            worker = Worker(group, controller.trials, Counter())
+            worker.finish()
+            controller.outcomes.finished(group, [worker.result | ({} if end == GOOD else {"metrics": {}})])
     begun.lease.release()
     begun.store.close()
     return begun.workspace
