@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -107,27 +106,13 @@ def ask_every_node(function: Callable[..., Any], *arguments: Any, purpose: str, 
     """
     strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
     remote = ray.remote(num_cpus=0, max_retries=retries)(function)
-    answers = []
-    for nodes in batches_of_machines([node for node in ray.nodes() if node["Alive"]]):
-        pinned = [remote.options(scheduling_strategy=strategy(node["NodeID"], soft=False)) for node in nodes]
-        asked = [one.remote(*arguments) for one in pinned]
-        with wait_for(f"{len(nodes)} node{'s' * (len(nodes) > 1)} {purpose}"):
-            ray.wait(asked, num_returns=len(asked), timeout=patience())
-        answers += [_answer(node, one) for node, one in zip(nodes, asked, strict=True)]
-    return answers
-
-
-def batches_of_machines(nodes: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    """All nodes, as Ray lists them, in as few parts as have no machine twice.
-
-    Nodes of one machine share the folder into which Ray unpacks a job's code, and each unpacks it at its first task,
-    over that from which a worker of another may just be starting.
-    """
-    machines: dict[str, list[Mapping[str, Any]]] = {}
-    for node in nodes:
-        machines.setdefault(node["NodeManagerHostname"], []).append(node)
-    for part in zip_longest(*machines.values()):
-        yield [node for node in part if node is not None]
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    asked = [
+        remote.options(scheduling_strategy=strategy(node["NodeID"], soft=False)).remote(*arguments) for node in nodes
+    ]
+    with wait_for(f"{len(nodes)} node{'s' * (len(nodes) > 1)} {purpose}"):
+        ray.wait(asked, num_returns=len(asked), timeout=patience())
+    return [_answer(node, one) for node, one in zip(nodes, asked, strict=True)]
 
 
 def _answer(node: Mapping[str, Any], asked: Any) -> NodeAnswer:

@@ -17,7 +17,7 @@ from ray.runtime_env import RuntimeEnv
 from ray.tune.execution import class_cache
 
 from sweeps.ray import watchdog
-from sweeps.ray.cluster import _sentence, batches_of_machines, other_versions
+from sweeps.ray.cluster import _sentence, other_versions
 from sweeps.ray.patches import (
     SEEN_ON,
     WorkerEnded,
@@ -103,9 +103,6 @@ def test_workers_fit_where_they_can_be_dealt_out_one_by_one(nodes, workers, cpus
     assert (lacking(resources, have, "it has") is None) == (placed >= workers)
 
 
-# Specs
-
-
 # Versions
 
 
@@ -165,21 +162,6 @@ with watchdog.Watchdog(lambda: print("told", flush=True)) as dog:
 def test_a_process_whose_own_cluster_dies_says_so_and_ends_at_once():
     done = subprocess.run([sys.executable, "-c", HEAD], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (ExitCode.CLUSTER_LOST, "told\n"), done.stderr
-
-
-# In which order the nodes of a cluster are asked.
-
-
-@given(st.lists(st.sampled_from("abcd")))
-def test_each_node_once_and_no_machine_twice_at_a_time(machines):
-    nodes = [{"NodeID": str(number), "NodeManagerHostname": name} for number, name in enumerate(machines)]
-    parts = list(batches_of_machines(nodes))
-    asked = [node["NodeID"] for part in parts for node in part]
-    assert sorted(asked) == sorted(node["NodeID"] for node in nodes)
-    for part in parts:
-        names = [node["NodeManagerHostname"] for node in part]
-        assert len(set(names)) == len(names)
-    assert len(parts) == max((machines.count(name) for name in machines), default=0)
 
 
 # Launches without a sign of life: named after the patience, ended after the limit, on the controller's clock.
