@@ -7,7 +7,7 @@ and a result is told to the proposer only after the store has it. Every method m
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -15,7 +15,7 @@ from typing import Any
 
 from sweeps.execution.limits import CONTROLLER_ENDED, NO_RETRY, OVERRAN, SharedBudget, seconds_left
 from sweeps.execution.outcomes import Outcomes, TrialTable
-from sweeps.execution.requests import PointQueue
+from sweeps.execution.requests import next_point
 from sweeps.execution.resume import Lost, find_resume_checkpoint
 from sweeps.planning.plan import exhausted, infeasible_in_a_row, plan_proposal
 from sweeps.privacy.release import Release
@@ -24,7 +24,7 @@ from sweeps.search.proposer import Proposer
 from sweeps.search.space import Space
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.lease import Lease
-from sweeps.store.records import Proposal, Reservation, SweepState, TrialRecord, TrialState
+from sweeps.store.records import Proposal, Request, Reservation, SweepState, TrialRecord, TrialState
 from sweeps.store.store import Store
 from sweeps.store.workspace import check_store_not_stale
 from trainables.measures.objectives import measured
@@ -79,6 +79,7 @@ def _of(proposal: Proposal) -> tuple[object, ...]:
 class Controller:
     """Drives one sweep. Used from one thread.
 
+    points    requests for points, as they are heard
     budget    that each attempt reserves from, where the sweep shares one with others over its population
     table    the trials as they stand
     outcomes  writes down what came of what was launched
@@ -95,7 +96,7 @@ class Controller:
     budget: SharedBudget = field(default_factory=SharedBudget)
     launched: int = 0
     """Trials that were ever launched, enqueued ones aside: what `search.trials` counts."""
-    points: PointQueue = field(default_factory=PointQueue)
+    points: deque[Request] = field(default_factory=deque)
     enqueued: int = 0
     """Trials that were ever launched for a point that somebody enqueued."""
     table: TrialTable = field(init=False)
@@ -132,7 +133,6 @@ class Controller:
         launched = [one for one in self.table.records.values() if one.state is not TrialState.INFEASIBLE]
         own = Counter(one.request is None for one in launched)
         self.launched, self.enqueued = own[True], own[False]
-        self.points.rebuild(self.table.records.values())
         self._infeasible_in_a_row = infeasible_in_a_row(self.table.records.values())
         self.proposer.rebuild(self.table.published())
 
@@ -143,7 +143,7 @@ class Controller:
         if self.budget.is_final:
             return bool(self.table.waiting)
         promotion = next_rung(self.spec, self.table.published(), self.table.running)
-        if self.table.waiting or isinstance(promotion, Promote) or self.points.next(self._space) is not None:
+        if self.table.waiting or isinstance(promotion, Promote) or self._point() is not None:
             return True
         return self.launched < self.spec.search.trials and not self._is_exhausted()
 
@@ -170,7 +170,7 @@ class Controller:
             member = self._relaunched(promotion.key, promotion.to_step)
             if member is not None:
                 return self._launch([member])
-        while not self.budget.over and (point := self.points.next(self._space)) is not None:
+        while not self.budget.over and (point := self._point()) is not None:
             if (launch := self._enqueued(*point)) is not None:
                 return launch
         if self.budget.over or self.launched >= self.spec.search.trials:
@@ -179,14 +179,18 @@ class Controller:
 
     def look_ahead(self) -> None:
         """Before anything is started: whether the budget holds the next launch, where that is a known new trial."""
-        if not self.table.waiting and self.spec.early_stopping is None and self.points.next(self._space) is None:
+        if not self.table.waiting and self.spec.early_stopping is None and self._point() is None:
             for proposal in self.proposer.upcoming(1):
                 if isinstance(plan := self._plans.of(proposal), PrivacyPlan):
                     self.budget.look_ahead(self.store, plan, first_stop(self.spec, plan.steps))
 
+    def _point(self) -> tuple[int, Mapping[str, Scalar]] | None:
+        """What somebody enqueued and waits for its trial."""
+        served = {one.request for one in self.table.records.values()} if self.points else ()
+        return next_point(self.points, served, self._space)
+
     def _enqueued(self, request: int, config: Mapping[str, Scalar]) -> Launch | None:
         """The launch of a point that somebody enqueued; None where it is infeasible."""
-        self.points.serve(request)
         proposal = self.proposer.enqueue(request, config)
         if isinstance(plan := self._plans.of(proposal), Refusal):
             self._refused(proposal, plan)

@@ -7,9 +7,9 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from dpcore.checks import InvalidValue
@@ -30,7 +30,6 @@ from sweeps.store.records import (
     StopRequest,
     SweepState,
     Tag,
-    TrialRecord,
     this_person,
 )
 from sweeps.store.store import Store
@@ -86,10 +85,8 @@ def stop(store: Store, sweep: str, *, wait: bool = True) -> StopAnswer:
     if driver is not None:
         store.ask(record.name, StopRequest(token=driver.token), this_person())
     until = time.monotonic() + (patience() if wait else 0.0)
-    ended = driver is None or _gone(store, record.name, driver)
-    while not ended and time.monotonic() < until:
+    while not (ended := _gone(store, record.name, driver)) and time.monotonic() < until:
         time.sleep(LOOK_SECONDS)
-        ended = _gone(store, record.name, driver)
     return StopAnswer(sweep=record.called, driver=driver, state=str(store.sweep(sweep).state), ended=ended)
 
 
@@ -302,36 +299,21 @@ class RequestPoller:
         self._thread.join()
 
 
-# The points that people enqueued and that wait for their trial.
+def next_point(
+    heard: deque[Request], served: Collection[int | None], space: Space
+) -> tuple[int, Mapping[str, Scalar]] | None:
+    """The number of the first request for a point that waits, and its configuration. One that is no point of the space
+    (any more) is left out, and its asker named.
 
-
-@dataclass(slots=True)
-class PointQueue:
-    """Requests for points, oldest first; what has its trial is none any more.
-
-    heard  as they come, in other threads too (`sweeps.execution.requests`)
+    heard   as they come, in other threads too, oldest first
+    served  numbers of requests that have their trial
     """
-
-    heard: deque[Request] = field(default_factory=deque)
-    _served: set[int] = field(default_factory=set)
-
-    def rebuild(self, records: Iterable[TrialRecord]) -> None:
-        """Know which requests have a trial."""
-        self._served = {record.request for record in records if record.request is not None}
-
-    def next(self, space: Space) -> tuple[int, Mapping[str, Scalar]] | None:
-        """The number of the first request that waits, and its configuration. One that is no point of the space (any
-        more) is left out, and its asker named."""
-        while self.heard:
-            request = self.heard[0]
-            if request.id not in self._served and isinstance(request.wanted, KnownPoint):
-                why = space.misfit(request.wanted.config)
-                if not why:
-                    return request.id, request.wanted.config
-                say(f"The point that {request.asker} enqueued at {request.when} is left out: {why}.", Event.WARNING)
-            self.heard.popleft()
-        return None
-
-    def serve(self, request: int) -> None:
-        """That request has its trial."""
-        self._served.add(request)
+    while heard:
+        request = heard[0]
+        if request.id not in served and isinstance(request.wanted, KnownPoint):
+            why = space.misfit(request.wanted.config)
+            if not why:
+                return request.id, request.wanted.config
+            say(f"The point that {request.asker} enqueued at {request.when} is left out: {why}.", Event.WARNING)
+        heard.popleft()
+    return None

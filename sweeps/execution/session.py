@@ -629,7 +629,7 @@ class Session:
         if spec.selection is not None:
             return SelectionRunner.prepared(self.store, lease, recorded, spec, self.facts, context)
         controller = self._controller(lease, recorded, spec, context)
-        controller.points.heard = requests.points
+        controller.points = requests.points
         reserve_whole(self.store, lease, self.began)
         controller.recover()
         if recorded.state is SweepState.OUT_OF_BUDGET:

@@ -159,7 +159,7 @@ def test_first_points_come_first_and_take_no_turn_of_the_sampler(sampler):
 def enqueue(sweep, **changes):
     config = {**WHOLE, **changes}
     number = sweep.store.ask(NAME, KnownPoint(config=config), "me@here")
-    sweep.controller.points.heard.extend(one for one in sweep.store.requests(NAME) if one.id == number)
+    sweep.controller.points.extend(one for one in sweep.store.requests(NAME) if one.id == number)
     return number
 
 
@@ -189,7 +189,7 @@ def test_no_grid_point_is_left_out_for_an_enqueued_one(folder, restart):
     if restart:
         sweep.lease.release()
         sweep.start()
-        sweep.controller.points.heard.extend(sweep.store.requests(NAME))
+        sweep.controller.points.extend(sweep.store.requests(NAME))
     done += launched(sweep, 100)
     assert isinstance(sweep.controller.decide(), SweepState)
     asked = [one for one in done if one.request is not None]
