@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
@@ -40,10 +40,7 @@ class Order:
     @classmethod
     def read(cls, path: Path) -> Order:
         """The order of the parcel at `path`."""
-        order = cls(**json.loads(path.read_text()))
-        if OPERATORS not in order.environment:
-            return order
-        return replace(order, environment={n: text for n, text in order.environment.items() if n != OPERATORS})
+        return cls(**json.loads(path.read_text()))
 
 
 def versions() -> dict[str, str]:

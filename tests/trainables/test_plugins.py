@@ -12,7 +12,7 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from sweeps.cli import main as cli
-from sweeps.ray.job_start import OPERATORS, ORDER_FILE, Order
+from sweeps.ray.job_start import OPERATORS
 from sweeps.ray.jobs import taken_from_here
 from tests.sweeps import awkward
 from tests.trainables.registry_cases import CANDIDATES
@@ -187,11 +187,8 @@ def test_a_mechanism_that_nobody_offers_stays_unknown(lab):
         PrivacyPlan.from_dict(plan)
 
 
-def test_no_order_sets_the_policy_of_a_cluster(tmp_path, monkeypatch):
+def test_no_order_sets_the_policy_of_a_cluster(monkeypatch):
     monkeypatch.setenv("SWEEPS_PLUGINS", "allow")
     assert OPERATORS == plugins.VARIABLE
     with pytest.raises(InvalidValue, match="operator"):
         taken_from_here(["SWEEPS_PLUGINS"])
-    path = tmp_path / ORDER_FILE
-    path.write_text('{"arguments": [], "environment": {"SWEEPS_PLUGINS": "allow", "A": "b"}, "versions": {}}')
-    assert Order.read(path).environment == {"A": "b"}
