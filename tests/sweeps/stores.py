@@ -128,16 +128,14 @@ def of_population(name: str = SWEEP, population: str = "people") -> SweepRecord:
     return replace(plain, spec=recorded({**plain.spec.canonical(), "data": {"population": population}}))
 
 
-def settle(store: Store, lease: object, key: str, attempt: int = 1, step: int = 100, **changes: object) -> None:
-    values: dict[str, object] = {
-        "executed_to": step,
-        "step": step,
-        "metrics": {"accuracy": 0.5, "epsilon": 1.0},
-        "guarantee": guarantee(),
-        "seconds": 2.0,
-        "finished": True,
-    }
-    store.settle(lease, key, attempt, Settlement(**{**values, **changes}))  # type: ignore[arg-type]
+def came(step: int = 100, **changes: object) -> Settlement:
+    """A result after `step` steps."""
+    values = {"metrics": {"accuracy": 0.5, "epsilon": 1.0}, "guarantee": guarantee(), "seconds": 2.0}
+    return Settlement(**({"executed_to": step, "step": step} | values | changes))  # type: ignore[arg-type]
+
+
+def settle(store: Store, lease: Lease, key: str, attempt: int = 1, step: int = 100, **changes: object) -> None:
+    store.settle(lease, key, attempt, came(step, **changes))
 
 
 @contextmanager

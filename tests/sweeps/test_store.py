@@ -37,7 +37,6 @@ from sweeps.store.records import (
     KnownPoint,
     LedgerEntry,
     Note,
-    Settlement,
     StopRequest,
     SweepState,
     Tag,
@@ -48,6 +47,7 @@ from sweeps.store.store import open_store
 from tests.sweeps.stores import (
     SWEEP,
     at_once,
+    came,
     guarantee,
     killed_after,
     new_database,
@@ -87,12 +87,6 @@ def lease(store):
 
 def key(number: int) -> str:
     return f"{SWEEP}-{number}"
-
-
-def came(step: int = 100, **changes: object) -> Settlement:
-    """A result after `step` steps."""
-    values = {"metrics": {"accuracy": 0.5, "epsilon": 1.0}, "guarantee": guarantee(), "seconds": 2.0}
-    return Settlement(**({"executed_to": step, "step": step} | values | changes))
 
 
 def everything(store):

@@ -39,23 +39,19 @@ def live(url: str, statements: int, acknowledge: int) -> None:
     for moment in ("before_cursor_execute", "after_cursor_execute", "commit"):
         event.listen(store._database._engine, moment, count)
 
-    def done(name):
-        os.write(acknowledge, (name + "\n").encode())
-
-    store.record_infeasible(lease, [(proposal(number), refusal()) for number in (0, 1)])
-    done("infeasible")
-    store.launch(lease, proposal(2), plan(), 100)
-    done("launch")
-    store.lose(lease, f"{SWEEP}-2", 1, 60, "gone")
-    done("lose")
-    store.relaunch(lease, f"{SWEEP}-2", 40, 100)
-    done("relaunch")
-    settle(store, lease, f"{SWEEP}-2", attempt=2)
-    done("settle")
-    store.launch(lease, proposal(3), plan(), 100)
-    done("launch other")
-    store.fail(lease, f"{SWEEP}-3", 1, None, "nan")
-    done("fail")
+    again, other = f"{SWEEP}-2", f"{SWEEP}-3"
+    writes = {
+        "infeasible": lambda: store.record_infeasible(lease, [(proposal(number), refusal()) for number in (0, 1)]),
+        "launch": lambda: store.launch(lease, proposal(2), plan(), 100),
+        "lose": lambda: store.lose(lease, again, 1, 60, "gone"),
+        "relaunch": lambda: store.relaunch(lease, again, 40, 100),
+        "settle": lambda: settle(store, lease, again, attempt=2),
+        "launch other": lambda: store.launch(lease, proposal(3), plan(), 100),
+        "fail": lambda: store.fail(lease, other, 1, None, "nan"),
+    }
+    for name, write in writes.items():
+        write()
+        os.write(acknowledge, f"{name}\n".encode())
 
 
 PLANNED, RUNNING, COMPLETE = TrialState.PLANNED, TrialState.RUNNING, TrialState.COMPLETE
