@@ -18,7 +18,11 @@ from tests.sweeps.fake_workers import NAME, FakeSweep, launched
 from tests.sweeps.stores import SWEEP, new_database, plan, proposal, record, refusal, settle
 from trainables.worker.attempt import Cancelled
 
-ROOT = Path(__file__).parents[2]
+CUT = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid();"
+)
+"""Every connection to the server."""
 
 
 def live(url: str, statements: int, acknowledge: int) -> None:
@@ -136,10 +140,7 @@ def test_a_connection_cut_in_mid_write_loses_and_doubles_nothing(server):
         seen[0] += 1
         if seen[0] == target[0]:
             target[0] = next(victims)
-            server.psql(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid();"
-            )
+            server.psql(CUT)
 
     event.listen(store._database._engine, "before_cursor_execute", cut)
     for number in range(6):
@@ -172,10 +173,7 @@ def test_an_answer_lost_after_the_commit_is_recognised(server, write):
     def commit_and_cut(connection):
         commit(connection)
         if once.pop() if once else False:
-            server.psql(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid();"
-            )
+            server.psql(CUT)
             connection.cursor().execute("SELECT 1")
 
     engine.dialect.do_commit = commit_and_cut
