@@ -16,9 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+import psutil
+
 from sweeps.store.errors import StoreError
 from sweeps.store.store import Store, open_store
 from tests.chaos import witness
+from tests.sweeps.left_behind import tree
 
 ROOT = Path(__file__).parents[2]
 HANG_SECONDS = 60.0
@@ -64,19 +67,10 @@ class Journal:
 
 def below(top: int) -> list[tuple[int, str]]:
     """(pid, command line) of every process below `top`."""
-    children: dict[int, list[int]] = {}
-    commands: dict[int, str] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                commands[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                children.setdefault(parent, []).append(int(entry.name))
-    found, queue = [], [top]
-    while queue:
-        for pid in children.get(queue.pop(), []):
-            found.append((pid, commands[pid]))
-            queue.append(pid)
+    found = []
+    for one in tree(top)[1:]:
+        with suppress(psutil.NoSuchProcess):
+            found.append((one.pid, " ".join(one.cmdline())))
     return found
 
 

@@ -11,10 +11,11 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
+
+import psutil
 
 from dpcore.events import Adjacency, Gaussian, PoissonSampled
 from dpcore.guarantee import Guarantee, Status
@@ -162,29 +163,18 @@ def new_database(server: Any) -> str:
     return str(server.get_uri()).replace("/postgres?", f"/{name}?")
 
 
-def server_processes(server: Any) -> list[int]:
-    """The server's process and those that serve its connections."""
-    top = int((server.pgdata / "postmaster.pid").read_text().split()[0])
-    found = [top]
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == top:
-                    found.append(int(entry.name))
-    return found
-
-
 @contextmanager
 def stopped(server: Any) -> Iterator[None]:
     """The server is there, its sockets are open, and nobody in it is awake."""
-    frozen = server_processes(server)
-    for pid in frozen:
-        os.kill(pid, signal.SIGSTOP)
+    top = psutil.Process(int((server.pgdata / "postmaster.pid").read_text().split()[0]))
+    frozen = [top, *top.children()]
+    for one in frozen:
+        one.suspend()
     try:
         yield
     finally:
-        for pid in frozen:
-            os.kill(pid, signal.SIGCONT)
+        for one in frozen:
+            one.resume()
 
 
 def until(holds: Callable[[], object], process: subprocess.Popen[str], seconds: float = 180.0) -> None:
