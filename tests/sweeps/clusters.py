@@ -14,10 +14,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
+
+import psutil
 
 ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"
@@ -140,14 +142,11 @@ class Nodes:
 
     def processes(self, name: str) -> dict[int, str]:
         """{pid: command line} of a node's processes."""
-        mark = f"{MARK}={self.mark}.{name}".encode()
         found = {}
-        for entry in Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
-                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-            except OSError:
-                continue
+        for one in psutil.process_iter():
+            with suppress(psutil.Error):
+                if one.environ().get(MARK) == f"{self.mark}.{name}":
+                    found[one.pid] = " ".join(one.cmdline())
         return found
 
     def kill(self, name: str) -> None:
@@ -155,10 +154,8 @@ class Nodes:
         for _ in range(50):
             pids = self.processes(name)
             for pid in pids:
-                try:
+                with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
             if not pids:
                 break
             time.sleep(0.05)
