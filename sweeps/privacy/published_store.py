@@ -132,7 +132,7 @@ class PublishedStore:
         # What says nothing of a result is the store's own.
         self.close, self.url, self.sweep, self.sweeps = store.close, store.url, store.sweep, store.sweeps
         self.populations, self.population, self.charges = store.populations, store.population, store.charges
-        self.ledger_of, self.outbox, self.backlog = store.ledger_of, store.outbox, store.backlog
+        self.outbox, self.backlog = store.outbox, store.backlog
 
     @classmethod
     def open(cls, workspace: Workspace) -> PublishedStore:
