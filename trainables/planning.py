@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from dpcore import calibrate
 from dpcore.accountants.pld import ToleranceNotReached
@@ -29,6 +29,7 @@ from dpcore.guarantee import Guarantee, Status, weakest
 from dpcore.mechanisms import protocol
 from dpcore.mechanisms.protocol import Mechanism
 from dpcore.rounding import epsilon_text
+from trainables import models
 from trainables.hyperparameters import complete, parameters, read
 from trainables.metrics import Config, Metric, Scalar
 from trainables.plugins import OBJECT
@@ -186,7 +187,15 @@ class PlannedSystem(ABC, Generic[Params, Released]):
         return self.adjacencies
 
     def check(self, case: Case[Params]) -> None:
-        """Raises InvalidValue for what makes no sense; NotLaunched for what is not launched, whatever is solved."""
+        """Raises InvalidValue for what makes no sense; NotLaunched for what is not launched, whatever is solved.
+
+        By default: that a model which is asked for serves the data, and that a batch has no more than there are.
+        """
+        params: Any = case.params
+        if hasattr(params, "adaptation"):
+            models.check(params.model, case.facts, params.arguments, params.adaptation, params.hidden)
+        if hasattr(params, "batch_size"):
+            check_batch(params.batch_size, case.facts)
 
     def solve(self, case: Case[Params], calibrations: MutableMapping[str, float]) -> dict[str, Scalar]:
         """The solved values by name. Raises CannotCalibrate, ToleranceNotReached."""
@@ -227,9 +236,10 @@ class PlannedSystem(ABC, Generic[Params, Released]):
     def describe(self, case: Case[Params], released: Released) -> str:
         """The mechanism in one sentence for people."""
 
-    @abstractmethod
     def work(self, case: Case[Params], released: Released) -> float:
-        """See `PrivacyPlan.work`."""
+        """See `PrivacyPlan.work`; by default gradients of records."""
+        params: Any = case.params
+        return float(released.steps) * params.batch_size * case.facts.unit_records
 
     def beside(self, case: Case[Params], released: Released, claim: Guarantee) -> tuple[Guarantee, ...]:
         """The same release under other notions and accountants."""

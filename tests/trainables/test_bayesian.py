@@ -27,8 +27,6 @@ from trainables.systems.triastcyn2020 import (
     BAYESIAN_SGD,
     BAYESIAN_VARIATIONAL,
     VARIATIONAL_DRAWS,
-)
-from trainables.systems.triastcyn2020_accountant import (
     EstimateHyperparameters,
     VariationalHyperparameters,
     Watch,

@@ -30,9 +30,8 @@ from dpcore.mechanisms.noisy_sums import SampledGaussian, Sequence
 from dpcore.papers.wu2020 import Phase, halving_schedule, noise_multiplier, published_noise_variance, step_size_of
 from dpcore.rounding import epsilon_text
 from dpcore.sampling import PoissonSampling
-from trainables import models
 from trainables.hyperparameters import hyperparameter, hyperparameters
-from trainables.planning import NOISE_MAX, NOISE_MIN, STEPS_MAX, Case, Fit, PlannedSystem, check_at_most, check_batch
+from trainables.planning import NOISE_MAX, NOISE_MIN, STEPS_MAX, Case, Fit, PlannedSystem, check_at_most
 from trainables.system import DatasetSpec, PrivacyTarget, Scalar, Traits
 from trainables.training.hyperparameters import BatchHyperparameters, ModelHyperparameters, PriorHyperparameters
 from trainables.training.trained_model import FINE_TUNED, METRICS, TrainedByNoisedGradients
@@ -95,11 +94,6 @@ class PrivateLangevin(TrainedByNoisedGradients, PlannedSystem[Walk, Sequence]):
     shown_step = 1.0
     """The update moves by half a step size; what it is given is this times the configured one."""
 
-    def check(self, case: Case[Walk]) -> None:
-        """See `PlannedSystem.check`. Raises InvalidValue (model, batch above n)."""
-        models.check(case.params.model, case.facts, case.params.arguments, case.params.adaptation, case.params.hidden)
-        check_batch(case.params.batch_size, case.facts)
-
     def blocks(self, case: Case[Walk], clip_norm: float, noises: list[float]) -> Sequence:
         """One part for each block, with the noise multipliers in order."""
         params, n = case.params, case.facts.n
@@ -118,10 +112,6 @@ class PrivateLangevin(TrainedByNoisedGradients, PlannedSystem[Walk, Sequence]):
             f"{released.steps} Langevin steps on Poisson batches of {case.facts.counted} (rate "
             f"{case.params.batch_size}/{case.facts.n}), gradients clipped to {released.clip_norm:.4g}, Gaussian noise "
         )
-
-    def work(self, case: Case[Walk], released: Sequence) -> float:
-        """See `PlannedSystem.work`."""
-        return float(released.steps) * case.params.batch_size * case.facts.unit_records
 
     def train(self, fit: Fit[Walk, Sequence]) -> None:
         """See `PlannedSystem.train`."""

@@ -36,9 +36,8 @@ from dpcore.guarantee import Guarantee
 from dpcore.mechanisms.noisy_sums import SampledGaussian
 from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
-from trainables import models
 from trainables.hyperparameters import hyperparameter, hyperparameters
-from trainables.planning import NOISE_MAX, STEPS_MAX, Case, Fit, PlannedSystem, check_at_most, check_batch, goal_of
+from trainables.planning import NOISE_MAX, STEPS_MAX, Case, Fit, PlannedSystem, check_at_most, goal_of
 from trainables.system import Scalar, Traits
 from trainables.training.hyperparameters import (
     ClipHyperparameters,
@@ -141,14 +140,6 @@ class NoisedDescent(PlannedSystem[Steps, SampledGaussian]):
 
     solves = MappingProxyType({"noise": "noise_multiplier", "steps": "epochs"})
 
-    def check(self, case: Case[Steps]) -> None:
-        """See `PlannedSystem.check`. Raises InvalidValue (model, batch above n)."""
-        if isinstance(case.params, ModelHyperparameters):
-            models.check(
-                case.params.model, case.facts, case.params.arguments, case.params.adaptation, case.params.hidden
-            )
-        check_batch(case.params.batch_size, case.facts)
-
     def solve(self, case: Case[Steps], calibrations: MutableMapping[str, float]) -> dict[str, Scalar]:
         """See `PlannedSystem.solve`: the noise, or the epochs."""
         params, n = case.params, case.facts.n
@@ -194,10 +185,6 @@ class NoisedDescent(PlannedSystem[Steps, SampledGaussian]):
         if target.adjacency is not Adjacency.ADD_REMOVE:
             return ()
         return (guarantee("gdp-clt", released.event(), target.delta, target.adjacency, unit=target.unit),)
-
-    def work(self, case: Case[Steps], released: SampledGaussian) -> float:
-        """See `PlannedSystem.work`."""
-        return float(released.steps) * case.params.batch_size * case.facts.unit_records
 
 
 Model = TypeVar("Model", bound=NoisySGDHyperparameters)

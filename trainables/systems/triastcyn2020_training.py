@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -27,7 +26,7 @@ from trainables.planning import Fit
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, Split, State
 from trainables.systems.linear import rows, width_of
 from trainables.systems.linear_module import UnitNormRows
-from trainables.systems.triastcyn2020_accountant import (
+from trainables.systems.triastcyn2020 import (
     PAIR,
     AverageCaseHyperparameters,
     BayesianSGDHyperparameters,
@@ -44,8 +43,7 @@ from trainables.training.noise import batches, noise_source, normals
 from trainables.training.optimisers import Descent, steadily
 from trainables.training.private_sgd import device_of, initial_model
 from trainables.training.released import with_seed
-from trainables.validation.evaluate import judge, metrics_of
-from trainables.validation.histogram_bins import Judgements
+from trainables.validation.evaluate import judge
 
 Array = NDArray[np.float64]
 
@@ -213,7 +211,6 @@ TINY = 1e-8
 WIDEST = 1e6
 """Records longer than this are shortened to it: far above what data scaled to [0, 1] have, and short of overflow."""
 _MEAN, _LOG_SD, _SQUARES = "mean", "log_sd", "squares"
-_BLOCK = 4096
 
 
 @dataclass(slots=True)
@@ -391,7 +388,9 @@ class _Inference:
 
     def metrics(self, step: int) -> Mapping[str, float]:
         """See `Training.metrics`."""
-        return {**_judged(self._params, self._data, self._posterior, self._device), **self._watch.metrics()}
+        facts = self._data.facts
+        model = PosteriorPredictive(self._params, facts, self._posterior)
+        return {**judge(model, self._data.validation, facts, self._device), **self._watch.metrics()}
 
 
 def design(facts: DatasetSpec, split: Split, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -413,19 +412,6 @@ def _clipped_sum(gradients_BD: Tensor, clip_norm: float) -> ClippedSum:
         return ClippedSum(tensors={_MEAN: factors_B.to(gradients.dtype) @ gradients}, clip_norm=clip_norm)
 
 
-def _judged(
-    params: VariationalHyperparameters, data: Dataset, posterior: Posterior, device: torch.device
-) -> Mapping[str, float]:
-    if not len(data.validation):
-        return {}
-    x, y = design(data.facts, data.validation, device)
-    likely = _probability(params, posterior, x)
-    losses = F.binary_cross_entropy(likely, y.double(), reduction="none")
-    own = torch.where(likely > 0.5, likely, 1 - likely)
-    columns = (y.long(), (likely > 0.5).long(), own, losses, torch.zeros_like(losses))
-    return metrics_of(Judgements(*(one.cpu().numpy() for one in columns)), data.facts)
-
-
 class PosteriorPredictive(nn.Module):
     """The released posterior, asked: log P(class | record) for both classes, float64 [n, 2], averaged over draws.
 
@@ -439,38 +425,17 @@ class PosteriorPredictive(nn.Module):
         self.rows = UnitNormRows(facts.features, WIDEST, bias=False)
         self.mean = nn.Parameter(posterior.mean, requires_grad=False)
         self.log_sd = nn.Parameter(posterior.log_sd, requires_grad=False)
-        self.register_buffer("draws", _draws(params, len(posterior.mean)).to(posterior.mean.device))
+        # From a public seed: [draws, width].
+        draws = np.random.default_rng(0).standard_normal((params.draws, len(posterior.mean))).astype(np.float32)
+        self.register_buffer("draws", torch.from_numpy(draws).to(posterior.mean.device))
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Of n records."""
         plain = self.rows(*inputs) * WIDEST
         x = torch.cat([plain, torch.ones_like(plain[:, :1])], dim=1).float()
-        likely = _averaged(x, self.mean + self.log_sd.exp() * self.draws)
+        w_KD = self.mean + self.log_sd.exp() * self.draws
+        likely = torch.sigmoid(x @ w_KD.T).double().mean(dim=1).clamp(1e-12, 1 - 1e-12)
         return torch.stack([1 - likely, likely], dim=1).log()
-
-
-def _probability(params: VariationalHyperparameters, posterior: Posterior, x: Tensor) -> Tensor:
-    """P(y = 1 | x) averaged over `draws` draws of the weights, the same for every record, float64 [n]."""
-    w_KD = posterior.mean + posterior.log_sd.exp() * _draws(params, x.shape[1]).to(x.device)
-    return torch.cat([_averaged(x[i : i + _BLOCK], w_KD) for i in range(0, len(x), _BLOCK)])
-
-
-def _draws(params: VariationalHyperparameters, width: int) -> Tensor:
-    """Standard normal, float32 [draws, width], from a public seed."""
-    return torch.from_numpy(np.random.default_rng(0).standard_normal((params.draws, width)).astype(np.float32))
-
-
-def _averaged(x: Tensor, w_KD: Tensor) -> Tensor:
-    return torch.sigmoid(x @ w_KD.T).double().mean(dim=1).clamp(1e-12, 1 - 1e-12)
-
-
-def log_probabilities(plan: PrivacyPlan, facts: DatasetSpec, state: State, split: Split) -> Array:
-    """ln P(its own class | x) of every record of `split` under a final state; shape [len(split)]."""
-    device = torch.device("cpu")
-    x, y = design(facts, split, device)
-    likely = _probability(read(VariationalHyperparameters, plan.config), Posterior.of(state, device), x)
-    out: Array = torch.where(y > 0.5, likely, 1 - likely).log().numpy()
-    return out
 
 
 def posterior_predictive(plan: PrivacyPlan, facts: DatasetSpec, state: State) -> PosteriorPredictive:

@@ -37,7 +37,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from dpcore.accountants.composition import PURE_ACCOUNTANT, PURE_THEOREM, eps_pure
 from dpcore.checks import InvalidValue
@@ -75,6 +74,7 @@ from trainables.systems.answering import (
 )
 from trainables.systems.linear import RowHyperparameters, at, classes_of, labels_of, width_of
 from trainables.training.noise import normals
+from trainables.training.trained_model import ScoredByLoss
 from trainables.units import Units
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def at_delta_zero(claim: Guarantee, each: PureDP, count: int) -> Guarantee:
     )
 
 
-class ReleasesLinearModel:
+class ReleasesLinearModel(ScoredByLoss):
     """A system that releases a linear model, once; any number of queries."""
 
     params: type[Any]
@@ -177,12 +177,6 @@ class ReleasesLinearModel:
         labels = (fit.params.rows(fit.data.facts, validation) @ theta).argmax(axis=1)
         right = int((labels == validation.targets).sum())
         fit.run.checkpoint(1, {_THETA: theta}, accuracy_of(right, len(labels)))
-
-    def membership_scores(self, plan: PrivacyPlan, facts: DatasetSpec, state: State, split: Split) -> Array:
-        """See `trainables.hooks.Scored`: minus each record's cross-entropy."""
-        logits = read(self.params, plan.config).rows(facts, split) @ np.asarray(state[_THETA], dtype=np.float64)
-        losses: Array = logsumexp(logits, axis=1) - logits[np.arange(len(split)), labels_of(split)]
-        return -losses
 
     def released_model(self, plan: PrivacyPlan, facts: DatasetSpec, state: State) -> nn.Module:
         """See `trainables.hooks.ReleasesModel`. Raises ValueError for the state of another model."""

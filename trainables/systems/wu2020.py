@@ -34,10 +34,9 @@ from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms.protocol import Scheduled, unprotected
 from dpcore.noise import NoiseSource
 from dpcore.papers.wu2020 import Phase, halving_schedule, step_size_of
-from trainables import models
 from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.metrics import Dependence, Metric, Worst
-from trainables.planning import Case, Fit, PlannedSystem, check_batch
+from trainables.planning import Case, Fit, PlannedSystem
 from trainables.system import Task, Traits
 from trainables.training.hyperparameters import ModelHyperparameters
 from trainables.training.trained_model import ScoredByLoss
@@ -245,8 +244,7 @@ class Unprotected(ScoredByLoss, PlannedSystem[CommonHyperparameters, Scheduled])
             raise InvalidValue("data", facts.dataset, f"classes to predict, for {self.name}", "Choose another source.")
         if not facts.n_validation:
             raise InvalidValue("data", facts.dataset, "validation records: they are the attack's non-members")
-        models.check(params.model, facts, params.arguments, params.adaptation, params.hidden)
-        check_batch(params.batch_size, facts)
+        super().check(case)
         steps = self.mechanism(case).steps
         for name in ("average", "draws"):
             # Asked for, that is: short runs make do with what they have of the defaults.
@@ -280,10 +278,6 @@ class Unprotected(ScoredByLoss, PlannedSystem[CommonHyperparameters, Scheduled])
         """See `PlannedSystem.describe`."""
         batch = case.params.batch_size
         return f"{released.steps} {self.name} steps on shuffled batches of {batch}, unclipped: unprotected"
-
-    def work(self, case: Case[CommonHyperparameters], released: Scheduled) -> float:
-        """See `PlannedSystem.work`."""
-        return float(released.steps) * case.params.batch_size
 
     def train(self, fit: Fit[CommonHyperparameters, Scheduled]) -> None:
         """See `PlannedSystem.train`."""

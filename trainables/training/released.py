@@ -23,7 +23,7 @@ from trainables.hyperparameters import read
 from trainables.metrics import Arguments
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, Split, State
 from trainables.training.hyperparameters import ModelHyperparameters
-from trainables.training.losses import loss_function, record_losses, tensor
+from trainables.training.losses import loss_function, tensor
 
 PARAMETER, MODEL_SEED = "parameter.", "model.seed"
 BLOCK = 50
@@ -68,11 +68,6 @@ def released_model(plan: PrivacyPlan, facts: DatasetSpec, state: State) -> nn.Mo
     model = build_model(params.model, params.hidden, seed, facts, cpu, params.arguments, params.adaptation)
     restore(PARAMETER, {name: one for name, one in model.named_parameters() if one.requires_grad}, state)
     return model
-
-
-def negative_losses(plan: PrivacyPlan, facts: DatasetSpec, state: State, split: Split) -> NDArray[np.float64]:
-    """Minus the loss of every record of `split` under the model of a final state; shape [len(split)]."""
-    return -record_losses(released_model(plan, facts, state), split, facts)
 
 
 def arrays(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, NDArray[np.generic]]:

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class ScoredByLoss:
-    """A system that releases a model of `trainables.models`."""
+    """A system that releases a model, by default one of `trainables.models`."""
 
     def membership_scores(
         self, plan: PrivacyPlan, facts: DatasetSpec, state: State, split: Split
     ) -> NDArray[np.float64]:
         """See `trainables.hooks.Scored`: minus each record's loss."""
-        from trainables.training.released import negative_losses
+        from trainables.training.losses import record_losses
 
-        return negative_losses(plan, facts, state, split)
+        return -record_losses(self.released_model(plan, facts, state), split, facts)
 
     def released_model(self, plan: PrivacyPlan, facts: DatasetSpec, state: State) -> nn.Module:
         """See `trainables.hooks.ReleasesModel`. Raises ValueError for the state of another model."""
