@@ -34,7 +34,7 @@ from trainables.systems.lu2021 import (
     train_group,
     under_attack,
 )
-from trainables.systems.lu2021_network import Recipe, logits_of, train
+from trainables.systems.lu2021_network import logits_of, train
 
 DELTA = 1e-4
 SECRET = b"a secret of tests, never of a sweep"
@@ -143,10 +143,14 @@ def test_the_split_shifts_budget_between_neuron_and_noise():
 # Training
 
 
+def network(**knobs):
+    return read(ConvexifiedLossHyperparameters, {"noise_multiplier": 1.0, **knobs})
+
+
 def test_networks_side_by_side_are_the_networks_alone(data):
     """Two networks with their own weights and batches; alone, the first one repeats itself."""
     inputs, labels = flat_inputs(data.facts, data.train), data.train.targets
-    recipe = Recipe(alpha=1.0, regularisation=1e-4, hidden=32, learning_rate=0.005, batch_size=100, epochs=15)
+    recipe = network(alpha=1.0, regularisation=1e-4, hidden=32, learning_rate=0.005, batch_size=100, epochs=15)
     rows = np.stack([np.arange(600), np.arange(600, 1200)])
     both = train(inputs, labels, rows, 10, recipe, seed=1).logits(inputs)
     assert both.shape == (2, len(inputs), 10)
@@ -163,7 +167,7 @@ def test_one_adam_step_follows_the_risk_averse_gradient(alpha):
     """Adam's first step moves every weight by the rate, against the gradient's sign; the gradient is a difference."""
     rng = np.random.default_rng(0)
     inputs, labels = rng.normal(size=(30, 4)).astype(np.float32), rng.integers(0, 3, 30)
-    recipe = Recipe(alpha=alpha, regularisation=0.01, hidden=5, learning_rate=1e-4, batch_size=30, epochs=1)
+    recipe = network(alpha=alpha, regularisation=0.01, hidden=5, learning_rate=1e-4, batch_size=30, epochs=1)
     rows = np.arange(30)[None]
     start = train(inputs, labels, rows, 3, replace(recipe, learning_rate=1e-30), seed=3)
     moved = train(inputs, labels, rows, 3, recipe, seed=3)

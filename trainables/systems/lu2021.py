@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +52,6 @@ from trainables.system import (
     Dataset,
     DatasetSpec,
     Dependence,
-    InputSpec,
     Metric,
     PrivacyPlan,
     Run,
@@ -71,10 +70,11 @@ from trainables.systems.answering import (
     next_answers,
 )
 from trainables.systems.linear import RowHyperparameters, at, classes_of, columns, labels_of, width_of
+from trainables.training.made_up import made_up
 from trainables.training.noise import normals
 
 if TYPE_CHECKING:
-    from trainables.systems.lu2021_network import AttackModel, Recipe
+    from trainables.systems.lu2021_network import AttackModel
 
 
 Array = NDArray[np.float64]
@@ -295,8 +295,32 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
         return train_group(params, data, str(device_of(settings)))
 
     def answer(self, fit: Fit[ConvexifiedLossHyperparameters, OneNeuronAnswers], trained: Trained) -> None:
-        """See `TrainedOnce.answer`."""
-        answer(fit, trained)
+        """See `TrainedOnce.answer`: probability vectors; only counts are kept, and the attack, never the model."""
+        run, data, attack = fit.run, fit.data, trained.attack
+        counts = {name: 0 if run.state is None else int(run.state[name]) for name in (_ANSWERED, *_TALLIES)}
+        next_ = next_answers(run, fit.mechanism.steps, counts[_ANSWERED])
+        members, others = asked(fit.params, trained, next_.start, next_.stop)
+        logits = np.concatenate([trained.other_logits[others], trained.member_logits[members]])
+        released = fit.mechanism.release(logits, FromNormals(normals(run, fit.settings)))
+        labels = released.argmax(axis=1)
+        hooks.released(run, asked=others, labels=labels[: len(others)], log_probabilities=released)
+        counts[_ANSWERED] = next_.stop
+        counts[_CORRECT] += int((labels[: len(others)] == data.validation.targets[others]).sum())
+        if attack is not None and len(members):
+            probabilities = softmax(released, axis=1)
+            called = attack.decisions(
+                probabilities[len(others) :],
+                labels_of(data.train)[members],
+                probabilities[: len(others)],
+                labels_of(data.validation)[others],
+            )
+            counts[_CALLED] += called.true_positives
+            counts[_MISCALLED] += called.false_positives
+        state = {name: np.asarray(value) for name, value in counts.items()}
+        if attack is not None:
+            state |= {f"{ATTACK}{name}": value for name, value in attack.state().items()}
+        stability = sensitivities(fit.params, data.facts).stability
+        run.checkpoint(next_.stop, state, _metrics(fit.params, data, trained, counts, stability))
 
     def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
         """Data sets that the answers tell apart (see `trainables.hooks.Auditable`)."""
@@ -366,12 +390,12 @@ def train_group(
     from trainables.systems.lu2021_network import train
 
     facts, draw = data.facts, params.draw
-    classes, recipe = classes_of(facts), recipe_of(params)
+    classes = classes_of(facts)
     inputs, labels = flat_inputs(facts, data.train), labels_of(data.train)
     others = flat_inputs(facts, data.validation)
     order = question_order(draw, len(others))
     pool = order[held_out(params, facts) :]
-    target = train(inputs, labels, np.arange(len(labels))[None], classes, recipe, _seed(draw, 1), device)
+    target = train(inputs, labels, np.arange(len(labels))[None], classes, params, _seed(draw, 1), device)
     attack = None
     if attacked and params.shadows:
         attack = _attacked(params, others[pool], data.validation.targets[pool].astype(np.int64), facts, device)
@@ -399,13 +423,6 @@ def asked_logits(params: ConvexifiedLossHyperparameters, data: Dataset) -> Array
     return trained.other_logits[others]
 
 
-def recipe_of(params: ConvexifiedLossHyperparameters) -> Recipe:
-    """How the target and its shadows are trained."""
-    from trainables.systems.lu2021_network import Recipe
-
-    return Recipe(**{one.name: getattr(params, one.name) for one in fields(Recipe)})
-
-
 def flat_inputs(facts: DatasetSpec, split: Split) -> NDArray[np.float32]:
     """The records as a network sees them: see `trainables.systems.linear.columns`."""
     return np.ascontiguousarray(columns(facts, split, np.float32))
@@ -420,46 +437,17 @@ def _attacked(
 ) -> AttackModel:
     from trainables.systems.lu2021_network import train, train_attack
 
-    draw, recipe, classes = params.draw, recipe_of(params), classes_of(facts)
+    draw, classes = params.draw, classes_of(facts)
     size = min(facts.n, len(labels) // 2)
     splits = disjoint_splits(len(labels), size, params.shadows, np.random.default_rng([draw, 3]))
     said = []
     for start in range(0, params.shadows, SHADOWS_TOGETHER):
         rows = np.stack([np.flatnonzero(one) for one in splits.inside[start : start + SHADOWS_TOGETHER]])
-        shadows = train(inputs, labels, rows, classes, recipe, _seed(draw, 2 + start), device)
+        shadows = train(inputs, labels, rows, classes, params, _seed(draw, 2 + start), device)
         said.append(softmax(shadows.logits(inputs), axis=-1))
     # All probabilities, in decreasing order.
     examples = attack_examples(np.concatenate(said), labels, splits, classes)
     return train_attack(examples, seed=_seed(draw, 4), epochs=params.attack_epochs)
-
-
-def answer(fit: Fit[ConvexifiedLossHyperparameters, OneNeuronAnswers], trained: Trained) -> None:
-    """Probability vectors for the next queries; only counts are kept, and the attack, never the model."""
-    run, data, attack = fit.run, fit.data, trained.attack
-    counts = {name: 0 if run.state is None else int(run.state[name]) for name in (_ANSWERED, *_TALLIES)}
-    next_ = next_answers(run, fit.mechanism.steps, counts[_ANSWERED])
-    members, others = asked(fit.params, trained, next_.start, next_.stop)
-    logits = np.concatenate([trained.other_logits[others], trained.member_logits[members]])
-    released = fit.mechanism.release(logits, FromNormals(normals(run, fit.settings)))
-    labels = released.argmax(axis=1)
-    hooks.released(run, asked=others, labels=labels[: len(others)], log_probabilities=released)
-    counts[_ANSWERED] = next_.stop
-    counts[_CORRECT] += int((labels[: len(others)] == data.validation.targets[others]).sum())
-    if attack is not None and len(members):
-        probabilities = softmax(released, axis=1)
-        called = attack.decisions(
-            probabilities[len(others) :],
-            labels_of(data.train)[members],
-            probabilities[: len(others)],
-            labels_of(data.validation)[others],
-        )
-        counts[_CALLED] += called.true_positives
-        counts[_MISCALLED] += called.false_positives
-    state = {name: np.asarray(value) for name, value in counts.items()}
-    if attack is not None:
-        state |= {f"{ATTACK}{name}": value for name, value in attack.state().items()}
-    stability = sensitivities(fit.params, data.facts).stability
-    run.checkpoint(next_.stop, state, _metrics(fit.params, data, trained, counts, stability))
 
 
 _TALLIES = (_CORRECT, _CALLED, _MISCALLED)
@@ -552,9 +540,6 @@ def under_attack(data: Dataset, attacker: State, records: int) -> Callable[[Stat
 # identical records moves a risk-averse model by far more; the attacker compares the likelihoods of the noised
 # difference under both models.
 
-SEED = 7
-"""Of the synthetic records: public, like everything about them."""
-
 ROUND_OFF = 1e-9
 """Differences of logits that agree to this many units are the same number."""
 
@@ -563,7 +548,7 @@ def published_neighbours(
     params: ConvexifiedLossHyperparameters, mechanism: OneNeuronAnswers, facts: DatasetSpec
 ) -> Neighbours:
     """The last record of a synthetic data set, in or out (add-remove)."""
-    with_it = synthetic(facts) if classes_of(facts) > 2 else odd_one(facts)
+    with_it = made_up(facts, facts.n, facts.n_validation) if classes_of(facts) > 2 else odd_one(facts)
     fewer = Split(
         inputs={name: array[:-1] for name, array in with_it.train.inputs.items()}, targets=with_it.train.targets[:-1]
     )
@@ -595,17 +580,6 @@ def published_neighbours(
     )
 
 
-def synthetic(facts: DatasetSpec) -> Dataset:
-    """Random records of the declared shapes, classes in turn."""
-    rng = np.random.default_rng(SEED)
-
-    def split(count: int) -> Split:
-        inputs = {name: _random(feature, count, rng) for name, feature in facts.features.items()}
-        return Split(inputs=inputs, targets=np.arange(count, dtype=np.int64) % classes_of(facts))
-
-    return Dataset(facts=facts, train=split(facts.n), validation=split(facts.n_validation), fingerprint="synthetic")
-
-
 def alike(facts: DatasetSpec) -> Dataset:
     """Identical records of class 0."""
 
@@ -627,13 +601,6 @@ def odd_one(facts: DatasetSpec) -> Dataset:
     labels = found.train.targets.copy()
     labels[-1] = 1
     return replace(found, train=Split(inputs=found.train.inputs, targets=labels))
-
-
-def _random(feature: InputSpec, count: int, rng: np.random.Generator) -> NDArray[np.generic]:
-    shape = (count, *feature.shape)
-    if feature.cardinality is not None:
-        return rng.integers(feature.cardinality, size=shape)
-    return rng.uniform(feature.low, feature.high, size=shape).astype(np.float32)
 
 
 def _misfit(answers: Array, logits: Array) -> Array:

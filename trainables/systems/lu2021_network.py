@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,23 +30,6 @@ from trainables.system import DatasetSpec, State
 Array = NDArray[np.float64]
 
 EVALUATION_ROWS = 4096
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """How a network is trained.
-
-    alpha           risk aversion, above 0; towards 0 the mean loss
-    regularisation  lambda of 2 lambda ||W||^2, biases left out
-    batch_size      records; the last batch of an epoch may be smaller
-    """
-
-    alpha: float
-    regularisation: float
-    hidden: int
-    learning_rate: float
-    batch_size: int
-    epochs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,32 +70,33 @@ def train(
     labels_N: NDArray[np.int64],
     members: NDArray[np.int64],
     classes: int,
-    recipe: Recipe,
+    params: Any,
     seed: int,
     device: str = "cpu",
 ) -> Networks:
     """K networks, the k-th on the records at positions `members[k]`.
 
     members  shape [K, n], positions in 0..N-1; every network has n records
+    params   hidden, epochs, learning_rate, batch_size; alpha and regularisation of the objective
     seed     public: initial weights and the order of batches
     """
     generator = torch.Generator().manual_seed(seed)
     count, size = members.shape
-    networks = _initial(count, inputs_NM.shape[1], recipe.hidden, classes, generator, device)
+    networks = _initial(count, inputs_NM.shape[1], params.hidden, classes, generator, device)
     inputs, labels = torch.from_numpy(inputs_NM).to(device), torch.from_numpy(labels_N).to(device)
     rows = torch.from_numpy(members)
-    optimiser = torch.optim.Adam(networks.parameters(), lr=recipe.learning_rate)
-    for _ in range(recipe.epochs):
+    optimiser = torch.optim.Adam(networks.parameters(), lr=params.learning_rate)
+    for _ in range(params.epochs):
         order = torch.stack([torch.randperm(size, generator=generator) for _ in range(count)])
         shuffled = rows.gather(1, order).to(device)
-        for start in range(0, size, recipe.batch_size):
-            batch = shuffled[:, start : start + recipe.batch_size]
+        for start in range(0, size, params.batch_size):
+            batch = shuffled[:, start : start + params.batch_size]
             logits = networks.forward(inputs[batch])
             losses = F.cross_entropy(logits.flatten(0, 1), labels[batch].flatten(), reduction="none").view(batch.shape)
-            objective = _risk_averse(losses, recipe.alpha).sum()
+            objective = _risk_averse(losses, params.alpha).sum()
             norm = networks.first.square().sum() + networks.second.square().sum()
             optimiser.zero_grad(set_to_none=True)
-            (objective + 2 * recipe.regularisation * norm).backward()  # type: ignore[no-untyped-call]
+            (objective + 2 * params.regularisation * norm).backward()  # type: ignore[no-untyped-call]
             optimiser.step()
     return networks
 

@@ -123,15 +123,20 @@ def certificate(n: int) -> float:
 
 def minimiser_of(params: MinimiserHyperparameters, data: Dataset) -> Array:
     """The certified minimiser, before any noise; shape (d, c)."""
-    facts = data.facts
+    n = data.facts.n
+    return minimised(params, data.facts, data.train, n, certificate(n))
+
+
+def minimised(params: MinimiserHyperparameters, facts: DatasetSpec, records: Split, divisor: int, tau: float) -> Array:
+    """Where the gradient of the regularised risk of these records, divided by `divisor`, is no longer than `tau`."""
     risk = LogisticRisk(
-        inputs=params.rows(facts, data.train),
-        labels=labels_of(data.train),
+        inputs=params.rows(facts, records),
+        labels=labels_of(records),
         classes=classes_of(facts),
-        divisor=facts.n,
+        divisor=divisor,
         modulus=params.regularisation,
     )
-    return minimise(risk, certificate(facts.n)).theta
+    return minimise(risk, tau).theta
 
 
 def descent_work(n: int, regularisation: float) -> float:
@@ -191,13 +196,15 @@ class ReleasesLinearModel(ScoredByLoss):
 
 @hyperparameters
 class ModelSensitivityHyperparameters(MinimiserHyperparameters):
-    """Of `model-sensitivity`.
+    """Of `model-sensitivity`, whose one release counts as one query.
 
     noise             gaussian; or pure: density exp(-beta ||b||), (epsilon, 0)-DP for each release
     noise_multiplier  sigma (gaussian) or 1/beta (pure) divided by the minimiser's sensitivity; solved from epsilon by
                       default
     """
 
+    queries = 1
+    composition = Composition.STANDARD
     noise: NoiseLaw = hyperparameter(choices=tuple(map(str, NoiseLaw)), default=str(NoiseLaw.GAUSSIAN))
     noise_multiplier: float = hyperparameter(low=NOISE_MIN, high=NOISE_MAX)
 
@@ -212,6 +219,7 @@ class PredictionSensitivityHyperparameters(QueryHyperparameters, ModelSensitivit
     composition: Composition = hyperparameter(choices=("joint", "advanced", "standard"), default="joint")
 
 
+Known = TypeVar("Known")
 Noised = TypeVar("Noised", bound=ModelSensitivityHyperparameters)
 
 
@@ -223,13 +231,22 @@ class NoisedMinimiser(TrainedOnce[Noised, OutputPerturbation, Array]):
     noise_range = (NOISE_MIN, NOISE_MAX)
     deciding = ROWS
 
-    def solved(self, case: Case[Noised], sensitivity: float) -> Solved:
+    def solved(self, case: Case[Noised]) -> Solved:
         """The noise that meets the target, with the theorem that says so."""
-        raise NotImplementedError
+        params, target, sensitivity = case.params, case.target, self.sensitivity(case).value
+        if params.noise is NoiseLaw.PURE and params.composition is not Composition.JOINT:
+            return output_perturbation.answers_pure(target.epsilon, params.queries, sensitivity)
+        solve = {
+            (NoiseLaw.PURE, Composition.JOINT): output_perturbation.answers_pure_joint,
+            (NoiseLaw.GAUSSIAN, Composition.JOINT): output_perturbation.answers_joint,
+            (NoiseLaw.GAUSSIAN, Composition.ADVANCED): output_perturbation.answers_published,
+            (NoiseLaw.GAUSSIAN, Composition.STANDARD): output_perturbation.answers_standard,
+        }[params.noise, params.composition]
+        return solve(target.epsilon, target.delta, params.queries, sensitivity)
 
     def noise(self, case: Case[Noised]) -> float:
         """See `SolvedSystem.noise`."""
-        return self.solved(case, self.sensitivity(case).value).noise_multiplier
+        return self.solved(case).noise_multiplier
 
     def sensitivity(self, case: Case[Noised]) -> MinimiserSensitivity:
         """Of the certified minimiser."""
@@ -246,7 +263,7 @@ class NoisedMinimiser(TrainedOnce[Noised, OutputPerturbation, Array]):
             noise_multiplier=params.noise_multiplier,
             sensitivity=self.sensitivity(case).value,
             adjacency=case.target.adjacency,
-            steps=params.queries if isinstance(params, QueryHyperparameters) else 1,
+            steps=params.queries,
         )
 
     def claim(self, case: Case[Noised], released: OutputPerturbation) -> Guarantee:
@@ -278,13 +295,6 @@ class ModelSensitivity(ReleasesLinearModel, NoisedMinimiser[ModelSensitivityHype
     params = ModelSensitivityHyperparameters
     traits = Traits(judged_as_released=True)
 
-    def solved(self, case: Case[ModelSensitivityHyperparameters], sensitivity: float) -> Solved:
-        """See `NoisedMinimiser.solved`."""
-        target = case.target
-        if case.params.noise is NoiseLaw.GAUSSIAN:
-            return output_perturbation.answers_standard(target.epsilon, target.delta, 1, sensitivity)
-        return output_perturbation.answers_pure(target.epsilon, 1, sensitivity)
-
     def describe(self, case: Case[ModelSensitivityHyperparameters], released: OutputPerturbation) -> str:
         """See `PlannedSystem.describe`."""
         return (
@@ -300,20 +310,13 @@ class ModelSensitivity(ReleasesLinearModel, NoisedMinimiser[ModelSensitivityHype
     def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
         """See `trainables.hooks.Auditable`."""
         params, released = self.read(plan)
-        with_it, without_it, groups = moved_furthest(params, released.adjacency, facts)
 
-        @cache
-        def minimisers() -> tuple[Array, Array]:
-            return minimiser_of(params, with_it), minimiser_of(params, without_it)
-
-        def score(state: State) -> float:
-            theta = np.asarray(state["theta"], dtype=np.float64)
-            near, far = minimisers()
+        def apart(theta: Array, near: Array, far: Array) -> float:
             if released.law is NoiseLaw.GAUSSIAN:
                 return float(np.vdot(theta - (near + far) / 2, near - far))
             return float(np.linalg.norm(theta - far) - np.linalg.norm(theta - near))
 
-        return of_model(with_it, without_it, groups, score)
+        return moved_furthest(params, released.adjacency, facts, lambda data: minimiser_of(params, data), apart)
 
 
 class PredictionSensitivity(
@@ -333,19 +336,6 @@ class PredictionSensitivity(
                 "composition", "advanced", "joint or standard with pure noise", "joint is never more noise."
             )
 
-    def solved(self, case: Case[PredictionSensitivityHyperparameters], sensitivity: float) -> Solved:
-        """See `NoisedMinimiser.solved`."""
-        queries, how, target = case.params.queries, case.params.composition, case.target
-        if case.params.noise is NoiseLaw.PURE and how is not Composition.JOINT:
-            return output_perturbation.answers_pure(target.epsilon, queries, sensitivity)
-        solve = {
-            (NoiseLaw.PURE, Composition.JOINT): output_perturbation.answers_pure_joint,
-            (NoiseLaw.GAUSSIAN, Composition.JOINT): output_perturbation.answers_joint,
-            (NoiseLaw.GAUSSIAN, Composition.ADVANCED): output_perturbation.answers_published,
-            (NoiseLaw.GAUSSIAN, Composition.STANDARD): output_perturbation.answers_standard,
-        }[case.params.noise, how]
-        return solve(target.epsilon, target.delta, queries, sensitivity)
-
     def beside(
         self, case: Case[PredictionSensitivityHyperparameters], released: OutputPerturbation, claim: Guarantee
     ) -> tuple[Guarantee, ...]:
@@ -353,7 +343,7 @@ class PredictionSensitivity(
         others, params, target = super().beside(case, released, claim), case.params, case.target
         if target.solve != "noise" or params.composition is Composition.JOINT or params.noise is NoiseLaw.PURE:
             return others
-        solved = self.solved(case, released.sensitivity)
+        solved = self.solved(case)
         paper = replace(
             claim,
             epsilon=target.epsilon,
@@ -533,18 +523,16 @@ class LossPerturbation(ReleasesLinearModel, SolvedSystem[LossPerturbationHyperpa
     def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
         """See `trainables.hooks.Auditable`."""
         params, released = self.read(plan)
-        with_it, without_it, groups = moved_furthest(params, released.adjacency, facts)
 
-        def linear(data: Dataset, theta: Array) -> float:
+        def linear(theta: Array, data: Dataset) -> float:
+            # The linear term that would make this model the minimiser: shorter under the right data set.
             risk = released.risk(params.rows(facts, data.train), labels_of(data.train))
             return float(np.linalg.norm(facts.n * risk.value_and_gradient(theta)[1]))
 
-        def score(state: State) -> float:
-            # The linear term that would make this model the minimiser: shorter under the right data set.
-            theta = np.asarray(state["theta"], dtype=np.float64)
-            return linear(without_it, theta) - linear(with_it, theta)
+        def apart(theta: Array, near: Dataset, far: Dataset) -> float:
+            return linear(theta, far) - linear(theta, near)
 
-        return of_model(with_it, without_it, groups, score)
+        return moved_furthest(params, released.adjacency, facts, lambda data: data, apart)
 
 
 def _repaired(released: PerturbedMinimiser, target: PrivacyTarget) -> Guarantee:
@@ -576,9 +564,17 @@ and 10 classes, and by 0.5 to 0.7 at 0.1, where nothing pushes far.
 
 
 def moved_furthest(
-    params: RowHyperparameters, adjacency: Adjacency, facts: DatasetSpec
-) -> tuple[Dataset, Dataset, int]:
-    """Data sets with the target and without it, and the number of groups that push it."""
+    params: RowHyperparameters,
+    adjacency: Adjacency,
+    facts: DatasetSpec,
+    known: Callable[[Dataset], Known],
+    apart: Callable[[Array, Known, Known], float],
+) -> Neighbours:
+    """For a released model.
+
+    known  what the attacker makes of a data set beforehand
+    apart  from a released model, and what is known of both data sets, with the target and without it, to the score
+    """
     replaces = adjacency is Adjacency.REPLACE_ONE
     families = 1 + replaces
     groups = max(0, min(GROUPS, (_width(facts) - 1) // families))
@@ -592,16 +588,12 @@ def moved_furthest(
         without_it = columns.data(np.vstack([out, others]), np.append([0], labels), in_[None])
     else:
         without_it = columns.data(others, labels, in_[None], targets=0)
-    return with_it, without_it, families * groups
-
-
-def of_model(with_it: Dataset, without_it: Dataset, groups: int, score: Callable[[State], float]) -> Neighbours:
-    """For a released model."""
+    both = cache(lambda: (known(with_it), known(without_it)))
     return Neighbours(
         with_it=with_it,
         without_it=without_it,
-        score=score,
-        doc=f"one record whose prediction {groups} groups of others push to the wrong class; the attacker "
+        score=lambda state: apart(np.asarray(state[_THETA], dtype=np.float64), *both()),
+        doc=f"one record whose prediction {families * groups} groups of others push to the wrong class; the attacker "
         "knows all of them and reads the released model",
     )
 
@@ -951,15 +943,7 @@ def winners(params: MemberHyperparameters, data: Dataset, settings: RunSettings)
 
 
 def _linear(params: MemberHyperparameters, data: Dataset, part: NDArray[np.int64]) -> Labels:
-    own = at(data.train, part)
-    risk = LogisticRisk(
-        inputs=params.rows(data.facts, own),
-        labels=labels_of(own),
-        classes=classes_of(data.facts),
-        divisor=len(part),
-        modulus=params.regularisation,
-    )
-    theta = minimise(risk, MEMBER_TAU).theta
+    theta = minimised(params, data.facts, at(data.train, part), len(part), MEMBER_TAU)
     chosen: Labels = (params.rows(data.facts, data.validation) @ theta).argmax(axis=1)
     return chosen
 
