@@ -1,4 +1,4 @@
-"""Small plans, data and runs of NoisySGD and NoisyAdam."""
+"""Small plans, data and runs of NoisySGD, NoisyAdam, and of whoever takes such hyperparameters."""
 
 from __future__ import annotations
 
@@ -9,8 +9,18 @@ import pytest
 
 from tests.trainables.recording import MemoryRun, memory_run
 from trainables.data.records import dataset
-from trainables.system import Dataset, DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Split, Task
-from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD, NoisyOptimiser
+from trainables.system import (
+    Dataset,
+    DatasetSpec,
+    InputSpec,
+    PrivacyPlan,
+    PrivacyTarget,
+    RunSettings,
+    Split,
+    System,
+    Task,
+)
+from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD
 
 TARGET = PrivacyTarget(epsilon=4.0, delta=1e-4)
 
@@ -21,20 +31,18 @@ def config(**changes: object) -> dict:
     return {"learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 128, "epochs": 5.0, "hidden": 16} | changes
 
 
-def planned(
-    system: NoisyOptimiser, facts: DatasetSpec, target: PrivacyTarget = TARGET, **changes: object
-) -> PrivacyPlan:
+def planned(system: System, facts: DatasetSpec, target: PrivacyTarget = TARGET, **changes: object) -> PrivacyPlan:
     plan = system.plan(config(**changes), facts, target, {})
     assert isinstance(plan, PrivacyPlan), plan
     return plan
 
 
-def given_noise(system: NoisyOptimiser, facts: DatasetSpec, noise: float, **changes: object) -> PrivacyPlan:
+def given_noise(system: System, facts: DatasetSpec, noise: float, **changes: object) -> PrivacyPlan:
     target = PrivacyTarget(epsilon=1e6, delta=1e-4, solve="none")
     return planned(system, facts, target, noise_multiplier=noise, **changes)
 
 
-def fitted(system: NoisyOptimiser, plan: PrivacyPlan, data: Dataset, **run: object) -> MemoryRun:
+def fitted(system: System, plan: PrivacyPlan, data: Dataset, **run: object) -> MemoryRun:
     one = memory_run(plan, **run)  # type: ignore[arg-type]
     system.fit([one], data, RunSettings())
     return one

@@ -16,7 +16,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate, Repeated
 from dpcore.guarantee import Notion, Status
 from sweeps.privacy.charge import ex_post
-from tests.trainables.noisy_sgd_cases import tiny
+from tests.trainables.noisy_sgd_cases import fitted, tiny
 from tests.trainables.recording import MemoryRun, memory_run
 from trainables.hyperparameters import read
 from trainables.system import Dataset, PrivacyPlan, PrivacyTarget, RunSettings, Split, System
@@ -51,12 +51,6 @@ def planned(system: System, data: Dataset, target: PrivacyTarget = TARGET, **cha
     return plan
 
 
-def fitted(system: System, plan: PrivacyPlan, data: Dataset, **run: object) -> MemoryRun:
-    one = memory_run(plan, **run)  # type: ignore[arg-type]
-    system.fit([one], data, RunSettings())
-    return one
-
-
 def parameters(run: MemoryRun) -> dict[str, np.ndarray]:
     return {name: array for name, array in run.final[1].items() if not name.startswith("bayesian.")}
 
@@ -80,11 +74,6 @@ def test_the_claim_is_the_ordinary_one_and_a_budget_stands_beside_it_as_average_
     assert not [one for one in planned(BAYESIAN_SGD, data).beside if one.notion is Notion.BAYESIAN_DP]
     released = {one.name: one.released for one in BAYESIAN_SGD.metrics}
     assert "no DP epsilon" in released["bayesian_epsilon"]
-
-
-def test_distances_from_training_records_say_that_the_figure_is_a_release() -> None:
-    plan = planned(BAYESIAN_SGD, tiny(), distances="training")
-    assert any("release of its own" in line for line in plan.guarantee.assumptions)
 
 
 def test_without_a_clip_only_the_average_case_is_claimed_and_the_ledger_says_infinity() -> None:

@@ -26,11 +26,6 @@ CONFIG = {"model": "linear", "learning_rate": 0.5, "clip_norm": 0.7, "batch_size
 TARGET = PrivacyTarget(epsilon=2.0, delta=1e-4)
 
 
-@pytest.fixture(scope="module")
-def digits():
-    return SOURCES["digits"].load({})
-
-
 class Spy:
     """Counts what the training loop draws, with every noise vector kept."""
 

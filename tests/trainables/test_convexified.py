@@ -12,9 +12,9 @@ from dpcore.events import Adjacency, Gaussian, NonPrivate
 from dpcore.gdp import eps_gdp
 from dpcore.guarantee import Status
 from dpcore.papers import lu2021 as mathematics
-from dpcore.papers.lu2021 import Bound, NeuronNoise, log_predictions, published_noise
+from dpcore.papers.lu2021 import NeuronNoise, log_predictions
 from tests.trainables.recording import counted, memory_run
-from trainables.data.packaged import DIGITS
+from trainables.digits.packaged import DIGITS
 from trainables.hyperparameters import read
 from trainables.metrics import scores_of
 from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Split
@@ -42,11 +42,6 @@ FACTS = DIGITS.facts({})
 ADD, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 SHORT = {"epochs": 3, "hidden": 16, "learning_rate": 0.01}
 HEAD = {"alpha": 0.1, "regularisation": 0.02}
-
-
-@pytest.fixture(scope="module")
-def data():
-    return DIGITS.load({})
 
 
 def target(system, epsilon=2.0, solve="noise", adjacency=None):
@@ -115,18 +110,6 @@ def test_the_sensitivities_are_those_of_table_vi():
     assert bounds.stability == pytest.approx(1.9845, abs=5e-5)
 
 
-def test_every_row_of_table_i_is_a_knob_and_the_looser_ones_are_looser():
-    knobs, facts = read(ConvexifiedLossHyperparameters, {"noise_multiplier": 1.0}), replace(FACTS, classes=2)
-    found = {bound: sensitivities(replace(knobs, bound=bound), facts).logit for bound in Bound}
-    assert found[Bound.LU] == found[Bound.WU_DECREASING] == found[Bound.CHAUDHURI_BINARY]
-    # C ||x|| / 2 with C = 2 and ||x|| = 8 for 64 pixels.
-    assert found[Bound.CHAUDHURI_GENERAL] == pytest.approx(8 * found[Bound.LU])
-    assert found[Bound.LU] < found[Bound.WU_CONSTANT] < 1.001 * found[Bound.LU]
-    huge = published_noise((784, 128), 100, 10, 1e-8, bound=Bound.CHAUDHURI_GENERAL, input_norm=28.0)
-    assert huge.probability_raw == math.inf
-    assert huge.probability == 1.0
-
-
 def test_the_split_shifts_budget_between_neuron_and_noise():
     """At split 0 every neuron is equally likely; its noise then has all of the budget (four standard errors)."""
     runs, logits = 40_000, np.array([3.0, 0.0, -2.0])
@@ -147,9 +130,9 @@ def network(**knobs):
     return read(ConvexifiedLossHyperparameters, {"noise_multiplier": 1.0, **knobs})
 
 
-def test_networks_side_by_side_are_the_networks_alone(data):
+def test_networks_side_by_side_are_the_networks_alone(digits):
     """Two networks with their own weights and batches; alone, the first one repeats itself."""
-    inputs, labels = flat_inputs(data.facts, data.train), data.train.targets
+    inputs, labels = flat_inputs(digits.facts, digits.train), digits.train.targets
     recipe = network(alpha=1.0, regularisation=1e-4, hidden=32, learning_rate=0.005, batch_size=100, epochs=15)
     rows = np.stack([np.arange(600), np.arange(600, 1200)])
     both = train(inputs, labels, rows, 10, recipe, seed=1).logits(inputs)
@@ -198,10 +181,10 @@ def test_one_adam_step_follows_the_risk_averse_gradient(alpha):
 # What a run releases
 
 
-def test_runs_end_with_their_metrics_and_keep_no_model(data):
+def test_runs_end_with_their_metrics_and_keep_no_model(digits):
     plan = planned(CONVEXIFIED_LOSS, {"queries": 90, "reference": True, "epochs": 20}, epsilon=1e6)
     run = memory_run(plan)
-    CONVEXIFIED_LOSS.fit([run], data, RunSettings())
+    CONVEXIFIED_LOSS.fit([run], digits, RunSettings())
     step, state, metrics = run.final
     assert (step, run.horizons) == (90, [90])
     assert set(state) == {"answered", "correct", "members_called", "others_called"}
@@ -209,25 +192,25 @@ def test_runs_end_with_their_metrics_and_keep_no_model(data):
     assert metrics["accuracy_loss"] == 0
     assert set(scores_of(metrics)) <= {one.name for one in CONVEXIFIED_LOSS.metrics}
     plain = memory_run(planned(CONVEXIFIED_LOSS, {"queries": 90}, epsilon=1e6))
-    CONVEXIFIED_LOSS.fit([plain], data, RunSettings())
+    CONVEXIFIED_LOSS.fit([plain], digits, RunSettings())
     assert set(plain.final[2]) == {"accuracy", "accuracy_se", "stability"}
 
 
-def test_a_tiny_budget_leaves_half_of_the_answers_right(data):
+def test_a_tiny_budget_leaves_half_of_the_answers_right(digits):
     """Huge noise of either sign on any neuron: the answer is the sampled class, or the best of the others.
 
     The right class survives in (1/C) 1/2 + (1 - 1/C) 1/2 = 1/2 of all answers to which the model knows it.
     """
     plan = planned(CONVEXIFIED_LOSS, {"queries": 360, "reference": True, "epochs": 20}, epsilon=1e-3)
     run = memory_run(plan)
-    CONVEXIFIED_LOSS.fit([run], data, RunSettings())
+    CONVEXIFIED_LOSS.fit([run], digits, RunSettings())
     assert run.final[2]["accuracy_loss"] == pytest.approx(0.5, abs=4 * 0.5 / math.sqrt(300))
 
 
-def test_under_an_attack_members_and_others_take_turns(data):
+def test_under_an_attack_members_and_others_take_turns(digits):
     plan = planned(CONVEXIFIED_LOSS, {"queries": 41, "shadows": 2, "attack_epochs": 1})
     knobs = read(ConvexifiedLossHyperparameters, plan.config)
-    trained = train_group(knobs, data, attacked=False)
+    trained = train_group(knobs, digits, attacked=False)
     pieces = [asked(knobs, trained, start, stop) for start, stop in ((0, 7), (7, 8), (8, 41))]
     members, others = (np.concatenate([piece[side] for piece in pieces]) for side in (0, 1))
     assert (len(members), len(others)) == (20, 21)
@@ -237,39 +220,39 @@ def test_under_an_attack_members_and_others_take_turns(data):
     assert len(trained.others) == 120
 
 
-def test_the_attack_rides_in_the_state(data):
+def test_the_attack_rides_in_the_state(digits):
     plan = planned(CONVEXIFIED_LOSS, {"queries": 40, "shadows": 2, "attack_epochs": 2})
     run = memory_run(plan)
-    CONVEXIFIED_LOSS.fit([run], data, RunSettings())
+    CONVEXIFIED_LOSS.fit([run], digits, RunSettings())
     assert -1 <= run.final[2]["shadow_leak"] <= 1
     probabilities = softmax(np.random.default_rng(0).normal(size=(8, 10)), axis=1)
     scores = attack_of(run.final[1]).scores(probabilities, np.arange(8) % 10)
     assert np.all((scores >= 0) & (scores <= 1))
     # Another system's model is judged on the first questions of draw 0, where the attacker's own records are not.
-    rng, widths = np.random.default_rng(1), (flat_inputs(data.facts, data.train).shape[1], 128, 10)
+    rng, widths = np.random.default_rng(1), (flat_inputs(digits.facts, digits.train).shape[1], 128, 10)
     state = {
         f"parameter.body.{layer}.{kind}": rng.normal(size=(out, into) if kind == "weight" else out)
         for layer, into, out in ((0, *widths[:2]), (2, *widths[1:]))
         for kind in ("weight", "bias")
     }
-    accuracy, leak = under_attack(data, run.final[1], 50)(state)
-    asked_first = question_order(0, len(data.validation))[:50]
-    called = logits_of(state, flat_inputs(data.facts, data.validation)[asked_first]).argmax(axis=1)
-    assert accuracy == np.mean(called == data.validation.targets[asked_first])
+    accuracy, leak = under_attack(digits, run.final[1], 50)(state)
+    asked_first = question_order(0, len(digits.validation))[:50]
+    called = logits_of(state, flat_inputs(digits.facts, digits.validation)[asked_first]).argmax(axis=1)
+    assert accuracy == np.mean(called == digits.validation.targets[asked_first])
     assert -1 <= leak <= 1
 
 
-def test_head_answers_carry_the_planned_noise_on_every_logit(data):
+def test_head_answers_carry_the_planned_noise_on_every_logit(digits):
     """All 10 logits of 360 answers (Kolmogorov-Smirnov, wrong once in 10,000 seeds), uncorrelated between classes."""
     plan = planned(CONVEXIFIED_HEAD, {"queries": 360, "features": "random-tanh", "hidden": 32}, epsilon=50.0)
     seen = []
     run = memory_run(plan)
     run.released = seen.append
-    CONVEXIFIED_HEAD.fit([run], data, RunSettings())
+    CONVEXIFIED_HEAD.fit([run], digits, RunSettings())
     knobs = read(ConvexifiedHeadHyperparameters, plan.config)
-    weights = repaired_fit.minimised(knobs, data)
-    queries = repaired_fit.features_of(knobs, data.facts, data.validation)[seen[0]["asked"]]
-    head = head_of(knobs, data.facts)
+    weights = repaired_fit.minimised(knobs, digits)
+    queries = repaired_fit.features_of(knobs, digits.facts, digits.validation)[seen[0]["asked"]]
+    head = head_of(knobs, digits.facts)
     sigma = plan.config["noise_multiplier"] * head.sensitivity
     noise = (seen[0]["logits"] - queries @ weights) / sigma
     assert stats.kstest(noise.ravel(), "norm").pvalue > 1e-4
@@ -279,15 +262,15 @@ def test_head_answers_carry_the_planned_noise_on_every_logit(data):
     assert head.sensitivity == pytest.approx(head.exact_sensitivity * 1.01)
 
 
-def test_head_features_are_frozen_and_short(data):
+def test_head_features_are_frozen_and_short(digits):
     plan = planned(CONVEXIFIED_HEAD, {"features": "random-tanh", "hidden": 20})
     knobs = read(ConvexifiedHeadHyperparameters, plan.config)
-    features = repaired_fit.features_of(knobs, data.facts, data.train)
-    assert features.shape == (data.facts.n, 20)
+    features = repaired_fit.features_of(knobs, digits.facts, digits.train)
+    assert features.shape == (digits.facts.n, 20)
     assert np.linalg.norm(features, axis=1).max() <= 1
     # A record's features do not depend on the others.
-    alone = Split(inputs={"image": data.train.inputs["image"][5:6]}, targets=data.train.targets[5:6])
-    assert repaired_fit.features_of(knobs, data.facts, alone) == pytest.approx(features[5:6], rel=1e-12)
+    alone = Split(inputs={"image": digits.train.inputs["image"][5:6]}, targets=digits.train.targets[5:6])
+    assert repaired_fit.features_of(knobs, digits.facts, alone) == pytest.approx(features[5:6], rel=1e-12)
 
 
 def test_draws_from_normals_have_their_laws():

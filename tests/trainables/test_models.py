@@ -7,12 +7,17 @@ import sys
 
 import pytest
 import torch
+from torch import nn
 
 from dpcore.checks import InvalidValue
+from dpcore.gradients import PrivateGradients, Route
+from tests.dpcore import gradient_oracle as oracle
 from tests.trainables.recording import memory_run
+from tests.trainables.test_published_sources import DATA, needs_data
 from trainables import models
 from trainables.data import SOURCES
-from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Task
+from trainables.models.networks import with_dropout
+from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Scalar, Task
 from trainables.systems.noisy_sgd import NOISY_SGD
 
 
@@ -35,6 +40,7 @@ PAIR = facts(
 )
 ITEM = facts({"movie": InputSpec(shape=(), cardinality=3952)}, 5, Task.RATING)
 PERSON = facts({"person": InputSpec(shape=(123,))}, classes=2)
+SMALL, COLOURS = (facts({"image": InputSpec(shape=(3, side, side))}) for side in (16, 32))
 
 
 @pytest.mark.parametrize(
@@ -48,6 +54,11 @@ PERSON = facts({"person": InputSpec(shape=(123,))}, classes=2)
         ("two-branch", PAIR, 1, (6040 + 3952) * 15 + 25 * 5 + 5),
         ("item-table", ITEM, 1, 3952 * 5 + 5),
         ("linear", IMAGE, 1, 7850),
+        # He et al. 2016: 0.27 million; the exact count of their CIFAR-10 net without its unused shortcuts.
+        ("resnet20", COLOURS, 1, 269_722),
+        # torchvision's ResNet-18 with 10 outputs; GroupNorm has as many weights as BatchNorm.
+        ("resnet18", COLOURS, 1, 11_181_642),
+        ("resnet18", IMAGE, 1, 11_181_642 - 2 * 64 * 49),
         ("mlp", facts({"x": InputSpec(shape=(3,))}, task=Task.REGRESSION), 4, 3 * 4 + 4 + 4 + 1),
     ],
 )
@@ -101,20 +112,61 @@ def test_what_cannot_serve_is_refused_before_a_record_is_read(model: str, data: 
     assert caught.value.name == "model"
 
 
-def test_a_user_model_trains() -> None:
-    data = SOURCES["digits"].load({})
-    knobs = {
-        "model": "tests.trainables.user_models:grouped",
-        "learning_rate": 1.0,
+# Residual nets with GroupNorm.
+
+
+@pytest.mark.parametrize("model", ["resnet20", "resnet18"])
+def test_one_pass_gives_every_records_own_gradient(model: str) -> None:
+    """Norms from inputs and output gradients of Conv2d, GroupNorm and Linear against one backward pass a record."""
+    torch.manual_seed(5)
+    facts = SMALL
+    module = models.build(model, facts, hidden=1)
+    inputs, targets = torch.rand(3, 3, 16, 16), torch.tensor([1, 7, 3])
+    one_pass = PrivateGradients(module, oracle.cross_entropy)
+    found = one_pass.clipped_sum(inputs, targets, clip_norm=0.5).tensors
+    assert set(one_pass.routes.values()) == {Route.ONE_PASS}
+    slow = PrivateGradients(module, oracle.cross_entropy, kinds={})
+    fallback = slow.clipped_sum(inputs, targets, clip_norm=0.5).tensors
+    expected = oracle.clipped_sum(module, oracle.cross_entropy, inputs, targets, 0.5)
+    for name in expected:
+        assert torch.allclose(found[name].double(), expected[name], atol=2e-6, rtol=1e-3), name
+        assert torch.allclose(fallback[name].double(), expected[name], atol=2e-6, rtol=1e-3), name
+    # Three records that are all clipped: the sum is no longer than three clips, and longer than none.
+    assert 0.5 < oracle.norm(found) <= 1.5 + 1e-5
+
+
+def test_dropout_stands_behind_every_unit_between_convolutions() -> None:
+    module = models.build("resnet20", SMALL, hidden=1)
+    count = sum(one.numel() for one in module.parameters())
+    dropped = with_dropout(module, 0.3)
+    assert sum(isinstance(one, nn.Dropout) for one in dropped.modules()) == 9
+    assert sum(one.numel() for one in dropped.parameters()) == count
+    x = torch.rand(2, 3, 16, 16)
+    assert not torch.equal(dropped(x), dropped(x))
+    dropped.eval()
+    assert torch.equal(dropped(x), dropped(x))
+    dense = with_dropout(models.build("mlp3", SMALL, hidden=4), 0.3)
+    assert sum(isinstance(one, nn.Dropout) for one in dense.modules()) == 2
+
+
+@needs_data
+def test_a_private_resnet_takes_steps_on_cifar() -> None:
+    data = SOURCES["cifar10"].load({"path": str(DATA), "limit": 64})
+    knobs: dict[str, Scalar] = {
+        "model": "resnet20",
+        "learning_rate": 0.1,
         "clip_norm": 1.0,
-        "batch_size": 256,
-        "epochs": 10.0,
+        "batch_size": 16,
+        "epochs": 0.75,
     }
-    plan = NOISY_SGD.plan(knobs, data.facts, PrivacyTarget(epsilon=8.0, delta=1e-4), {})
+    plan = NOISY_SGD.plan(knobs, data.facts, PrivacyTarget(epsilon=8.0, delta=1e-3), {})
     assert isinstance(plan, PrivacyPlan)
     run = memory_run(plan)
-    NOISY_SGD.fit([run], data, RunSettings())
-    assert run.final[2]["accuracy"] > 0.5
+    NOISY_SGD.fit([run], data, RunSettings(microbatch=16))
+    step, state, metrics = run.final
+    assert step == plan.steps == 3
+    assert 0 <= metrics["accuracy"] <= 1
+    assert all(bool(torch.isfinite(torch.from_numpy(one)).all()) for one in state.values())
 
 
 def test_planning_does_not_import_torch() -> None:

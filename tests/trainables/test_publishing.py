@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from trainables.measures.objectives import MEASURES
-from trainables.publishing import OWN_METRICS, declared
+from trainables.publishing import declared
 from trainables.registry import SYSTEMS
-from trainables.system import Dependence, Metric
+from trainables.system import Dependence
 
 
 @pytest.mark.parametrize("system", SYSTEMS.values(), ids=SYSTEMS)
@@ -17,11 +17,6 @@ def test_every_metric_of_every_system_declares_on_what_it_depends(system):
         assert isinstance(metric.depends, Dependence), metric.name
         for name, value in metric.raw_under.items():
             assert value in knobs[name].choices, metric.name
-
-
-def test_a_metric_that_declares_nothing_is_an_error():
-    with pytest.raises(TypeError, match="depends"):
-        Metric(name="accuracy", goal="maximize", doc="share of right answers", released="the model")
 
 
 def test_what_reads_the_training_records_past_the_mechanism_is_declared_raw():
@@ -43,11 +38,3 @@ def test_a_figure_of_training_distances_is_raw_and_one_of_held_out_distances_is_
 def test_a_run_that_stops_on_training_distances_has_no_metric_that_does_not_depend_on_them():
     stopped = SYSTEMS["average-case-sgd"].metrics
     assert {one.depends_under({"distances": "training"}) for one in stopped} == {Dependence.RAW}
-
-
-def test_time_and_memory_are_declared_a_side_channel():
-    assert {name for name, one in OWN_METRICS.items() if one.depends is Dependence.SIDE_CHANNEL} == {
-        "seconds",
-        "peak_memory_mb",
-    }
-    assert OWN_METRICS["epsilon"].depends is OWN_METRICS["work"].depends is Dependence.PUBLIC

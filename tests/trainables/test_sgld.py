@@ -15,9 +15,9 @@ from dpcore.events import Adjacency, Composed
 from dpcore.gradients import clipped as releases
 from dpcore.guarantee import Status
 from dpcore.papers.wu2020 import Phase, step_size_of
-from tests.trainables.noisy_sgd_cases import tiny
-from tests.trainables.recording import MemoryRun, memory_run
-from trainables.data import SOURCES
+from tests.trainables import noisy_sgd_cases as cases
+from tests.trainables.noisy_sgd_cases import TARGET, parameters, tiny
+from tests.trainables.recording import MemoryRun
 from trainables.hyperparameters import read
 from trainables.system import (
     Dataset,
@@ -25,47 +25,24 @@ from trainables.system import (
     PrivacyPlan,
     PrivacyTarget,
     Refusal,
-    RunSettings,
     Scalar,
 )
 from trainables.systems.langevin import CLIPPED_SGLD, DP_SGLD, LangevinHyperparameters
 from trainables.training.optimisers import LangevinMean, steadily
 
-TARGET = PrivacyTarget(epsilon=4.0, delta=1e-4)
-
-
-@pytest.fixture(scope="module")
-def digits() -> Dataset:
-    return SOURCES["digits"].load({})
-
-
-def config(**changes: object) -> dict:
-    return {"step_size": 1e-3, "halve_every": 2, "batch_size": 128, "epochs": 5, "hidden": 16} | changes
-
-
-def langevin(config: dict) -> LangevinHyperparameters:
-    return read(LangevinHyperparameters, config)
+WALK = {"step_size": 1e-3, "halve_every": 2, "batch_size": 128, "epochs": 5, "hidden": 16}
 
 
 def planned(facts: DatasetSpec, target: PrivacyTarget = TARGET, **changes: object) -> PrivacyPlan:
-    plan = CLIPPED_SGLD.plan(config(**changes), facts, target, {})
-    assert isinstance(plan, PrivacyPlan), plan
-    return plan
+    return cases.planned(CLIPPED_SGLD, facts, target, **WALK | changes)
 
 
 def given_noise(facts: DatasetSpec, noise: float, **changes: object) -> PrivacyPlan:
-    target = PrivacyTarget(epsilon=1e6, delta=1e-4, solve="none")
-    return planned(facts, target, noise_multiplier=noise, **changes)
+    return cases.given_noise(CLIPPED_SGLD, facts, noise, **WALK | changes)
 
 
 def fitted(plan: PrivacyPlan, data: Dataset, **run: object) -> MemoryRun:
-    one = memory_run(plan, **run)  # type: ignore[arg-type]
-    CLIPPED_SGLD.fit([one], data, RunSettings())
-    return one
-
-
-def parameters(state: object) -> np.ndarray:
-    return np.concatenate([array.ravel() for _, array in sorted(state.items())])  # type: ignore[attr-defined]
+    return cases.fitted(CLIPPED_SGLD, plan, data, **run)
 
 
 # Plans
@@ -92,21 +69,21 @@ def test_the_clip_norm_follows_from_the_noise(digits: Dataset) -> None:
     german = {"step_size": 1e-3, "halve_every": 5, "batch_size": 32, "epochs": 30}
     plan = given_noise(facts, 2 * 32 / (400 * math.sqrt(1e-3)), **german)
     assert plan.mechanism.clip_norm == pytest.approx(1.0)
-    assert langevin(plan.config).phases(400)[:2] == (Phase(1e-3, 65), Phase(5e-4, 65))
+    assert read(LangevinHyperparameters, plan.config).phases(400)[:2] == (Phase(1e-3, 65), Phase(5e-4, 65))
     claim = headline(plan.event(), 1e-3, Adjacency.ADD_REMOVE)
     assert claim.epsilon == pytest.approx(0.4058, rel=0.01)
 
 
 def test_refusals_say_how_far_off(digits: Dataset) -> None:
-    refusal = CLIPPED_SGLD.plan(config(), digits.facts, replace(TARGET, epsilon=1e-4, delta=1e-9), {})
+    refusal = CLIPPED_SGLD.plan(WALK, digits.facts, replace(TARGET, epsilon=1e-4, delta=1e-9), {})
     assert isinstance(refusal, Refusal)
     assert refusal.violations["noise"] > 0
     given = replace(TARGET, solve="none")
-    near, far = (CLIPPED_SGLD.plan(config(noise_multiplier=z), digits.facts, given, {}) for z in (0.6, 0.4))
+    near, far = (CLIPPED_SGLD.plan(WALK | {"noise_multiplier": z}, digits.facts, given, {}) for z in (0.6, 0.4))
     assert isinstance(near, Refusal)
     assert isinstance(far, Refusal)
     assert 0 < near.violations["epsilon"] < far.violations["epsilon"]
-    endless = config(epochs=1_000_000, batch_size=1)
+    endless = WALK | {"epochs": 1_000_000, "batch_size": 1}
     for name, changes in (("steps", {"halve_every": 1_000_000}), ("halvings", {"halve_every": 10})):
         refusal = CLIPPED_SGLD.plan(endless | changes, digits.facts, TARGET, {})
         assert isinstance(refusal, Refusal)
@@ -169,13 +146,6 @@ def test_blocks_are_found_by_step() -> None:
 # Learning, checkpoints, resuming
 
 
-def test_digits_are_learned(digits: Dataset) -> None:
-    plan = planned(digits.facts, replace(TARGET, epsilon=8.0), step_size=3e-4, halve_every=5, epochs=15, hidden=64)
-    step, _, metrics = fitted(plan, digits).final
-    assert step == plan.steps
-    assert metrics["accuracy"] > 0.75
-
-
 # DP-SGLD with its published noise: the golden factor, the law of one step, and the exact count of what it spends.
 
 FORMULA = PrivacyTarget(epsilon=1.0, delta=1e-3)
@@ -183,9 +153,7 @@ GERMAN: dict[str, Scalar] = {"step_size": 1e-3, "halve_every": 5, "batch_size": 
 
 
 def by_formula(facts: DatasetSpec, target: PrivacyTarget = FORMULA, **changes: Scalar) -> PrivacyPlan:
-    plan = DP_SGLD.plan({**GERMAN, **changes}, facts, target, {})
-    assert isinstance(plan, PrivacyPlan), plan
-    return plan
+    return cases.planned(DP_SGLD, facts, target, **GERMAN | changes)
 
 
 def test_the_published_noise_is_counted_exactly() -> None:
@@ -237,16 +205,10 @@ def test_the_noise_of_a_step_has_the_published_variance(
         factor_F = 128 * steps * clip**2 / epsilon**2 * math.log(2.5 * steps / 1e-3) * math.log(2 / 1e-3)
         variance = 1e-6 * factor_F
         assert variance > 1e-3
-    ends = [parameters(first_step(plan, data, attempt)) for attempt in (1, 2)]
+    ends = [parameters(cases.fitted(DP_SGLD, plan, data, to_step=1, attempt=attempt).final[1]) for attempt in (1, 2)]
     difference = (ends[0] - ends[1]) / math.sqrt(2 * variance)
     low, high = stats.chi2.ppf([5e-5, 1 - 5e-5], df=len(difference))
     assert low < float(np.sum(difference**2)) < high
-
-
-def first_step(plan: PrivacyPlan, data: Dataset, attempt: int) -> object:
-    run = memory_run(plan, to_step=1, attempt=attempt)
-    DP_SGLD.fit([run], data, RunSettings())
-    return run.final[1]
 
 
 def test_noise_that_drowns_all_is_refused() -> None:

@@ -17,7 +17,8 @@ from dpcore.events import Adjacency, NonPrivate, Repeated
 from dpcore.guarantee import Status
 from dpcore.noise import PseudorandomNoise
 from dpcore.papers import wu2020 as membership
-from tests.trainables.recording import MemoryRun, memory_run
+from tests.trainables import noisy_sgd_cases
+from tests.trainables.recording import MemoryRun
 from tests.trainables.test_published_sources import DATA, needs_data
 from trainables.data import SOURCES
 from trainables.hyperparameters import read
@@ -27,7 +28,6 @@ from trainables.system import (
     DatasetSpec,
     PrivacyPlan,
     PrivacyTarget,
-    RunSettings,
     Scalar,
     Split,
 )
@@ -47,11 +47,6 @@ RATES: dict[str, dict[str, Scalar]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def digits() -> Dataset:
-    return SOURCES["digits"].load({})
-
-
 def planned(name: str, facts: DatasetSpec, **changes: Scalar) -> PrivacyPlan:
     config: dict[str, Scalar] = {"batch_size": 128, "epochs": 2, "halve_every": 1, "hidden": 16}
     plan = SYSTEMS[name].plan({**config, **RATES[name], **changes}, facts, TARGET, {})
@@ -59,10 +54,8 @@ def planned(name: str, facts: DatasetSpec, **changes: Scalar) -> PrivacyPlan:
     return plan
 
 
-def fitted(plan: PrivacyPlan, data: Dataset, **run: object) -> MemoryRun:
-    one = memory_run(plan, **run)  # type: ignore[arg-type]
-    SYSTEMS[plan.system].fit([one], data, RunSettings())
-    return one
+def fitted(plan: PrivacyPlan, data: Dataset) -> MemoryRun:
+    return noisy_sgd_cases.fitted(SYSTEMS[plan.system], plan, data)
 
 
 # What is claimed
@@ -219,11 +212,6 @@ def test_leakage_is_below_its_bounds(draws: list[list[float]], averaged: list[fl
     )
 
 
-def test_one_draw_leaks_nothing_that_could_be_seen() -> None:
-    one = np.array([[0.1, 3.0]])
-    assert training.leakage_metrics(one, one[0], one[0])["mpl"] == 0
-
-
 # The table's metrics
 
 
@@ -269,26 +257,6 @@ def test_last_iterates_are_kept_and_nobody_else_s_draws_move(name: str, digits: 
     assert step == plan.steps == 24
     window = max(int(plan.config["average"]), int(plan.config.get("draws", 1)))
     assert arrays["draws.probabilities"].shape == (window, digits.facts.n + digits.facts.n_validation, 10)
-
-
-def test_a_run_that_was_cut_inside_its_last_iterates_goes_on(digits: Dataset) -> None:
-    plan = planned("psgld", digits.facts, draws=6)
-    whole = fitted(plan, digits)
-    first = fitted(plan, digits, to_step=21)
-    step, state, _ = first.final
-    assert step == 21
-    resumed = fitted(plan, digits, from_step=21, state=state, attempt=2)
-    arrays, metrics = resumed.final[1:]
-    # Three iterates are the first attempt's, three are new; nothing started again from fresh weights.
-    assert np.array_equal(arrays["draws.probabilities"][:3], state["draws.probabilities"][3:])
-    assert abs(metrics["accuracy"] - whole.final[2]["accuracy"]) < 0.2
-    assert set(metrics) == set(whole.final[2])
-
-
-def test_digits_are_learned(digits: Dataset) -> None:
-    for name in ("sgd", "sgld"):
-        plan = planned(name, digits.facts, epochs=8, halve_every=4, hidden=64, **(RATES[name] | {"step_size": 3e-4}))
-        assert fitted(plan, digits).final[2]["accuracy"] > 0.8
 
 
 @needs_data
