@@ -39,23 +39,10 @@ _SAID = re.compile(r"^(\w+) {2,}(\S.*(?:\n +\S.*)*)", re.MULTILINE)
 """One hyperparameter in the text of its class."""
 
 
-def hyperparameter(
-    *,
-    doc: str = "",
-    name: str = "",
-    unit: str = "1",
-    low: float | None = None,
-    high: float | None = None,
-    choices: tuple[Scalar, ...] = (),
-    default: Scalar | None = None,
-    inner: str = "",
-    word: str = "",
-    listed: bool = False,
-) -> Any:
+def hyperparameter(**about: Any) -> Any:
     """One hyperparameter; arguments as in `trainables.system.Hyperparameter`. Its name is the field's by default, its
     doc what its class's text says."""
-    about = dict(locals())
-    return field(metadata={_ABOUT: {key: value for key, value in about.items() if value or key not in ("name", "doc")}})
+    return field(metadata={_ABOUT: about})
 
 
 def builder_arguments() -> Any:

@@ -320,9 +320,7 @@ def attributed_plan(
 def resting_on_word(plan: PrivacyPlan, lines: Sequence[str]) -> PrivacyPlan:
     """The plan, whose claims rest on these sentences too: somebody's word, so that none is more than proved under
     assumptions. As it is without any."""
-    if not lines:
-        return plan
-    return _with_claims(plan, lambda claim: _resting_on(claim, lines))
+    return _weaker(plan, Status.PROVED_UNDER_ASSUMPTIONS, lambda claim: lines) if lines else plan
 
 
 def of_their_models(texts: Iterable[str]) -> tuple[str, ...]:
@@ -361,7 +359,8 @@ def _on_word_of(module: str, plan: PrivacyPlan, facts: DatasetSpec) -> PrivacyPl
         line = f"{module} releases the counted mechanism, as it was counted, and nothing else: its code is not ours."
         plan = resting_on_word(plan, (line,))
     else:
-        plan = _with_claims(plan, lambda claim: _asserted(claim, module))
+        said = f"{module} says that this epsilon holds, by %s: nothing of it was counted or checked here."
+        plan = _weaker(plan, Status.ASSERTED, lambda claim: (said % claim.theorem,), asserted_by=module)
     validation = [PUBLIC_VALIDATION] if facts.n_validation else []
     claim = plan.guarantee
     needed = dict.fromkeys((*claim.assumptions, *validation, *facts.assumptions))
@@ -378,21 +377,16 @@ def _is_counted_here(plan: PrivacyPlan) -> bool:
         return False
 
 
-def _with_claims(plan: PrivacyPlan, changed: Callable[[Guarantee], Guarantee]) -> PrivacyPlan:
+def _weaker(
+    plan: PrivacyPlan, status: Status, lines: Callable[[Guarantee], Sequence[str]], **changes: str
+) -> PrivacyPlan:
+    """The plan, whose claims are of that status at most, and rest on these lines too."""
+
+    def changed(claim: Guarantee) -> Guarantee:
+        assumptions = tuple(dict.fromkeys((*claim.assumptions, *lines(claim))))
+        return replace(claim, status=weakest(claim.status, status), assumptions=assumptions, **changes)  # type: ignore[arg-type]
+
     return replace(plan, guarantee=changed(plan.guarantee), beside=tuple(map(changed, plan.beside)))
-
-
-def _resting_on(claim: Guarantee, lines: Iterable[str]) -> Guarantee:
-    status = weakest(claim.status, Status.PROVED_UNDER_ASSUMPTIONS)
-    return replace(claim, status=status, assumptions=tuple(dict.fromkeys((*claim.assumptions, *lines))))
-
-
-def _asserted(claim: Guarantee, module: str) -> Guarantee:
-    """On the module's word alone."""
-    # Without the status that it gave itself: nobody is to read that word as ours.
-    line = f"{module} says that this epsilon holds, by {claim.theorem}: nothing of it was counted or checked here."
-    status = weakest(claim.status, Status.ASSERTED)
-    return replace(claim, status=status, asserted_by=module, assumptions=(*claim.assumptions, line))
 
 
 def _root(module: str) -> str:

@@ -139,8 +139,6 @@ def share_of(key: str, id_: object) -> float:
 
 def _told_apart(own: list[tuple[bytes, int]]) -> list[tuple[bytes, int]]:
     """Digests and positions, where the second of two equal records has another digest than the first, and so on."""
-    if len({digest for digest, _ in own}) == len(own):
-        return own
     seen: Counter[bytes] = Counter()
     out = []
     for digest, position in own:

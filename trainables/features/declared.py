@@ -97,20 +97,16 @@ class Features:
         feature = self._feature(facts)
         if self.groups is not None:
             feature = self._normalised(feature)
-        word = self.name if self.is_known else FEATURES
-        cut = () if self.bounds is None else (self.bounds,)
+        word, treatment = self.name if self.is_known else FEATURES, list(facts.treatment)
+        if self.bounds is not None:
+            low, high = self.bounds
+            treatment.append(f"Features that {self.name} gives beyond {low:g} and {high:g} are cut to these.")
         return replace(
             facts,
             dataset=f"{facts.dataset}-{word}",
             features={FEATURES: feature},
             assumptions=(*facts.assumptions, self.provenance(facts)),
-            treatment=(
-                *facts.treatment,
-                *(
-                    f"Features that {self.name} gives beyond {low:g} and {high:g} are cut to these."
-                    for low, high in cut
-                ),
-            ),
+            treatment=tuple(treatment),
         )
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -93,7 +94,7 @@ class Found:
     design: str
     reads_records: bool
     trainings: int
-    seconds: float
+    seconds: float = 0.0
 
 
 def methods(system: System, claim: Guarantee) -> tuple[Method, ...]:
@@ -192,7 +193,7 @@ def _one_run(setting: AuditSetting, method: Method, canaries: int) -> Found:
     # Both scores are paid for, so the coins may choose between them.
     best = max(every, key=lambda one: one.correct)
     evidence: Evidence = OneRunFDP(observed=best) if method == "f-dp" else OneRun(observed=best)
-    return Found(audit=_audit(setting, evidence, threat), design=design, reads_records=True, trainings=1, seconds=0.0)
+    return Found(audit=_audit(setting, evidence, threat), design=design, reads_records=True, trainings=1)
 
 
 def _calls(setting: AuditSetting, canaries: int) -> tuple[int, int]:
@@ -316,28 +317,24 @@ def _neighbours(setting: AuditSetting, system: Auditable, runs: int, curve: Trad
 
 
 def _one_canary(setting: AuditSetting, runs: int, curve: TradeOff | None) -> Found:
-    number = 0
-    planted = None if isinstance(setting.system, CanaryTrained) else _mislabelled(setting, 1)
+    numbers, system = itertools.count(1), setting.system
+    if isinstance(system, CanaryTrained):
+        threat = ThreatModel.EVERY_UPDATE
+        design = f"one of the {_canaries(setting)}; the attacker reads every noisy update"
+    else:
+        threat, planted = ThreatModel.BLACK_BOX, _mislabelled(setting, 1)
+        design = "one validation record with a wrong label; the attacker asks what is predicted for it"
 
     def score(included: bool) -> float:
-        nonlocal number
-        number += 1
-        coin = np.array([included])
-        if planted is not None:
-            return float(_inserted_scores(setting, planted, coin, number)[0])
-        assert isinstance(setting.system, CanaryTrained)
-        return float(gradient_scores(setting, setting.system, coin, number)["likelihood ratio"][0])
+        coin, number = np.array([included]), next(numbers)
+        if isinstance(system, CanaryTrained):
+            return float(gradient_scores(setting, system, coin, number)["likelihood ratio"][0])
+        return float(_inserted_scores(setting, planted, coin, number)[0])
 
     def both(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         found = np.array([[score(True), score(False)] for _ in range(count)])
         return found[:, 0], found[:, 1]
 
-    if planted is None:
-        threat = ThreatModel.EVERY_UPDATE
-        design = f"one of the {_canaries(setting)}; the attacker reads every noisy update"
-    else:
-        threat = ThreatModel.BLACK_BOX
-        design = "one validation record with a wrong label; the attacker asks what is predicted for it"
     return _counted(setting, both, runs, curve, threat, design, reads_records=True)
 
 
@@ -361,7 +358,6 @@ def _counted(
         design=design,
         reads_records=reads_records,
         trainings=2 * (runs + calibration),
-        seconds=0.0,
     )
 
 

@@ -24,11 +24,14 @@ _MEMBERS = (
 AUDIT_RUNS = 200
 
 
-def _attacked(name: str, doc: str) -> Metric:
-    """A number of the threshold attack of Yeom et al. 2018 on the training records."""
-    return Metric(name=name, goal="minimize", worst=1.0, doc=doc, released=_MEMBERS, depends=Dependence.RAW)
-
-
+_ATTACK = {
+    "membership_auc": "area under the curve of the threshold attack of Yeom et al. 2018 (1/2: no better than guessing)",
+    "membership_accuracy": "share of right calls of that attack at the mean training loss, among as many members as "
+    "others",
+    "membership_f1": "harmonic mean of that attack's precision and recall, at the mean training loss",
+    "priv_leak": "true minus false positive rate of that attack at the mean training loss (Lu et al. 2021: Priv_Leak)",
+}
+"""What the threshold attack of Yeom et al. 2018 on the training records tells."""
 MEASURES: Mapping[str, Metric] = {
     one.name: one
     for one in (
@@ -40,18 +43,9 @@ MEASURES: Mapping[str, Metric] = {
             released="a twin of the trial on the training records, with noise of its own: in no claim and no ledger",
             depends=Dependence.RAW,
         ),
-        _attacked(
-            "membership_auc",
-            "area under the curve of the threshold attack of Yeom et al. 2018 (1/2: no better than guessing)",
-        ),
-        _attacked(
-            "membership_accuracy",
-            "share of right calls of that attack at the mean training loss, among as many members as others",
-        ),
-        _attacked("membership_f1", "harmonic mean of that attack's precision and recall, at the mean training loss"),
-        _attacked(
-            "priv_leak",
-            "true minus false positive rate of that attack at the mean training loss (Lu et al. 2021: Priv_Leak)",
+        *(
+            Metric(name=name, goal="minimize", worst=1.0, doc=doc, released=_MEMBERS, depends=Dependence.RAW)
+            for name, doc in _ATTACK.items()
         ),
         Metric(
             name="queries",
@@ -65,7 +59,6 @@ MEASURES: Mapping[str, Metric] = {
         *GROUPED.values(),
     )
 }
-_ATTACK = ("membership_auc", "membership_accuracy", "membership_f1", "priv_leak")
 
 
 def measured(names: Collection[str] = ()) -> Mapping[str, Metric]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -44,26 +46,21 @@ def linear(facts: DatasetSpec, hidden: int) -> nn.Module:
     return keras(Flattened(nn.Linear(width(facts), outputs(facts))))
 
 
+def dense(facts: DatasetSpec, *hidden: int) -> nn.Module:
+    """width -> so many ReLU units, layer after layer -> outputs."""
+    sizes = [width(facts), *hidden]
+    units = [one for before, after in pairwise(sizes) for one in (nn.Linear(before, after), nn.ReLU())]
+    return keras(Flattened(nn.Sequential(*units, nn.Linear(sizes[-1], outputs(facts)))))
+
+
 def mlp(facts: DatasetSpec, hidden: int) -> nn.Module:
-    """width -> hidden ReLU units -> outputs."""
-    return keras(
-        Flattened(nn.Sequential(nn.Linear(width(facts), hidden), nn.ReLU(), nn.Linear(hidden, outputs(facts))))
-    )
+    """One hidden layer."""
+    return dense(facts, hidden)
 
 
 def two_hidden(facts: DatasetSpec, hidden: int) -> nn.Module:
-    """width -> hidden ReLU units -> hidden ReLU units -> outputs: the three-layer net of Wu et al. 2020."""
-    return keras(
-        Flattened(
-            nn.Sequential(
-                nn.Linear(width(facts), hidden),
-                nn.ReLU(),
-                nn.Linear(hidden, hidden),
-                nn.ReLU(),
-                nn.Linear(hidden, outputs(facts)),
-            )
-        )
-    )
+    """Two hidden layers: the three-layer net of Wu et al. 2020."""
+    return dense(facts, hidden, hidden)
 
 
 # The two-convolution net.

@@ -10,7 +10,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar, get_args, get_origin
 
@@ -74,27 +74,15 @@ def _image(facts: DatasetSpec) -> str:
     return ""
 
 
-def _text(facts: DatasetSpec) -> str:
-    features = list(facts.features.values())
-    if len(features) != 1 or features[0].cardinality is None or len(features[0].shape) != 1:
-        return "it needs one sequence of token codes"
-    return ""
+def _coded(inputs: int, axes: int, needed: str, facts: DatasetSpec) -> str:
+    features = facts.features.values()
+    fit = all(one.cardinality is not None and len(one.shape) == axes for one in features)
+    return "" if fit and len(features) == inputs else f"it needs {needed}"
 
 
-def _pair(facts: DatasetSpec) -> str:
-    features = list(facts.features.values())
-    if len(features) != 2 or any(feature.cardinality is None or feature.shape for feature in features):
-        return "it needs two inputs of one code each (user and item)"
-    return ""
-
-
-def _item(facts: DatasetSpec) -> str:
-    features = list(facts.features.values())
-    if len(features) != 1 or features[0].cardinality is None or features[0].shape:
-        return "it needs one input of one code (item)"
-    return ""
-
-
+_text = partial(_coded, 1, 1, "one sequence of token codes")
+_pair = partial(_coded, 2, 0, "two inputs of one code each (user and item)")
+_item = partial(_coded, 1, 0, "one input of one code (item)")
 MODELS: dict[str, ModelEntry] = by_name(
     "model",
     ModelEntry("linear", "one linear layer on the flattened input", "networks:linear", _dense),
@@ -183,38 +171,23 @@ def check(
         )
     if model not in MODELS or adaptation != AS_BUILT:
         # Any alpha does.
-        _check_built(model, _FactsKey(facts), arguments, replace(adaptation, alpha=AS_BUILT.alpha), hidden)
+        asked = (repr(facts), arguments, replace(adaptation, alpha=AS_BUILT.alpha), hidden)
+        if (model, asked) not in _CHECKED:
+            made = partial(build, model, facts, hidden=hidden, arguments=arguments, adaptation=adaptation)
+            _check_built(model, facts, made, anew=(model, repr(facts)) not in _CHECKED)
+            _CHECKED.update([(model, asked), (model, repr(facts))])
 
 
-class _FactsKey:
-    """Facts compared by content; the mapping inside them keeps them from being hashed directly."""
-
-    def __init__(self, facts: DatasetSpec) -> None:
-        self.facts = facts
-        self._text = repr(facts)
-
-    def __hash__(self) -> int:
-        return hash(self._text)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _FactsKey) and self._text == other._text
+_CHECKED: set[tuple[str, object]] = set()
+"""Models and facts that were looked at, with numbers, and all that was asked besides."""
 
 
-_ANEW: set[tuple[str, _FactsKey]] = set()
-"""Models whose making was looked at, with numbers."""
-
-
-@lru_cache(maxsize=256)
-def _check_built(model: str, facts: _FactsKey, arguments: Arguments, adaptation: Adaptation, hidden: int) -> None:
+def _check_built(model: str, facts: DatasetSpec, made: Callable[[], nn.Module], *, anew: bool) -> None:
     import torch
 
-    def made() -> nn.Module:
-        return build(model, facts.facts, hidden=hidden, arguments=arguments, adaptation=adaptation)
-
     try:
-        if (model, facts) not in _ANEW:
+        if anew:
             _check_anew(model, made)
-            _ANEW.add((model, facts))
             return
         try:
             # Of numbers that are copied to where there are none PyTorch warns, one by one.
@@ -230,7 +203,7 @@ def _check_built(model: str, facts: _FactsKey, arguments: Arguments, adaptation:
     except Exception as error:
         at = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(at.filename).name}, line {at.lineno}, in {at.name}"
-        expected = f"a function that makes a model for {facts.facts.dataset}: it raised {type(error).__name__}: {error}"
+        expected = f"a function that makes a model for {facts.dataset}: it raised {type(error).__name__}: {error}"
         raise InvalidValue("model", model, f"{expected} ({where})") from error
 
 

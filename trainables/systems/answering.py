@@ -25,6 +25,7 @@ from trainables.system import (
     Dataset,
     DatasetSpec,
     Dependence,
+    Hyperparameter,
     Metric,
     PrivacyPlan,
     PrivacyTarget,
@@ -66,12 +67,8 @@ Trained = TypeVar("Trained")
 
 
 class SolvedSystem(PlannedSystem[Solved, Released], Generic[Solved, Released]):
-    """A subclass says how much noise meets a target.
+    """A subclass says how much noise meets a target; a plan may ask for as much as its noise parameter may be."""
 
-    noise_range  of its noise parameter that a plan may ask for
-    """
-
-    noise_range: ClassVar[tuple[float, float]]
     solves = MappingProxyType({"noise": "noise_multiplier"})
     remedy = "Raise noise_multiplier or epsilon, or take fewer queries."
 
@@ -90,13 +87,18 @@ class SolvedSystem(PlannedSystem[Solved, Released], Generic[Solved, Released]):
         """See `PlannedSystem.solve`: the noise."""
         if case.target.solve != "noise":
             return {}
-        return {self.solves["noise"]: max(self.noise(case) * _UP, self.noise_range[0])}
+        noise = self._noise_parameter
+        return {noise.name: max(self.noise(case) * _UP, noise.low or 0.0)}
+
+    @property
+    def _noise_parameter(self) -> Hyperparameter:
+        return next(one for one in self.hyperparameters if one.name == self.solves["noise"])
 
     def check_solved(self, case: Case[Solved]) -> None:
         """See `PlannedSystem.check_solved`."""
-        name, largest = self.solves["noise"], self.noise_range[1]
+        name, largest = self.solves["noise"], self._noise_parameter.high
         noise = getattr(case.params, name)
-        if noise > largest:
+        if largest is not None and noise > largest:
             raise NotLaunched(
                 f"{name}={noise:.6g} needed for epsilon={case.target.epsilon}: expected at most {largest:g}. "
                 "Raise epsilon, or take fewer queries.",

@@ -216,7 +216,6 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
     params = ConvexifiedLossHyperparameters
     metrics = METRICS
     adjacencies = (Adjacency.ADD_REMOVE,)
-    noise_range = (NOISE_MIN, NOISE_MAX)
     deciding = (
         "alpha", "regularisation", "hidden", "learning_rate", "batch_size", "epochs",
         "draw", "shadows", "attack_epochs",
@@ -655,7 +654,6 @@ class ConvexifiedHead(AnsweringSystem[ConvexifiedHeadHyperparameters, OutputPert
     params = ConvexifiedHeadHyperparameters
     metrics = (ACCURACY,)
     adjacencies = (Adjacency.REPLACE_ONE,)
-    noise_range = (NOISE_MIN, NOISE_MAX)
     deciding = ("alpha", "regularisation", "radius", "features", "hidden", "clip_norm", "bias")
 
     def check(self, case: Case[ConvexifiedHeadHyperparameters]) -> None:

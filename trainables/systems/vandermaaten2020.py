@@ -228,7 +228,6 @@ class NoisedMinimiser(TrainedOnce[Noised, OutputPerturbation, Array]):
 
     source = SOURCE
     metrics = (ACCURACY,)
-    noise_range = (NOISE_MIN, NOISE_MAX)
     deciding = ROWS
 
     def solved(self, case: Case[Noised]) -> Solved:
@@ -434,7 +433,6 @@ class LossPerturbation(ReleasesLinearModel, SolvedSystem[LossPerturbationHyperpa
     source = SOURCE
     params = LossPerturbationHyperparameters
     metrics = (ACCURACY,)
-    noise_range = (NOISE_MIN, NOISE_MAX)
     traits = Traits(judged_as_released=True)
 
     def check(self, case: Case[LossPerturbationHyperparameters]) -> None:
@@ -727,7 +725,6 @@ class SubsampleAndAggregate(AnsweringSystem[SubsampleHyperparameters, NoisyVote,
     source = SOURCE
     params = SubsampleHyperparameters
     metrics = (ACCURACY,)
-    noise_range = (NOISE_MIN, NOISE_MAX)
     traits = Traits(units=True)
     solves = MappingProxyType({"noise": "temperature", "steps": "queries"})
     remedy = "Raise temperature or epsilon, or take fewer queries."
