@@ -9,6 +9,8 @@ import numpy as np
 
 from dpcore.events import Event, blocks
 from dpcore.randomness import Streams
+from trainables.measures.audits import AuditSetting
+from trainables.registry import SYSTEMS
 from trainables.system import Dataset, DatasetSpec, InputSpec, PrivacyPlan, Split, State, Task, TrialRun
 
 
@@ -62,6 +64,12 @@ def memory_run(
 def counted(plan: PrivacyPlan) -> tuple[tuple[Event, int], ...]:
     """What a plan counts, in order: (the event of one step, how many)."""
     return tuple(blocks(plan.event()))
+
+
+def audited(plan: PrivacyPlan, data: Dataset, seed: int = 0, secret: bytes = bytes(32)) -> AuditSetting:
+    """The audit of a plan's claim."""
+    rng = np.random.default_rng(seed)
+    return AuditSetting(system=SYSTEMS[plan.system], plan=plan, claim=plan.guarantee, data=data, rng=rng, secret=secret)
 
 
 def blobs(n: int, n_validation: int, classes: int = 2, seed: int = 7, spread: float = 0.1) -> Dataset:

@@ -1,5 +1,6 @@
 """Attacks on the convexified-loss systems: shadow models, and neighbours that refute what is published."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -10,13 +11,13 @@ from dpcore.audit import Audit, AuditOutcome, AuditVerdict, MultiRun, ThreatMode
 from dpcore.audit.attacks import attack_examples, disjoint_splits
 from dpcore.mechanisms.output_perturbation import OutputPerturbation
 from dpcore.papers import lu2021 as mathematics
+from tests.trainables.recording import audited
 from tests.trainables.test_convexified import ADD, DELTA, REPLACE, SECRET, planned, target
 from trainables.data.packaged import DIGITS
 from trainables.hyperparameters import read
 from trainables.measures import audits
-from trainables.measures.retraining import outcomes
 from trainables.registry import SYSTEMS
-from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Task
+from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, Task
 from trainables.systems.lu2021 import (
     CONVEXIFIED_HEAD,
     CONVEXIFIED_LOSS,
@@ -100,12 +101,9 @@ def scores_of(plan, facts, runs):
 
     Every run is the system's own `fit` on synthetic neighbours; the attack sees what it released and nothing else.
     """
-    system = SYSTEMS[plan.system]
-    pair = system.neighbours(plan, facts)
-    return [
-        outcomes(system, plan, data, runs, pair.score, secret=SECRET, first=first, execution=RunSettings())
-        for data, first in ((pair.with_it, 1), (pair.without_it, runs + 1))
-    ]
+    pair, numbers = SYSTEMS[plan.system].neighbours(plan, facts), itertools.count(1)
+    setting = audited(plan, pair.with_it, secret=SECRET)
+    return [audits.outcomes(setting, data, runs, pair.score, numbers) for data in (pair.with_it, pair.without_it)]
 
 
 def verdict(plan, inside, outside, adjacency):
@@ -137,14 +135,7 @@ def test_one_answer_of_three_classes_refutes_the_published_claim(noise):
 def test_the_audit_of_any_trial_finds_it_by_itself(system, outcome):
     """What `sweeps audit` does with a trial on digits: the system's own neighbours, its released answers, a verdict."""
     plan = planned(system, {"queries": 3}, epsilon=1.0)
-    setting = audits.AuditSetting(
-        system=system,
-        plan=plan,
-        claim=plan.guarantee,
-        data=DIGITS.load({}),
-        rng=np.random.default_rng(0),
-        secret=SECRET,
-    )
+    setting = audited(plan, DIGITS.load({}), secret=SECRET)
     assert audits.methods(system, plan.guarantee)[0] == "multi-run"
     found = audits.gather(setting, "multi-run", runs=100, curve=None)
     assert found.audit.adjacency is system.adjacencies[0]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.trainables.recording import audited
 from trainables.data import SOURCES
-from trainables.measures.audits import AuditSetting
 from trainables.measures.membership import Attacked, likelihood_ratio_attack
 from trainables.measures.objectives import MEASURES, measure, missing
 from trainables.measures.quality import GROUPED, QUALITY
@@ -115,18 +115,11 @@ def test_every_measure_can_be_asked_of_every_system_that_says_something_of_recor
 
 
 def test_the_likelihood_ratio_attack_finds_members_where_noise_is_forgotten():
-    system, plan = SYSTEMS["model-sensitivity"], planned("model-sensitivity", regularisation=1e-6)
+    plan = planned("model-sensitivity", regularisation=1e-6)
     few = replace(DIGITS, train=replace_rows(DIGITS.train, 200), facts=replace(DIGITS.facts, n=200))
 
     def online(noise_multiplier: float) -> Attacked:
-        setting = AuditSetting(
-            system=system,
-            plan=drawn_at(plan, noise_multiplier),
-            claim=plan.guarantee,
-            data=few,
-            rng=np.random.default_rng(1),
-            secret=bytes(32),
-        )
+        setting = audited(drawn_at(plan, noise_multiplier), few, seed=1)
         first, *_ = likelihood_ratio_attack(setting, shadows=16)
         return first
 

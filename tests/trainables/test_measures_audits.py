@@ -20,8 +20,9 @@ from dpcore.gradients import clipped as releases
 from dpcore.mechanisms.protocol import Scheduled
 from dpcore.sampling import PoissonSampling
 from tests.trainables.private_prediction_cases import small
+from tests.trainables.recording import audited
 from trainables.data import SOURCES
-from trainables.measures.audits import AuditSetting, Method, curve_of, gather, methods
+from trainables.measures.audits import Method, curve_of, gather, methods
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, Scalar
 from trainables.systems import triastcyn2020_training as bayesian_training
@@ -64,14 +65,7 @@ def plan_of(
 def refuted(
     plan: PrivacyPlan, seed: int = 0, method: Method | None = None, data: Dataset = DIGITS, **sizes: int
 ) -> bool:
-    setting = AuditSetting(
-        system=SYSTEMS[plan.system],
-        plan=plan,
-        claim=plan.guarantee,
-        data=data,
-        rng=np.random.default_rng(seed),
-        secret=bytes([seed]) * 32,
-    )
+    setting = audited(plan, data, seed, bytes([seed]) * 32)
     curve = curve_of(setting)
     found = gather(setting, method or methods(setting.system, plan.guarantee)[0], curve=curve, **sizes)
     verdict = AuditVerdict(audit=found.audit, guarantee=plan.guarantee, curve=curve)

@@ -17,10 +17,11 @@ from scipy import stats
 from dpcore.audit import AuditOutcome, AuditVerdict
 from dpcore.gradients import ClippedSum, PrivateGradients
 from tests.dpcore import gradient_oracle
+from tests.trainables import recording
 from trainables.data import records
 from trainables.hyperparameters import read
 from trainables.measures import audits
-from trainables.measures.audits import AuditSetting, curve_of
+from trainables.measures.audits import curve_of
 from trainables.registry import SYSTEMS
 from trainables.system import (
     Dataset,
@@ -245,14 +246,7 @@ def test_a_person_changes_one_vote(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def audited(plan: PrivacyPlan, data: Dataset, seed: int = 0, canaries: int = 600) -> tuple[AuditVerdict, str]:
     """The verdict on the plan's claim, and what was looked at."""
-    setting = AuditSetting(
-        system=SYSTEMS[plan.system],
-        plan=plan,
-        claim=plan.guarantee,
-        data=data,
-        rng=np.random.default_rng(seed),
-        secret=bytes([seed]) * 32,
-    )
+    setting = recording.audited(plan, data, seed, bytes([seed]) * 32)
     curve = curve_of(setting)
     found = audits.gather(setting, "f-dp", canaries=canaries, curve=curve)
     return AuditVerdict(audit=found.audit, guarantee=plan.guarantee, curve=curve), found.design

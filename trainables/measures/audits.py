@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -47,6 +47,9 @@ RUNS, RUNS_OF_SLOW = 1000, 100
 CALIBRATION = 0.5
 """Further runs that only choose the threshold, as a share of the audited ones."""
 
+_TOGETHER = 2000
+"""Twins whose releases are in memory at once."""
+
 Reader = Callable[[State], float]
 
 
@@ -79,6 +82,10 @@ class AuditSetting:
     def replaced(self) -> bool:
         """Whether a canary is there in one of two ways, or there or not."""
         return self.claim.adjacency is Adjacency.REPLACE_ONE
+
+    def twin(self, number: int) -> retraining.Twin:
+        """The twin of that number."""
+        return retraining.twin(self.plan, number, self.secret, self.to_step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +268,7 @@ def _inserted_scores(
 ) -> NDArray[np.float64]:
     """Scores of records, of which `coins` puts some into the training data of twin `number`."""
     data = with_records(setting.data, canaries, coins)
-    run = retraining.twin(setting.plan, number, setting.secret, setting.to_step)
+    run = setting.twin(number)
     setting.system.fit([run], data, setting.execution)
     if isinstance(setting.system, Scored):
         return setting.system.membership_scores(setting.plan, setting.data.facts, run.outcome(), canaries)
@@ -289,31 +296,33 @@ def answer_scores(released: State, queried: Split) -> NDArray[np.float64]:
 
 
 def _neighbours(setting: AuditSetting, system: Auditable, runs: int, curve: TradeOff | None) -> Found:
-    pair = system.neighbours(setting.plan, setting.data.facts)
-    number = 1
-
-    def scores(data: Dataset, count: int) -> NDArray[np.float64]:
-        nonlocal number
-        found = retraining.outcomes(
-            setting.system,
-            setting.plan,
-            data,
-            count,
-            pair.score,
-            secret=setting.secret,
-            first=number,
-            to_step=setting.to_step,
-            execution=setting.execution,
-        )
-        number += count
-        return found
+    pair, numbers = system.neighbours(setting.plan, setting.data.facts), itertools.count(1)
 
     def both(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return scores(pair.with_it, count), scores(pair.without_it, count)
+        with_it, without_it = (
+            outcomes(setting, data, count, pair.score, numbers) for data in (pair.with_it, pair.without_it)
+        )
+        return with_it, without_it
 
     black_box = isinstance(setting.system, Answering)
     threat = ThreatModel.BLACK_BOX if black_box else ThreatModel.FINAL_MODEL
     return _counted(setting, both, runs, curve, threat, pair.doc, reads_records=False)
+
+
+def outcomes(
+    setting: AuditSetting, data: Dataset, runs: int, read: Reader, numbers: Iterator[int]
+) -> NDArray[np.float64]:
+    """`read` of what each of `runs` independent twins on `data` released; shape [runs].
+
+    numbers  of the twins: those of different numbers share no noise under one secret
+    """
+    read_off: list[float] = []
+    while (more := min(runs - len(read_off), _TOGETHER)) > 0:
+        several = [setting.twin(next(numbers)) for _ in range(more)]
+        # One call for several: systems that differ in noise alone train once for all of them.
+        setting.system.fit(several, data, setting.execution)
+        read_off += [read(one.outcome()) for one in several]
+    return np.array(read_off, dtype=np.float64)
 
 
 def _one_canary(setting: AuditSetting, runs: int, curve: TradeOff | None) -> Found:

@@ -165,7 +165,7 @@ def check(system: System, claim: Guarantee, shadows: int) -> None:
 
 def _minus_losses(setting: AuditSetting, rows: NDArray[np.bool_], number: int) -> NDArray[np.float64]:
     """Scores of all records under twin `number`, trained on those that `rows` marks."""
-    run = retraining.twin(setting.plan, number, setting.secret, setting.to_step)
+    run = setting.twin(number)
     setting.system.fit([run], _part(setting.data, rows), setting.execution)
     assert isinstance(setting.system, Scored)
     return setting.system.membership_scores(setting.plan, setting.data.facts, run.outcome(), setting.data.train)

@@ -6,7 +6,6 @@ folder or store ever hears of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpcore import checks
 from dpcore.randomness import Streams
-from trainables.system import Dataset, PrivacyPlan, RunSettings, State, System, TrialRun
+from trainables.system import PrivacyPlan, State, TrialRun
 
 KEY = "twin"
 
@@ -70,34 +69,3 @@ def streams(number: int, secret: bytes) -> Streams:
 def twin(plan: PrivacyPlan, number: int, secret: bytes, to_step: int | None = None) -> Twin:
     """Twin `number` of those that share a secret."""
     return Twin(member(plan, number, to_step), streams(number, secret))
-
-
-def outcomes(
-    system: System,
-    plan: PrivacyPlan,
-    data: Dataset,
-    runs: int,
-    read: Callable[[State], float],
-    *,
-    secret: bytes,
-    first: int = 1,
-    to_step: int | None = None,
-    execution: RunSettings,
-) -> NDArray[np.float64]:
-    """`read` of what each of `runs` independent twins on `data` released; shape [runs].
-
-    first  number of the first twin: twins of different numbers share no noise under one secret
-    """
-    read_off = []
-    for start in range(0, runs, _TOGETHER):
-        several: Sequence[Twin] = [
-            twin(plan, first + number, secret, to_step) for number in range(start, min(start + _TOGETHER, runs))
-        ]
-        # One call for several: systems that differ in noise alone train once for all of them.
-        system.fit(several, data, execution)
-        read_off += [read(one.outcome()) for one in several]
-    return np.array(read_off, dtype=np.float64)
-
-
-_TOGETHER = 2000
-"""Twins whose releases are in memory at once."""
