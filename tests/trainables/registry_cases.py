@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from dpcore.events import Adjacency
 from tests.trainables.exam.candidate import Candidate
@@ -13,20 +15,7 @@ from trainables.data.packaged import UNIFORM
 from trainables.registry import SYSTEMS
 from trainables.system import Config, Dataset, Scalar
 
-_ADD, _REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """What a system is asked to plan. `solve` is "none" where the noise follows from the target, or from nothing."""
-
-    config: Config = field(default_factory=dict)
-    adjacency: Adjacency = _ADD
-    solve: str = "noise"
-    epsilon: float = 2.0
-    delta: float = 1e-4
-
-
+_REPLACE = Adjacency.REPLACE_ONE
 _STEPS = {"model": "linear", "batch_size": 20, "epochs": 3, "learning_rate": 0.5, "clip_norm": 1.0}
 _WATCHED = {"distance_records": 8, "bayesian_delta": 1e-3}
 _WALK = {"model": "linear", "batch_size": 20, "epochs": 2, "halve_every": 1}
@@ -34,29 +23,6 @@ _ALL = {**_WALK, "batch_size": 60, "epochs": 4}
 """Every record in every batch, so that shuffles mean nothing."""
 _ANSWERS = {"regularisation": 0.1}
 _DRAWS = {name: value for name, value in _STEPS.items() if name != "model"}
-
-CASES: dict[str, Case] = {
-    "noisy-mean": Case({"clip": 1.0, "steps": 3, "shrinkage": 1.0, "prior": 0.5, "step_seconds": 0.0}),
-    "noisy-sgd": Case(_STEPS),
-    "noisy-adam": Case(_STEPS),
-    "model-sensitivity": Case(_ANSWERS),
-    "loss-perturbation": Case(_ANSWERS),
-    "prediction-sensitivity": Case({**_ANSWERS, "queries": 20}),
-    "subsample-and-aggregate": Case({**_ANSWERS, "models": 5, "queries": 6}, _REPLACE, epsilon=20.0),
-    "clipped-sgld": Case({**_WALK, "step_size": 1e-3}),
-    "dp-sgld": Case({**_WALK, "step_size": 1e-3, "clip_norm": 1.0}, solve="none"),
-    **{name: Case({**_ALL, "learning_rate": 0.1}) for name in ("sgd", "rmsprop")},
-    "dropout": Case({**_WALK, "learning_rate": 0.1, "model": "mlp", "hidden": 8}),
-    **{name: Case({**_ALL, "step_size": 1e-3, "draws": 3}) for name in ("sgld", "psgld", "sghmc")},
-    "convexified-loss": Case({"epochs": 2, "hidden": 8, "learning_rate": 0.01, "queries": 20, "batch_size": 20}),
-    "convexified-head": Case({"alpha": 0.1, "regularisation": 0.05, "queries": 20}, _REPLACE),
-    "bayesian-sgd": Case({**_STEPS, **_WATCHED}),
-    "bayesian-variational": Case({**_DRAWS, **_WATCHED}),
-    "variational-draws": Case({**_DRAWS, "distance_records": 8}, solve="none", epsilon=1e6),
-    "average-case-sgd": Case({**_STEPS, "distance_records": 4, "noise_multiplier": 3.0}, solve="none", epsilon=1e4),
-}
-"""{name of the system: its case}; a system without one fails every exam."""
-
 
 _NOTHING_DRAWN = {"sgd", "rmsprop", "dropout"}
 """Systems that add no noise; their epsilon is infinite."""
@@ -140,25 +106,44 @@ def data_of(name: str) -> Dataset:
     return small(n=60, n_validation=40, classes=classes, spread=3.0 if name in _OVERLAPPING else 0.1)
 
 
-CANDIDATES = {
-    name: Candidate(
+def _of(config: Config, **asked: Any) -> Callable[[str], Candidate]:
+    """The candidate of a system by its name."""
+    return lambda name: Candidate(
         system=SYSTEMS[name],
-        config=case.config,
+        config=config,
         data=partial(data_of, name),
-        adjacency=case.adjacency,
-        solve=case.solve,
-        epsilon=case.epsilon,
-        delta=case.delta,
         noisy=name not in _NOTHING_DRAWN,
         others={**ADAPTED_OTHERS, **OTHERS.get(name, {})},
         beside={**ADAPTED_BESIDE, **BESIDE.get(name, {})},
         chance=CHANCE.get(name, {}),
         silent={"weights": "of files: test_adaptation.py", **SILENT.get(name, {})},
         telling=TELLING.get(name, {}),
+        **asked,
     )
-    for name, case in CASES.items()
+
+
+_SITTING = {
+    "noisy-mean": _of({"clip": 1.0, "steps": 3, "shrinkage": 1.0, "prior": 0.5, "step_seconds": 0.0}),
+    "noisy-sgd": _of(_STEPS),
+    "noisy-adam": _of(_STEPS),
+    "model-sensitivity": _of(_ANSWERS),
+    "loss-perturbation": _of(_ANSWERS),
+    "prediction-sensitivity": _of({**_ANSWERS, "queries": 20}),
+    "subsample-and-aggregate": _of({**_ANSWERS, "models": 5, "queries": 6}, adjacency=_REPLACE, epsilon=20.0),
+    "clipped-sgld": _of({**_WALK, "step_size": 1e-3}),
+    "dp-sgld": _of({**_WALK, "step_size": 1e-3, "clip_norm": 1.0}, solve="none"),
+    **{name: _of({**_ALL, "learning_rate": 0.1}) for name in ("sgd", "rmsprop")},
+    "dropout": _of({**_WALK, "learning_rate": 0.1, "model": "mlp", "hidden": 8}),
+    **{name: _of({**_ALL, "step_size": 1e-3, "draws": 3}) for name in ("sgld", "psgld", "sghmc")},
+    "convexified-loss": _of({"epochs": 2, "hidden": 8, "learning_rate": 0.01, "queries": 20, "batch_size": 20}),
+    "convexified-head": _of({"alpha": 0.1, "regularisation": 0.05, "queries": 20}, adjacency=_REPLACE),
+    "bayesian-sgd": _of({**_STEPS, **_WATCHED}),
+    "bayesian-variational": _of({**_DRAWS, **_WATCHED}),
+    "variational-draws": _of({**_DRAWS, "distance_records": 8}, solve="none", epsilon=1e6),
+    "average-case-sgd": _of({**_STEPS, "distance_records": 4, "noise_multiplier": 3.0}, solve="none", epsilon=1e4),
 }
-"""{name of the system: how it sits the exam}"""
+CANDIDATES = {name: made(name) for name, made in _SITTING.items()}
+"""{name of the system: how it sits the exam}; a system without one fails every exam."""
 WITH_RECIPES = {
     f"noisy-sgd {name}": replace(CANDIDATES["noisy-sgd"], config={**_STEPS, **recipe})
     for name, recipe in RECIPES.items()

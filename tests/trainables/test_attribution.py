@@ -21,7 +21,7 @@ from sweeps.reporting.front import front, kinds
 from sweeps.reporting.html import macro
 from sweeps.store.records import EPSILON as EPSILON_METRIC
 from tests.sweeps.view_sweeps import ACCURACY, EPSILON, claiming
-from tests.trainables.registry_cases import CANDIDATES, CASES, data_of
+from tests.trainables.registry_cases import CANDIDATES, data_of
 from trainables import planning
 from trainables.planning import attributed_plan, of_their_models
 from trainables.registry import SYSTEMS
@@ -82,9 +82,8 @@ ASSERTED = [OwnClaim, OwnPlan, OwnMechanism]
 
 
 def planned(system):
-    case = CASES[NAME]
-    target = PrivacyTarget(epsilon=case.epsilon, delta=case.delta, adjacency=case.adjacency, solve=case.solve)
-    found = attributed_plan(system, case.config, data_of(NAME).facts, target, {})
+    case = CANDIDATES[NAME]
+    found = attributed_plan(system, case.config, case.records.facts, case.target, {})
     assert not isinstance(found, Refusal)
     return found
 
@@ -131,7 +130,7 @@ def test_what_data_rest_on_is_not_left_out():
     facts = replace(data_of("noisy-sgd").facts, assumptions=("the columns are as declared",))
     target = PrivacyTarget(epsilon=2.0, delta=1e-4)
     silent = Silent(NOISY_SGD.name, NOISY_SGD.params)
-    claim = attributed_plan(silent, CASES["noisy-sgd"].config, facts, target, {}).guarantee
+    claim = attributed_plan(silent, CANDIDATES["noisy-sgd"].config, facts, target, {}).guarantee
     assert {PUBLIC_VALIDATION, "the columns are as declared"} < set(claim.assumptions)
 
 
@@ -179,9 +178,8 @@ WARM = "lab.nets:build"
 def own_model(model, monkeypatch):
     """The claims of a plan with this model, of a module that need not be there."""
     monkeypatch.setattr("trainables.models.check", lambda *_: None)
-    case = CASES["noisy-sgd"]
-    target = PrivacyTarget(epsilon=case.epsilon, delta=case.delta, adjacency=case.adjacency, solve=case.solve)
-    plan = attributed_plan(NOISY_SGD, {**case.config, "model": model}, data_of("noisy-sgd").facts, target, {})
+    case = CANDIDATES["noisy-sgd"]
+    plan = attributed_plan(NOISY_SGD, {**case.config, "model": model}, case.records.facts, case.target, {})
     assert not isinstance(plan, Refusal)
     return plan.guarantee, *plan.beside
 

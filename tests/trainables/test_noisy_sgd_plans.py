@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.accounting import headline
-from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Repeated
 from tests.trainables.noisy_sgd_cases import BOTH, TARGET, config, planned
 from trainables.planning import NOISE_MAX, NOISE_MIN
@@ -55,19 +53,6 @@ def test_solving_steps_spends_the_budget_and_not_more(system: NoisyOptimiser, di
     assert headline(one_more, 1e-4, Adjacency.ADD_REMOVE).epsilon > 4.0
 
 
-def test_planning_again_is_fast(digits: Dataset) -> None:
-    cache: dict[str, float] = {}
-    NOISY_SGD.plan(config(), digits.facts, TARGET, cache)
-    assert cache
-    seconds = []
-    for _ in range(20):
-        start = time.perf_counter()
-        NOISY_SGD.plan(config(), digits.facts, TARGET, cache)
-        seconds.append(time.perf_counter() - start)
-    # 0.2 ms measured; 5 ms is the promise, the best of 20 keeps a busy machine out of it.
-    assert min(seconds) < 5e-3
-
-
 def test_a_budget_beyond_all_noise_gets_the_least_noise(digits: Dataset) -> None:
     plan = planned(NOISY_SGD, digits.facts, replace(TARGET, epsilon=5000.0))
     assert plan.config["noise_multiplier"] == NOISE_MIN
@@ -89,16 +74,6 @@ def test_refusals_say_how_far_off(digits: Dataset) -> None:
     hopeless = NOISY_SGD.plan(config(noise_multiplier=0.2), digits.facts, replace(TARGET, solve="steps"), {})
     assert isinstance(hopeless, Refusal)
     assert hopeless.violations["epsilon"] > 0
-
-
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [({"batch_size": 1438}, "batch_size"), ({"model": "resnet"}, "model"), ({"model": "cnn"}, "model")],
-)
-def test_configurations_without_sense_are_errors(digits: Dataset, changes: dict, name: str) -> None:
-    with pytest.raises(InvalidValue) as caught:
-        NOISY_SGD.plan(config(**changes), digits.facts, TARGET, {})
-    assert caught.value.name == name
 
 
 def test_replacing_a_record_costs_between_one_and_two_removals(digits: Dataset) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpcore.gradients import clipped as releases
-from tests.trainables.registry_cases import CASES, data_of
+from tests.trainables.registry_cases import CANDIDATES, data_of
 from trainables.data import SOURCES
 from trainables.metrics import Dependence
 from trainables.registry import SYSTEMS
@@ -24,7 +24,7 @@ BROKEN = "tests.trainables.broken_models"
 
 def rehearsed(name, facts=None, *, system=None, objectives=("epsilon",), execution=None, **config) -> Rehearsed:
     """The rehearsal of a system's case, on the facts of its own data unless others are given."""
-    case, facts = CASES[name], data_of(name).facts if facts is None else facts
+    case, facts = CANDIDATES[name], data_of(name).facts if facts is None else facts
     target = PrivacyTarget(
         epsilon=case.epsilon,
         delta=case.delta,
@@ -61,7 +61,7 @@ def test_every_system_is_rehearsed_on_its_own_facts(name):
     assert {one.name for one in judged} <= set(found.reported) <= {one.name for one in declared}
     if found.step is not None:
         assert np.isfinite(found.step.loss)
-        assert found.step.records == found.step.planned == CASES[name].config["batch_size"]
+        assert found.step.records == found.step.planned == CANDIDATES[name].config["batch_size"]
         assert not found.step.unreached
 
 
@@ -100,7 +100,7 @@ def test_private_reports_are_rehearsed_as_noised_histograms():
 
     options = {**TABLE, "classes": 2, "validation": {"records": "private", "share": 0.2, "id": "id"}}
     facts, system = SOURCES["table"].facts(options), SYSTEMS["noisy-sgd"]
-    target, config = PrivacyTarget(epsilon=2.0, delta=1e-5), {**CASES["noisy-sgd"].config, "hidden": 4}
+    target, config = PrivacyTarget(epsilon=2.0, delta=1e-5), {**CANDIDATES["noisy-sgd"].config, "hidden": 4}
 
     def planned(few):
         return plan_with_reports(system, config, few, target, {}, lambda steps: (steps,))

@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 from dpcore.audit import AuditOutcome, AuditVerdict
 from dpcore.gradients import ClippedSum, PrivateGradients
@@ -257,16 +256,6 @@ def refuted(plan: PrivacyPlan, data: Dataset, seed: int = 0, canaries: int = 600
 
 
 FEW_STEPS: dict[str, Scalar] = {"batch_size": 24, "epochs": 1}
-
-
-@GRADIENTS
-def test_persons_as_canaries_stay_within_the_claim(name: str) -> None:
-    """4 audits of a true claim, each wrong with probability 5%: as many as a binomial exceeds with probability 1e-3."""
-    data = people()
-    plan = planned(name, data.facts, **FEW_STEPS)
-    assert "each a person of 50 equal records" in audited(plan, data)[1]
-    wrong = sum(refuted(plan, data, seed) for seed in range(4))
-    assert wrong <= stats.binom.isf(1e-3, 4, 0.05)
 
 
 @pytest.mark.parametrize("mutant", ["clip", "draw"])
