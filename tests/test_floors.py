@@ -70,7 +70,7 @@ ORDER = {
         rounding noise checks events guarantee erm sampling randomness gdp audit accountants accounting gradients
         calibrate selection mechanisms papers""",
     "trainables": """
-        plugins units reports memory kept metrics adaptation team system hyperparameters hooks planning models
+        plugins units reports memory kept metrics adaptation team system hyperparameters hooks models planning
         training.hyperparameters training.losses training.noise training.made_up features parallel.process data
         validation training export scalarisation parallel measures publishing rehearsal systems registry worker
         sealed""",
