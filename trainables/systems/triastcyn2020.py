@@ -464,7 +464,7 @@ class BayesianSGD(TrainedByNoisedGradients, WatchedDescent[BayesianSGDHyperparam
         """See `PlannedSystem.train`."""
         from trainables.systems.triastcyn2020_training import train
 
-        train(fit)
+        train(fit, Watch.of(fit.params, fit.run.member.plan, fit.mechanism.clip_norm))
 
 
 class BayesianVariational(ScoredByLoss, WatchedDescent[BayesianVariationalHyperparameters]):
@@ -482,13 +482,13 @@ class BayesianVariational(ScoredByLoss, WatchedDescent[BayesianVariationalHyperp
         """See `PlannedSystem.train`."""
         from trainables.systems.triastcyn2020_training import Noised, infer
 
-        infer(fit, Noised, largest=fit.mechanism.clip_norm)
+        infer(fit, Noised, Watch.of(fit.params, fit.run.member.plan, fit.mechanism.clip_norm))
 
     def released_model(self, plan: PrivacyPlan, facts: DatasetSpec, state: State) -> nn.Module:
         """See `trainables.hooks.ReleasesModel`: the posterior. Raises ValueError for another state."""
         from trainables.systems.triastcyn2020_training import posterior_predictive
 
-        return posterior_predictive(plan, facts, state)
+        return posterior_predictive(read(VariationalHyperparameters, plan.config), facts, state)
 
 
 class StoppedSystem(PlannedSystem[Stopped, Unclaimed]):
@@ -574,7 +574,10 @@ class AverageCaseSGD(ScoredByLoss, StoppedSystem[AverageCaseHyperparameters, Ave
         """See `PlannedSystem.train`."""
         from trainables.systems.triastcyn2020_training import train
 
-        train(fit)
+        bound = fit.mechanism.clip_norm
+        # Two clipped contributions of a pair may point opposite ways.
+        largest = None if bound is None else bound * (2 if fit.mechanism.fixed else 1)
+        train(fit, Watch.of(fit.params, fit.run.member.plan, largest))
 
 
 BAYESIAN_SGD = BayesianSGD()
@@ -618,7 +621,7 @@ class VariationalDraws(StoppedSystem[VariationalDrawsHyperparameters, Scheduled]
         """See `PlannedSystem.train`."""
         from trainables.systems.triastcyn2020_training import Drawn, infer
 
-        infer(fit, Drawn, largest=None)
+        infer(fit, Drawn, Watch.of(fit.params, fit.run.member.plan, largest=None))
 
 
 VARIATIONAL_DRAWS = VariationalDraws()

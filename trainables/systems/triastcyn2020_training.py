@@ -21,21 +21,10 @@ from dpcore.mechanisms.protocol import Scheduled
 from dpcore.randomness import Purpose, Streams
 from dpcore.sampling import PoissonSampling
 from trainables import hooks
-from trainables.hyperparameters import read
 from trainables.planning import Fit
-from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, Split, State
+from trainables.system import Dataset, DatasetSpec, Run, Split, State
 from trainables.systems.linear import rows, width_of
 from trainables.systems.linear_module import UnitNormRows
-from trainables.systems.triastcyn2020 import (
-    PAIR,
-    AverageCaseHyperparameters,
-    BayesianSGDHyperparameters,
-    BayesianVariationalHyperparameters,
-    EstimateHyperparameters,
-    VariationalDrawsHyperparameters,
-    VariationalHyperparameters,
-    Watch,
-)
 from trainables.team import limited_threads
 from trainables.training.loop import Pace, run_steps
 from trainables.training.losses import loss_function, tensor
@@ -48,14 +37,14 @@ from trainables.validation.evaluate import judge
 Array = NDArray[np.float64]
 
 
-def rows_looked_at(run: Run, params: EstimateHyperparameters, split: Split, pairs: bool) -> Iterator[NDArray[np.int64]]:
+def rows_looked_at(run: Run, params: Any, split: Split, pairs: bool) -> Iterator[NDArray[np.int64]]:
     """Which records are looked at, from a run's first step on: so many, without repetition, anew for each step."""
     rng = stream(run.streams, "distances", run.start_step)
     while True:
-        yield rng.choice(len(split), size=params.distance_records * (PAIR if pairs else 1), replace=False)
+        yield rng.choice(len(split), size=params.distance_records * (2 if pairs else 1), replace=False)
 
 
-def looked_at(params: EstimateHyperparameters, data: Dataset) -> Split:
+def looked_at(params: Any, data: Dataset) -> Split:
     """Whose gradients the distances come from."""
     return data.validation if params.held_out else data.train
 
@@ -104,28 +93,26 @@ class GradientDistances:
 
 # Training of both gradient systems: look at distances, ask the watch, sample, noise, update, keep records.
 
-Gradients = Fit[BayesianSGDHyperparameters, SampledGaussian] | Fit[AverageCaseHyperparameters, AverageCase]
 
+def train(fit: Fit[Any, Any], watch: Any) -> None:
+    """Execute one run up to its `member.to_step`. Raises InvalidValue (model).
 
-def train(fit: Gradients) -> None:
-    """Execute one run up to its `member.to_step`. Raises InvalidValue (model)."""
+    watch  admits its steps, counts them, and goes on from a checkpoint's state
+    """
     with limited_threads(fit.settings.threads):
-        run_steps(fit.run, _Watched(fit), Pace(fit.settings.checkpoint_seconds))
+        run_steps(fit.run, _Watched(fit, watch), Pace(fit.settings.checkpoint_seconds))
 
 
 class _Watched:
     """One run, as `run_steps` executes it."""
 
-    def __init__(self, fit: Gradients) -> None:
-        self._fit, run, mechanism = fit, fit.run, fit.mechanism
+    def __init__(self, fit: Fit[Any, Any], watch: Any) -> None:
+        self._fit, self._watch, run, mechanism = fit, watch, fit.run, fit.mechanism
         self._device = device_of(fit.settings)
         own = initial_model(run, fit.data, self._device)
         self._model, loss = hooks.attach(run, own, loss_function(fit.data.facts))
         self._descent = MaskedDescent(self._model, fit.params.learning_rate, fit.params.updated_share, run)
         pairs = isinstance(mechanism, AverageCase) and mechanism.fixed
-        # Two clipped contributions of a pair may point opposite ways.
-        largest = None if mechanism.clip_norm is None else mechanism.clip_norm * (2 if pairs else 1)
-        self._watch = Watch.of(fit.params, run.member.plan, largest)
         if run.state is not None:
             self._descent.restore(run.state)
             self._watch.restore(run.state)
@@ -222,7 +209,7 @@ class Posterior:
     squares: Tensor
 
     @classmethod
-    def start(cls, params: VariationalHyperparameters, width: int, device: torch.device) -> Posterior:
+    def start(cls, params: Any, width: int, device: torch.device) -> Posterior:
         """Mean 0 and the configured deviation."""
         log_sd = float(np.log(params.first_sd))
         return cls(
@@ -281,7 +268,7 @@ class LookedAt:
 class Noised:
     """Clipped gradients of a Poisson batch with Gaussian noise on their sum."""
 
-    def __init__(self, fit: Fit[BayesianVariationalHyperparameters, SampledGaussian], device: torch.device) -> None:
+    def __init__(self, fit: Fit[Any, SampledGaussian], device: torch.device) -> None:
         self._n, self._mechanism = fit.data.facts.n, fit.mechanism
         self.rate, self.sigma = fit.mechanism.sampling.rate, fit.mechanism.deviation
         self._noise, self._batches = noise_source(fit.run, fit.settings, device), batches(fit.run, fit.settings)
@@ -310,7 +297,7 @@ class Drawn:
 
     sigma = 1.0
 
-    def __init__(self, fit: Fit[VariationalDrawsHyperparameters, Scheduled], device: torch.device) -> None:
+    def __init__(self, fit: Fit[Any, Scheduled], device: torch.device) -> None:
         self._params, n = fit.params, fit.data.facts.n
         self.rate, self._scale = fit.params.batch_size / n, n / fit.params.batch_size
         self._sampling = PoissonSampling(rate=self.rate)
@@ -343,25 +330,24 @@ Steps = Noised | Drawn
 (`likelihood`)."""
 
 
-def infer(fit: Fit[Any, Any], steps: Callable[[Any, torch.device], Steps], largest: float | None) -> None:
+def infer(fit: Fit[Any, Any], steps: Callable[[Any, torch.device], Steps], watch: Any) -> None:
     """Execute one run up to its `member.to_step`: look at distances, ask the watch, step, keep records.
 
-    steps    `Noised` or `Drawn`
-    largest  bounds the distances; None where nothing does
+    steps  `Noised` or `Drawn`
+    watch  as `train` has it
     """
     with limited_threads(fit.settings.threads):
-        run_steps(fit.run, _Inference(fit, steps, largest), Pace(fit.settings.checkpoint_seconds))
+        run_steps(fit.run, _Inference(fit, steps, watch), Pace(fit.settings.checkpoint_seconds))
 
 
 class _Inference:
     """One run, as `run_steps` executes it."""
 
-    def __init__(self, fit: Fit[Any, Any], steps: Callable[[Any, torch.device], Steps], largest: float | None) -> None:
-        self._params, self._data, run = fit.params, fit.data, fit.run
+    def __init__(self, fit: Fit[Any, Any], steps: Callable[[Any, torch.device], Steps], watch: Any) -> None:
+        self._params, self._data, self._watch, run = fit.params, fit.data, watch, fit.run
         self._device = device_of(fit.settings)
         self._steps = steps(fit, self._device)
         self._width = width_of(fit.data.facts, bias=True)
-        self._watch = Watch.of(fit.params, run.member.plan, largest)
         if run.state is None:
             self._posterior = Posterior.start(fit.params, self._width, self._device)
         else:
@@ -420,7 +406,7 @@ class PosteriorPredictive(nn.Module):
 
     draws: Tensor
 
-    def __init__(self, params: VariationalHyperparameters, facts: DatasetSpec, posterior: Posterior) -> None:
+    def __init__(self, params: Any, facts: DatasetSpec, posterior: Posterior) -> None:
         super().__init__()
         self.rows = UnitNormRows(facts.features, WIDEST, bias=False)
         self.mean = nn.Parameter(posterior.mean, requires_grad=False)
@@ -438,9 +424,9 @@ class PosteriorPredictive(nn.Module):
         return torch.stack([1 - likely, likely], dim=1).log()
 
 
-def posterior_predictive(plan: PrivacyPlan, facts: DatasetSpec, state: State) -> PosteriorPredictive:
+def posterior_predictive(params: Any, facts: DatasetSpec, state: State) -> PosteriorPredictive:
     """The model of a final state, on the CPU. Raises ValueError for the state of another model."""
     posterior, width = Posterior.of(state, torch.device("cpu")), width_of(facts, bias=True)
     if posterior.mean.shape != (width,):
         raise ValueError(f"checkpoint has {len(posterior.mean)} weights, the model {width}: another model")
-    return PosteriorPredictive(read(VariationalHyperparameters, plan.config), facts, posterior)
+    return PosteriorPredictive(params, facts, posterior)
