@@ -295,11 +295,7 @@ _LANGUAGE = ("builtins", "abc", "typing")
 
 
 def attributed_plan(
-    system: System,
-    config: Config,
-    facts: DatasetSpec,
-    target: PrivacyTarget,
-    calibrations: MutableMapping[str, float],
+    system: System, config: Config, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
 ) -> PrivacyPlan | Refusal:
     """`system.plan`, with claims that stand as firmly as whoever makes them, their data and their model.
 

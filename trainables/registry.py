@@ -8,15 +8,7 @@ from dpcore.checks import InvalidValue
 from trainables import plugins
 from trainables.plugins import OrImported, by_name
 from trainables.system import System
-from trainables.systems import (
-    langevin,
-    noisy_mean,
-    noisy_sgd,
-    triastcyn2020,
-    vandermaaten2020,
-    wu2020,
-)
-from trainables.systems import lu2021 as lu2021
+from trainables.systems import langevin, lu2021, noisy_mean, noisy_sgd, triastcyn2020, vandermaaten2020, wu2020
 
 _NEEDED = ("source", "hyperparameters", "metrics", "solves", "plan", "fit")
 

@@ -52,12 +52,7 @@ def tiny(n: int = 200) -> Dataset:
     labels = np.arange(n) % 2
     points = np.clip(0.3 + 0.4 * labels[:, None] + 0.1 * rng.standard_normal((n, 3)), 0, 1).astype(np.float32)
     facts = DatasetSpec(
-        dataset="tiny",
-        task=Task.CLASSIFICATION,
-        n=n,
-        n_validation=n,
-        features={"x": InputSpec(shape=(3,))},
-        classes=2,
+        dataset="tiny", task=Task.CLASSIFICATION, n=n, n_validation=n, features={"x": InputSpec(shape=(3,))}, classes=2
     )
     whole = Split(inputs={"x": points}, targets=labels)
     return dataset(facts, whole, whole)

@@ -18,12 +18,7 @@ from trainables.hyperparameters import read
 from trainables.measures import audits
 from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, Task
-from trainables.systems.lu2021 import (
-    CONVEXIFIED_HEAD,
-    CONVEXIFIED_LOSS,
-    ConvexifiedHeadHyperparameters,
-    head_of,
-)
+from trainables.systems.lu2021 import CONVEXIFIED_HEAD, CONVEXIFIED_LOSS, ConvexifiedHeadHyperparameters, head_of
 from trainables.systems.lu2021_network import AttackModel, train_attack
 
 CLASSES = 4

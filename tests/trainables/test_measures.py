@@ -75,11 +75,7 @@ def test_every_measure_is_reported_where_it_is_asked_for(name, tmp_path):
 def test_a_model_that_memorises_shows_it():
     """Without any noise to speak of, an unregularised linear model fits its records and not the others."""
     system, plan = SYSTEMS["model-sensitivity"], planned("model-sensitivity", regularisation=1e-6)
-    few = replace(
-        DIGITS,
-        train=replace_rows(DIGITS.train, 60),
-        facts=replace(DIGITS.facts, n=60),
-    )
+    few = replace(DIGITS, train=replace_rows(DIGITS.train, 60), facts=replace(DIGITS.facts, n=60))
     loud = drawn_at(plan, 1e-9)
     one = Twin(member(loud), streams(1, bytes(32)))
     system.fit([one], few, RunSettings())

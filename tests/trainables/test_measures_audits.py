@@ -199,8 +199,7 @@ def test_a_bug_in_training_is_refuted_under_replace_one(bug, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("system", "adjacency"),
-    [(one, Adjacency.ADD_REMOVE) for one in GRADIENTS] + [("noisy-sgd", Adjacency.REPLACE_ONE)],
+    ("system", "adjacency"), [(one, Adjacency.ADD_REMOVE) for one in GRADIENTS] + [("noisy-sgd", Adjacency.REPLACE_ONE)]
 )
 def test_training_as_it_is_is_not_refuted_more_often_than_stated(system, adjacency):
     plan = plan_of(system, epochs=1, adjacency=adjacency)

@@ -12,15 +12,7 @@ from dpcore.erm import LogisticRisk, minimise, unit_inputs
 from dpcore.mechanisms import loss_perturbation, noisy_vote
 from dpcore.mechanisms.loss_perturbation import least_modulus
 from dpcore.mechanisms.output_perturbation import GaussianNoise, MinimiserSensitivity, RadialNoise
-from tests.trainables.private_prediction_cases import (
-    ADD,
-    FACTS,
-    NETWORK,
-    REPLACE,
-    planned,
-    small,
-    target,
-)
+from tests.trainables.private_prediction_cases import ADD, FACTS, NETWORK, REPLACE, planned, small, target
 from tests.trainables.recording import memory_run
 from trainables.data.packaged import DIGITS
 from trainables.registry import SYSTEMS

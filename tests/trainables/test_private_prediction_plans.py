@@ -11,23 +11,10 @@ from dpcore.events import ApproximateDP, Gaussian, PureDP
 from dpcore.gdp import eps_gdp
 from dpcore.guarantee import Status
 from dpcore.mechanisms import noisy_vote
-from tests.trainables.private_prediction_cases import (
-    ADD,
-    CASES,
-    DELTA,
-    FACTS,
-    IDS,
-    REPLACE,
-    planned,
-    target,
-)
+from tests.trainables.private_prediction_cases import ADD, CASES, DELTA, FACTS, IDS, REPLACE, planned, target
 from tests.trainables.recording import counted
 from trainables.system import PrivacyPlan, PrivacyTarget, Refusal
-from trainables.systems.vandermaaten2020 import (
-    LOSS_PERTURBATION,
-    PREDICTION_SENSITIVITY,
-    SUBSAMPLE_AND_AGGREGATE,
-)
+from trainables.systems.vandermaaten2020 import LOSS_PERTURBATION, PREDICTION_SENSITIVITY, SUBSAMPLE_AND_AGGREGATE
 
 
 @pytest.mark.parametrize(("system", "knobs"), CASES, ids=IDS)

@@ -19,14 +19,7 @@ from tests.trainables import noisy_sgd_cases as cases
 from tests.trainables.noisy_sgd_cases import TARGET, parameters, tiny
 from tests.trainables.recording import MemoryRun
 from trainables.hyperparameters import read
-from trainables.system import (
-    Dataset,
-    DatasetSpec,
-    PrivacyPlan,
-    PrivacyTarget,
-    Refusal,
-    Scalar,
-)
+from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, Refusal, Scalar
 from trainables.systems.langevin import CLIPPED_SGLD, DP_SGLD, LangevinHyperparameters
 from trainables.training.optimisers import LangevinMean, steadily
 

@@ -23,14 +23,7 @@ from tests.trainables.test_published_sources import DATA, needs_data
 from trainables.data import SOURCES
 from trainables.hyperparameters import read
 from trainables.registry import SYSTEMS
-from trainables.system import (
-    Dataset,
-    DatasetSpec,
-    PrivacyPlan,
-    PrivacyTarget,
-    Scalar,
-    Split,
-)
+from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, Scalar, Split
 from trainables.systems import wu2020_training as training
 from trainables.systems.wu2020_training import judged, losses, table_metrics
 from trainables.training.optimisers import SGHMC, SGLD, NoisyPosterior, Optimiser, steadily

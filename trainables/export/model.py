@@ -86,11 +86,7 @@ class ReleasedModel:
     page: str = ""
 
     def predict(
-        self,
-        rows: Mapping[str, Any] | pa.Table | pd.DataFrame,
-        where: str = "rows",
-        *,
-        threshold: float | None = None,
+        self, rows: Mapping[str, Any] | pa.Table | pd.DataFrame, where: str = "rows", *, threshold: float | None = None
     ) -> Predictions:
         """What it says of n rows: a table with the declared columns, or {input: array [n, *shape]}.
 
