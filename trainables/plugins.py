@@ -150,11 +150,11 @@ def meet(system: str) -> bool:
     if OBJECT.fullmatch(system):
         brought("system", system)
         return True
-    offering = [entry for entry in entry_points(group=ENTRY_POINTS) if entry.name == system]
-    for entry in offering:
+    entry = offered(ENTRY_POINTS).get(system)
+    if entry is not None:
         check_permitted("system", entry.value)
         entry.load()
-    return bool(offering)
+    return entry is not None
 
 
 def module_of(system: str) -> str | None:

@@ -20,7 +20,7 @@ from sweeps.store.store import Store
 from trainables.system import Dataset, Run, RunSettings
 from trainables.systems import noisy_mean
 from trainables.systems.noisy_mean import NoisyMean
-from trainables.systems.noisy_sgd import NoisyOptimiser, NoisySGDHyperparameters
+from trainables.systems.noisy_sgd import NoisySGD
 
 ROOT = Path(__file__).parents[2]
 FOLDER = "SWEEPS_WITNESS"
@@ -67,8 +67,10 @@ class WitnessedMean(NoisyMean):
             noisy_mean.normals = door
 
 
-class WitnessedSGD(NoisyOptimiser[NoisySGDHyperparameters]):
+class WitnessedSGD(NoisySGD):
     """NoisySGD, watched."""
+
+    name = "witnessed-sgd"
 
     def fit(self, runs: Sequence[Run], data: Dataset, execution: RunSettings) -> None:
         from trainables.training import private_sgd
@@ -119,7 +121,7 @@ class _HungryRun:
 
 
 WITNESSED_MEAN = WitnessedMean()
-WITNESSED_SGD = WitnessedSGD("witnessed-sgd", NoisySGDHyperparameters)
+WITNESSED_SGD = WitnessedSGD()
 HUNGRY_MEAN = HungryMean()
 
 SPEC = """

@@ -129,8 +129,7 @@ def test_what_data_rest_on_is_not_left_out():
 
     facts = replace(data_of("noisy-sgd").facts, assumptions=("the columns are as declared",))
     target = PrivacyTarget(epsilon=2.0, delta=1e-4)
-    silent = Silent(NOISY_SGD.name, NOISY_SGD.params)
-    claim = attributed_plan(silent, CANDIDATES["noisy-sgd"].config, facts, target, {}).guarantee
+    claim = attributed_plan(Silent(), CANDIDATES["noisy-sgd"].config, facts, target, {}).guarantee
     assert {PUBLIC_VALIDATION, "the columns are as declared"} < set(claim.assumptions)
 
 

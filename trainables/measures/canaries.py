@@ -119,10 +119,10 @@ class Watched(Twin):
     divisor: float = 1.0
     replaced: bool = False
     _steps: int = 0
-    _sum: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    _likelihood: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    _highest: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    _lowest: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    _sum: NDArray[np.float64] | float = 0.0
+    _likelihood: NDArray[np.float64] | float = 0.0
+    _highest: NDArray[np.float64] | float = -math.inf
+    _lowest: NDArray[np.float64] | float = math.inf
 
     def attach(self, model: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
         """The model with canaries, and the loss that makes their gradients too long."""
@@ -151,13 +151,9 @@ class Watched(Twin):
             likelihood = likelihood - sampled_log_likelihood_ratio(-response[None], AIM * noise, rate)
         # In units of the noise: so noise that repeats cancels even where its scale changes.
         response = response / noise
-        if not self._steps:
-            self._likelihood, self._sum, self._highest, self._lowest = likelihood, response, response, response
-        else:
-            self._likelihood = self._likelihood + likelihood
-            self._sum = self._sum + response
-            self._highest = np.maximum(self._highest, response)
-            self._lowest = np.minimum(self._lowest, response)
+        self._likelihood = self._likelihood + likelihood
+        self._sum = self._sum + response
+        self._highest, self._lowest = np.maximum(self._highest, response), np.minimum(self._lowest, response)
         self._steps += 1
 
     def scores(self) -> dict[str, NDArray[np.float64]]:
@@ -168,7 +164,7 @@ class Watched(Twin):
         """
         if not self._steps:
             raise RuntimeError(f"{self.member.plan.system} showed no gradient to its audit")
-        found = {"likelihood ratio": self._likelihood}
+        found = {"likelihood ratio": np.asarray(self._likelihood)}
         if self._steps > 1 and self.replaced:
             leans = self._highest + self._lowest - 2 * self._sum / self._steps
             found["lean"] = np.nan_to_num(leans, nan=0.0)

@@ -24,6 +24,7 @@ released code calls an Adam that has it. `bias_correction: true` is the released
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, MutableMapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
@@ -191,21 +192,53 @@ Model = TypeVar("Model", bound=NoisySGDHyperparameters)
 
 
 class NoisyOptimiser(TrainedByNoisedGradients, NoisedDescent[Model]):
-    """The two systems differ in the update alone."""
+    """The two systems differ in the update, and in what is bounded of each record."""
 
     source = "Bu, Dong, Long & Su 2020"
     metrics = (*METRICS, *FINE_TUNED)
     traits = Traits(units=True, workers=True, private_reports=True, weights=True, judged_as_released=True, curve=True)
 
-    def __init__(self, name: str, params: type[Model]) -> None:
-        self.name, self.params = name, params
+    def train(self, fit: Fit[Model, SampledGaussian]) -> None:
+        """See `PlannedSystem.train`."""
+        from trainables.training.private_sgd import train
 
-    def check(self, case: Case[Model]) -> None:
+        optimiser, gradient = self.optimiser(fit.params, fit.mechanism.steps), self.gradient(fit)
+        train(fit.run, fit.data, fit.settings, mechanism=fit.mechanism, optimiser=optimiser, gradient=gradient)
+
+    def gradient(self, fit: Fit[Model, SampledGaussian]) -> RecordGradient:
+        """What is bounded of each record."""
+        from trainables.team import RecordGradient
+
+        return RecordGradient()
+
+    @abstractmethod
+    def optimiser(self, params: Model, steps: int) -> Callable[[nn.Module], Optimiser]:
+        """What moves a model's weights in the `steps` of a trial."""
+
+
+class NoisyAdam(NoisyOptimiser[NoisyAdamHyperparameters]):
+    """Algorithm 2."""
+
+    name = "noisy-adam"
+    params = NoisyAdamHyperparameters
+
+    def optimiser(self, params: NoisyAdamHyperparameters, steps: int) -> Callable[[nn.Module], Optimiser]:
+        """See `NoisyOptimiser.optimiser`."""
+        from trainables.training import optimisers
+
+        return lambda model: optimisers.NoisyAdam(model, optimisers.steadily(params.learning_rate), params)
+
+
+class NoisySGD(NoisyOptimiser[RecipeHyperparameters]):
+    """Algorithm 1, with what may stand before its clip and after its noise."""
+
+    name = "noisy-sgd"
+    params = RecipeHyperparameters
+
+    def check(self, case: Case[RecipeHyperparameters]) -> None:
         """See `PlannedSystem.check`. Raises InvalidValue (optimizer, augmentation) besides."""
         super().check(case)
         params = case.params
-        if not isinstance(params, RecipeHyperparameters):
-            return
         if params.optimizer not in OPTIMISERS:
             from trainables.training.optimisers import build_of
 
@@ -218,59 +251,34 @@ class NoisyOptimiser(TrainedByNoisedGradients, NoisedDescent[Model]):
             expected = "1 without an augmentation: more copies of a record have the gradient that it has"
             raise InvalidValue("augmentation.multiplicity", params.copies, expected, "Give `of` beside it.")
 
-    def describe(self, case: Case[Model], released: SampledGaussian) -> str:
+    def describe(self, case: Case[RecipeHyperparameters], released: SampledGaussian) -> str:
         """See `PlannedSystem.describe`."""
         params, parts = case.params, [super().describe(case, released)]
-        if isinstance(params, RecipeHyperparameters):
-            if params.augmentation != "none":
-                parts.append(f"each gradient the mean over {params.copies} augmentations of its record")
-            if not params.clip_norm:
-                parts.append("clipped automatically: divided by its norm and 0.01 more")
-            if params.ema:
-                parts.append("released is the exponential mean of the weights")
+        if params.augmentation != "none":
+            parts.append(f"each gradient the mean over {params.copies} augmentations of its record")
+        if not params.clip_norm:
+            parts.append("clipped automatically: divided by its norm and 0.01 more")
+        if params.ema:
+            parts.append("released is the exponential mean of the weights")
         return "; ".join(parts)
 
-    def work(self, case: Case[Model], released: SampledGaussian) -> float:
+    def work(self, case: Case[RecipeHyperparameters], released: SampledGaussian) -> float:
         """See `PlannedSystem.work`."""
-        copies = case.params.copies if isinstance(case.params, RecipeHyperparameters) else 1
-        return super().work(case, released) * copies
+        return super().work(case, released) * case.params.copies
 
-    def train(self, fit: Fit[Model, SampledGaussian]) -> None:
-        """See `PlannedSystem.train`."""
-        from trainables.training.private_sgd import train
-
-        train(
-            fit.run,
-            fit.data,
-            fit.settings,
-            mechanism=fit.mechanism,
-            optimiser=self.optimiser(fit.params, fit.mechanism.steps),
-            gradient=self.gradient(fit),
-        )
-
-    def gradient(self, fit: Fit[Model, SampledGaussian]) -> RecordGradient:
-        """What is bounded of each record."""
+    def gradient(self, fit: Fit[RecipeHyperparameters, SampledGaussian]) -> RecordGradient:
+        """See `NoisyOptimiser.gradient`."""
         from trainables.team import RecordGradient
 
-        params = fit.params
-        if not isinstance(params, RecipeHyperparameters):
-            return RecordGradient()
+        automatic, seed = not fit.params.clip_norm, fit.run.streams.derived_seed(Purpose.AUGMENTATION)
         return RecordGradient(
-            automatic=not params.clip_norm,
-            copies=params.copies,
-            augmentation=params.augmentation,
-            seed=fit.run.streams.derived_seed(Purpose.AUGMENTATION),
+            automatic=automatic, copies=fit.params.copies, augmentation=fit.params.augmentation, seed=seed
         )
 
-    def optimiser(self, params: Model, steps: int) -> Callable[[nn.Module], Optimiser]:
-        """What moves a model's weights in the `steps` of a trial."""
-        from trainables.training.optimisers import Descent, NoisyAdam, TorchOptimiser, build_of, scheduled, steadily
+    def optimiser(self, params: RecipeHyperparameters, steps: int) -> Callable[[nn.Module], Optimiser]:
+        """See `NoisyOptimiser.optimiser`."""
+        from trainables.training.optimisers import Descent, TorchOptimiser, build_of, scheduled
 
-        rate_of = steadily(params.learning_rate)
-        if isinstance(params, NoisyAdamHyperparameters):
-            return lambda model: NoisyAdam(model, rate_of, params)
-        if not isinstance(params, RecipeHyperparameters):
-            return lambda model: Descent(model, rate_of)
         rate_of = scheduled(params.learning_rate, params.schedule, params.warmup, steps)
         if params.optimizer == "sgd" and not (params.momentum or params.weight_decay or params.ema):
             # What torch.optim.SGD does, in a third of its time.
@@ -278,5 +286,5 @@ class NoisyOptimiser(TrainedByNoisedGradients, NoisedDescent[Model]):
         return lambda model: TorchOptimiser(model, rate_of, build_of(params), params.ema)
 
 
-NOISY_SGD = NoisyOptimiser("noisy-sgd", RecipeHyperparameters)
-NOISY_ADAM = NoisyOptimiser("noisy-adam", NoisyAdamHyperparameters)
+NOISY_SGD = NoisySGD()
+NOISY_ADAM = NoisyAdam()
