@@ -9,8 +9,8 @@ from typing import Any
 
 from dpcore.events import Adjacency
 from tests.trainables.exam.candidate import Candidate
-from tests.trainables.private_prediction_cases import small
 from tests.trainables.recipe_cases import JITTER, RECIPES
+from tests.trainables.recording import blobs
 from trainables.data.packaged import UNIFORM
 from trainables.registry import SYSTEMS
 from trainables.system import Config, Dataset, Scalar
@@ -103,7 +103,7 @@ def data_of(name: str) -> Dataset:
         return UNIFORM.load({"n": 50})
     # Of two classes both ways to count a Jacobian say the same.
     classes = 3 if name == "loss-perturbation" else 2
-    return small(n=60, n_validation=40, classes=classes, spread=3.0 if name in _OVERLAPPING else 0.1)
+    return blobs(60, 40, classes, seed=0, spread=3.0 if name in _OVERLAPPING else 0.1)
 
 
 def _of(config: Config, **asked: Any) -> Callable[[str], Candidate]:

@@ -19,8 +19,7 @@ from dpcore.events import Adjacency
 from dpcore.gradients import clipped as releases
 from dpcore.mechanisms.protocol import Scheduled
 from dpcore.sampling import PoissonSampling
-from tests.trainables.private_prediction_cases import small
-from tests.trainables.recording import audited
+from tests.trainables.recording import audited, blobs
 from trainables.data import SOURCES
 from trainables.measures.audits import Method, curve_of, gather, methods
 from trainables.registry import SYSTEMS
@@ -243,7 +242,7 @@ def test_noise_too_small_for_the_logits_is_refuted_from_labels():
 
 def test_a_loss_without_its_noise_is_refuted():
     """Noise for an epsilon of two thousand where one is claimed."""
-    few = small(n=60)
+    few = blobs(60, 30, classes=3, seed=0)
     plan = plan_of("loss-perturbation", epsilon=1.0, facts=few.facts)
     assert not refuted(plan, runs=30, data=few)
     quiet = with_mechanism(plan, noise_multiplier=plan.mechanism.noise_multiplier * 1e-3)

@@ -10,13 +10,14 @@ import pytest
 import torch
 
 from dpcore.checks import InvalidValue
-from tests.trainables.private_prediction_cases import NETWORK, small
+from tests.trainables.recording import blobs
 from trainables import models
 from trainables.system import RunSettings
 from trainables.systems import vandermaaten2020 as voters
 from trainables.systems.vandermaaten2020 import MemberHyperparameters
 
-DATA = small()
+DATA = blobs(40, 30, classes=3, seed=0)
+NETWORK = {"hidden": 8, "epochs": 60, "learning_rate": 0.3, "batch_size": 8}
 CPU = torch.device("cpu")
 
 MODULE = """
