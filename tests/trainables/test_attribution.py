@@ -12,15 +12,8 @@ from dpcore.guarantee import Guarantee, Status, weakest
 from dpcore.mechanisms import protocol
 from dpcore.mechanisms.noisy_sums import NoisySum, Sequence
 from dpcore.mechanisms.protocol import mechanism
-from sweeps.mlflow.read import TrialRun, _record
-from sweeps.mlflow.runs import trial_tags
-from sweeps.privacy.claims import Assumptions
 from sweeps.privacy.ledger import Procedure
 from sweeps.privacy.totals import procedure_guarantee
-from sweeps.reporting.front import front, kinds
-from sweeps.reporting.html import macro
-from sweeps.store.records import EPSILON as EPSILON_METRIC
-from tests.sweeps.view_sweeps import ACCURACY, EPSILON, claiming
 from tests.trainables.registry_cases import CANDIDATES, data_of
 from trainables import planning
 from trainables.planning import attributed_plan, of_their_models
@@ -149,26 +142,6 @@ def test_a_total_with_one_of_them_is_no_guarantee():
     assert total.standing == f"asserted by {HERE}"
     assert math.isfinite(total.epsilon)
     assert not Procedure(trials=2, guarantee=total, choices=()).is_claim
-
-
-def test_every_view_names_who_asserts_it():
-    claim = {"status": Status.ASSERTED, "asserted_by": "lab.mean"}
-    records = [claiming(0), claiming(1, **claim), claiming(2, **claim | {"asserted_by": "other.lab"})]
-    shown = front(records, [ACCURACY, EPSILON], mix=["status"])
-    titles = [shown.title(panel) for panel in shown.panels]
-    assert any("asserted by lab.mean or asserted by other.lab" in title for title in titles)
-    assert sum("proved" in title for title in titles) == 1
-    asserted = next(panel for panel in shown.panels if panel.label["status"] != "proved")
-    assert {"asserted by lab.mean", "asserted by other.lab"} == {one.standing for one in asserted.claims}
-    assert kinds(asserted, [ACCURACY, EPSILON], across=1, up=0)
-    one = records[1].guarantee
-    assert Assumptions.of([one]).status(one).startswith("asserted by lab.mean")
-    assert "asserted by lab.mean" in macro("guarantee")(one)
-    tags = trial_tags(records[1])
-    assert tags["sweeps.rests_on"].startswith("asserted by lab.mean")
-    assert (tags["sweeps.status"], tags["sweeps.asserted_by"]) == ("asserted", "lab.mean")
-    written = TrialRun(tags=tags, params={}, metrics={EPSILON_METRIC: one.epsilon})
-    assert _record(written).guarantee.standing == one.standing
 
 
 WARM = "lab.nets:build"

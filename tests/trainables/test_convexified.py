@@ -16,7 +16,6 @@ from dpcore.gdp import eps_gdp
 from dpcore.guarantee import Status
 from dpcore.mechanisms.output_perturbation import OutputPerturbation
 from dpcore.papers import lu2021 as mathematics
-from dpcore.papers.lu2021 import NeuronNoise, log_predictions
 from tests.trainables.recording import audited, counted, memory_run
 from trainables.data.packaged import DIGITS
 from trainables.hyperparameters import read
@@ -114,19 +113,6 @@ def test_the_sensitivities_are_those_of_table_vi():
     assert bounds.weight == pytest.approx(0.0028, abs=5e-5)
     assert bounds.logit == pytest.approx(0.3577, abs=5e-5)
     assert bounds.stability == pytest.approx(1.9845, abs=5e-5)
-
-
-def test_the_split_shifts_budget_between_neuron_and_noise():
-    """At split 0 every neuron is equally likely; its noise then has all of the budget (four standard errors)."""
-    runs, logits = 40_000, np.array([3.0, 0.0, -2.0])
-    rng = np.random.default_rng(5)
-    out = log_predictions(np.tile(logits, (runs, 1)), 0.5, 0.8, 60.0, NeuronNoise.LAPLACE, rng, split=0.0)
-    shifts = (out - logits) - np.median(out - logits, axis=1, keepdims=True)
-    moved = np.abs(shifts) > 1e-9
-    assert np.all(moved.sum(axis=1) == 1)
-    assert moved.mean(axis=0) == pytest.approx(np.full(3, 1 / 3), abs=4 * 0.5 / math.sqrt(runs))
-    # Laplace of scale Dz 2C / budget: its mean size is that scale.
-    assert np.abs(shifts[moved]).mean() == pytest.approx(0.5 * 6 / 60, rel=4 / math.sqrt(runs))
 
 
 # Training

@@ -1,6 +1,5 @@
 """The toy has closed forms for everything: they are what its runs must show."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -12,11 +11,8 @@ from dpcore.gdp import eps_gdp
 from tests.trainables.recording import memory_run
 from trainables.data.packaged import UNIFORM
 from trainables.hyperparameters import read
-from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, TrialRun
-from trainables.systems import noisy_mean
+from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings
 from trainables.systems.noisy_mean import NOISY_MEAN, NoisyMeanHyperparameters, expected_error
-from trainables.worker.files import Folder, verify
-from trainables.worker.trial import open_run
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 CONFIG = {"clip": 0.8, "steps": 4, "shrinkage": 0.9, "prior": 0.4, "step_seconds": 0.0}
@@ -25,21 +21,6 @@ FACTS = UNIFORM.facts({"n": 300})
 
 def planned(epsilon=1.0, delta=1e-5, solve="noise", **config):
     return NOISY_MEAN.plan({**CONFIG, **config}, FACTS, PrivacyTarget(epsilon=epsilon, delta=delta, solve=solve), {})
-
-
-def run(tmp_path, plan, key="t-0", attempt=1, from_step=0, to_step=None, resume=0):
-    member = TrialRun(
-        key=key,
-        attempt=attempt,
-        seed=1,
-        plan=plan,
-        from_step=from_step,
-        to_step=plan.steps if to_step is None else to_step,
-        resume_attempt=resume,
-    )
-    recorded = open_run(member, Folder(str(tmp_path)), SECRET)
-    NOISY_MEAN.fit([recorded], UNIFORM.load({"n": 300}), RunSettings())
-    return recorded
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
@@ -103,18 +84,3 @@ def test_expected_error_matches_simulation():
     errors = 0.9 * total / 50 + 0.1 * 0.4 - 0.5
     knobs = read(NoisyMeanHyperparameters, config)
     assert expected_error(knobs, 50) == pytest.approx(math.sqrt(np.mean(errors**2)), rel=5 / math.sqrt(2 * 20_000))
-
-
-def test_no_noise_is_drawn_before_its_horizon_is_durable(tmp_path, monkeypatch):
-    """Every draw finds a horizon on disk that covers its step."""
-    covered = []
-    written = tmp_path / "t-0" / "1" / "horizon.json"
-
-    def watched(shape):
-        horizon = json.loads(verify("t-0/1/horizon.json", written.read_bytes()))["until_step"]
-        covered.append(len(covered) < horizon)
-        return np.zeros(shape)
-
-    monkeypatch.setattr(noisy_mean, "normals", lambda run, execution: watched)
-    run(tmp_path, planned(step_seconds=1e-6))
-    assert covered == [True] * 4

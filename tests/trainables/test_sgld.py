@@ -14,7 +14,7 @@ from dpcore.accounting import headline
 from dpcore.events import Adjacency, Composed
 from dpcore.gradients import clipped as releases
 from dpcore.guarantee import Status
-from dpcore.papers.wu2020 import Phase, step_size_of
+from dpcore.papers.wu2020 import Phase
 from tests.trainables import noisy_sgd_cases as cases
 from tests.trainables.noisy_sgd_cases import TARGET, parameters, tiny
 from tests.trainables.recording import MemoryRun
@@ -127,13 +127,6 @@ def test_one_step_is_the_published_update() -> None:
     # theta - (e/2) (theta / v + n * mean)
     expected = [1.0 - 0.005 * (0.5 + 120.0), -2.0 - 0.005 * (-1.0 + 40.0)]
     assert model.weight.detach().numpy()[0] == pytest.approx(expected, rel=1e-6)
-
-
-def test_blocks_are_found_by_step() -> None:
-    phases = (Phase(0.1, 3), Phase(0.05, 2))
-    assert [step_size_of(phases, step) for step in range(5)] == [0.1, 0.1, 0.1, 0.05, 0.05]
-    with pytest.raises(IndexError):
-        step_size_of(phases, 5)
 
 
 # Learning, checkpoints, resuming

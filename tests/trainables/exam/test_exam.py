@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from importlib import import_module
 
 import pytest
 
-from tests.trainables.exam import QUESTIONS, Candidate, sit
+from tests.trainables.exam import QUESTIONS, Candidate
 from tests.trainables.registry_cases import CANDIDATES, WITH_RECIPES
 from trainables.registry import SYSTEMS
-from trainables.systems.noisy_mean import NoisyMean
 
 
 def outsiders() -> dict[str, Candidate]:
@@ -47,26 +45,3 @@ OF_RECIPES = (
 @pytest.mark.parametrize("recipe", WITH_RECIPES)
 def test_every_recipe_sits_it_too(recipe, question):
     assert QUESTIONS[question](WITH_RECIPES[recipe]) == []
-
-
-class Outside(NoisyMean):
-    """A system of another package, which is not registered."""
-
-    name = "outside-mean"
-
-
-class Generous(Outside):
-    """It claims half of what it spends."""
-
-    def plan(self, *arguments):
-        plan = super().plan(*arguments)
-        return replace(plan, guarantee=replace(plan.guarantee, epsilon=plan.guarantee.epsilon / 2, epsilon_lower=None))
-
-
-def test_an_outside_system_sits_it_by_a_call(monkeypatch):
-    outside = replace(CANDIDATES["noisy-mean"], system=Outside())
-    assert sit(outside) == {}
-    assert QUESTIONS["claims_are_kept"](replace(outside, system=Generous())) != []
-    monkeypatch.setenv("SWEEPS_EXAM", f"{__name__}:SITTING_OUTSIDE")
-    monkeypatch.setitem(globals(), "SITTING_OUTSIDE", outside)
-    assert outsiders() == {"outside-mean": outside}
