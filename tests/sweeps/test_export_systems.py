@@ -19,10 +19,10 @@ from tests.trainables.registry_cases import CANDIDATES, CASES
 from trainables.data import SOURCES
 from trainables.export.model import ReleasedModel
 from trainables.features.programs import program
+from trainables.models.networks import UnitNormRows
 from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec, InputSpec, Split, Task
 from trainables.systems.linear import rows, width_of
-from trainables.systems.linear_module import UnitNormRows
 
 ANSWERS, NO_MODEL, NO_NOISE = (
     "no model behind the answers",

@@ -192,9 +192,8 @@ def own_value(name: str, targets: NDArray[np.generic], scores: NDArray[np.float6
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
-        kind = f"{type(value).__name__} of shape {value.shape}" if isinstance(value, np.ndarray) else type(value)
-        found = kind if isinstance(kind, str) else kind.__name__
-        raise NoFiniteNumber(f"{name} returned a {found}: expected one finite number")
+        shape = f" of shape {value.shape}" if isinstance(value, np.ndarray) else ""
+        raise NoFiniteNumber(f"{name} returned a {type(value).__name__}{shape}: expected one finite number")
     if not math.isfinite(value):
         raise NoFiniteNumber(f"{name} returned {float(value)}: expected a finite number, for every model")
     return float(value)

@@ -17,7 +17,7 @@ A query is one step; query B+1 is refused.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -54,7 +54,6 @@ from trainables.system import (
     Dependence,
     Metric,
     PrivacyPlan,
-    Run,
     RunSettings,
     Split,
     State,
@@ -280,18 +279,13 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
         """See `PlannedSystem.work`."""
         return float(case.facts.n) * case.params.epochs * (1 + case.params.shadows)
 
-    def fit(self, runs: Sequence[Run], data: Dataset, execution: RunSettings) -> None:
-        """See `TrainedOnce.fit`."""
-        from trainables.team import limited_threads
-
-        with limited_threads(execution.threads):
-            super().fit(runs, data, execution)
-
     def trained(self, params: ConvexifiedLossHyperparameters, data: Dataset, settings: RunSettings) -> Trained:
         """See `TrainedOnce.trained`."""
+        from trainables.team import limited_threads
         from trainables.training.private_sgd import device_of
 
-        return train_group(params, data, str(device_of(settings)))
+        with limited_threads(settings.threads):
+            return train_group(params, data, str(device_of(settings)))
 
     def answer(self, fit: Fit[ConvexifiedLossHyperparameters, OneNeuronAnswers], trained: Trained) -> None:
         """See `TrainedOnce.answer`: probability vectors; only counts are kept, and the attack, never the model."""

@@ -21,7 +21,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dpcore import checks
 from dpcore.audit.attacks import AttackExamples, Decisions, decide, prediction_features
 from trainables.models.networks import Flattened, keras
 from trainables.models.registry import outputs, width
@@ -168,51 +167,36 @@ class AttackModel:
         return cls(**{**state, "top": int(state["top"])})  # type: ignore[arg-type]
 
 
-def train_attack(
-    examples: AttackExamples,
-    *,
-    seed: int,
-    hidden: int = 64,
-    regularisation: float = 1e-6,
-    learning_rate: float = 0.01,
-    batch_size: int = 100,
-    epochs: int = 100,
-) -> AttackModel:
-    """The attack network on all shadows' predictions together, by Adam; the defaults are those of Lu et al. (2021).
+_UNITS, _DECAY, _RATE, _BATCH = 64, 1e-6, 0.01, 100
+"""Hidden units, weight of ||W||^2, step size of Adam and batches of the attack's network (Lu et al. 2021)."""
 
-    regularisation  weight of ||W||^2
-    seed            public: initial weights and the order of batches
+
+def train_attack(examples: AttackExamples, *, seed: int, epochs: int) -> AttackModel:
+    """The attack network on all shadows' predictions together, by Adam.
+
+    seed  public: initial weights and the order of batches
     """
-    checks.count(minimum=1, hidden=hidden, batch_size=batch_size, epochs=epochs)
     low, high = examples.features.min(axis=0), examples.features.max(axis=0)
     features = torch.from_numpy(_scaled(examples.features, low, high).astype(np.float32))
     members = torch.from_numpy(examples.members.astype(np.float32))
     generator = torch.Generator().manual_seed(seed)
-    bound = (6 / (features.shape[1] + hidden)) ** 0.5
-    first = (torch.rand(features.shape[1], hidden, generator=generator) * 2 * bound - bound).requires_grad_()
-    second = (torch.randn(hidden, generator=generator) * hidden**-0.5).requires_grad_()
-    first_bias, second_bias = torch.zeros(hidden, requires_grad=True), torch.zeros(1, requires_grad=True)
-    optimiser = torch.optim.Adam([first, first_bias, second, second_bias], lr=learning_rate)
+    bound = (6 / (features.shape[1] + _UNITS)) ** 0.5
+    first = (torch.rand(features.shape[1], _UNITS, generator=generator) * 2 * bound - bound).requires_grad_()
+    second = (torch.randn(_UNITS, generator=generator) * _UNITS**-0.5).requires_grad_()
+    first_bias, second_bias = torch.zeros(_UNITS, requires_grad=True), torch.zeros(1, requires_grad=True)
+    optimiser = torch.optim.Adam([first, first_bias, second, second_bias], lr=_RATE)
     for _ in range(epochs):
         order = torch.randperm(len(features), generator=generator)
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
+        for rows in order.split(_BATCH):
             logits = torch.tanh(torch.addmm(first_bias, features[rows], first)) @ second + second_bias
             loss = F.binary_cross_entropy_with_logits(logits, members[rows])
-            loss = loss + regularisation * (first.square().sum() + second.square().sum())
+            loss = loss + _DECAY * (first.square().sum() + second.square().sum())
             optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
     weights = [one.detach().double().numpy() for one in (first, first_bias, second, second_bias)]
-    return AttackModel(
-        low=low,
-        high=high,
-        first=weights[0],
-        first_bias=weights[1],
-        second=weights[2],
-        second_bias=weights[3],
-        top=examples.features.shape[1] - 1,
-    )
+    named = dict(zip(("first", "first_bias", "second", "second_bias"), weights, strict=True))
+    return AttackModel(low=low, high=high, **named, top=examples.features.shape[1] - 1)
 
 
 def _scaled(features: Array, low: Array, high: Array) -> Array:

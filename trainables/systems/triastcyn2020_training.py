@@ -21,10 +21,10 @@ from dpcore.mechanisms.protocol import Scheduled
 from dpcore.randomness import Purpose, Streams
 from dpcore.sampling import PoissonSampling
 from trainables import hooks
+from trainables.models.networks import UnitNormRows
 from trainables.planning import Fit
 from trainables.system import Dataset, DatasetSpec, Run, Split, State
 from trainables.systems.linear import rows, width_of
-from trainables.systems.linear_module import UnitNormRows
 from trainables.team import limited_threads
 from trainables.training.loop import Pace, run_steps
 from trainables.training.losses import loss_function, tensor

@@ -185,7 +185,7 @@ class ReleasesLinearModel(ScoredByLoss):
 
     def released_model(self, plan: PrivacyPlan, facts: DatasetSpec, state: State) -> nn.Module:
         """See `trainables.hooks.ReleasesModel`. Raises ValueError for the state of another model."""
-        from trainables.systems.linear_module import LinearClassifier
+        from trainables.models.networks import LinearClassifier
 
         params, theta = read(self.params, plan.config), np.asarray(state[_THETA])
         expected = (width_of(facts, params.bias), classes_of(facts))
