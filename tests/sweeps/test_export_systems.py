@@ -15,7 +15,7 @@ import sweeps
 from dpcore.checks import InvalidValue
 from tests.sweeps import specs
 from tests.sweeps.published_sweeps import NAME, swept
-from tests.trainables.registry_cases import CANDIDATES, CASES
+from tests.trainables.registry_cases import CANDIDATES
 from trainables.data import SOURCES
 from trainables.export.model import ReleasedModel
 from trainables.features.programs import program
@@ -109,7 +109,7 @@ def table(folder):
 
 def trained(name, root):
     """A sweep of one trial."""
-    case = CASES[name]
+    case = CANDIDATES[name]
     data = {"source": "digits", "limit": 600}
     if name in TWO_CLASSES:
         data = table(root)

@@ -38,7 +38,7 @@ from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, launched
 from tests.sweeps.final_runs import ran
 from tests.sweeps.test_sealed_planning import SPEC as SEALED
 from tests.sweeps.test_sealed_planning import planner_of
-from tests.trainables.registry_cases import CASES, data_of
+from tests.trainables.registry_cases import CANDIDATES, data_of
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyPlan, PrivacyTarget
 
@@ -150,9 +150,9 @@ REFUSED = {"convexified-loss", "variational-draws", "sgd", "rmsprop", "dropout",
 AVERAGE_CASE = {"average-case-sgd"}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CANDIDATES)
 def test_what_a_trial_of_any_system_claims_is_recomputed_stated_or_refused(name):
-    case = CASES[name]
+    case = CANDIDATES[name]
     target = PrivacyTarget(epsilon=case.epsilon, delta=case.delta, adjacency=case.adjacency, solve=case.solve)
     plan = SYSTEMS[name].plan(case.config, data_of(name).facts, target, {})
     assert isinstance(plan, PrivacyPlan)
