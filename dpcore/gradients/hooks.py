@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C._autograd import _make_saved_tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from dpcore import checks
@@ -37,36 +38,26 @@ from dpcore.gradients.precision import Precision
 from dpcore.gradients.refusals import NotComputed, Refused, label, of_the_machine
 
 
-@dataclass(slots=True)
-class _Call:
-    layer: str
-    part: str
-    inputs: Tensor
-    version: int
-    inputs_axis: int | None
-    edge: GradientEdge
-    output_axis: int
-
-
 class Hooks:
     """The uses of captured layers seen during one forward pass over N records.
 
-    layers  captured, by name
-    owned   names of their trainable parameters
-    kinds   how they are served
-    level   the transformation over records, None outside of it
+    layers     captured, by name
+    owned      names of their trainable parameters
+    kinds      how they are served
+    uses       by layer, [N, *shape], after the backward pass; an output that no loss depends on counts for nothing
+    level      the transformation over records, None outside of it
+    edges      where outputs' gradients are found; None once the forward pass is over: a checkpoint passes again
+    stand_ins  for parameters, mapped over the records
     """
 
     def __init__(
         self, layers: Mapping[str, nn.Module], owned: Mapping[str, list[str]], kinds: Mapping[str, Kind], slots: Slots
     ) -> None:
         self._layers, self._owned, self._kinds, self._slots = layers, owned, kinds, slots
-        self._calls: list[_Call] = []
+        self.uses: dict[str, list[Use]] = {}
         self.level: int | None = None
-
-    @property
-    def edges(self) -> list[GradientEdge]:
-        return [call.edge for call in self._calls]
+        self.stand_ins: Mapping[str, Tensor] = {}
+        self.edges: list[GradientEdge] | None = []
 
     def listening(self) -> AbstractContextManager[None]:
         """Captured layers note their uses for the length of the block."""
@@ -90,13 +81,11 @@ class Hooks:
             # Inside a transformation of the model's own, and without gradients, nothing is captured.
             if mapping.level() != self.level or not torch.is_grad_enabled():
                 return own(layer, *args, **kwargs)
-            seen = len(self._calls)
             try:
                 with standing_in(held):
                     return captured(layer, tap, *args, **kwargs)
             except NotServed:
-                del self._calls[seen:]
-            return own(layer, *args, **kwargs)
+                return own(layer, *args, **kwargs)
 
         return forward
 
@@ -109,28 +98,20 @@ class Hooks:
         if at is None:
             # Its gradient would be the sum over records.
             raise NotServed
-        noted, alias = mapping.whole(inputs).detach(), mapping.apart(whole)
-        self._calls.append(_Call(name, part, noted, noted._version, mapping.axis(inputs), get_gradient_edge(alias), at))
-        return mapping.mapped(alias, at)
+        inputs_at = mapping.axis(inputs)
+        # As autograd saves it: a checkpoint computes it again, and a change in place is an error.
+        saved = _make_saved_tensor(mapping.whole(inputs).detach(), is_output=False)
 
-    def uses(self, gradients: Sequence[Tensor | None]) -> dict[str, list[Use]]:
-        """Uses by layer, [N, *shape]; an output that no loss depends on has no gradient and counts for nothing."""
-        out: dict[str, list[Use]] = {}
-        for call, gradient in zip(self._calls, gradients, strict=True):
-            if gradient is None:
-                continue
-            if call.inputs._version != call.version:
-                raise Refused(
-                    f"layer {call.layer!r}: its input was changed in place after the call, so the gradient of its "
-                    "parameters is lost. Use the out-of-place operation in the model."
-                )
-            gradient = gradient.movedim(call.output_axis, 0)
-            if call.inputs_axis is None:
-                inputs = call.inputs.expand(len(gradient), *call.inputs.shape)
-            else:
-                inputs = call.inputs.movedim(call.inputs_axis, 0)
-            out.setdefault(call.layer, []).append(Use(inputs, gradient, call.part))
-        return out
+        def note(gradient: Tensor) -> None:
+            gradient, noted = gradient.movedim(at, 0), saved.unpack()
+            shown = noted.expand(len(gradient), *noted.shape) if inputs_at is None else noted.movedim(inputs_at, 0)
+            self.uses.setdefault(name, []).insert(0, Use(shown, gradient, part))
+
+        alias = mapping.apart(whole)
+        alias.register_hook(note)
+        if self.edges is not None:
+            self.edges.append(get_gradient_edge(alias))
+        return mapping.mapped(alias, at)
 
 
 Columns = tuple[Tensor, ...]
@@ -222,17 +203,16 @@ class Passes:
         while True:
             hooks = Hooks(self.captured, self._owned, self.kinds, self.slots)
             mapped = self.per_record(len(targets[0]))
-            with hooks.listening():
+            with hooks.listening(), isolating(self._modules):
                 losses_N = self._losses(hooks, mapped, inputs, targets)
-            # Asked for by captured outputs and stand-ins alone, PyTorch skips every product for a shared weight's
-            # gradient.
-            edges = hooks.edges
-            found = self._by(losses_N, [*edges, *mapped.values()])
-            uses = self._full(hooks.uses(found[: len(edges)]))
+                # Asked for by captured outputs and stand-ins alone, PyTorch skips every product for a shared weight's
+                # gradient. A checkpoint computes with the stand-ins again.
+                edges, hooks.edges = hooks.edges or [], None
+                with self.slots.holding(hooks.stand_ins):
+                    found = self._by(losses_N, [*edges, *mapped.values()])[len(edges) :]
+            uses = self._full(hooks.uses)
             gradients = {
-                name: self.precision.unscaled(one)
-                for name, one in zip(mapped, found[len(edges) :], strict=True)
-                if one is not None
+                name: self.precision.unscaled(one) for name, one in zip(mapped, found, strict=True) if one is not None
             }
             both = [layer for layer in uses if any(name in gradients for name in self.owned(layer))]
             if not both:
@@ -265,12 +245,12 @@ class Passes:
         """Each record's own loss, [N]; `mapped` are stand-ins for parameters, one for every record, [N, *shape]."""
 
         def of_one(stand_ins: Mapping[str, Tensor], inputs: Columns, targets: Columns) -> Tensor:
-            hooks.level = mapping.level()
+            hooks.level, hooks.stand_ins = mapping.level(), stand_ins
             with self.slots.holding(stand_ins):
                 outputs = self.outputs(*alone(inputs))
             return self._loss_of(outputs, alone(targets))
 
-        with torch.enable_grad(), isolating(self._modules):
+        with torch.enable_grad():
             losses_N: Tensor = over_records(of_one, mapped, copied(inputs), copied(targets))
         return losses_N
 
@@ -331,8 +311,8 @@ def backward(losses_N: Tensor, wanted: Any, weights_N: Tensor) -> Sequence[Tenso
         if of_the_machine(error):
             raise
         raise NotComputed(
-            f"the backward pass over single records failed: {error}\nLayers that compute again in the backward "
-            "pass find nothing mapped there: switch that off, and use a microbatch size to save memory."
+            f"the backward pass over single records failed: {error}\nUse out-of-place operations in the model. Where a "
+            "layer computes again in the backward pass, switch that off, and use a microbatch size to save memory."
         ) from error
 
 

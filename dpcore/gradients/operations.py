@@ -3,7 +3,7 @@
 padding                a row of a table that `padding_idx` names is not trained, whoever looks it up
 linear maps            one product for all records that share a weight, its bias added as it is formed
 attention              one call of PyTorch's kernels for all records, which have no rule for a mapped axis
-checkpoints            nothing is computed again: what was mapped is so no longer in the backward pass
+checkpoints            what is computed again in the backward pass is mapped again
 compiled code          runs as it was written
 autograd.Function      without a rule for a mapped axis: one record after the other
 questions for values   of transformers (`mask.all()`): values are not known, as under its own tracing
@@ -21,9 +21,14 @@ import torch.nn.functional as F
 import torch.utils.checkpoint
 from torch import Tensor
 from torch._C import _functorch
-from torch._functorch.pyfunctorch import temporarily_pop_interpreter_stack
+from torch._functorch.pyfunctorch import (
+    temporarily_clear_interpreter_stack,
+    temporarily_pop_interpreter_stack,
+    temporarily_restore_interpreter_stack,
+)
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from dpcore.gradients.mapping import axis, in_turn, level, mapped, whole
 from dpcore.gradients.refusals import Refused
@@ -126,8 +131,35 @@ _ANSWERS: Mapping[Callable[..., Any], Callable[..., Any]] = {
 }
 
 
-def _not_again(*_: Any, **__: Any) -> Iterator[None]:
-    yield
+_CHECKPOINTED = torch.utils.checkpoint._checkpoint_without_reentrant_generator
+
+
+def _checkpointed(
+    function: Callable[..., Any],
+    preserve: Any,
+    contexts: Any,
+    check: Any,
+    debug: Any,
+    _: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> Iterator[None]:
+    """PyTorch's own, which computes the function again with its map entered again: a mapped tensor belongs to the map
+    of its depth, whichever that is."""
+    with temporarily_clear_interpreter_stack() as maps:
+        pass
+
+    def again(*_: Any) -> None:
+        with _Answering(), temporarily_restore_interpreter_stack(maps):
+            function(*args, **kwargs)
+
+    if len(maps) == 1:
+        memory = [whole(one) for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
+        # To its end: what a recurrent layer notes is written behind the last tensor that is saved.
+        yield from _CHECKPOINTED(again, preserve, contexts, check, debug, False, *memory)
+    else:
+        # A transformation of the model's own is over by then: nothing is computed again.
+        yield
 
 
 class _Reentrant:
@@ -147,7 +179,7 @@ def _applied(kind: type[torch.autograd.Function], *args: Any, **kwargs: Any) -> 
 
 
 _ELSEWHERE: tuple[tuple[Any, str, Any], ...] = (
-    (torch.utils.checkpoint, "_checkpoint_without_reentrant_generator", _not_again),
+    (torch.utils.checkpoint, "_checkpoint_without_reentrant_generator", _checkpointed),
     (torch.utils.checkpoint, "CheckpointFunction", _Reentrant),
     (torch.autograd.Function, "apply", classmethod(_applied)),
 )

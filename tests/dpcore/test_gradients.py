@@ -1,14 +1,19 @@
 """Private gradients over the zoo of models: right by rule and mapped over records, or refused by name."""
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from dpcore.checks import InvalidValue
-from dpcore.gradients import MixesExamples, PrivateGradients, Refused, Route
+from dpcore.gradients import MixesExamples, PrivateGradients, Refused, Route, isolation
+from dpcore.gradients.chain import cross_entropy
 from tests.dpcore import gradient_oracle as oracle
 from tests.dpcore.zoo import layers, models
 from tests.dpcore.zoo.case import Demand, Written, written
@@ -40,6 +45,39 @@ ANSWERING = [one for one in ZOO if one.demand is not Demand.REFUSED and "whose o
 @pytest.mark.parametrize("case", ANSWERING, ids=lambda case: case.name)
 def test_answers_are_each_record_s_own(case):
     assert not judge_answers(case)
+
+
+def blocks(how):
+    def called(m, x):
+        for block in m.blocks:
+            x = x + how(block, x)
+        return m.head(x)
+
+    torch.manual_seed(0)
+    make = [nn.Sequential(nn.Linear(8, 32), nn.Dropout(0.2), nn.Tanh(), nn.Linear(32, 8)) for _ in range(4)]
+    return Written(called, blocks=nn.ModuleList(make), head=nn.Linear(8, 2))
+
+
+checkpointed = partial(checkpoint, use_reentrant=False)
+CHECKPOINTS = {
+    "one": checkpointed,
+    "in another": lambda block, x: checkpointed(lambda one: checkpointed(block[2:], block[:2](one)), x),
+    "of a closure": lambda block, x: checkpointed(lambda: block(x)),
+}
+
+
+@pytest.mark.parametrize("how", CHECKPOINTS)
+def test_a_checkpoint_keeps_less_and_changes_nothing(how, monkeypatch):
+    monkeypatch.setattr(isolation.secrets, "token_bytes", bytes)
+    draw, found, kept = torch.Generator().manual_seed(0), [], []
+    x, y = torch.randn(6, 8, generator=draw), torch.tensor([0, 1, 0, 1, 0, 1])
+    for one in (CHECKPOINTS[how], lambda block, x: block(x)):
+        engine, sizes = PrivateGradients(blocks(one), cross_entropy), []
+        with saved_tensors_hooks(lambda saved, sizes=sizes: sizes.append(saved.nbytes) or saved, lambda saved: saved):
+            found.append(engine.clipped_sum(x, y, clip_norm=0.1).tensors)
+        kept.append(sum(sizes))
+    assert all(torch.equal(one, found[1][name]) for name, one in found[0].items())
+    assert kept[0] < kept[1] / 2
 
 
 def test_every_layer_of_torch_that_has_parameters_is_in_the_zoo():
