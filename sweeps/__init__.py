@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         init,
         list_budgets,
         list_sweeps,
-        load,
         new_key,
         open,
         pareto,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
         run,
         verify,
     )
+    from sweeps.examples import load
     from sweeps.progress import SweepProgress
     from sweeps.reporting.terminal import explain
     from sweeps.sweep import Sweep
@@ -58,6 +58,7 @@ _ELSEWHERE = {
     "Sweep": "sweeps.sweep",
     "SweepProgress": "sweeps.progress",
     "explain": "sweeps.reporting.terminal",
+    "load": "sweeps.examples",
 }
 """Where what is not in `sweeps.api` is."""
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
+from sweeps.examples import Spec, load
 from sweeps.privacy.charge import check_terms
-from sweeps.privacy.population import NextSweep, PopulationAccount, account, make_ledger
+from sweeps.privacy.population import PopulationAccount, account, make_ledger
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.summary import list_summaries
 from sweeps.spec.sections import SweepSpec
@@ -82,51 +83,8 @@ def with_models(end: SweepEnd, workspace: Workspace) -> SweepEnd:
         return replace(end, models=ModelsShown(left_out={"the front": again}))
 
 
-Spec = str | Path | Mapping[str, Any] | SweepSpec
-"""A file, the name of a packaged example, YAML text, nested mappings, or a spec that was loaded."""
-
-
 class SweepWarning(UserWarning):
     """A sweep ended, but not well: trials failed, none can be ranked, or it was stopped."""
-
-
-def load(
-    spec: Spec,
-    *,
-    data: str | Path | None = None,
-    trials: int | None = None,
-    seed: int | None = None,
-    changes: Mapping[str, Any] | Sequence[str] = (),
-    systems: Sequence[Any] = (),
-    sources: Sequence[Any] = (),
-) -> SweepSpec:
-    """Read a spec, with overrides applied before it is checked.
-
-    spec     a file, the name of a packaged example, YAML text, or nested mappings as YAML has them
-    data     folder or file of the data set, instead of data.path
-    trials, seed  instead of search.trials and search.seed
-    changes  {"privacy.epsilon": 2}, or texts "privacy.epsilon=2": over the spec's own
-    systems  classes or objects of one's own, which the spec calls by their names; each has to be importable
-             from a file: a worker cannot import what a script or a notebook defines
-    sources  likewise, a data source that `data.source` calls by its name
-
-    Raises SpecErrors with every problem at once, InvalidValue where there is no such file or example.
-    """
-    from sweeps.examples import load_example_or_file
-    from sweeps.spec.parse import read_document
-    from sweeps.util.fingerprint import working_folder_is_importable
-
-    document: str | Mapping[str, Any]
-    if isinstance(spec, SweepSpec):
-        document = spec.canonical()
-    elif isinstance(spec, str) and ("\n" in spec or ": " in spec):
-        document = read_document(spec)
-    else:
-        document = str(spec) if isinstance(spec, Path) else spec
-    working_folder_is_importable()
-    return load_example_or_file(
-        document, data=data, trials=trials, seed=seed, changes=changes, systems=systems, sources=sources
-    )
 
 
 def init(file: str | Path, *, label: str | None = None, output: str | Path | None = None) -> str:
@@ -180,12 +138,15 @@ def check(
     from sweeps.execution.final_run import with_chosen
     from sweeps.planning.estimate import before
     from sweeps.planning.preview import checked
+    from sweeps.privacy.totals import earlier_totals
 
     loaded = load(spec, data=data, trials=trials, changes=changes, systems=systems, sources=sources)
     workspace = places(root, store or loaded.store)
-    if loaded.search.chosen_from is not None:
-        loaded = with_chosen(loaded, PublishedStore.open(workspace))
-    begun = _started_from(loaded, workspace)
+    begun: dict[str, Any] = {}
+    if (earlier := loaded.search.warm_start) is not None or loaded.search.chosen_from is not None:
+        opened = PublishedStore.open(workspace)
+        loaded = loaded if loaded.search.chosen_from is None else with_chosen(loaded, opened)
+        begun = {"warm": opened.trials(earlier) if earlier else (), "started_from": earlier_totals(opened, loaded)}
     found = checked(loaded, rehearsal=rehearsal, modes=modes, address=address, **begun)
     return replace(found, population=before(loaded, found.facts, workspace.store_url))
 
@@ -223,54 +184,28 @@ def run(
     A sweep that ends with failed trials, or stopped by Ctrl-C, is returned with a `SweepWarning`; its `end` says why.
     Raises what `check` raises, and InvalidValue or SweepExists for a name, StoreError, ClusterUnreachable.
     """
-    begun, workspace = created(
-        spec,
-        name=name,
-        trials=trials,
-        seed=seed,
-        changes=changes,
-        systems=systems,
-        sources=sources,
-        data=data,
-        root=root,
-        store=store,
-        records=records,
-        tracking=tracking,
-        address=address,
-        rehearsal=rehearsal,
-        models=models,
-    )
+    changes = _with_models(changes, models)
+    loaded = load(spec, data=data, trials=trials, seed=seed, changes=changes, systems=systems, sources=sources)
+    workspace = places(root, store or loaded.store, records, tracking)
+    begun = created(loaded, workspace, name, address, rehearsal)
     from sweeps.execution.session import RunOptions
 
     return _driven(begun, workspace, progress, RunOptions(address=address, is_new=True))
 
 
 def created(
-    spec: Spec,
-    *,
-    name: str | None = None,
-    changes: Mapping[str, Any] | Sequence[str] = (),
-    root: str | Path | None = None,
-    store: str | None = None,
-    records: str | None = None,
-    tracking: str | None = None,
-    address: str | None = None,
-    rehearsal: bool = True,
-    models: str | int | Sequence[int] | None = None,
-    **loading: Any,
-) -> tuple[str, Workspace]:
-    """Make sure that a spec can run, record it as a new sweep, and return its name and where its files are.
+    spec: SweepSpec, workspace: Workspace, name: str | None = None, address: str | None = None, rehearsal: bool = True
+) -> str:
+    """Make sure that a spec can run, record it as a new sweep, and return its name. Nothing has run yet.
 
-    The arguments are those of `run`, which raises what this does; `loading` those of `load`. Nothing has run yet.
+    The arguments are those of `run`, which raises what this does.
     """
     from sweeps.execution import session
     from sweeps.planning.preview import before_launch
 
-    loaded = load(spec, changes=_with_models(changes, models), **loading)
     _no_client(address)
-    fitted, rehearsed = before_launch(loaded, address, rehearsal=rehearsal)
-    workspace = places(root, store or loaded.store, records, tracking)
-    return session.create(fitted, workspace, name, rehearsed), workspace
+    fitted, rehearsed = before_launch(spec, address, rehearsal=rehearsal)
+    return session.create(fitted, workspace, name, rehearsed)
 
 
 def resume(
@@ -401,18 +336,6 @@ def _no_client(address: str | None) -> None:
         )
 
 
-def _started_from(spec: SweepSpec, workspace: Workspace) -> dict[str, Any]:
-    if spec.search.warm_start is None and spec.search.chosen_from is None:
-        return {}
-    from sweeps.privacy.totals import earlier_totals
-
-    opened = PublishedStore.open(workspace)
-    return {
-        "warm": opened.trials(spec.search.warm_start) if spec.search.warm_start else (),
-        "started_from": earlier_totals(opened, spec),
-    }
-
-
 # `sweeps budget` from Python: the ledgers of populations.
 
 
@@ -446,13 +369,17 @@ def population_budget(
         make_ledger(workspace, Population.of(population, rule, epsilon, delta, adjacency, unit, tau))
     elif len(missing) < len(given) or (tau, adjacency, unit) != (None, "add-remove", "record"):
         raise InvalidValue(missing[0], None, "given too: a ledger is made whole", "Without all three it is only shown.")
-    following = None
+    opened, following = PublishedStore.open(workspace), None
     if spec is not None:
+        from sweeps.planning.estimate import next_sweep
+        from sweeps.spec.parse import public_facts
+
         loaded = load(spec)
         if loaded.data.population != population:
             raise InvalidValue("--spec", loaded.data.population, f"a spec with data.population: {population}")
-        following = _following(account(PublishedStore.open(workspace), population), loaded)
-    opened = PublishedStore.open(workspace)
+        known = account(opened, population)
+        check_terms(known.population, loaded.privacy.adjacency, loaded.privacy.unit)
+        following = next_sweep(known.population, known.counted, loaded, public_facts(loaded))
     return _with_unknown(workspace, opened, account(opened, population, following))
 
 
@@ -474,14 +401,6 @@ def _with_unknown(workspace: Workspace, store: PublishedStore, found: Population
             with suppress(InvalidValue, OSError):
                 unknown += workspace.of(one).unknown_trials(one.name, known)
     return replace(found, unknown=tuple(unknown))
-
-
-def _following(known: PopulationAccount, spec: SweepSpec) -> NextSweep | None:
-    from sweeps.planning.estimate import next_sweep
-    from sweeps.spec.parse import public_facts
-
-    check_terms(known.population, spec.privacy.adjacency, spec.privacy.unit)
-    return next_sweep(known.population, known.counted, spec, public_facts(spec))
 
 
 # Keys and verification from Python: what needs no sweep.

@@ -134,6 +134,8 @@ class Audited:
     headline  what the trial claims first of all: `claim`, unless that is of another notion
     """
 
+    store: Store
+    sweep: SweepRecord
     record: Published
     plan: PrivacyPlan
     system: System
@@ -170,20 +172,16 @@ def audit_trial(
     it, data), PopulationSpent.
     """
     audits.check_sizes(canaries, runs)
-    store = workspace.open_store()
-    recorded = store.sweep(sweep).kept()
-    sweep = recorded.name
-    seen = PublishedStore(store, workspace)
-    seen.check_not_stale(sweep)
-    audited = _audited(seen, sweep, trial)
-    chosen = _method(recorded, audited, method)
+    audited = _audited(workspace, sweep, trial)
+    store, sweep = audited.store, audited.sweep.name
+    chosen = _method(audited, method)
     made_up, trainings = _made_up(audited, chosen), _trainings(audited.system, chosen, runs)
-    setting = _setting(store, recorded, audited, made_up, accept, rng, secret, workspace.features)
+    setting = _setting(workspace, audited, made_up, accept, rng, secret)
     say(_forecast(audited, trainings))
     curve = audits.curve_of(setting)
     if not made_up:
         what = f"{audited.record.key} {chosen} {secrets.token_hex(8)}"
-        charge_audit(store, recorded, what, audited.plan, audited.steps, trainings)
+        charge_audit(store, audited.sweep, what, audited.plan, audited.steps, trainings)
     tell(store, sweep, [workspace.folder(sweep)])
     number = begin(workspace.folder(sweep))
     found = audits.gather(setting, chosen, canaries=canaries, runs=runs, curve=curve)
@@ -229,19 +227,16 @@ def attack_trial(
     The other arguments are those of `audit_trial`. Raises what it raises, and InvalidValue for a system without a model
     to ask.
     """
-    store = workspace.open_store()
-    recorded = store.sweep(sweep).kept()
-    sweep = recorded.name
-    audited = _audited(PublishedStore(store), sweep, trial)
+    audited = _audited(workspace, sweep, trial)
     check(audited.system, audited.claim, shadows)
-    setting = _setting(store, recorded, audited, False, accept, rng, secret, workspace.features)
+    setting = _setting(workspace, audited, False, accept, rng, secret)
     what = f"{audited.record.key} shadows {secrets.token_hex(8)}"
-    charge_audit(store, recorded, what, audited.plan, audited.steps, shadows + 1)
+    charge_audit(audited.store, audited.sweep, what, audited.plan, audited.steps, shadows + 1)
     say(_forecast(audited, shadows + 1))
     return audited.record.key, likelihood_ratio_attack(setting, shadows)
 
 
-def _method(recorded: SweepRecord, audited: Audited, method: audits.Method | None) -> audits.Method:
+def _method(audited: Audited, method: audits.Method | None) -> audits.Method:
     """The method that is asked for, or the first that the system offers. Raises InvalidValue."""
     possible, under = audits.methods(audited.system, audited.claim), f"under {audited.claim.adjacency}"
     if not possible:
@@ -256,8 +251,8 @@ def _method(recorded: SweepRecord, audited: Audited, method: audits.Method | Non
     if chosen not in possible:
         raise InvalidValue("method", chosen, f"{' or '.join(possible)} for {audited.plan.system} {under}")
     if (
-        recorded.spec.selection is not None
-        and recorded.spec.data.records_are_public is None
+        audited.sweep.spec.selection is not None
+        and audited.sweep.spec.data.records_are_public is None
         and not _made_up(audited, chosen)
     ):
         raise InvalidValue(
@@ -271,20 +266,18 @@ def _method(recorded: SweepRecord, audited: Audited, method: audits.Method | Non
 
 
 def _setting(
-    store: Store,
-    recorded: SweepRecord,
+    workspace: Workspace,
     audited: Audited,
     made_up: bool,
     accept: Collection[str],
     rng: np.random.Generator | None,
     secret: bytes | None,
-    kept_in: Path,
 ) -> audits.AuditSetting:
-    spec = load_spec(recorded.spec.canonical())
+    spec = load_spec(audited.sweep.spec.canonical())
     if spec.privacy.scope == "sweep" and spec.data.records_are_public is None:
         raise InvalidValue(
             "sweep",
-            recorded.called,
+            audited.sweep.called,
             "one whose trials have budgets of their own: twins are trained on its records, and its one budget does not "
             "count them",
             "Audit the system in a sweep over records that are public.",
@@ -294,7 +287,7 @@ def _setting(
         system=audited.system,
         plan=audited.plan,
         claim=audited.claim,
-        data=_data(store, recorded, spec, made_up, accept, kept_in),
+        data=_data(audited.store, audited.sweep, spec, made_up, accept, workspace.features),
         rng=np.random.default_rng() if rng is None else rng,
         to_step=audited.steps,
         # The sweep's settings of speed, in one process; pseudorandom noise from the twins' own secret.
@@ -305,11 +298,14 @@ def _setting(
     )
 
 
-def _audited(store: PublishedStore, sweep: str, trial: str) -> Audited:
-    key = trial_key(sweep, int(trial)) if trial.isdigit() else trial
-    store.trials_of(sweep, [key])
+def _audited(workspace: Workspace, sweep: str, trial: str) -> Audited:
+    store = workspace.open_store()
+    recorded, seen = store.sweep(sweep).kept(), PublishedStore(store, workspace)
+    seen.check_not_stale(recorded.name)
+    key = trial_key(recorded.name, int(trial)) if trial.isdigit() else trial
+    seen.trials_of(recorded.name, [key])
     # What it claimed when it ran: that an earlier audit refuted its code leaves something to be tested all the same.
-    record = next(one for one in store.claimed(sweep) if one.key == key)
+    record = next(one for one in seen.claimed(recorded.name) if one.key == key)
     if record.plan is None:
         raise InvalidValue("trial", key, "a trial that was planned", f"It is {record.state}: {record.reason}")
     plan = record.plan
@@ -327,6 +323,8 @@ def _audited(store: PublishedStore, sweep: str, trial: str) -> Audited:
             f"An audit cannot be held against {reported.notion}: an average does not bound what one record shows.",
         )
     return Audited(
+        store=store,
+        sweep=recorded,
         record=record,
         plan=plan,
         system=SYSTEMS[plan.system],
@@ -349,8 +347,7 @@ def _data(
     else:
         data = source.load(options, kept_in)
         now["data"] = store.data_fingerprint(data.fingerprint)
-    before = {name: digest for name, digest in recorded.fingerprints.items() if name in now}
-    moved = [name for name in fingerprint.changes(before, now) if name in before]
+    moved = fingerprint.changes(recorded.fingerprints, now)
     changed = [name for name in moved if not {*accepting([name])} <= {*accept}]
     if changed:
         words = " ".join(f"--accept {word}" for word in accepting(changed))

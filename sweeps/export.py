@@ -20,12 +20,12 @@ from sweeps.privacy.release import Published
 from sweeps.privacy.totals import own_total
 from sweeps.privacy.wording import Quote, dependence, is_refuted, quote_of_claim, quote_of_metric, total_lines
 from sweeps.reporting.front import LABELS, spec_objectives, sweep_front
-from sweeps.spec.parse import load_spec
+from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import Accepted, HeldOutRead, HeldOutScore, SweepRecord, TrialState, this_person
 from sweeps.store.store import Store
 from sweeps.store.workspace import Workspace
-from sweeps.util.fingerprint import Changed, check_accepted
+from sweeps.util.fingerprint import Changed, changes, check_accepted
 from sweeps.util.text import closest
 from trainables.data import SOURCES
 from trainables.data.records import fingerprint
@@ -76,7 +76,7 @@ class ModelCard:
     readings: tuple[HeldOutReading, ...] = ()
 
     @classmethod
-    def of(cls, store: PublishedStore, sweep: str, record: Published, facts: DatasetSpec, spec: SweepSpec) -> ModelCard:
+    def of(cls, store: PublishedStore, sweep: str, record: Published, facts: DatasetSpec) -> ModelCard:
         """The card of a finished trial."""
         assert record.guarantee is not None
         trials = store.trials(sweep)
@@ -99,7 +99,7 @@ class ModelCard:
             candidates=None
             if recorded.selection is not None
             else sum(one.state is TrialState.COMPLETE for one in trials),
-            noise_source=spec.privacy.noise_source,
+            noise_source=recorded.privacy.noise_source,
             test=test,
             readings=made,
         )
@@ -231,94 +231,86 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """The model of a finished trial, which may leave.
+    """A finished trial whose model may leave, and its sweep."""
 
-    module  in evaluation mode, on the CPU
-    """
-
+    published: PublishedStore
+    recorded: SweepRecord
     record: Published
+    system: ReleasesModel
     spec: SweepSpec
     facts: DatasetSpec
-    module: Module
+
+    @classmethod
+    def of(cls, workspace: Workspace, sweep: str, trial: int | str, *, as_refuted: bool = False) -> Released:
+        """A trial by number or key.
+
+        as_refuted  let out what failed an audit, or whose claim is refuted: the card is headed by that
+
+        Raises UnknownSweep, UnknownTrial, StoreError, InvalidValue: for a trial that is not finished or not published,
+        a system whose claim covers no model, and a claim without a finite epsilon.
+        """
+        published = PublishedStore.open(workspace)
+        recorded = published.sweep(sweep).kept()
+        record, system = _chosen(published, recorded.name, str(trial), as_refuted)
+        spec = load_spec(recorded.spec.canonical())
+        facts = public_facts(spec)
+        return cls(published=published, recorded=recorded, record=record, system=system, spec=spec, facts=facts)
+
+    def card(self) -> ModelCard:
+        """Its card of today."""
+        return ModelCard.of(self.published, self.recorded.name, self.record, self.facts)
+
+    def module(self, workspace: Workspace, accept: Collection[str] = ()) -> Module:
+        """The model in evaluation mode, on the CPU. Trains nothing, and reads no record.
+
+        accept  "code": although the code changed since the sweep was started
+
+        Raises InvalidValue for a checkpoint that is not there, StoreError, and Changed for code that is not what
+        trained it: the weights would stand in another model than the one that was scored.
+        """
+        check_accepted(accept, ("code",))
+        recorded, record, known = self.recorded, self.record, self.recorded.fingerprints
+        self.published.check_not_stale(recorded.name)
+        now = {"code": code_of(self.spec), **(weights_of(self.spec, self.facts) if WEIGHTS in known else {})}
+        if (changed := changes(known, now)) and "code" not in accept:
+            raise Changed(
+                f"sweep {recorded.name!r}: {' and '.join(changed)} changed since it was started: what {record.key} "
+                "trained would stand in another model than the one that was scored. Restore what it was, or export "
+                "with --accept code."
+            )
+        at = Attempt.of(workspace.of(recorded).trials(recorded.name), record.key, record.attempts)
+        try:
+            state = at.load(record.step)
+        except FileNotFoundError as error:
+            raise InvalidValue(
+                "trial",
+                record.key,
+                f"a trial whose last checkpoint is still in {at.folder.url}",
+                "Export where the workers' records are (--records), or another trial. `sweeps gc` keeps the front's.",
+            ) from error
+        assert record.plan is not None
+        return self.system.released_model(record.plan, self.facts, state).eval()
 
 
 def exported(
     workspace: Workspace, sweep: str, trial: int | str, *, as_refuted: bool = False, accept: Collection[str] = ()
 ) -> ReleasedModel:
-    """The model of a finished trial (by number or key), with its card. Trains nothing, and reads no record.
+    """The model of a finished trial (by number or key), with its card.
 
-    The arguments are those of `released`, which raises what this does.
+    The arguments are those of `Released.of` and `Released.module`, which raise what this does.
     """
     from trainables.export.apart import apart
     from trainables.export.model import ReleasedModel
     from trainables.models.pretrained import merged
 
-    found = released(workspace, sweep, trial, as_refuted=as_refuted, accept=accept)
-    published = PublishedStore.open(workspace)
-    name = published.sweep(sweep).name
-    card = ModelCard.of(published, name, found.record, found.facts, found.spec)
+    found = Released.of(workspace, sweep, trial, as_refuted=as_refuted)
+    module, card = found.module(workspace, accept), found.card()
     own, features = parted(found.spec.data.options())
     facts = SOURCES[found.spec.data.source].facts(own)
     # A map leaves with the model: who asks it has records, and not their features.
-    module = apart(merged(found.module), found.facts.features)
+    module = apart(merged(module), found.facts.features)
     module = module if features is None else features.first(module, facts).eval()
     return ReleasedModel(module, _preprocessing(found.spec, facts), card.to_dict(), card.page())
-
-
-def card_of(workspace: Workspace, sweep: str, trial: int | str) -> ModelCard:
-    """The card that the model of a finished trial has today, whether or not its claim is refuted. Opens no checkpoint.
-
-    Raises as `released` does, but for the code and the checkpoint.
-    """
-    published = PublishedStore.open(workspace)
-    recorded = published.sweep(sweep).kept()
-    record, _ = _chosen(published, recorded.name, str(trial), True)
-    spec = load_spec(recorded.spec.canonical())
-    facts = SOURCES[spec.data.source].facts(spec.data.options())
-    return ModelCard.of(published, recorded.name, record, facts, spec)
-
-
-def released(
-    workspace: Workspace, sweep: str, trial: int | str, *, as_refuted: bool = False, accept: Collection[str] = ()
-) -> Released:
-    """The model of a finished trial (by number or key), where it may leave. Trains nothing, and reads no record.
-
-    as_refuted  let out what failed an audit, or whose claim is refuted: the card is headed by that
-    accept      "code": export although the code changed since the sweep was started
-
-    Raises UnknownSweep, UnknownTrial, StoreError, InvalidValue: for a trial that is not finished or not published, a
-    system whose claim covers no model, a claim without a finite epsilon, a checkpoint that is not there; and Changed
-    for code that is not what trained it: the weights would stand in another model than the one that was scored.
-    """
-    check_accepted(accept, ("code",))
-    published = PublishedStore.open(workspace)
-    recorded = published.sweep(sweep).kept()
-    published.check_not_stale(sweep)
-    sweep = recorded.name
-    record, system = _chosen(published, sweep, str(trial), as_refuted)
-    assert record.plan is not None
-    spec = load_spec(recorded.spec.canonical())
-    facts = SOURCES[spec.data.source].facts(spec.data.options())
-    known = recorded.fingerprints
-    now = {"code": code_of(spec), **(weights_of(spec, facts) if WEIGHTS in known else {})}
-    changed = [name for name in ("code", WEIGHTS) if known.get(name) != now.get(name)]
-    if changed and "code" not in accept:
-        raise Changed(
-            f"sweep {sweep!r}: {' and '.join(changed)} changed since it was started: what {record.key} trained would "
-            "stand in another model than the one that was scored. Restore what it was, or export with --accept code."
-        )
-    at = Attempt.of(workspace.of(recorded).trials(sweep), record.key, record.attempts)
-    try:
-        state = at.load(record.step)
-    except FileNotFoundError as error:
-        raise InvalidValue(
-            "trial",
-            record.key,
-            f"a trial whose last checkpoint is still in {at.folder.url}",
-            "Export where the workers' records are (--records), or another trial. `sweeps gc` keeps the front's.",
-        ) from error
-    module = system.released_model(record.plan, facts, state)
-    return Released(record=record, spec=spec, facts=facts, module=module.eval())
 
 
 def find_trial(sweep: str, trials: Sequence[Published], trial: int | str) -> Published:
@@ -432,7 +424,7 @@ def show_models(workspace: Workspace, sweep: str) -> ModelsShown:
 
     @_no_file_is_no_model()
     def card(trial: Published) -> tuple[dict[str, Any], str]:
-        found = card_of(workspace, record.name, trial.key)
+        found = Released.of(workspace, record.name, trial.key, as_refuted=True).card()
         return found.to_dict(), found.page()
 
     @_no_file_is_no_model()
@@ -457,39 +449,27 @@ def _no_file_is_no_model() -> Iterator[None]:
 
 def asked_by_name(store: PublishedStore, sweep: str) -> set[str]:
     """Keys of the trials whose models the spec names."""
-    wanted = store.sweep(sweep).spec.tracking.models
-    return {one.key for one in _named(store, sweep, wanted)} if isinstance(wanted, tuple) else set()
+    record = store.sweep(sweep)
+    return set(_asked(store, record)[0]) if isinstance(record.spec.tracking.models, tuple) else set()
 
 
 def _asked(store: PublishedStore, record: SweepRecord) -> tuple[list[str], int]:
-    """Keys of the trials whose models the spec asks for, and how many more its front has."""
-    wanted = record.spec.tracking.models
-    if wanted == "none":
+    """Keys of the trials whose models the spec asks for, of its front the best first, and how many more that has."""
+    wanted, trials = record.spec.tracking.models, store.trials(record.name)
+    if isinstance(wanted, tuple):
+        return [one.key for one in trials if one.number in wanted], 0
+    first = spec_objectives(record.spec)[0]
+    values = {
+        one.key: one.metric(first.metric) for one in trials if one.state is TrialState.COMPLETE and _may_leave(one)
+    }
+    if wanted == "none" or all(value is None for value in values.values()):
         return [], 0
-    trials, more = (
-        (_named(store, record.name, wanted), 0) if wanted and wanted != "front" else _of_front(store, record.name)
-    )
-    return [one.key for one in trials], more
-
-
-def _named(store: PublishedStore, sweep: str, numbers: Collection[Any]) -> list[Published]:
-    return [one for one in store.trials(sweep) if one.number in numbers]
-
-
-def _of_front(store: PublishedStore, sweep: str) -> tuple[list[Published], int]:
-    """The trials on the front whose models may leave, the best first, and how many more there are."""
-    complete = [one for one in store.trials(sweep, [TrialState.COMPLETE]) if _may_leave(one)]
-    first = spec_objectives(store.sweep(sweep).spec)[0]
-    sign = -1.0 if first.goal == "maximize" else 1.0
-    if not any(one.metric(first.metric) is not None for one in complete):
-        return [], 0
-    keys = set(sweep_front(store, sweep, mix=LABELS).keys())
+    sign, keys = -1.0 if first.goal == "maximize" else 1.0, sweep_front(store, record.name, mix=LABELS).keys()
+    numbers = {one.key: one.number for one in trials}
     ranked = sorted(
-        (sign * value, one.number, one)
-        for one in complete
-        if one.key in keys and (value := one.metric(first.metric)) is not None
+        (sign * value, numbers[key], key) for key, value in values.items() if key in keys and value is not None
     )
-    return [one for _, _, one in ranked[:AT_MOST]], max(0, len(ranked) - AT_MOST)
+    return [key for *_, key in ranked[:AT_MOST]], max(0, len(ranked) - AT_MOST)
 
 
 def _may_leave(one: Published) -> bool:
@@ -507,11 +487,11 @@ def read(
 
     again   although they were read for another trial, or a reading was cut short: the score is then no longer of an
             untouched test set, every card says so, and private records are charged once more
-    accept  see `sweeps.export.released`
+    accept  see `Released.module`
 
     The reading is durable in the store before a record is scored, so that a crash costs a reading, and never hides one.
     So is its charge to the population, where the records are private.
-    Raises InvalidValue for a sweep without test records, a second reading, and what `released` refuses; Changed where
+    Raises InvalidValue for a sweep without test records, a second reading, and what `Released` refuses; Changed where
     the other records are not those that the sweep had; and PopulationSpent.
     """
     seen = PublishedStore.open(workspace)
@@ -521,7 +501,8 @@ def read(
         raise InvalidValue(
             "sweep", record.called, "a sweep whose spec declares data.test", "Test records cannot be declared later."
         )
-    model = released(workspace, record.name, trial, accept=accept)
+    model = Released.of(workspace, record.name, trial)
+    module = model.module(workspace, accept)
     made = of_its_records(seen, record.name)
     if (known := _known(made, model.record.key)) is not None:
         return known
@@ -544,9 +525,9 @@ def read(
         charge_reading(store, record, f"{model.record.key} {secrets.token_hex(8)}", declared)
         number = store.ask(record.name, HeldOutRead(trial=model.record.key, records=word), this_person())
         if declared.histogram is None:
-            found = score(model.module, split, model.facts)
+            found = score(module, split, model.facts)
         else:
-            found = noised_score(model.module, split, model.facts, declared.held.n, declared.histogram, declared.bins)
+            found = noised_score(module, split, model.facts, declared.held.n, declared.histogram, declared.bins)
         store.ask(record.name, HeldOutScore(read=number, metrics=found), this_person())
     return next(one for one in readings(seen, record.name) if one.id == number)
 

@@ -26,11 +26,12 @@ from dpcore.selection import counts
 from dpcore.selection.front import FrontPoints
 from dpcore.selection.ladder import Climbing
 from dpcore.selection.profiles import EventProfile
+from sweeps.examples import load
 from sweeps.papers import PAPERS
 from sweeps.planning.plan import plan_proposal
 from sweeps.search.proposer import Proposer
 from sweeps.selection.price import SealedPlanner, SealedPrior
-from sweeps.spec.parse import load_spec, public_facts
+from sweeps.spec.parse import public_facts
 from tests.sweeps import published_sweeps
 from tests.trainables.recording import blobs, memory_run
 from trainables.data import SOURCES
@@ -88,7 +89,7 @@ def training(setting: Mapping[str, Any]) -> list[float]:
 
 def example(setting: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The first plans of a packaged example, or of another spec."""
-    spec = load_spec(EXAMPLES / f"{setting['name']}.yaml")
+    spec = load(setting["name"])
     facts, proposer, calibrations = public_facts(spec), Proposer(spec), dict[str, float]()
     proposals = (proposer.propose() for _ in range(setting["proposals"]))
     return [said(plan_proposal(spec, one.config, facts, calibrations)) for one in proposals if one is not None]
@@ -133,7 +134,7 @@ def price(setting: Mapping[str, Any]) -> list[float]:
 
 def search(setting: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What configurations of a sealed search are given under one price for the winner."""
-    spec = load_spec(EXAMPLES / f"{setting['name']}.yaml")
+    spec = load(setting["name"])
     prior = SealedPrior(spec, public_facts(spec))
     planner = SealedPlanner.of(prior)
     assert isinstance(planner, SealedPlanner)

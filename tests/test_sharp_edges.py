@@ -18,7 +18,7 @@ from dpcore.events import Adjacency, Unknown
 from dpcore.gradients import ClippedSum, PrivateGradients, noisy_mean_gradient
 from dpcore.noise import SecureNoise
 from dpcore.randomness import Streams
-from sweeps.examples import load_example_or_file
+from sweeps.examples import load
 from sweeps.spec.problems import SpecErrors
 from trainables.data import SOURCES
 
@@ -52,7 +52,7 @@ def clipped_sum(model: nn.Module, records: int = 4) -> ClippedSum:
 
 def names(mine: Path) -> Mapping[str, object]:
     """What the page's lines of code use."""
-    options = load_example_or_file(str(mine)).data.options()
+    options = load(str(mine)).data.options()
     return {
         "Adjacency": Adjacency,
         "SecureNoise": SecureNoise,
@@ -73,7 +73,7 @@ def test_what_is_asked_gets_the_printed_answer(language: str, asked: str, answer
         words = shlex.split(asked)
         assert words[:4] == ["sweeps", "check", "mine.yaml", "--set"]
         with pytest.raises(SpecErrors) as refused:
-            load_example_or_file("mine.yaml", changes=words[4:])
+            load("mine.yaml", changes=words[4:])
         lines = [line.strip() for line in str(refused.value).splitlines()]
         assert any(line.startswith(answer) for line in lines), refused.value
     else:

@@ -343,21 +343,10 @@ def run(
     from sweeps.cli.run import drive
     from sweeps.execution.session import RunOptions
 
-    created, workspace = api.created(
-        spec,
-        name=name,
-        trials=trials,
-        seed=seed,
-        changes=changes or (),
-        data=data,
-        root=root,
-        store=store,
-        records=records,
-        tracking=tracking,
-        address=address,
-        rehearsal=rehearsal,
-        models=models,
-    )
+    shown = () if models is None else (f"tracking.models={models}",)
+    loaded = api.load(spec, data=data, trials=trials, seed=seed, changes=[*(changes or ()), *shown])
+    workspace = api.places(root, store or loaded.store, records, tracking)
+    created = api.created(loaded, workspace, name, address, rehearsal)
     drive(created, workspace, RunOptions(address=address, is_new=True), as_json=as_json)
 
 
@@ -382,12 +371,11 @@ def resume(
         return submit(sweep, client, resume=True, accept=accept, trials=trials, hours=hours, epsilon=epsilon, **places)
     from sweeps.cli.run import drive
     from sweeps.execution.session import RunOptions
-    from sweeps.spec.parse import load_spec
     from sweeps.util.fingerprint import check_accepted
 
     check_accepted(accept or [])
     workspace = Workspace.at(root, store=store, tracking=tracking, records=records)
-    given = load_spec(spec) if spec is not None else None
+    given = None if spec is None else api.load(spec)
     options = RunOptions(
         spec=given, accept=accept or [], trials=trials, hours=hours, epsilon=epsilon or [], address=address
     )

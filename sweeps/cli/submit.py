@@ -49,13 +49,13 @@ def submit(
     follow: Annotated[bool, typer.Option(help="Print what the job says, and wait for its end.")] = True,
 ) -> None:
     """Run a sweep as a job of a Ray cluster, with the controller there."""
-    from sweeps.examples import load_example_or_file
+    from sweeps.examples import load
     from sweeps.ray.job_start import SPEC_FILE, Order, versions
     from sweeps.ray.jobs import JobServer, check_references, pack, taken_from_here
     from sweeps.util.fingerprint import check_accepted
 
     check_accepted(accept or [])
-    loaded = None if resume else load_example_or_file(spec, data=data, trials=trials, seed=seed, changes=changes or ())
+    loaded = None if resume else load(spec, data=data, trials=trials, seed=seed, changes=changes or ())
     given: dict[str, Sequence[object]]
     if loaded is None:
         words = ["resume", spec]

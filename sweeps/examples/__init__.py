@@ -11,7 +11,11 @@ from dpcore.checks import InvalidValue
 from sweeps.spec.parse import load_spec, read_document, read_file, sections_of, with_own
 from sweeps.spec.problems import in_file
 from sweeps.spec.sections import SweepSpec
+from sweeps.util.fingerprint import working_folder_is_importable
 from sweeps.util.text import closest
+
+Spec = str | Path | Mapping[str, Any] | SweepSpec
+"""A file, the name of a packaged example, YAML text, nested mappings, or a spec that was loaded."""
 
 
 def example_names() -> list[str]:
@@ -19,25 +23,33 @@ def example_names() -> list[str]:
     return sorted(Path(one.name).stem for one in files(__name__).iterdir() if one.name.endswith(".yaml"))
 
 
-def load_example_or_file(
-    spec: str | Mapping[str, Any],
+def load(
+    spec: Spec,
     *,
     data: str | Path | None = None,
     trials: int | None = None,
     seed: int | None = None,
-    changes: Sequence[str] | Mapping[str, Any] = (),
+    changes: Mapping[str, Any] | Sequence[str] = (),
     systems: Sequence[Any] = (),
     sources: Sequence[Any] = (),
 ) -> SweepSpec:
-    """The spec of a file or of a packaged example, or one that was read already, with overrides applied before
-    validation.
+    """Read a spec, with overrides applied before it is checked.
 
-    changes  {"path.to.key": value}, or "path.to.key=VALUE" each with VALUE in YAML; applied in order
-    systems, sources  the user's own, see `sweeps.spec.parse`
-    Raises InvalidValue when there is neither such a file nor such an example, or for a change that is none; SpecErrors
-    for a bad spec.
+    spec     a file, the name of a packaged example, YAML text, or nested mappings as YAML has them
+    data     folder or file of the data set, instead of data.path
+    trials, seed  instead of search.trials and search.seed
+    changes  {"privacy.epsilon": 2}, or texts "privacy.epsilon=2": over the spec's own
+    systems  classes or objects of one's own, which the spec calls by their names; each has to be importable
+             from a file: a worker cannot import what a script or a notebook defines
+    sources  likewise, a data source that `data.source` calls by its name
+
+    Raises SpecErrors with every problem at once, InvalidValue where there is no such file or example, or for a change
+    that is none.
     """
-    file = Path(spec) if isinstance(spec, str) and Path(spec).is_file() else None
+    working_folder_is_importable()
+    file = None
+    if isinstance(spec, Path) or (isinstance(spec, str) and "\n" not in spec and ": " not in spec):
+        file, spec = (Path(spec) if Path(spec).is_file() else None), str(spec)
     with in_file(file):
         raw = sections_of(_document(spec, file))
         path = None if data is None else str(Path(data).absolute())
@@ -51,11 +63,13 @@ def load_example_or_file(
         return load_spec(with_own(raw, systems, sources))
 
 
-def _document(spec: str | Mapping[str, Any], file: Path | None) -> Any:
+def _document(spec: Spec, file: Path | None) -> Any:
+    if isinstance(spec, SweepSpec):
+        return spec.canonical()
     if not isinstance(spec, str):
         return spec
-    if file is not None:
-        return read_file(file)
+    if file is not None or "\n" in spec or ": " in spec:
+        return read_document(spec) if file is None else read_file(file)
     names = example_names()
     if spec in names:
         return read_document(files(__name__).joinpath(f"{spec}.yaml").read_text(encoding="utf-8"))

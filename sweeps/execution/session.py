@@ -699,8 +699,8 @@ def _check_fingerprints(
     store: Store, lease: Lease, recorded: SweepRecord, found: Mapping[str, str], accept: Collection[str]
 ) -> None:
     # Code is recorded at the start; of the rest nothing is known until the sweep first runs.
-    before = {**found, **recorded.fingerprints}
-    moved = [name for name in fingerprint.changes(before, found) if name in found]
+    before = recorded.fingerprints
+    moved = fingerprint.changes(before, found)
     changed = [name for name in moved if not {*accepting([name])} <= {*accept}]
     if changed:
         listed = ", ".join(f"{name} {before[name][:12]} -> {found[name][:12]}" for name in changed)
@@ -710,5 +710,5 @@ def _check_fingerprints(
         )
     for name in moved:
         store.ask(recorded.name, Accepted(what=name, before=before[name], now=found[name]), this_person())
-    if found != recorded.fingerprints:
+    if found != before:
         store.set_fingerprints(lease, found)

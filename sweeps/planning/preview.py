@@ -232,6 +232,8 @@ class Preview:
         total = None if self.total is None else asdict(self.total)
         if total is not None and math.isinf(total["epsilon"]):
             total["epsilon"] = "inf"
+        spreads = {name: getattr(self, name) for name in ("work", "steps", "per_record", "noise")}
+        optional = {"selection": self.selection, "modes": self.modes}
         return {
             "name": self.spec.name,
             "heading": Release.of(self.spec).heading,
@@ -239,44 +241,32 @@ class Preview:
             "n": self.facts.n,
             "digest": self.spec.digest,
             "epsilons": privacy.epsilon,
-            "delta": privacy.delta,
+            **{name: getattr(privacy, name) for name in ("delta", "unit")},
             "adjacency": str(privacy.adjacency),
-            "unit": privacy.unit,
-            "sampler": search.sampler,
+            **{name: getattr(search, name) for name in ("sampler", "stratified", "trials", "repeats")},
             "resolved": None if self.resolution is None else self.resolution.method,
-            "stratified": search.stratified,
-            "trials": search.trials,
             "space": [
                 (system, name, str(knob))
                 for system, knobs in sorted(self.spec.systems.items())
                 for name, knob in sorted(shaping(knobs).items())
             ],
             "constraints": self.spec.constraints,
-            "grid_size": self.grid_size,
-            "left_out": self.left_out,
-            "repeats": search.repeats,
-            "samples": self.samples,
-            "feasible": self.feasible,
+            **{name: getattr(self, name) for name in ("grid_size", "left_out", "samples", "feasible", "population")},
             "reasons": dict(self.reasons),
             "solved": {name: asdict(one) for name, one in self.solved.items()},
-            "work": self.work and asdict(self.work),
-            "steps": self.steps and asdict(self.steps),
+            **{name: None if spread is None else asdict(spread) for name, spread in spreads.items()},
             "total": total,
             "notes": self.all_notes,
             "warm_start": self.warm_start and self.warm_start.to_dict(),
             "started_from": [one.to_dict() for one in self.started_from],
             "validation": validation_text(self.facts, privacy.adjacency),
             "test": None if (test := declared_test(self.spec)) is None else str(test),
-            "per_record": self.per_record and asdict(self.per_record),
             "unit_records": self.facts.unit_records,
-            "noise": self.noise and asdict(self.noise),
             "feasible_share": self.feasible / self.samples,
-            **({} if self.selection is None else {"selection": self.selection.to_dict()}),
             **({"spread": self.spread} if self.spread else {}),
             "treatment": self.facts.treatment,
-            "population": self.population,
             "rehearsal": self.rehearsal and self.rehearsal.to_dict(),
-            **({} if self.modes is None else {"modes": self.modes.to_dict()}),
+            **{name: one.to_dict() for name, one in optional.items() if one is not None},
         }
 
     def title(self) -> list[str]:
@@ -518,10 +508,11 @@ def checked(
     return replace(plan, rehearsal=found, modes=compared(spec, plan.facts, found) if modes else None)
 
 
-def check_places(spec: SweepSpec, address: str | None = None) -> None:
+def check_places(spec: SweepSpec, address: str | None = None, *, joining: bool = True) -> None:
     """What the files and the machine can tell before anything runs: schemas and resources, and no record.
 
     address  of the Ray cluster that trials are meant for; None: this machine
+    joining  ask the cluster itself, too
 
     Raises InvalidValue (files, columns, device, workers of a sealed search), ClusterUnreachable (resources, imports of
     its workers).
@@ -542,7 +533,7 @@ def check_places(spec: SweepSpec, address: str | None = None) -> None:
     from sweeps.ray.cluster import alive_nodes, check_importable_everywhere, check_reachable, check_resources, cluster
 
     check_reachable(address, spec.resources)
-    if address is not None:
+    if address is not None and joining:
         with cluster(address):
             nodes = alive_nodes()
             check_resources(spec.resources, nodes, "the cluster has")
@@ -568,15 +559,9 @@ def before_launch(
     seconds of a trial where one was tried out.
     Raises what `checked` raises. Resources of a cluster are its own to tell, when the sweep has joined it.
     """
+    check_places(spec, address, joining=False)
     if address is None:
-        check_places(spec)
         check_sockets_fit()
-    else:
-        SOURCES[spec.data.source].inspect(spec.data.options())
-        check_workers(spec, address)
-        from sweeps.ray.cluster import check_reachable
-
-        check_reachable(address, spec.resources)
     large = any(
         float(config.get("batch_size", 0)) > LARGE_BATCH for corner in corners(spec) for config in corner.configs[:1]
     )

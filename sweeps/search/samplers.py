@@ -202,14 +202,12 @@ METHODS = ("gp", "tpe", "nsga2")
 """What `auto` may come to."""
 
 
-def _unresolved(seed: int, trials: int) -> BaseSampler:
-    raise AssertionError(f"{AUTO} proposes by the method that it came to")
+def _of_optuna(sampler: str, **options: object) -> Callable[[int, int], BaseSampler]:
+    def build(seed: int, trials: int) -> BaseSampler:
+        built: BaseSampler = getattr(importlib.import_module("optuna.samplers"), sampler)(seed=seed, **options)
+        return built
 
-
-def _tpe(seed: int, trials: int) -> BaseSampler:
-    from optuna.samplers import TPESampler
-
-    return TPESampler(seed=seed, multivariate=True, constant_liar=True)
+    return build
 
 
 def _nsga2(seed: int, trials: int) -> BaseSampler:
@@ -218,25 +216,19 @@ def _nsga2(seed: int, trials: int) -> BaseSampler:
     return SteadyStateNSGAII(population_size=min(50, max(8, trials // 5)), seed=seed)
 
 
-def _gp(seed: int, trials: int) -> BaseSampler:
-    from optuna.samplers import GPSampler
-
-    return GPSampler(seed=seed, warn_independent_sampling=False)
-
-
 # An ask of TPE grows by about 12 ms per thousand trials in the window, the Gaussian process's with their cube.
 _ROWS: tuple[SamplerEntry, ...] = (
     Learning(
         name=AUTO,
         doc="a Gaussian process, tpe or nsga2, by rule; budgets take turns",
-        build=_unresolved,
+        build=_of_optuna("it proposes by the method that it came to"),
         mixes_systems=True,
     ),
     Independent(name="random", doc="independent draws from the prior of the space", points=RandomPoints),
     Learning(
         name="tpe",
         doc="tree-structured Parzen estimator (Bergstra et al. 2011), all knobs of a system jointly",
-        build=_tpe,
+        build=_of_optuna("TPESampler", multivariate=True, constant_liar=True),
         window=2000,
         mixes_systems=True,
         reads_penalties=False,
@@ -249,7 +241,11 @@ _ROWS: tuple[SamplerEntry, ...] = (
         mixes_systems=True,
         reads_penalties=False,
     ),
-    Learning(name="gp", doc="a Gaussian process, whose cost grows with the cube of its window", build=_gp),
+    Learning(
+        name="gp",
+        doc="a Gaussian process, whose cost grows with the cube of its window",
+        build=_of_optuna("GPSampler", warn_independent_sampling=False),
+    ),
     Independent(
         name="grid", doc="every point of a grid, in an order shuffled by the seed", points=GridPoints, grid=True
     ),

@@ -285,15 +285,19 @@ Values = tuple[Scalar, ...]
 class _Block:
     """Points of one branch at one budget that share the values of its deciding knobs.
 
-    index   of this combination in the product of their grids
-    broken  whether it breaks a constraint
+    free    values of the other knobs that are there beside these
+    broken  whether they break a constraint
     """
 
-    branch: int
+    branch: Branch
     epsilon: float
-    index: int
-    size: int
+    deciding: Mapping[str, Scalar]
+    free: dict[str, Values]
     broken: bool
+
+    @property
+    def size(self) -> int:
+        return prod(map(len, self.free.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,15 +330,11 @@ class SearchGrid:
             raise IndexError(f"grid point {index} of {len(self)}")
         place = bisect_right(self.ends, index)
         block = self.blocks[place]
-        branch = self.space.branches[block.branch]
-        deciding = _grids(branch, _deciding(self.space, branch))
-        knobs = _at(deciding, block.index)
-        beside = {**branch.fixed, **knobs}
-        free = _grids(
-            branch, [name for name in branch.searched if name not in deciding and branch.is_there(name, beside)]
-        )
-        knobs |= _at(free, index - (self.ends[place] - block.size))
-        return self.space.config(branch, block.epsilon, knobs)
+        knobs, index = dict(block.deciding), index - (self.ends[place] - block.size)
+        for name, values in reversed(block.free.items()):
+            index, position = divmod(index, len(values))
+            knobs[name] = values[position]
+        return self.space.config(block.branch, block.epsilon, knobs)
 
 
 def points_up_to(limit: int, space: Space) -> int:
@@ -354,18 +354,20 @@ def points_up_to(limit: int, space: Space) -> int:
 
 
 def _blocks(space: Space) -> Iterator[_Block]:
-    for number, branch in enumerate(space.branches):
-        deciding = _deciding(space, branch)
-        grids = _grids(branch, deciding)
-        others = {name: len(branch.searched[name].grid()) for name in branch.searched if name not in grids}
+    for branch in space.branches:
+        grids = {name: domain.grid() for name, domain in branch.searched.items()}
+        names = _deciding(space, branch)
         for epsilon in space.epsilons:
-            for index, values in enumerate(product(*grids.values())):
-                chosen = {**branch.fixed, **dict(zip(grids, values, strict=True))}
-                if any(chosen[name] != own[0] and not branch.is_there(name, chosen) for name, own in grids.items()):
+            for values in product(*(grids[name] for name in names)):
+                deciding = dict(zip(names, values, strict=True))
+                beside = {**branch.fixed, **deciding}
+                there = {name for name in grids if branch.is_there(name, beside)}
+                # Of values of a knob that is not there the first stands for all.
+                if any(name not in there and beside[name] != grids[name][0] for name in names):
                     continue
-                size = prod(count for name, count in others.items() if branch.is_there(name, chosen))
-                broken = bool(space.constraints and space.broken(space.config(branch, epsilon, chosen)))
-                yield _Block(number, epsilon, index, size, broken)
+                free = {name: grid for name, grid in grids.items() if name in there and name not in deciding}
+                broken = bool(space.constraints and space.broken(space.config(branch, epsilon, beside)))
+                yield _Block(branch, epsilon, deciding, free, broken)
 
 
 def _deciding(space: Space, branch: Branch) -> list[str]:
@@ -374,16 +376,3 @@ def _deciding(space: Space, branch: Branch) -> list[str]:
     for one in space.constraints:
         named |= {branch.follows.get(name, name) for name in one.names}
     return [name for name in branch.searched if name in named]
-
-
-def _grids(branch: Branch, names: Sequence[str]) -> dict[str, Values]:
-    return {name: branch.searched[name].grid() for name in names}
-
-
-def _at(grids: Mapping[str, Values], index: int) -> dict[str, Scalar]:
-    """Combination `index` of the product of these grids, the last one innermost."""
-    found: dict[str, Scalar] = {}
-    for name, values in reversed(list(grids.items())):
-        index, place = divmod(index, len(values))
-        found[name] = values[place]
-    return found

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -30,20 +30,6 @@ _KEYS = ("low", "high", "log", "step")
 _DOMAIN_WORDS = {*KINDS, *OPTUNA_NAMES, "points", "step", WHEN, SAME_AS}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Context:
-    """What the knobs of a spec are held against.
-
-    solve  from the privacy section; None where that is wrong, and then not checked against
-    facts  of the data; None where they are wrong
-    declared  {system: its hyperparameters by name}, with the arguments of its models, once they were read
-    """
-
-    solve: str | None
-    facts: DatasetSpec | None
-    declared: dict[str, dict[str, Hyperparameter]]
-
-
 def read_systems(raw: object, solve: str | None, facts: DatasetSpec | None, problems: Problems) -> dict[str, Knobs]:
     """Canonical knobs of every system: defaults filled in, numbers typed as the parameter says.
 
@@ -53,22 +39,16 @@ def read_systems(raw: object, solve: str | None, facts: DatasetSpec | None, prob
         remedy = f"Known systems: {', '.join(sorted(SYSTEMS))}."
         problems.add("systems", raw, "a mapping from system names to knobs", remedy)
         return {}
-    context = _Context(solve=solve, facts=facts, declared={})
-    out: dict[str, Knobs] = {}
-    conditions: dict[str, dict[str, object]] = {}
+    reader, out = _Reader(solve, facts, problems), dict[str, Knobs]()
     for name, knobs in sorted(raw.items(), key=lambda item: str(item[0])):
         path = f"systems.{name}"
         with problems.noted():
             system = _system(path, name)
             if knobs is not None and not isinstance(knobs, Mapping):
                 raise InvalidValue(path, knobs, "a mapping from knobs to values or domains")
-            written, conditions[name] = _without_conditions(_flat(path, knobs or {}, system))
-            out[name] = _read_knobs(path, written, conditions[name], system, context, problems)
-    _check_same_as(out, conditions, context, problems)
-    return {
-        name: _with_conditions(SYSTEMS[name], conditions[name], knobs, alone(out, name), problems)
-        for name, knobs in out.items()
-    }
+            out[name] = reader.knobs(path, _flat(path, knobs or {}, system), system)
+    reader.check_same_as(out)
+    return {name: reader.with_conditions(SYSTEMS[name], knobs, alone(out, name)) for name, knobs in out.items()}
 
 
 def _system(path: str, name: object) -> System:
@@ -80,10 +60,13 @@ def _system(path: str, name: object) -> System:
         except InvalidValue as error:
             raise InvalidValue(path, error.value, error.expected, error.remedy) from error
         except Exception as error:
-            expected = f"a module that can be imported ({type(error).__name__}: {error})"
-            raise InvalidValue(path, name, expected) from error
+            raise InvalidValue(path, name, _cannot_be_imported(error)) from error
     remedy = plugins.withheld_systems().get(str(name)) or did_you_mean(name, SYSTEMS)
     raise InvalidValue(path, name, "the name of a system", remedy)
+
+
+def _cannot_be_imported(error: Exception) -> str:
+    return f"a module that can be imported ({type(error).__name__}: {error})"
 
 
 # Several knobs as one mapping, each called by its place in the spec: `lora: {rank: 4, alpha: 16}` is lora.rank and
@@ -116,39 +99,6 @@ def _flat(path: str, knobs: Mapping[Any, object], system: System) -> dict[Any, o
     return flat
 
 
-def _arguments(
-    path: str, raw: Mapping[Any, object], conditions: Mapping[str, object], system: System, problems: Problems
-) -> dict[str, Hyperparameter]:
-    """What the builders that `model` may name take, by their names; what one of them does not take is noted."""
-    given = {str(name): knob for name, knob in raw.items() if str(name).startswith(WITH)}
-    model = raw.get("model")
-    names = model.get("choice", model.get("categorical", ())) if isinstance(model, Mapping) else [model]
-    builders = [one for one in names if isinstance(one, str) and plugins.OBJECT.fullmatch(one)]
-    found, needed = dict[str, Hyperparameter](), dict[str, Hyperparameter]()
-    if "model" not in {one.name for one in system.hyperparameters}:
-        return found
-    for builder in builders:
-        try:
-            known = builder_of(builder)
-        except InvalidValue as error:
-            problems.add(f"{path}.model", error.value, error.expected, error.remedy)
-            continue
-        except Exception as error:
-            problems.add(f"{path}.model", builder, f"a module that can be imported ({type(error).__name__}: {error})")
-            continue
-        needed |= {name: known.parameters[name] for name in known.required - given.keys()}
-        for name, knob in given.items():
-            if known.takes(name):
-                found[name] = _of_kind(known.parameters.get(name), name, builder, knob)
-            elif name not in conditions:
-                remedy = did_you_mean(name.removeprefix(WITH), [one.removeprefix(WITH) for one in known.parameters])
-                if len(builders) > 1:
-                    remedy = "Give it a `when: {model: ...}` with the builders that take it."
-                problems.add(f"{path}.{name}", knob, f"an argument of {builder}", remedy)
-                found.setdefault(name, _of_kind(None, name, builder, knob))
-    return found | needed
-
-
 def _of_kind(known: Hyperparameter | None, name: str, builder: str, knob: object) -> Hyperparameter:
     """As the signature declares it; where that says nothing, of the kind of the values that are written."""
     if known is not None and (known.kind != "choice" or known.choices or isinstance(known.default, str)):
@@ -164,62 +114,160 @@ def _of_kind(known: Hyperparameter | None, name: str, builder: str, knob: object
     return Hyperparameter(name=name, kind=kind, doc=f"argument of {builder}")  # type: ignore[arg-type]
 
 
-def _without_conditions(knobs: Mapping[Any, object]) -> tuple[dict[Any, object], dict[str, object]]:
-    """Knobs without their `when`, and these by knob. Beside `same_as` it stays, to be refused."""
-    out, conditions = dict[Any, object](), dict[str, object]()
-    for name, knob in knobs.items():
-        out[name] = knob
-        if isinstance(knob, Mapping) and WHEN in knob and SAME_AS not in knob:
-            out[name] = {key: value for key, value in knob.items() if key != WHEN}
-            if knob[WHEN] is not None:
-                conditions[str(name)] = knob[WHEN]
-    return out, conditions
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads the knobs of one system after the other.
 
+    solve       from the privacy section; None where that is wrong, and then not checked against
+    facts       of the data; None where they are wrong
+    declared    {system: its hyperparameters by name}, with the arguments of its models, once they were read
+    conditions  {system: {knob: its `when` as it was written}}, likewise
+    """
 
-def _read_knobs(
-    path: str,
-    raw: Mapping[Any, object],
-    conditions: Mapping[str, object],
-    system: System,
-    context: _Context,
-    problems: Problems,
-) -> Knobs:
-    parameters = {parameter.name: parameter for parameter in system.hyperparameters}
-    parameters |= _arguments(path, raw, conditions, system, problems)
-    context.declared[system.name] = parameters
-    solve, solved = context.solve, None
-    # A system without anything to solve (a baseline without noise, a published noise formula) runs beside the others.
-    if solve not in (None, "none") and system.solves:
-        solved = system.solves.get(str(solve))
-        if solved is None:
-            remedy = f"Set `privacy.solve` to one of: {', '.join([*system.solves, 'none'])}."
-            problems.add(path, system.name, f"a system that can solve {solve!r}", remedy)
-    out: Knobs = {}
-    for name, value in raw.items():
-        here = f"{path}.{name}"
-        with problems.noted():
-            if name not in parameters:
-                expected = f"a hyperparameter of {system.name}"
-                if str(name).startswith(WITH):
-                    expected = f"an argument of a model of one's own that {system.name} trains"
-                raise InvalidValue(here, value, expected, did_you_mean(name, parameters))
-            if name == solved:
-                remedy = "Remove it, or choose another `privacy.solve` to search it."
-                raise InvalidValue(here, value, f"no value, since privacy.solve is {solve!r} and sets it", remedy)
-            same = isinstance(value, Mapping) and SAME_AS in value
-            out[name] = (
-                _read_same_as(here, value, system.name, parameters)  # type: ignore[arg-type]
-                if same
-                else _KnobReader(parameters[name], context.facts).read(here, value)
-            )
-    for name, parameter in parameters.items():
-        if name in raw or name == solved or (solve is None and name in system.solves.values()):
-            continue
-        if parameter.default is None:
-            problems.add(f"{path}.{name}", None, f"a value or a domain ({parameter.doc})", f"Add `{name}:`.")
-        elif not name.startswith(WITH):
-            out[name] = parameter.default
-    return dict(sorted(out.items()))
+    solve: str | None
+    facts: DatasetSpec | None
+    problems: Problems
+    declared: dict[str, dict[str, Hyperparameter]] = field(default_factory=dict)
+    conditions: dict[str, dict[str, object]] = field(default_factory=dict)
+
+    def knobs(self, path: str, written: Mapping[Any, object], system: System) -> Knobs:
+        """Those of one system, without conditions; what is wrong with them is noted."""
+        raw, conditions = dict(written), self.conditions.setdefault(system.name, {})
+        for name, knob in written.items():
+            # Beside `same_as` it stays, to be refused.
+            if isinstance(knob, Mapping) and WHEN in knob and SAME_AS not in knob:
+                raw[name] = {key: value for key, value in knob.items() if key != WHEN}
+                if knob[WHEN] is not None:
+                    conditions[str(name)] = knob[WHEN]
+        parameters = {parameter.name: parameter for parameter in system.hyperparameters}
+        parameters |= self._arguments(path, raw, conditions, system)
+        self.declared[system.name] = parameters
+        solve, solved = self.solve, None
+        # A system without anything to solve (a baseline without noise, a published noise formula) runs beside the
+        # others.
+        if solve not in (None, "none") and system.solves:
+            solved = system.solves.get(str(solve))
+            if solved is None:
+                remedy = f"Set `privacy.solve` to one of: {', '.join([*system.solves, 'none'])}."
+                self.problems.add(path, system.name, f"a system that can solve {solve!r}", remedy)
+        out: Knobs = {}
+        for name, value in raw.items():
+            here = f"{path}.{name}"
+            with self.problems.noted():
+                if name not in parameters:
+                    expected = f"a hyperparameter of {system.name}"
+                    if str(name).startswith(WITH):
+                        expected = f"an argument of a model of one's own that {system.name} trains"
+                    raise InvalidValue(here, value, expected, did_you_mean(name, parameters))
+                if name == solved:
+                    remedy = "Remove it, or choose another `privacy.solve` to search it."
+                    raise InvalidValue(here, value, f"no value, since privacy.solve is {solve!r} and sets it", remedy)
+                if isinstance(value, Mapping) and SAME_AS in value:
+                    out[name] = _read_same_as(here, value, system.name, parameters)
+                else:
+                    out[name] = _KnobReader(parameters[name], self.facts).read(here, value)
+        for name, parameter in parameters.items():
+            if name in raw or name == solved or (solve is None and name in system.solves.values()):
+                continue
+            if parameter.default is None:
+                expected = f"a value or a domain ({parameter.doc})"
+                self.problems.add(f"{path}.{name}", None, expected, f"Add `{name}:`.")
+            elif not name.startswith(WITH):
+                out[name] = parameter.default
+        return dict(sorted(out.items()))
+
+    def _arguments(
+        self, path: str, raw: Mapping[Any, object], conditions: Mapping[str, object], system: System
+    ) -> dict[str, Hyperparameter]:
+        """What the builders that `model` may name take, by their names; what one of them does not take is noted."""
+        given = {str(name): knob for name, knob in raw.items() if str(name).startswith(WITH)}
+        model = raw.get("model")
+        names = model.get("choice", model.get("categorical", ())) if isinstance(model, Mapping) else [model]
+        builders = [one for one in names if isinstance(one, str) and plugins.OBJECT.fullmatch(one)]
+        found, needed = dict[str, Hyperparameter](), dict[str, Hyperparameter]()
+        if "model" not in {one.name for one in system.hyperparameters}:
+            return found
+        for builder in builders:
+            try:
+                known = builder_of(builder)
+            except InvalidValue as error:
+                self.problems.add(f"{path}.model", error.value, error.expected, error.remedy)
+                continue
+            except Exception as error:
+                self.problems.add(f"{path}.model", builder, _cannot_be_imported(error))
+                continue
+            needed |= {name: known.parameters[name] for name in known.required - given.keys()}
+            for name, knob in given.items():
+                if known.takes(name):
+                    found[name] = _of_kind(known.parameters.get(name), name, builder, knob)
+                elif name not in conditions:
+                    remedy = did_you_mean(name.removeprefix(WITH), [one.removeprefix(WITH) for one in known.parameters])
+                    if len(builders) > 1:
+                        remedy = "Give it a `when: {model: ...}` with the builders that take it."
+                    self.problems.add(f"{path}.{name}", knob, f"an argument of {builder}", remedy)
+                    found.setdefault(name, _of_kind(None, name, builder, knob))
+        return found | needed
+
+    def check_same_as(self, systems: dict[str, Knobs]) -> None:
+        """Takes out of `systems` each knob that cannot take the other's value; why is noted."""
+        good = {system: dict(knobs) for system, knobs in systems.items()}
+        for system, knobs in systems.items():
+            for name, same in knobs.items():
+                if isinstance(same, SameAs) and not self._may_follow(system, name, same, systems):
+                    del good[system][name]
+        systems |= good
+
+    def _may_follow(self, system: str, name: str, same: SameAs, systems: Mapping[str, Knobs]) -> bool:
+        path, parameter = f"systems.{system}.{name}.{SAME_AS}", self.declared[system][name]
+        with self.problems.noted():
+            other = _followed(path, (system, name), same, systems)
+            if same.knob in self.conditions.get(same.system, {}) and (
+                same.system != system or parameter.default is None
+            ):
+                lacking = "" if same.system != system else f", since {name} has no default"
+                expected = f"a knob that is always there{lacking}"
+                raise InvalidValue(path, str(same.to_dict()[SAME_AS]), expected, f"{same.knob} has a `when`.")
+            if other is not None:
+                values = other.to_dict() if isinstance(other, Domain) else other
+                _KnobReader(parameter, self.facts).read(path, values)
+                return True
+        return False
+
+    # Knobs that are there only where others have certain values: `hidden: {choice: [32, 64], when: {model: mlp}}`.
+    #
+    # All that a `when` names has to hold, and a knob that is not there itself holds nothing: conditions form chains.
+    # Where a knob is not there, its system uses the declared default, so one without a default is always there.
+
+    def with_conditions(self, system: System, knobs: Knobs, resolved: Knobs) -> Knobs:
+        """`knobs` with the conditions that stand beside them; one that is wrong is noted, and left out.
+
+        resolved  the knobs with the values of those of other systems (`alone`)
+        """
+        path, own = f"systems.{system.name}", dict(knobs)
+        needed = {one.name for one in system.hyperparameters if one.default is None}
+        for name, raw in self.conditions[system.name].items():
+            domain, here = own.get(name), f"{path}.{name}.{WHEN}"
+            if not isinstance(domain, Domain):
+                continue
+            with self.problems.noted():
+                if name in needed:
+                    expected = f"no `{WHEN}`: {name} has no default that {system.name} could use where it is not there"
+                    raise InvalidValue(here, raw, expected, "Leave it out.")
+                if not isinstance(raw, Mapping) or not raw:
+                    raise InvalidValue(here, raw, "a mapping from other knobs to values", "For example {model: mlp}.")
+                own[name] = replace(domain, when=_read_when(here, raw, resolved, system, self.problems))
+        searched = {name: knob for name, knob in own.items() if isinstance(knob, Domain)}
+        for name in searched:
+            if circle := _circle(name, searched, ()):
+                expected = "conditions that do not go in a circle"
+                self.problems.add(f"{path}.{name}.{WHEN}", " -> ".join(circle), expected)
+                own[name] = searched[name] = replace(searched[name], when=())
+        for name, domain in searched.items():
+            for other, values in needs(name, searched).items():
+                if not values:
+                    expected = f"conditions that can hold together: those of {name} leave {other} no value"
+                    self.problems.add(f"{path}.{name}.{WHEN}", domain.condition, expected)
+        return own
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,38 +434,7 @@ def _read_same_as(path: str, raw: Mapping[str, object], system: str, own: Collec
     return same if same.system and named not in own else SameAs(system, named)
 
 
-def _check_same_as(
-    systems: dict[str, Knobs], conditions: Mapping[str, Mapping[str, object]], context: _Context, problems: Problems
-) -> None:
-    """Takes out of `systems` each knob that cannot take the other's value; why is noted."""
-    follows = [
-        (system, name, knob)
-        for system, knobs in systems.items()
-        for name, knob in knobs.items()
-        if isinstance(knob, SameAs)
-    ]
-    good = []
-    for system, name, same in follows:
-        path = f"systems.{system}.{name}.{SAME_AS}"
-        parameter = context.declared[system][name]
-        with problems.noted():
-            other = _followed(path, (system, name), same, systems, context)
-            if same.knob in conditions.get(same.system, {}) and (same.system != system or parameter.default is None):
-                lacking = "" if same.system != system else f", since {name} has no default"
-                expected = f"a knob that is always there{lacking}"
-                raise InvalidValue(path, str(same.to_dict()[SAME_AS]), expected, f"{same.knob} has a `when`.")
-            if other is not None:
-                values = other.to_dict() if isinstance(other, Domain) else other
-                _KnobReader(parameter, context.facts).read(path, values)
-                good.append((system, name))
-    for system, name, _ in follows:
-        if (system, name) not in good:
-            del systems[system][name]
-
-
-def _followed(
-    path: str, own: tuple[str, str], same: SameAs, systems: Mapping[str, Knobs], context: _Context
-) -> Scalar | Domain | None:
+def _followed(path: str, own: tuple[str, str], same: SameAs, systems: Mapping[str, Knobs]) -> Scalar | Domain | None:
     """What the other knob is; None where it is wrong by itself. Raises InvalidValue where it can't be followed."""
     written = same.to_dict()[SAME_AS]
     if same.system not in systems:
@@ -470,47 +487,6 @@ def spelled_out(systems: Mapping[str, Mapping[str, Knob]], system: str) -> dict[
         assert not isinstance(own, SameAs)
         out[name] = own
     return out
-
-
-# Knobs that are there only where others have certain values: `hidden: {choice: [32, 64], when: {model: mlp}}`.
-#
-# All that a `when` names has to hold, and a knob that is not there itself holds nothing: conditions form chains.
-# Where a knob is not there, its system uses the declared default, so one without a default is always there.
-
-
-def _with_conditions(
-    system: System, written: Mapping[str, object], knobs: Knobs, resolved: Knobs, problems: Problems
-) -> Knobs:
-    """`knobs` with the conditions that stand beside them; one that is wrong is noted, and left out.
-
-    written   {knob: its `when` as it was written}
-    resolved  the knobs with the values of those of other systems (`alone`)
-    """
-    path, own = f"systems.{system.name}", dict(knobs)
-    needed = {one.name for one in system.hyperparameters if one.default is None}
-    for name, raw in written.items():
-        domain, here = own.get(name), f"{path}.{name}.{WHEN}"
-        if not isinstance(domain, Domain):
-            continue
-        with problems.noted():
-            if name in needed:
-                expected = f"no `{WHEN}`: {name} has no default that {system.name} could use where it is not there"
-                raise InvalidValue(here, raw, expected, "Leave it out.")
-            if not isinstance(raw, Mapping) or not raw:
-                raise InvalidValue(here, raw, "a mapping from other knobs to values", "For example {model: mlp}.")
-            own[name] = replace(domain, when=_read_when(here, raw, resolved, system, problems))
-    searched = {name: knob for name, knob in own.items() if isinstance(knob, Domain)}
-    for name in searched:
-        circle = _circle(name, searched, ())
-        if circle:
-            problems.add(f"{path}.{name}.{WHEN}", " -> ".join(circle), "conditions that do not go in a circle")
-            own[name] = searched[name] = replace(searched[name], when=())
-    for name, domain in searched.items():
-        for other, values in needs(name, searched).items():
-            if not values:
-                expected = f"conditions that can hold together: those of {name} leave {other} no value"
-                problems.add(f"{path}.{name}.{WHEN}", domain.condition, expected)
-    return own
 
 
 def _read_when(path: str, raw: Mapping[object, object], knobs: Knobs, system: System, problems: Problems) -> When:

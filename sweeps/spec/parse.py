@@ -1,8 +1,8 @@
 """Reading a spec: it becomes one frozen value, or is refused with every problem at once.
 
-`load_spec` reads a file, a YAML text or a mapping and either returns a SweepSpec or raises SpecErrors with every
-problem at once. The returned spec is canonical: defaults of the systems filled in, numbers of the right type,
-epsilons ascending, goals spelled out, so that two spellings of one sweep are equal and have one digest.
+`load_spec` either returns a SweepSpec or raises SpecErrors with every problem at once. The returned spec is canonical:
+defaults of the systems filled in, numbers of the right type, epsilons ascending, goals spelled out, so that two
+spellings of one sweep are equal and have one digest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dpcore.checks import InvalidValue
 from sweeps.spec import rules
 from sweeps.spec.domains import Constraint
 from sweeps.spec.hyperparameters import read_systems, renamed
-from sweeps.spec.problems import Problems, SpecError, SpecErrors, check_no_blanks, check_no_secrets, in_file
+from sweeps.spec.problems import Problems, SpecError, SpecErrors, check_no_blanks, check_no_secrets
 from sweeps.spec.sections import FUNCTION, PRIVACY, RELEASES, SCOPES, Data, Section, SweepSpec, privacy_kind
 from sweeps.util.text import closest, did_you_mean
 from trainables.data import SOURCES
@@ -39,28 +39,12 @@ IGNORED = "x-"
 _KINDS = {str: "a text", list: "a list", bool: "a truth value"}
 
 
-def load_spec(source: str | Path | Mapping[str, Any]) -> SweepSpec:
-    """The spec in a file (a Path, or a text without a line break that names one), a YAML text, or a mapping.
+def load_spec(document: Mapping[str, Any]) -> SweepSpec:
+    """The spec in a document (`sweeps.examples.load` reads files and texts). Raises SpecErrors with every problem.
 
     Sections whose names begin with `x-` are ignored.
-
-    Raises SpecErrors with every problem found, FileNotFoundError or PermissionError for a file that cannot be read.
     """
-    file = _file_of(source)
-    with in_file(file):
-        document = read_file(file) if file is not None else read_document(source) if isinstance(source, str) else source
-        return _checked(sections_of(document))
-
-
-def _file_of(source: str | Path | Mapping[str, Any]) -> Path | None:
-    if isinstance(source, Mapping):
-        return None
-    if isinstance(source, str) and ("\n" in source or ": " in source or source.strip().endswith(":")):
-        return None
-    return Path(source)
-
-
-def _checked(raw: dict[str, Any]) -> SweepSpec:
+    raw = sections_of(document)
     problems = Problems()
     check_no_secrets(raw, problems)
     problems.raise_any()
@@ -150,16 +134,8 @@ def sections_of(document: Any) -> dict[str, Any]:
         kind = "nothing"
     else:
         kind = _KINDS.get(type(document), "a number")
-    raise SpecErrors(
-        [
-            SpecError(
-                "document",
-                kind,
-                "a mapping with the keys name, data, systems, privacy, objectives, search",
-                "Start from `sweeps/examples/toy.yaml`.",
-            )
-        ]
-    )
+    expected = "a mapping with the keys name, data, systems, privacy, objectives, search"
+    raise SpecErrors([SpecError("document", kind, expected, "Start from `sweeps/examples/toy.yaml`.")])
 
 
 def public_facts(spec: SweepSpec) -> DatasetSpec:

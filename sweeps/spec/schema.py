@@ -6,7 +6,7 @@ other: an editor's green light is no `sweeps check`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sweeps.search import samplers
@@ -15,6 +15,7 @@ from sweeps.spec.hyperparameters import OPTUNA_NAMES, WHEN
 from sweeps.spec.sections import FUNCTION, SweepSpec
 from trainables.data import SOURCES
 from trainables.data.derived import Derived
+from trainables.data.options import Option
 from trainables.data.source import FEATURE_OPTIONS, DataSource
 from trainables.metrics import WITH
 from trainables.registry import SYSTEMS
@@ -116,9 +117,17 @@ def spec_schema() -> dict[str, Any]:
     del sampler["type"]
     sampler["anyOf"] = [{"enum": samplers.known()}, {"type": "string", "pattern": f"^{FUNCTION.pattern}$"}]
     reference = parts["FrontOptions"]["properties"]["reference"]
-    reference["additionalProperties"] = {"anyOf": [{"type": "number"}, NUMERIC_TEXT, _of("Reference")]}
-    sections["systems"] = _systems(SYSTEMS)
-    _add_sources(parts["Data"], SOURCES)
+    reference["additionalProperties"] = {"anyOf": [{"type": "number"}, NUMERIC_TEXT, {"$ref": "#/$defs/Reference"}]}
+    sections["systems"] = {
+        "description": "Each system with its knobs: fixed values, or domains to search.",
+        "type": "object",
+        "minProperties": 1,
+        "properties": {name: _system(system) for name, system in SYSTEMS.items()},
+        # Of a system of the user's own, only its module knows the knobs; whether it may run is not an editor's to say.
+        "patternProperties": {f"^{FUNCTION.pattern}$": {"type": ["object", "null"]}},
+        "additionalProperties": False,
+    }
+    _add_sources(parts["Data"])
     for name, field in SweepSpec.model_fields.items():
         if not field.is_required() and {"type": "null"} not in sections[name].get("anyOf", ()):
             sections[name] = {"anyOf": [sections[name], {"type": "null"}]}
@@ -126,22 +135,6 @@ def spec_schema() -> dict[str, Any]:
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "sweep spec"
     return schema
-
-
-def _of(part: str) -> JsonSchema:
-    return {"$ref": f"#/$defs/{part}"}
-
-
-def _systems(systems: Mapping[str, System]) -> JsonSchema:
-    return {
-        "description": "Each system with its knobs: fixed values, or domains to search.",
-        "type": "object",
-        "minProperties": 1,
-        "properties": {name: _system(system) for name, system in systems.items()},
-        # Of a system of the user's own, only its module knows the knobs; whether it may run is not an editor's to say.
-        "patternProperties": {f"^{FUNCTION.pattern}$": {"type": ["object", "null"]}},
-        "additionalProperties": False,
-    }
 
 
 def _system(system: System) -> JsonSchema:
@@ -169,16 +162,14 @@ def _system(system: System) -> JsonSchema:
     } | builder
 
 
-def _add_sources(data: JsonSchema, sources: Mapping[str, DataSource]) -> None:
+def _add_sources(data: JsonSchema) -> None:
     """The options that each source has, as conditions on its name."""
-    data["properties"] |= {one.name: _option(one.doc, one.default, one.schema) for one in FEATURE_OPTIONS}
-    common = dict(data["properties"])
-    packaged = [{"const": name, "description": source.doc} for name, source in sources.items()]
+    data["properties"] |= _known(FEATURE_OPTIONS)
+    common = list(data["properties"])
+    packaged = [{"const": name, "description": source.doc} for name, source in SOURCES.items()]
     # Of a source of the user's own, only its module knows the options.
     data["properties"]["source"] = {"oneOf": [*packaged, {"type": "string", "pattern": f"^{FUNCTION.pattern}$"}]}
-    data["allOf"] = [
-        {"if": _named("source", name), "then": _options(source, list(common))} for name, source in sources.items()
-    ]
+    data["allOf"] = [{"if": _named("source", name), "then": _options(one, common)} for name, one in SOURCES.items()]
 
 
 def _named(key: str, name: str) -> JsonSchema:
@@ -187,18 +178,21 @@ def _named(key: str, name: str) -> JsonSchema:
 
 def _options(source: DataSource, common: list[str]) -> JsonSchema:
     """What may stand beside `source: NAME`; of a source over another one, that one's options too."""
-    known = {one.name: _option(one.doc, one.default, one.schema) for one in source.options}
+    known = _known(source.options)
     names = [*common, *known]
     if not isinstance(source, Derived):
         return {"properties": known, "propertyNames": {"enum": names}}
     known["of"] = {"description": known["of"]["description"], "enum": list(source.sources)}
     inner = []
     for name, other in source.sources.items():
-        others = {one.name: _option(one.doc, one.default, one.schema) for one in other.options if one.name not in known}
+        others = _known(one for one in other.options if one.name not in known)
         then = {"properties": others, "propertyNames": {"enum": [*names, *others]}}
         inner.append({"if": _named("of", name), "then": then})
     return {"properties": known, "required": ["of"], "allOf": inner}
 
 
-def _option(doc: str, default: object, schema: Mapping[str, object]) -> JsonSchema:
-    return {"description": doc, **({} if default is None else {"default": default}), **schema}
+def _known(options: Iterable[Option]) -> dict[str, JsonSchema]:
+    return {
+        one.name: {"description": one.doc, **({} if one.default is None else {"default": one.default}), **one.schema}
+        for one in options
+    }

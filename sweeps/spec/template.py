@@ -91,35 +91,30 @@ def _lines(path: str, columns: Sequence[FileColumn], target: FileColumn | None) 
     other = "instead, of a class: `classes: [a, b]`" if number else "instead, of a number: `target: [low, high]`"
     yield f"  {'target' if number else 'classes'}: {BLANK}             # {_TARGET if number else _CLASSES}; {other}\n"
     yield "  columns:                 # the inputs: delete what is none, such as names and ids\n"
-    for column in columns:
-        if column is not target:
-            yield from _column(column)
+    yield from (_column(column) for column in columns if column is not target)
     metric, goal = ("accuracy", "maximize") if target is not None and not number else ("loss", "minimize")
     yield _TAIL.format(blank=BLANK, metric=metric, goal=goal)
 
 
-def _column(column: FileColumn) -> Iterator[str]:
-    name, told = _quoted(column.name), _told(column)
-    match column.kind:
-        case ColumnKind.TRUTH:
-            yield f"    {name}: {{low: 0, high: 1}}  # {told}\n"
-        case ColumnKind.NUMBER:
-            yield f"    {name}:  # {told}; values beyond the bounds are set to them (or `categories: [1, 2]`)\n"
-            yield f"      low: {BLANK}\n      high: {BLANK}\n"
-        case ColumnKind.WORD:
-            yield f"    {name}:  # {told}\n      categories: {BLANK}  # a list of all; others are refused\n"
-        case ColumnKind.NUMBERS:
-            yield f"    {name}:  # {told}\n      low: {BLANK}\n      high: {BLANK}\n"
-            shape = BLANK if column.size is None else [column.size]
-            yield f"      shape: {shape}  # [LENGTH], or [CHANNELS, ROWS, COLUMNS]\n"
-        case ColumnKind.UNKNOWN:
-            yield f"    {name}: {BLANK}  # a number: {{low: A, high: B}}; a word: {{categories: [a, b]}}; or delete\n"
-        case ColumnKind.MOMENT:
-            yield f"    # {name}: {told}; as an input: days since a public date, as a number\n"
-        case ColumnKind.BYTES:
-            yield f"    {name}:  # {told}, of encoded images\n      image: {BLANK}  # [ROWS, COLUMNS]\n"
-        case ColumnKind.OTHER:
-            yield f"    # {name}: {told}; no input\n"
+_COLUMNS = {
+    ColumnKind.TRUTH: "    {name}: {{low: 0, high: 1}}  # {told}\n",
+    ColumnKind.NUMBER: "    {name}:  # {told}; values beyond the bounds are set to them (or `categories: [1, 2]`)\n"
+    "      low: {blank}\n      high: {blank}\n",
+    ColumnKind.WORD: "    {name}:  # {told}\n      categories: {blank}  # a list of all; others are refused\n",
+    ColumnKind.NUMBERS: "    {name}:  # {told}\n      low: {blank}\n      high: {blank}\n"
+    "      shape: {shape}  # [LENGTH], or [CHANNELS, ROWS, COLUMNS]\n",
+    ColumnKind.UNKNOWN: "    {name}: {blank}  # a number: {{low: A, high: B}}; a word: {{categories: [a, b]}}; "
+    "or delete\n",
+    ColumnKind.MOMENT: "    # {name}: {told}; as an input: days since a public date, as a number\n",
+    ColumnKind.BYTES: "    {name}:  # {told}, of encoded images\n      image: {blank}  # [ROWS, COLUMNS]\n",
+    ColumnKind.OTHER: "    # {name}: {told}; no input\n",
+}
+
+
+def _column(column: FileColumn) -> str:
+    shape = BLANK if column.size is None else [column.size]
+    told = _told(column)
+    return _COLUMNS[column.kind].format(name=_quoted(column.name), told=told, blank=BLANK, shape=shape)
 
 
 def _told(column: FileColumn) -> str:

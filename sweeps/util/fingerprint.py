@@ -175,5 +175,5 @@ def keyed(digest: str, key: bytes) -> str:
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Names whose fingerprint differs, in order."""
-    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    """Names of those of `now` that were known and differ, in order."""
+    return sorted(name for name, digest in now.items() if before.get(name, digest) != digest)

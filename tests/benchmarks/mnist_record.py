@@ -18,7 +18,7 @@ from scipy.stats import binomtest
 import sweeps
 from dpcore.accountants.rdp import improved_epsilon
 from dpcore.selection.best import renyi_of_best
-from sweeps.examples import load_example_or_file
+from sweeps.examples import load
 from sweeps.privacy.charge import trial_profile
 from sweeps.search.space import Space
 from sweeps.selection.price import SealedPlanner, SealedPrior
@@ -31,7 +31,7 @@ ORDERS = (2.0, 2.25, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 16
 
 def composed(searches: int, delta: float) -> float:
     """Epsilon of so many searches together. A plan's noise follows from its epochs alone: all of them are tried."""
-    spec = load_example_or_file(EXAMPLE)
+    spec = load(EXAMPLE)
     planner = SealedPlanner.of(SealedPrior(spec, public_facts(spec)))
     assert isinstance(planner, SealedPlanner)
     drawn = Space.of(spec).draw(np.random.default_rng(0))

@@ -21,9 +21,10 @@ from typing import Any
 
 import typer
 
+from sweeps.examples import load
 from sweeps.execution import session
 from sweeps.selection.run import opened
-from sweeps.spec.parse import load_spec, public_facts
+from sweeps.spec.parse import public_facts
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import Settlement
 from sweeps.store.workspace import Workspace
@@ -55,7 +56,7 @@ class FirstChange(session.Observer):
 
 
 def _spec(trials: int, sampler: str = "random") -> SweepSpec:
-    return load_spec(SPEC + f"search: {{sampler: {sampler}, trials: {trials}, seed: 1}}\n")
+    return load(SPEC + f"search: {{sampler: {sampler}, trials: {trials}, seed: 1}}\n")
 
 
 def ours(trials: int, sampler: str) -> float:
@@ -72,7 +73,7 @@ def sealed(trials: int) -> float:
     """Seconds per trial, of one worker."""
     with tempfile.TemporaryDirectory() as root:
         workspace = Workspace.at(root)
-        spec = load_spec(
+        spec = load(
             SPEC.replace("1.0e-5}", "1.0e-5, scope: sweep, release: best}")
             + f"search: {{sampler: random, trials: {trials}, seed: 1}}\nresources: {{concurrency: 1}}\n"
             + f"selection: {{mean: {trials / 3}, deadline_minutes: 600, megabytes: 0.1}}\n"

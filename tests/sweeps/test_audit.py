@@ -12,7 +12,6 @@ import torch
 from dpcore.audit import AuditOutcome
 from dpcore.checks import InvalidValue
 from dpcore.gradients import clipped as releases
-from dpcore.guarantee import Notion, Status
 from dpcore.rounding import epsilon_text
 from dpcore.selection.filters import DPCharge
 from sweeps.audit import AuditRecord, audit_trial, audits_of, begin, share
@@ -110,12 +109,9 @@ def test_a_claim_that_holds_is_consistent(system, knobs, adjacency, tmp_path):
     # Nothing but the audit's own folder was written.
     assert open_store(workspace.store_url).ledger("audited") == before
     assert not (workspace.folder("audited") / "trials").exists()
+    assert AuditRecord.from_dict(record.to_dict()) == record
     text = "\n".join(lines(record))
-    assert "consistent" in text
-    assert "verified" not in text
-    sentences = record.headline.assumptions
-    assert f"status: {record.claim.status} ({len(sentences)} assumption" in text
-    assert all(f"{number}. {sentence}" in text for number, sentence in enumerate(sentences, start=1))
+    assert ("consistent" in text, "verified" in text) == (True, False)
     assert ("no claim covers the numbers above" in text) == (system == "noisy-sgd")
 
 
@@ -174,7 +170,7 @@ def test_the_command_says_it_and_its_exit_code_too(tmp_path, monkeypatch, comman
     assert kept[1].to_dict() == found
 
 
-def test_bad_requests_are_refused_before_anything_is_trained(tmp_path, command):
+def test_bad_requests_are_refused_before_anything_is_trained(tmp_path):
     workspace = finished(tmp_path, "model-sensitivity", HEAD, adjacency="replace-one")
     with pytest.raises(UnknownTrial):
         audit_trial(workspace, "audited", "7")
@@ -187,9 +183,6 @@ def test_bad_requests_are_refused_before_anything_is_trained(tmp_path, command):
     with pytest.raises(fingerprint.Changed, match="--accept code"):
         audited(workspace)
     assert audited(workspace, accept=["code"], runs=50).trainings == 150
-    for bad in (("--method", "guess"), ("--accept", "spec"), ("--canaries", "1")):
-        code, _, told = command("audit", "audited", "0", "--root", str(tmp_path), "--accept", "code", *bad)
-        assert (code, told.startswith("sweeps: ")) == (2, True), told
 
 
 def test_levels_of_all_audits_add_up_and_begun_ones_count(tmp_path):
@@ -245,16 +238,3 @@ def test_check_says_that_a_published_claim_is_refuted():
     assert any(note.startswith("convexified-loss run as published, with claims that are REFUTED") for note in notes)
     sound = preview(spec({"model-sensitivity": {"regularisation": 0.1}}), samples=3).notes
     assert not any("REFUTED" in note for note in sound)
-
-
-def test_an_audit_of_the_claim_beside_prints_both(tmp_path):
-    workspace = finished(tmp_path, "noisy-sgd", SGD)
-    record = audit_trial(workspace, "audited", "0", canaries=50, rng=np.random.default_rng(0), secret=bytes(32))
-    assert sum(line.startswith(("claim", "beside")) for line in lines(record)) == 1
-    average = replace(record.claim, notion=Notion.BAYESIAN_DP, status=Status.REFUTED, epsilon=0.5)
-    told = lines(replace(record, headline=average))
-    assert "epsilon 0.5" in told[1]
-    assert "refuted" in told[1]
-    assert told[2].startswith("beside")
-    assert "an average does not bound what one record shows" in told[3]
-    assert AuditRecord.from_dict(record.to_dict()) == record

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from sweeps.util.exits import ExitCode
-from tests.sweeps import toys
+from tests.sweeps import specs, toys
 from tests.sweeps.test_builder_arguments import nets  # noqa: F401  models of one's own, in the working folder
 from tests.sweeps.test_own import lab  # noqa: F401  a module of one's own, likewise
 from tests.sweeps.view_sweeps import mixed_sweep
@@ -23,14 +23,7 @@ from trainables.registry import SYSTEMS
 
 TABLE = yaml.safe_load((Path(__file__).parent / "bad_inputs.yaml").read_text())
 
-SIMPLE = {
-    "name": "mine",
-    "data": {"source": "uniform", "n": 1000},
-    "systems": {"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}}},
-    "privacy": {"epsilon": 1.0, "delta": 1e-5},
-    "objectives": [{"metric": "expected_error"}],
-    "search": {"sampler": "random", "trials": 3, "seed": 0},
-}
+SIMPLE = specs.mean("mine", trials=3, systems={"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}}})
 OWN_TABLE = {
     **SIMPLE,
     "data": {

@@ -12,7 +12,6 @@ import jsonschema
 import pytest
 
 import sweeps
-from sweeps.planning.plan import plan_proposal
 from sweeps.planning.rehearsal import corners
 from sweeps.planning.spec_code import weights_of
 from sweeps.search.space import Space
@@ -21,7 +20,6 @@ from sweeps.spec.problems import SpecErrors
 from sweeps.spec.schema import spec_schema
 from tests.sweeps import specs
 from trainables.models.registry import builder_of
-from trainables.system import PrivacyPlan
 
 NETS = """
 from pathlib import Path
@@ -77,17 +75,6 @@ def spec_with(**knobs: Any) -> Any:
     return document
 
 
-def test_a_signature_is_read_as_hyperparameters():
-    found = builder_of("own_nets:net").parameters
-    assert {name: (one.kind, one.choices, one.default) for name, one in found.items()} == {
-        "with.width": ("int", (), None),
-        "with.rate": ("float", (), 0.5),
-        "with.act": ("choice", ("relu", "tanh"), "relu"),
-        "with.bias": ("choice", (False, True), True),
-        "with.extra": ("choice", (), None),
-    }
-
-
 def test_they_are_knobs_of_the_space_and_of_a_canonical_spec():
     spec = load_spec(SPEC)
     assert load_spec(spec.canonical()) == spec
@@ -97,15 +84,6 @@ def test_they_are_knobs_of_the_space_and_of_a_canonical_spec():
     assert spec.constraints == ("with.width * learning_rate <= 100",)
     jsonschema.Draft202012Validator(spec_schema()).validate(SPEC)
     jsonschema.Draft202012Validator(spec_schema()).validate(spec.canonical())
-
-
-def test_a_plan_has_them_and_the_model_is_built_with_them():
-    spec = load_spec(spec_with(**{"with": {"width": 5, "act": "relu"}}))
-    facts = public_facts(spec)
-    plan = plan_proposal(spec, next(Space.of(spec).middles()), facts, {})
-    assert isinstance(plan, PrivacyPlan)
-    assert (plan.config["with.width"], plan.config["with.act"]) == (5, "relu")
-    assert weights_of(spec, facts)
 
 
 def test_weights_that_any_value_of_an_argument_loads_are_known_by_their_digest(tmp_path: Path):

@@ -152,12 +152,12 @@ def test_a_module_that_only_this_process_has(cluster, monkeypatch):
 
 
 def test_check_asks_the_cluster_what_it_has(cluster):
-    from sweeps.examples import load_example_or_file
+    from sweeps.examples import load
     from sweeps.planning.preview import check_places
 
-    check_places(load_example_or_file("toy", changes=["resources.gpus=1"]), "auto")
+    check_places(load("toy", changes=["resources.gpus=1"]), "auto")
     with pytest.raises(ClusterUnreachable, match=r"resources\.gpus=8: the cluster has 2 CPUs, 1 GPUs"):
-        check_places(load_example_or_file("toy", changes=["resources.gpus=8"]), "auto")
+        check_places(load("toy", changes=["resources.gpus=8"]), "auto")
 
 
 def test_a_sealed_search_with_workers_that_would_wait_is_refused_before_its_price_is_paid(cluster, tmp_path):

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Status
 from dpcore.rounding import epsilon_text
+from sweeps.examples import load
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.preview import spread_lines
 from sweeps.privacy.claims import GRID_DIGITS, USED_UP, compared_epsilon, on_grid
@@ -24,7 +25,7 @@ from sweeps.reporting.front import AxisEnd, FrontAxis, front, hypervolume, kinds
 from sweeps.search.asha import objective_values
 from sweeps.search.space import Space
 from sweeps.search.warm_start import kept
-from sweeps.spec.parse import load_spec, public_facts
+from sweeps.spec.parse import public_facts
 from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.records import Proposal, TrialRecord, TrialState
 from tests.sweeps import toys, view_sweeps
@@ -62,7 +63,7 @@ def trial(number: int, guarantee: Guarantee, accuracy: float, budget: float = 1.
 @pytest.fixture(scope="module")
 def quickstart() -> list[TrialRecord]:
     """Four trials of one budget, planned as a sweep plans them, each a little more accurate than the one before."""
-    spec = load_spec(QUICK)
+    spec = load(QUICK)
     space, facts = Space.of(spec), public_facts(spec)
     configs = [space.config(space.branches[0], 1.0, {"epochs": epochs}) for epochs in (3, 5, 7, 9)]
     plans = [plan_proposal(spec, config, facts, {}) for config in configs]
@@ -90,7 +91,7 @@ def test_beaten_trials_are_not_on_the_front(quickstart):
 
 
 def test_the_sampler_sees_what_the_front_sees(quickstart):
-    spec = load_spec(QUICK)
+    spec = load(QUICK)
     assert [objective_values(spec, record)[1] for record in quickstart] == [1.0] * 4  # type: ignore[index]
     assert [record.key for record in kept(spec, quickstart)] == ["s-3"]
 

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 
 from dpcore.guarantee import Status
-from sweeps.examples import example_names, load_example_or_file
+from sweeps.examples import example_names, load
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.preview import preview
 from sweeps.reporting.front import label_of
@@ -20,7 +20,7 @@ from trainables.system import PrivacyPlan
 def test_claims_of_the_example_share_one_front():
     """One notion, adjacency, delta and unit, whatever the system, the budget and the end of its ranges."""
     assert "which-method" in example_names()
-    spec = load_example_or_file("which-method")
+    spec = load("which-method")
     assert len(spec.systems) == 6
     facts, labels, statuses = SOURCES["digits"].facts({}), set(), set()
     for (name, knobs), epsilon, at in product(spec.systems.items(), spec.privacy.epsilon, (0.0, 0.5, 1.0 - 1e-16)):
@@ -35,7 +35,7 @@ def test_claims_of_the_example_share_one_front():
 
 
 def test_no_recipe_is_in_the_claim():
-    spec = load_example_or_file("which-recipe")
+    spec = load("which-recipe")
     space, rng, facts = Space.of(spec), np.random.default_rng(0), SOURCES["digits"].facts({})
     found = defaultdict(set)
     for _ in range(40):
@@ -47,11 +47,11 @@ def test_no_recipe_is_in_the_claim():
 
 
 def test_every_part_of_the_tiny_bert_can_be_trained():
-    assert preview(load_example_or_file("fine-tuning"), samples=20).feasible == 20
+    assert preview(load("fine-tuning"), samples=20).feasible == 20
 
 
 def test_the_total_of_releases_that_each_spend_all_of_delta_carries_their_sum():
-    shown = preview(load_example_or_file("which-method"), samples=40)
+    shown = preview(load("which-method"), samples=40)
     heading, first, *_ = shown.title()
     assert heading.startswith("DEMONSTRATION ON PUBLIC RECORDS: benchmarks of handwritten digits")
     assert first.startswith("which-method · 90 trials · tpe · digits")
@@ -68,14 +68,14 @@ SECONDS, CORES = 30.0, 2
 
 
 def test_what_is_said_of_the_records() -> None:
-    facts = public_facts(load_example_or_file("mnist-record"))
+    facts = public_facts(load("mnist-record"))
     assert (facts.n, facts.n_validation, facts.features["features"].shape) == (54_000, 6_000, (81, 7, 7))
     assert facts.private_validation is not None
     assert facts.private_validation.parts
 
 
 def test_the_deadline_covers_the_cap_on_two_cores() -> None:
-    spec = load_example_or_file("mnist-record")
+    spec = load("mnist-record")
     assert spec.selection is not None
     assert spec.selection.mean == 27
     assert spec.search.trials * SECONDS / CORES < 0.9 * 60 * spec.selection.deadline_minutes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -22,7 +21,7 @@ from trainables.features.programs import program
 from trainables.models.networks import UnitNormRows
 from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec, InputSpec, Split, Task
-from trainables.systems.linear import rows, width_of
+from trainables.systems.linear import rows
 
 ANSWERS, NO_MODEL, NO_NOISE = (
     "no model behind the answers",
@@ -197,15 +196,3 @@ def test_rows_as_tensors_are_the_rows_that_were_trained_on(clip_norm, bias):
         found = ask(*map(torch.from_numpy, inputs.values())).numpy()
         assert found.dtype == np.float64
         np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-300)
-
-
-@pytest.mark.parametrize("name", ["model-sensitivity", "loss-perturbation", "bayesian-variational"])
-def test_the_state_of_another_model_is_refused(name):
-    plan = CANDIDATES[name].plan
-    facts, width = CANDIDATES[name].records.facts, width_of(CANDIDATES[name].records.facts)
-    state = {"theta": np.zeros((width, facts.classes))}
-    state |= {one: np.zeros(width + 1, dtype=np.float32) for one in ("mean", "log_sd", "squares")}
-    assert SYSTEMS[name].released_model(plan, facts, state)
-    wider = replace(facts, features={**facts.features, "more": InputSpec(shape=())})
-    with pytest.raises(ValueError, match="another model"):
-        SYSTEMS[name].released_model(plan, wider, state)

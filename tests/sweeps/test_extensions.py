@@ -26,11 +26,10 @@ from sweeps.execution.limits import (
 from sweeps.execution.requests import enqueue
 from sweeps.privacy.totals import summary_in_passing
 from sweeps.search.proposer import Proposer
-from sweeps.spec.parse import load_spec
 from sweeps.store.records import AttemptRecord, Extension, Outcome, SweepState, TrialState
 from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import Changed
-from tests.sweeps import view_sweeps
+from tests.sweeps import specs, view_sweeps
 from tests.sweeps.fake_workers import NAME, FakeSweep
 from tests.sweeps.stores import record
 from tests.sweeps.toys import finished, infeasible, spec_with
@@ -38,14 +37,7 @@ from tests.sweeps.view_sweeps import NoViews, new_sweep
 from trainables.worker.ray import launch_from_json, launch_to_json
 from trainables.worker.trial import run_launch
 
-SPEC = """
-name: here
-data: {source: uniform, n: 100}
-systems: {noisy-mean: {clip: {uniform: [0.2, 1.0]}, steps: 4}}
-privacy: {epsilon: 1.0, delta: 1.0e-5}
-objectives: [{metric: expected_error}]
-search: {sampler: random, trials: 3}
-"""
+SPEC = specs.mean("here", trials=3, data={"source": "uniform", "n": 100})
 GRID = {"sampler": "grid", "trials": 4, "seed": 1, "repeats": 2}
 KNOBS = {"hill": {"rate": {"choice": [0.1, 1.0, 10.0]}}}
 
@@ -136,7 +128,7 @@ def test_budgets_take_part_from_the_extension_on(search):
 
 
 def test_a_spec_with_any_of_its_budgets_or_totals_is_the_same_spec():
-    before = load_spec(SPEC)
+    before = sweeps.load(SPEC)
     richer = [Extension(epsilon=(one,), proposed=3, launched=3, at=1.0) for one in (8.0, 2.0)]
     longer = [Extension(trials=trials, launched=3, at=1.0) for trials in (5, 8)]
     for later, changes, same in (
@@ -177,15 +169,13 @@ def test_an_extension_takes_the_guarantee_of_the_total_away(views):
     said = "it was extended to 80 and then 90 trials when results could be seen"
     assert [choice.what for choice in found.choices] == [said]
     assert said in str(sweeps.open("views", root=store.sweep("views").root))
-    page = sweeps.open("views", root=store.sweep("views").root).report()
-    assert said in page.read_text()
 
 
 @pytest.fixture
 def started(tmp_path, monkeypatch):
     """A sweep that is over after its three trials, by a session that launches nothing."""
     workspace = Workspace.at(tmp_path)
-    session.create(load_spec(SPEC), workspace)
+    session.create(sweeps.load(SPEC), workspace)
     monkeypatch.setattr("sweeps.ray.cluster.check_reachable", lambda *_: None)
     asked_for = []
 
@@ -216,8 +206,8 @@ def test_a_session_extends_says_the_cost_and_goes_on_without_being_asked_again(s
     assert "It will be no guarantee, because it was extended to 5 trials" in said
     # The same again, as after a crash, and without it.
     session.resume("here", workspace, session.RunOptions(trials=5))
-    session.resume("here", workspace, session.RunOptions(spec=load_spec(SPEC)))
-    session.resume("here", workspace, session.RunOptions(spec=load_spec(SPEC.replace("trials: 3", "trials: 5"))))
+    session.resume("here", workspace, session.RunOptions(spec=sweeps.load(SPEC)))
+    session.resume("here", workspace, session.RunOptions(spec=sweeps.load(SPEC, trials=5)))
     store = workspace.open_store()
     kept = store.sweep("here")
     assert [(one.trials, one.launched) for one in kept.extensions] == [(5, 3)]
@@ -242,7 +232,7 @@ def test_a_session_adds_a_budget_and_keeps_it(started, capsys):
     assert "it was extended to 9 trials when results could be seen and it was given the budgets epsilon 8" in said
     session.resume("here", workspace)
     session.resume(
-        "here", workspace, session.RunOptions(spec=load_spec(SPEC.replace("epsilon: 1.0", "epsilon: [1.0, 8.0]")))
+        "here", workspace, session.RunOptions(spec=sweeps.load(SPEC, changes={"privacy.epsilon": [1.0, 8.0]}))
     )
     store = workspace.open_store()
     budgets = [one.config["target_epsilon"] for one in store.trials("here")]
@@ -261,7 +251,7 @@ def test_a_changed_spec_does_not_extend_unsaid(started):
     """The total would still be called a guarantee of a number that was fixed beforehand."""
     workspace, _ = started
     for trials in (2, 9):
-        given = load_spec(SPEC.replace("trials: 3", f"trials: {trials}"))
+        given = sweeps.load(SPEC, trials=trials)
         with pytest.raises(Changed, match=r"search.trials: 3 -> "):
             session.resume("here", workspace, session.RunOptions(spec=given))
         with pytest.raises(Changed, match=r"search.trials \(--trials extends it\) cannot change"):
@@ -373,7 +363,7 @@ def test_a_deadline_interrupts_once_and_only_within_its_block(capsys):
 def hourly(tmp_path, monkeypatch):
     """A sweep of an hour, which the workers take: 40 minutes for the first trial, as much for the next."""
     workspace = Workspace.at(tmp_path)
-    session.create(load_spec(f"{SPEC}limits: {{hours: 1}}\n"), workspace)
+    session.create(sweeps.load({**SPEC, "limits": {"hours": 1}}), workspace)
     monkeypatch.setattr("sweeps.ray.cluster.check_reachable", lambda *_: None)
     monkeypatch.setattr(session, "Drain", NoViews)
     clock = [time.time()]

@@ -29,9 +29,11 @@ from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import Changed, code_digest, keyed
 from tests.sweeps import specs
 from tests.sweeps.view_sweeps import NoViews
-from tests.trainables.test_pretrained import MODULE, another
+from tests.trainables.test_pretrained import another, lab
 from trainables.data import SOURCES
 from trainables.features import declared
+
+__all__ = ["lab"]
 
 
 @pytest.fixture
@@ -113,12 +115,7 @@ def nothing_runs(monkeypatch):
     monkeypatch.setattr(session, "Drain", NoViews)
 
 
-def test_a_resume_beside_other_weights_is_refused_until_it_is_accepted_as_other_code(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(__import__("sys").modules, "lab_net", raising=False)
-    (tmp_path / "lab_net.py").write_text(MODULE)
-    weights = tmp_path / "weights.npy"
-    np.save(weights, np.random.default_rng(0).standard_normal((64, 4)).astype("f4"))
+def test_a_resume_beside_other_weights_is_refused_until_it_is_accepted_as_other_code(tmp_path, lab):
     workspace = Workspace.at(tmp_path / "root")
     name = session.create(load_spec(LAB), workspace)
     assert session.resume(name, workspace).state == "exhausted"
@@ -126,7 +123,7 @@ def test_a_resume_beside_other_weights_is_refused_until_it_is_accepted_as_other_
     recorded = store.sweep(name).fingerprints
     session.resume(name, workspace)
     assert store.sweep(name).fingerprints == recorded
-    another(weights)
+    another(lab)
     with pytest.raises(Changed, match=r"weights \w+ -> \w+\. .*--accept code\."):
         session.resume(name, workspace)
     session.resume(name, workspace, session.RunOptions(accept=["code"]))
@@ -155,15 +152,9 @@ def test_the_files_that_models_start_from_are_known_and_so_is_what_they_are(tmp_
         "The weights in start.safetensors are a linear layer, licence mit, declared public: drawn, of nobody's records"
     )
     assert line in plan.guarantee.assumptions
-    workspace = Workspace.at(tmp_path / "root")
-    name = session.create(spec, workspace)
-    assert session.resume(name, workspace).state == "exhausted"
-    store = workspace.open_store()
-    with closing(PublishedStore(store)) as publisher:
-        assert line in public_inputs(Subject.of(publisher, name))
+    before = weights_of(spec, public_facts(spec))
     save_file({f"body.{name}": one + 1 for name, one in start.items()}, "start.safetensors")
-    with pytest.raises(Changed, match=r"weights \w+ -> \w+\. .*--accept code\."):
-        session.resume(name, workspace)
+    assert weights_of(spec, public_facts(spec)) != before
 
 
 def test_an_audit_does_not_judge_another_model(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import closing
 
 import numpy as np
@@ -21,45 +22,29 @@ from sweeps.privacy.totals import joint_totals
 from sweeps.spec.parse import load_spec
 from sweeps.store.records import Accepted, HeldOutRead
 from sweeps.util.fingerprint import Changed
-from tests.sweeps import specs
+from tests.sweeps.final_runs import spec, table
 from tests.sweeps.published_sweeps import NAME, swept
 from trainables.data import SOURCES
 from trainables.metrics import with_error
 from trainables.units import share_of
 
 N, DELTA = 500, 1e-4
-
-
-def people(n=N, seed=0):
-    rng = np.random.default_rng(seed)
-    x = rng.uniform(0, 1, n)
-    label = np.where(x + rng.normal(0, 0.2, n) > 0.5, "high", "low")
-    return pd.DataFrame({"id": [f"p{i}" for i in range(n)], "x": x, "label": label})
+PARTS = {"validation": 0.3, "test": 0.2}
 
 
 def raw(path, records="public", **sections):
-    test = {"records": records, "share": 0.2, "id": "id"}
-    data = {
-        "source": "table",
-        "path": str(path),
-        "n": N,
-        "label": "label",
-        "classes": ["low", "high"],
-        "columns": {"x": {"low": 0, "high": 1}},
-        "validation": {"records": records, "share": 0.3, "id": "id"},
-        "test": test,
-    }
+    parts = {name: {"records": records, "share": share, "id": "id"} for name, share in PARTS.items()}
     linear = {"model": "linear", "learning_rate": 2.0, "clip_norm": 1.0, "batch_size": 50, "epochs": 2}
-    return specs.digits(
-        NAME,
-        trials=2,
-        **{"data": data, "systems": {"noisy-sgd": linear}, "privacy": {"epsilon": 4.0, "delta": DELTA}, **sections},
-    )
+    own = {"systems": {"noisy-sgd": linear}, "privacy": {"epsilon": 4.0, "delta": DELTA}, "search": {"trials": 2}}
+    return spec(NAME, str(path), data={"n": N, **parts}, **own, **sections)
+
+
+def people(root):
+    return pd.read_csv(table(root, "people", n=N))
 
 
 def trained(root, records):
-    people().to_parquet(root / "people.parquet")
-    swept(root, raw(root / "people.parquet", records), views=False)
+    swept(root, raw(table(root, "people", n=N), records), views=False)
     return sweeps.open(NAME, root=root)
 
 
@@ -72,9 +57,8 @@ def values(split):
 
 
 def test_no_test_record_is_among_those_that_train_or_validate_and_nobody_moves_another(tmp_path):
-    frame = people()
-    frame.to_parquet(tmp_path / "all.parquet")
-    options = raw(tmp_path / "all.parquet")["data"]
+    frame = people(tmp_path)
+    options = raw(tmp_path / "people.csv")["data"]
     del options["source"]
     table = SOURCES["table"]
     loaded, held = table.load(options), table.load_held_out(options)
@@ -84,8 +68,8 @@ def test_no_test_record_is_among_those_that_train_or_validate_and_nobody_moves_a
     facts = table.facts(options)
     assert (facts.n, facts.n_validation, table.held_out(options).n) == (280, 120, 100)
     # A record less: the others stay where they are, the test records' words included.
-    frame[1:].to_parquet(tmp_path / "less.parquet")
-    fewer = {**options, "path": str(tmp_path / "less.parquet")}
+    frame[1:].to_csv(tmp_path / "less.csv", index=False)
+    fewer = {**options, "path": str(tmp_path / "less.csv")}
     less = [values(one) for one in (*_parts(table.load(fewer)), table.load_held_out(fewer))]
     assert all(small <= whole for small, whole in zip(less, parts, strict=True))
     assert sum(map(len, less)) == N - 1
@@ -100,8 +84,8 @@ def public(tmp_path_factory):
     return trained(tmp_path_factory.mktemp("public"), "public")
 
 
-def test_public_ones_are_read_once_on_record_and_every_card_says_so(public, command):
-    frame = people()
+def test_public_ones_are_read_once_on_record_and_every_card_says_so(public, command, tmp_path):
+    frame = people(tmp_path)
     held = frame[in_test(frame)]
     assert "not read yet" in public.model(1).page
     reading = public.test(1)
@@ -130,7 +114,7 @@ def test_a_reading_that_was_cut_short_and_those_of_other_sweeps_count(tmp_path, 
     sweep = trained(tmp_path, "public")
     store = PublishedStore.open(sweep.workspace)
 
-    def another(name, path="people.parquet", word="another", **test):
+    def another(name, path="people.csv", word="another", **test):
         """A sweep of the store, with its reading."""
         spec = raw(tmp_path / path)
         spec["data"]["columns"]["x"]["high"] = 2
@@ -153,27 +137,27 @@ def test_a_reading_that_was_cut_short_and_those_of_other_sweeps_count(tmp_path, 
     reading = sweep.test(0, again=True)
     assert (reading.number, reading.of) == (3, 3)
     # The same records elsewhere are known by what was read.
-    people().to_parquet(tmp_path / "copy.parquet")
-    another("copy", "copy.parquet", reading.records)
+    shutil.copy(tmp_path / "people.csv", tmp_path / "copy.csv")
+    another("copy", "copy.csv", reading.records)
     assert sweep.test(0).of == 4
     assert len(of_its_records(store, "apart")) == 1
 
 
 def test_nobody_who_trained_is_a_test_record_of_a_file_that_changed(tmp_path):
     """The same people under ids of today: most of those that the hash parts off now had trained."""
-    sweep, name = trained(tmp_path, "public"), str(tmp_path / "people.parquet")
+    sweep, name = trained(tmp_path, "public"), str(tmp_path / "people.csv")
     options = {key: one for key, one in raw(name)["data"].items() if key != "source"}
     with closing(sweep.workspace.open_store()) as store:
         lease, word = store.acquire(NAME), store.data_fingerprint(SOURCES["table"].load(options).fingerprint)
         # As a session records it.
         store.set_fingerprints(lease, {**store.sweep(NAME).fingerprints, "data": word})
         lease.release()
-    frame = people()
-    frame.assign(id=frame["id"].iloc[::-1].to_list()).to_parquet(name)
+    frame = pd.read_csv(name)
+    frame.assign(id=frame["id"].iloc[::-1].to_list()).to_csv(name, index=False)
     with pytest.raises(Changed, match="records changed since it ran"):
         sweep.test(0)
     assert "not read yet" in sweep.model(0).page
-    frame.to_parquet(name)
+    frame.to_csv(name, index=False)
     assert sweep.test(0).of == 1
     with closing(sweep.workspace.open_store()) as store:
         store.ask(NAME, Accepted(what="data", before="a", now="b"), "somebody")
@@ -211,7 +195,7 @@ def test_private_ones_leave_noised_and_are_charged_in_parallel(private):
 
 def test_a_sweep_that_may_have_trained_on_them_adds(private):
     """On one front with a sweep without test records, whose training records they may be."""
-    other = raw(private.workspace.root + "/people.parquet", "private")
+    other = raw(private.workspace.root + "/people.csv", "private")
     del other["data"]["test"]
     session.create(load_spec({**other, "name": "other"}), private.workspace)
     store = PublishedStore.open(private.workspace)
@@ -221,8 +205,7 @@ def test_a_sweep_that_may_have_trained_on_them_adds(private):
 
 
 def test_the_estimate_before_a_sweep_holds_the_reading_that_is_planned(tmp_path):
-    people().to_parquet(tmp_path / "a.parquet")
-    spec = raw(tmp_path / "a.parquet", "private")
+    spec = raw(table(tmp_path, "people", n=N), "private")
     spec["data"]["validation"]["records"] = "public"
     spec["privacy"] |= {"epsilon": 8.0, "solve": "none"}
     spec["systems"]["noisy-sgd"]["noise_multiplier"] = 20.0
@@ -234,16 +217,15 @@ def test_the_estimate_before_a_sweep_holds_the_reading_that_is_planned(tmp_path)
 def by_unit(folder, validation, test):
     """Options of people in files: of training a and b, of validation and test as given."""
     for name, ids in {"train": "ab", "validation": validation, "test": test}.items():
-        frame = pd.DataFrame({"id": list(ids), "x": 0.5, "label": "low"})
-        frame.loc[0, "label"] = "high"
-        frame.to_parquet(folder / f"{name}.parquet")
-    options = raw(folder / "train.parquet")["data"]
+        frame = pd.DataFrame({"id": list(ids), "x": 0.5, "label": [1] + [0] * (len(ids) - 1)})
+        frame.to_csv(folder / f"{name}.csv", index=False)
+    options = raw(folder / "train.csv")["data"]
     del options["source"]
     return options | {
         "n": 2,
         "unit": {"column": "id", "max_records": 2},
-        "validation": {"records": "public", "path": str(folder / "validation.parquet"), "n": len(validation)},
-        "test": {"records": "public", "path": str(folder / "test.parquet"), "n": len(test)},
+        "validation": {"records": "public", "path": str(folder / "validation.csv"), "n": len(validation)},
+        "test": {"records": "public", "path": str(folder / "test.csv"), "n": len(test)},
     }
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,10 +12,12 @@ from sweeps.execution.final_run import check_parts
 from sweeps.spec.parse import load_spec
 from tests.sweeps import specs
 from tests.sweeps.final_runs import KNOBS
+from tests.sweeps.test_own import lab
 from trainables.data import SOURCES, packaged
 from trainables.data.splits import CONTENT
 
 SHARE = 0.4
+__all__ = ["lab"]
 
 
 def part(use, **changes):
@@ -114,61 +114,18 @@ def test_a_map_is_put_over_the_records_of_a_part_alone(name, own, monkeypatch):
 
 # -- a source of one's own -----------------------------------------------------------------------------------
 
-LAB = """
-import numpy as np
-from dataclasses import replace
-from trainables.data import records
-from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
-from trainables.units import Unit
-
-class Plain:
-    name, doc, options = "lab", "made up", ()
-    def facts(self, options):
-        return DatasetSpec(dataset="lab", task=Task.CLASSIFICATION, n=200, n_validation=20,
-                           features={"x": InputSpec(shape=(2,), low=-1.0, high=1.0)}, classes=2)
-    def inspect(self, options):
-        self.facts(options)
-    def splits(self):
-        rng = np.random.default_rng(1)
-        def split(n):
-            x = rng.uniform(-1, 1, size=(n, 2))
-            return Split({"x": x}, (x[:, 0] > 0).astype(int))
-        return split(200), split(20)
-    def load(self, options, kept_in=None):
-        train, validation = self.splits()
-        return Dataset(self.facts(options), train, validation, "mine")
-
-class Known(Plain):
-    ids = "person_id"
-    def load(self, options, kept_in=None):
-        found = super().load(options)
-        return replace(found, train=replace(found.train, ids=[f"p{i}" for i in range(200)]))
-
-class Grouped(Plain):
-    def facts(self, options):
-        return replace(super().facts(options), n=50, unit=Unit(column="person", max_records=4))
-    def load(self, options, kept_in=None):
-        train, validation = self.splits()
-        train, units = records.by_unit(train, [f"p{i % 50}" for i in range(200)], Unit(column="person", max_records=4))
-        return Dataset(self.facts(options), train, validation, "mine", units)
-"""
 PUBLIC = {"records": "public"}
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "own_lab.py").write_text(LAB)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*(one for one in sys.path if one), str(tmp_path)])
-    yield lambda name: SOURCES[f"own_lab:{name}"]
-    sys.modules.pop("own_lab", None)
-    for name in [name for name in SOURCES if ":" in name]:
-        del SOURCES[name]
+def named(lab, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(lab))
+    return lambda name: SOURCES[f"own_lab:{name}"]
 
 
-@pytest.mark.parametrize(("name", "size"), [("Known", 200), ("Grouped", 50)])
-def test_one_of_ones_own_is_parted_by_its_ids_or_units(lab, name, size):
-    source, sides = lab(name), []
+@pytest.mark.parametrize(("name", "size"), [("Known", 80), ("Grouped", 20)])
+def test_one_of_ones_own_is_parted_by_its_ids_or_units(named, name, size):
+    source, sides = named(name), []
     for use in ("tuning", "final"):
         found = source.load({"validation": PUBLIC, "part": part(use)})
         assert found.facts == source.facts({"validation": PUBLIC, "part": part(use)})
@@ -178,7 +135,7 @@ def test_one_of_ones_own_is_parted_by_its_ids_or_units(lab, name, size):
     assert sum(side.present for side in sides) == size
     rows = [{one.tobytes() for one in side.train.inputs["x"]} for side in sides]
     assert not rows[0] & rows[1]
-    assert len(rows[0] | rows[1]) == 200
+    assert len(rows[0] | rows[1]) == 80
     if name == "Grouped":
         assert not set(sides[0].units.keys) & set(sides[1].units.keys)
 
@@ -186,12 +143,12 @@ def test_one_of_ones_own_is_parted_by_its_ids_or_units(lab, name, size):
 @pytest.mark.parametrize(
     ("name", "validation", "said"),
     [
-        ("Plain", PUBLIC, "declares no ids, and what it makes of a record need not be the same twice"),
+        ("People", PUBLIC, "declares no ids, and what it makes of a record need not be the same twice"),
         ("Known", {"records": "private"}, "both sweeps would read these records, which nothing parts"),
     ],
 )
-def test_one_that_cannot_be_parted_is_refused_before_it_is_read(lab, name, validation, said, monkeypatch):
-    source = lab(name)
+def test_one_that_cannot_be_parted_is_refused_before_it_is_read(named, name, validation, said, monkeypatch):
+    source = named(name)
     monkeypatch.setattr(type(source._source), "load", lambda self, options: pytest.fail("it was read"))
     for ask in (source.facts, source.inspect, source.load):
         with pytest.raises(InvalidValue, match=said):

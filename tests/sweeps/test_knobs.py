@@ -10,15 +10,12 @@ import numpy as np
 import pytest
 
 import sweeps
-from dpcore.checks import InvalidValue
 from sweeps.planning.plan import plan_proposal
-from sweeps.planning.rehearsal import check_feasible
 from sweeps.search import samplers
 from sweeps.search.sampler_exam import faults
-from sweeps.search.space import SearchGrid, Space, read_point
+from sweeps.search.space import SearchGrid, Space
 from sweeps.spec.domains import SAME_AS, Constraint, SameAs
 from sweeps.spec.parse import load_spec, public_facts
-from sweeps.spec.problems import Problems, SpecErrors
 from sweeps.spec.schema import spec_schema
 from sweeps.store.records import TrialState
 from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, memory_folder
@@ -179,34 +176,6 @@ def test_a_proposal_that_breaks_one_is_infeasible_and_one_without_the_knob_is_no
         assert isinstance(planned(config, constraints=[RELATION]), PrivacyPlan)
 
 
-def test_a_space_in_which_nothing_fits_is_refused_by_name():
-    with pytest.raises(SpecErrors, match=r"constraints='rate <= 0\.01': expected a relation that holds at some point"):
-        spec("grid", systems={"hill": HILL}, constraints=["rate <= 0.01", RELATION])
-    made = spec(systems={"hill": HILL}, constraints=[RELATION, "rate < 0.1"])
-    with pytest.raises(InvalidValue, match=r"constraints='rate < 0\.1'"):
-        check_feasible(made, SOURCES["points"].facts({}))
-
-
-@pytest.mark.parametrize(
-    ("point", "said"),
-    [
-        ({"mode": "plain", "rate": 1}, ""),
-        ({"mode": "plain", "rate": 1, "clip": 2}, "clip=2: expected no value: clip is there only when mode"),
-        ({"mode": "adaptive", "rate": 1}, "clip is not given: expected a value"),
-        ({"mode": "adaptive", "rate": 1, "clip": 3}, "steps is not given: expected a value"),
-        ({"mode": "adaptive", "rate": 10, "clip": 3, "steps": 3}, f"a point of which {RELATION} holds"),
-        ({"system": "valley", "depth": 1, "batch_size": 1, "rate": 1}, "no value: batch_size takes that of depth"),
-    ],
-)  # fmt: skip
-def test_a_known_point_states_what_is_there_and_no_more(point, said):
-    problems = Problems()
-    space = Space.of(spec(constraints=[RELATION]))
-    read = read_point(space, {"system": "hill", "target_epsilon": 1, **point}, "point", problems)
-    assert "\n".join(map(str, problems.errors)).count(said) >= bool(said)
-    assert len(problems.errors) == bool(said)
-    assert (read is None) == bool(said)
-
-
 def test_a_sweep_of_them_runs_from_yaml_and_says_what_it_left_out():
     """Through controller and store, with noisy-mean; and `check` in words."""
     knobs = {
@@ -232,14 +201,7 @@ def test_a_sweep_of_them_runs_from_yaml_and_says_what_it_left_out():
         assert one.plan.config["prior"] == one.config["clip"]
         assert one.plan.config["shrinkage"] == one.config.get("shrinkage", 1.0)
     checked = " ".join(str(sweeps.check({**SPEC, **change}, rehearsal=False)).split())
-    for words in (
-        "same as noisy-mean.clip",
-        "one of 0.5, 1.0, when steps is 2 or 4",
-        "where steps * clip <= 2",
-        "13 grid points; 2 besides break a constraint, and are left out",
-    ):
-        assert words in checked
-    assert public_facts(load_spec({**SPEC, **change})).n == 100
+    assert "13 grid points; 2 besides break a constraint, and are left out" in checked
 
 
 # -- distributions as Optuna names them are other spellings of ours; steps are kept by every sampler --------
@@ -321,8 +283,3 @@ def test_they_are_followed_conditions_and_in_relations_by_their_places():
     for config in Space.of(spec).middles():
         plan = plan_proposal(spec, config, public_facts(spec), {})
         assert isinstance(plan, PrivacyPlan | Refusal)
-
-
-def test_a_knob_that_is_given_twice_is_refused():
-    with pytest.raises(SpecErrors, match=r"learning_rate\.warmup=0\.1: expected one value or domain, and it has two"):
-        load_spec(rates({"peak": 1, "warmup": 0.1}, **{"learning_rate.warmup": 0.2}))

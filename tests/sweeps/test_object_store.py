@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from dpcore.checks import InvalidValue
+from sweeps.examples import load
 from sweeps.execution import gc, session
 from sweeps.privacy.ledger import spending
-from sweeps.spec.parse import load_spec
 from sweeps.store.records import TrialState
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
@@ -66,7 +66,7 @@ def test_a_store_that_turns_read_only_stops_the_sweep_and_it_goes_on_elsewhere(b
     for name, value in bucket.environment().items():
         monkeypatch.setenv(name, value)
     with pytest.raises(InvalidValue, match="a name without files of an earlier sweep"):
-        session.create(load_spec(text), Workspace.at(tmp_path / "another", records=RECORDS), "slow")
+        session.create(load(text), Workspace.at(tmp_path / "another", records=RECORDS), "slow")
     store.close()
 
 

@@ -42,7 +42,9 @@ LAB = """
 from dataclasses import replace
 
 import numpy as np
+from trainables.data import records
 from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
+from trainables.units import Unit
 from trainables.systems.noisy_mean import NoisyMean
 
 class LabMean(NoisyMean):
@@ -70,6 +72,7 @@ class People:
     name = "lab-people"
     doc = "made up"
     options = ()
+    deviation = 3
     def facts(self, options):
         return DatasetSpec(dataset="people", task=Task.CLASSIFICATION, n=int(options.get("n", 80)), n_validation=20,
                            features={"x": InputSpec(shape=(2,), low=-1.0, high=1.0)}, classes=2)
@@ -78,9 +81,27 @@ class People:
     def load(self, options):
         facts, rng = self.facts(options), np.random.default_rng(1)
         def part(n):
-            x = rng.normal(size=(n, 2)) * 3
+            x = rng.normal(size=(n, 2)) * self.deviation
             return Split({"x": x}, (x[:, 0] > 0).astype(int))
         return Dataset(facts, part(80), part(20), "mine")
+
+class Near(People):
+    deviation = 0.2
+
+class Known(Near):
+    ids = "person_id"
+    def load(self, options):
+        found = super().load(options)
+        return replace(found, train=replace(found.train, ids=[f"p{i}" for i in range(80)]))
+
+class Grouped(Near):
+    unit = Unit(column="person", max_records=4)
+    def facts(self, options):
+        return replace(super().facts(options), n=20, unit=self.unit)
+    def load(self, options):
+        found = Near().load(options)
+        train, units = records.by_unit(found.train, [f"p{i % 20}" for i in range(80)], self.unit)
+        return replace(found, facts=self.facts(options), train=train, units=units)
 
 class Mnist(People):
     name = "mnist"
@@ -113,6 +134,10 @@ def missing(targets, scores):
 
 def broken(targets, scores):
     raise KeyError(targets[0])
+
+def sampler(seed):
+    from optuna.samplers import TPESampler
+    return TPESampler(seed=seed)
 
 SYSTEM = Demanding(1)
 NOTHING = 3
@@ -160,6 +185,7 @@ def lab(tmp_path, monkeypatch):
 KINDS = {
     "system": (of_system("own_lab:LabMean", steps=2), ("own_lab:LabMean",)),
     "source": (of_source("own_lab:build"), ()),
+    "sampler": ({**of_system("noisy-mean"), "search": {"sampler": "own_lab:sampler", "trials": 1}}, ()),
     "metric": (of_metric(objectives=HITS, report=["own_lab:rows"]), ("own_lab:hits", "own_lab:rows")),
 }
 

@@ -26,7 +26,6 @@ from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.population import Population
 from sweeps.store.records import LedgerEntry
-from tests.sweeps import specs
 from tests.sweeps.fake_workers import SPEC
 from tests.sweeps.toys import SOURCES, Hill, spec_with
 from trainables.registry import SYSTEMS
@@ -158,35 +157,6 @@ def test_a_senseless_combination_is_refused_and_ends_nothing(
     assert any("expected the other one at this rate. Change rate." in note for note in found.notes)
 
 
-def test_a_measure_that_cannot_be_taken_is_found_before_any_trial() -> None:
-    spec = load_spec(
-        specs.mean(
-            "measured",
-            trials=2,
-            data={"source": "digits", "records_are_public": "handwritten digits of a benchmark"},
-            systems={"prediction-sensitivity": {"regularisation": 1.0, "queries": 1}},
-            objectives=[{"metric": "priv_leak"}],
-        )
-    )
-    with pytest.raises(SpecErrors, match=r"prediction-sensitivity\.queries=1: expected at least 2 for priv_leak"):
-        preview(spec)
-
-
-def test_preview_counts_what_may_be_launched() -> None:
-    """Half of the prior asks for too much work; 200 draws give a share within 0.12 (3.4 standard deviations)."""
-    spec = spec_with(
-        systems={"hill": {"rate": 1.0, "steps": {"int_uniform": [1, 100]}}},
-        limits={"work": 500},
-    )
-    seen = preview(spec)
-    assert abs(seen.feasible / seen.samples - 0.5) < 0.12
-    assert seen.reasons == {"work": seen.samples - seen.feasible}
-    assert seen.work is not None
-    assert seen.work.high <= 500
-    assert seen.solved["hill.noise_multiplier"].low >= 1.0
-    assert preview(spec) == seen
-
-
 def bare(config: Config, target: PrivacyTarget, plan: PrivacyPlan) -> PrivacyPlan:
     """A baseline without noise, which says so."""
     claim = replace(plan.guarantee, epsilon=math.inf, status=Status.MEMBERSHIP_ONLY)
@@ -218,11 +188,6 @@ def test_a_sweep_is_exhausted_after_twenty_proposals_a_trial_or_two_hundred_refu
     assert not exhausted(spec, 399, 199)
     assert exhausted(spec, 400, 0)
     assert exhausted(spec, 10, 200)
-    narrow = spec_with(systems={"hill": {"rate": 1.0, "steps": {"int_uniform": [1, 1000]}}}, limits={"work": 250})
-    assert [note.split(":")[0] for note in preview(narrow).notes] == [
-        "for example",
-        "few draws are feasible",
-    ]
 
 
 # What a sweep is said to cost before it runs holds the points that are tried whatever is drawn.

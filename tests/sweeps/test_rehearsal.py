@@ -23,24 +23,11 @@ from trainables.rehearsal import step
 ROOT = Path(__file__).parent.parent.parent
 BROKEN = "tests.trainables.broken_models"
 
-TABLE = {
-    "source": "table",
-    "path": "people.csv",
-    "n": 500,
-    "label": "y",
-    "classes": 3,
-    "columns": {"age": {"low": 0, "high": 100}, "work": {"categories": ["a", "b"]}},
-    "validation": {"records": "public", "share": 0.2, "id": "person"},
-}
 KNOBS = {"model": "linear", "learning_rate": 0.1, "clip_norm": 1.0, "batch_size": 10, "epochs": 1}
 
 
-def spec(knobs=None, *, data=None, **sections):
-    return specs.digits(
-        "mine",
-        trials=2,
-        **{"data": {**TABLE, **(data or {})}, "systems": {"noisy-sgd": {**KNOBS, **(knobs or {})}}, **sections},
-    )
+def spec(knobs=None, **sections):
+    return specs.digits("mine", trials=2, systems={"noisy-sgd": {**KNOBS, **(knobs or {})}}, **sections)
 
 
 def found(raw) -> tuple[Rehearsal | None, dict[str, str]]:
@@ -208,19 +195,6 @@ def check(folder, raw, *arguments, patience="60"):
     return done.returncode, done.stdout, done.stderr
 
 
-DIGITS = {
-    "name": "mine",
-    "data": {"source": "digits"},
-    "privacy": {"epsilon": 2.0, "delta": 1e-4},
-    "objectives": [{"metric": "accuracy"}],
-    "search": {"sampler": "random", "trials": 2, "seed": 0},
-}
-
-
-def digits(builder):
-    return {**DIGITS, "systems": {"noisy-sgd": {**KNOBS, "model": f"{BROKEN}:{builder}"}}}
-
-
 @pytest.mark.parametrize(
     ("builder", "patience", "words"),
     [
@@ -229,7 +203,7 @@ def digits(builder):
     ],
 )
 def test_check_says_it_in_words_with_exit_code_2(tmp_path, builder, patience, words):
-    code, out, err = check(tmp_path, digits(builder), patience=patience)
+    code, out, err = check(tmp_path, spec({"model": f"{BROKEN}:{builder}"}), patience=patience)
     assert (code, out) == (2, "")
     assert "\nsweeps: trials of this spec would fail" in err
     assert f"systems.noisy-sgd (model={BROKEN}:{builder})" in err
@@ -237,7 +211,7 @@ def test_check_says_it_in_words_with_exit_code_2(tmp_path, builder, patience, wo
 
 
 def test_check_prints_plan_and_rehearsal(tmp_path):
-    code, out, _ = check(tmp_path, digits("right"), "--json")
+    code, out, _ = check(tmp_path, spec({"model": f"{BROKEN}:right"}), "--json")
     told = json.loads(out)
     assert code == 0
     assert told["feasible"] > 0

@@ -206,7 +206,7 @@ def test_a_deadline_that_is_too_short_is_refused_before_anything_is_drawn_stored
         document["systems"]["noisy-sgd"]["epochs"] = 20_000
         document["selection"]["deadline_minutes"] = 0.02
         with pytest.raises(InvalidValue, match=r"selection.deadline_minutes=0.02: expected time for all trials"):
-            created(document, root=tmp_path / "root")
+            created(load_spec(document), Workspace.at(tmp_path / "root"))
         assert not store.sweeps()
         assert not store.charges("people")
     assert {path.name for path in (tmp_path / "root").iterdir()} == {"sweeps.db"}

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from sweeps.cli.submit import _end
-from sweeps.examples import load_example_or_file
+from sweeps.examples import load
 from sweeps.ray.job_start import ORDER_FILE, Order, versions
 from sweeps.ray.jobs import Finished, JobServer, JobServerRefused, pack
 from sweeps.spec.parse import load_spec
@@ -28,7 +28,7 @@ SECRET = "the-token-that-is-sent"
 def parcel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("parcel")
     order = Order(["systems", "--json"], {"SENT_TOKEN": SECRET}, versions())
-    pack(folder, order, load_example_or_file("toy"), ["tests.trainables.user_models"])
+    pack(folder, order, load("toy"), ["tests.trainables.user_models"])
     return folder
 
 
@@ -36,7 +36,7 @@ def test_a_parcel_is_the_very_code_the_spec_and_the_order(parcel):
     assert {path.name for path in parcel.iterdir()} == {
         "dpcore", "trainables", "sweeps", "tests", "spec.yaml", ORDER_FILE,
     }  # fmt: skip
-    assert load_spec(yaml.safe_load((parcel / "spec.yaml").read_text())) == load_example_or_file("toy")
+    assert load_spec(yaml.safe_load((parcel / "spec.yaml").read_text())) == load("toy")
     assert not list(parcel.rglob("__pycache__"))
     # What resumes here and there must be the same code.
     script = "from sweeps.util.fingerprint import code_digest; print(code_digest())"

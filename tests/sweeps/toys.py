@@ -12,6 +12,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms.protocol import Scheduled
+from sweeps.examples import load
 from sweeps.spec import hyperparameters, parse
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import Proposal, TrialRecord, TrialState
@@ -51,15 +52,12 @@ class Hill:
         ),
         Hyperparameter(name="noise_multiplier", kind="float", low=1e-3, high=1e6, doc="noise per clip"),
     )
-    metrics: tuple[Metric, ...] = (
-        Metric(
-            name="accuracy",
-            goal="maximize",
-            doc="share of right answers",
-            released="nothing",
-            depends=Dependence.PUBLIC,
-        ),
-        Metric(name="loss", goal="minimize", doc="one minus accuracy", released="nothing", depends=Dependence.PUBLIC),
+    metrics: tuple[Metric, ...] = tuple(
+        Metric(name=name, goal=goal, doc=doc, released="nothing", depends=Dependence.PUBLIC)
+        for name, goal, doc in (
+            ("accuracy", "maximize", "share of right answers"),
+            ("loss", "minimize", "one minus accuracy"),
+        )
     )
     solves: Mapping[str, str] = {"noise": "noise_multiplier", "steps": "steps"}
     traits = Traits()
@@ -106,21 +104,10 @@ class Valley(Hill):
 
     name = "valley"
     hyperparameters = (
-        Hyperparameter(name="rate", kind="float", low=0.0, high=1e3, doc="step size"),
         Hyperparameter(name="depth", kind="int", low=1, high=100, default=3, doc="layers"),
-        Hyperparameter(name="batch_size", kind="int", low=1, unit="records", default=10, doc="expected batch size"),
-        Hyperparameter(name="steps", kind="int", low=1, high=10_000, default=27, doc="number of steps"),
-        Hyperparameter(name="noise_multiplier", kind="float", low=1e-3, high=1e6, doc="noise per clip"),
+        *(one for one in Hill.hyperparameters if one.name not in ("clip", "mode", "model")),
     )
-    metrics = (
-        Metric(
-            name="accuracy",
-            goal="maximize",
-            doc="share of right answers",
-            released="nothing",
-            depends=Dependence.PUBLIC,
-        ),
-    )
+    metrics = Hill.metrics[:1]
     solves: Mapping[str, str] = {"noise": "noise_multiplier"}
 
 
@@ -173,7 +160,7 @@ def loaded(raw: Any, systems: Mapping[str, System] = SYSTEMS, sources: Mapping[s
         patch.setattr(parse, "SYSTEMS", systems)
         patch.setattr(hyperparameters, "SYSTEMS", systems)
         patch.setattr(parse, "SOURCES", sources)
-        return parse.load_spec(raw)
+        return load(raw)
 
 
 def finished(spec: SweepSpec, proposal: Proposal, **changes: Any) -> TrialRecord:

@@ -19,7 +19,6 @@ from rich.console import Console
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps import progress as display
-from sweeps.examples import load_example_or_file
 from sweeps.execution import session
 from sweeps.execution.session import Failure, SweepEnd
 from sweeps.privacy.published_store import PublishedStore
@@ -159,12 +158,10 @@ def test_a_spec_is_read_from_whatever_holds_one(tmp_path):
     read = sweeps.load(TEXT)
     assert read == sweeps.load(tmp_path / "here.yaml") == sweeps.load(str(tmp_path / "here.yaml"))
     assert read == sweeps.load(read.canonical()) == sweeps.load(read)
-    assert sweeps.load("toy") == load_example_or_file("toy")
 
 
 def test_overrides_are_those_of_the_command_line():
     changed = sweeps.load("toy", trials=7, seed=3, changes={"privacy.epsilon": [1, 2]})
-    assert changed == load_example_or_file("toy", trials=7, seed=3, changes=["privacy.epsilon=[1, 2]"])
     assert changed == sweeps.load("toy", changes=["search.trials=7", "search.seed=3", "privacy.epsilon=[1, 2]"])
     assert changed != sweeps.load("toy")
 
