@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import threading
 import time
@@ -34,14 +33,13 @@ from sweeps.store.records import (
 )
 from sweeps.store.store import Store
 from sweeps.util.log import Event, say
-from sweeps.util.text import check_text
+from sweeps.util.text import check_name, check_text
 from sweeps.util.waiting import patience
 from trainables.system import PrivacyPlan, Refusal, Scalar
 
 LOOK_SECONDS = 0.2
 LONGEST_NOTE = 2000
 LONGEST_VALUE = 500
-KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +96,7 @@ def _gone(store: Store, sweep: str, driver: Driver | None) -> bool:
 def rename(store: Store, sweep: str, new: str) -> None:
     """Call a sweep by another name. Raises InvalidValue for what could be no name, SweepExists for another's name,
     UnknownSweep."""
-    if not KEY.fullmatch(new):
-        raise InvalidValue("name", new, "letters, digits, dots, dashes and underscores, at most 100")
+    check_name("name", new)
     store.rename(store.sweep(sweep).name, new)
 
 
@@ -134,8 +131,7 @@ def tag(store: Store, sweep: str, tags: Mapping[str, str]) -> None:
     UnknownSweep."""
     said = {key: " ".join(check_text("tag", value).split()) for key, value in tags.items()}
     for key, value in said.items():
-        if not KEY.fullmatch(key):
-            raise InvalidValue("tag", key, "a key of letters, digits, dots, dashes and underscores, at most 100")
+        check_name("tag", key, "a key of ")
         if len(value) > LONGEST_VALUE:
             raise InvalidValue("tag", value, f"a value of at most {LONGEST_VALUE} letters")
     name = store.sweep(sweep).name

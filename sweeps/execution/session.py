@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -50,7 +49,7 @@ from sweeps.store.workspace import Workspace, check_store_not_stale
 from sweeps.util import fingerprint, waiting
 from sweeps.util.exits import ExitCode, Interruption
 from sweeps.util.log import CONSOLE, Event, say
-from sweeps.util.text import QUOTES, shortened
+from sweeps.util.text import QUOTES, check_name, shortened
 from trainables.data import SOURCES
 from trainables.metrics import Metric
 from trainables.publishing import declared
@@ -98,9 +97,8 @@ class Failure:
             text = None
         if text is not None:
             place = f"{attempt.folder.url}/{ERROR}"
-            return cls(
-                trial=record.number, key=record.key, what=redacted(last_exception(text)), place=place, quotes=True
-            )
+            what = redacted(shortened(text.partition("\n")[0]))
+            return cls(trial=record.number, key=record.key, what=what, place=place, quotes=True)
         lost = "worker was lost" in record.reason
         return cls(
             trial=record.number,
@@ -120,18 +118,6 @@ class Failure:
         if self.place is not None:
             told.append(f"  The whole text is in {self.place}" + (f". {QUOTES}" if self.quotes else ""))
         return told
-
-
-def last_exception(traceback: str) -> str:
-    """Kind and message of the exception that a traceback in Python's own layout ends with, at most LONGEST characters.
-
-    The message may have lines of its own; it begins at the first line behind the last frame that is not indented.
-    """
-    lines = traceback.rstrip().splitlines()
-    frames = [number for number, line in enumerate(lines) if re.match(r'\s+File ".*", line \d+', line)]
-    behind = lines[frames[-1] + 1 :] if frames else lines
-    begins = next((number for number, line in enumerate(behind) if line and not line[0].isspace()), 0)
-    return shortened(" ".join(" ".join(behind[begins:]).split()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,9 +407,6 @@ def _check_cluster(spec: SweepSpec, context: RunContext) -> None:
         cluster.await_room(spec.resources, workers)
 
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """What is asked of one run of a sweep.
@@ -479,8 +462,8 @@ def create(spec: SweepSpec, workspace: Workspace, name: str | None = None, rehea
     in use, StoreError when the store cannot be written, as `ledger_of` where its population has no ledger, and as
     `with_chosen`.
     """
-    if name is not None and not NAME.fullmatch(name):
-        raise InvalidValue("name", name, "letters, digits, dots, dashes and underscores, at most 100")
+    if name is not None:
+        check_name("name", name)
     store = workspace.open_store(create=True)
     ledger_of(store, spec)
     spec = with_chosen(spec, PublishedStore(store), store.calibrations())

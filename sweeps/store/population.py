@@ -13,7 +13,6 @@ never do, so that two sweeps that part the records by other keys, shares or ids 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -24,8 +23,8 @@ from dpcore.events import Adjacency
 from dpcore.gdp import eps_gdp
 from dpcore.rounding import delta_text, epsilon_text
 from dpcore.selection.filters import DPCharge, GDPCharge, GDPFilter, LinearLedger
+from sweeps.util.text import check_name
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 COUNTED_TAUS = 1000
 """Unless given otherwise, the chances beside so many Gaussians fit into a gdp ledger."""
 
@@ -73,9 +72,7 @@ class Population:
     tau: float = 0.0
 
     def __post_init__(self) -> None:
-        if not NAME.fullmatch(self.name):
-            expected = "letters, digits, dots, dashes and underscores, at most 100"
-            raise checks.InvalidValue("population", self.name, expected)
+        check_name("population", self.name)
         checks.positive_finite(epsilon=self.epsilon)
         checks.probability_open(delta=self.delta)
         if self.epsilon > 1e12:

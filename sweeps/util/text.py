@@ -22,6 +22,15 @@ def check_text(name: str, text: str) -> str:
     return text
 
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def check_name(option: str, name: str, of: str = "") -> None:
+    """What may name a folder too.  of  what is named: "a key of ". Raises InvalidValue."""
+    if not _NAME.fullmatch(name):
+        raise InvalidValue(option, name, f"{of}letters, digits, dots, dashes and underscores, at most 100")
+
+
 LABEL = 13
 """Columns of a label at the left; sentences hang behind it."""
 _CODE = re.compile(r"`([^`]+)`")

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from sweeps.execution import session
-from sweeps.execution.session import Failure, last_exception
+from sweeps.execution.session import Failure
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
 from sweeps.util.exits import ExitCode
-from sweeps.util.text import LONGEST
 from tests.sweeps import specs
 from tests.sweeps.fake_workers import Worker
 from tests.sweeps.published_sweeps import controlled
@@ -23,9 +22,7 @@ from trainables.worker.attempt import Attempt
 SPEC = specs.mean(
     "ends", trials=3, systems={"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}}}, resources={"concurrency": 1}
 )
-RAISED = (
-    'worker\nTraceback (most recent call last):\n  File "a.py", line 3, in fit\n    f(x)\nValueError: record 7 is odd'
-)
+RAISED = "ValueError: record 7 is odd\n\nTraceback (most recent call last): ..."
 GOOD, SILENT, FAILED, LOST = "good", "silent", "failed", "lost"
 
 
@@ -96,18 +93,3 @@ def test_the_words_of_a_failure_are_in_no_store(tmp_path):
     assert failure.what == "ValueError: record 7 is odd"
     assert failure.quotes
     assert any("quote a record" in line for line in failure.lines())
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        (RAISED, "ValueError: record 7 is odd"),
-        (f"{RAISED}\nand\n  its lines", "ValueError: record 7 is odd and its lines"),
-        (f"{RAISED}\n\nDuring handling\n\n{RAISED.replace('odd', 'even')}", "ValueError: record 7 is even"),
-        ("MemoryError", "MemoryError"),
-        (f"{RAISED}{'x' * 999}", f"ValueError: record 7 is odd{'x' * 999}"[: LONGEST - 3] + "..."),
-        ("", ""),
-    ],
-)
-def test_the_last_exception_of_a_traceback(text, what):
-    assert last_exception(text) == what

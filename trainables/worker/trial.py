@@ -255,7 +255,9 @@ def train(runs: list[RecordedRun], launch: LaunchContext) -> dict[str, tuple[str
         # A path or a peer that went away says nothing about the configuration: let the launch be lost.
         raise
     except Exception as failure:
-        text, what = traceback.format_exc(), _without_values(failure)
+        # Kind and message in the first line.
+        first, what = " ".join("".join(traceback.format_exception_only(failure)).split()), _without_values(failure)
+        text = f"{first}\n\n{traceback.format_exc()}"
         return {run.member.key: ("error", f"{what}; the whole text is in {run.attempt.explain(text)}") for run in runs}
     return {run.member.key: ended for run in runs}
 
