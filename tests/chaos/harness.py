@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -10,11 +11,11 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import psutil
 
@@ -89,17 +90,17 @@ def held(pid: int, folder: Path) -> set[str]:
 class Attacked(Journal):
     """One sweep of the watched toy: its process, everything that it says, and when it said it.
 
-    text      of its spec
     options   of the command line
     before    words before its command
     """
 
-    def __init__(self, folder: Path, text: str, trials: int, *options: str, store: str = "", **extra: str) -> None:
+    def __init__(self, folder: Path, spec: Mapping[str, Any], *options: str, store: str = "", **extra: str) -> None:
         super().__init__()
-        self.folder, self.root, self.trials = folder, folder / "state", trials
+        self.folder, self.root, self.trials = folder, folder / "state", spec["search"]["trials"]
         self.spec, self.witness = folder / "spec.yaml", folder / "witness"
-        self.spec.write_text(text)
-        self.name = next(line for line in text.splitlines() if line.startswith("name:")).split()[1]
+        # JSON is YAML.
+        self.spec.write_text(json.dumps(spec))
+        self.name = spec["name"]
         self.url = store or f"sqlite:///{self.root}/sweeps.db"
         self.options, self.before = ["--root", str(self.root), *options], list[str]()
         # Not as an argument: a URL with a password is refused there.

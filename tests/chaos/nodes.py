@@ -9,6 +9,7 @@ from typing import Self
 
 from tests.chaos import witness
 from tests.chaos.harness import Attacked
+from tests.sweeps import specs
 from tests.sweeps.clusters import Nodes
 
 
@@ -97,33 +98,21 @@ def _ip(*words: str) -> None:
     assert done.returncode == 0, f"ip {' '.join(words)}: {done.stdout}"
 
 
-SPEC = """
-name: clustered
-data: {source: digits}
-systems:
-  witnessed-sgd:
-    model: linear
-    hidden: 1
-    learning_rate: {log_uniform: [0.1, 1]}
-    clip_norm: 1.0
-    batch_size: 144
-    epochs: EPOCHS
-privacy: {epsilon: 3, delta: 1.0e-5}
-objectives: [{metric: accuracy, goal: maximize}]
-search: {sampler: random, trials: TRIALS, seed: 5}
-resources: {workers: 2, cpus_per_worker: 1}
-execution: {checkpoint_seconds: 0.3, retries: 20}
-"""
-
-
 class Sweep(Attacked):
     """On several nodes: noisy-sgd, two workers a trial."""
 
     def __init__(self, folder: Path, nodes: Nodes, *, trials: int, epochs: float) -> None:
         own = witness.watched(folder)
         self.extra = {name: own[name] for name in ("PYTHONPATH", witness.FOLDER)}
-        text = SPEC.replace("TRIALS", str(trials)).replace("EPOCHS", str(epochs))
-        super().__init__(folder, text, trials, "--address", nodes.address, **nodes.environment() | self.extra)
+        knobs = {"learning_rate": {"log_uniform": [0.1, 1]}, "hidden": 1, "batch_size": 144, "epochs": epochs}
+        spec = specs.digits(
+            "clustered",
+            trials,
+            systems={"witnessed-sgd": specs.LINEAR | knobs},
+            resources={"workers": 2, "cpus_per_worker": 1},
+            execution={"checkpoint_seconds": 0.3, "retries": 20},
+        )
+        super().__init__(folder, spec, "--address", nodes.address, **nodes.environment() | self.extra)
         self.before = nodes.enter("driver")
 
     def in_vain(self) -> None:

@@ -26,12 +26,12 @@ LONG = witness.spec("long", trials=14, steps=(15, 25), step_seconds=0.1)
 VICTIMS: tuple[Victim, ...] = ("worker", "controller", "raylet")
 KILLS = int(os.environ.get("SWEEPS_CHAOS_KILLS", "2"))
 SHORTEST = witness.spec("shortest", trials=8, steps=(10, 15), step_seconds=0.1)
-SIZES = ((LONG, 14), (SHORT, 60)) if len(VICTIMS) <= KILLS else ((SHORTEST, 8),)
+SIZES = (LONG, SHORT) if len(VICTIMS) <= KILLS else (SHORTEST,)
 
 
-def unbroken(text: str) -> list[dict[str, object]]:
+def unbroken(raw: dict[str, object]) -> list[dict[str, object]]:
     """What a sweep that nobody strikes would propose."""
-    spec = toys.loaded(text, {witness.WITNESSED_MEAN.name: witness.WITNESSED_MEAN}, SOURCES)
+    spec = toys.loaded(raw, {witness.WITNESSED_MEAN.name: witness.WITNESSED_MEAN}, SOURCES)
     proposer = Proposer(spec)
     proposals = (proposer.propose() for _ in range(spec.search.trials))
     return [dict(one.config) for one in proposals if one is not None]
@@ -40,14 +40,14 @@ def unbroken(text: str) -> list[dict[str, object]]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(max(1, KILLS // len(VICTIMS))))
 def test_kills_lose_nothing_double_nothing_and_charge_everything(tmp_path: Path, seed: int) -> None:
-    text, trials = SIZES[seed % len(SIZES)]
+    spec = SIZES[seed % len(SIZES)]
     draw = random.Random(seed)
-    sweep = Attacked(tmp_path, text, trials)
+    sweep = Attacked(tmp_path, spec)
     victims = VICTIMS[:KILLS]
-    sweep.torture(draw.sample(victims, len(victims)), draw, (0, 1) if text == SHORTEST else (0, 1, 2, 3, 5))
+    sweep.torture(draw.sample(victims, len(victims)), draw, (0, 1) if spec == SHORTEST else (0, 1, 2, 3, 5))
     sweep.check(f"seed {seed}", f"killed {dict(sweep.struck)}")
     store = sweep.opened()
-    assert [dict(record.config) for record in store.trials(sweep.name)] == unbroken(text)
+    assert [dict(record.config) for record in store.trials(sweep.name)] == unbroken(spec)
     keys = sorted(record.key for record in store.trials(sweep.name))
     store.close()
     client = MlflowClient(f"sqlite:///{sweep.root}/mlflow.db")
@@ -69,7 +69,7 @@ def under_charged(sweep: Attacked) -> dict[tuple[str, int], tuple[int, int]]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("fault", ["deleted", "replaced by an older copy"])
 def test_a_store_that_vanishes_stops_the_sweep_before_more_is_drawn(tmp_path: Path, fault: str) -> None:
-    sweep = Attacked(tmp_path, LONG, 14)
+    sweep = Attacked(tmp_path, LONG)
     sweep.start()
     sweep.until("three attempts", lambda: sweep.attempts() >= 3)
     path = sweep.root / "sweeps.db"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from sweeps.util.exits import ExitCode
 from tests.chaos import witness
 from tests.chaos.harness import LONGEST_SECONDS, ROOT
 from tests.chaos.nodes import Hosts, QuickNodes, Sweep, allowed, ranks
+from tests.sweeps import specs
 from trainables.worker.attempt import NODE_LEAVES
 
 TRIALS = 6
@@ -139,16 +141,13 @@ def test_a_cable_is_pulled_and_put_back(tmp_path):
         sweep.check(f"from the cut to new work {moved:.1f} s")
 
 
-HUNGRY = """
-name: hungry
-data: {source: uniform, n: 500}
-systems: {hungry-mean: {clip: {uniform: [0.2, 1.0]}, steps: 3}}
-privacy: {epsilon: 1.0, delta: 1.0e-5}
-objectives: [{metric: expected_error, goal: minimize}]
-search: {sampler: random, trials: 5, seed: 7}
-resources: {concurrency: 1}
-execution: {retries: 1}
-"""
+HUNGRY = specs.mean(
+    "hungry",
+    trials=5,
+    systems={"hungry-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": 3}},
+    resources={"concurrency": 1},
+    execution={"retries": 1},
+)
 MARGIN = 2 * 2**30
 """The monitor strikes when the machine uses this much more than it does now."""
 
@@ -160,7 +159,7 @@ def memory() -> dict[str, int]:
 
 @pytest.mark.skipif(memory()["MemAvailable"] < witness.HungryMean.most + 2**30, reason="needs 6 GB of free memory")
 def test_a_worker_out_of_memory_costs_its_trial_an_attempt_and_nobody_else_anything(tmp_path):
-    (tmp_path / "spec.yaml").write_text(HUNGRY)
+    (tmp_path / "spec.yaml").write_text(json.dumps(HUNGRY))
     now = memory()
     threshold = 1 - (now["MemAvailable"] - MARGIN) / now["MemTotal"]
     environment = {

@@ -26,8 +26,8 @@ pytestmark = [pytest.mark.chaos, pytest.mark.outage, pytest.mark.timeout(900)]
 
 def silenced(folder: Path, *, store: str = "", trials: int = 8):
     """A sweep beside which something falls silent."""
-    text = witness.spec("silent", trials=trials, steps=(15, 25), step_seconds=0.1)
-    return Attacked(folder, text, trials, store=store, SWEEPS_PATIENCE=str(PATIENCE))
+    spec = witness.spec("silent", trials=trials, steps=(15, 25), step_seconds=0.1)
+    return Attacked(folder, spec, store=store, SWEEPS_PATIENCE=str(PATIENCE))
 
 
 @pytest.fixture(scope="module")
@@ -104,13 +104,13 @@ SERVERS = ("gcs/gcs_server", "raylet/raylet")
 
 @pytest.mark.parametrize("silenced", [SERVERS, SERVERS[:1]])
 def test_a_cluster_that_falls_silent_ends_the_controller_with_the_way_to_go_on(tmp_path, silenced):
-    text = witness.spec("silent", trials=50, steps=(40, 40), step_seconds=0.1)
+    spec = witness.spec("silent", trials=50, steps=(40, 40), step_seconds=0.1)
     (tmp_path / "cluster").mkdir()
     own = witness.watched(tmp_path / "cluster")
     with Nodes() as nodes:
         nodes.start("head", cpus=2, **{name: own[name] for name in ("PYTHONPATH", witness.FOLDER)})
         token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": nodes.token, "SWEEPS_PATIENCE": "30"}
-        sweep = Attacked(tmp_path, text, 50, "--address", nodes.address, **token)
+        sweep = Attacked(tmp_path, spec, "--address", nodes.address, **token)
         sweep.start()
         sweep.until("three attempts", lambda: sweep.attempts() >= 3)
         for pid, line in nodes.processes("head").items():

@@ -17,6 +17,7 @@ from dpcore.mechanisms.output_perturbation import Normals
 from sweeps.privacy.ledger import total
 from sweeps.store.records import TrialState
 from sweeps.store.store import Store
+from tests.sweeps import specs
 from trainables.system import Dataset, Run, RunSettings
 from trainables.systems import noisy_mean
 from trainables.systems.noisy_mean import NoisyMean
@@ -124,29 +125,27 @@ WITNESSED_MEAN = WitnessedMean()
 WITNESSED_SGD = WitnessedSGD()
 HUNGRY_MEAN = HungryMean()
 
-SPEC = """
-name: {name}
-data: {{source: uniform, n: 500}}
-systems:
-  witnessed-mean:
-    clip: {{uniform: [0.2, 1.0]}}
-    steps: {{int_uniform: [{fewest}, {most}]}}
-    step_seconds: {step_seconds}
-privacy: {{epsilon: [0.5, 1.0], delta: 1.0e-5}}
-objectives: [{{metric: expected_error, goal: minimize}}, {{metric: epsilon, goal: minimize}}]
-search: {{sampler: random, trials: {trials}, seed: 11}}
-execution: {{checkpoint_seconds: {checkpoint_seconds}, retries: 20}}
-"""
-
 
 def spec(
-    name: str, *, trials: int, steps: tuple[int, int], step_seconds: float, checkpoint_seconds: float = 0.3
-) -> str:
-    """A sweep of the watched toy, as a file's text."""
-    return SPEC.format(
-        name=name, fewest=steps[0], most=steps[1], step_seconds=step_seconds, trials=trials,
-        checkpoint_seconds=checkpoint_seconds,
-    )  # fmt: skip
+    name: str,
+    *,
+    trials: int,
+    steps: tuple[int, int],
+    step_seconds: float,
+    checkpoint_seconds: float = 0.3,
+    **sections: Any,
+) -> dict[str, Any]:
+    """A sweep of the watched toy."""
+    knobs = {"clip": {"uniform": [0.2, 1.0]}, "steps": {"int_uniform": list(steps)}, "step_seconds": step_seconds}
+    return specs.mean(
+        name,
+        trials,
+        systems={"witnessed-mean": knobs},
+        privacy={"epsilon": [0.5, 1.0], "delta": 1e-5},
+        objectives=[{"metric": "expected_error"}, {"metric": "epsilon", "goal": "minimize"}],
+        execution={"checkpoint_seconds": checkpoint_seconds, "retries": 20},
+        **sections,
+    )
 
 
 def install(folder: Path) -> None:

@@ -22,9 +22,9 @@ class Swept:
     ) -> None:
         self.slurm, self.url, self.name, self.trials = slurm, store, name, trials
         self.spec = slurm.folder / f"{name}.yaml"
-        made = witness.spec(name, trials=trials, steps=(15, 25), step_seconds=step_seconds)
         resources = {} if at_once is None else {"concurrency": at_once}
-        self.spec.write_text(f"{made}resources: {json.dumps(resources)}\n")
+        made = witness.spec(name, trials=trials, steps=(15, 25), step_seconds=step_seconds, resources=resources)
+        self.spec.write_text(json.dumps(made))
         self.witness = slurm.folder / "witness"
         self.where: dict[tuple[str, int], str] = {}
 

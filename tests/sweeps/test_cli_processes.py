@@ -10,8 +10,10 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,40 +21,36 @@ from sweeps.privacy.ledger import spending, total
 from sweeps.store.records import TrialState
 from sweeps.store.store import Store, open_store
 from sweeps.util.exits import ExitCode
-from tests.sweeps import awkward
+from tests.sweeps import awkward, specs
 from tests.sweeps.stores import until
 from tests.sweeps.view_sweeps import prepared
 
 ROOT = Path(__file__).parents[2]
-SLOW = """
-name: slow
-data: {source: uniform, n: 100}
-systems: {noisy-mean: {clip: {uniform: [0.2, 1.0]}, steps: 400, step_seconds: 0.05}}
-privacy: {epsilon: 1.0, delta: 1.0e-5}
-objectives: [{metric: expected_error}]
-search: {sampler: random, trials: 3, seed: 0}
-execution: {checkpoint_seconds: 0.2}
-"""
-MOODS = """
-name: moods
-data: {source: uniform, n: 100}
-systems: {awkward-mean: {mood: {choice: [fine, nan, raise, die, stop]}, steps: 3}}
-privacy: {epsilon: 1.0, delta: 1.0e-5}
-objectives: [{metric: expected_error}]
-search: {sampler: grid, trials: 5, seed: 0}
-execution: {retries: 0, checkpoint_seconds: 1}
-limits: {stall_seconds: 4}
-tracking: {uri: "http://127.0.0.1:9"}
-"""
+CLIP = {"clip": {"uniform": [0.2, 1.0]}}
+SLOW = specs.mean(
+    "slow",
+    trials=3,
+    systems={"noisy-mean": {**CLIP, "steps": 400, "step_seconds": 0.05}},
+    execution={"checkpoint_seconds": 0.2},
+)
+MOODS = specs.mean(
+    "moods",
+    systems={"awkward-mean": {"mood": {"choice": ["fine", "nan", "raise", "die", "stop"]}, "steps": 3}},
+    search={"sampler": "grid", "trials": 5, "seed": 0},
+    execution={"retries": 0, "checkpoint_seconds": 1},
+    limits={"stall_seconds": 4},
+    tracking={"uri": "http://127.0.0.1:9"},
+)
 
 
 class Sweep:
     """Commands on one sweep of one folder."""
 
-    def __init__(self, folder: Path, text: str) -> None:
+    def __init__(self, folder: Path, spec: Mapping[str, Any]) -> None:
         self.spec = folder / "spec.yaml"
-        self.spec.write_text(text)
-        self.name = text.split("name: ")[1].split("\n")[0]
+        # JSON is YAML.
+        self.spec.write_text(json.dumps(spec))
+        self.name = spec["name"]
         self.root = folder / "state"
         self.tracking = prepared(folder)
         awkward.install(folder / "packages")

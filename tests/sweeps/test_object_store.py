@@ -30,8 +30,8 @@ RECORDS = f"s3://{BUCKET}/sweeps"
 @pytest.mark.chaos
 @pytest.mark.outage
 def test_a_store_that_turns_read_only_stops_the_sweep_and_it_goes_on_elsewhere(bucket, tmp_path, monkeypatch):
-    text = SLOW.replace("steps: 400", "steps: 40")
-    sweep = Sweep(tmp_path, text)
+    spec = {**SLOW, "systems": {"noisy-mean": {**SLOW["systems"]["noisy-mean"], "steps": 40}}}
+    sweep = Sweep(tmp_path, spec)
     sweep.environment |= bucket.environment()
     store_url = f"sqlite:///{tmp_path}/kept/sweeps.db"
     common = ("--store", store_url)
@@ -66,7 +66,7 @@ def test_a_store_that_turns_read_only_stops_the_sweep_and_it_goes_on_elsewhere(b
     for name, value in bucket.environment().items():
         monkeypatch.setenv(name, value)
     with pytest.raises(InvalidValue, match="a name without files of an earlier sweep"):
-        session.create(load(text), Workspace.at(tmp_path / "another", records=RECORDS), "slow")
+        session.create(load(spec), Workspace.at(tmp_path / "another", records=RECORDS), "slow")
     store.close()
 
 

@@ -18,6 +18,7 @@ from sweeps.privacy.ledger import spending
 from sweeps.ray.job_start import ORDER_FILE
 from sweeps.store.records import TrialState
 from sweeps.store.store import open_store
+from tests.sweeps import specs
 from tests.sweeps.clusters import ray_cluster
 from tests.sweeps.left_behind import findings
 from tests.sweeps.object_stores import BUCKET
@@ -27,15 +28,12 @@ pytestmark = pytest.mark.timeout(900)
 
 RECORDS = f"s3://{BUCKET}/sweeps"
 PASSWORD = "password-of-the-store"
-SPEC = """
-name: far
-data: {source: uniform, n: 100}
-systems: {noisy-mean: {clip: {uniform: [0.2, 1.0]}, steps: 60, step_seconds: 0.05}}
-privacy: {epsilon: 1.0, delta: 1.0e-5}
-objectives: [{metric: expected_error}]
-search: {sampler: random, trials: 4, seed: 0}
-execution: {checkpoint_seconds: 0.2}
-"""
+SPEC = specs.mean(
+    "far",
+    trials=4,
+    systems={"noisy-mean": {"clip": {"uniform": [0.2, 1.0]}, "steps": 60, "step_seconds": 0.05}},
+    execution={"checkpoint_seconds": 0.2},
+)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +93,7 @@ def test_a_job_runs_on_the_head_with_what_is_sent_and_names_no_secret(head):
 def test_a_job_is_stopped_on_the_cluster_and_goes_on_from_a_laptop(cluster, bucket, database, monkeypatch):
     """`run` by the address of the Ray client: its controller runs on the head. It goes on by the job server's own."""
     spec = cluster.folder / "far.yaml"
-    spec.write_text(SPEC)
+    spec.write_text(json.dumps(SPEC))
     secrets = {**bucket.worker, "PGPASSWORD": PASSWORD}
     for name, value in secrets.items():
         monkeypatch.setenv(name, value)
