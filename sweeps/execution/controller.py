@@ -8,9 +8,8 @@ and a result is told to the proposer only after the store has it. Every method m
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Any
 
 from sweeps.execution.limits import CONTROLLER_ENDED, NO_RETRY, OVERRAN, SharedBudget, seconds_left
@@ -46,30 +45,6 @@ def can_batch(one: PrivacyPlan, other: PrivacyPlan) -> bool:
     return bool(one.group) and (one.system, one.group) == (other.system, other.group)
 
 
-class PlanCache:
-    """Plans each proposal once, by `plan`, whenever it is first looked at. Used from one thread."""
-
-    def __init__(self, plan: Callable[[Proposal], PrivacyPlan | Refusal]) -> None:
-        self._plan = plan
-        self._known: dict[tuple[object, ...], PrivacyPlan | Refusal] = {}
-
-    def of(self, proposal: Proposal) -> PrivacyPlan | Refusal:
-        """The plan of a proposal whose turn has come."""
-        return self._known.pop(_of(proposal), None) or self._plan(proposal)
-
-    def companions(self, plan: PrivacyPlan, upcoming: Iterable[Proposal]) -> Iterator[tuple[Proposal, PrivacyPlan]]:
-        """Those of the upcoming proposals that train together with `plan`, at most as many as fit in its launch."""
-        if not plan.group:
-            return
-        found = 1
-        for proposal in list(upcoming):
-            other = self._known.get(_of(proposal)) or self._plan(proposal)
-            self._known[_of(proposal)] = other
-            if found < GROUP_LIMIT and isinstance(other, PrivacyPlan) and can_batch(plan, other):
-                found += 1
-                yield proposal, other
-
-
 def _of(proposal: Proposal) -> tuple[object, ...]:
     """A number alone is no proposal: a point that somebody enqueued moves those behind it by one."""
     return (proposal.number, *proposal.config.items())
@@ -101,7 +76,8 @@ class Controller:
     """Trials that were ever launched for a point that somebody enqueued."""
     table: TrialTable = field(init=False)
     outcomes: Outcomes = field(init=False)
-    _plans: PlanCache = field(init=False)
+    _planned: dict[tuple[object, ...], PrivacyPlan | Refusal] = field(default_factory=dict)
+    """Of proposals whose turn has not come."""
     _space: Space = field(init=False)
     _infeasible_in_a_row: int = 0
 
@@ -109,9 +85,6 @@ class Controller:
         self._space, self.table = Space.of(self.spec), TrialTable(Release.of(self.spec), self.proposer)
         retries = self.spec.execution.retries
         self.outcomes = Outcomes(self.store, self.lease, self.sweep, self.trials, retries, self.table)
-        self._plans = PlanCache(
-            lambda one: plan_proposal(self.spec, one.config, self.facts, self.calibrations, number=one.number)
-        )
 
     # -- at start ---------------------------------------------------------------------------------------
 
@@ -181,7 +154,7 @@ class Controller:
         """Before anything is started: whether the budget holds the next launch, where that is a known new trial."""
         if not self.table.waiting and self.spec.early_stopping is None and self._point() is None:
             for proposal in self.proposer.upcoming(1):
-                if isinstance(plan := self._plans.of(proposal), PrivacyPlan):
+                if isinstance(plan := self._plan_of(proposal), PrivacyPlan):
                     self.budget.look_ahead(self.store, plan, first_stop(self.spec, plan.steps))
 
     def _point(self) -> tuple[int, Mapping[str, Scalar]] | None:
@@ -192,7 +165,7 @@ class Controller:
     def _enqueued(self, request: int, config: Mapping[str, Scalar]) -> Launch | None:
         """The launch of a point that somebody enqueued; None where it is infeasible."""
         proposal = self.proposer.enqueue(request, config)
-        if isinstance(plan := self._plans.of(proposal), Refusal):
+        if isinstance(plan := self._plan_of(proposal), Refusal):
             self._refused(proposal, plan)
             return None
         return self._launch_all([(proposal, plan)])
@@ -202,19 +175,34 @@ class Controller:
             proposal = self.proposer.propose()
             if proposal is None:
                 return None
-            plan = self._plans.of(proposal)
+            plan = self._plan_of(proposal)
             if isinstance(plan, Refusal):
                 self._refused(proposal, plan)
                 self._infeasible_in_a_row += 1
                 continue
             self._infeasible_in_a_row = 0
             left = self.spec.search.trials - self.launched
-            ahead = self.proposer.upcoming(min(GROUP_AHEAD, left))
-            companions = list(islice(self._plans.companions(plan, ahead), left - 1))
+            ahead = list(self.proposer.upcoming(min(GROUP_AHEAD, left))) if plan.group else []
+            planned = [(one, self._looked_at(one)) for one in ahead]
+            alike = [(one, own) for one, own in planned if isinstance(own, PrivacyPlan) and can_batch(plan, own)]
+            companions = alike[: min(GROUP_LIMIT, left) - 1]
             for companion, _ in companions:
                 self.proposer.take(companion)
             return self._launch_all([(proposal, plan), *companions])
         return None
+
+    def _plan_of(self, proposal: Proposal) -> PrivacyPlan | Refusal:
+        """The plan of a proposal whose turn has come."""
+        return self._planned.pop(_of(proposal), None) or self._plan(proposal)
+
+    def _plan(self, one: Proposal) -> PrivacyPlan | Refusal:
+        return plan_proposal(self.spec, one.config, self.facts, self.calibrations, number=one.number)
+
+    def _looked_at(self, proposal: Proposal) -> PrivacyPlan | Refusal:
+        """The plan of a proposal before its turn."""
+        if (key := _of(proposal)) not in self._planned:
+            self._planned[key] = self._plan(proposal)
+        return self._planned[key]
 
     def _refused(self, proposal: Proposal, plan: Refusal) -> None:
         self.store.record_infeasible(self.lease, [(proposal, plan)])
