@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -86,20 +85,12 @@ def other_versions(metadata: Mapping[str, str]) -> str | None:
 # Asking every node of the cluster one question, in a worker of its own: before a trial starts.
 
 
-@dataclass(frozen=True)
-class NodeAnswer:
-    """What a node said, or why it said nothing: GetTimeoutError where it took longer than the patience.
+def ask_every_node(
+    function: Callable[..., Any], *arguments: Any, purpose: str, retries: int = 3
+) -> list[tuple[Mapping[str, Any], Any]]:
+    """Call `function` in a worker of each node that takes work; (node as Ray lists it, its answer) of each.
 
-    node  as Ray lists it
-    """
-
-    node: Mapping[str, Any]
-    value: Any = None
-    error: Exception | None = None
-
-
-def ask_every_node(function: Callable[..., Any], *arguments: Any, purpose: str, retries: int = 3) -> list[NodeAnswer]:
-    """Call `function` in a worker of each node that takes work, and wait for the answers.
+    In the place of an answer is a RayError where there is none: GetTimeoutError where it took longer than the patience.
 
     purpose  what they are waited for, after "3 nodes": "to read s3://bucket/sweeps"
     retries  where the worker ends before it answers
@@ -112,14 +103,14 @@ def ask_every_node(function: Callable[..., Any], *arguments: Any, purpose: str, 
     ]
     with wait_for(f"{len(nodes)} node{'s' * (len(nodes) > 1)} {purpose}"):
         ray.wait(asked, num_returns=len(asked), timeout=patience())
-    return [_answer(node, one) for node, one in zip(nodes, asked, strict=True)]
+    return [(node, _answer(one)) for node, one in zip(nodes, asked, strict=True)]
 
 
-def _answer(node: Mapping[str, Any], asked: Any) -> NodeAnswer:
+def _answer(asked: Any) -> Any:
     try:
-        return NodeAnswer(node, value=ray.get(asked, timeout=0))
+        return ray.get(asked, timeout=0)
     except ray.exceptions.RayError as error:
-        return NodeAnswer(node, error=error)
+        return error
 
 
 ANSWER_SECONDS = 5.0
@@ -250,19 +241,19 @@ def check_records_visible(trials: Folder) -> None:
         # A value of the object store: what is given to a task directly stands in what Ray keeps of tasks.
         credentials = ray.put(Credentials.of_this_process())
         answers = ask_every_node(_reads, credentials, trials, probe, purpose=f"to read {trials.url}")
-        silent = [answer.node for answer in answers if isinstance(answer.error, ray.exceptions.GetTimeoutError)]
+        silent = [node for node, answer in answers if isinstance(answer, ray.exceptions.GetTimeoutError)]
         if silent:
             raise ClusterUnreachable(
                 f"{len(silent)} of {len(answers)} nodes did not answer within {patience():.0f} s ({_named(silent)}). "
                 "Take them out of the cluster, or give them longer with SWEEPS_PATIENCE."
             )
-        for answer in answers:
-            if answer.error is not None:
+        for node, answer in answers:
+            if isinstance(answer, ray.exceptions.RayError):
                 raise ClusterUnreachable(
-                    f"records={trials.url}: the worker on {answer.node['NodeManagerAddress']} failed before it could "
-                    f"read there: {redacted(str(answer.error).strip().splitlines()[-1])}"
-                ) from answer.error
-        blind = [answer.node for answer in answers if not answer.value]
+                    f"records={trials.url}: the worker on {node['NodeManagerAddress']} failed before it could read "
+                    f"there: {redacted(str(answer).strip().splitlines()[-1])}"
+                ) from answer
+        blind = [node for node, answer in answers if not answer]
         if blind:
             raise ClusterUnreachable(
                 f"records={trials.url}: {len(blind)} of {len(answers)} nodes do not see it ({_named(blind)}). "
@@ -292,14 +283,13 @@ def check_importable_everywhere(functions: Sequence[str]) -> None:
     if not functions:
         return
     named = ", ".join(functions)
-    for answer in ask_every_node(_import_failure, tuple(functions), purpose=f"to import {named}", retries=0):
-        failure = answer.value
-        if isinstance(answer.error, ray.exceptions.GetTimeoutError):
+    for node, failure in ask_every_node(_import_failure, tuple(functions), purpose=f"to import {named}", retries=0):
+        if isinstance(failure, ray.exceptions.GetTimeoutError):
             failure = f"{named}: no answer within {patience():g} s"
-        elif answer.error is not None:
-            failure = f"{named}: its worker ended ({type(answer.error).__name__})"
+        elif isinstance(failure, ray.exceptions.RayError):
+            failure = f"{named}: its worker ended ({type(failure).__name__})"
         if failure:
-            where = answer.node["NodeManagerAddress"]
+            where = node["NodeManagerAddress"]
             raise ClusterUnreachable(
                 f"the worker on {where} cannot import {failure}. Install it on every node, or send it along: `sweeps "
                 "submit` does."

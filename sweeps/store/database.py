@@ -22,6 +22,7 @@ import time
 from collections import UserDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -82,13 +83,6 @@ class Place:
                 # It is never vacuumed: an older copy was written over it in place.
                 raise StoreVanished(self._path, "", replaced=True)
             self._size = size
-
-    def spare(self) -> Path:
-        """A path beside it where nothing stands."""
-        number = 1
-        while (path := Path(f"{self._path}.kept-{number}")).exists():
-            number += 1
-        return path
 
 
 def _identity(path: str) -> Identity | None:
@@ -234,8 +228,8 @@ class Database:
 
     def _with_copy(self, vanished: StoreVanished) -> StoreVanished:
         """Write what is still held to a file of its own, once; the error says where."""
-        assert self._place is not None
-        kept = self._place.spare()
+        beside = (Path(f"{self.where}.kept-{number}") for number in count(1))
+        kept = next(path for path in beside if not path.exists())
         try:
             with closing(sqlite3.connect(kept)) as copy, closing(self._engine.raw_connection()) as connection:
                 connection.driver_connection.backup(copy)  # type: ignore[union-attr]
