@@ -29,9 +29,8 @@ from sweeps.util.fingerprint import Changed, changes, check_accepted
 from sweeps.util.text import closest
 from trainables.data import SOURCES
 from trainables.data.records import fingerprint
-from trainables.data.source import HoldsOut, parted
+from trainables.data.source import parted
 from trainables.data.table import Table
-from trainables.data.table_declaration import Schema
 from trainables.hooks import Answering, Module, ReleasesModel
 from trainables.metrics import Dependence, scores_of, with_error
 from trainables.publishing import declared
@@ -359,7 +358,7 @@ def _preprocessing(spec: SweepSpec, facts: DatasetSpec) -> Preprocessing:
     source = SOURCES[spec.data.source]
     if not isinstance(source, Table):
         return Preprocessing.of(facts)
-    declared = Schema(source.read(parted(spec.data.options())[0]))
+    declared = source.read(parted(spec.data.options())[0])
     return Preprocessing.of(facts, declared.columns, declared.classes)
 
 
@@ -509,7 +508,6 @@ def read(
     _check_first(made, model.record.key, again)
     data = load_spec(record.spec.canonical()).data
     source = SOURCES[data.source]
-    assert isinstance(source, HoldsOut)
     own, features = parted(data.options())
     records = source.load_held_out(own, workspace.features)
     if not len(records):

@@ -175,9 +175,7 @@ class Outcomes:
                 self._lost(record, str(result["damaged"]))
             else:
                 try:
-                    reported = TrialResult.from_dict(
-                        result, key=member.key, attempt=member.attempt, step=member.to_step
-                    )
+                    reported = TrialResult.of(result, key=member.key, attempt=member.attempt, step=member.to_step)
                 except Damaged as damaged:
                     self._fail(record, str(damaged))
                 else:

@@ -30,7 +30,7 @@ from dpcore.papers.wu2020 import clipped_event, halving_schedule, noise_multipli
 from dpcore.rounding import epsilon_text
 from sweeps import papers
 from sweeps.store.records import TrialRecord
-from trainables.data import idc
+from trainables.data import images as published
 
 PAPER = papers.Paper.load("wu2020")
 HIDDEN = 64
@@ -136,18 +136,18 @@ def images(sizes: papers.Values, data: Path | None) -> tuple[dict[str, Any], lis
     source, records, validate, note = "idc", schedule["records"], 512 if images else None, []
     if images == 0 or data is None:
         raise papers.Missing("--quick" if images == 0 else "no --data DIR")
-    if not idc.present(data):
+    if not published.idc_present(data):
         if not (data / "cifar10").is_dir():
-            raise papers.Missing(f"missing: neither {idc.FOLDER}/ nor cifar10/ in {data}")
+            raise papers.Missing(f"missing: neither {published.FOLDER}/ nor cifar10/ in {data}")
         source, records, validate = "cifar10", 4000, None
-        note = [f"Table 2: IDC's files are absent ({idc.FOLDER} in {data}); its path runs on CIFAR-10 instead"]
+        note = [f"Table 2: IDC's files are absent ({published.FOLDER} in {data}); its path runs on CIFAR-10 instead"]
     values = {**schedule, **sizes, "source": source, "validate": validate}
     part = papers.filled(PAPER.sweeps["resnet18"], _steps(values, data, images or records))
     if images is not None:
         part["systems"] = {name: part["systems"][name] for name in ("sgd", "sgld")}
         note.append(
             f"Table 2: {sizes['image_epochs']} epochs of SGD and SGLD on {images} images instead of 100 epochs of "
-            f"all methods on {sum(idc.TRAIN)} (--grid coarse)"
+            f"all methods on {sum(published.IDC_TRAIN)} (--grid coarse)"
         )
     return part, note
 

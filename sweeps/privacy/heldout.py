@@ -21,7 +21,6 @@ from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import HeldOutRead, HeldOutScore, Request, SweepRecord
 from trainables.data import SOURCES
 from trainables.data.files import written_out
-from trainables.data.source import HoldsOut
 from trainables.data.splits import TestSplit
 from trainables.metrics import STANDARD_ERROR, with_error
 from trainables.reports import Bins
@@ -96,8 +95,7 @@ def held_out_of(spec: SweepSpec) -> TestSplit | None:
     if not options.get("test"):
         return None
     try:
-        source = SOURCES[spec.data.source]
-        return source.held_out(options) if isinstance(source, HoldsOut) else None
+        return SOURCES[spec.data.source].held_out(options)
     except (InvalidValue, KeyError):
         return None
 

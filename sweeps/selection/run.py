@@ -325,7 +325,7 @@ def _commit(
     attempt.folder.clear()
     attempt.claim(0)
     attempt.reserve_until(plan.steps)
-    attempt.save(plan.steps, found.state, result.to_dict())
+    attempt.save(plan.steps, found.state, result.model_dump())
     came = Settlement(
         executed_to=plan.steps,
         step=plan.steps,

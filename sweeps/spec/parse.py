@@ -27,7 +27,7 @@ from sweeps.spec.problems import Problems, SpecError, SpecErrors, check_no_blank
 from sweeps.spec.sections import FUNCTION, PRIVACY, RELEASES, SCOPES, Data, Section, SweepSpec, privacy_kind
 from sweeps.util.text import closest, did_you_mean
 from trainables.data import SOURCES
-from trainables.data.options import InvalidOptions
+from trainables.data.options import EXPECTED, InvalidOptions
 from trainables.data.source import FeaturedSource
 from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec
@@ -158,23 +158,15 @@ def _read_section(key: str, raw: dict[str, Any], field: FieldInfo, problems: Pro
         return rules.BROKEN
 
 
-_EXPECTED = {
-    "greater_than": "a number above {gt:g}",
-    "greater_than_equal": "a number of at least {ge:g}",
-    "less_than": "a number below {lt:g}",
-    "less_than_equal": "a number of at most {le:g}",
+_EXPECTED = EXPECTED | {
     "finite_number": "a finite number",
     "float_parsing": "a number",
-    "float_type": "a number",
     "int_parsing": "a whole number",
-    "int_type": "a whole number",
     "int_from_float": "a whole number",
     "bool_parsing": "true or false",
-    "bool_type": "true or false",
     "string_pattern_mismatch": "letters, digits, dots, dashes or underscores, at most 100, a letter or digit first",
     "string_too_short": "a reason of at least {min_length} characters",
     "too_short": "at least one entry",
-    "tuple_type": "a list",
     "value_error": "{error}",
 }
 """What was expected, by pydantic's type of an error."""

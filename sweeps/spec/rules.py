@@ -58,7 +58,7 @@ from sweeps.util.files import check_tracking_uri
 from sweeps.util.text import did_you_mean
 from trainables.adaptation import AS_BUILT
 from trainables.data import SOURCES
-from trainables.data.source import HoldsOut
+from trainables.data.source import FeaturedSource
 from trainables.data.splits import PART, PartSplit, PartUse, TestSplit
 from trainables.data.table import TABLE
 from trainables.hooks import ReleasesModel
@@ -243,7 +243,7 @@ def steering_is_covered(kind: str, written: Mapping[str, Any], asked: Asked, cho
 
 def _held_out(data: Data) -> TestSplit | None:
     source = SOURCES.get(data.source)
-    return source.held_out(data.options()) if isinstance(source, HoldsOut) else None
+    return source.held_out(data.options()) if isinstance(source, FeaturedSource) else None
 
 
 def test_records_are_scored(data: Data, facts: DatasetSpec, kind: str, chosen: Sequence[System]) -> Found:

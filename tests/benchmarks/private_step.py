@@ -57,7 +57,7 @@ from torch import Tensor, nn  # noqa: E402
 from dpcore.gradients import PrivateGradients, noisy_mean_gradient  # noqa: E402
 from dpcore.noise import NoiseSource, PseudorandomNoise, SecureNoise  # noqa: E402
 from tests.benchmarks.step_models import FINE_TUNED, TIMED, Timed  # noqa: E402
-from trainables.training.optimisers import Descent, steadily  # noqa: E402
+from trainables.training.optimisers import Optimiser, steadily  # noqa: E402
 
 CLIP, NOISE, RATE = 1.0, 1.1, 0.1
 OPACUS = ("Opacus hooks", "Opacus ghost clipping")
@@ -103,7 +103,7 @@ def plain_and_noise(task: Task, noise: NoiseSource) -> Step:
 
 def ours(task: Task, noise: NoiseSource) -> Step:
     engine = PrivateGradients(task.model, task.loss)
-    optimiser = Descent(task.model, steadily(RATE))
+    optimiser = Optimiser(task.model, steadily(RATE))
 
     def step() -> None:
         clipped = engine.clipped_sum(task.x, task.y, clip_norm=CLIP)

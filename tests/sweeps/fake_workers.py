@@ -138,7 +138,7 @@ class Worker:
 
     def told(self) -> dict[str, Any]:
         """The same as a worker sends it."""
-        return Progress(key=self.member.key, attempt=self.member.attempt, curve=self.curve()).to_dict()
+        return Progress(key=self.member.key, attempt=self.member.attempt, curve=self.curve()).model_dump()
 
     def finish(self) -> None:
         """Run to the end."""

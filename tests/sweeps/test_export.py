@@ -22,7 +22,7 @@ from sweeps.util.fingerprint import Changed
 from tests.sweeps import specs
 from tests.sweeps.published_sweeps import NAME, swept
 from tests.sweeps.test_export_systems import table
-from tests.trainables.source_cases import mnist_small, mnist_write
+from tests.trainables.source_cases import mnist_write
 from trainables.data import SOURCES
 from trainables.data.table_declaration import Column
 from trainables.export.files import files_of
@@ -315,11 +315,10 @@ def test_features_lie_inside_the_boundary_and_in_no_other_file(scattered, tmp_pa
 def test_published_test_records_are_opened_once_for_the_model_of_features(tmp_path, monkeypatch, records):
     """MNIST in small: a share of the training records validates by a noised histogram, the test file is read at the
     end."""
-    mnist_small(monkeypatch)
-    from trainables.data import mnist
+    from trainables.data import images
 
     for name, value in {"TRAIN": 60, "TEST": 12, "TRAIN_OF": (20, 20, 20), "TEST_OF": (4, 4, 4)}.items():
-        monkeypatch.setattr(mnist, name, value)
+        monkeypatch.setattr(images, f"MNIST_{name}", value)
     monkeypatch.setattr("tests.trainables.source_cases.TRAINING", 60)
     mnist_write(tmp_path, [(one, one % 3) for one in range(72)])
     parts = {"validation": {"records": "private", "share": 0.3}, "test": {"records": records}}

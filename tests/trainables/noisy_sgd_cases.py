@@ -5,18 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.trainables.recording import MemoryRun, memory_run
+from tests.trainables.recording import MemoryRun, facts_of, memory_run
 from trainables.data.records import dataset
 from trainables.system import (
     Dataset,
     DatasetSpec,
-    InputSpec,
     PrivacyPlan,
     PrivacyTarget,
     RunSettings,
     Split,
     System,
-    Task,
 )
 from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD
 
@@ -51,9 +49,7 @@ def tiny(n: int = 200) -> Dataset:
     rng = np.random.default_rng(7)
     labels = np.arange(n) % 2
     points = np.clip(0.3 + 0.4 * labels[:, None] + 0.1 * rng.standard_normal((n, 3)), 0, 1).astype(np.float32)
-    facts = DatasetSpec(
-        dataset="tiny", task=Task.CLASSIFICATION, n=n, n_validation=n, features={"x": InputSpec(shape=(3,))}, classes=2
-    )
+    facts = facts_of((3,), dataset="tiny", n=n, n_validation=n)
     whole = Split(inputs={"x": points}, targets=labels)
     return dataset(facts, whole, whole)
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import torch
+from torch import nn
 
 from dpcore.events import Event, blocks
 from dpcore.randomness import Streams
 from trainables.measures.audits import AuditSetting
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, DatasetSpec, InputSpec, PrivacyPlan, Split, State, Task, TrialRun
+from trainables.team import GradientTask
+from trainables.training.released import build_model
 
 
 @dataclass
@@ -61,6 +66,25 @@ def memory_run(
     return MemoryRun(member=member, start_step=from_step, state=state, streams=streams)
 
 
+CPU = torch.device("cpu")
+
+
+def linear(data: Dataset) -> nn.Module:
+    return build_model("linear", 1, 0, data.facts, CPU)
+
+
+def gradient_task(**changes: Any) -> GradientTask:
+    """One step of a linear model over all units."""
+    given: dict[str, Any] = {"model": "linear", "hidden": 1, "model_seed": 0, "rate": 1.0, "clip_norm": 1.0, "steps": 1}
+    return GradientTask(**given | {"sampling_seed": bytes(32)} | changes)
+
+
+def facts_of(shape: tuple[int, ...] = (4,), **changes: Any) -> DatasetSpec:
+    """A classification by one input x."""
+    given: dict[str, Any] = {"dataset": "made", "task": Task.CLASSIFICATION, "n": 100, "n_validation": 0, "classes": 2}
+    return DatasetSpec(**{**given, "features": {"x": InputSpec(shape=shape)}, **changes})
+
+
 def counted(plan: PrivacyPlan) -> tuple[tuple[Event, int], ...]:
     """What a plan counts, in order: (the event of one step, how many)."""
     return tuple(blocks(plan.event()))
@@ -82,12 +106,5 @@ def blobs(n: int, n_validation: int, classes: int = 2, seed: int = 7, spread: fl
         points = np.eye(4)[labels] + spread * rng.standard_normal((count, 4))
         return Split(inputs={"x": points.astype(np.float32)}, targets=labels)
 
-    facts = DatasetSpec(
-        dataset="blobs",
-        task=Task.CLASSIFICATION,
-        n=n,
-        n_validation=n_validation,
-        features={"x": InputSpec(shape=(4,))},
-        classes=classes,
-    )
+    facts = facts_of(dataset="blobs", n=n, n_validation=n_validation, classes=classes)
     return Dataset(facts=facts, train=split(n), validation=split(n_validation), fingerprint="blobs")

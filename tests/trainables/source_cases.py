@@ -11,13 +11,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
+import sklearn.datasets
 from matplotlib.image import imsave
 
 from tests.trainables.data_exam.candidate import Candidate
 from tests.trainables.numbered_records import Records, numbered
 from tests.trainables.own_table_cases import ALONE, TABLE, TABLE_OTHERS, people, table_parquet
-from trainables.data import SOURCES, cifar10, idc, imdb, mnist, movielens, packaged, uci
+from trainables.data import SOURCES, images, imdb, movielens, packaged, uci
 
 
 def image(number: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -32,14 +32,9 @@ PACKAGED = SimpleNamespace(file=Path())
 """Where the records stand that scikit-learn is taken to hold."""
 
 
-def digits_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    def shipped() -> SimpleNamespace:
-        with np.load(PACKAGED.file) as held:
-            return SimpleNamespace(**held)
-
-    monkeypatch.setattr(packaged, "RECORDS", 20)
-    monkeypatch.setattr(packaged, "VALIDATION", 4)
-    monkeypatch.setattr("sklearn.datasets.load_digits", shipped)
+def shipped() -> SimpleNamespace:
+    with np.load(PACKAGED.file) as held:
+        return SimpleNamespace(**held)
 
 
 def digits_write(folder: Path, records: Records) -> list[Path]:
@@ -53,7 +48,7 @@ DIGITS = Candidate(
     source=SOURCES["digits"],
     made=partial(numbered, 20, 3),
     write=digits_write,
-    small=digits_small,
+    small=[(packaged, {"RECORDS": 20, "VALIDATION": 4}), (sklearn.datasets, {"load_digits": shipped})],
     others={"limit": 7},
 )
 INNER = {"of": "another source would need other files", "limit": "an option of the other source, which is examined"}
@@ -89,9 +84,8 @@ TRAINING = 6
 """Records of MNIST's small training file."""
 
 
-def mnist_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"TRAIN": 6, "TEST": 4, "TRAIN_OF": (2, 2, 2), "TEST_OF": (2, 1, 1)}.items():
-        monkeypatch.setattr(mnist, name, value)
+MNIST_SMALL = {"MNIST_TRAIN": 6, "MNIST_TEST": 4, "MNIST_TRAIN_OF": (2, 2, 2), "MNIST_TEST_OF": (2, 1, 1)}
+CIFAR_SMALL = {"FORMS": tuple(replace(one, train=4, test=2, files=one.files[-3:]) for one in images.FORMS)}
 
 
 def mnist_write(folder: Path, records: Records) -> list[Path]:
@@ -106,19 +100,14 @@ def mnist_write(folder: Path, records: Records) -> list[Path]:
     return files
 
 
-def cifar_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    small = (replace(one, train=4, test=2, files=one.files[-3:]) for one in cifar10.FORMS)
-    monkeypatch.setattr(cifar10, "FORMS", tuple(small))
-
-
 def cifar_write(form: str, folder: Path, records: Records) -> list[Path]:
     pixels = np.stack([image(number, (3072,)) for number, _ in records])
     labels = np.array([label for _, label in records], dtype=np.uint8)
     if form == "npz":
         turned = pixels.reshape(6, 3, 32, 32).transpose(0, 2, 3, 1)
         named = {"x_train": turned[:4], "y_train": labels[:4], "x_test": turned[4:], "y_test": labels[4:]}
-        np.savez(folder / cifar10.SUBSET, **named)
-        return [folder / cifar10.SUBSET]
+        np.savez(folder / images.SUBSET, **named)
+        return [folder / images.SUBSET]
     below = folder / f"cifar-10-batches-{form}"
     below.mkdir()
     files = [
@@ -133,11 +122,6 @@ def cifar_write(form: str, folder: Path, records: Records) -> list[Path]:
     return files
 
 
-def idc_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"PATCHES": (6, 4), "TRAIN": (3, 2), "TEST": (2, 1)}.items():
-        monkeypatch.setattr(idc, name, value)
-
-
 def idc_made(seed: int) -> list[tuple[int, int, int]]:
     """(place, brightness, class): six without cancer, four with."""
     return [(place, 2 * place + seed, int(place >= 6)) for place in range(10)]
@@ -145,18 +129,13 @@ def idc_made(seed: int) -> list[tuple[int, int, int]]:
 
 def idc_write(folder: Path, records: Records) -> list[Path]:
     for place, brightness, label in records:
-        patient = folder / idc.FOLDER / str(9000 + place % 2) / str(label)
+        patient = folder / images.FOLDER / str(9000 + place % 2) / str(label)
         patient.mkdir(parents=True, exist_ok=True)
         imsave(patient / f"p_idx5_x{place}_y1_class{label}.png", np.full((50, 50, 3), (brightness + 1) / 25))
-    return [folder / idc.FOLDER]
+    return [folder / images.FOLDER]
 
 
 # Texts
-
-
-def adult_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"TRAIN_FILE": 8, "TEST_FILE": 3, "HELD_OUT": 2}.items():
-        monkeypatch.setattr(uci, name, value)
 
 
 def adult_write(folder: Path, records: Records) -> list[Path]:
@@ -172,11 +151,6 @@ def adult_write(folder: Path, records: Records) -> list[Path]:
     return [folder / "a9a" / "a9a", folder / "a9a" / "a9a.t"][: 1 + bool(len(records) > 8)]
 
 
-def abalone_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uci, "ABALONE_TRAIN", 5)
-    monkeypatch.setattr(uci, "ABALONE_TEST", 2)
-
-
 def abalone_made(seed: int, length: float = 0.01) -> list[tuple[float, int]]:
     return [(length * number, 8 + number % 5) for number, _ in numbered(7, 2, seed)]
 
@@ -187,11 +161,6 @@ def abalone_write(folder: Path, records: Records) -> list[Path]:
     return [file]
 
 
-def german_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"GERMAN_RECORDS": 10, "GERMAN_TRAIN": 4, "GERMAN_HELD_OUT": 3}.items():
-        monkeypatch.setattr(uci, name, value)
-
-
 def german_write(folder: Path, records: Records) -> list[Path]:
     """Both forms; what the raw one needs."""
     raw = "A11 {} A34 A43 1169 A65 A75 4 A93 A101 4 A121 67 A143 A152 2 A173 1 A192 A201 {}\n"
@@ -199,10 +168,6 @@ def german_write(folder: Path, records: Records) -> list[Path]:
     for name, row in (("german.data", raw), ("german.data-numeric", numeric)):
         (folder / name).write_text("".join(row.format(10 + months, 1 + label) for months, label in records))
     return [folder / "german.data"]
-
-
-def imdb_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imdb, "RECORDS", 4)
 
 
 def imdb_made(seed: int) -> list[tuple[str, int]]:
@@ -218,13 +183,6 @@ def imdb_write(folder: Path, records: Records) -> list[Path]:
 
 
 # Ratings
-
-
-def ratings_small(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = SOURCES[name]
-    few = tuple(replace(one, records=30) for one in source.ratings)  # type: ignore[attr-defined]
-    for field, value in {"users": 10, "movies": 60, "ratings": few}.items():
-        monkeypatch.setattr(source, field, value)
 
 
 def ratings_made(seed: int) -> list[tuple[object, int, int]]:
@@ -245,21 +203,18 @@ PER_USER = {"unit": {"column": "user", "max_records": 2}}
 
 
 def ratings(name: str) -> Candidate:
+    source = SOURCES[name]
+    few = tuple(replace(one, records=30) for one in source.ratings)  # type: ignore[attr-defined]
     return Candidate(
-        source=SOURCES[name],
+        source=source,
         made=ratings_made,
         write=partial(ratings_write, name),
-        small=partial(ratings_small, name),
+        small=[(source, {"users": 10, "movies": 60, "ratings": few})],
         others={"limit": 7, **PER_USER},
     )
 
 
 # Binary tables
-
-
-def membership_small(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for field, value in {"count": 8, "width": 6, "classes": 2, "train": 5}.items():
-        monkeypatch.setattr(SOURCES[name], field, value)
 
 
 def membership_write(name: str, folder: Path, records: Records) -> list[Path]:
@@ -279,7 +234,7 @@ def membership(name: str) -> Candidate:
         source=SOURCES[name],
         made=partial(numbered, 8, 2),
         write=partial(membership_write, name),
-        small=partial(membership_small, name),
+        small=[(SOURCES[name], {"count": 8, "width": 6, "classes": 2, "train": 5})],
         others={"train": 4, "seed": 3},
     )
 
@@ -298,7 +253,7 @@ CANDIDATES: dict[str, Candidate] = {
         source=SOURCES["mnist"],
         made=lambda seed: [(2 * i + seed, i % 3) for i in range(10)],
         write=mnist_write,
-        small=mnist_small,
+        small=[(images, MNIST_SMALL)],
         others={"limit": 4, "classes": 2, **MNIST_PARTS},
     ),
     "mnist, parted": Candidate(
@@ -306,7 +261,7 @@ CANDIDATES: dict[str, Candidate] = {
         options=MNIST_PARTS,
         made=lambda seed: [(2 * i + seed, i % 3) for i in range(10)],
         write=mnist_write,
-        small=mnist_small,
+        small=[(images, MNIST_SMALL)],
         # A hash gives each part about its share.
         exact=False,
         others={
@@ -321,7 +276,7 @@ CANDIDATES: dict[str, Candidate] = {
         source=SOURCES["adult"],
         made=partial(numbered, 8, 2),
         write=adult_write,
-        small=adult_small,
+        small=[(uci, {"TRAIN_FILE": 8, "TEST_FILE": 3, "HELD_OUT": 2})],
         others={"limit": 4, "form": "raw"},
         silent={"split": "the test file is not there"},
     ),
@@ -330,14 +285,14 @@ CANDIDATES: dict[str, Candidate] = {
         options={"split": "test"},
         made=partial(numbered, 11, 2),
         write=adult_write,
-        small=adult_small,
+        small=[(uci, {"TRAIN_FILE": 8, "TEST_FILE": 3, "HELD_OUT": 2})],
         others={"limit": 4, "form": "raw", "split": "holdout"},
     ),
     "abalone": Candidate(
         source=SOURCES["abalone"],
         made=abalone_made,
         write=abalone_write,
-        small=abalone_small,
+        small=[(uci, {"ABALONE_TRAIN": 5, "ABALONE_TEST": 2})],
         beyond=partial(abalone_made, length=10.0),
         others={"limit": 4, "target": "rings"},
     ),
@@ -345,7 +300,7 @@ CANDIDATES: dict[str, Candidate] = {
         source=SOURCES["german_credit"],
         made=partial(numbered, 10, 2),
         write=german_write,
-        small=german_small,
+        small=[(uci, {"GERMAN_RECORDS": 10, "GERMAN_TRAIN": 4, "GERMAN_HELD_OUT": 3})],
         beyond=lambda seed: [(1000 * months, label) for months, label in numbered(10, 2, seed)],
         others={"limit": 3, "form": "numeric", "scale": "standard", "split": 1, "judge": "holdout"},
     ),
@@ -354,7 +309,7 @@ CANDIDATES: dict[str, Candidate] = {
             source=SOURCES["cifar10"],
             made=partial(numbered, 6, 2),
             write=partial(cifar_write, form),
-            small=cifar_small,
+            small=[(images, CIFAR_SMALL)],
             others={"limit": 3},
         )
         for form in ("bin", "py", "npz")
@@ -363,17 +318,15 @@ CANDIDATES: dict[str, Candidate] = {
         source=SOURCES["idc"],
         made=idc_made,
         write=idc_write,
-        small=idc_small,
+        small=[(images, {"PATCHES": (6, 4), "IDC_TRAIN": (3, 2), "IDC_TEST": (2, 1)})],
         orderless=True,
-        # A place has one picture, and so many have cancer.
-        copied=lambda one, other: (other[0], one[1], other[2]),
         others={"limit": 4, "validation": 2},
     ),
     "imdb": Candidate(
         source=SOURCES["imdb"],
         made=imdb_made,
         write=imdb_write,
-        small=imdb_small,
+        small=[(imdb, {"RECORDS": 4})],
         others={"limit": 3, "vocabulary": "hashed"},
     ),
     **{name: ratings(name) for name in ("movielens_1m", "movielens_100k")},

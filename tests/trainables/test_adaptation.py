@@ -19,7 +19,7 @@ from torch import nn
 
 from dpcore.checks import InvalidValue
 from dpcore.gradients import PrivateGradients
-from tests.trainables.recording import memory_run
+from tests.trainables.recording import facts_of, memory_run
 from trainables import models
 from trainables.adaptation import Adaptation
 from trainables.export.apart import apart
@@ -32,24 +32,10 @@ from trainables.training.losses import loss_function
 from trainables.training.made_up import made_up
 
 CODES, LENGTH = 30, 8
-FACTS = DatasetSpec(
-    dataset="reviews",
-    task=Task.CLASSIFICATION,
-    n=100,
-    n_validation=20,
-    classes=3,
-    features={"tokens": InputSpec(shape=(LENGTH,), cardinality=CODES)},
-)
+FACTS = facts_of(n_validation=20, classes=3, features={"tokens": InputSpec(shape=(LENGTH,), cardinality=CODES)})
 PADDED = replace(FACTS, features=with_mask_specs({"tokens": InputSpec(shape=(LENGTH,), cardinality=CODES, padding=0)}))
 NEXT = replace(PADDED, task=Task.TOKENS, classes=CODES, target_shape=(LENGTH,), loss="next-token")
-IMAGES = DatasetSpec(
-    dataset="digits",
-    task=Task.CLASSIFICATION,
-    n=100,
-    n_validation=20,
-    classes=3,
-    features={"image": InputSpec(shape=(8, 8))},
-)
+IMAGES = facts_of((8, 8), n_validation=20, classes=3)
 
 
 PICTURES = replace(IMAGES, features={"image": InputSpec(shape=(32, 32))})

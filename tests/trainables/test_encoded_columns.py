@@ -19,7 +19,6 @@ from tests.sweeps import specs
 from tests.trainables.test_published_sources import refused
 from tests.trainables.test_table import told
 from trainables.data import SOURCES
-from trainables.data.table_declaration import Schema
 from trainables.export.preprocessing import Preprocessing
 
 TABLE = SOURCES["table"]
@@ -53,7 +52,7 @@ def test_texts_become_codes_of_a_tokenizer_with_their_mask(texts: dict[str, Any]
     masked = TABLE.load({k: v for k, v in texts.items() if k != "classes"} | {"label": "text", "loss": "masked"})
     assert (masked.train.inputs["text"] == 2).any(1).sum() == 30
     # What leaves reads raw text, without the file.
-    asked = Preprocessing.of(data.facts, Schema(TABLE.read(texts)).columns, (0, 1))
+    asked = Preprocessing.of(data.facts, TABLE.read(texts).columns, (0, 1))
     (tmp_path / "tokenizer.json").unlink()
     again = Preprocessing.from_dict(json.loads(json.dumps(asked.to_dict())))
     import pyarrow as pa

@@ -12,7 +12,7 @@ from torch import nn
 from dpcore.checks import InvalidValue
 from dpcore.gradients import PrivateGradients, Route
 from tests.dpcore import gradient_oracle as oracle
-from tests.trainables.recording import memory_run
+from tests.trainables.recording import facts_of, memory_run
 from tests.trainables.test_published_sources import DATA, needs_data
 from trainables import models
 from trainables.data import SOURCES
@@ -22,14 +22,7 @@ from trainables.systems.noisy_sgd import NOISY_SGD
 
 
 def facts(features: dict[str, InputSpec], classes: int = 10, task: Task = Task.CLASSIFICATION) -> DatasetSpec:
-    return DatasetSpec(
-        dataset="public",
-        task=task,
-        n=100,
-        n_validation=0,
-        features=features,
-        classes=classes if task is not Task.REGRESSION else None,
-    )
+    return facts_of(task=task, features=features, classes=classes if task is not Task.REGRESSION else None)
 
 
 DIGITS = SOURCES["digits"].facts({})

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from dpcore.checks import InvalidValue
-from tests.trainables import source_cases
-from tests.trainables.source_cases import CANDIDATES, mnist_write
-from trainables.data import SOURCES, cifar10, mnist
+from tests.trainables.source_cases import CANDIDATES
+from trainables.data import SOURCES
 from trainables.data.derived import CONTRAST, features
+from trainables.data.images import SUBSET
 from trainables.data.membership_tables import LOCATION
 from trainables.data.splits import contents
 from trainables.system import Split, Task
@@ -156,7 +156,7 @@ def test_the_cifar_subset_is_whole_and_turned_to_channels_first() -> None:
     images = data.train.inputs["image"]
     assert images.shape == (4000, *data.facts.features["image"].shape) == (4000, 3, 32, 32)
     assert 0 == images.min() < images.max() == 1
-    stored = np.load(DATA / "cifar10" / cifar10.SUBSET)["x_train"]
+    stored = np.load(DATA / "cifar10" / SUBSET)["x_train"]
     assert images[7, 2, 3, 5] == np.float32(stored[7, 3, 5, 2]) / np.float32(255)
     assert CIFAR10.facts({"path": str(DATA), "limit": 100}).n == 100
     assert CIFAR10.facts({}).n == 50_000
@@ -266,39 +266,17 @@ def test_frozen_features_are_the_published_recipe_by_hand() -> None:
 
 # MNIST's parts: a validation share of the training records by a hash of content, and test records read at the end.
 
-MNIST = SOURCES["mnist"]
-N, TESTED = 200, 10
-PARTS = {"validation": {"records": "private", "share": 0.3}, "test": {"records": "public"}}
 
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = {"TRAIN": N, "TEST": TESTED, "TRAIN_OF": (67, 67, 66), "TEST_OF": (4, 3, 3)}
-    for name, value in sizes.items():
-        monkeypatch.setattr(mnist, name, value)
-    monkeypatch.setattr(source_cases, "TRAINING", N)
-
-
-def written(folder: Path, numbers: range | list[int]) -> dict[str, object]:
-    folder.mkdir()
-    mnist_write(folder, [(one, one % 3) for one in [*numbers, *range(1000, 1000 + TESTED)]])
-    return {"path": str(folder), **PARTS}
-
-
-def images(split: Split) -> set[bytes]:
-    return {one.tobytes() for one in split.inputs["image"]}
-
-
-@pytest.mark.usefixtures("small")
 def test_loading_reads_no_test_record(tmp_path: Path) -> None:
-    asked = written(tmp_path / "all", range(N))
-    for file in (tmp_path / "all" / "mnist").glob("t10k*"):
-        file.write_bytes(b"no record")
-    assert len(MNIST.load(asked).train) > 0
-    with pytest.raises(InvalidValue):
-        MNIST.load_held_out(asked)
-    alone = MNIST.load({**asked, "validation": None})
-    assert (len(alone.train), len(alone.validation)) == (N, 0)
+    one = CANDIDATES["mnist, parted"]
+    with one.sized():
+        for file in one.written(tmp_path / "all", one.made(0))[2:]:
+            file.write_bytes(b"no record")
+        asked = one.asked(tmp_path / "all")
+        assert len(one.source.load(asked).train) > 0
+        with pytest.raises(InvalidValue):
+            one.source.load_held_out(asked)
+        assert len(one.source.load({**asked, "validation": None}).validation) == 0
 
 
 def test_a_recorded_split_stays_as_it_is() -> None:

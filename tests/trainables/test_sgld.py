@@ -21,7 +21,7 @@ from tests.trainables.recording import MemoryRun
 from trainables.hyperparameters import read
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, Refusal, Scalar
 from trainables.systems.langevin import CLIPPED_SGLD, DP_SGLD, LangevinHyperparameters
-from trainables.training.optimisers import LangevinMean, steadily
+from trainables.training.optimisers import langevin_mean, steadily
 
 WALK = {"step_size": 1e-3, "halve_every": 2, "batch_size": 128, "epochs": 5, "hidden": 16}
 
@@ -122,7 +122,7 @@ def test_one_step_is_the_published_update() -> None:
     model = torch.nn.Linear(2, 1, bias=False)
     with torch.no_grad():
         model.weight.copy_(torch.tensor([[1.0, -2.0]]))
-    walk = LangevinMean(model, steadily(0.01), n=400, prior_variance=2.0)
+    walk = langevin_mean(model, steadily(0.01), n=400, prior_variance=2.0)
     walk.update({"weight": torch.tensor([[0.3, 0.1]])}, 0)
     # theta - (e/2) (theta / v + n * mean)
     expected = [1.0 - 0.005 * (0.5 + 120.0), -2.0 - 0.005 * (-1.0 + 40.0)]

@@ -26,7 +26,7 @@ from trainables.registry import SYSTEMS
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, Scalar, Split
 from trainables.systems import wu2020_training as training
 from trainables.systems.wu2020_training import judged, losses, table_metrics
-from trainables.training.optimisers import SGHMC, SGLD, NoisyPosterior, Optimiser, steadily
+from trainables.training.optimisers import NoisyPosterior, Optimiser, sghmc, sgld, steadily
 
 TARGET = PrivacyTarget(epsilon=1.0, delta=1e-3)
 NAMES = ("sgd", "rmsprop", "dropout", "sgld", "psgld", "sghmc")
@@ -168,7 +168,7 @@ def test_samplers_reach_the_posterior(method: str, walked: type[NoisyPosterior],
     module = Weights(0.0)
     module.w = nn.Parameter(torch.randn(40_000, generator=generator) * math.sqrt(2))
     posterior, rate_of = walked(10, 2.0, PseudorandomNoise(generator)), steadily(rate)
-    walk = SGLD(module, rate_of, posterior) if method == "sgld" else SGHMC(module, rate_of, posterior, 0.1)
+    walk = sgld(module, rate_of, posterior) if method == "sgld" else sghmc(module, rate_of, posterior, 0.1)
     zero = {"w": torch.zeros(40_000)}
     for number in range(400):
         walk.update(zero, number)

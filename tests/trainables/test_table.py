@@ -17,7 +17,6 @@ from dpcore.checks import InvalidValue
 from tests.trainables.test_published_sources import refused
 from trainables.data import SOURCES, table_file
 from trainables.data.files import overlap
-from trainables.data.table_declaration import Schema
 from trainables.system import Dataset, InputSpec, Task
 from trainables.training.made_up import made_up
 
@@ -27,6 +26,7 @@ def people(n: int = 200) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "id": np.arange(n) + 1000,
+            "person": np.arange(n) // 4,
             "age": rng.uniform(0, 120, n),
             "sex": rng.choice(["f", "m"], n),
             "film": rng.integers(0, 7, n),
@@ -45,6 +45,10 @@ def declared(path: Path, **changes: object) -> dict:
         "classes": ["no", "yes"],
         "columns": {"age": {"low": 20, "high": 70}, "sex": {"categories": ["f", "m"]}},
     } | changes
+
+
+BY_PERSON = {"n": 50, "unit": {"column": "person", "max_records": 3}}
+"""Each has four records."""
 
 
 @pytest.fixture
@@ -115,52 +119,58 @@ def test_csv_and_folders_read_the_same(parquet: Path, tmp_path: Path) -> None:
     assert len(digests) == 1
 
 
-def test_the_hashed_split_moves_no_other_record(tmp_path: Path) -> None:
-    frame = people()
-    validation = {"validation": {"share": 0.3, "id": "id", "records": "public"}}
-    pq.write_table(pa.Table.from_pandas(frame), tmp_path / "all.parquet")
-    pq.write_table(pa.Table.from_pandas(frame.drop(index=50)), tmp_path / "one_less.parquet")
-    whole, less = (TABLE.load(declared(tmp_path / f"{name}.parquet", **validation)) for name in ("all", "one_less"))
-    assert len(whole.train) + len(whole.validation) == 200
-    # 200 coins of 0.3: outside 40..80 with probability 2e-3 over keys; this key is fixed.
-    assert 40 <= len(whole.validation) <= 80
-    assert whole.facts == less.facts
-    assert whole.facts.n == 140
-    lost = [len(getattr(whole, part)) - len(getattr(less, part)) for part in ("train", "validation")]
-    assert sorted(lost) == [0, 1]
-    part = "train" if lost[0] else "validation"
-    rows = {tuple(row) for row in getattr(less, part).inputs["x"]}
-    assert rows < {tuple(row) for row in getattr(whole, part).inputs["x"]}
-    other = "validation" if lost[0] else "train"
-    assert np.array_equal(getattr(whole, other).inputs["x"], getattr(less, other).inputs["x"])
+def spaced(frame: pd.DataFrame) -> list[str]:
+    return [f"p{one}{' ' * (row % 2)}" for row, one in enumerate(frame["person"])]
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda frame: frame.assign(age=frame["age"].where(frame["id"] != 1007)), ["1 NaN"]),
-        (lambda frame: frame.drop(columns="sex"), ["sex", "which has"]),
-        (lambda frame: frame.drop(columns="rich"), ["rich", "data.label"]),
-        (lambda frame: frame.assign(rich="yes"), ["two classes", "class 1"]),
-        (lambda frame: frame.assign(rich=frame["rich"].where(frame["id"] != 1007)), ["rich", "1 missing"]),
-        (lambda frame: frame.assign(rich=frame["rich"].where(frame["id"] != 1007, "maybe")), ["classes", "maybe"]),
-        (lambda frame: frame.assign(sex=frame["sex"].where(frame["id"] != 1007, "d")), ["categories", "also has 'd'"]),
-        (lambda frame: frame.assign(age="old"), ["a column of numbers"]),
-        (lambda frame: frame[:0], ["at least one record"]),
-        (lambda frame: frame[:100], ["data.n", "within 10%"]),
-    ],
-    ids=["nan", "column", "label", "one class", "null label", "label value", "category", "text", "empty", "count"],
-)
-def test_bad_tables(tmp_path: Path, change: Callable[[pd.DataFrame], pd.DataFrame], words: list[str]) -> None:
+BAD: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], list[str]]] = {
+    "nan": (lambda frame: frame.assign(age=frame["age"].where(frame["id"] != 1007)), ["1 NaN"]),
+    "column": (lambda frame: frame.drop(columns="sex"), ["sex", "which has"]),
+    "label": (lambda frame: frame.drop(columns="rich"), ["rich", "data.label"]),
+    "one class": (lambda frame: frame.assign(rich="yes"), ["two classes", "class 1"]),
+    "null label": (lambda frame: frame.assign(rich=frame["rich"].where(frame["id"] != 1007)), ["rich", "1 missing"]),
+    "value": (lambda frame: frame.assign(rich=frame["rich"].where(frame["id"] != 1007, "maybe")), ["classes", "maybe"]),
+    "category": (lambda frame: frame.assign(sex=frame["sex"].where(frame["id"] != 1007, "d")), ["also has 'd'"]),
+    "text": (lambda frame: frame.assign(age="old"), ["a column of numbers"]),
+    "empty": (lambda frame: frame[:0], ["at least one record"]),
+    "count": (lambda frame: frame[:100], ["data.n", "within 10%"]),
+    "unit": (lambda frame: frame.drop(columns="person"), ["person", "which has"]),
+    "unit: null": (lambda frame: frame.assign(person=frame["person"].where(frame["person"] != 3)), ["4 missing"]),
+    "unit: empty": (lambda frame: frame.assign(person=frame["person"].astype(str).replace("3", "")), ["4 missing"]),
+    "unit: word": (lambda frame: frame.assign(person=frame["person"].astype(str).replace("3", "N/A")), ["'N/A'"]),
+    "unit: spaces": (lambda frame: frame.assign(person=spaced(frame)), ["two ids of one"]),
+    "unit: float": (lambda frame: frame.assign(person=frame["person"] + 0.5), ["whole numbers or texts", "float"]),
+    "unit: count": (lambda frame: frame[frame["person"] < 40], ["data.n", "values of person"]),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_tables(tmp_path: Path, kind: str) -> None:
+    change, words = BAD[kind]
+    unit = BY_PERSON if kind.startswith("unit") else {}
     table = pa.Table.from_pandas(change(people()), preserve_index=False)
-    if "age" in table.column_names and table.column("age").null_count:
+    if kind == "nan":
         # pandas writes NaN as null; a null and a NaN are refused alike.
         pq.write_table(table, tmp_path / "null.parquet")
         refused(lambda: TABLE.load(declared(tmp_path / "null.parquet")), "age", "1 missing")
         ages = pa.array(change(people())["age"].to_numpy(), from_pandas=False)
         table = table.set_column(table.column_names.index("age"), "age", ages)
     pq.write_table(table, tmp_path / "people.parquet")
-    refused(lambda: TABLE.load(declared(tmp_path / "people.parquet")), *words)
+    refused(lambda: TABLE.load(declared(tmp_path / "people.parquet", **unit)), *words)
+
+
+def test_a_validation_file_has_other_units(tmp_path: Path) -> None:
+    frame = people()
+    frame[:160].to_parquet(tmp_path / "train.parquet")
+    validation = {"path": str(tmp_path / "other.parquet"), "n": 10, "records": "public"}
+    options = declared(tmp_path / "train.parquet", **BY_PERSON) | {"n": 40, "validation": validation}
+    frame[160:].to_parquet(tmp_path / "other.parquet")
+    data = TABLE.load(options)
+    assert (data.present, data.facts.n_validation, len(data.validation)) == (40, 10, 30)
+    for spelled in (int, "{:05d}".format):
+        shared = frame[156:]
+        shared.assign(person=[spelled(one) for one in shared["person"]]).to_parquet(tmp_path / "other.parquet")
+        refused(lambda: TABLE.load(options), "data.validation.path", "found 1")
 
 
 # Ids of a CSV file are read as they are written: what one record has there moves no other one.
@@ -221,7 +231,7 @@ def test_parquet_is_refused_for_such_ids_before_a_record_is_read(tmp_path, monke
     asked["validation"] = {"share": 0.5, "id": "person", "records": "private"}
     with pytest.raises(InvalidValue, match="whole numbers or texts"):
         TABLE.load(asked)
-    monkeypatch.setattr(table_file, "read", None)
+    monkeypatch.setattr(table_file, "blocks", None)
     with pytest.raises(InvalidValue, match="whole numbers or texts"):
         TABLE.inspect(asked)
 
@@ -251,7 +261,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_whatever_opens_a_file_is_that_file(home: Path, spelling: str) -> None:
     path = spelling.format(home=home, name=home.name)
-    assert len(table_file.read(path, "parquet", ("id",))) == 20
+    assert sum(map(len, table_file.blocks(path, "parquet", ("id",)))) == 20
     assert overlap(path, str(home / "a b.parquet"))
     assert overlap(str(home), path)
     assert not overlap(path, str(home / "other.parquet"))
@@ -350,9 +360,9 @@ def test_what_check_passes_run_takes_or_says_in_a_sentence(
     if first:
         (folder / "1.csv").write_bytes(b"")
     columns = {"age": {"low": 0, "high": 1}}
-    schema = Schema(TABLE.read(declared(folder, format="csv", columns=columns, n=len(cells) or 1)))
+    schema = TABLE.read(declared(folder, format="csv", columns=columns, n=len(cells) or 1))
     checked = told(lambda: table_file.inspect(str(folder), "csv", schema))
-    ran = told(lambda: table_file.read(str(folder), "csv", schema.names, schema.texts, schema.numbers))
+    ran = told(lambda: list(table_file.blocks(str(folder), "csv", schema.names, schema.texts, schema.numbers)))
     if checked or not {"x", "é", "True", ""} & set(cells):
         # But for values, of which check reads none.
         assert ran == checked

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -16,14 +14,14 @@ from torch import Tensor, nn
 from dpcore.checks import InvalidValue
 from dpcore.gradients import PrivateGradients
 from dpcore.gradients.refusals import MixesExamples
+from tests.trainables.recording import facts_of
 from tests.trainables.test_published_sources import refused
 from trainables.data import SOURCES
 from trainables.data.table import masked_places
-from trainables.measures.canaries import WithCanaries
 from trainables.system import IGNORED, DatasetSpec, InputSpec, Split, Task, Weights
-from trainables.training.losses import evaluation_batch, loss_function, weighted
+from trainables.training.losses import loss_function, weighted
 from trainables.training.made_up import made_up
-from trainables.validation.evaluate import judge, noised
+from trainables.validation.evaluate import judge
 
 CODES, LENGTH = 11, 6
 TABLE = SOURCES["table"]
@@ -42,10 +40,7 @@ def documents(tmp_path: Path) -> dict[str, object]:
 
 def facts(loss: str) -> DatasetSpec:
     features = {"words": InputSpec(shape=(LENGTH,), cardinality=CODES)}
-    return DatasetSpec(
-        dataset="d", task=Task.TOKENS, n=9, n_validation=9, features=features, classes=CODES, target_shape=(LENGTH,),
-        loss=loss,
-    )  # fmt: skip
+    return facts_of(task=Task.TOKENS, features=features, classes=CODES, target_shape=(LENGTH,), loss=loss)
 
 
 @pytest.mark.parametrize("loss", ["next-token", "masked"])
@@ -111,73 +106,13 @@ def test_metrics_are_of_records_with_errors(documents: dict[str, object]) -> Non
     assert {"loss", "loss_se", "token_accuracy_se"} < set(found)
 
 
-def test_a_noised_report_tells_loss_and_perplexity() -> None:
-    from dpcore.mechanisms.noisy_histogram import NoisyHistogram
-    from trainables.training.noise import unseeded_noise
-    from trainables.validation.evaluate import judgements
-    from trainables.validation.histogram_bins import cells_for
-
-    told = facts("next-token")
-    split, model = made_up(told, 2000, 0).train, Bigrams()
-    judged = judgements(model, split, told, torch.device("cpu"))
-    cells = cells_for(told, "loss")
-    histogram = NoisyHistogram(cells=cells.size, noise_multiplier=1e-3)
-    found = noised(judged, told, 2000, histogram, "loss", unseeded_noise())
-    # Bins are up to 1.5 wide there.
-    assert found["loss"] == pytest.approx(judged.losses.mean(), abs=0.75)
-    assert found["perplexity"] == pytest.approx(np.exp(found["loss"]))
-
-
-def test_memory_bounds_how_many_documents_are_judged_at_once() -> None:
-    assert evaluation_batch(facts("masked")) == 1024
-    assert evaluation_batch(SimpleNamespace(task=Task.TOKENS, target_shape=(128,), classes=30_522)) == 17
-
-
 # A loss of one's own.
 
-
-OWN = """
-import torch
-import torch.nn.functional as F
-
-def focal(outputs, targets):
-    each = F.cross_entropy(outputs, targets, reduction="none")
-    return (1 - torch.exp(-each)) ** 2 * each
-
-def whole(outputs, targets):
-    return F.cross_entropy(outputs, targets)
-
-def mixing(outputs, targets):
-    each = F.cross_entropy(outputs, targets, reduction="none")
-    return each - each.mean() + outputs.square().mean()
-
-def broken(outputs, targets):
-    raise KeyError("no such thing")
-
-NOTHING = 3
-"""
-
-
-@pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    name = f"own_losses_{tmp_path.name}".replace("-", "_")
-    (tmp_path / f"{name}.py").write_text(OWN)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    return name
+OWN = "tests.trainables.user_sources"
 
 
 def classified(loss: str) -> DatasetSpec:
-    return DatasetSpec(
-        dataset="d",
-        task=Task.CLASSIFICATION,
-        n=40,
-        n_validation=0,
-        features={"x": InputSpec(shape=(3,))},
-        classes=3,
-        weights=Weights(classes=(1.0, 2.0, 5.0)),
-        loss=loss,
-    )
+    return facts_of((3,), classes=3, weights=Weights(classes=(1.0, 2.0, 5.0)), loss=loss)
 
 
 def gradients(loss: str) -> tuple[PrivateGradients, Split]:
@@ -185,14 +120,13 @@ def gradients(loss: str) -> tuple[PrivateGradients, Split]:
     return PrivateGradients(nn.Linear(3, 3), loss_function(classified(loss))), made_up(classified(loss), 8, 0).train
 
 
-def test_it_is_trained_by_and_multiplied_by_weights(own: str) -> None:
-    engine, split = gradients(f"{own}:focal")
+def test_it_is_trained_by_and_multiplied_by_weights() -> None:
+    engine, split = gradients(f"{OWN}:absolute")
     x, y = torch.tensor(np.array(split.inputs["x"])), torch.tensor(np.array(split.targets))
     engine.check((x,), y)
     outputs, weights = torch.randn(8, 3), torch.tensor([1.0, 2.0, 5.0])[y]
-    each = F.cross_entropy(outputs, y, reduction="none")
-    expected = weights * (1 - torch.exp(-each)) ** 2 * each
-    torch.testing.assert_close(weighted(loss_function(classified(f"{own}:focal")))(outputs, (y, weights)), expected)
+    expected = weights * (1 - outputs.softmax(1)[torch.arange(8), y])
+    torch.testing.assert_close(weighted(loss_function(classified(f"{OWN}:absolute")))(outputs, (y, weights)), expected)
 
 
 @pytest.mark.parametrize(
@@ -203,27 +137,15 @@ def test_it_is_trained_by_and_multiplied_by_weights(own: str) -> None:
         ("broken", KeyError, "no such thing"),
     ],
 )
-def test_what_it_must_not_do_is_seen_on_made_up_records(own: str, name: str, error: type, words: str) -> None:
-    engine, split = gradients(f"{own}:{name}")
+def test_what_it_must_not_do_is_seen_on_made_up_records(name: str, error: type, words: str) -> None:
+    engine, split = gradients(f"{OWN}:{name}")
     with pytest.raises(error, match=words):
         engine.check((torch.tensor(np.array(split.inputs["x"])),), torch.tensor(np.array(split.targets)))
 
 
-def test_what_is_no_loss_is_named(own: str, documents: dict[str, object]) -> None:
+def test_what_is_no_loss_is_named(documents: dict[str, object]) -> None:
     asked = {"path": documents["path"], "n": 60, "columns": {"asked": {"low": 0, "high": 2}}, "label": "y"}
     for loss, words in (("mse", "next-token, masked or module:function"), ("masked", "a label whose tokens")):
         refused(lambda loss=loss: TABLE.facts(asked | {"classes": 2, "loss": loss}), "data.loss", words)
-    for loss in (f"{own}:absent", f"{own}:NOTHING", "no_such_module:loss"):
+    for loss in (f"{OWN}:absent", f"{OWN}:NO_LOSS", "no_such_module:loss"):
         refused(lambda loss=loss: loss_function(classified(loss)), "data.loss", loss)
-
-
-def test_an_audit_s_mark_stands_behind_whatever_a_model_says() -> None:
-    model, told = Bigrams(), facts("next-token")
-    signs = torch.ones(3, 4)
-    signs[0] = 0
-    marked = WithCanaries(model, signs).train()
-    words, targets = torch.randint(CODES, (5, LENGTH)), torch.randint(CODES, (5, LENGTH))
-    outputs = marked(words, torch.zeros(5, dtype=torch.int64))
-    assert outputs.shape == (5, LENGTH * CODES + 1)
-    ordinary = outputs[:, :-1].unflatten(1, (*targets.shape[1:], -1))
-    torch.testing.assert_close(loss_function(told)(ordinary, targets), loss_function(told)(model(words), targets))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ import torch
 from dpcore.audit import AuditOutcome, AuditVerdict
 from dpcore.gradients import ClippedSum, PrivateGradients
 from tests.dpcore import gradient_oracle
-from tests.trainables import recording
+from tests.trainables.recording import CPU, audited, facts_of, gradient_task, linear
 from trainables.data import records
 from trainables.hyperparameters import read
 from trainables.measures import audits
@@ -25,21 +27,17 @@ from trainables.registry import SYSTEMS
 from trainables.system import (
     Dataset,
     DatasetSpec,
-    InputSpec,
     PrivacyPlan,
     PrivacyTarget,
     RunSettings,
     Scalar,
     Split,
-    Task,
 )
 from trainables.systems import vandermaaten2020 as voters
 from trainables.systems.vandermaaten2020 import MemberHyperparameters
-from trainables.team import GradientTask
 from trainables.training import private_sgd
 from trainables.training.losses import loss_function
 from trainables.training.private_sgd import LocalSums
-from trainables.training.released import build_model
 from trainables.units import Unit
 
 torch.set_num_threads(1)
@@ -51,7 +49,6 @@ KNOBS: dict[str, dict[str, Scalar]] = {
     "clipped-sgld": {**STEPS, "step_size": 1e-3, "halve_every": 5},
     "dp-sgld": {**STEPS, "step_size": 0.05, "halve_every": 5, "clip_norm": CLIP},
 }
-GRADIENTS = pytest.mark.parametrize("name", sorted(KNOBS))
 
 
 def people(rows: Callable[[int], int] = lambda person: ROWS, k: int = ROWS) -> Dataset:
@@ -60,22 +57,14 @@ def people(rows: Callable[[int], int] = lambda person: ROWS, k: int = ROWS) -> D
     owner = np.repeat(np.arange(PERSONS), [rows(person) for person in range(PERSONS)])
     labels = owner % 2
     points = np.clip(0.3 + 0.4 * labels[:, None] + 0.1 * rng.standard_normal((len(owner), 3)), 0, 1).astype(np.float32)
-    facts = DatasetSpec(
-        dataset="people",
-        task=Task.CLASSIFICATION,
-        n=PERSONS,
-        n_validation=PERSONS,
-        features={"x": InputSpec(shape=(3,))},
-        classes=2,
-        unit=Unit(column="person", max_records=k),
-    )
+    facts = facts_of((3,), n=PERSONS, n_validation=PERSONS, unit=Unit(column="person", max_records=k))
     whole = Split(inputs={"x": points}, targets=labels)
     train, units = records.by_unit(whole, owner, facts.unit)
     return records.dataset(facts, train, whole, units=units)
 
 
-def planned(name: str, facts: DatasetSpec, epsilon: float = 1.0, word: str = "person", **knobs: Scalar) -> PrivacyPlan:
-    target = PrivacyTarget(epsilon=epsilon, delta=1e-5, unit=word)
+def planned(name: str, facts: DatasetSpec, epsilon: float = 1.0, **knobs: Scalar) -> PrivacyPlan:
+    target = PrivacyTarget(epsilon=epsilon, delta=1e-5, unit="person")
     plan = SYSTEMS[name].plan({**KNOBS.get(name, VOTES), **knobs}, facts, target, {})
     assert isinstance(plan, PrivacyPlan), plan
     return plan
@@ -84,24 +73,8 @@ def planned(name: str, facts: DatasetSpec, epsilon: float = 1.0, word: str = "pe
 # What a step adds up
 
 
-def task(rate: float, clip_norm: float = CLIP, **options: object) -> GradientTask:
-    return GradientTask(
-        model="linear",
-        hidden=1,
-        model_seed=0,
-        rate=rate,
-        clip_norm=clip_norm,
-        steps=1,
-        sampling_seed=bytes(32),
-        **options,  # type: ignore[arg-type]
-    )
-
-
-def summed(
-    data: Dataset, rate: float = 1.0, clip_norm: float = CLIP, part: range | None = None, **options
-) -> ClippedSum:
-    model = build_model("linear", 1, 0, data.facts, torch.device("cpu"))
-    return LocalSums(task(rate, clip_norm, **options), model, data, torch.device("cpu"), part).next()
+def local(data: Dataset, **changes: Any) -> LocalSums:
+    return LocalSums(gradient_task(**changes), linear(data), data, CPU)
 
 
 def flat(total: ClippedSum) -> torch.Tensor:
@@ -118,7 +91,7 @@ def test_a_step_adds_up_each_persons_clipped_sum(clip_norm: float, microbatch: i
     """Against one record at a time; persons with fewer rows than k among them."""
     data = uneven()
     assert data.units is not None
-    model = build_model("linear", 1, 0, data.facts, torch.device("cpu"))
+    model = linear(data)
     inputs, targets = torch.from_numpy(data.train.inputs["x"]), torch.from_numpy(data.train.targets)
     rows = gradient_oracle.rows(model, loss_function(data.facts), inputs, targets)
     each = torch.cat([one.flatten(1) for one in rows.values()], 1).double()
@@ -126,7 +99,7 @@ def test_a_step_adds_up_each_persons_clipped_sum(clip_norm: float, microbatch: i
     for start, stop in zip(data.units.offsets[:-1], data.units.offsets[1:], strict=True):
         person = each[start:stop].sum(0)
         expected += person * min(1.0, clip_norm / float(person.norm()))
-    found = flat(summed(data, clip_norm=clip_norm, microbatch=microbatch)).double()
+    found = flat(local(data, clip_norm=clip_norm, microbatch=microbatch).next()).double()
     assert torch.allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -142,7 +115,8 @@ def influence() -> float:
         np.concatenate([data.train.targets, loud.targets]),
     )
     with_it = replace(data, train=joined, units=units)
-    return float((flat(summed(with_it, clip_norm=0.1)) - flat(summed(data, clip_norm=0.1))).norm()) / 0.1
+    sums = [flat(local(one, clip_norm=0.1).next()) for one in (with_it, data)]
+    return float((sums[0] - sums[1]).norm()) / 0.1
 
 
 class ClipsRecords:
@@ -173,20 +147,14 @@ def test_a_person_moves_the_sum_by_one_clip_norm(monkeypatch: pytest.MonkeyPatch
 def drawn_together(draws: int = 400) -> tuple[int, int]:
     """(batches that hold a part of some person's rows, persons in all batches), at rate 0.05."""
     data = uneven()
-    model = build_model("linear", 1, 0, data.facts, torch.device("cpu"))
-    local = LocalSums(task(0.05), model, data, torch.device("cpu"))
-    seen: list[tuple[torch.Tensor, torch.Tensor]] = []
-    local._gradients = type(  # type: ignore[assignment]
-        "Seen", (), {"clipped_sum": lambda self, inputs, targets, *, taken, **_: seen.append((inputs[0], taken))}
-    )()
+    sums, seen = local(data, rate=0.05), list[tuple[torch.Tensor, torch.Tensor]]()
+    sums._gradients = SimpleNamespace(  # type: ignore[assignment]
+        clipped_sum=lambda inputs, targets, *, taken, **_: seen.append((inputs[0], taken))
+    )
     for _ in range(draws):
-        local.next()
-    owner = {
-        row.tobytes(): unit
-        for unit, row in zip(
-            np.repeat(np.arange(data.present), np.diff(data.units.offsets)), data.train.inputs["x"], strict=True
-        )
-    }
+        sums.next()
+    owners = np.repeat(np.arange(data.present), np.diff(data.units.offsets))
+    owner = {row.tobytes(): unit for unit, row in zip(owners, data.train.inputs["x"], strict=True)}
     sizes = np.diff(data.units.offsets)
     parts = persons = 0
     for inputs, taken in seen:
@@ -243,27 +211,26 @@ def test_a_person_changes_one_vote(monkeypatch: pytest.MonkeyPatch) -> None:
 # Audits
 
 
-def audited(plan: PrivacyPlan, data: Dataset, seed: int = 0, canaries: int = 600) -> tuple[AuditVerdict, str]:
-    """The verdict on the plan's claim, and what was looked at."""
-    setting = recording.audited(plan, data, seed, bytes([seed]) * 32)
+def refuted(name: str, canaries: int = 600) -> bool:
+    """Whether an audit by persons, each of 50 equal records, refutes the claim of a system."""
+    data = people()
+    plan = planned(name, data.facts, batch_size=24, epochs=1)
+    setting = audited(plan, data, 0, bytes(32))
     curve = curve_of(setting)
     found = audits.gather(setting, "f-dp", canaries=canaries, curve=curve)
-    return AuditVerdict(audit=found.audit, guarantee=plan.guarantee, curve=curve), found.design
+    assert "each a person of 50 equal records" in found.design
+    return AuditVerdict(audit=found.audit, guarantee=plan.guarantee, curve=curve).outcome is AuditOutcome.REFUTED
 
 
-def refuted(plan: PrivacyPlan, data: Dataset, seed: int = 0, canaries: int = 600) -> bool:
-    return audited(plan, data, seed, canaries)[0].outcome is AuditOutcome.REFUTED
-
-
-FEW_STEPS: dict[str, Scalar] = {"batch_size": 24, "epochs": 1}
+@pytest.mark.parametrize("name", sorted(KNOBS))
+def test_persons_as_canaries_stay_within_the_claim(name: str) -> None:
+    assert not refuted(name)
 
 
 @pytest.mark.parametrize("mutant", ["clip", "draw"])
 def test_units_that_are_not_enforced_are_refuted(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = people()
-    plan = planned("noisy-sgd", data.facts, **FEW_STEPS)
     if mutant == "clip":
         monkeypatch.setattr(private_sgd, "PrivateGradients", ClipsRecords)
     else:
         monkeypatch.setattr(LocalSums, "_batch", draws_records)
-    assert refuted(plan, data, canaries=1500)
+    assert refuted("noisy-sgd", canaries=1500)

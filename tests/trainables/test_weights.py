@@ -16,6 +16,7 @@ from dpcore.events import Adjacency
 from dpcore.gradients.chain import cross_entropy
 from tests.sweeps.specs import people
 from tests.sweeps.test_spec import of
+from tests.trainables.recording import CPU, gradient_task, linear
 from tests.trainables.registry_cases import CANDIDATES, data_of
 from trainables.data import SOURCES, records
 from trainables.measures import retraining
@@ -23,16 +24,14 @@ from trainables.measures.canaries import PIECES, Watched, draw_signs, planted
 from trainables.planning import check_weights
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, PrivacyPlan, PrivacyTarget, Weights, traits_of
-from trainables.team import GradientTask
 from trainables.training.losses import loss_function
 from trainables.training.private_sgd import LocalSums
-from trainables.training.released import build_model
 
 __all__ = ["people"]
 
 TAKING = {"noisy-sgd", "noisy-adam", "clipped-sgld", "dp-sgld"}
 COLUMN = Weights(column="weight", high=1e6)
-CPU, C = torch.device("cpu"), 0.3
+C = 0.3
 
 
 def weighted(data: Dataset, declared: Weights, weights: np.ndarray | None = None) -> Dataset:
@@ -40,23 +39,15 @@ def weighted(data: Dataset, declared: Weights, weights: np.ndarray | None = None
     return replace(data, facts=replace(data.facts, weights=declared), train=train)
 
 
-def task(**changes: Any) -> GradientTask:
-    """One step over all records."""
-    return GradientTask(
-        model="linear", hidden=0, model_seed=3, rate=1.0, clip_norm=C, steps=1, sampling_seed=bytes(32), **changes
-    )
-
-
-def summed(data: Dataset, **changes: Any) -> Tensor:
+def summed(data: Dataset) -> Tensor:
     """The clipped sum over all records."""
-    model = build_model("linear", 0, 3, data.facts, CPU)
-    parts = LocalSums(task(**changes), model, data, CPU).next().tensors
-    return torch.cat([parts[name].flatten() for name, _ in model.named_parameters()])
+    parts = LocalSums(gradient_task(clip_norm=C), linear(data), data, CPU).next().tensors
+    return torch.cat([parts[name].flatten() for name, _ in linear(data).named_parameters()])
 
 
 def by_hand(data: Dataset, weights: np.ndarray) -> Tensor:
     """One record at a time: the gradient of its weighted loss, clipped."""
-    model = build_model("linear", 0, 3, data.facts, CPU)
+    model = linear(data)
     total = torch.zeros(sum(one.numel() for one in model.parameters()))
     for row, weight in enumerate(weights):
         inputs = [torch.from_numpy(np.asarray(one[row : row + 1])) for one in data.train.inputs.values()]
@@ -109,8 +100,8 @@ def test_canaries_of_an_audit_are_longer_than_the_clip_however_light_records_are
         signs=draw_signs(8, rng),
         clip_norm=C,
     )
-    model, loss = twin.attach(build_model("linear", 0, 3, data.facts, CPU), loss_function(data.facts))
-    parts = LocalSums(task(), model, data, CPU, loss=loss).next().tensors
+    model, loss = twin.attach(linear(data), loss_function(data.facts))
+    parts = LocalSums(gradient_task(clip_norm=C), model, data, CPU, loss=loss).next().tensors
     pieces = torch.stack([parts[f"rows.{piece}.weight"][1:, 0] for piece in range(PIECES)], 1)
     assert torch.allclose(pieces.norm(dim=1), torch.full((8,), C), rtol=1e-4)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.sweeps import stores
-from trainables.system import Launch, RunSettings, TrialRun
+from trainables.system import Launch, TrialRun
 from trainables.training.trained_model import METRICS
 from trainables.worker import trial
 from trainables.worker.attempt import Attempt, Cancelled, Recovered, TrialResult
@@ -70,7 +70,7 @@ def reported(step):
 def test_result_and_state_are_one_file(attempt):
     attempt.claim(0)
     attempt.reserve_until(5)
-    attempt.save(5, {"w": np.zeros(2)}, reported(5).to_dict())
+    attempt.save(5, {"w": np.zeros(2)}, reported(5).model_dump())
     assert attempt.recover(0, 5) == Recovered(5, result=reported(5))
 
 
@@ -79,7 +79,7 @@ def test_a_result_that_is_not_of_the_end_of_the_reservation_is_none(attempt, ste
     """It would be charged to its own step."""
     attempt.claim(0)
     attempt.reserve_until(5)
-    attempt.save(4, {"w": np.zeros(2)}, reported(step).to_dict())
+    attempt.save(4, {"w": np.zeros(2)}, reported(step).model_dump())
     left = attempt.recover(0, 5)
     assert (left.executed_to, left.result) == (5, None)
 
@@ -237,22 +237,3 @@ def test_a_shared_training_is_every_members_and_the_rest_is_ones_own(tmp_path, m
     found = trial.run_launch(group, None, Folder(str(tmp_path)), bytes(32))
     for result in found:
         assert SHARED + OWN <= result["seconds"] < SHARED + OWN + SLACK
-
-
-def test_memory_is_that_of_the_launch_and_of_its_team(tmp_path, monkeypatch):
-    def holding(runs, data, execution):
-        held = np.ones(data << 17)
-        runs[0].reserve_until(1)
-        runs[0].checkpoint(1, {"w": held[:1]}, {})
-
-    monkeypatch.setattr(trial, "SYSTEMS", {"holding": SimpleNamespace(fit=holding, metrics=())})
-    plan, peaks = SimpleNamespace(system="holding", config={}), []
-    team = SimpleNamespace(peak_memory_mb=lambda: 5000.0)
-    for number, (megabytes, execution) in enumerate(
-        ((400, RunSettings()), (1, RunSettings()), (1, RunSettings(team=team)))
-    ):
-        member = TrialRun(key=f"held-{number}", attempt=1, seed=0, plan=plan, from_step=0, to_step=1)
-        group = Launch(members=(member,), execution=execution)
-        peaks.append(trial.run_launch(group, megabytes, Folder(str(tmp_path)), bytes(32))[0]["peak_memory_mb"])
-    assert peaks[0] > peaks[1] + 300
-    assert 5000 < peaks[2] < 5000 + peaks[0]

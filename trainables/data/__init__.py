@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainables.data import cifar10, derived, idc, imdb, membership_tables, mnist, movielens, packaged, table, uci
+from trainables.data import derived, images, imdb, membership_tables, movielens, packaged, table, uci
 from trainables.data.own import OwnSource
 from trainables.data.source import AnySource
 from trainables.plugins import OrImported, by_name
@@ -13,12 +13,12 @@ _PUBLISHED: dict[str, AnySource] = by_name(
     packaged.DIGITS,
     packaged.UNIFORM,
     packaged.SENTENCES,
-    mnist.MNIST,
+    images.MNIST,
     uci.ADULT,
     uci.ABALONE,
     uci.GERMAN_CREDIT,
-    cifar10.CIFAR10,
-    idc.IDC,
+    images.CIFAR10,
+    images.IDC,
     imdb.IMDB,
     movielens.MOVIELENS_1M,
     movielens.MOVIELENS_100K,

@@ -11,9 +11,9 @@ import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from pydantic import Field
 from dpcore.checks import InvalidValue
 from trainables import reports as declaration
 from trainables.data import records
-from trainables.data.options import Options, Seed, Whole, no_unit
+from trainables.data.options import Options, Seed, Whole, no_unit, read
 from trainables.data.source import AnySource, FeaturedSource, PartOption
 from trainables.data.splits import PartSplit, dataset_within, facts_within
 from trainables.system import Dataset, DatasetSpec, InputSpec, Split
@@ -34,50 +34,67 @@ class Of(Options):
     of: str = Field("", description="the source of the records; every further option is its own", examples=["mnist"])
 
 
-Asked = TypeVar("Asked", bound=Of)
+Own = TypeVar("Own", bound=Of)
 
 
-class Derived(FeaturedSource[Asked]):
+@dataclass(frozen=True)
+class Asked(Generic[Own]):
+    """What a spec says: `own` options, and `others` of the source that they name."""
+
+    own: Own
+    source: AnySource
+    others: Mapping[str, object]
+
+
+class Derived(FeaturedSource[Asked[Own]]):
     """A source over other `sources`, of one record after the other: `data.part` is an option of the other source."""
 
     def __init__(self, sources: Mapping[str, AnySource]) -> None:
         self.sources = sources
 
-    def record_facts(self, options: Mapping[str, object]) -> DatasetSpec:
+    def read(self, options: Mapping[str, object]) -> Asked[Own]:
+        """See `FeaturedSource.read`; of the other source's none is looked at."""
+        known = self.asks.model_fields
+        own = {name: value for name, value in options.items() if name in known}
+        others = {name: value for name, value in options.items() if name not in known}
+        of = options.get("of")
+        if not isinstance(of, str) or of not in self.sources:
+            remedy = "It names the source of the records."
+            raise InvalidValue("data.of", of, "one of " + ", ".join(self.sources), remedy)
+        self.check(of, others)
+        return Asked(read(self.asks, self.name, own), self.sources[of], others)  # type: ignore[arg-type]
+
+    def record_facts(self, asked: Asked[Own]) -> DatasetSpec:
         """Facts of what is made of the records. Raises InvalidValue (source, own options, the other source's)."""
-        asked, source, others = self._read(options)
-        return self.declared(asked, source.facts(others))
+        return self.declared(asked.own, asked.source.facts(asked.others))
 
-    def record_part(self, options: Mapping[str, object]) -> PartSplit | None:
+    def record_part(self, asked: Asked[Own]) -> PartSplit | None:
         """The other source's, which reads it before anything is made of its records."""
-        _, source, others = self._read(options)
-        return source.part(others)
+        return asked.source.part(asked.others)
 
-    def inspect_records(self, options: Mapping[str, object]) -> None:
+    def inspect_records(self, asked: Asked[Own]) -> None:
         """Whether the other source's files are there; reads no record. Raises InvalidValue."""
-        asked, source, others = self._read(options)
-        self.declared(asked, source.facts(others))
-        source.inspect(others)
+        asked.source.inspect(asked.others)
 
-    def load_records(self, options: Mapping[str, object], kept_in: Path | None = None) -> Dataset:
+    def load_records(self, asked: Asked[Own], kept_in: Path | None = None) -> Dataset:
         """What is made of the other source's records. Raises InvalidValue."""
-        asked, source, others = self._read(options)
-        facts = self.declared(asked, source.facts(others))
-        return self.records(asked, facts, source.load_records(others, kept_in))
+        source = asked.source
+        found = source.load_records(source.read(asked.others), kept_in)
+        return self.records(asked.own, self.record_facts(asked), found)
 
     def check(self, of: str, others: Mapping[str, object]) -> None:
         """Raises InvalidValue where nothing can be made of source `of` under its options `others`."""
         return None
 
     @abstractmethod
-    def declared(self, asked: Asked, facts: DatasetSpec) -> DatasetSpec:
+    def declared(self, asked: Own, facts: DatasetSpec) -> DatasetSpec:
         """The facts, from those of the other source; reads no record. Raises InvalidValue."""
 
     @abstractmethod
-    def records(self, asked: Asked, facts: DatasetSpec, found: Dataset) -> Dataset:
+    def records(self, asked: Own, facts: DatasetSpec, found: Dataset) -> Dataset:
         """The records, from those of the other source. Raises InvalidValue."""
 
-    def fingerprint(self, asked: Asked, found: Dataset) -> str:
+    def fingerprint(self, asked: Own, found: Dataset) -> str:
         """SHA-256 over what goes in: the other source's records and what is done with them.
 
         What comes out of a linear algebra library has other last digits under another number of threads, or on another
@@ -85,17 +102,6 @@ class Derived(FeaturedSource[Asked]):
         """
         made = [self.name, asked.model_dump(), found.fingerprint]
         return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()
-
-    def _read(self, given: Mapping[str, object]) -> tuple[Asked, AnySource, dict[str, object]]:
-        known = self.asks.model_fields
-        own = {name: value for name, value in given.items() if name in known}
-        others = {name: value for name, value in given.items() if name not in known}
-        of = given.get("of")
-        if not isinstance(of, str) or of not in self.sources:
-            remedy = "It names the source of the records."
-            raise InvalidValue("data.of", of, "one of " + ", ".join(self.sources), remedy)
-        self.check(of, others)
-        return self.read(own), self.sources[of], others
 
 
 CONTRAST = 10 / 255
@@ -205,9 +211,9 @@ class Pooled(Derived[PoolOptions]):
         if "unit" in others:
             raise no_unit(self.name, others["unit"])
 
-    def record_part(self, options: Mapping[str, object]) -> PartSplit | None:
+    def record_part(self, asked: Asked[PoolOptions]) -> PartSplit | None:
         """Of its own training records: see `FeaturedSource.part`."""
-        return self._part(self._read(options)[0])
+        return self._part(asked.own)
 
     def declared(self, asked: PoolOptions, facts: DatasetSpec) -> DatasetSpec:
         """Facts of the new split. Raises InvalidValue (sizes, part)."""

@@ -170,7 +170,7 @@ def read(model: type[Read], source: str, given: Mapping[str, object]) -> Read:
         raise InvalidOptions(_said(model, source, one) for one in error.errors(include_url=False)) from None
 
 
-_EXPECTED = {
+EXPECTED = {
     "greater_than": "a number above {gt:g}",
     "greater_than_equal": "a number of at least {ge:g}",
     "less_than": "a number below {lt:g}",
@@ -210,7 +210,7 @@ def _said(model: type[Options], source: str, error: ErrorDetails) -> InvalidValu
             return InvalidValue(path, value, "a mapping", remedy)
         case "literal_error":
             return InvalidValue(path, value, f"one of {context['expected']}".replace("'", ""), remedy)
-    expected = _EXPECTED[kind].format_map(context) if kind in _EXPECTED else error["msg"]
+    expected = EXPECTED[kind].format_map(context) if kind in EXPECTED else error["msg"]
     return InvalidValue(path, value, expected, remedy)
 
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -35,7 +35,7 @@ from pydantic import Field
 from dpcore.checks import InvalidValue, QuotesRecords
 from trainables import plugins
 from trainables.data import records
-from trainables.data.options import Option, Options, listed
+from trainables.data.options import Option, Options, listed, read
 from trainables.data.source import DataSource, FeaturedSource
 from trainables.data.splits import (
     PART,
@@ -71,7 +71,16 @@ class OwnOptions(Options):
     )
 
 
-class OwnSource(FeaturedSource[OwnOptions]):
+@dataclass(frozen=True)
+class Asked:
+    """What a spec says: options that are read here, what is handed to the module, and the facts that it says then."""
+
+    own: OwnOptions
+    handed: Mapping[str, object]
+    said: DatasetSpec
+
+
+class OwnSource(FeaturedSource[Asked]):
     """One of these around whatever `place`, written module:object, is."""
 
     asks = OwnOptions
@@ -88,41 +97,47 @@ class OwnSource(FeaturedSource[OwnOptions]):
         mine = OwnOptions.model_fields
         return (*listed(OwnOptions), *(one for one in own if isinstance(one, Option) and one.name not in mine))
 
-    def record_facts(self, options: Mapping[str, object]) -> DatasetSpec:
-        """The module's, checked, and with what every claim on them rests on. Raises InvalidValue."""
-        return facts_within(self.record_part(options), self._whole(options))
+    def read(self, options: Mapping[str, object]) -> Asked:
+        """See `FeaturedSource.read`. Raises InvalidValue."""
+        mine = OwnOptions.model_fields
+        handed = {name: value for name, value in options.items() if name not in mine}
+        own = {name: value for name, value in options.items() if name in mine}
+        return Asked(read(OwnOptions, self.name, own), handed, self._said(handed))
 
-    def record_part(self, options: Mapping[str, object]) -> PartSplit | None:
+    def record_facts(self, asked: Asked) -> DatasetSpec:
+        """The module's, checked, and with what every claim on them rests on. Raises InvalidValue."""
+        return facts_within(self.record_part(asked), self._whole(asked))
+
+    def record_part(self, asked: Asked) -> PartSplit | None:
         """See `FeaturedSource.part`. Raises InvalidValue for a source that declares neither a unit nor ids."""
-        asked, said = self._asked(options), self._said(options)
-        if asked.part is None:
+        own, said = asked.own, asked.said
+        if own.part is None:
             return None
         decided_by = self._ids() if said.unit is None else said.unit.column
         if decided_by is None:
             raise InvalidValue(
                 PART,
-                options["part"],
+                own.part.model_dump(exclude_unset=True),
                 f"nothing: {self.name} declares no ids, and what it makes of a record need not be the same twice",
                 'Declare in it what each record is known by (`ids = "person_id"`) and hand out one for each training '
                 "record as `Split.ids`, or declare a unit.",
             )
-        part = asked.part.part(said.n, decided_by)
-        if asked.validation is not None and asked.validation.records == "private":
+        part = own.part.part(said.n, decided_by)
+        if own.validation is not None and own.validation.records == "private":
             expected = "public beside data.part: both sweeps would read these records, which nothing parts"
             remedy = "Have validation records that are public."
             raise InvalidValue(f"{VALIDATION}.records", "private", expected, remedy)
         return part
 
-    def inspect_records(self, options: Mapping[str, object]) -> None:
-        """Whether facts and files are as they should be. Raises InvalidValue."""
-        self.record_facts(options)
-        self._source.inspect(_handed(options))
+    def inspect_records(self, asked: Asked) -> None:
+        """Whether files are as they should be. Raises InvalidValue."""
+        self._source.inspect(asked.handed)
 
-    def load_records(self, options: Mapping[str, object], kept_in: Path | None = None) -> Dataset:
+    def load_records(self, asked: Asked, kept_in: Path | None = None) -> Dataset:
         """The records, held to the facts. Raises InvalidValue."""
-        part, facts, said = self.record_part(options), self._whole(options), self._said(options)
+        part, facts, said = self.record_part(asked), self._whole(asked), asked.said
         try:
-            found = self._source.load(_handed(options))
+            found = self._source.load(asked.handed)
         except InvalidValue as error:
             # Its words are the module's, and it has read records.
             raise QuotesRecords(error.name, error.value, error.expected, error.remedy) from error
@@ -146,16 +161,14 @@ class OwnSource(FeaturedSource[OwnOptions]):
         cut = replace(made, train=train, validation=validation, fingerprint=digest)
         return cut if part is None else dataset_within(part, self._identified(cut))
 
-    def _asked(self, options: Mapping[str, object]) -> OwnOptions:
-        return self.read({name: options[name] for name in OwnOptions.model_fields if name in options})
-
-    def _whole(self, options: Mapping[str, object]) -> DatasetSpec:
+    def _whole(self, asked: Asked) -> DatasetSpec:
         """Facts of all records, whichever part is read. Raises InvalidValue."""
-        said, validation = self._said(options), self._asked(options).validation
+        said, validation = asked.said, asked.own.validation
         if said.n_validation and validation is None:
-            validation = self.read({"validation": {}}).validation
+            validation = read(OwnOptions, self.name, {"validation": {}}).validation
         if not said.n_validation and validation is not None:
-            raise InvalidValue(VALIDATION, options["validation"], f"nothing: {self.name} has no validation records")
+            given = validation.model_dump(exclude_unset=True)
+            raise InvalidValue(VALIDATION, given, f"nothing: {self.name} has no validation records")
         return replace(
             said,
             features=with_mask_specs(said.features),
@@ -164,9 +177,9 @@ class OwnSource(FeaturedSource[OwnOptions]):
             asserted_by=self._module,
         )
 
-    def _said(self, options: Mapping[str, object]) -> DatasetSpec:
+    def _said(self, handed: Mapping[str, object]) -> DatasetSpec:
         try:
-            said = self._source.facts(_handed(options))
+            said = self._source.facts(handed)
         except InvalidValue:
             raise
         except Exception as error:
@@ -235,10 +248,6 @@ class OwnSource(FeaturedSource[OwnOptions]):
         if inputs.keys() != set(said):
             raise self._wrong(f"inputs {', '.join(said)}, as the facts say, not {', '.join(inputs) or 'none'}")
         return replace(split, inputs=with_masks(facts.features, inputs), targets=np.asarray(split.targets))
-
-
-def _handed(options: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in options.items() if name not in OwnOptions.model_fields}
 
 
 def _imported(place: str) -> DataSource:

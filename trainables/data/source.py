@@ -66,18 +66,18 @@ def parted(options: Mapping[str, object]) -> tuple[dict[str, object], Features |
     return own, features
 
 
-Asked = TypeVar("Asked", bound=Options)
+Asked = TypeVar("Asked")
 
 
 class FeaturedSource(ABC, Generic[Asked]):
     """A data source whose records may be seen through a map; see `DataSource`.
 
-    The abstract methods are of the records as they are, and are called without the options of features.
+    The methods of `Asked`, what `read` makes of its own options, are of the records as they are.
     """
 
     name: str
     doc: str
-    asks: type[Asked]
+    asks: type[Options]
     """The model of its own options."""
     parted_by: str | ByContent | None = None
     """What decides the part of a record, where the source knows it: its content, or an id."""
@@ -87,14 +87,10 @@ class FeaturedSource(ABC, Generic[Asked]):
         """Every option of its own that a spec may name; those of features are every source's."""
         return listed(self.asks)
 
-    def read(self, options: Mapping[str, object]) -> Asked:
-        """Its own options, checked each by itself. Raises InvalidOptions."""
-        return read(self.asks, self.name, options)
-
     def facts(self, options: Mapping[str, object]) -> DatasetSpec:
         """Public facts under a spec's `data` options: of the features, where there are any. Raises InvalidValue."""
         own, features = parted(options)
-        facts = self.record_facts(own)
+        facts = self.record_facts(self.read(own))
         return facts if features is None else features.facts(facts)
 
     def inspect(self, options: Mapping[str, object]) -> None:
@@ -102,70 +98,76 @@ class FeaturedSource(ABC, Generic[Asked]):
 
         Raises InvalidValue.
         """
-        own, features = parted(options)
+        asked, facts, features = self._asked(options)
         if features is not None:
-            self.facts(options)
-            features.check(self.record_facts(own))
-        self.inspect_records(own)
+            features.check(facts)
+        self.inspect_records(asked)
 
     def load(self, options: Mapping[str, object], kept_in: Path | None = None) -> Dataset:
         """The records, or their features. Raises InvalidValue (options, files, their form and count, labels, numbers).
 
         kept_in  folder of features and of what is larger than memory, see `trainables.kept`; None: nothing is kept
         """
-        own, features = parted(options)
-        if features is not None:
-            self.facts(options)
-        found = records.without_ids(self.load_records(own, kept_in))
+        asked, _, features = self._asked(options)
+        found = records.without_ids(self.load_records(asked, kept_in))
         return found if features is None else features.dataset(found, kept_in)
 
     def part(self, options: Mapping[str, object]) -> PartSplit | None:
         """The part of its records that a spec reads (`data.part`); None: all of them. Raises InvalidValue."""
-        return self.record_part(parted(options)[0])
-
-    @abstractmethod
-    def record_facts(self, options: Mapping[str, object]) -> DatasetSpec:
-        """See `facts`."""
-
-    @abstractmethod
-    def record_part(self, options: Mapping[str, object]) -> PartSplit | None:
-        """See `part`."""
-
-    @abstractmethod
-    def inspect_records(self, options: Mapping[str, object]) -> None:
-        """See `inspect`."""
-
-    @abstractmethod
-    def load_records(self, options: Mapping[str, object], kept_in: Path | None = None) -> Dataset:
-        """See `load`; with `Split.ids` where a source has them."""
-
-
-AnySource = FeaturedSource[Any]
-
-
-class HoldsOut(FeaturedSource[Asked]):
-    """One that can part off test records (`data.test`): `load` gives none of them."""
+        return self.record_part(self.read(parted(options)[0]))
 
     def held_out(self, options: Mapping[str, object]) -> TestSplit | None:
-        """What `data.test` declares; None without it. Raises InvalidValue."""
-        return self.declared_test(parted(options)[0])
+        """The test records that `data.test` declares, of which `load` gives none; None without. Raises InvalidValue."""
+        return self.declared_test(self.read(parted(options)[0]))
 
     def load_held_out(self, options: Mapping[str, object], kept_in: Path | None = None) -> Split:
         """The test records alone, or their features. Raises InvalidValue as `load` does."""
-        own, features = parted(options)
-        if (declared := self.declared_test(own)) is None:
+        asked, facts, features = self._asked(options)
+        if (declared := self.declared_test(asked)) is None:
             expected = "a part of the records, or a file, that is declared for the test"
             raise InvalidValue("data.test", None, expected, "Declare it in the spec of a new sweep.")
-        split = self.load_test(own, declared, kept_in)
-        return split if features is None else features.split(split, self.record_facts(own), kept_in)
+        split = self.load_test(asked, declared, kept_in)
+        return split if features is None else features.split(split, facts, kept_in)
+
+    def _asked(self, options: Mapping[str, object]) -> tuple[Asked, DatasetSpec, Features | None]:
+        """What is asked, the facts of the records as they are, and their map, which goes with them."""
+        own, features = parted(options)
+        asked = self.read(own)
+        facts = self.record_facts(asked)
+        if features is not None:
+            features.facts(facts)
+        return asked, facts, features
 
     @abstractmethod
-    def declared_test(self, options: Mapping[str, object]) -> TestSplit | None:
+    def read(self, options: Mapping[str, object]) -> Asked:
+        """Its own options, each checked by itself. Raises InvalidValue."""
+
+    @abstractmethod
+    def record_facts(self, asked: Asked) -> DatasetSpec:
+        """See `facts`."""
+
+    @abstractmethod
+    def record_part(self, asked: Asked) -> PartSplit | None:
+        """See `part`."""
+
+    @abstractmethod
+    def inspect_records(self, asked: Asked) -> None:
+        """See `inspect`."""
+
+    @abstractmethod
+    def load_records(self, asked: Asked, kept_in: Path | None = None) -> Dataset:
+        """See `load`; with `Split.ids` where a source has them."""
+
+    def declared_test(self, asked: Asked) -> TestSplit | None:
         """See `held_out`."""
+        return None
 
-    @abstractmethod
-    def load_test(self, options: Mapping[str, object], test: TestSplit, kept_in: Path | None = None) -> Split:
+    def load_test(self, asked: Asked, test: TestSplit, kept_in: Path | None = None) -> Split:
         """See `load_held_out`."""
+        raise NotImplementedError
+
+
+AnySource = FeaturedSource[Any]
 
 
 class PartOption(Options):
@@ -191,29 +193,28 @@ class PublishedSource(FeaturedSource[Parted]):
 
     parted_by: str | ByContent | None = CONTENT
 
-    def record_part(self, options: Mapping[str, object]) -> PartSplit | None:
-        """See `FeaturedSource.part`."""
-        return self._parted(self.read(options))[0]
+    def read(self, options: Mapping[str, object]) -> Parted:
+        """See `FeaturedSource.read`."""
+        return read(self.asks, self.name, options)  # type: ignore[return-value]
 
-    def record_facts(self, options: Mapping[str, object]) -> DatasetSpec:
+    def record_part(self, asked: Parted) -> PartSplit | None:
+        """See `FeaturedSource.part`."""
+        return self._parted(asked)[0]
+
+    def record_facts(self, asked: Parted) -> DatasetSpec:
         """See `FeaturedSource.facts`."""
-        asked = self.read(options)
         part, whole = self._parted(asked)
         return facts_within(part, whole, validation=self.validates_within(asked))
 
-    def inspect_records(self, options: Mapping[str, object]) -> None:
+    def inspect_records(self, asked: Parted) -> None:
         """See `FeaturedSource.inspect`."""
-        self.record_facts(options)
-        self.files(self.read(options))
+        self.files(asked)
 
-    def load_records(self, options: Mapping[str, object], kept_in: Path | None = None) -> Dataset:
+    def load_records(self, asked: Parted, kept_in: Path | None = None) -> Dataset:
         """See `FeaturedSource.load`."""
-        self.record_facts(options)
-        asked = self.read(options)
         part, whole = self._parted(asked)
-        return dataset_within(
-            part, self.records(asked, whole, self.files(asked)), validation=self.validates_within(asked)
-        )
+        found = self.records(asked, whole, self.files(asked))
+        return dataset_within(part, found, validation=self.validates_within(asked))
 
     def classified(self, classes: int, n: int, n_validation: int, **features: InputSpec) -> DatasetSpec:
         """Facts of a classification."""

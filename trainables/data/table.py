@@ -24,7 +24,8 @@ from dpcore.checks import InvalidValue, QuotesRecords
 from trainables import plugins
 from trainables.data import records, table_file
 from trainables.data.encoded import pixels, token_codes
-from trainables.data.source import HoldsOut
+from trainables.data.options import read
+from trainables.data.source import FeaturedSource
 from trainables.data.splits import PartSplit, TestSplit
 from trainables.data.table_declaration import JOINED, MASKED_SHARE, Column, Schema, TableOptions, features_of
 from trainables.data.table_file import ColumnKind, column_of
@@ -43,37 +44,37 @@ _MISSING = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"})
 """Texts that stand for a missing id in the files of spreadsheets, databases and pandas."""
 
 
-class Table(HoldsOut[TableOptions]):
+class Table(FeaturedSource[Schema]):
     """`data: {source: table, ...}`: see trainables.data.table_declaration for every option."""
 
     name = "table"
     doc = "your own Parquet or CSV, local, s3:// or gs://; declare n, label, columns and classes; option unit"
     asks = TableOptions
 
-    def record_facts(self, options: Mapping[str, object]) -> DatasetSpec:
-        """The facts; touches no file. Raises InvalidValue."""
-        return Schema(self.read(options)).facts()
+    def read(self, options: Mapping[str, object]) -> Schema:
+        """The whole declaration; touches no file. Raises InvalidValue."""
+        return Schema(read(TableOptions, self.name, options))
 
-    def inspect_records(self, options: Mapping[str, object]) -> None:
+    def record_facts(self, declared: Schema) -> DatasetSpec:
+        """See `FeaturedSource.facts`."""
+        return declared.facts()
+
+    def inspect_records(self, declared: Schema) -> None:
         """The files and their columns; types too, where the files tell them. Raises InvalidValue."""
-        asked = self.read(options)
-        declared = Schema(asked)
         if OBJECT.fullmatch(declared.loss):
             plugins.brought(LOSS, declared.loss, "It is a function of outputs and targets.", "a function")
         held = None if declared.test is None else declared.test.path
-        for path in (asked.path, *filter(None, (declared.validation.path, held))):
-            table_file.inspect(path, asked.format, declared)
+        for path in (declared.path, *filter(None, (declared.validation.path, held))):
+            table_file.inspect(path, declared.form, declared)
 
-    def load_records(self, options: Mapping[str, object], kept_in: Path | None = None) -> Dataset:
+    def load_records(self, declared: Schema, kept_in: Path | None = None) -> Dataset:
         """The records. Raises InvalidValue (file, columns, missing values, categories, labels, count)."""
-        asked = self.read(options)
-        declared = Schema(asked)
-        files = [_File(asked.path, asked, declared, declared.n)]
+        files = [_File(declared.path, declared, declared.n)]
         if declared.validation.path is not None:
-            files.append(_File(declared.validation.path, asked, declared, declared.validation.n))
+            files.append(_File(declared.validation.path, declared, declared.validation.n))
 
         def write(folder: Path) -> None:
-            data = _dataset(asked, declared, files, folder)
+            data = _dataset(declared, files, folder)
             if data.units is not None:
                 np.save(folder / "offsets.npy", data.units.offsets)
                 np.save(folder / "keys.npy", data.units.keys)
@@ -88,31 +89,29 @@ class Table(HoldsOut[TableOptions]):
             return Dataset(facts, train, validation, (folder / "fingerprint").read_text(), units)
 
         if all(file.whole is not None for file in files):
-            return _dataset(asked, declared, files, None)
-        return _once(asked, declared, files, "train", kept_in, write, read)
+            return _dataset(declared, files, None)
+        return _once(declared, files, "train", kept_in, write, read)
 
-    def record_part(self, options: Mapping[str, object]) -> PartSplit | None:
+    def record_part(self, declared: Schema) -> PartSplit | None:
         """See `FeaturedSource.part`."""
-        return Schema(self.read(options)).part
+        return declared.part
 
-    def declared_test(self, options: Mapping[str, object]) -> TestSplit | None:
-        """See `HoldsOut.held_out`."""
-        return Schema(self.read(options)).test
+    def declared_test(self, declared: Schema) -> TestSplit | None:
+        """See `FeaturedSource.held_out`."""
+        return declared.test
 
-    def load_test(self, options: Mapping[str, object], test: TestSplit, kept_in: Path | None = None) -> Split:
+    def load_test(self, declared: Schema, test: TestSplit, kept_in: Path | None = None) -> Split:
         """The test records alone, whole units where one is declared. Raises InvalidValue as `load_records` does."""
-        asked = self.read(options)
-        declared = Schema(asked)
-        files = [_File(asked.path, asked, declared, declared.n)]
+        files = [_File(declared.path, declared, declared.n)]
         if test.path is not None:
-            files.append(_File(test.path, asked, declared, test.n))
+            files.append(_File(test.path, declared, test.n))
 
         def write(folder: Path) -> None:
-            _test(asked, declared, test, files, folder)
+            _test(declared, test, files, folder)
 
         if all(file.whole is not None for file in files):
-            return _test(asked, declared, test, files, None)
-        return _once(asked, declared, files, "test", kept_in, write, lambda at: _stored(at, "test", declared.facts()))
+            return _test(declared, test, files, None)
+        return _once(declared, files, "test", kept_in, write, lambda at: _stored(at, "test", declared.facts()))
 
 
 class _File:
@@ -124,8 +123,8 @@ class _File:
     Raises InvalidValue.
     """
 
-    def __init__(self, where: object, asked: TableOptions, declared: Schema, n: int) -> None:
-        self.where, self.form, self._declared, self._n = where, asked.format, declared, n
+    def __init__(self, where: object, declared: Schema, n: int) -> None:
+        self.where, self._declared, self._n = where, declared, n
         begun = list(islice(self._read(declared.names), 2))
         self.whole = begun[0] if len(begun) == 1 else None
 
@@ -134,12 +133,12 @@ class _File:
         return iter([self.whole]) if self.whole is not None else self._read(names or self._declared.names)
 
     def _read(self, names: tuple[str, ...]) -> Iterator[pa.Table]:
-        return table_file.blocks(self.where, self.form, names, self._declared.texts, self._declared.numbers)
+        return table_file.blocks(self.where, self._declared.form, names, self._declared.texts, self._declared.numbers)
 
     @cached_property
     def rows(self) -> int:
         """How many records it has."""
-        return table_file.count(self.where, self.form) if self.whole is None else len(self.whole)
+        return table_file.count(self.where, self._declared.form) if self.whole is None else len(self.whole)
 
     @cached_property
     def ids(self) -> NDArray[Any]:
@@ -239,7 +238,6 @@ def _stored(folder: Path, name: str, facts: DatasetSpec) -> Split:
 
 
 def _once(
-    asked: TableOptions,
     declared: Schema,
     files: Sequence[_File],
     part: str,
@@ -252,8 +250,8 @@ def _once(
     kept_in  None: nothing is kept
     """
     code = [one.read_bytes() for one in sorted(Path(__file__).parent.glob("*.py"))]
-    contents = [table_file.digest(file.where, file.form) for file in files]
-    key = hashlib.sha256(repr((part, asked, declared.columns, contents, code)).encode()).hexdigest()
+    contents = [table_file.digest(file.where, declared.form) for file in files]
+    key = hashlib.sha256(repr((part, declared.asked, declared.columns, contents, code)).encode()).hexdigest()
     if kept_in is not None:
         return kept(kept_in, key, write, read)
     with tempfile.TemporaryDirectory() as folder:
@@ -270,11 +268,11 @@ def _encode(file: _File, declared: Schema, parts: Sequence[_Part]) -> None:
         first += len(table)
 
 
-def _dataset(asked: TableOptions, declared: Schema, files: Sequence[_File], folder: Path | None) -> Dataset:
+def _dataset(declared: Schema, files: Sequence[_File], folder: Path | None) -> Dataset:
     """The records that train and those that validate, of the file and of that of the latter if they have one."""
     unit, validation, test, (file, *others) = declared.unit, declared.validation, declared.test, files
     ids = file.ids
-    _check_test_file(asked, declared, ids)
+    _check_test_file(declared, ids)
     for other in others:
         other_ids = other.ids
         if unit is not None:
@@ -302,7 +300,7 @@ def _dataset(asked: TableOptions, declared: Schema, files: Sequence[_File], fold
     return data
 
 
-def _test(asked: TableOptions, declared: Schema, test: TestSplit, files: Sequence[_File], folder: Path | None) -> Split:
+def _test(declared: Schema, test: TestSplit, files: Sequence[_File], folder: Path | None) -> Split:
     """The test records of the file, or of their own."""
     file, ids = files[0], files[0].ids
     if test.path is None:
@@ -311,7 +309,7 @@ def _test(asked: TableOptions, declared: Schema, test: TestSplit, files: Sequenc
         found = _Part("test", declared, file, rows, folder, by_unit=True)
         _encode(file, declared, [found])
         return found.finished()[0]
-    _check_test_file(asked, declared, ids)
+    _check_test_file(declared, ids)
     found, trained = (
         _Part(name, declared, of, np.ones(of.rows, dtype=bool), folder, by_unit=name == "test")
         for name, of in (("test", files[1]), ("train", file))
@@ -324,7 +322,7 @@ def _test(asked: TableOptions, declared: Schema, test: TestSplit, files: Sequenc
     return split
 
 
-def _check_test_file(asked: TableOptions, declared: Schema, trained: NDArray[Any]) -> None:
+def _check_test_file(declared: Schema, trained: NDArray[Any]) -> None:
     """No unit of a test file is trained on or validated by: `trained` are the ids in the file of data.path.
 
     Of the other files it reads the ids alone.
@@ -332,15 +330,16 @@ def _check_test_file(asked: TableOptions, declared: Schema, trained: NDArray[Any
     unit, test, validation = declared.unit, declared.test, declared.validation
     if unit is None or test is None or test.path is None:
         return
-    found = _ids_in(test.path, asked.format, unit)
+    found = _ids_in(test.path, declared.form, unit)
     _check_apart(unit, trained, found, "data.test.path", test.path, "data.path")
     if validation.path is not None:
-        judged = _ids_in(validation.path, asked.format, unit)
+        judged = _ids_in(validation.path, declared.form, unit)
         _check_apart(unit, judged, found, "data.test.path", test.path, "data.validation.path")
 
 
 def _ids_in(path: str, form: str | None, unit: Unit) -> NDArray[Any]:
-    return _unit_ids(path, table_file.read(path, form, (unit.column,), (unit.column,)), unit)
+    blocks = table_file.blocks(path, form, (unit.column,), (unit.column,))
+    return np.concatenate([_unit_ids(path, block, unit) for block in blocks])
 
 
 def _check_apart(unit: Unit, ids: NDArray[Any], found: NDArray[Any], option: str, path: str, other: str) -> None:

@@ -311,9 +311,11 @@ class Schema:
     n       of the whole file, of which `part` may be read alone
     own     of the part that is read
     target  ends of a regression's
+    form    of the files, where it is said
     """
 
     def __init__(self, asked: TableOptions) -> None:
+        self.asked, self.path, self.form = asked, asked.path, asked.format
         self.columns = tuple(rule.column(name) for name, rule in asked.columns.items())
         self.tokens, self.loss, self.prompt = self._label_of_tokens(asked), asked.loss or "", asked.prompt
         if self.tokens is not None and (asked.classes is not None or asked.target is not None):

@@ -69,28 +69,20 @@ class FileColumn:
     size: int | None = None
 
 
-def read(
+def blocks(
     where: object, form: str | None, names: tuple[str, ...], texts: Sequence[str] = (), numbers: Sequence[str] = ()
-) -> pa.Table:
-    """All rows of the columns `names`. Raises InvalidValue (path, form, columns).
+) -> Iterator[pa.Table]:
+    """All rows of the columns `names`, some `BLOCK_BYTES` at a time: one block or more.
 
     texts    columns of a CSV file to be read as they are written
     numbers  those to be read as numbers with a point. Of the others what is read of one record follows from all of
              them: 007 is 7 unless some record has a word there
+
+    Raises InvalidValue (path, form, columns).
     """
     import pyarrow as pa
 
-    return pa.concat_tables(blocks(where, form, names, texts, numbers))
-
-
-def blocks(
-    where: object, form: str | None, names: tuple[str, ...], texts: Sequence[str] = (), numbers: Sequence[str] = ()
-) -> Iterator[pa.Table]:
-    """The same, some `BLOCK_BYTES` at a time: one block or more."""
-    import pyarrow as pa
-
-    path, kind = _path(where), form_of(where, form)
-    with _readable(path, kind):
+    with _opened(where, form) as (path, kind):
         if kind == "csv":
             _check_names(path, kind, _header(path), names)
         if kind == IMAGES:
@@ -130,15 +122,14 @@ def _batches(source: ds.FileSystemDataset, names: tuple[str, ...]) -> Iterator[p
 
 def count(where: object, form: str | None) -> int:
     """How many rows there are. Raises InvalidValue (path)."""
-    path, kind = _path(where), form_of(where, form)
-    with _readable(path, kind):
+    with _opened(where, form) as (path, kind):
         return len(_image_files(path)[1]) if kind == IMAGES else int(_dataset(path, kind).count_rows())
 
 
 def digest(where: object, form: str | None) -> str:
     """SHA-256, in hex, of the content of a file, or of those of a folder and their names. Raises InvalidValue."""
-    path, found = _path(where), hashlib.sha256()
-    with _readable(path, form_of(where, form)):
+    found = hashlib.sha256()
+    with _opened(where, form) as (path, _):
         system, files = _files(path)
         for one in files:
             found.update(f"{one}\0{system.get_file_info(one).size}\0".encode())
@@ -160,12 +151,10 @@ def inspect(where: object, form: str | None, declared: Schema) -> None:
     held = {column.name: column for column in found}
     for column in declared.columns:
         _check_column(path, held[column.name], column)
-    if declared.task is Task.REGRESSION and not _is_number(held[declared.label]):
-        expected = f"a column of numbers in {path}, it holds {held[declared.label].type}"
-        raise InvalidValue("data.label", declared.label, expected)
-    if declared.prompt is not None and not _is_number(held[declared.prompt]):
-        expected = f"a column of numbers in {path}, it holds {held[declared.prompt].type}"
-        raise InvalidValue("data.prompt", declared.prompt, expected)
+    target = declared.label if declared.task is Task.REGRESSION else None
+    for option, name in (("data.label", target), ("data.prompt", declared.prompt)):
+        if name is not None and not _is_number(held[name]):
+            raise InvalidValue(option, name, f"a column of numbers in {path}, it holds {held[name].type}")
     id_ = declared.id if declared.unit is None else declared.unit.column
     if id_ is not None and held[id_].kind is not ColumnKind.WORD and "int" not in held[id_].type:
         option = "data.unit.column" if declared.unit is not None else f"data.columns.{id_}"
@@ -197,8 +186,7 @@ def file_columns(where: object, form: str | None = None) -> tuple[FileColumn, ..
 
 def columns(where: object, form: str | None) -> tuple[FileColumn, ...]:
     """Each column as the file tells it, in order. Reads no record. Raises InvalidValue (path, form)."""
-    path, kind = _path(where), form_of(where, form)
-    with _readable(path, kind):
+    with _opened(where, form) as (path, kind):
         if kind == "csv":
             return tuple(FileColumn(name=name, kind=ColumnKind.UNKNOWN) for name in _header(path))
         if kind == IMAGES:
@@ -304,19 +292,16 @@ def _check_names(path: str, kind: str, names: list[str], declared: Sequence[str]
         )
 
 
-def _path(where: object) -> str:
-    if not isinstance(where, str) or not where:
-        raise InvalidValue("data.path", where, "a file, a folder or a URL of Parquet or CSV", "Set data.path.")
-    return where
-
-
 @contextmanager
-def _readable(path: str, kind: str) -> Iterator[None]:
+def _opened(where: object, form: str | None) -> Iterator[tuple[str, str]]:
+    """The path, and what lies there; what goes wrong with it is said in our words."""
     import pyarrow as pa
 
-    remedy = "Check data.path and data.format."
+    if not isinstance(where, str) or not where:
+        raise InvalidValue("data.path", where, "a file, a folder or a URL of Parquet or CSV", "Set data.path.")
+    path, kind, remedy = where, form_of(where, form), "Check data.path and data.format."
     try:
-        yield
+        yield path, kind
     except FileNotFoundError as error:
         expected = _EMPTY if error.args == (_EMPTY,) else "a file or folder that is there, found none"
         raise InvalidValue("data.path", path, expected, remedy) from error

@@ -63,9 +63,12 @@ def predicted(
 
     Raises InvalidValue for a file that is not there or no such file, a missing column, an undeclared category.
     """
+    import pyarrow as pa
+
     asked = model.preprocessing
     kept = [name for name in keep if name not in asked.names]
-    rows = table_file.read(str(path), format, (*asked.names, *kept), (*asked.texts, *kept), asked.numbers)
+    names = (*asked.names, *kept)
+    rows = pa.concat_tables(table_file.blocks(str(path), format, names, (*asked.texts, *kept), asked.numbers))
     table = model.predict(rows, str(path), threshold=threshold).table()
     for place, name in enumerate(dict.fromkeys(keep)):
         table.insert(place, name, rows.column(name).to_pandas())

@@ -157,7 +157,7 @@ class RayTeam:
                 # A connection that ended; the worker's own reason is better, and soon there.
                 if not isinstance(error, _CUT):
                     raise
-                self._explain()
+                self._check(FAREWELL_SECONDS)
                 raise WorkerLost(_ENDED) from error
             self._await(self._serving)
         except BaseException:
@@ -189,58 +189,42 @@ class RayTeam:
 
     def _await(self, answers: list[Any]) -> None:
         try:
-            # What only lost its connection to another says least.
-            for answer in sorted(ray.get(answers, timeout=START_SECONDS), key=_cut_off):
-                _raise_failed(answer)
+            cut = _own_error_raised(ray.get(answers, timeout=START_SECONDS))
         except RayActorError as error:
             raise WorkerLost(_ENDED) from error
         except GetTimeoutError as error:
             raise WorkerLost(f"{self.layout.workers} workers did not answer within {START_SECONDS:.0f} s") from error
-
-    def _check(self) -> None:
-        """Raises when a worker that should be serving has stopped."""
-        if self._cut():
-            self._explain()
+        if cut:
             raise WorkerLost(_ENDED)
 
-    def _cut(self) -> bool:
-        """Whether a worker lost its connection to another. Raises the own error of one, WorkerLost for one's end."""
-        ended, _ = ray.wait(self._serving, num_returns=len(self._serving), timeout=0.0) if self._serving else ([], [])
-        cut = False
-        for one in ended:
-            try:
-                answer = ray.get(one)
-            except RayActorError as error:
-                raise WorkerLost(_ENDED) from error
-            if _cut_off(answer):
-                cut = True
-            else:
-                _raise_failed(answer)
-        return cut
+    def _check(self, seconds: float = 0.0) -> None:
+        """Raises when a worker that should be serving stops within so many seconds: its own error, if it tells one."""
+        serving = self._serving
+        ended, going = ray.wait(serving, num_returns=len(serving), timeout=seconds) if serving else ([], [])
+        try:
+            cut = _own_error_raised(ray.get(ended))
+        except RayActorError as error:
+            raise WorkerLost(_ENDED) from error
+        if cut and going and not seconds:
+            # Why, the other one tells soon.
+            self._check(FAREWELL_SECONDS)
+        if cut:
+            raise WorkerLost(_ENDED)
 
-    def _explain(self) -> None:
-        """Raise why a worker ended its connection, if one tells."""
-        until = time.monotonic() + FAREWELL_SECONDS
-        while self._serving and time.monotonic() < until:
-            self._cut()
-            time.sleep(0.1)
+
+def _own_error_raised(answers: list[Any]) -> bool:
+    """Whether a worker lost its connection to another, which says least. Raises the own error of one that has any."""
+    failed = [answer for answer in answers if isinstance(answer, _Failed)]
+    for one in failed:
+        if not isinstance(one.error, _CUT):
+            raise one.error from RuntimeError(one.text)
+    return bool(failed)
 
 
 _ABANDONED: list[Link] = []
 _ENDED = "a worker of the trial ended (killed, crashed, out of memory, or its node is gone)"
 _CUT = (LinkEnded, DistError)
 """What a worker raises when another one's end of the connection is gone."""
-
-
-def _cut_off(answer: object) -> bool:
-    return isinstance(answer, _Failed) and isinstance(answer.error, _CUT)
-
-
-def _raise_failed(answer: object) -> None:
-    if _cut_off(answer):
-        raise WorkerLost(_ENDED)
-    if isinstance(answer, _Failed):
-        raise answer.error from RuntimeError(answer.text)
 
 
 _TEAM: RayTeam | None = None

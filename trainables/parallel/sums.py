@@ -22,9 +22,10 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import reduce
 from typing import Any, Literal, Protocol
 
 import torch
@@ -49,6 +50,7 @@ from trainables.training.released import build_model
 
 Backend = Literal["gloo", "nccl"]
 OWNER = 0
+_SHORTEST = torch.float32
 MEETING = timedelta(minutes=2)
 PATIENCE = timedelta(hours=12)
 """How long an exchange may last: as long as the slowest step. Lost members are found by `Alive`, long before."""
@@ -60,7 +62,7 @@ Alive = Callable[[], None]
 
 
 class Link(Protocol):
-    """One side of the exchange. Tensors are flat, the same number and sizes on all sides.
+    """One side of the exchange. Tensors are flat, of one size and type on all sides.
 
     on_cpu  whether they have to lie on the CPU; on the worker's own device otherwise
     """
@@ -68,11 +70,11 @@ class Link(Protocol):
     @property
     def on_cpu(self) -> bool: ...
 
-    def spread(self, tensors: Sequence[Tensor]) -> None:
-        """The owner's tensors to everybody, in place."""
+    def spread(self, tensor: Tensor) -> None:
+        """The owner's tensor to everybody, in place."""
 
-    def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """The sum over all members arrives in the owner's tensors; what the others' hold afterwards is undefined."""
+    def add_up(self, tensor: Tensor) -> None:
+        """The sum over all members arrives in the owner's tensor; what the others' hold afterwards is undefined."""
 
 
 def owner_store(host: str) -> dist.TCPStore:
@@ -157,13 +159,11 @@ class _Gloo:
     alive: Alive
     on_cpu = True
 
-    def spread(self, tensors: Sequence[Tensor]) -> None:
-        for one in tensors:
-            self._finish(_broadcast, one)
+    def spread(self, tensor: Tensor) -> None:
+        self._finish(_broadcast, tensor)
 
-    def add_up(self, tensors: Sequence[Tensor]) -> None:
-        for one in tensors:
-            self._finish(_reduce, one)
+    def add_up(self, tensor: Tensor) -> None:
+        self._finish(_reduce, tensor)
 
     def _finish(self, exchange: Callable[[Any, Tensor, int], Any], tensor: Tensor) -> None:
         """Wait in naps, a hundredth of what has been waited already: Gloo itself cannot be woken from outside."""
@@ -196,20 +196,17 @@ class _Bridged:
     outer: _Gloo | None
     on_cpu = False
 
-    def spread(self, tensors: Sequence[Tensor]) -> None:
+    def spread(self, tensor: Tensor) -> None:
         if self.outer is not None:
-            on_cpu = [torch.empty_like(one, device="cpu") for one in tensors]
-            self.outer.spread(on_cpu)
-            for one, received in zip(tensors, on_cpu, strict=True):
-                one.copy_(received)
-        for one in tensors:
-            _broadcast(self.own, one, 0).wait()
+            received = torch.empty_like(tensor, device="cpu")
+            self.outer.spread(received)
+            tensor.copy_(received)
+        _broadcast(self.own, tensor, 0).wait()
 
-    def add_up(self, tensors: Sequence[Tensor]) -> None:
-        for one in tensors:
-            _reduce(self.own, one, 0).wait()
+    def add_up(self, tensor: Tensor) -> None:
+        _reduce(self.own, tensor, 0).wait()
         if self.outer is not None:
-            self.outer.add_up([one.cpu() for one in tensors])
+            self.outer.add_up(tensor.cpu())
 
 
 def shards(n: int, workers: int) -> tuple[range, ...]:
@@ -224,65 +221,53 @@ def shards(n: int, workers: int) -> tuple[range, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Order, shapes and types of the trainable parameters; equal on both sides of a link.
+    """Order, shapes and type of the trainable parameters; equal on both sides of a link.
 
-    names   by type of accumulation: float32 for half-precision parameters too, which it holds exactly
+    kind  the smallest type, float32 at least, that holds each parameter exactly
     """
 
-    names: Mapping[torch.dtype, tuple[str, ...]]
     shapes: Mapping[str, torch.Size]
+    kind: torch.dtype
 
     @classmethod
-    def of(cls, model: nn.Module) -> Layout:
-        """The layout of `model`'s trainable parameters."""
-        names: dict[torch.dtype, tuple[str, ...]] = {}
-        shapes = {}
-        for name, one in model.named_parameters():
-            if one.requires_grad:
-                kind = torch.promote_types(one.dtype, torch.float32)
-                names[kind] = (*names.get(kind, ()), name)
-                shapes[name] = one.shape
-        return cls(names, shapes)
+    def of(cls, parameters: Mapping[str, Tensor]) -> Layout:
+        """The layout of these."""
+        kinds = (one.dtype for one in parameters.values())
+        return cls({name: one.shape for name, one in parameters.items()}, reduce(torch.promote_types, kinds, _SHORTEST))
 
-    def zeros(self, device: torch.device) -> list[Tensor]:
-        """One flat tensor of zeros for each type."""
-        return [
-            torch.zeros(sum(self.shapes[name].numel() for name in names), dtype=kind, device=device)
-            for kind, names in self.names.items()
-        ]
+    def zeros(self, device: torch.device) -> Tensor:
+        """A flat tensor for all of them."""
+        return torch.zeros(sum(one.numel() for one in self.shapes.values()), dtype=self.kind, device=device)
 
     @torch.no_grad()
-    def pack(self, tensors: Mapping[str, Tensor], into: Sequence[Tensor]) -> None:
-        """Copy `tensors` (by name) into the flat ones."""
-        for flat, names in zip(into, self.names.values(), strict=True):
-            for name, part in zip(names, self._parts(flat, names), strict=True):
-                part.copy_(tensors[name])
+    def pack(self, tensors: Mapping[str, Tensor], into: Tensor) -> None:
+        """Copy `tensors` (by name) into the flat one."""
+        for name, part in self.unpack(into).items():
+            part.copy_(tensors[name])
 
-    def unpack(self, flat: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Views into the flat tensors, by name and in their shapes."""
-        out: dict[str, Tensor] = {}
-        for one, names in zip(flat, self.names.values(), strict=True):
-            out |= dict(zip(names, self._parts(one, names), strict=True))
-        return {name: out[name] for name in self.shapes}
+    def unpack(self, flat: Tensor) -> dict[str, Tensor]:
+        """Views into the flat tensor, by name and in their shapes."""
+        parts = flat.split([one.numel() for one in self.shapes.values()])
+        return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
 
-    def _parts(self, flat: Tensor, names: tuple[str, ...]) -> list[Tensor]:
-        sizes = [self.shapes[name].numel() for name in names]
-        return [part.view(self.shapes[name]) for name, part in zip(names, flat.split(sizes), strict=True)]
+
+def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: one for name, one in model.named_parameters() if one.requires_grad}
 
 
 class LinkedSums:
     """Sums over all records, formed by the workers at the other end of `link`; the owner's side."""
 
     def __init__(self, task: GradientTask, model: nn.Module, link: Link) -> None:
-        self._task, self._link, self._layout = task, link, Layout.of(model)
-        self._parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
-        self._sent = self._layout.zeros(torch.device("cpu"))
+        self._task, self._link, self._parameters = task, link, _trained(model)
+        self._layout = Layout.of(self._parameters)
 
     def next(self) -> ClippedSum:
         """See `BatchSums`."""
-        self._layout.pack(self._parameters, self._sent)
-        self._link.spread(self._sent)
-        total = self._layout.zeros(torch.device("cpu"))
+        cpu = torch.device("cpu")
+        sent, total = self._layout.zeros(cpu), self._layout.zeros(cpu)
+        self._layout.pack(self._parameters, sent)
+        self._link.spread(sent)
         self._link.add_up(total)
         return ClippedSum(tensors=self._layout.unpack(total), clip_norm=self._task.clip_norm)
 
@@ -294,19 +279,15 @@ def serve(task: GradientTask, data: Dataset, rank: int, workers: int, link: Link
             task.model, task.hidden, task.model_seed, data.facts, device, task.arguments, task.adaptation
         )
         sums = LocalSums(task, model, data, device, shards(data.present, workers)[rank])
-        layout = Layout.of(model)
-        parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
+        parameters = _trained(model)
+        layout = Layout.of(parameters)
         exchanged = torch.device("cpu") if link.on_cpu else device
         received = layout.zeros(exchanged)
         for _ in range(task.steps):
             link.spread(received)
-            _take(parameters, layout.unpack(received))
+            with torch.no_grad():
+                for name, one in layout.unpack(received).items():
+                    parameters[name].copy_(one)
             part = layout.zeros(exchanged)
             layout.pack(sums.next().tensors, part)
             link.add_up(part)
-
-
-@torch.no_grad()
-def _take(parameters: dict[str, nn.Parameter], values: dict[str, Tensor]) -> None:
-    for name, one in parameters.items():
-        one.copy_(values[name])

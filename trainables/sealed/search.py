@@ -14,7 +14,6 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -23,7 +22,6 @@ from safetensors.numpy import load, save
 
 from dpcore.checks import InvalidValue
 from dpcore.randomness import numpy_generator
-from trainables.hyperparameters import hyperparameters, read
 from trainables.scalarisation import Scalarisation
 from trainables.system import Config, PrivacyPlan, State, TrialRun
 from trainables.worker.files import Damaged
@@ -91,26 +89,8 @@ class SealedDraw:
         return cls(count=data["count"], coins=coins, slots=tuple(slots))
 
 
-@hyperparameters
-class Budgeted:
-    """What every configuration names beside its knobs: the epsilon of its budget."""
-
-    target_epsilon: float
-
-
 Ranks = tuple[float, ...]
 """A trial's place in each order; by each the smaller leaves."""
-
-
-class Ranking(Protocol):
-    """Orders of the trials, as functions of what one of them puts out."""
-
-    @property
-    def count(self) -> int:
-        """How many orders: as many trials leave at most."""
-
-    def ranks(self, slot: Slot, metrics: Mapping[str, float]) -> Ranks | None:
-        """The place in each order; None for a trial that never leaves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +104,11 @@ class BestScores:
 
     @property
     def count(self) -> int:
-        """See `Ranking.count`."""
+        """How many orders: as many trials leave at most."""
         return len(self.orders)
 
     def ranks(self, slot: Slot, metrics: Mapping[str, float]) -> Ranks | None:
-        """See `Ranking.ranks`."""
+        """The place in each order; None for a trial that never leaves."""
         found = [order.worth(metrics) for order in self.orders]
         worths = [worth for worth in found if worth is not None]
         if len(worths) < len(found) or not all(map(math.isfinite, metrics.values())):
@@ -149,18 +129,19 @@ class FirstSuccess:
     target: float
     at_least: bool
 
-    @property
-    def count(self) -> int:
-        """See `Ranking.count`."""
-        return 1
+    count = 1
 
     def ranks(self, slot: Slot, metrics: Mapping[str, float]) -> Ranks | None:
-        """See `Ranking.ranks`."""
+        """See `BestScores.ranks`."""
         value = metrics.get(self.metric, math.nan)
         if not all(math.isfinite(one) for one in (value, *metrics.values())):
             return None
         met = value >= self.target if self.at_least else value <= self.target
-        return (read(Budgeted, slot.config).target_epsilon,) if met else None
+        return (float(slot.config["target_epsilon"]),) if met else None
+
+
+Ranking = BestScores | FirstSuccess
+"""Orders of the trials, as functions of what one of them puts out."""
 
 
 MARGIN_SECONDS, MARGIN_SHARE = 10.0, 0.1

@@ -115,7 +115,7 @@ class PrivateLangevin(TrainedByNoisedGradients, PlannedSystem[Walk, Sequence]):
 
     def train(self, fit: Fit[Walk, Sequence]) -> None:
         """See `PlannedSystem.train`."""
-        from trainables.training.optimisers import LangevinMean
+        from trainables.training.optimisers import langevin_mean
         from trainables.training.private_sgd import train
 
         n, variance = fit.data.facts.n, fit.params.prior_variance
@@ -125,7 +125,7 @@ class PrivateLangevin(TrainedByNoisedGradients, PlannedSystem[Walk, Sequence]):
             fit.data,
             fit.settings,
             mechanism=fit.mechanism,
-            optimiser=lambda model: LangevinMean(model, partial(step_size_of, phases), n, variance),
+            optimiser=lambda model: langevin_mean(model, partial(step_size_of, phases), n, variance),
         )
 
 

@@ -226,7 +226,7 @@ class NoisyAdam(NoisyOptimiser[NoisyAdamHyperparameters]):
         """See `NoisyOptimiser.optimiser`."""
         from trainables.training import optimisers
 
-        return lambda model: optimisers.NoisyAdam(model, optimisers.steadily(params.learning_rate), params)
+        return lambda model: optimisers.noisy_adam(model, optimisers.steadily(params.learning_rate), params)
 
 
 class NoisySGD(NoisyOptimiser[RecipeHyperparameters]):
@@ -277,12 +277,12 @@ class NoisySGD(NoisyOptimiser[RecipeHyperparameters]):
 
     def optimiser(self, params: RecipeHyperparameters, steps: int) -> Callable[[nn.Module], Optimiser]:
         """See `NoisyOptimiser.optimiser`."""
-        from trainables.training.optimisers import Descent, TorchOptimiser, build_of, scheduled
+        from trainables.training.optimisers import Optimiser, TorchOptimiser, build_of, scheduled
 
         rate_of = scheduled(params.learning_rate, params.schedule, params.warmup, steps)
         if params.optimizer == "sgd" and not (params.momentum or params.weight_decay or params.ema):
             # What torch.optim.SGD does, in a third of its time.
-            return lambda model: Descent(model, rate_of)
+            return lambda model: Optimiser(model, rate_of)
         return lambda model: TorchOptimiser(model, rate_of, build_of(params), params.ema)
 
 

@@ -29,7 +29,7 @@ from trainables.team import limited_threads
 from trainables.training.loop import Pace, run_steps
 from trainables.training.losses import loss_function, tensor
 from trainables.training.noise import batches, noise_source, normals
-from trainables.training.optimisers import Descent, steadily
+from trainables.training.optimisers import Optimiser, steadily
 from trainables.training.private_sgd import device_of, initial_model
 from trainables.training.released import with_seed
 from trainables.validation.evaluate import judge
@@ -163,7 +163,7 @@ class _Watched:
         return {**judge(self._model, data.validation, data.facts, self._device), **self._watch.metrics()}
 
 
-class MaskedDescent(Descent):
+class MaskedDescent(Optimiser):
     """theta -= learning_rate * mask * g, with a fresh random mask of `share` of the weights for every step."""
 
     def __init__(self, model: nn.Module, learning_rate: float, share: float, run: Run) -> None:

@@ -292,14 +292,14 @@ class Unprotected(ScoredByLoss, PlannedSystem[CommonHyperparameters, Scheduled])
         rate_of = partial(step_size_of, params.phases(n))
         if not isinstance(params, PosteriorHyperparameters):
             rmsprop = isinstance(params, RMSpropHyperparameters)
-            return optimisers.RMSprop(model, rate_of, params) if rmsprop else optimisers.Descent(model, rate_of)
+            return optimisers.rmsprop(model, rate_of, params) if rmsprop else optimisers.Optimiser(model, rate_of)
         posterior = optimisers.NoisyPosterior(n, params.prior_variance, noise)
         match params:
             case PSGLDHyperparameters():
-                return optimisers.PSGLD(model, rate_of, posterior, params)
+                return optimisers.psgld(model, rate_of, posterior, params)
             case SGHMCHyperparameters():
-                return optimisers.SGHMC(model, rate_of, posterior, params.friction)
-        return optimisers.SGLD(model, rate_of, posterior)
+                return optimisers.sghmc(model, rate_of, posterior, params.friction)
+        return optimisers.sgld(model, rate_of, posterior)
 
 
 SGD = Unprotected("sgd", "Robbins & Monro 1951", NoiselessDescentHyperparameters)

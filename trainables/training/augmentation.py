@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -23,6 +22,7 @@ from torch import Tensor
 from dpcore.checks import InvalidValue
 from trainables import plugins
 from trainables.system import DatasetSpec, InputSpec
+from trainables.team import RecordGradient
 from trainables.training.made_up import made_up
 
 PAD = 4
@@ -58,60 +58,50 @@ def _is_image(feature: InputSpec) -> bool:
     return feature.cardinality is None and len(feature.shape) in (2, 3)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Augmentation:
-    """What makes the copies of a run's records.
+def copied(
+    how: RecordGradient, inputs: Mapping[str, Tensor], features: Mapping[str, InputSpec], step: int
+) -> dict[str, Tensor]:
+    """{input: [N, *shape]} -> {input: [N * K, *shape]}, the copies of a record behind each other.
 
-    of       flip, crop, or `package.module:function`: called with the inputs of one record, in their order and each of
-             its feature's shape, and `generator`, a torch.Generator of its own; it returns them changed, of the same
-             shapes and types
-    copies   K
-    seed     32 bytes, public
+    how       its augmentation is flip, crop, or `package.module:function`: called with the inputs of one record, in
+              their order and each of its feature's shape, and `generator`, a torch.Generator of its own; it returns
+              them changed, of the same shapes and types
+    features  of the inputs that may be changed; others (an audit's marks) are repeated
     """
+    of, copies = how.augmentation, how.copies
+    digests_N = _digests(how.seed, [inputs[name] for name in features], step)
+    numbers = iter(range(1, 2**32))
 
-    of: str
-    copies: int
-    seed: bytes
+    def draw(below: int) -> NDArray[np.int64]:
+        words = _mixed(np.repeat(digests_N, copies), np.tile(np.arange(copies), len(digests_N)))
+        return (_mixed(words, next(numbers)) % np.uint64(below)).astype(np.int64)
 
-    def copied(self, inputs: Mapping[str, Tensor], features: Mapping[str, InputSpec], step: int) -> dict[str, Tensor]:
-        """{input: [N, *shape]} -> {input: [N * K, *shape]}, the copies of a record behind each other.
+    out = {name: one.repeat_interleave(copies, 0) for name, one in inputs.items()}
+    if of in BUILT_IN:
+        changed = {name: BUILT_IN[of](out[name], draw) for name, feature in features.items() if _is_image(feature)}
+        return out | changed
+    function, seeds = own_augmentation(of), draw(2**63 - 1)
+    made = [
+        _changed(function, of, [out[name][place].cpu() for name in features], int(seed))
+        for place, seed in enumerate(seeds)
+    ]
+    columns = zip(*made, strict=True) if made else ()
+    return out | {
+        name: torch.stack(column).to(out[name].device) for name, column in zip(features, columns, strict=False)
+    }
 
-        features  of the inputs that may be changed; others (an audit's marks) are repeated
-        """
-        digests_N = self._digests([inputs[name] for name in features], step)
-        numbers = iter(range(1, 2**32))
 
-        def draw(below: int) -> NDArray[np.int64]:
-            words = _mixed(np.repeat(digests_N, self.copies), np.tile(np.arange(self.copies), len(digests_N)))
-            return (_mixed(words, next(numbers)) % np.uint64(below)).astype(np.int64)
-
-        out = {name: one.repeat_interleave(self.copies, 0) for name, one in inputs.items()}
-        if self.of in BUILT_IN:
-            for name, feature in features.items():
-                if _is_image(feature):
-                    out[name] = BUILT_IN[self.of](out[name], draw)
-            return out
-        function, seeds = own_augmentation(self.of), draw(2**63 - 1)
-        made = [
-            _changed(function, self.of, [out[name][place].cpu() for name in features], int(seed))
-            for place, seed in enumerate(seeds)
-        ]
-        columns = zip(*made, strict=True) if made else ()
-        return out | {
-            name: torch.stack(column).to(out[name].device) for name, column in zip(features, columns, strict=False)
-        }
-
-    def _digests(self, inputs: Sequence[Tensor], step: int) -> NDArray[np.uint64]:
-        """Of each record at this step, [N]."""
-        arrays = [np.ascontiguousarray(one.cpu().numpy()) for one in inputs]
-        digests = np.zeros(len(arrays[0]), dtype=np.uint64)
-        begun = hashlib.blake2b(step.to_bytes(8, "big"), digest_size=8, key=self.seed)
-        for row in range(len(digests)):
-            found = begun.copy()
-            for array in arrays:
-                found.update(array[row].tobytes())
-            digests[row] = int.from_bytes(found.digest(), "big")
-        return digests
+def _digests(seed: bytes, inputs: Sequence[Tensor], step: int) -> NDArray[np.uint64]:
+    """Of each record at this step, [N]."""
+    arrays = [np.ascontiguousarray(one.cpu().numpy()) for one in inputs]
+    digests = np.zeros(len(arrays[0]), dtype=np.uint64)
+    begun = hashlib.blake2b(step.to_bytes(8, "big"), digest_size=8, key=seed)
+    for row in range(len(digests)):
+        found = begun.copy()
+        for array in arrays:
+            found.update(array[row].tobytes())
+        digests[row] = int.from_bytes(found.digest(), "big")
+    return digests
 
 
 def _mixed(words: NDArray[np.uint64], numbers: Any) -> NDArray[np.uint64]:

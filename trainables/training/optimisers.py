@@ -1,13 +1,13 @@
 """Every update by a gradient, noised or not. `rate_of` gives the step size of a step by its number, counted from 0.
 
-Descent       theta -= r g
+descend         theta -= r g
 TorchOptimiser  whatever an optimiser of torch.optim's does by gradients alone: SGD with momentum, Adam, AdamW, your own
-NoisyAdam     Bu et al. (2020), Algorithm 2: as printed, or with the bias correction of its released code
-LangevinMean  theta -= (e/2) (theta / v + n g), where the noise in the mean g is the sampler's own N(0, e I)
-RMSprop       V = a V + (1-a) g^2;  theta -= r g / (sqrt(V) + c)
-SGLD          theta -= (e/2) G;  theta += N(0, e)                G = theta / v + n g
-PSGLD         V = a V + (1-a) G^2;  P = 1 / (sqrt(V) + c);  theta -= (e/2) P G;  theta += N(0, e P)
-SGHMC         w = (1-f) w - e G + N(0, 2 f e);  theta += w
+noisy_adam      Bu et al. (2020), Algorithm 2: as printed, or with the bias correction of its released code
+langevin_mean   theta -= (e/2) (theta / v + n g), where the noise in the mean g is the sampler's own N(0, e I)
+rmsprop         V = a V + (1-a) g^2;  theta -= r g / (sqrt(V) + c)
+sgld            theta -= (e/2) G;  theta += N(0, e)                G = theta / v + n g
+psgld           V = a V + (1-a) G^2;  P = 1 / (sqrt(V) + c);  theta -= (e/2) P G;  theta += N(0, e P)
+sghmc           w = (1-f) w - e G + N(0, 2 f e);  theta += w
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from trainables.system import State
 from trainables.training.released import PARAMETER, arrays, restore
 
 RateOf = Callable[[int], float]
-_STEPS = "steps"
 _MOVING, _MEMORY, _COUNT = "moving", "memory", "count"
 MOMENTUM = 0.9
 """Of the optimizer `momentum` where none is given."""
@@ -69,34 +68,32 @@ def scheduled(peak: float, schedule: str, warmup: float, steps: int) -> RateOf:
     return rate_of
 
 
-class Optimiser:
-    """Holds the trainable parameters by name and, in `memory`, a tensor of each one's shape for all that it remembers.
+def descend(one: Tensor, gradient: Tensor, rate: float) -> None:
+    """theta -= r g."""
+    one.sub_(gradient, alpha=rate)
 
-    remembers  the kinds of memory, as checkpoints name them
+
+class Optimiser:
+    """Moves the trainable parameters, each by one rule and by what is remembered of it; by plain descent if not said.
+
+    move      (weights, their gradient, step size, *memories) moves the weights and the memories in place
+    memories  the kinds of memory, as checkpoints name them: a tensor of its shape for each parameter
     """
 
-    remembers: tuple[str, ...] = ()
-
-    def __init__(self, model: nn.Module, rate_of: RateOf) -> None:
+    def __init__(self, model: nn.Module, rate_of: RateOf, move: Callable[..., None] = descend, *memories: str) -> None:
         self.parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
         self.memory = {
             kind: {name: torch.zeros_like(one, requires_grad=False) for name, one in self.parameters.items()}
-            for kind in self.remembers
+            for kind in memories
         }
-        self._rate_of = rate_of
+        self._rate_of, self._move = rate_of, move
 
     @torch.no_grad()
     def update(self, gradient: Mapping[str, Tensor], number: int) -> None:
         """Move every parameter in place by the gradient of step `number`."""
-        rate = self._rate_at(number)
+        rate = self._rate_of(number)
         for name, one in self.parameters.items():
-            self._move(name, one, gradient[name], rate)
-
-    def _rate_at(self, number: int) -> float:
-        return self._rate_of(number)
-
-    def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
-        raise NotImplementedError
+            self._move(one, gradient[name], rate, *(several[name] for several in self.memory.values()))
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Copies of all tensors, as checkpoints keep them."""
@@ -115,13 +112,6 @@ class Optimiser:
     def released(self) -> AbstractContextManager[None]:
         """Inside, the model has the weights that `state` releases."""
         return nullcontext()
-
-
-class Descent(Optimiser):
-    """theta -= r g."""
-
-    def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
-        one.sub_(gradient, alpha=rate)
 
 
 Build = Callable[..., torch.optim.Optimizer]
@@ -254,75 +244,50 @@ def _practised(build: Any, whole: bool) -> Tensor:
     return torch.cat([one.detach().flatten() for one in model.values()])
 
 
-class NoisyAdam(Optimiser):
+def noisy_adam(model: nn.Module, rate_of: RateOf, params: Any) -> Optimiser:
     """m = beta1 m + (1 - beta1) g;  u = beta2 u + (1 - beta2) g^2;  theta -= r m / (sqrt(u) + xi).
 
-    With `bias_correction` r is that times sqrt(1 - beta2^t) / (1 - beta1^t) at its t-th step.
+    With `bias_correction` r is that times sqrt(1 - beta2^t) / (1 - beta1^t) at the t-th step.
 
     params  beta1, beta2, xi and bias_correction, as a system's hyperparameters have them
     """
 
-    remembers = ("mean", "square")
+    def corrected(number: int) -> float:
+        return rate_of(number) * math.sqrt(1 - params.beta2 ** (number + 1)) / (1 - params.beta1 ** (number + 1))
 
-    def __init__(self, model: nn.Module, rate_of: RateOf, params: Any) -> None:
-        super().__init__(model, rate_of)
-        self._params, self._steps = params, 0
-
-    def _rate_at(self, number: int) -> float:
-        self._steps += 1
-        rate, params = super()._rate_at(number), self._params
-        if params.bias_correction:
-            rate *= math.sqrt(1 - params.beta2**self._steps) / (1 - params.beta1**self._steps)
-        return rate
-
-    def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
-        mean, square, params = self.memory["mean"][name], self.memory["square"][name], self._params
+    def move(one: Tensor, gradient: Tensor, rate: float, mean: Tensor, square: Tensor) -> None:
         mean.lerp_(gradient, 1 - params.beta1)
-        square.mul_(params.beta2).addcmul_(gradient, gradient, value=1 - params.beta2)
-        one.addcdiv_(mean, square.sqrt().add_(params.xi), value=-rate)
+        one.addcdiv_(mean, _root(square, gradient, params.beta2, params.xi), value=-rate)
 
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        """See `Optimiser.state`."""
-        return super().state() | {_STEPS: np.asarray(self._steps)}
-
-    def restore(self, state: State) -> None:
-        """See `Optimiser.restore`."""
-        super().restore(state)
-        self._steps = int(state[_STEPS])
+    return Optimiser(model, corrected if params.bias_correction else rate_of, move, "mean", "square")
 
 
-class LangevinMean(Optimiser):
+def _root(square: Tensor, gradient: Tensor, decay: float, floor: float) -> Tensor:
+    """sqrt(V) + c, V updated."""
+    square.mul_(decay).addcmul_(gradient, gradient, value=1 - decay)
+    return square.sqrt().add_(floor)
+
+
+def langevin_mean(model: nn.Module, rate_of: RateOf, n: int, prior_variance: float) -> Optimiser:
     """theta -= (e/2) (theta / v + n g) by the noisy mean g.
 
     n               the public number of records
     prior_variance  v
     """
 
-    def __init__(self, model: nn.Module, rate_of: RateOf, n: int, prior_variance: float) -> None:
-        super().__init__(model, rate_of)
-        self._n, self._prior_variance = n, prior_variance
+    def move(one: Tensor, gradient: Tensor, rate: float) -> None:
+        one.mul_(1 - rate / (2 * prior_variance)).sub_(gradient, alpha=rate / 2 * n)
 
-    def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
-        one.mul_(1 - rate / (2 * self._prior_variance)).sub_(gradient, alpha=rate / 2 * self._n)
+    return Optimiser(model, rate_of, move)
 
 
-class RMSprop(Optimiser):
+def rmsprop(model: nn.Module, rate_of: RateOf, params: Any) -> Optimiser:
     """V = a V + (1-a) g^2; theta -= r g / (sqrt(V) + c), with a and c the `decay` and `floor` of `params`."""
 
-    remembers = ("square",)
+    def move(one: Tensor, gradient: Tensor, rate: float, square: Tensor) -> None:
+        one.addcdiv_(gradient, _root(square, gradient, params.decay, params.floor), value=-rate)
 
-    def __init__(self, model: nn.Module, rate_of: RateOf, params: Any) -> None:
-        super().__init__(model, rate_of)
-        self._params = params
-
-    def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
-        one.addcdiv_(gradient, self._root(name, gradient), value=-rate)
-
-    def _root(self, name: str, gradient: Tensor) -> Tensor:
-        """sqrt(V) + c, V updated."""
-        square = self.memory["square"][name]
-        square.mul_(self._params.decay).addcmul_(gradient, gradient, value=1 - self._params.decay)
-        return square.sqrt().add_(self._params.floor)
+    return Optimiser(model, rate_of, move, "square")
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,42 +307,32 @@ class NoisyPosterior:
         return self.noise.fill_(torch.empty_like(like, requires_grad=False))
 
 
-class SGLD(Optimiser):
+def sgld(model: nn.Module, rate_of: RateOf, posterior: NoisyPosterior) -> Optimiser:
     """theta -= (e/2) G; theta += N(0, e)."""
 
-    def __init__(self, model: nn.Module, rate_of: RateOf, posterior: NoisyPosterior) -> None:
-        super().__init__(model, rate_of)
-        self._posterior = posterior
+    def move(one: Tensor, gradient: Tensor, rate: float) -> None:
+        drift = posterior.gradient(one, gradient)
+        one.sub_(drift, alpha=rate / 2).add_(posterior.normal(one), alpha=math.sqrt(rate))
 
-    def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
-        drift = self._posterior.gradient(one, gradient)
-        one.sub_(drift, alpha=rate / 2).add_(self._posterior.normal(one), alpha=math.sqrt(rate))
+    return Optimiser(model, rate_of, move)
 
 
-class PSGLD(RMSprop):
+def psgld(model: nn.Module, rate_of: RateOf, posterior: NoisyPosterior, params: Any) -> Optimiser:
     """V = a V + (1-a) G^2; P = 1 / (sqrt(V) + c); theta -= (e/2) P G; theta += N(0, e P)."""
 
-    def __init__(self, model: nn.Module, rate_of: RateOf, posterior: NoisyPosterior, params: Any) -> None:
-        super().__init__(model, rate_of, params)
-        self._posterior = posterior
-
-    def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
-        drift = self._posterior.gradient(one, gradient)
-        root, normal = self._root(name, drift), self._posterior.normal(one)
+    def move(one: Tensor, gradient: Tensor, rate: float, square: Tensor) -> None:
+        drift = posterior.gradient(one, gradient)
+        root, normal = _root(square, drift, params.decay, params.floor), posterior.normal(one)
         one.addcdiv_(drift, root, value=-rate / 2).addcdiv_(normal, root.sqrt(), value=math.sqrt(rate))
 
+    return Optimiser(model, rate_of, move, "square")
 
-class SGHMC(Optimiser):
+
+def sghmc(model: nn.Module, rate_of: RateOf, posterior: NoisyPosterior, friction: float) -> Optimiser:
     """w = (1-f) w - e G + N(0, 2 f e); theta += w."""
 
-    remembers = ("velocity",)
+    def move(one: Tensor, gradient: Tensor, rate: float, velocity: Tensor) -> None:
+        velocity.mul_(1 - friction).sub_(posterior.gradient(one, gradient), alpha=rate)
+        one.add_(velocity.add_(posterior.normal(one), alpha=math.sqrt(2 * friction * rate)))
 
-    def __init__(self, model: nn.Module, rate_of: RateOf, posterior: NoisyPosterior, friction: float) -> None:
-        super().__init__(model, rate_of)
-        self._posterior, self._friction = posterior, friction
-
-    def _move(self, name: str, one: Tensor, gradient: Tensor, rate: float) -> None:
-        velocity = self.memory["velocity"][name]
-        velocity.mul_(1 - self._friction).sub_(self._posterior.gradient(one, gradient), alpha=rate)
-        velocity.add_(self._posterior.normal(one), alpha=math.sqrt(2 * self._friction * rate))
-        one.add_(velocity)
+    return Optimiser(model, rate_of, move, "velocity")

@@ -26,7 +26,7 @@ from trainables.hyperparameters import read
 from trainables.models.pretrained import trained_groups
 from trainables.system import Dataset, DatasetSpec, Run, RunSettings, State
 from trainables.team import BatchSums, GradientTask, RecordGradient, device_named, limited_threads
-from trainables.training.augmentation import Augmentation
+from trainables.training.augmentation import copied
 from trainables.training.hyperparameters import ModelHyperparameters
 from trainables.training.loop import Pace, run_steps
 from trainables.training.losses import (
@@ -112,7 +112,8 @@ def train(
 ) -> None:
     """Execute one run up to its `member.to_step`: batches are summed by `execution.team`, or here without one.
 
-    Raises InvalidValue (model), and ValueError for a watched run with a team, which would not see what is watched.
+    Raises InvalidValue (model), Refused and MixesExamples for a model that says something else of records together than
+    alone, and ValueError for a watched run with a team, which would not see what is watched.
     """
     watched = isinstance(run, hooks.WatchesGradients)
     if watched and execution.team is not None:
@@ -121,16 +122,35 @@ def train(
     with limited_threads(execution.threads), ExitStack() as opened:
         model, loss = initial_model(run, data, device), loss_function(data.facts)
         if not watched:
-            check_records_apart(model, data.facts, device, execution)
+            # Together and alone, of made-up ones, so that no refusal depends on a private record.
+            engine = PrivateGradients(model, loss, precision=execution.precision)
+            engine.check(*made_up_records(data.facts, RECORDS, device))
         model, loss = hooks.attach(run, model, loss)
-        fine_tuned = read(ModelHyperparameters, run.member.plan.config).is_fine_tuned
-        weights = dict(model.named_parameters()) if fine_tuned else {}
+        params = read(ModelHyperparameters, run.member.plan.config)
+        weights = dict(model.named_parameters()) if params.is_fine_tuned else {}
         start = {name: one.detach().clone() for name, one in weights.items() if one.requires_grad}
         updates = optimiser(model)
         if run.state is not None:
             updates.restore(run.state)
         noise = noise_source(run, execution, device)
-        task = gradient_task(run, execution, mechanism.sampling.rate, mechanism.clip_norm, gradient)
+        task = GradientTask(
+            model=params.model,
+            hidden=params.hidden,
+            arguments=params.arguments,
+            adaptation=params.adaptation,
+            model_seed=model_seed(run),
+            rate=mechanism.sampling.rate,
+            clip_norm=mechanism.clip_norm,
+            from_step=run.start_step,
+            steps=run.member.to_step - run.start_step,
+            gradient=gradient,
+            sampling_seed=batch_key(run),
+            sampling=execution.noise_source,
+            microbatch=execution.microbatch,
+            precision=execution.precision,
+            device=execution.device,
+            threads=execution.threads,
+        )
         sums: BatchSums
         if execution.team is None:
             sums = LocalSums(task, model, data, device, loss=loss)
@@ -138,16 +158,6 @@ def train(
             sums = opened.enter_context(execution.team.sums(task, model))
         steps = PrivateSteps(run, data, execution, mechanism, model, updates, sums, noise, device, gradient, start)
         run_steps(run, steps, Pace(execution.checkpoint_seconds))
-
-
-def check_records_apart(model: nn.Module, facts: DatasetSpec, device: torch.device, execution: RunSettings) -> None:
-    """Raises Refused, MixesExamples for a model that says something else of made-up records together than alone.
-
-    No private record is looked at, so that no refusal depends on one.
-    """
-    PrivateGradients(model, loss_function(facts), precision=execution.precision).check(
-        *made_up_records(facts, RECORDS, device)
-    )
 
 
 def made_up_records(facts: DatasetSpec, count: int, device: torch.device) -> tuple[tuple[Tensor, ...], Tensor]:
@@ -189,9 +199,7 @@ class LocalSums:
         if device.type == "cuda" and 2 * sum(one.nbytes for one in self._columns) < torch.cuda.mem_get_info(device)[0]:
             self._columns = [one.to(device) for one in self._columns]
         gradient, self._features = task.gradient, data.facts.features
-        self._augmentation: Augmentation | None = None
         if gradient.augmentation != "none":
-            self._augmentation = Augmentation(of=gradient.augmentation, copies=gradient.copies, seed=gradient.seed)
             loss = averaged(loss, gradient.copies)
         self._sampling = PoissonSampling(rate=task.rate)
         self._draws = batches_of(task.sampling_seed, task.sampling)
@@ -207,8 +215,8 @@ class LocalSums:
         columns = [_at(one, rows, self._device) for one in self._columns]
         inputs, answers = dict(zip(self._names, columns, strict=False)), tuple(columns[len(self._names) :])
         microbatch = self._task.microbatch
-        if self._augmentation is not None:
-            inputs, answers, taken = self._copied(self._augmentation, inputs, answers, taken)
+        if self._task.gradient.augmentation != "none":
+            inputs, answers, taken = self._copied(inputs, answers, taken)
         self._step += 1
         return self._gradients.clipped_sum(
             tuple(inputs.values()),
@@ -220,22 +228,19 @@ class LocalSums:
         )
 
     def _copied(
-        self,
-        augmentation: Augmentation,
-        inputs: Mapping[str, Tensor],
-        answers: tuple[Tensor, ...],
-        taken: Tensor | None,
+        self, inputs: Mapping[str, Tensor], answers: tuple[Tensor, ...], taken: Tensor | None
     ) -> tuple[dict[str, Tensor], tuple[Tensor, ...], Tensor | None]:
         """[U, ...] or [U, k, ...] -> [U, k * K, ...]: the copies of its records are the rows of a unit."""
         units, axis = len(answers[0]), int(self._unit_records > 1)
         lead = (units, self._rows) if self._rows > 1 else (units,)
         records = {name: one.flatten(0, axis) for name, one in inputs.items()}
-        copies = augmentation.copied(records, self._features, self._step)
-        repeated = [one.repeat_interleave(augmentation.copies, axis) for one in answers]
+        gradient = self._task.gradient
+        copies = copied(gradient, records, self._features, self._step)
+        repeated = [one.repeat_interleave(gradient.copies, axis) for one in answers]
         return (
             {name: one.view(*lead, *one.shape[1:]) for name, one in copies.items()},
             tuple(one.view(*lead, *one.shape[1 + axis :]) for one in repeated),
-            None if taken is None else taken.repeat_interleave(augmentation.copies, 1),
+            None if taken is None else taken.repeat_interleave(gradient.copies, 1),
         )
 
     def _batch(self, chosen: NDArray[np.int64]) -> tuple[Tensor, Tensor | None]:
@@ -251,31 +256,6 @@ class LocalSums:
 def _at(column: Tensor, rows: Tensor, device: torch.device) -> Tensor:
     """[*rows.shape, ...] on `device`, read where the column lies: in memory, in a file, or on the device."""
     return as_taken(column.index_select(0, rows.flatten()).view(*rows.shape, *column.shape[1:]), device)
-
-
-def gradient_task(
-    run: Run, execution: RunSettings, rate: float, clip_norm: float, gradient: RecordGradient
-) -> GradientTask:
-    """What other processes have to know of `run`."""
-    params = read(ModelHyperparameters, run.member.plan.config)
-    return GradientTask(
-        model=params.model,
-        hidden=params.hidden,
-        arguments=params.arguments,
-        adaptation=params.adaptation,
-        model_seed=model_seed(run),
-        rate=rate,
-        clip_norm=clip_norm,
-        from_step=run.start_step,
-        steps=run.member.to_step - run.start_step,
-        gradient=gradient,
-        sampling_seed=batch_key(run),
-        sampling=execution.noise_source,
-        microbatch=execution.microbatch,
-        precision=execution.precision,
-        device=execution.device,
-        threads=execution.threads,
-    )
 
 
 def initial_model(run: Run, data: Dataset, device: torch.device) -> nn.Module:

@@ -54,11 +54,9 @@ def plan_with_reports(
 
     Raises InvalidValue as `System.plan` does, and for a system whose metrics do not come from a noised histogram.
     """
-    private = facts.private_validation
-    if private is None:
-        return attributed_plan(system, config, facts, target, calibrations)
     check_private(system, facts)
-    if not facts.n_validation:
+    private = facts.private_validation
+    if private is None or not facts.n_validation:
         return attributed_plan(system, config, facts, target, calibrations)
     adds = not private.parts or target.adjacency is not Adjacency.ADD_REMOVE
     share = private.budget_share
@@ -72,14 +70,12 @@ def plan_with_reports(
             "Lower it, or split by a hash of an id (share, id) under add-remove.",
         )
     try:
-        if not adds:
-            plan = attributed_plan(system, config, facts, target, calibrations)
-            return (
-                plan
-                if isinstance(plan, Refusal)
-                else _with(plan, facts, target, reported, plan.guarantee.epsilon, share)
-            )
-        return _adding(system, config, facts, target, calibrations, reported, share)
+        if adds:
+            return _adding(system, config, facts, target, calibrations, reported, share)
+        plan = attributed_plan(system, config, facts, target, calibrations)
+        if isinstance(plan, Refusal):
+            return plan
+        return _with(plan, facts, target, reported, plan.guarantee.epsilon, share)
     except (ToleranceNotReached, DiscretisationInvalid) as error:
         # Nothing can be claimed of it, so it is not launched; other points of the space go on.
         return Refusal(violations={"accounting": 1.0}, reason=f"epsilon cannot be bounded closely enough: {error}")

@@ -32,11 +32,12 @@ import re
 import secrets
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, TypeAdapter, ValidationError
 
 from trainables.system import State
 from trainables.worker.files import Damaged, Folder, parsed, verify, whole_number, with_checksum
@@ -46,54 +47,38 @@ from trainables.worker.redaction import redacted
 
 Curve = Mapping[int, Mapping[str, float]]
 """{number of steps: metrics of the model after them}, of one attempt, between the ends of its reservation."""
+_CURVE: TypeAdapter[Curve] = TypeAdapter(dict[int, dict[str, float]])
 
 
-def curve_to_json(curve: Curve) -> dict[str, dict[str, float]]:
-    """Plain JSON values."""
-    return {str(step): dict(metrics) for step, metrics in curve.items()}
-
-
-def curve_from_json(data: Any, place: str, above: int, below: int) -> Curve:
-    """The inverse, for steps in (above, below), in order. Raises Damaged."""
+def _curve_between(place: str, data: object, above: int, below: int) -> Curve:
+    """A curve with points at steps in (above, below), in order. Raises Damaged."""
     try:
-        found = {int(step): _metrics(metrics) for step, metrics in data.items()}
-    except _NOT_WRITTEN_SO as error:
+        found = _CURVE.validate_python(data)
+    except ValidationError as error:
         raise Damaged(f"{place}: its curve is none ({type(error).__name__})") from None
     if not all(above < step < below for step in found):
         raise Damaged(f"{place}: its curve has points outside of the reservation")
     return dict(sorted(found.items()))
 
 
-def _metrics(plain: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(value) for name, value in plain.items()}
-
-
-_NOT_WRITTEN_SO = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
-"""What comes of reading what no worker wrote."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(BaseModel):
     """New points of the curve of an attempt that goes on: a durable checkpoint covers their steps."""
 
-    key: str
-    attempt: int
-    curve: Curve
+    model_config = ConfigDict(frozen=True)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {"key": self.key, "attempt": self.attempt, "curve": curve_to_json(self.curve)}
+    key: str
+    attempt: StrictInt
+    curve: Curve = Field(default_factory=dict)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, from_step: int, to_step: int) -> Progress:
-        """The inverse of `to_dict`, for this reservation. Raises Damaged."""
-        place = f"curve of {data['key']}, attempt {data['attempt']}"
-        curve = curve_from_json(data["curve"], place, from_step, to_step)
-        return cls(key=data["key"], attempt=data["attempt"], curve=curve)
+        """The inverse of `model_dump`, for this reservation. Raises Damaged."""
+        key, attempt = data["key"], data["attempt"]
+        curve = _curve_between(f"curve of {key}, attempt {attempt}", data["curve"], from_step, to_step)
+        return cls(key=key, attempt=attempt, curve=curve)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialResult:
+class TrialResult(Progress):
     """The report of one attempt that reached the end of its reservation.
 
     step            that end: the steps behind `metrics`
@@ -102,37 +87,25 @@ class TrialResult:
     curve           what it told before that
     """
 
-    key: str
-    attempt: int
-    step: int
+    step: StrictInt
     metrics: Mapping[str, float]
     seconds: float
     peak_memory_mb: float
-    curve: Curve = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        own = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {**own, "metrics": dict(self.metrics), "curve": curve_to_json(self.curve)}
 
     @classmethod
-    def from_dict(cls, data: Any, *, key: str, attempt: int, step: int) -> TrialResult:
-        """The inverse of `to_dict`, for this attempt and this end of its reservation and no other. Raises Damaged."""
+    def of(cls, data: object, *, key: str, attempt: int, step: int) -> TrialResult:
+        """The inverse of `model_dump`, for this attempt and this end of its reservation and no other. Raises Damaged.
+
+        Whose reservation began where is the ledger's to say.
+        """
         place = f"result of {key}, attempt {attempt}"
         try:
-            if (data["key"], data["attempt"], data["step"]) != (key, attempt, step):
-                raise Damaged(f"{place}: it is of another attempt, or of another step than {step}")
-            metrics, numbers = _metrics(data["metrics"]), [float(data[name]) for name in ("seconds", "peak_memory_mb")]
-        except _NOT_WRITTEN_SO as error:
-            if isinstance(error, Damaged):
-                raise
+            found = cls.model_validate(data)
+        except ValidationError as error:
             raise Damaged(f"{place}: it is none ({type(error).__name__})") from None
-        # Whose reservation began where is the ledger's to say.
-        curve = curve_from_json(data.get("curve", {}), place, 0, step)
-        seconds, peak = numbers
-        return cls(
-            key=key, attempt=attempt, step=step, metrics=metrics, seconds=seconds, peak_memory_mb=peak, curve=curve
-        )
+        if (found.key, found.attempt, found.step) != (key, attempt, step):
+            raise Damaged(f"{place}: it is of another attempt, or of another step than {step}")
+        return found.model_copy(update={"curve": _curve_between(place, found.curve, 0, step)})
 
 
 # Checkpoints of one attempt: `checkpoint.<step>.npz`, the newest and its predecessor.
@@ -174,7 +147,7 @@ class Checkpoints:
     ) -> None:
         """Keep `state` durably as the state after `step` steps, with the result if this ends the reservation."""
         buffer = io.BytesIO()
-        said = {"step": step, "result": None if result is None else dict(result), "curve": curve_to_json(curve or {})}
+        said = {"step": step, "result": None if result is None else dict(result), "curve": curve or {}}
         head = json.dumps(said).encode()
         arrays = {f"{_STATE}{name}": value for name, value in state.items()}
         np.savez(buffer, **{_HEAD: np.frombuffer(head, dtype=np.uint8)}, **arrays)  # type: ignore[arg-type]
@@ -204,7 +177,7 @@ class Checkpoints:
         whole_number(place, "its step", head.get("step"), step, step)
         state = {name.removeprefix(_STATE): array for name, array in read.items() if name.startswith(_STATE)}
         # At the step of a checkpoint the curve has a point too, where one is planned there.
-        return Checkpoint(step, state, head.get("result"), curve_from_json(head.get("curve", {}), place, 0, step + 1))
+        return Checkpoint(step, state, head.get("result"), _curve_between(place, head.get("curve", {}), 0, step + 1))
 
     def readable(self, at_least: int, below: int) -> Checkpoint | None:
         """The newest undamaged one at a step in [at_least, below), None without one."""
@@ -555,7 +528,10 @@ class Attempt:
             try:
                 checkpoint = self.checkpoints.read(step)
                 if checkpoint.result is not None:
-                    result = self._reported(checkpoint, to_step)
+                    if step != to_step:
+                        expected = f"of a reservation that ends at {to_step}"
+                        raise Damaged(f"{self._place}: a result at step {step} {expected}")
+                    result = TrialResult.of(checkpoint.result, key=self.key, attempt=self.number, step=to_step)
                 found.append(step)
             except Damaged as damaged:
                 found.append(damaged)
@@ -563,11 +539,6 @@ class Attempt:
                 # Replaced by its successor while we looked: its worker was still in the interval before the fence.
                 continue
         return result, tuple(found)
-
-    def _reported(self, checkpoint: Checkpoint, to_step: int) -> TrialResult:
-        if checkpoint.step != to_step:
-            raise Damaged(f"{self._place}: a result at step {checkpoint.step} of a reservation that ends at {to_step}")
-        return TrialResult.from_dict(checkpoint.result, key=self.key, attempt=self.number, step=to_step)
 
 
 def latest_checkpoint(

@@ -113,7 +113,7 @@ def ray_trial(config: Mapping[str, Any], *, shared: Shared) -> None:
 
     def tell(told: Progress) -> None:
         # In a list: Tune takes mappings apart.
-        tune.report({TOLD: [told.to_dict()]})
+        tune.report({TOLD: [told.model_dump()]})
 
     return tune.report({"results": run_launch(group, shared.data.get(), shared.trials, shared.secret, leaving, tell)})
 

@@ -157,7 +157,7 @@ class RecordedRun:
             seconds=seconds,
             peak_memory_mb=peak_memory_mb,
             curve=self._curve,
-        ).to_dict()
+        ).model_dump()
         with _records():
             self.attempt.save(step, state, result)
         self.result = result

@@ -18,16 +18,12 @@ Record = Any
 """One record in whatever form `write` takes it."""
 
 
-def nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sizes stay as published."""
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Candidate:
     """options    what a spec says, without `path`
     made       records by a seed: always as many, in an order that is part of them; no two seeds share one
     write      writes them below a folder, in the order given, and says which files the source needs, [] if packaged
-    small      sets published sizes to those of `made`
+    small      [(module or source, {name: value})] by which published sizes are those of `made`
     others     {option: another value that means something}; an option without one must be in `silent`
     silent     {option: why nothing depends on it}
     bad        {option: values of a wrong type or range}; [object()], or none of them
@@ -36,14 +32,13 @@ class Candidate:
     exact      whether n and n_validation are the numbers of records (of units) that are there
     owner      {record: the id of its unit}, where options name a unit of at most `largest` records
     nameless   a record without an id, made of another
-    copied     a record in the place of another that is equal to a first one
     """
 
     source: DataSource
     options: Mapping[str, object] = field(default_factory=dict)
     made: Callable[[int], Sequence[Record]]
     write: Callable[[Path, Sequence[Record]], list[Path]]
-    small: Callable[[pytest.MonkeyPatch], None] = nothing
+    small: Sequence[tuple[object, Mapping[str, object]]] = ()
     others: Mapping[str, object] = field(default_factory=dict)
     silent: Mapping[str, str] = field(default_factory=dict)
     bad: Mapping[str, Sequence[object]] = field(default_factory=dict)
@@ -53,13 +48,14 @@ class Candidate:
     owner: Callable[[Record], object] | None = None
     largest: int = 1
     nameless: Callable[[Record], Record] | None = None
-    copied: Callable[[Record, Record], Record] = lambda one, other: one
 
     @contextmanager
     def sized(self):
         """Its published sizes are those of its small files."""
         with pytest.MonkeyPatch.context() as monkeypatch:
-            self.small(monkeypatch)
+            for place, values in self.small:
+                for name, value in values.items():
+                    monkeypatch.setattr(place, name, value)
             yield
 
     def asked(self, folder: Path, **changes: object) -> dict[str, object]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from tests.trainables.data_exam.candidate import Candidate, same
 from trainables.data import records as content
 from trainables.system import Dataset, Split
 
-SHARE, KEYS, PAIRS = 0.5, ("a", "b", "c", "d", "e", "f"), 2
+SHARE, KEYS = 0.5, ("a", "b", "c", "d", "e", "f")
 Rows = Counter[bytes]
 
 
@@ -24,8 +23,8 @@ def parts_hold_each_record_once(one: Candidate, folder: Path) -> list[str]:
     """What tunes and what trains finally are disjoint, and all together; by each record alone, and by the key.
 
     Asked under several keys, of the few records of an exam: whoever is in one part stays there when records are in
-    another order, when another comes in somebody's place, and under a limit; equal records are together; and validation
-    records are the same in both parts, or are parted too.
+    another order, when another comes in somebody's place, and under a limit; and validation records are the same in
+    both parts, or are parted too.
     """
     if not any(option.name == "part" for option in one.listed):
         return []
@@ -41,7 +40,6 @@ def parts_hold_each_record_once(one: Candidate, folder: Path) -> list[str]:
         if sum(None not in parts for parts in kept.values()) < 2:
             faults.append("under these keys there is somebody in both parts too seldom to tell")
         faults += _stays(one, records, folder, kept)
-        faults += _equal_records_are_together(one, records, folder)
         return sorted(set(faults))
 
 
@@ -95,27 +93,6 @@ def _stays(one: Candidate, records: Sequence[Any], folder: Path, kept: dict[str,
                 if there & elsewhere:
                     faults.append(f"{name.partition('-')[0]}: somebody else moved to the other part")
     return faults if seen or not records else ["no record was seen twice"]
-
-
-def _equal_records_are_together(one: Candidate, records: Sequence[Any], folder: Path) -> list[str]:
-    """A record comes again in the place of another."""
-    seen = 0
-    # Those that stand close together first, so that it is not always the same that comes twice.
-    for first, second in sorted(combinations(range(len(records)), 2), key=lambda two: (two[1] - two[0], two)):
-        some = [*records]
-        some[second] = one.copied(records[first], records[second])
-        here = folder / f"{first}-again-at-{second}"
-        one.written(here, some)
-        # Both may train or not.
-        if max(_train(one.source.load(one.asked(here))).values()) > 1:
-            seen += 1
-            for key in KEYS[:2]:
-                tuning, final = (_train(part) for part in _parts(one, key, here))
-                if tuning & final:
-                    return ["equal records are in both parts"]
-        if seen == PAIRS:
-            break
-    return [] if seen or not records or one.owner is not None else ["no two equal records were seen"]
 
 
 def _parts(one: Candidate, key: str, folder: Path, **changes: object) -> list[Dataset | None]:

@@ -6,17 +6,11 @@ import numpy as np
 import pytest
 from torch import nn
 
-from trainables.system import DatasetSpec, InputSpec, Split, Task
+from tests.trainables.recording import facts_of
+from trainables.system import Split, Task
 from trainables.validation.evaluate import score
 
-FACTS = DatasetSpec(
-    dataset="made-up",
-    task=Task.REGRESSION,
-    n=100,
-    n_validation=0,
-    features={"x": InputSpec(shape=(1,))},
-    target_high=9.0,
-)
+FACTS = facts_of((1,), task=Task.REGRESSION, classes=None, target_high=9.0)
 
 
 def scored(targets: list[float]):

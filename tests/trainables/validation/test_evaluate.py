@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from dpcore.gradients import Refused
+from tests.trainables.recording import facts_of
 from trainables.metrics import scores_of, share_error
-from trainables.system import DatasetSpec, InputSpec, Split, Task
-from trainables.training.losses import answers, record_losses
+from trainables.system import Split, Task
+from trainables.training.losses import record_losses
 from trainables.validation.evaluate import judge
 
 
@@ -24,14 +25,8 @@ class Fixed(nn.Module):
 
 
 def judged(task: Task, outputs: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-    facts = DatasetSpec(
-        dataset="made",
-        task=task,
-        n=1,
-        n_validation=len(targets),
-        features={"x": InputSpec(shape=outputs.shape[1:])},
-        classes=None if task is Task.REGRESSION else outputs.shape[1],
-    )
+    classes = None if task is Task.REGRESSION else outputs.shape[1]
+    facts = facts_of(outputs.shape[1:], task=task, n_validation=len(targets), classes=classes)
     split = Split(inputs={"x": outputs.astype(np.float32)}, targets=targets)
     return dict(judge(Fixed(), split, facts, torch.device("cpu")))
 
@@ -99,9 +94,7 @@ def some(size: int) -> Split:
     return Split(inputs={"x": x}, targets=generator.integers(0, 3, size))
 
 
-FACTS = DatasetSpec(
-    dataset="made", task=Task.CLASSIFICATION, n=1, n_validation=9, features={"x": InputSpec(shape=(3,))}, classes=3
-)
+FACTS = facts_of((3,), n_validation=9, classes=3)
 CPU = torch.device("cpu")
 
 
@@ -125,14 +118,6 @@ def test_a_model_that_writes_down_what_it_is_asked_is_refused() -> None:
     model = Learning().train()
     with pytest.raises(Refused, match="seen"):
         judge(model, some(9), FACTS, CPU)
-    assert model.training
-
-
-def test_answers_come_without_gradients_and_leave_the_mode() -> None:
-    model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
-    found = [(rows, outputs) for rows, outputs in answers(model, some(2100), CPU)]
-    assert [rows for rows, _ in found] == [slice(0, 1024), slice(1024, 2048), slice(2048, 2100)]
-    assert not any(outputs.requires_grad for _, outputs in found)
     assert model.training
 
 

@@ -12,10 +12,11 @@ from sklearn.metrics import roc_auc_score
 
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from tests.dpcore.oracles import noise
+from tests.trainables.recording import facts_of
 from trainables.data import SOURCES
 from trainables.measures.quality import of_groups
 from trainables.metrics import share_error
-from trainables.system import DatasetSpec, Groups, InputSpec, Task
+from trainables.system import DatasetSpec, Groups, Task
 from trainables.validation.evaluate import area_under_curve
 from trainables.validation.histogram_bins import (
     GroupedCells,
@@ -24,6 +25,7 @@ from trainables.validation.histogram_bins import (
     cells_for,
     error_cells,
     loss_cells,
+    token_cells,
 )
 
 N = 4000
@@ -31,9 +33,7 @@ WIDE = (1.0, 1e9)
 
 
 def facts(task: Task, **changes: Any) -> DatasetSpec:
-    classes = {"classes": None if task is Task.REGRESSION else 3}
-    features = {"x": InputSpec(shape=(2,))}
-    return DatasetSpec(dataset="made", task=task, n=9, n_validation=N, features=features, **(classes | changes))
+    return facts_of(task=task, n_validation=N, **{"classes": None if task is Task.REGRESSION else 3} | changes)
 
 
 def judged(classes: int, seed: int = 0, sharpness: float = 2.0) -> Judgements:
@@ -102,10 +102,17 @@ def test_ratings_and_regressions_give_a_root_mean_square():
     assert found["loss"] == pytest.approx(found["rmse"] ** 2)
 
 
-LAYOUTS = [ScoreCells(2), ScoreCells(4), loss_cells(), error_cells(2.0, sides=1), error_cells(3.0, sides=2)]
+LAYOUTS = [
+    ScoreCells(2),
+    ScoreCells(4),
+    loss_cells(),
+    error_cells(2.0, sides=1),
+    error_cells(3.0, sides=2),
+    token_cells(),
+]
 
 
-@pytest.mark.parametrize("cells", LAYOUTS, ids=["two", "four", "loss", "regression", "rating"])
+@pytest.mark.parametrize("cells", LAYOUTS, ids=["two", "four", "loss", "regression", "rating", "tokens"])
 def test_outputs_that_are_no_numbers_have_a_cell_too_and_it_is_wrong(cells):
     nothing = np.full(3, np.nan)
     wild = Judgements(np.array([0, 1, 1]), np.array([0, 1, 0]), nothing, nothing, nothing)
@@ -121,8 +128,8 @@ def test_outputs_that_are_no_numbers_have_a_cell_too_and_it_is_wrong(cells):
 
 @pytest.mark.parametrize(
     ("cells", "classes"),
-    [(ScoreCells(2), 2), (ScoreCells(4), 4), (loss_cells(), 4), (error_cells(2.0, sides=2), 3)],
-    ids=["two", "four", "loss", "rating"],
+    [(ScoreCells(2), 2), (ScoreCells(4), 4), (loss_cells(), 4), (error_cells(2.0, sides=2), 3), (token_cells(), 4)],
+    ids=["two", "four", "loss", "rating", "tokens"],
 )
 def test_stated_errors_are_those_of_the_noise_and_of_the_sample(cells, classes):
     """400 releases, each of as many records drawn from those: the ratio of error to stated error has a deviation of 1,

@@ -11,10 +11,11 @@ import pytest
 from dpcore.accounting import headline, headline_of_parts
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Composed
+from tests.trainables.recording import facts_of
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.reports import PUBLIC_VALIDATION, PrivateValidation
-from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, Refusal, Task
+from trainables.system import DatasetSpec, PrivacyPlan, PrivacyTarget, Refusal
 from trainables.units import Unit
 from trainables.validation.planning import plan_with_reports
 
@@ -27,15 +28,7 @@ CONFIGS = {"noisy-sgd": SGD, "noisy-adam": SGD, "clipped-sgld": SGLD, "dp-sgld":
 
 
 def facts(private: PrivateValidation | None, n_validation: int = 200) -> DatasetSpec:
-    return DatasetSpec(
-        dataset="made",
-        task=Task.CLASSIFICATION,
-        n=800,
-        n_validation=n_validation,
-        features={"x": InputSpec(shape=(4,))},
-        classes=2,
-        private_validation=private,
-    )
+    return facts_of(n=800, n_validation=n_validation, private_validation=private)
 
 
 def planned(
@@ -148,48 +141,15 @@ def test_given_noise_is_kept_and_its_claim_is_not_raised():
     assert "training and reports together" in refused.reason
 
 
-# Own data demand an answer: whose are the validation records? What it means, and who cannot keep them private.
-
-TABLE = SOURCES["table"]
-BY_HASH: dict[str, Any] = {"share": 0.25, "id": "id"}
-FILE: dict[str, Any] = {"path": "more.parquet", "n": 50}
-
-
-def table_facts(validation: dict[str, Any] | None, **changes: Any) -> DatasetSpec:
+def test_sources_over_others_keep_private_records_private_or_refuse(tmp_path: Path):
+    scans = {"columns": {"scan": {"low": 0, "high": 9, "shape": [8, 8]}}, "path": str(tmp_path)}
     options = {
-        "path": "all.parquet",
         "n": 200,
         "label": "rich",
         "classes": 2,
-        "columns": {"age": {"low": 0, "high": 9}},
+        "of": "table",
+        "validation": {"share": 0.25, "id": "id", "records": "private"},
     }
-    return TABLE.facts(options | changes | ({} if validation is None else {"validation": validation}))
-
-
-def test_a_hash_of_an_id_parts_the_records_and_the_claim_says_what_it_rests_on():
-    found = table_facts({**BY_HASH, "records": "private"}).private_validation
-    assert found is not None
-    assert "id" in found.assumption
-    assert found.budget_share is None
-    others = [
-        table_facts({**BY_HASH, "records": "private", **change}).private_validation
-        for change in ({"key": "other"}, {"share": 0.5}, {"id": "name"})
-    ]
-    assert len({found.parts, *(one.parts for one in others)}) == 4
-    assert table_facts({**BY_HASH, "records": "private"}, path="b.parquet").private_validation.parts != found.parts
-
-
-def test_another_file_parts_the_records_only_where_that_is_declared():
-    assert table_facts({**FILE, "records": "private"}).private_validation.parts == ""
-    assert table_facts({**FILE, "records": "private", "disjoint": False}).private_validation.parts == ""
-    declared = table_facts({**FILE, "records": "private", "disjoint": True}).private_validation
-    assert "more.parquet" in declared.parts
-    assert "declared" in declared.assumption
-
-
-def test_sources_over_others_keep_private_records_private_or_refuse(tmp_path: Path):
-    scans = {"columns": {"scan": {"low": 0, "high": 9, "shape": [8, 8]}}, "path": str(tmp_path)}
-    options = {"n": 200, "label": "rich", "classes": 2, "of": "table", "validation": {**BY_HASH, "records": "private"}}
     found = SOURCES["frozen"].facts(options | scans | {"filters": 4, "patch": 3})
     assert found.private_validation is not None
     with pytest.raises(InvalidValue, match=r"public with data\.source: projected"):
