@@ -161,13 +161,8 @@ class SweepFilter:
         entries: Iterable[Reservation],
         known: MutableMapping[str, float],
     ) -> Self:
-        """As its ledger says. Raises BudgetExceeded for one that is beyond the budget, and as `add`."""
+        """As its ledger says. Raises BudgetExceeded for one that is beyond the budget, and InvalidValue as `add`."""
         charges = {_named(one): charge_of(budget, plans[one.key], one.from_step, one.to_step, known) for one in entries}
-        return cls.of(budget, charges, known)
-
-    @classmethod
-    def of(cls, budget: SweepBudget, charges: Mapping[str, LaunchCharge], known: MutableMapping[str, float]) -> Self:
-        """After launches with these charges. Raises BudgetExceeded, and InvalidValue as `add`."""
         empty: PrivacyFilter[Any] = budget.filter
         parts = {one.parts for one in charges.values() if one.validation is not None}
         if len(parts) > 1:

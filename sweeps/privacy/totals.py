@@ -40,7 +40,6 @@ from sweeps.privacy.ledger import (
     Procedure,
     Summary,
     SweepTotal,
-    Tuned,
     largest_claims,
     sealed_and_begun,
     total,
@@ -379,36 +378,21 @@ def _cut_on_the_way(
     }
 
 
-def summary_in_passing(
-    sweep: SweepRecord,
-    trials: Sequence[TrialRecord],
-    entries: Sequence[LedgerEntry],
-    tests: Sequence[Charged] = (),
-    tuned: Tuned | None = None,
-) -> Summary:
-    """`summary_of` a sweep where its total takes well under a second, and else why that is left out."""
-    if len(entries) > TOTAL_SHOWN_UP_TO and (sweep_total(sweep.spec) is None or not choices_of(sweep, trials)):
-        return replace(summary(trials, entries), uncounted=too_many(sweep.name, len(entries)))
-    return summary_of(sweep, trials, entries, tests, tuned)
-
-
 def summary_of(
-    sweep: SweepRecord,
-    trials: Sequence[TrialRecord],
-    entries: Sequence[LedgerEntry],
-    tests: Sequence[Charged] = (),
-    tuned: Tuned | None = None,
+    store: PublishedStore, sweep: SweepRecord, trials: Sequence[TrialRecord], in_passing: bool = True
 ) -> Summary:
     """`summary` of one sweep, with the total of all that it released, and of the tuning that it followed.
 
-    tuned  `sweeps.privacy.totals.tuned_by_now`: of the final run of a holdout there is no total without it
+    in_passing  leave the total out, and say so, where it takes more than well under a second
     """
-    assert tuned is not None or tuned_of(sweep.spec) is None
+    entries, choices = store.ledger(sweep.name), choices_of(sweep, trials)
+    if in_passing and len(entries) > TOTAL_SHOWN_UP_TO and (sweep_total(sweep.spec) is None or not choices):
+        return replace(summary(trials, entries), uncounted=too_many(sweep.name, len(entries)))
     if not entries and sealed_and_begun(sweep):
         return replace(summary(trials, entries), uncounted=SPENT_UNSEEN)
     rests_on, budget = cut_short(sweep, trials), sweep_total(sweep.spec)
-    found = summary(trials, entries, choices_of(sweep, trials), rests_on, tests, budget)
-    return with_tuning(found, tuned)
+    found = summary(trials, entries, choices, rests_on, charged(store, sweep), budget)
+    return with_tuning(found, tuned_by_now(store, sweep.spec))
 
 
 # The totals that belong together: of a sweep, and of every sweep whose results its search started from.
@@ -446,9 +430,7 @@ class Total:
 
 def own_total(store: PublishedStore, sweep: str, trials: Sequence[Published]) -> Total:
     """Of one sweep, all of whose `trials` are given. Raises UnknownSweep."""
-    record = store.sweep(sweep)
-    tests, tuned = charged(store, record), tuned_by_now(store, record.spec)
-    return total_of(sweep, summary_in_passing(record, trials, store.ledger(sweep), tests, tuned))
+    return total_of(sweep, summary_of(store, store.sweep(sweep), trials))
 
 
 def total_of(sweep: str, ledger: Summary) -> Total:

@@ -16,12 +16,12 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Status
 from sweeps.audit import AuditRecord, audits_of
 from sweeps.privacy.claims import HEADING, Assumptions, covers_search
-from sweeps.privacy.heldout import DeclaredTest, HeldOutReading, charged, declared_test, readings
-from sweeps.privacy.ledger import Summary, tuned_by_now
+from sweeps.privacy.heldout import DeclaredTest, HeldOutReading, declared_test, readings
+from sweeps.privacy.ledger import Summary
 from sweeps.privacy.population import now
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published, Release
-from sweeps.privacy.totals import Total, earlier_lines, earlier_totals, summary_in_passing, summary_of, total_of
+from sweeps.privacy.totals import Total, earlier_lines, earlier_totals, summary_of, total_of
 from sweeps.privacy.wording import (
     claim_lines,
     executed_text,
@@ -142,8 +142,7 @@ class SweepSummary:
         record = store.sweep(name)
         sweep, spec = record.name, record.spec
         trials, asked = store.trials(sweep), store.requests(sweep)
-        count = summary_of if count_all else summary_in_passing
-        ledger = count(record, trials, store.ledger(sweep), charged(store, record), tuned_by_now(store, spec))
+        ledger = summary_of(store, record, trials, in_passing=not count_all)
         started_from = earlier_totals(store, spec)
         claims = claims_of(trials)
         totals = (total_of(sweep, ledger), *started_from)

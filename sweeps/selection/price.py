@@ -17,7 +17,6 @@ from functools import cached_property, partial
 from itertools import chain
 
 from dpcore.calibrate import Target
-from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Notion, Status, weakest
 from dpcore.rounding import budget_text
 from dpcore.selection.best import TIGHT, ByReference, HeterogeneousTrials, price_best
@@ -43,27 +42,27 @@ class SealedPrior:
 
     facts         of the spec's data
     calibrations  solved before, in public; what planning solves is added to them
-    space, selection  the spec's
-    law           of the number of trials, as it is drawn
-
-    Raises InvalidValue where the spec has no selection, or its number of trials no law.
     """
 
     spec: SweepSpec
     facts: DatasetSpec
     calibrations: MutableMapping[str, float] = field(default_factory=dict)
-    space: Space = field(init=False)
-    selection: Selection = field(init=False)
-    law: Capped = field(init=False)
 
-    def __post_init__(self) -> None:
-        selection = self.spec.selection
-        if selection is None:
-            expected = "that of a sealed search: privacy.scope: sweep and release: best, first or front"
-            raise InvalidValue("selection", None, expected, "No other sweep has a price for its search.")
-        object.__setattr__(self, "space", Space.of(self.spec))
-        object.__setattr__(self, "selection", selection)
-        object.__setattr__(self, "law", law_of(selection, self.spec.search.trials))
+    @cached_property
+    def space(self) -> Space:
+        """The spec's."""
+        return Space.of(self.spec)
+
+    @property
+    def selection(self) -> Selection:
+        """The spec's: no other sweep has a price for its search."""
+        assert self.spec.selection is not None
+        return self.spec.selection
+
+    @cached_property
+    def law(self) -> Capped:
+        """Of the number of trials, as it is drawn."""
+        return law_of(self.selection, self.spec.search.trials)
 
     def fitted(self, config: Config, exceeds: Callable[[TrialProfile], float], start: float) -> PrivacyPlan | Refusal:
         """The plan of a configuration whose profile just does not exceed what a trial may cost; or why there is none.

@@ -25,6 +25,7 @@ from sweeps.execution.limits import HOURS_OVER
 from sweeps.privacy import charge as charges
 from sweeps.privacy import ledger as steps
 from sweeps.privacy import totals as ledger
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.totals import procedure_guarantee
 from sweeps.privacy.wording import Verdict, quote_of_total
 from sweeps.store.records import LedgerEntry, Settlement, SweepState, TrialRecord, TrialState
@@ -186,7 +187,7 @@ def test_a_total_of_fewer_trials_than_were_fixed_rests_on_who_ended_them(tmp_pat
     if state == "out of hours":
         sentence = "That only 1 of its 3 trials ended within limits.hours was not decided by records."
     assert ledger.cut_short(record, store.trials("views")) == ((sentence,) if rests else ())
-    found = ledger.summary_in_passing(record, store.trials("views"), store.ledger("views"))
+    found = ledger.summary_of(PublishedStore(store), record, store.trials("views"))
     assert found.procedure is not None
     assert (sentence in found.procedure.guarantee.assumptions) == rests
     view_sweeps.complete(store, lease, 1)
@@ -205,7 +206,7 @@ def test_a_trial_that_the_hours_left_on_its_way_counts_with_its_whole_plan(tmp_p
         store.set_state(lease, "out of hours")
         record, trials, entries = store.sweep("views"), store.trials("views"), store.ledger("views")
         assert steps.total(entries).executed == horizon, "the ledger says what ran"
-        totals.append(ledger.summary_in_passing(record, trials, entries).procedure)
+        totals.append(ledger.summary_of(PublishedStore(store), record, trials).procedure)
         store.close()
     assert totals[0].guarantee == totals[1].guarantee
     assert [one.unfinished for one in totals] == [1, 0]
@@ -221,8 +222,8 @@ def test_a_total_with_lost_launches_rests_on_why_they_were_lost(tmp_path):
     came = Settlement(executed_to=10, step=10, metrics={"accuracy": 0.5}, guarantee=guarantee(), seconds=0.5)
     store.settle(lease, key, 2, came)
     store.set_state(lease, "finished")
-    record, trials, entries = store.sweep("views"), store.trials("views"), store.ledger("views")
-    found = ledger.summary_in_passing(record, trials, entries).procedure
+    record, trials = store.sweep("views"), store.trials("views")
+    found = ledger.summary_of(PublishedStore(store), record, trials).procedure
     sentence = "That 1 launch was lost and made again was not decided by records or results."
     assert found.rests_on == (sentence,)
     assert sentence in found.guarantee.assumptions

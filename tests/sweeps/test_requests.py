@@ -12,7 +12,8 @@ import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.execution import requests
 from sweeps.execution.requests import RequestPoller
-from sweeps.privacy.totals import choices_of, summary_in_passing
+from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.totals import choices_of, summary_of
 from sweeps.search.proposer import Proposer
 from sweeps.spec.parse import load_spec
 from sweeps.store.errors import UnknownSweep
@@ -221,13 +222,13 @@ def test_an_enqueued_point_takes_the_totals_guarantee(folder):
     record = sweep.store.sweep(NAME)
     trials = sweep.store.trials(NAME)
     assert choices_of(record, trials) == ()
-    assert summary_in_passing(record, trials, sweep.store.ledger(NAME)).procedure.is_claim
+    assert summary_of(PublishedStore(sweep.store), record, trials).procedure.is_claim
     enqueue(sweep)
     launched(sweep, 1)
     trials = sweep.store.trials(NAME)
     (choice,) = choices_of(record, trials)
     assert choice.what == f"{NAME}-3 was enqueued by somebody who could see results"
-    total = summary_in_passing(record, trials, sweep.store.ledger(NAME)).procedure
+    total = summary_of(PublishedStore(sweep.store), record, trials).procedure
     assert (total.is_claim, total.trials) == (False, 4)
 
 

@@ -15,7 +15,7 @@ from dpcore.selection.front import FrontPoints
 from sweeps.privacy.charge import trial_profile
 from sweeps.privacy.claims import covers_search
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.totals import summary_in_passing
+from sweeps.privacy.totals import summary_of
 from sweeps.privacy.wording import Verdict, quote_of_claim, quote_of_total
 from sweeps.search.space import Space
 from sweeps.selection.price import TARGET, SealedPlanner, SealedPrior
@@ -200,7 +200,7 @@ def test_the_best_by_each_order_leave_and_nothing_else(tmp_path):
         assert one.guarantee.status is Status.PROVED_UNDER_ASSUMPTIONS
         assert covers_search(one.guarantee)
     store = search.store
-    total = summary_in_passing(store.sweep(search.name), winners, store.ledger(search.name)).procedure
+    total = summary_of(PublishedStore(store), store.sweep(search.name), winners).procedure
     assert (total.guarantee.epsilon, total.trials) == (3, len(winners))
 
 
@@ -251,5 +251,5 @@ def test_with_one_system_the_claims_of_all_winners_fall(tmp_path):
         assert quote_of_claim(one.guarantee).verdict is Verdict.REFUTED
         assert one.plan.guarantee == one.guarantee
         assert "covers the search too" in one.guarantee.assumptions[0]
-    total = summary_in_passing(search.store.sweep(search.name), seen, search.store.ledger(search.name)).procedure
+    total = summary_of(PublishedStore(search.store), search.store.sweep(search.name), seen).procedure
     assert quote_of_total(total).verdict is Verdict.REFUTED

@@ -278,4 +278,4 @@ def test_training_and_private_reports_have_a_ledger_each(people: Path) -> None:
     # A launch that trains no more and reports once more is refused by the other ledger.
     assert not filter.holds(LaunchCharge(GDPCharge(0.0), charge.validation))
     with pytest.raises(InvalidValue, match="one rule parts"):
-        SweepFilter.of(budget, {"a": charge, "b": replace(charge, parts="by another")}, known)
+        SweepFilter.begun(budget, {"own-0": plan}, launches[:1], known).add("b", replace(charge, parts="by another"))
