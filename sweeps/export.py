@@ -15,14 +15,14 @@ from sweeps.planning.spec_code import WEIGHTS, code_of, weights_of
 from sweeps.privacy.claims import Assumptions, claim_text, count_text, declared_number
 from sweeps.privacy.heldout import DeclaredTest, HeldOutReading, declared_test, of_its_records, readings
 from sweeps.privacy.population import charge_reading
-from sweeps.privacy.published_store import OVER, PublishedStore
+from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published
 from sweeps.privacy.totals import own_total
 from sweeps.privacy.wording import Quote, dependence, is_refuted, quote_of_claim, quote_of_metric, total_lines
 from sweeps.reporting.front import LABELS, spec_objectives, sweep_front
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.sections import SweepSpec
-from sweeps.store.records import Accepted, HeldOutRead, HeldOutScore, SweepRecord, TrialState, this_person
+from sweeps.store.records import OVER, Accepted, HeldOutRead, HeldOutScore, SweepRecord, TrialState, this_person
 from sweeps.store.store import Store
 from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import Changed, changes, check_accepted

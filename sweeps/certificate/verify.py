@@ -19,20 +19,12 @@ from sweeps.certificate.modes import SAME, Check, ComposedTrials, at_most, equal
 from sweeps.certificate.signing import is_signed, key_text
 from sweeps.privacy.ledger import Tuned, both
 from sweeps.spec.sections import learns
-from sweeps.store.records import SweepState
+from sweeps.store.records import ENDED, SweepState
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 UNSIGNED = "it may have been written by anybody: nothing in it was looked at"
-ENDED = (
-    SweepState.FINISHED,
-    SweepState.EXHAUSTED,
-    SweepState.STOPPED,
-    SweepState.OUT_OF_HOURS,
-    SweepState.OUT_OF_BUDGET,
-)
-"""Sweeps that go on spending no more, unless somebody resumes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

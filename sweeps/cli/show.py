@@ -27,7 +27,7 @@ from sweeps.reporting.summary import (
 from sweeps.reporting.tables import csv_text
 from sweeps.reporting.terminal import account_lines, counts_text, print_plain
 from sweeps.reporting.trials import Listed, listed, page_of, place_of, selected
-from sweeps.store.records import SweepState, by_trial
+from sweeps.store.records import ENDED, by_trial
 from sweeps.store.workspace import Workspace
 from sweeps.sweep import Sweep
 from sweeps.util.text import closest
@@ -94,13 +94,6 @@ def show(
 
 
 FORMATS = ("table", "csv", "json")
-ENDED = (
-    SweepState.FINISHED,
-    SweepState.EXHAUSTED,
-    SweepState.STOPPED,
-    SweepState.OUT_OF_HOURS,
-    SweepState.OUT_OF_BUDGET,
-)
 SHORTEST = 0.2
 """Seconds between two looks of `--watch`, at least."""
 _Look = Callable[[], tuple[bool, RenderableType]]

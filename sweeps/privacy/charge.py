@@ -417,14 +417,14 @@ def ex_post(plan: PrivacyPlan, step: int, rungs: int) -> Guarantee | None:
     InvalidValue for a step beyond the plan's or fewer than one rung.
     """
     checks.count(minimum=1, rungs=rungs)
-    event, whole, reports = plan.event(0, step), plan.guarantee, plan.validation
+    released, whole = ReleasedParts.of(plan, 0, step), plan.guarantee
     if whole.notion is not Notion.DP or whole.delta == 0:
         return None
     try:
         counted = headline_of_parts(
-            event,
-            Composed() if reports is None else reports.event(0, step),
-            parallel=reports is not None and reports.parallel,
+            released.training,
+            released.reports,
+            parallel=released.parallel,
             delta=whole.delta / rungs,
             adjacency=whole.adjacency,
             unit=whole.unit,

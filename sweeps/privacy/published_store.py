@@ -21,6 +21,7 @@ from sweeps.privacy.claims import covers_search
 from sweeps.privacy.release import Published, Release
 from sweeps.store.errors import StoreOlder
 from sweeps.store.records import (
+    OVER,
     AttemptRecord,
     CurveReport,
     LedgerEntry,
@@ -121,7 +122,6 @@ OLDER = (
     "OLDER STORE: it does not know {}, which lies beside it. What that drew is in no number below, and none may be "
     "quoted: put the newest copy of the store back."
 )
-OVER = (SweepState.FINISHED, SweepState.EXHAUSTED)
 
 
 class PublishedStore:

@@ -52,7 +52,7 @@ from sweeps.privacy.release import Published
 from sweeps.privacy.wording import TOTAL_SHOWN_UP_TO, too_many, total_lines
 from sweeps.spec.sections import FIXED_SAMPLERS, SweepSpec, TotalPrivacy, learns
 from sweeps.store.errors import UnknownSweep
-from sweeps.store.records import LedgerEntry, SweepRecord, SweepState, TrialRecord, TrialState
+from sweeps.store.records import OVER, LedgerEntry, SweepRecord, SweepState, TrialRecord, TrialState
 from trainables.system import PrivacyPlan
 from trainables.training.noise import named_generators
 
@@ -76,14 +76,6 @@ THEOREMS = {
     f"(2023); each launch covered by a Gaussian up to a chance that delta holds; {_CONCURRENT}",
     "renyi": f"Renyi filter at one order fixed beforehand: Feldman & Zrnic (2021); {_CONCURRENT}",
 }
-_CUT_SHORT = (
-    SweepState.CREATED,
-    SweepState.RUNNING,
-    SweepState.STOPPED,
-    SweepState.OUT_OF_HOURS,
-    SweepState.OUT_OF_BUDGET,
-    SweepState.DELETED,
-)
 _DONE = (TrialState.COMPLETE, TrialState.FAILED)
 
 
@@ -251,7 +243,7 @@ def _left(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
     depend on them (Poisson batches, a solver's steps). What the space ended was ended by public facts.
     """
     wanted, ended = _wanted_and_ended(sweep, trials)
-    if sweep.state not in _CUT_SHORT or ended >= wanted:
+    if sweep.state in OVER or ended >= wanted:
         return ()
     if sweep.state is SweepState.OUT_OF_HOURS:
         return (f"That only {ended} of its {wanted} trials ended within limits.hours was not decided by records.",)

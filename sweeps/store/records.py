@@ -67,6 +67,12 @@ class SweepState(StrEnum):
     DELETED = "deleted"
 
 
+OVER = (SweepState.FINISHED, SweepState.EXHAUSTED)
+"""Sweeps of which all has run that was asked for, or that there is."""
+ENDED = (*OVER, SweepState.STOPPED, SweepState.OUT_OF_HOURS, SweepState.OUT_OF_BUDGET)
+"""Those that go on spending no more, unless somebody resumes them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
     """What somebody asked of a sweep beyond what it began with. What is None stays as it was.
