@@ -80,7 +80,6 @@ def listed(text: str) -> list[str]:
 
 
 def claimed(trial: TrialRecord) -> set[str]:
-    assert trial.guarantee is not None
     return set(trial.guarantee.assumptions)
 
 

@@ -58,7 +58,6 @@ def test_goldens_of_the_gdp_rule():
     assert GDP.filter.tau_total == pytest.approx(1e-6)
     assert GDP.tau == pytest.approx(1e-9)
     entered = to_charge(GDP, 0.1, 1e-7)
-    assert isinstance(entered, GDPCharge)
     assert (entered.mu, entered.tau) == (pytest.approx(0.125309, abs=1e-6), 1e-7)
     assert to_charge(LINEAR, 0.1, 1e-7) == DPCharge(0.1, 1e-7)
     assert to_charge(GDP, 3.0, 1e-6, GDPCharge(0.5, 1e-7)) == GDPCharge(0.5, 1e-7)
@@ -158,7 +157,6 @@ def test_a_rung_costs_its_own_steps_by_the_linear_rule():
 def test_the_golden_of_the_gdp_rule_is_no_limit_theorem():
     """private_search: D1's conservative mu is .4741 at tau 1e-7, its limit theorem's .41452 would be too small."""
     charge = charge_of_steps(COVERED, D1, 0, 1000)
-    assert isinstance(charge, GDPCharge)
     assert charge.mu == pytest.approx(0.4735, abs=1e-3)
     assert charge.mu > 0.4145
     assert charge.tau == 1e-7

@@ -184,7 +184,6 @@ def lived(root: Path, kind: str, word: str, kill_at: int = -1) -> int:
     life = FORKED.Process(target=live, args=(root, kind, word, kill_at))
     life.start()
     life.join()
-    assert life.exitcode is not None
     return life.exitcode
 
 
@@ -239,7 +238,6 @@ def seen(root: Path, kind: str) -> Seen:
         announced, count = (places.own / ANNOUNCED).exists(), None
         if announced and places.key() is not None and not over:
             work = opened(record, spec, public_facts(spec), workspace, {})
-            assert work is not None
             try:
                 count = work.drawn().count
             except ValueError:

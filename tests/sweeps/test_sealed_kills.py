@@ -67,7 +67,6 @@ def test_a_search_that_is_killed_goes_on_to_the_winner_of_its_draw(tmp_path: Pat
     running.wait()
     store = workspace.open_store()
     work = opened(store.sweep("killed"), spec, public_facts(spec), workspace, {})
-    assert work is not None
     drawn, sizes = work.drawn(), work.folder.sizes()
     best = winner_of(work, SOURCES["uniform"].load(spec.data.options()))
     going_on = start("resume", "killed", root=root)
@@ -76,7 +75,6 @@ def test_a_search_that_is_killed_goes_on_to_the_winner_of_its_draw(tmp_path: Pat
     assert work.folder.sizes() == sizes
     assert not store.trials("killed")
     announced = Announcement.read(places.own)
-    assert announced is not None
     assert going_on.wait(timeout=240) == 0, (tmp_path / "log").read_text()
     assert time.time() >= announced.schedule.deadline
     assert store.sweep("killed").state is SweepState.FINISHED

@@ -106,10 +106,8 @@ def test_all_parts_together_are_the_budget(shares: int, rungs: int, reduction: i
 def test_a_plan_is_fitted_to_its_part(privacy: dict[str, Any], change: dict[str, Any]) -> None:
     one = spec(privacy, **change)
     budget = budget_of(one)
-    assert budget is not None
     for number in (0, 29):
         plan = planned(one, number)
-        assert isinstance(plan, PrivacyPlan)
         ends = stops(one, plan.steps)
         costs = [charge_of(budget, plan, a, b, {}).amounts[0] for a, b in zip((0, *ends), ends, strict=False)]
         assert -0.01 <= budget.excess(costs, number) <= 0
@@ -121,16 +119,14 @@ def test_a_plan_is_fitted_to_its_part(privacy: dict[str, Any], change: dict[str,
 def test_thirty_plans_compose_to_less_than_the_budget() -> None:
     one = spec()
     plan = planned(one)
-    assert isinstance(plan, PrivacyPlan)
     whole = headline(Composed(events=(Repeated(event=plan.event(), count=30),)), 1e-5, Adjacency.ADD_REMOVE)
     assert 2.9 < whole.epsilon <= 3.0
 
 
 def test_noise_that_is_given_is_taken_or_refused() -> None:
     one = spec({"solve": "none"}, systems={"noisy-mean": {"noise_multiplier": 10.0, "steps": 1}})
-    quiet = planned(one, steps=1, noise_multiplier=10.0)
+    assert isinstance(planned(one, steps=1, noise_multiplier=10.0), PrivacyPlan)
     loud = planned(one, steps=1, noise_multiplier=4.0)
-    assert isinstance(quiet, PrivacyPlan)
     assert isinstance(loud, Refusal)
     assert "times its part of the sweep's budget" in loud.reason or "epsilon" in loud.reason
 
@@ -162,5 +158,4 @@ def mu(plan: PrivacyPlan) -> float:
 @given(allowed=st.floats(0.05, 3.0), start=st.floats(0.1, 10.0))
 def test_a_plan_meets_a_mu_from_below_wherever_the_search_begins(allowed: float, start: float) -> None:
     plan = fitted(toy, lambda one: math.log(mu(one) / allowed), start)
-    assert isinstance(plan, PrivacyPlan)
     assert -NEAR <= math.log(mu(plan) / allowed) <= 0

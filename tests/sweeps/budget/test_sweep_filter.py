@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,13 @@ from sweeps.privacy.charge import LaunchCharge, charge_of
 from sweeps.privacy.ledger import Procedure
 from sweeps.privacy.privacy_filter import SweepFilter
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.totals import IN_TIME, Assumptions, choices_of, cut_short, own_total, summary, sweep_total
+from sweeps.privacy.totals import IN_TIME, Assumptions, choices_of, own_total
 from sweeps.privacy.wording import Verdict, quote_of_total, total_text
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.records import LedgerEntry, Reservation, SweepState, TrialState
 from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, launched, memory_folder, simulate
 from tests.sweeps.specs import people, spec_of
-from trainables.system import PrivacyPlan
 
 # Random adaptive schedules of a sweep with one budget, on a real controller and store: launches in parallel, partial
 # work, losses, kills between and inside writes. What was reserved is added up here anew, from plans alone.
@@ -107,7 +107,6 @@ FORGETFUL: dict[str, Callable[[LedgerEntry], LedgerEntry | None]] = {
 def test_a_filter_that_forgets_something_is_caught(keep: Callable[[LedgerEntry], LedgerEntry | None]) -> None:
     def forget(sweep: FakeSweep) -> None:
         budget = sweep.controller.budget
-        assert budget.filter is not None
         plans = {one.key: one.plan for one in sweep.store.trials(NAME) if one.plan is not None}
         entries = [kept for one in sweep.store.ledger(NAME) if (kept := keep(one)) is not None]
         budget.filter = SweepFilter.begun(budget.filter.budget, plans, entries, {})
@@ -117,10 +116,16 @@ def test_a_filter_that_forgets_something_is_caught(keep: Callable[[LedgerEntry],
         run(range(60), forget)
 
 
-def test_a_sweep_ends_when_a_lost_attempt_has_taken_the_part_of_the_last_trial() -> None:
-    change = {"privacy": {**PRIVACY, "shares": 5}, "search": {"sampler": "random", "trials": 5, "seed": 3}}
+@contextmanager
+def begun(shares: int, trials: int) -> Iterator[FakeSweep]:
+    """A sweep of so many trials, whose budget has so many parts."""
+    search = {"sampler": "random", "trials": trials, "seed": 3}
     with memory_folder() as folder:
-        sweep = FakeSweep(folder, None, CHANGE | change)
+        yield FakeSweep(folder, None, CHANGE | {"privacy": {**PRIVACY, "shares": shares}, "search": search})
+
+
+def test_a_sweep_ends_when_a_lost_attempt_has_taken_the_part_of_the_last_trial() -> None:
+    with begun(5, 5) as sweep:
         worker = launched(sweep)
         worker.execute(1, 1, stop_inside=True)
         sweep.lose(worker)
@@ -132,17 +137,13 @@ def test_a_sweep_ends_when_a_lost_attempt_has_taken_the_part_of_the_last_trial()
         sweep.lease.release()
         sweep.start()
         after = sweep.controller.budget.filter
-        assert before is not None
-        assert after is not None
         # The ledger alone says how much is left.
         assert sorted(before.training.charges, key=str) == sorted(after.training.charges, key=str)
         assert sweep.controller.decide() is SweepState.OUT_OF_BUDGET
 
 
 def test_a_retry_that_does_not_fit_fails_its_trial() -> None:
-    change = {"privacy": {**PRIVACY, "shares": 1}, "search": {"sampler": "random", "trials": 3, "seed": 3}}
-    with memory_folder() as folder:
-        sweep = FakeSweep(folder, None, CHANGE | change)
+    with begun(1, 3) as sweep:
         worker = launched(sweep)
         worker.execute(1, 1, stop_inside=True)
         sweep.lose(worker)
@@ -172,7 +173,6 @@ def total_of(sweep: FakeSweep) -> Procedure:
     """As views state it."""
     store = PublishedStore(sweep.store)
     found = own_total(store, NAME, store.trials(NAME)).procedure
-    assert found is not None
     return found
 
 
@@ -204,20 +204,14 @@ def test_where_all_was_fixed_the_composition_of_what_ran_is_smaller() -> None:
 
 
 def test_people_who_see_results_take_nothing_from_the_total() -> None:
-    with memory_folder() as folder:
-        sweep = FakeSweep(folder, None, CHANGE | {"search": {"sampler": "random", "trials": 2, "seed": 3}})
+    with begun(2, 2) as sweep:
         launched(sweep).finish()
         record, trials = sweep.store.sweep(NAME), sweep.store.trials(NAME)
         wish = extension_for(record, sweep.spec, trials, 6)
-        assert wish is not None
         sweep.store.extend(sweep.lease, wish)
         record = sweep.store.sweep(NAME)
         assert choices_of(record, trials)
-        found = summary(
-            trials, sweep.store.ledger(NAME), choices_of(record, trials), cut_short(record, trials), (),
-            sweep_total(record.spec),
-        ).procedure  # fmt: skip
-        assert found is not None
+        found = total_of(sweep)
         assert found.filtered
         assert found.is_claim
         with pytest.raises(InvalidValue, match="the budgets 3"):
@@ -230,9 +224,7 @@ def test_people_who_see_results_take_nothing_from_the_total() -> None:
 @pytest.mark.parametrize("shares", [4, 6])
 def test_more_trials_are_refused_where_nothing_is_left_for_one(shares: int) -> None:
     """Before anything runs, and before the extension takes away the total of what ran."""
-    change = {"privacy": {**PRIVACY, "shares": shares}, "search": {"sampler": "random", "trials": 4, "seed": 3}}
-    with memory_folder() as folder:
-        sweep = FakeSweep(folder, None, CHANGE | change)
+    with begun(shares, 4) as sweep:
         sweep.finish()
         record = sweep.store.sweep(NAME)
         known = {one.key: one for one in sweep.store.trials(NAME)}
@@ -245,8 +237,7 @@ def test_more_trials_are_refused_where_nothing_is_left_for_one(shares: int) -> N
 
 
 def test_a_point_that_somebody_enqueues_is_within_the_budget() -> None:
-    with memory_folder() as folder:
-        sweep = FakeSweep(folder, None, CHANGE)
+    with begun(2, 6) as sweep:
         launched(sweep).finish()
         answer = enqueue(sweep.store, NAME, {"clip": 0.5, "steps": 3})
         assert str(answer).endswith("which then stays the total.")
@@ -261,11 +252,9 @@ def test_training_and_private_reports_have_a_ledger_each(people: Path) -> None:
     search = {"sampler": "random", "trials": 4, "seed": 1}
     spec = load_spec(spec_of(people, privacy=privacy, search=search))
     budget = budget_of(spec)
-    assert budget is not None
     config = {"system": "noisy-sgd", "target_epsilon": budget.trial_epsilon, "learning_rate": 0.5}
     known: dict[str, float] = {}
     plan = plan_proposal(spec, {**spec.systems["noisy-sgd"], **config}, public_facts(spec), known)
-    assert isinstance(plan, PrivacyPlan)
     launches = [Reservation(key="own-0", attempt=one, from_step=0, to_step=plan.steps) for one in range(1, 5)]
     filter = SweepFilter.begun(budget, {"own-0": plan}, launches, known)
     charge = charge_of(budget, plan, 0, plan.steps, known)
