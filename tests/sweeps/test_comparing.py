@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
@@ -30,7 +29,6 @@ from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.records import Proposal, TrialRecord, TrialState
 from tests.sweeps import toys, view_sweeps
 from tests.sweeps.budget.test_sweep_budget import spec
-from tests.sweeps.test_pareto import brute_force
 from trainables import planning
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyPlan
@@ -124,41 +122,10 @@ def claims(draw: st.DrawFn) -> dict[str, Any]:
     return claim(budget * share, draw(st.sampled_from([None, budget])))
 
 
-def dominates(keys: Callable[[Any, Any], tuple[bool, bool]], one: Any, other: Any) -> bool:
-    """`keys` says (at least as good in epsilon, better in epsilon); points are (claim, accuracy)."""
-    no_worse, better = keys(one[0], other[0])
-    return no_worse and one[1] >= other[1] and (better or one[1] > other[1])
-
-
-def by_key(one: Guarantee, other: Guarantee) -> tuple[bool, bool]:
-    a, b = compared_epsilon(one), compared_epsilon(other)
-    return a <= b, a < b
-
-
-def broken_triples(order: Callable[[Any, Any], tuple[bool, bool]], points: list[Any]) -> list[Any]:
-    """Where `dominates` is no strict partial order: reflexive, symmetric or not transitive."""
-    beats = {(i, j): dominates(order, points[i], points[j]) for i, j in itertools.product(range(len(points)), repeat=2)}
-    return [
-        (i, j, k)
-        for i, j, k in itertools.product(range(len(points)), repeat=3)
-        if beats[i, i] or (beats[i, j] and beats[j, i]) or (beats[i, j] and beats[j, k] and not beats[i, k])
-    ]
-
-
 @given(claims())
 def test_nobody_gains_by_it(guarantee: Guarantee):
     epsilon = guarantee.epsilon
     assert epsilon <= compared_epsilon(guarantee) <= epsilon * 1.0102
-
-
-@given(st.lists(st.tuples(claims(), st.sampled_from([0.5, 0.6, 0.7])), min_size=1, max_size=6))
-def test_dominance_is_a_strict_partial_order_and_the_front_is_its_maximal_points(points):
-    assert not broken_triples(by_key, points)
-    records = [trial(n, one, accuracy) for n, (one, accuracy) in enumerate(points)]
-    (panel,) = front(records, [ACCURACY, EPSILON]).panels
-    beaten = [any(dominates(by_key, other, one) for other in points) for one in points]
-    assert panel.on_front.tolist() == [not one for one in beaten]
-    assert panel.on_front.tolist() == brute_force(panel.compared, [True, False])
 
 
 @pytest.mark.parametrize(
