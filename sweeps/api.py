@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dpcore.checks import InvalidValue
 from sweeps.examples import Spec, load
 from sweeps.privacy.charge import check_terms
-from sweeps.privacy.population import PopulationAccount, account, make_ledger
+from sweeps.privacy.population import PopulationAccount, account
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.summary import list_summaries
 from sweeps.spec.sections import SweepSpec
@@ -366,7 +366,8 @@ def population_budget(
     given = {"--epsilon": epsilon, "--delta": delta, "--rule": rule}
     missing = [name for name, value in given.items() if value is None]
     if epsilon is not None and delta is not None and rule is not None:
-        make_ledger(workspace, Population.of(population, rule, epsilon, delta, adjacency, unit, tau))
+        with closing(workspace.open_store(create=True)) as made:
+            made.make_population(Population.of(population, rule, epsilon, delta, adjacency, unit, tau))
     elif len(missing) < len(given) or (tau, adjacency, unit) != (None, "add-remove", "record"):
         raise InvalidValue(missing[0], None, "given too: a ledger is made whole", "Without all three it is only shown.")
     opened, following = PublishedStore.open(workspace), None

@@ -124,11 +124,6 @@ class Subject:
         )
 
     @property
-    def heading(self) -> str:
-        """What stands above every claim of the sweep; empty where claims stand for themselves."""
-        return Release.of(self.record.spec).heading
-
-    @property
     def about(self) -> Sequence[Published]:
         """Trials that the certificate is about."""
         return self.trials if self.trial is None else [self.trial]
@@ -414,7 +409,7 @@ def certified(
 def _of_sweep(subject: Subject, approval: Approval) -> Body:
     """The document of one sweep, or of one of its trials. Raises CannotCertify, InvalidValue."""
     counted, record, spec = count(subject), subject.record, subject.spec
-    mode, heading = counted.mode, subject.heading
+    mode, heading = counted.mode, Release.of(record.spec).heading
     title, state = mode.title(record.name), str(record.state)
     hidden = _NOT_HIDDEN
     if spec.selection is not None:

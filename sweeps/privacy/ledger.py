@@ -335,12 +335,3 @@ def both(tuned: Tuned, final: Guarantee, launches: int = 1) -> Guarantee:
         assumptions=tuple(dict.fromkeys((*final.assumptions, *tuned.claim.assumptions, UNTIL_CHOSEN, *again))),
     )
     return resting_on(larger, [tuned.claim])
-
-
-def with_tuning(found: Summary, tuned: Tuned | None) -> Summary:
-    """The summary of a final run with the total of the whole procedure; any other as it is."""
-    if tuned is None or found.procedure is None:
-        return found
-    final, refuted = found.procedure, (*found.procedure.refuted, *tuned.refuted)
-    whole = both(tuned, final.guarantee, found.spent.attempts)
-    return replace(found, procedure=replace(final, guarantee=whole, tuned=tuned.claim, refuted=refuted))

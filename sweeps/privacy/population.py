@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -41,7 +40,6 @@ from sweeps.store.population import (
 )
 from sweeps.store.records import Refutation, SweepRecord
 from sweeps.store.store import Store
-from sweeps.store.workspace import Workspace
 from trainables.system import PrivacyPlan
 
 # Audits that refuted a system over a population: what its rows cost is then not known, and it is launched no more.
@@ -115,12 +113,6 @@ def _resting(seen: PublishedStore, sweep: str, by: Mapping[str, Refutation], row
 
 
 # What a sweep over a population needs before it may begin: a ledger, made once, which counts as the sweep does.
-
-
-def make_ledger(workspace: Workspace, population: Population) -> None:
-    """The ledger of a population, once and for ever. Raises PopulationExists for other terms, StoreError."""
-    with closing(workspace.open_store(create=True)) as store:
-        store.make_population(population)
 
 
 def ledger_of(store: Store, spec: SweepSpec) -> Population | None:

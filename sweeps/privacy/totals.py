@@ -40,16 +40,16 @@ from sweeps.privacy.ledger import (
     Procedure,
     Summary,
     SweepTotal,
+    both,
     largest_claims,
     sealed_and_begun,
     total,
     tuned_by_now,
     tuned_of,
-    with_tuning,
 )
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published
-from sweeps.privacy.wording import TOTAL_SHOWN_UP_TO, too_many, total_lines
+from sweeps.privacy.wording import TOTAL_SHOWN_UP_TO, total_lines
 from sweeps.spec.sections import FIXED_SAMPLERS, SweepSpec, TotalPrivacy, learns
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import OVER, LedgerEntry, SweepRecord, SweepState, TrialRecord, TrialState
@@ -218,36 +218,32 @@ def _wanted_and_ended(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tupl
 
 
 def cut_short(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
-    """What the total of a sweep rests on besides: why trials, and launches of trials, came to no end."""
-    return (*_left(sweep, trials), *_launched_again(sweep, trials))
+    """What the total of a sweep rests on besides: why trials, and launches of trials, came to no end.
 
+    While trials that were fixed beforehand have not ended: a number of steps that somebody chose by results is no
+    longer one that was fixed beforehand, as for extensions, but nobody knows why a sweep was stopped. Nor how far the
+    clock let it come without records: how long a trial takes may depend on them (Poisson batches, a solver's steps).
+    What the space ended was ended by public facts.
 
-def _launched_again(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
-    """While launches were lost: a worker may die of its records (of a large Poisson batch, of memory). Nobody fixed
-    beforehand then how often a trial was launched, nor the step up to which a launch is charged."""
-    if sweep.spec.early_stopping is not None:
-        # There a trial that goes on from a rung is launched again, and results choose anyway.
-        return ()
-    again = sum(max(0, one.attempts - 1) for one in trials)
-    if not again:
-        return ()
-    what = "1 launch was lost and made" if again == 1 else f"{again} launches were lost and made"
-    return (f"That {what} again was not decided by records or results.",)
-
-
-def _left(sweep: SweepRecord, trials: Sequence[TrialRecord]) -> tuple[str, ...]:
-    """While trials that were fixed beforehand have not ended.
-
-    A number of steps that somebody chose by results is no longer one that was fixed beforehand: as for extensions, but
-    nobody knows why a sweep was stopped. Nor how far the clock let it come without records: how long a trial takes may
-    depend on them (Poisson batches, a solver's steps). What the space ended was ended by public facts.
+    While launches were lost: a worker may die of its records (of a large Poisson batch, of memory). Nobody fixed
+    beforehand then how often a trial was launched, nor the step up to which a launch is charged.
     """
+    found = []
     wanted, ended = _wanted_and_ended(sweep, trials)
-    if sweep.state in OVER or ended >= wanted:
-        return ()
-    if sweep.state is SweepState.OUT_OF_HOURS:
-        return (f"That only {ended} of its {wanted} trials ended within limits.hours was not decided by records.",)
-    return (f"That only {ended} of its {wanted} trials have ended was not decided by results.",)
+    if sweep.state not in OVER and ended < wanted:
+        in_time = sweep.state is SweepState.OUT_OF_HOURS
+        how = (
+            "ended within limits.hours was not decided by records"
+            if in_time
+            else "have ended was not decided by results"
+        )
+        found.append(f"That only {ended} of its {wanted} trials {how}.")
+    again = sum(max(0, one.attempts - 1) for one in trials)
+    # With early stopping a trial that goes on from a rung is launched again, and results choose anyway.
+    if again and sweep.spec.early_stopping is None:
+        what = "1 launch was lost and made" if again == 1 else f"{again} launches were lost and made"
+        found.append(f"That {what} again was not decided by records or results.")
+    return tuple(found)
 
 
 def _enqueued(trials: Sequence[TrialRecord]) -> tuple[Choice, ...]:
@@ -379,12 +375,18 @@ def summary_of(
     """
     entries, choices = store.ledger(sweep.name), choices_of(sweep, trials)
     if in_passing and len(entries) > TOTAL_SHOWN_UP_TO and (sweep_total(sweep.spec) is None or not choices):
-        return replace(summary(trials, entries), uncounted=too_many(sweep.name, len(entries)))
+        return replace(
+            summary(trials, entries), uncounted=f"{len(entries)} attempts: `sweeps report {sweep.name}` counts them"
+        )
     if not entries and sealed_and_begun(sweep):
         return replace(summary(trials, entries), uncounted=SPENT_UNSEEN)
     rests_on, budget = cut_short(sweep, trials), sweep_total(sweep.spec)
     found = summary(trials, entries, choices, rests_on, charged(store, sweep), budget)
-    return with_tuning(found, tuned_by_now(store, sweep.spec))
+    tuned, final = tuned_by_now(store, sweep.spec), found.procedure
+    if tuned is None or final is None:
+        return found
+    whole, refuted = both(tuned, final.guarantee, found.spent.attempts), (*final.refuted, *tuned.refuted)
+    return replace(found, procedure=replace(final, guarantee=whole, tuned=tuned.claim, refuted=refuted))
 
 
 # The totals that belong together: of a sweep, and of every sweep whose results its search started from.

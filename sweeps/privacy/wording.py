@@ -371,11 +371,6 @@ def stopped_lines(trials: Iterable[TrialRecord], early_stopping: bool = False) -
         )
 
 
-def too_many(sweep: str, attempts: int) -> str:
-    """Why a total is not counted by the way."""
-    return f"{attempts} attempts: `sweeps report {sweep}` counts them"
-
-
 # What no number of a sweep says anything about: sentences that every page about its guarantees has.
 
 FLOATING_POINT = "Floating point: proofs are over the reals; the low bits of floating-point noise are not covered."
