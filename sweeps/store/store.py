@@ -913,21 +913,12 @@ def _read_trials(connection: Connection, sweep: str, *chosen: ColumnElement[bool
     reported = _several_reports(connection, here)
     statement = select(trials).where(trials.c.sweep_id == here, *chosen).order_by(trials.c.number)
     found = []
-    for row in connection.execute(statement).mappings():
-        fields: dict[str, Any] = {name: row[name] for name in _AS_STORED}
-        number, step, metrics = row["number"], row["step"], json.loads(row["metrics"])
-        reports = reported.get(number) or ({step: metrics} if step else {})
-        key, state = trial_key(sweep, number), TrialState(row["state"])
-        found.append(
-            TrialRecord(key=key, state=state, seed=int(row["seed"]), metrics=metrics, reports=reports, **fields)
-        )
+    for row in connection.execute(statement):
+        metrics = json.loads(row.metrics)
+        reports = reported.get(row.number) or ({row.step: metrics} if row.step else {})
+        own = {"state": TrialState(row.state), "seed": int(row.seed), "metrics": metrics, "reports": reports}
+        found.append(record(TrialRecord, row, key=trial_key(sweep, row.number), **own))
     return found
-
-
-_AS_STORED = (
-    *("number", "config", "plan", "violations", "guarantee"),
-    *("reason", "step", "attempts", "proposed_at", "finished_at", "request"),
-)
 
 
 def _several_reports(connection: Connection, sweep_id: int) -> dict[int, dict[int, Any]]:
