@@ -159,7 +159,7 @@ def cluster(
             said = (
                 f"no Ray cluster answered ({error}). {_ADDRESSES}" if address else f"Ray does not start here: {error}"
             )
-            raise _unreachable(address, said) from error
+            raise unreachable(address, said) from error
         except SystemExit as error:
             if error.code == signal.SIGTERM:
                 # Ray's own handler, while it starts.
@@ -179,7 +179,8 @@ def is_joined() -> bool:
     return bool(ray.is_initialized())
 
 
-def _unreachable(address: str | None, why: str) -> ClusterUnreachable:
+def unreachable(address: str | None, why: str) -> ClusterUnreachable:
+    """The error that says it of the cluster at `address`, without a secret."""
     named = f"--address={shown_url(address)!r}: " if address else ""
     return ClusterUnreachable(f"{named}{redacted(why, address)}")
 
@@ -188,7 +189,7 @@ def _refused(address: str | None) -> None:
     """Raises ClusterUnreachable when a cluster's head will not have this process, before Ray tries for 20 s."""
     host, _, port = (address or "").rpartition(":")
     if host and "//" not in host and port.isdecimal() and (reason := refusal(host.strip("[]"), int(port))):
-        raise _unreachable(address, reason)
+        raise unreachable(address, reason)
 
 
 _ADDRESSES = (
@@ -208,14 +209,19 @@ def check_reachable(address: str | None, resources: Resources) -> None:
         return
     if address.startswith("ray://"):
         # Tune moves itself to the cluster for a Ray client, away from the controller that has to decide.
-        raise _unreachable(address, f"a Ray client cannot drive a sweep. {_ADDRESSES}")
+        raise unreachable(address, f"a Ray client cannot drive a sweep. {_ADDRESSES}")
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not host or not port.isdecimal():
-        raise _unreachable(address, f"not an address. {_ADDRESSES}")
+        raise unreachable(address, f"not an address. {_ADDRESSES}")
+    check_answers(address, host.strip("[]"), int(port), _ADDRESSES)
+
+
+def check_answers(address: str, host: str, port: int, expected: str) -> None:
+    """Somebody listens there. Raises ClusterUnreachable, which says what was `expected` of the address."""
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS).close()
+        socket.create_connection((host, port), timeout=ANSWER_SECONDS).close()
     except (OSError, OverflowError) as error:
-        raise _unreachable(address, f"does not answer ({error}). {_ADDRESSES}") from error
+        raise unreachable(address, f"does not answer ({error}). {expected}") from error
 
 
 def alive_nodes() -> list[Node]:

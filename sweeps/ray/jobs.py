@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import shutil
-import socket
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -21,6 +20,7 @@ from ray.job_submission import JobStatus, JobSubmissionClient
 
 from dpcore.checks import InvalidValue
 from sweeps.ray import patches
+from sweeps.ray.cluster import ClusterUnreachable, check_answers, unreachable
 from sweeps.ray.job_start import OPERATORS, ORDER_FILE, SPEC_FILE, Order
 from sweeps.ray.patches import send_token, server_version
 from sweeps.spec.sections import SweepSpec
@@ -31,17 +31,12 @@ from trainables.worker.redaction import redacted, shown_url
 for _name in (*patches.UPLOAD_LOGGERS, patches.TOKEN_LOGGER):
     logging.getLogger(_name).setLevel(logging.ERROR)
 
-ANSWER_SECONDS = 5.0
 READY_SECONDS = 60.0
 SETTLE_SECONDS = 30.0
 CLIENT_ATTEMPTS = 4
 ENTRY = "python -m sweeps.ray.job_start"
 CLIENT = "ray://"
 HOOK = "sweeps.ray.job_start.load_environment"
-
-
-class JobServerRefused(RuntimeError):
-    """The job server does not answer, or refuses; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +51,7 @@ class Finished:
 class JobServer:
     """The job server at `address`, http://HOST:8265, or of the cluster whose Ray client server is at ray://HOST:10001.
 
-    Raises JobServerRefused from every method.
+    Raises ClusterUnreachable from every method.
     """
 
     def __init__(self, address: str) -> None:
@@ -69,12 +64,12 @@ class JobServer:
         try:
             self._client = JobSubmissionClient(self.address)
         except AuthenticationError as error:
-            raise _refusal(address, _TOKEN) from error
+            raise unreachable(address, _TOKEN) from error
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            raise _refusal(address, f"no Ray job server answers ({error}). {_EXPECTED}") from error
+            raise unreachable(address, f"no Ray job server answers ({error}). {_EXPECTED}") from error
         there = server_version(self._client)
         if there != ray.__version__:
-            raise _refusal(
+            raise unreachable(
                 address,
                 f"the cluster runs Ray {there}, this machine {ray.__version__}: expected the "
                 "same. Install the cluster's version here, or upgrade the cluster.",
@@ -96,7 +91,7 @@ class JobServer:
             except (ConnectionError, RuntimeError, OSError) as error:
                 # A head that has just started answers before its agent is ready.
                 if "No available agent" not in str(error) or time.monotonic() > limit:
-                    raise JobServerRefused(
+                    raise ClusterUnreachable(
                         f"{shown_url(self.address)}: the job was not taken: {redacted(str(error))}"
                     ) from error
                 time.sleep(1.0)
@@ -165,21 +160,17 @@ def _dashboard_behind(address: str) -> str:
                 dashboard = str(context.dashboard_url)
             break
         except AuthenticationError as error:
-            raise _refusal(address, _TOKEN) from error
+            raise unreachable(address, _TOKEN) from error
         except (ConnectionError, RuntimeError, ValueError, OSError, ImportError) as error:
             # The head forks a process for every client, and some die at birth: Ray issue 63202, about one in fourteen.
             if not isinstance(error, ConnectionAbortedError) or attempt == CLIENT_ATTEMPTS:
-                raise _refusal(address, f"no Ray client is taken ({error}). {_EXPECTED}") from error
+                raise unreachable(address, f"no Ray client is taken ({error}). {_EXPECTED}") from error
             print(
                 f"The head's process for this client died at its start; asking for another ({shown_url(address)}).",
                 flush=True,
             )
     # The cluster names itself as its own nodes see it.
     return f"http://{urlsplit(address).hostname}:{urlsplit(f'//{dashboard}').port}"
-
-
-def _refusal(address: str, why: str) -> JobServerRefused:
-    return JobServerRefused(f"--address={shown_url(address)!r}: {redacted(why, address)}")
 
 
 def _check_answers(address: str) -> None:
@@ -189,11 +180,8 @@ def _check_answers(address: str) -> None:
     except ValueError:
         port = 0
     if parts.scheme not in ("http", "https", "ray") or not parts.hostname or not port:
-        raise _refusal(address, f"not an address of a job server. {_EXPECTED}")
-    try:
-        socket.create_connection((parts.hostname, port), timeout=ANSWER_SECONDS).close()
-    except OSError as error:
-        raise _refusal(address, f"does not answer ({error}). {_EXPECTED}") from error
+        raise unreachable(address, f"not an address of a job server. {_EXPECTED}")
+    check_answers(address, parts.hostname, port, _EXPECTED)
 
 
 # The parcel that travels to the cluster: this very code, the spec, the arguments and the tokens, in one folder.

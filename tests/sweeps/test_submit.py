@@ -14,8 +14,9 @@ import yaml
 
 from sweeps.cli.submit import _end
 from sweeps.examples import load
+from sweeps.ray.cluster import ClusterUnreachable
 from sweeps.ray.job_start import ORDER_FILE, Order, versions
-from sweeps.ray.jobs import Finished, JobServer, JobServerRefused, pack
+from sweeps.ray.jobs import Finished, JobServer, pack
 from sweeps.spec.parse import load_spec
 from sweeps.util.fingerprint import code_digest
 from tests.sweeps.clusters import base_environment
@@ -148,6 +149,6 @@ def test_servers_that_are_no_match_are_named(status, content, said):
     handler = type("Handler", (Answers,), {"status": status, "content": json.dumps(content).encode()})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        with pytest.raises(JobServerRefused, match=said):
+        with pytest.raises(ClusterUnreachable, match=said):
             JobServer(f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
