@@ -250,6 +250,7 @@ class Released:
         """
         published = PublishedStore.open(workspace)
         recorded = published.sweep(sweep).kept()
+        published.check_not_stale(recorded.name)
         record, system = _chosen(published, recorded.name, str(trial), as_refuted)
         spec = load_spec(recorded.spec.canonical())
         facts = public_facts(spec)
@@ -269,7 +270,6 @@ class Released:
         """
         check_accepted(accept, ("code",))
         recorded, record, known = self.recorded, self.record, self.recorded.fingerprints
-        self.published.check_not_stale(recorded.name)
         now = {"code": code_of(self.spec), **(weights_of(self.spec, self.facts) if WEIGHTS in known else {})}
         if (changed := changes(known, now)) and "code" not in accept:
             raise Changed(
