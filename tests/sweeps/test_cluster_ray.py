@@ -71,21 +71,6 @@ def planned(digits, **changes) -> PrivacyPlan:
     return plan
 
 
-def broken_forward(facts):
-    """A user's model that cannot be trained: only those who compute gradients notice."""
-    from torch import nn
-
-    class Broken(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = nn.Linear(64, facts.classes)
-
-        def forward(self, inputs):
-            raise ZeroDivisionError("a record's value")
-
-    return Broken()
-
-
 def owner(data: SharedData, plans: list[PrivacyPlan], kill_last: bool = False) -> list:
     """What a trial's process does, one run after the other: final weights or the exception, and the team's start."""
     from trainables.parallel.ray_team import team_of
@@ -109,7 +94,7 @@ def test_a_team_of_processes_trains_the_model_of_one_fails_as_one_and_is_reused(
     from ray.util.placement_group import placement_group, remove_placement_group
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-    good, bad = planned(digits), planned(digits, model=f"{__name__}:broken_forward")
+    good, bad = planned(digits), planned(digits, model="tests.trainables.broken_models:raises_when_called")
     group = placement_group([{"CPU": 0.5}, {"CPU": 0.5}])
     here = PlacementGroupSchedulingStrategy(placement_group=group, placement_group_bundle_index=0)
     task = ray.remote(num_cpus=0)(owner).options(scheduling_strategy=here)
@@ -124,7 +109,7 @@ def test_a_team_of_processes_trains_the_model_of_one_fails_as_one_and_is_reused(
             np.testing.assert_allclose(found[0][name], value, rtol=2e-4, atol=2e-5)
     # Reused after a success, with the very workers; replaced after a failure.
     assert first[2] == second[2] == broken[2]
-    assert broken[0] is ZeroDivisionError
+    assert broken[0] is KeyError
     assert killed[0].__name__ == "WorkerLost"
     assert issubclass(killed[0], OSError)
     remove_placement_group(group)
