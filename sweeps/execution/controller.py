@@ -94,9 +94,8 @@ class Controller:
         Raises StoreOlder, before anything is settled, where workers left records of attempts that the store does not
         know.
         """
-        self.table.rebuild(self.store.trials(self.sweep))
-        stopping = self.spec.early_stopping is not None
-        check_store_not_stale(self.sweep, stopping, self.trials, lambda: self.store.trials(self.sweep))
+        self.table.records = {one.key: one for one in self.store.trials(self.sweep)}
+        check_store_not_stale(self.sweep, self.spec, self.trials, lambda: self.store.trials(self.sweep))
         self.budget.open_filter(self.spec, self.table.records, self.store.ledger(self.sweep), self.calibrations)
         for record in list(self.table.records.values()):
             if record.state is TrialState.RUNNING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -92,11 +92,6 @@ class TrialTable:
     records: dict[str, TrialRecord] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
     waiting: list[str] = field(default_factory=list)
-
-    def rebuild(self, records: Iterable[TrialRecord]) -> None:
-        """Know these trials and no others, of which none runs or waits."""
-        self.records = {record.key: record for record in records}
-        self.running, self.waiting = set(), []
 
     def plan_of(self, key: str) -> PrivacyPlan:
         """Of a trial that was launched."""

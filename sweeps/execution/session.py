@@ -585,8 +585,8 @@ class Session:
         extension = extension_for(recorded, spec, list(known.values()), options.trials, options.hours, options.epsilon)
         if extension is not None or spec.selection is not None:
             # Before anything is recorded, drawn or released. Whatever else goes on asks it as it recovers.
-            stopping, trials = spec.early_stopping is not None, self.workspace.trials(self.sweep)
-            check_store_not_stale(self.sweep, stopping, trials, lambda: store.trials(self.sweep))
+            trials = self.workspace.trials(self.sweep)
+            check_store_not_stale(self.sweep, spec, trials, lambda: store.trials(self.sweep))
         check_budget_left(store, recorded, spec, known, extension)
         check_corners(extended(spec, [extension] if extension else []), self.facts, store.calibrations())
         data = self.source.load(spec.data.options(), self.workspace.features)

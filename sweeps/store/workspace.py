@@ -17,6 +17,7 @@ from trainables.worker.files import Folder
 from trainables.worker.redaction import shown_url
 
 if TYPE_CHECKING:
+    from sweeps.spec.sections import SweepSpec
     from sweeps.store.store import Store
 
 
@@ -126,7 +127,7 @@ class Workspace:
     def newer(self, sweep: SweepRecord, read: Callable[[], Iterable[TrialRecord]]) -> str:
         """`newer_attempt` of a sweep, with the records where it keeps them. Raises OSError, InvalidValue."""
         trials = self.of(sweep).trials(sweep.name)
-        return newer_attempt(sweep.name, sweep.spec.early_stopping is not None, trials, read)
+        return newer_attempt(sweep.name, sweep.spec, trials, read)
 
     def records_of(self, sweep: str) -> Folder:
         """The sweep's folder where workers keep their records."""
@@ -151,11 +152,10 @@ class Workspace:
         return self.folder(sweep) / "certificate.json"
 
 
-def newer_attempt(sweep: str, stopping: bool, trials: Folder, read: Callable[[], Iterable[TrialRecord]]) -> str:
+def newer_attempt(sweep: str, spec: SweepSpec, trials: Folder, read: Callable[[], Iterable[TrialRecord]]) -> str:
     """What lies in a sweep's records that its store does not know: "trial s-4", "attempt 2 of trial s-3", or "".
 
-    stopping  whether early stopping may promote trials
-    read      the sweep's trials, as the store has them now
+    read  the sweep's trials, as the store has them now
 
     A store that was copied back from an earlier day leaves out what workers drew since. Each trial is looked at that
     may have had a later attempt: early stopping may have promoted a complete one. Raises OSError for records that
@@ -165,7 +165,7 @@ def newer_attempt(sweep: str, stopping: bool, trials: Folder, read: Callable[[],
     found = {key: 1 for key in trials.names() if mine.fullmatch(key)}
     known = {one.key: one for one in read()}
     for key, one in known.items():
-        paused = stopping and one.state is TrialState.COMPLETE and one.step < one.planned_steps
+        paused = spec.early_stopping is not None and one.state is TrialState.COMPLETE and one.step < one.planned_steps
         if paused or one.state in (TrialState.RUNNING, TrialState.PLANNED):
             found[key] = max((int(name) for name in trials.child(key).names() if name.isdecimal()), default=0)
     later = {key: number for key, number in found.items() if key not in known or number > known[key].attempts}
@@ -180,8 +180,8 @@ def newer_attempt(sweep: str, stopping: bool, trials: Folder, read: Callable[[],
 
 
 def check_store_not_stale(
-    sweep: str, stopping: bool, trials: Folder, read: Callable[[], Iterable[TrialRecord]]
+    sweep: str, spec: SweepSpec, trials: Folder, read: Callable[[], Iterable[TrialRecord]]
 ) -> None:
     """Raises StoreOlder where `newer_attempt` finds something, and what that raises."""
-    if newer := newer_attempt(sweep, stopping, trials, read):
+    if newer := newer_attempt(sweep, spec, trials, read):
         raise StoreOlder(sweep, newer, trials.url)
