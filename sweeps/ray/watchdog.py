@@ -8,7 +8,7 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -188,13 +188,9 @@ class Stalls:
         if now - self._looked < self.every():
             return []
         self._looked = now
-        self._forget(launches)
+        self._seen = {name: seen for name, seen in self._seen.items() if name in launches}
         silences = {name: self._silent(name, signs) for name, signs in launches.items()}
         return [(name, silent) for name, silent in silences.items() if self._is_over(name, silent)]
-
-    def _forget(self, launches: Iterable[str]) -> None:
-        kept = set(launches)
-        self._seen = {name: seen for name, seen in self._seen.items() if name in kept}
 
     def _silent(self, name: str, signs: Callable[[], Sign]) -> float:
         try:
