@@ -46,12 +46,6 @@ def test_the_headline_is_the_certified_bound():
     assert FLOATING_POINT in claim.assumptions
 
 
-def test_unsampled_gaussians_are_exact():
-    claim = headline(Repeated(event=Gaussian(noise_multiplier=10.0), count=100), 1e-5, Adjacency.ADD_REMOVE)
-    assert claim.epsilon == pytest.approx(eps_gdp(1.0, 1e-5), rel=1e-9)
-    assert POISSON not in claim.assumptions
-
-
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_every_notion_stands_under_its_own_name(adjacency):
     counting = [name for name in ACCOUNTANTS if make(name, adjacency).supports(EVENT)]

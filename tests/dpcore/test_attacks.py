@@ -184,26 +184,3 @@ def test_the_likelihood_ratio_is_that_of_the_mixture():
     assert attacks.sampled_log_likelihood_ratio(x, z, q) == pytest.approx(expected)
     full = attacks.sampled_log_likelihood_ratio(x, z, 1.0)
     assert full == pytest.approx((x.sum(0) - 3.5) / z**2)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: attacks.auc([], [1.0]),
-        lambda: attacks.tpr_at_fpr([1.0], [1.0], 1.5),
-        lambda: attacks.negative_loss([math.nan]),
-        lambda: attacks.advantage_bound(-1.0),
-        lambda: attacks.fit_gaussians(np.zeros((4, 2)), np.ones((4, 2), dtype=bool)),
-        lambda: attacks.fit_gaussians(
-            np.random.default_rng(0).normal(size=(4, 2)), np.zeros((4, 2), dtype=bool), "shared"
-        ),
-        lambda: attacks.lira_offline([0.0], np.random.default_rng(0).normal(size=(4, 2))),
-        lambda: attacks.balanced_splits(10, 3, np.random.default_rng(0)),
-        lambda: attacks.disjoint_splits(10, 6, 1, np.random.default_rng(0)),
-        lambda: attacks.prediction_features(np.full((2, 2), 0.4), np.array([0, 1])),
-        lambda: attacks.sampled_log_likelihood_ratio(np.zeros(4), 1.0, 0.5),
-    ],
-)
-def test_bad_input_is_refused(make):
-    with pytest.raises(InvalidValue):
-        make()

@@ -3,27 +3,19 @@
 import itertools
 import json
 import math
-from functools import partial
 
 import numpy as np
 import pytest
 from mpmath import mp, mpf
 from scipy.special import ndtr
 
-from dpcore import calibrate
 from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant, ToleranceNotReached
 from dpcore.accountants.pld.laws import Discretised, guard
 from dpcore.accountants.pld.pairs import ReplacedSampledGaussian
 from dpcore.events import (
     Adjacency,
-    Composed,
     Gaussian,
-    NonPrivate,
     PoissonSampled,
-    PureDP,
-    Repeated,
-    from_dict,
-    to_dict,
 )
 from dpcore.gdp import eps_gdp, mu_gdp, sigma_gaussian
 from dpcore.guarantee import Guarantee, Status
@@ -137,31 +129,6 @@ def test_the_gaussian_dual_rounds_to_the_safe_side(mu, share):
         if epsilon > 0:
             assert gaussian(epsilon, mu_gdp(epsilon, delta)) <= mpf(delta)
             assert gaussian(epsilon, 1 / mpf(sigma_gaussian(epsilon, delta))) <= mpf(delta)
-
-
-def test_calibration_keys_tell_the_smallest_differences_apart():
-    base = {"epsilon": 1.0, "delta": 1e-5, "adjacency": Adjacency.ADD_REMOVE}
-    nearby = [base, base | {"delta": 1e-5 * (1 + 1e-15)}, base | {"epsilon": math.nextafter(1.0, 2.0)}]
-    nearby.append(base | {"adjacency": Adjacency.REPLACE_ONE})
-    keys = set()
-    for fields in nearby:
-        for rate in (0.01, 0.01 + 1e-12):
-            for steps in (10, 11):
-                event_of = partial(calibrate.sampled_gaussian, rate=rate, steps=steps)
-                keys.add(calibrate._key(calibrate.Target(**fields), calibrate.NOISE, event_of))
-    assert len(keys) == len(nearby) * 4
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        step(1 / 3, 0.1 + 0.2),
-        Repeated(event=step(math.nextafter(0.5, 1), 1e-300), count=10**9),
-        Composed(events=(PureDP(epsilon=5e-324), NonPrivate(), Gaussian(noise_multiplier=1.7976931348623157e308))),
-    ],
-)
-def test_events_survive_strict_json_to_the_last_bit(event):
-    assert from_dict(json.loads(json.dumps(to_dict(event), allow_nan=False))) == event
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1 + 0.2, math.inf])

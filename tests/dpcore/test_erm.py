@@ -164,9 +164,3 @@ def test_a_bias_column_without_scaling_is_refused():
     inputs = np.hstack([unit_inputs(np.ones((3, 2))), np.ones((3, 1))])
     with pytest.raises(InvalidValue, match="unit_inputs"):
         LogisticRisk(inputs, np.zeros(3, dtype=np.int64), 2, 3, 0.1)
-
-
-@pytest.mark.parametrize("tau", [0.0, -1.0, math.nan, 1e-13])
-def test_senseless_certificates_are_refused(tau):
-    with pytest.raises(InvalidValue):
-        minimise(problem(), tau)

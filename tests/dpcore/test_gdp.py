@@ -7,12 +7,11 @@ from scipy.stats import norm
 
 from dpcore import gdp
 from dpcore.accountants.gdp import GDPAccountant, GDPCLTAccountant, mu_clt
-from dpcore.accountants.pld import PLDAccountant
 from dpcore.accounting import make
 from dpcore.calibrate import sampled_gaussian
 from dpcore.events import Adjacency, Gaussian, PureDP, UnsupportedEvent
 from dpcore.gdp import delta_gdp, eps_gdp, mu_gdp, mu_of_pure_dp, sigma_gaussian
-from tests.dpcore.oracles import composed, least_error_sum
+from tests.dpcore.oracles import least_error_sum
 
 MNIST = 256 / 60000
 
@@ -119,11 +118,3 @@ def test_least_error_sums_of_table_1_row_2():
     ma = least_error_sum(gdp.dp_tradeoff(3.01, 1e-5))
     assert ma == pytest.approx(0.0940, abs=5e-5)
     assert ma == pytest.approx(2 * (1 - 1e-5) / (1 + math.exp(3.01)), abs=1e-9)
-
-
-def test_composed_gaussians_approach_the_closed_form_from_below():
-    f = composed(PLDAccountant().compose(Gaussian(noise_multiplier=4.0), 4), epsilons=200)
-    exact = gdp.gaussian_tradeoff(0.5)
-    for level in (0.01, 0.1, 0.3, 0.5, 0.9):
-        assert f(level) <= exact(level) + 1e-9
-        assert f(level) == pytest.approx(exact(level), abs=1e-4)

@@ -35,12 +35,11 @@ from dpcore.audit import (
 )
 from dpcore.audit.attacks import sampled_log_likelihood_ratio
 from dpcore.erm import LogisticRisk, minimise, unit_inputs
-from dpcore.events import Adjacency, ApproximateDP, Gaussian, PoissonSampled, PureDP, Repeated
+from dpcore.events import Adjacency, Gaussian, PoissonSampled, Repeated
 from dpcore.gradients import PrivateGradients, noisy_mean_gradient
 from dpcore.guarantee import Guarantee, Status
-from dpcore.mechanisms import loss_perturbation, noisy_vote, output_perturbation
-from dpcore.mechanisms.noisy_histogram import NoisyHistogram
-from dpcore.mechanisms.output_perturbation import GaussianNoise, MinimiserSensitivity, NoiseLaw, RadialNoise
+from dpcore.mechanisms import output_perturbation
+from dpcore.mechanisms.output_perturbation import GaussianNoise, MinimiserSensitivity
 from dpcore.papers import lu2021 as convexified
 from dpcore.sampling import PoissonSampling
 from tests.dpcore import gradient_oracle as oracle
@@ -192,8 +191,6 @@ def empty_batches() -> Case:
     )
 
 
-# A loss with a random linear term: the attacker reads the term off the released minimiser.
-
 RECORDS, CLASSES = 40, 2
 
 
@@ -206,34 +203,6 @@ def promised(epsilon: float, delta: float, adjacency: Adjacency) -> Guarantee:
         accountant="a theorem",
         status=Status.PROVED,
         theorem="its own",
-    )
-
-
-def perturbed_loss(noise, claim: Guarantee) -> Case:
-    inputs, labels = np.zeros((RECORDS, 1)), np.array([1] + [0] * (RECORDS - 1))
-    inputs[0] = 1.0
-    modulus = loss_perturbation.least_modulus(1.0, RECORDS, CLASSES)
-
-    def risk(present: bool, linear=None) -> LogisticRisk:
-        start = 0 if present else 1
-        return LogisticRisk(inputs[start:], labels[start:], CLASSES, RECORDS, modulus, linear)
-
-    def scores(scale: float) -> Scores:
-        def one(present: bool, rng: np.random.Generator) -> float:
-            linear = scale * noise.sample((1, CLASSES), rng.standard_normal) / RECORDS
-            theta = minimise(risk(present, linear), 1e-10).theta
-            lengths = [np.linalg.norm(risk(other).value_and_gradient(theta)[1]) for other in (True, False)]
-            return lengths[1] - lengths[0]
-
-        return lambda present, runs, rng: np.array([one(present, rng) for _ in range(runs)])
-
-    return Case(
-        claim=claim,
-        right=scores(1.0),
-        wrong={"a thirtieth of the noise": scores(0.03)},
-        runs=40,
-        audits=4,
-        wrong_runs=100,
     )
 
 
@@ -261,33 +230,6 @@ def scaled_inputs() -> Case:
         right=scores(unit_inputs),
         wrong={"by the data's own maximum": scores(lambda records: records / np.linalg.norm(records, axis=1).max())},
         curve=gdp.gaussian_tradeoff(sensitivity.value / noise.sigma),
-    )
-
-
-def noised_vector() -> Case:
-    """A minimiser of 25 coordinates that moves by its whole sensitivity, the same amount in each of them."""
-    sensitivity = MinimiserSensitivity(n=1000, modulus=0.01, adjacency=REPLACE, tau=0.0)
-    solved = output_perturbation.answers_pure(1.0, 1, sensitivity.value)
-    noise = NoiseLaw.PURE.noise(solved.noise_multiplier * sensitivity.value)
-    shift, beta = np.full(25, sensitivity.value / 5), noise.beta
-
-    def scores(draw, norm) -> Scores:
-        def of(present: bool, runs: int, rng: np.random.Generator) -> np.ndarray:
-            seen = [present * shift + draw(rng) for _ in range(runs)]
-            return np.array([beta * (norm(one) - norm(one - shift)) for one in seen])
-
-        return of
-
-    return Case(
-        claim=promised(1.0, 0.0, REPLACE),
-        right=scores(lambda rng: noise.sample((25,), rng.standard_normal), np.linalg.norm),
-        # Twenty-five shifts that add up to epsilon 5 show in the tails, which takes more runs.
-        wrong={
-            "Laplace noise on an L2 sensitivity": scores(
-                lambda rng: rng.laplace(scale=1 / beta, size=25), lambda x: np.abs(x).sum()
-            )
-        },
-        wrong_runs=4000,
     )
 
 
@@ -319,120 +261,12 @@ def risk_averse_head() -> Case:
     )
 
 
-# Votes of three models over classes, before and after one of them changes its mind.
-
-
-def soft_vote() -> Case:
-    before, after = np.array([2, 1, 0]), np.array([1, 2, 0])
-    beta = noisy_vote.standard(1.0, queries=1)
-    weights = [np.exp(beta * votes) for votes in (after, before)]
-    ratio = np.log(weights[0] / weights[0].sum()) - np.log(weights[1] / weights[1].sum())
-
-    def scores(queries: int) -> Scores:
-        def of(present: bool, runs: int, rng: np.random.Generator) -> np.ndarray:
-            votes = after if present else before
-            draws = (noisy_vote.sample(beta, votes, rng.standard_normal) for _ in range(runs * queries))
-            return ratio[np.fromiter(draws, int).reshape(runs, queries)].sum(axis=1)
-
-        return of
-
-    return Case(
-        claim=promised(1.0, 0.0, REPLACE), right=scores(1), wrong={"ten answers at the noise of one": scores(10)}
-    )
-
-
-def published_vote() -> Case:
-    """beta = epsilon/B counts one of the two counts that a record moves: 1.73 here where 1 is claimed."""
-    before, after = np.array([3, 0]), np.array([2, 1])
-
-    def scores(beta: float) -> Scores:
-        def of(present: bool, runs: int, rng: np.random.Generator) -> np.ndarray:
-            draws = (noisy_vote.sample(beta, after if present else before, rng.standard_normal) for _ in range(runs))
-            return np.fromiter(draws, float)
-
-        return of
-
-    return Case(
-        claim=promised(1.0, 0.0, REPLACE),
-        right=scores(noisy_vote.standard(1.0, queries=1)),
-        wrong={"as published": scores(1.0)},
-        wrong_runs=2500,
-    )
-
-
-# Histograms. A record in cell 0 gives way to one in cell 1; or the one record comes and goes, and nobody looks at its
-# cell: where counts are divided by the number that was there, the other cell's noise shrinks.
-
-
-def histogram(kind: type[NoisyHistogram]) -> Scores:
-    made, source = kind(cells=2, noise_multiplier=1.0, adjacency=REPLACE), noise(kind.__name__)
-
-    def of(present: bool, runs: int, rng: np.random.Generator) -> np.ndarray:
-        drawn = [made.release(np.array([int(not present)]), source) for _ in range(runs)]
-        return np.array(drawn) @ [1.0, -1.0]
-
-    return of
-
-
-class HalfTheSensitivity(NoisyHistogram):
-    """Planted: the sensitivity of add-remove under replace-one."""
-
-    @property
-    def sensitivity(self) -> float:
-        return float(self.unit_records)
-
-
-def exchanged_cells() -> Case:
-    return Case(
-        claim=headline(Gaussian(noise_multiplier=1.0, adjacency=REPLACE), 0.1, REPLACE),
-        right=histogram(NoisyHistogram),
-        wrong={"the sensitivity of adding": histogram(HalfTheSensitivity)},
-        wrong_runs=2000,
-    )
-
-
-def shares() -> Case:
-    made, source = NoisyHistogram(cells=2, noise_multiplier=4.0), noise("shares")
-
-    def scores(divided: bool) -> Scores:
-        def of(present: bool, runs: int, rng: np.random.Generator) -> np.ndarray:
-            size = 1 if present else 2
-            drawn = [made.release(np.zeros(size, dtype=np.int64), source)[1] for _ in range(runs)]
-            return np.abs(np.array(drawn)) / (size if divided else 1)
-
-        return of
-
-    return Case(
-        claim=headline(Gaussian(noise_multiplier=4.0), 0.1, ADD_REMOVE),
-        right=scores(False),
-        wrong={"shares of a realised number": scores(True)},
-        wrong_runs=2000,
-    )
-
-
 CASES: dict[str, Callable[[], Case]] = {
     "training step": cache(training_step),
     "Poisson sampling": cache(sampling),
     "empty batches": cache(empty_batches),
-    "perturbed loss, pure": cache(
-        lambda: perturbed_loss(
-            RadialNoise(loss_perturbation.beta_pure(1.0, ADD_REMOVE)),
-            headline(PureDP(epsilon=1.0), DELTA, ADD_REMOVE),
-        )
-    ),
-    "perturbed loss, Gaussian": cache(
-        lambda: perturbed_loss(
-            GaussianNoise(loss_perturbation.sigma_repaired(1.0, 0.01, CLASSES, ADD_REMOVE)),
-            headline(ApproximateDP(epsilon=1.0, delta=0.01), 0.01, ADD_REMOVE),
-        )
-    ),
     "scaled inputs": cache(scaled_inputs),
-    "noised vector": cache(noised_vector),
     "risk-averse head": cache(risk_averse_head),
-    "soft vote": cache(soft_vote),
-    "published vote": cache(published_vote),
-    "exchanged cells": cache(exchanged_cells),
-    "shares": cache(shares),
 }
 
 

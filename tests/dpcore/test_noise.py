@@ -26,16 +26,6 @@ def pseudorandom() -> PseudorandomNoise:
     return PseudorandomNoise(streams.torch(Purpose.NOISE))
 
 
-class Repeating(SecureNoise):
-    """Mutant: the second half of every draw repeats the first."""
-
-    def fill_(self, tensor):
-        super().fill_(tensor)
-        half = tensor.numel() // 2
-        tensor.view(-1)[half : 2 * half] = tensor.view(-1)[:half]
-        return tensor
-
-
 def faults(source, dtype=torch.float64, draws: int = N) -> list[str]:
     x = source.fill_(torch.empty(draws, dtype=dtype)).double().numpy()
     found = []

@@ -10,7 +10,7 @@ import math
 import pkgutil
 import subprocess
 import sys
-from dataclasses import FrozenInstanceError, dataclass, fields, replace
+from dataclasses import FrozenInstanceError, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -129,53 +129,6 @@ def test_what_is_no_number_is_refused(mechanism):
                     replace(mechanism, **{field.name: bad})
 
 
-# What the exam is for: each wrong mechanism fails the row that looks at it.
-
-
-@dataclass(frozen=True)
-class CountsFromTheFirst(SampledGaussian):
-    def event(self, from_step=0, to_step=None):
-        return super().event(0, to_step)
-
-
-@dataclass(frozen=True)
-class AnyRange(NoisySum):
-    def event(self, from_step=0, to_step=None):
-        stop = self.steps if to_step is None else min(to_step, self.steps)
-        return Repeated(event=Gaussian(noise_multiplier=self.noise_multiplier), count=max(0, stop - from_step))
-
-
-@dataclass(frozen=True)
-class CountsTwiceTheNoise(NoisySum):
-    def event(self, from_step=0, to_step=None):
-        return Repeated(event=Gaussian(noise_multiplier=2 * self.noise_multiplier), count=self.steps)
-
-
-@dataclass(frozen=True)
-class BelievesAnyNumber(NoisySum):
-    def __post_init__(self):
-        """Nothing is checked."""
-
-
-def same_as(kind, wrong):
-    right = EXAMPLES[kind]
-    return wrong(**{field.name: getattr(right, field.name) for field in fields(right)})
-
-
-@pytest.mark.parametrize(
-    ("kind", "wrong", "row"),
-    [
-        ("sampled-gaussian", CountsFromTheFirst, test_the_events_of_ranges_add_up_to_that_of_all),
-        ("noisy-sum", AnyRange, test_a_range_outside_is_refused),
-        ("noisy-sum", CountsTwiceTheNoise, test_no_more_noise_is_counted_than_is_drawn),
-        ("noisy-sum", BelievesAnyNumber, test_what_is_no_number_is_refused),
-    ],
-)
-def test_a_wrong_mechanism_fails_the_exam(kind, wrong, row):
-    with pytest.raises((AssertionError, pytest.fail.Exception)):
-        row(same_as(kind, wrong))
-
-
 # What some of them count and refuse.
 
 
@@ -218,17 +171,6 @@ def test_parts_follow_each_other() -> None:
         part_at(whole, 13)
     with pytest.raises(InvalidValue, match="one clip norm"):
         Sequence(parts=(SAMPLED, replace(SAMPLED, clip_norm=1.0)))
-
-
-def test_kinds_are_told_apart() -> None:
-    with pytest.raises(ValueError, match="taken"):
-        protocol.mechanism("gaussian")(type("Mine", (), {}))
-    with pytest.raises(InvalidValue, match="kind"):
-        protocol.from_dict({"kind": "unheard-of"})
-    with pytest.raises(InvalidValue, match="mechanism"):
-        protocol.from_dict({"kind": "pure-dp", "epsilon": 1.0})
-    with pytest.raises(ValueError, match="sampled-gaussian"):
-        protocol.from_dict({"kind": "sampled-gaussian", "steps": 3})
 
 
 # A plan is read where nobody has imported its system: every kind of mechanism is found by its word alone.

@@ -68,15 +68,6 @@ def test_the_noise_is_normal_on_every_cell_and_cells_are_independent():
     assert stats.pearsonr(draws[:, 0], draws[:, 1]).pvalue > 1e-4
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"cells": 0}, {"noise_multiplier": 0.0}, {"noise_multiplier": math.inf}, {"unit_records": 0}, {"cells": 2.0}],
-)
-def test_a_mechanism_that_makes_no_sense_is_refused(wrong):
-    with pytest.raises(InvalidValue):
-        NoisyHistogram(**{"cells": 2, "noise_multiplier": 1.0} | wrong)
-
-
 def test_a_cell_outside_is_refused_without_naming_it():
     with pytest.raises(InvalidValue, match=r"private") as raised:
         NoisyHistogram(cells=2, noise_multiplier=1.0).release(np.array([7]), noise("outside"))

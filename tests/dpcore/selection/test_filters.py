@@ -214,21 +214,3 @@ def test_whatever_was_reserved_counts(filter_, charge):
     assert not filter_.charged, "a filter is a value"
     with pytest.raises(InvalidValue, match="name='0'"):
         state.reserve("0", charge)
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: GDPFilter(epsilon=0, delta=1e-5), "epsilon=0"),
-        (lambda: GDPFilter(epsilon=1, delta=1e-5, tau_share=1), "tau_share=1"),
-        (lambda: RenyiFilter(epsilon=1, delta=1e-5, order=1), "order=1"),
-        (lambda: RenyiFilter(epsilon=1, delta=1e-5, order=2), "an order that leaves something"),
-        (lambda: GDPCharge(-1.0), "mu=-1.0"),
-        (lambda: DPCharge(1.0, 1.0), "delta=1.0"),
-        (lambda: LinearLedger(epsilon=1, delta=1e-5).admits(GDPCharge(0.1)), "a DPCharge"),
-        (lambda: covering_mu(EventProfile(D1), 0), "tau=0"),
-    ],
-)
-def test_bad_values_are_refused_by_name(make, words):
-    with pytest.raises(InvalidValue, match=words):
-        make()

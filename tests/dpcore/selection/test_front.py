@@ -137,14 +137,6 @@ def claimed(law, delta, mu, tau, wrong):
     return high
 
 
-def test_the_oracle_of_the_adversary_is_the_price():
-    law = geometric(6)
-    for mu in (0.3, 1.0):
-        epsilon = claimed(law, 1e-4, mu, 1e-9, None)
-        points = FrontPoints(law=law, orders=2, epsilon=epsilon * (1 + 1e-9), delta=1e-4, mu=mu, tau=1e-9)
-        assert points.delta_at(epsilon * (1 - 1e-6)) > 1e-4
-
-
 def climbed(score, mechanisms, seed=4):
     rng = np.random.default_rng(seed)
     starts = (np.concatenate([start(rng, 2), start(rng, 2), rng.normal(0, 1, 4)]) for _ in range(mechanisms))
