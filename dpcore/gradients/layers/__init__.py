@@ -6,7 +6,7 @@ from torch import nn
 
 from dpcore.gradients.layers.attention import attention, attention_forward
 from dpcore.gradients.layers.convolution import convolution
-from dpcore.gradients.layers.embedding import bag_forward, embedding, embedding_bag
+from dpcore.gradients.layers.embedding import SHARING, bag_forward, embedding, embedding_bag, shared_table
 from dpcore.gradients.layers.linear import linear, product, transposed
 from dpcore.gradients.layers.normalisation import group_norm, layer_norm, rms_norm
 from dpcore.gradients.layers.protocol import (
@@ -24,7 +24,6 @@ from dpcore.gradients.layers.protocol import (
     trainable,
 )
 from dpcore.gradients.layers.recurrent import recurrent, recurrent_forward
-from dpcore.gradients.layers.tied import SHARING, shared_table
 
 KINDS: Kinds = {
     nn.Linear: Kind(linear),

@@ -1,6 +1,8 @@
 """Embeddings: a unit touches few rows, so its gradient is kept as those rows alone.
 
 U units, T tokens of a unit, D width, R distinct (unit, token) pairs.
+
+One weight [V, D] of several layers: tables of V rows, and linear maps from D inputs to V outputs.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpcore.gradients import mapping
+from dpcore.gradients.layers.linear import TwoProducts, positions, product
 from dpcore.gradients.layers.protocol import Contribution, NotServed, Tap, Use, accumulated, sum_of_squares
 
 
@@ -114,3 +117,27 @@ def embedding_bag(module: nn.Module, uses: Sequence[Use]) -> Contribution:
         for use in uses
     ]
     return TableRows(layer.num_embeddings, codes_UT, accumulated(torch.cat(rows, 1)))
+
+
+SHARING = (nn.Embedding, nn.Linear)
+"""Exact types of the layers that the rule serves together."""
+
+
+def shared_table(layers: Sequence[nn.Module], uses: Sequence[Sequence[Use]]) -> Contribution:
+    """The part of the `weight` that the layers share; biases are each layer's own."""
+    rows: list[tuple[Tensor, Tensor]] = []
+    products: list[Use] = []
+    for layer, own in zip(layers, uses, strict=True):
+        if isinstance(layer, nn.Embedding):
+            rows.append(looked_up(layer, own))
+        else:
+            products += own
+    if not rows:
+        return product(products, {"weight"})
+    codes_UR, rows_URD = (torch.cat(several, 1) for several in zip(*rows, strict=True))
+    if not products:
+        return TableRows(layers[0].num_embeddings, codes_UR, rows_URD)  # type: ignore[arg-type]
+    inputs_UTD, gradients_UTV = (
+        positions([getattr(one, side) for one in products]) for side in ("inputs", "gradients")
+    )
+    return TwoProducts(inputs_UTD, gradients_UTV, {"weight"}, codes_UR, rows_URD)

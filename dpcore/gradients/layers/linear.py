@@ -6,6 +6,7 @@ U units, T positions (records of the unit, sequence and repeated uses of the lay
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -55,7 +56,7 @@ def product(uses: Sequence[Use], names: Set[str]) -> Contribution:
         return Materialised({"bias": gradients_UTO.sum(1)})
     outputs = gradients_UTO.shape[2]
     if gram_is_less(length, width, outputs) or width * outputs > KEPT * length * (width + outputs):
-        return _TwoProducts(inputs_UTD, gradients_UTO, names)
+        return TwoProducts(inputs_UTD, gradients_UTO, names)
     gradients = {"weight": gradients_UTO.transpose(1, 2) @ inputs_UTD}
     if "bias" in names:
         gradients["bias"] = gradients_UTO.sum(1)
@@ -102,47 +103,71 @@ def gram_is_less(length: int, width: int, outputs: int) -> bool:
     return 2 * length * (width + outputs) < width * outputs
 
 
-class _TwoProducts:
+class TwoProducts:
     """T > 1, large weight: units' gradients are not kept, and the sum is formed anew.
+
+    codes_UR, rows_URD  of a weight that is a table as well: looked-up rows of it, and their gradients
 
     Norms are |sum_t g_t a_t^T|^2 = sum_st (a_s . a_t)(g_s . g_t) (Li et al. 2022) in float64, since terms may cancel
     and a float32 remainder could understate a norm and so break the bound; or those of gradients that are formed, a
     few units at a time. In float32 terms that cancel leave up to T u sum_t |g_t| |a_t| behind (u the unit roundoff;
     Higham 2002, section 3.1), however small their exact sum is: so much is added to the norm for each product in
-    float32.
+    float32. A looked-up row is one more term, whose output gradient is a row of the identity.
     """
 
-    def __init__(self, inputs_UTD: Tensor, gradients_UTO: Tensor, names: Set[str]) -> None:
-        self._inputs_UTD, self._gradients_UTO, self._names = inputs_UTD, gradients_UTO, names
-        _, length, width = inputs_UTD.shape
+    def __init__(
+        self,
+        inputs_UTD: Tensor,
+        gradients_UTO: Tensor,
+        names: Set[str],
+        codes_UR: Tensor | None = None,
+        rows_URD: Tensor | None = None,
+    ) -> None:
+        units, length, width = inputs_UTD.shape
+        if codes_UR is None or rows_URD is None:
+            codes_UR, rows_URD = inputs_UTD.new_zeros(units, 0, dtype=torch.long), inputs_UTD[:, :0]
+        self._parts, self._names = (inputs_UTD, gradients_UTO, codes_UR, rows_URD), names
         outputs, bias = gradients_UTO.shape[2], 1.0 if "bias" in names else 0.0
         by_gram = gram_is_less(length, width, outputs)
         few = max(1, FORMED // (length * (width + outputs) if by_gram else width * outputs))
-        norm, parts = (
-            _by_gram if by_gram else _formed,
-            zip(inputs_UTD.split(few), gradients_UTO.split(few), strict=True),
-        )
-        norms_U = torch.cat([norm(*units, bias) for units in parts])
+        norm = partial(_by_gram if by_gram else _formed, bias)
+        few_at_a_time = zip(*(one.split(few) for one in self._parts), strict=True)
+        norms_U = torch.cat([norm(*some) for some in few_at_a_time])
         lengths_UT = torch.linalg.vector_norm(inputs_UTD, dim=2).double().square_().add_(bias).sqrt_()
         lengths_UT *= torch.linalg.vector_norm(gradients_UTO, dim=2)
-        left_U = lengths_UT.sum(1).mul_(ROUNDOFF * (length + 2) * (1 if by_gram else 2))
+        lengths_U = lengths_UT.sum(1) + torch.linalg.vector_norm(rows_URD, dim=2).double().sum(1)
+        left_U = lengths_U.mul_(ROUNDOFF * (codes_UR.shape[1] + length + 2) * (1 if by_gram else 2))
         self.squared_norms = norms_U.add_(left_U).square_()
 
     def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:
-        weighted_UTO = self._gradients_UTO * weights_U.to(self._gradients_UTO.dtype)[:, None, None]
-        out = {"weight": weighted_UTO.flatten(0, 1).T @ self._inputs_UTD.flatten(0, 1)}
+        inputs_UTD, gradients_UTO, codes_UR, rows_URD = self._parts
+        weights_U11 = weights_U.to(gradients_UTO.dtype)[:, None, None]
+        weighted_UTO = gradients_UTO * weights_U11
+        weight_OD = weighted_UTO.flatten(0, 1).T @ inputs_UTD.flatten(0, 1)
+        if codes_UR.shape[1]:
+            weight_OD.index_add_(0, codes_UR.flatten(), (rows_URD * weights_U11).flatten(0, 1))
+        out = {"weight": weight_OD}
         if "bias" in self._names:
             out["bias"] = weighted_UTO.sum((0, 1))
         return out
 
 
-def _by_gram(inputs_UTD: Tensor, gradients_UTO: Tensor, bias: float) -> Tensor:
-    inputs, gradients = inputs_UTD.double(), gradients_UTO.double()
-    products = (inputs @ inputs.mT + bias) * (gradients @ gradients.mT)
+def _by_gram(bias: float, inputs_UTD: Tensor, gradients_UTO: Tensor, codes_UR: Tensor, rows_URD: Tensor) -> Tensor:
+    inputs, gradients, rows = inputs_UTD.double(), gradients_UTO.double(), rows_URD.double()
+    squares_U = ((inputs @ inputs.mT + bias) * (gradients @ gradients.mT)).sum((1, 2))
+    if codes_UR.shape[1]:
+        same_URR = codes_UR[:, :, None] == codes_UR[:, None, :]
+        looked_up_UTR = gradients.gather(2, codes_UR[:, None].expand(-1, inputs.shape[1], -1))
+        squares_U += (rows @ rows.mT * same_URR).sum((1, 2)) + 2 * (inputs @ rows.mT * looked_up_UTR).sum((1, 2))
     # What is zero may come out below it.
-    return products.sum((1, 2)).clamp_(min=0.0).sqrt_()
+    return squares_U.clamp_(min=0.0).sqrt_()
 
 
-def _formed(inputs_UTD: Tensor, gradients_UTO: Tensor, bias: float) -> Tensor:
-    squares_U = sum_of_squares(gradients_UTO.mT @ inputs_UTD)
+def _formed(bias: float, inputs_UTD: Tensor, gradients_UTO: Tensor, codes_UR: Tensor, rows_URD: Tensor) -> Tensor:
+    gradient_UOD = gradients_UTO.mT @ inputs_UTD
+    if codes_UR.shape[1]:
+        units, outputs, _ = gradient_UOD.shape
+        places_UR = codes_UR + outputs * torch.arange(units, device=codes_UR.device)[:, None]
+        gradient_UOD.flatten(0, 1).index_add_(0, places_UR.flatten(), rows_URD.flatten(0, 1))
+    squares_U = sum_of_squares(gradient_UOD)
     return (squares_U + sum_of_squares(gradients_UTO.sum(1)) if bias else squares_U).sqrt_()

@@ -43,8 +43,6 @@ def shared(first: nn.Module, second: nn.Module) -> nn.Module:
     return second
 
 
-
-
 def language_model() -> nn.Module:
     """Words, positions, a class token, attention, and an output layer tied to the words."""
     table = nn.Embedding(7, 8)
@@ -167,8 +165,6 @@ def routed_by_index(m: Written, x: Tensor) -> Tensor:
     out[chosen] = m.left(x[chosen])
     out[~chosen] = m.right(x[~chosen])
     return out
-
-
 
 
 def penalised(model: nn.Module) -> Callable[..., Tensor]:
@@ -371,8 +367,6 @@ CASES += [
 
 
 # Models in whose own code, loss or gradients one record of a batch meets another.
-
-
 
 
 def trimmed(m: Written, words: Tensor) -> Tensor:
