@@ -79,9 +79,9 @@ def same(one: float, other: float) -> bool:
     return one == other or math.isclose(one, other, rel_tol=SAME, abs_tol=1e-300)
 
 
-def number(what: str, claimed: float | None, found: float | None) -> Check:
-    """Whether a number of the document is the one that was found."""
-    held = claimed is found if claimed is None or found is None else same(claimed, found)
+def equal(what: str, claimed: object, found: object) -> Check:
+    """Whether a value of the document is the one that was found; of numbers, counted twice."""
+    held = same(claimed, found) if isinstance(claimed, float) and isinstance(found, float) else claimed == found
     return Check(what, held, f"{_shown(claimed)} in the document, {_shown(found)} recomputed")
 
 
@@ -90,16 +90,11 @@ def at_most(what: str, found: float, allowed: float) -> Check:
     return Check(what, found <= allowed * (1 + SAME), f"{_shown(found)} recomputed, at most {_shown(allowed)} allowed")
 
 
-def equal(what: str, claimed: object, found: object) -> Check:
-    """Whether a value of the document is the one that was found."""
-    return Check(what, claimed == found, f"{claimed} in the document, {found} recomputed")
-
-
 def same_claim(claim: Guarantee, found: Guarantee, what: str) -> Iterator[Check]:
     """Whether the claim is the one that was found.  what  the epsilon is of"""
-    yield number(f"epsilon of {what}", claim.epsilon, found.epsilon)
-    yield number("delta", claim.delta, found.delta)
-    yield number("lower end of epsilon", claim.epsilon_lower, found.epsilon_lower)
+    yield equal(f"epsilon of {what}", claim.epsilon, found.epsilon)
+    yield equal("delta", claim.delta, found.delta)
+    yield equal("lower end of epsilon", claim.epsilon_lower, found.epsilon_lower)
     yield from same_kind(claim, accountant=found.accountant, notion=found.notion, status=found.status)
 
 
@@ -108,8 +103,8 @@ def same_kind(claim: Guarantee, **found: str) -> Iterator[Check]:
     return (equal(name, getattr(claim, name), value) for name, value in found.items())
 
 
-def _shown(value: float | None) -> str:
-    return "none" if value is None else f"{value:.10g}"
+def _shown(value: object) -> str:
+    return "none" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 class Part(BaseModel):
@@ -352,10 +347,10 @@ class Profile(Part):
         found = Profile.of(parts, claim)
         yield Check("points of the profile", len(self.points) == len(found.points), f"{len(self.points)} points")
         for claimed, point in zip(self.points, found.points, strict=False):
-            yield number("a point of the profile", claimed.epsilon, point.epsilon)
-            yield number(f"delta at epsilon {point.epsilon:.4g}", claimed.delta, point.delta)
-        yield number("tau", self.tau, found.tau)
-        yield number("covering mu", self.mu, found.mu)
+            yield equal("a point of the profile", claimed.epsilon, point.epsilon)
+            yield equal(f"delta at epsilon {point.epsilon:.4g}", claimed.delta, point.delta)
+        yield equal("tau", self.tau, found.tau)
+        yield equal("covering mu", self.mu, found.mu)
 
 
 @lru_cache(maxsize=256)
@@ -516,7 +511,7 @@ class TrialAlone(_Alone):
             yield from same_claim(claim, found, "the trial")
         else:
             yield at_most(f"epsilon of the trial, by {found.accountant}", found.epsilon, claim.epsilon)
-            yield number("delta", claim.delta, found.delta)
+            yield equal("delta", claim.delta, found.delta)
             yield from same_kind(claim, notion=found.notion, status=found.status)
         yield from self.profile.recompute(released_whole(plan, claim.adjacency), claim)
 
@@ -616,7 +611,7 @@ class Filtered(Mode):
         if apart and kept:
             reports = [(events[1], one.validation) for events, one in zip(released, self.charges, strict=False)]
             yield from self._kept(claim, [(event, one) for event, one in reports if one is not None])
-        yield number("lower end of epsilon", claim.epsilon_lower, None)
+        yield equal("lower end of epsilon", claim.epsilon_lower, None)
         accountant = "gdp-filter" if self.order is None else "renyi-filter"
         status = weakest(Status.PROVED, *(one.status for one in self.trials))
         yield from same_kind(claim, notion=Notion.DP, accountant=accountant, status=status)
@@ -725,7 +720,7 @@ class SealedSearch(Mode):
         yield Check("winners", len({one.trial for one in self.trials}) == len(self.trials), "each once")
         # Rows of its launches would tell how many trials there were.
         yield Check("the ledger of a sealed search has no rows", not ledger, f"{len(ledger)} rows")
-        yield number("lower end of epsilon", claim.epsilon_lower, None)
+        yield equal("lower end of epsilon", claim.epsilon_lower, None)
         status = weakest(Status.PROVED_UNDER_ASSUMPTIONS, *(one.status for one in self.trials))
         yield from same_kind(claim, notion=self.notion, accountant=PRIVATE_SELECTION, status=status)
 
@@ -750,8 +745,8 @@ class Best(SealedSearch):
     def priced(self, claim: Guarantee, profiles: Sequence[TrialProfile]) -> Iterator[Check]:
         """See `SealedSearch.priced`."""
         points = HeterogeneousTrials(law=self.drawn, epsilon=claim.epsilon, delta=claim.delta, e1=self.e1, d1=self.d1)
-        yield number("e_hat", self.e_hat, points.e_hat)
-        yield number("d_hat", self.d_hat, points.d_hat)
+        yield equal("e_hat", self.e_hat, points.e_hat)
+        yield equal("d_hat", self.d_hat, points.d_hat)
         yield from map(_meets, map(points.exceeds, profiles))
 
 
@@ -804,8 +799,8 @@ class First(SealedSearch):
         if (self.ended is None) is bool(self.trials) or self.rung >= len(self.epsilons):
             raise InvalidValue("ended", self.ended, f"a budget of {len(self.epsilons)}, or none where nothing left")
         points = self.points(claim)
-        yield number("epsilon of where it ended", claim.epsilon, self.epsilons[self.rung])
-        yield number("d_hat", self.d_hat, points.d_hat)
+        yield equal("epsilon of where it ended", claim.epsilon, self.epsilons[self.rung])
+        yield equal("d_hat", self.d_hat, points.d_hat)
         yield from (_meets(points.exceeds(self.rung, one)) for one in profiles)
 
     def promised(self, claim: Guarantee) -> Guarantee:
@@ -841,7 +836,7 @@ class Front(SealedSearch):
     def priced(self, claim: Guarantee, profiles: Sequence[TrialProfile]) -> Iterator[Check]:
         """See `SealedSearch.priced`."""
         points = self.points(claim)
-        yield number("epsilon of all winners", claim.epsilon, points.of_orders(len(self.orders)))
+        yield equal("epsilon of all winners", claim.epsilon, points.of_orders(len(self.orders)))
         yield Check("each order has one winner", len(profiles) <= len(self.orders), f"{len(profiles)} winners")
         yield from map(_meets, map(points.exceeds, profiles))
 
