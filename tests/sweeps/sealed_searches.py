@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.execution import session
-from sweeps.execution.session import RunContext, SelectionRunner
 from sweeps.selection.run import SealedPlaces, opened, release
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.store.records import SweepState
 from sweeps.store.store import Store
 from sweeps.store.workspace import Workspace
-from sweeps.util.exits import Interruption
 from trainables.data import SOURCES
 from trainables.sealed.worker import SealedWork, run_slot, serve
 
@@ -44,20 +42,6 @@ class Search:
 
     def opened(self) -> SealedWork | None:
         return opened(self.store.sweep(self.name), self.spec, self.facts, self.workspace, {})
-
-    def prepared(self) -> SelectionRunner:
-        """As a session prepares it, its population charged."""
-        lease, record = self.store.acquire(self.name), self.store.sweep(self.name)
-        context = RunContext(
-            sweep=self.name,
-            workspace=self.workspace,
-            address=None,
-            interruption=Interruption(),
-            on_cluster_lost=lambda: None,
-        )
-        runner = SelectionRunner.prepared(self.store, lease, record, self.spec, self.facts, context)
-        lease.release()
-        return runner
 
     def begin(self) -> SealedWork:
         work = self.opened()

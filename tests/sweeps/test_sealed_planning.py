@@ -100,16 +100,6 @@ def test_a_claim_names_what_the_systems_that_did_not_win_rest_on():
     assert set(one.guarantee.assumptions) == set(many.guarantee.assumptions)
 
 
-def test_private_validation_is_part_of_a_trial(people):  # noqa: F811
-    private = deepcopy(DIGITS)
-    private["data"] = spec_of(people)["data"]
-    private["systems"]["noisy-sgd"]["batch_size"] = 64
-    planner = planner_of(private)
-    plan = planner.plan(next(planner.prior.space.middles()))
-    assert plan.validation is not None
-    assert planner.pricing.rule.exceeds(trial_profile(plan)) <= 0
-
-
 def test_a_space_that_no_noise_covers_has_no_plan():
     spec = load_spec({**SPEC, "limits": {"noise_multiplier": 0.5}})
     assert isinstance(SealedPlanner.of(SealedPrior(spec, public_facts(spec))), Refusal)

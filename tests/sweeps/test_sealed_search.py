@@ -19,7 +19,6 @@ import pytest
 import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
-from dpcore.selection.filters import DPCharge
 from sweeps.execution import session
 from sweeps.execution.gc import delete
 from sweeps.execution.requests import enqueue
@@ -30,7 +29,6 @@ from sweeps.privacy.wording import quote_of_claim
 from sweeps.reporting.html import write_report
 from sweeps.selection.run import ANNOUNCED, KEY
 from sweeps.store.errors import StoreOlder
-from sweeps.store.population import Population, RowKind
 from sweeps.store.records import SweepState, TrialState
 from sweeps.store.workspace import Workspace
 from sweeps.sweep import Sweep
@@ -323,16 +321,3 @@ def test_views_say_that_the_price_covers_the_search(tmp_path):
     # The epsilon of this choice includes the choice, and one trial is no front.
     for unsaid in ("It leaves out the search", "one trial by itself", "does not include that", "Pareto front"):
         assert unsaid not in page
-
-
-def test_a_population_pays_for_the_whole_search_in_one_row(tmp_path):
-    with closing(Workspace.at(tmp_path).open_store(create=True)) as store:
-        store.make_population(Population.of("people", "linear", 5.0, 1e-4))
-    search = Search(tmp_path, data={**SPEC["data"], "population": "people"})
-    for _ in range(2):
-        search.prepared()
-    [row] = search.store.charges("people")
-    assert (row.kind, row.charge) == (RowKind.SWEEP, DPCharge(3.0, 1e-5))
-    work = search.ran()
-    assert search.release(work)
-    assert len(search.store.charges("people")) == 1

@@ -14,6 +14,7 @@ from dpcore.selection.filters import DPCharge
 from dpcore.selection.front import FrontPoints
 from sweeps.privacy.charge import trial_profile
 from sweeps.privacy.claims import covers_search
+from sweeps.privacy.population import reserve_whole
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.totals import summary_of
 from sweeps.privacy.wording import Verdict, quote_of_claim, quote_of_total
@@ -136,7 +137,9 @@ def test_a_population_gets_back_what_a_cheaper_budget_left(tmp_path, rule):
     with closing(Workspace.at(tmp_path).open_store(create=True)) as store:
         store.make_population(Population.of("people", rule, 30.0, 1e-4))
     search = Search(tmp_path, **on_a_ladder(LOWEST), data={**SPEC["data"], "population": "people"})
-    search.prepared()
+    lease = search.store.acquire(search.name)
+    reserve_whole(search.store, lease, search.spec)
+    lease.release()
     [reserved] = search.store.charges("people")
     work = search.ran()
     assert search.release(work)
