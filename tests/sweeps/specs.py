@@ -75,6 +75,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def spec_of(path: Path, **changes: Any) -> dict[str, Any]:
+    knobs = {**LINEAR, "learning_rate": {"log_uniform": [0.1, 2.0]}, "batch_size": 40, "epochs": 3}
     return {
         "name": "own",
         "data": {
@@ -86,15 +87,7 @@ def spec_of(path: Path, **changes: Any) -> dict[str, Any]:
             "columns": {name: {"low": 0, "high": 1} for name in "abc"},
             "validation": {"records": "private", "share": 0.3, "id": "id"},
         },
-        "systems": {
-            "noisy-sgd": {
-                "model": "linear",
-                "learning_rate": {"log_uniform": [0.1, 2.0]},
-                "clip_norm": 1.0,
-                "batch_size": 40,
-                "epochs": 3,
-            }
-        },
+        "systems": {"noisy-sgd": knobs},
         "privacy": {"epsilon": 2.0, "delta": DELTA},
         "objectives": [{"metric": "auc"}],
         "search": {"sampler": "random", "trials": 3, "seed": 1},

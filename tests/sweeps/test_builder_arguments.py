@@ -46,12 +46,10 @@ SPEC: dict[str, Any] = specs.digits(
     "widths",
     systems={
         "noisy-sgd": {
+            **specs.LINEAR,
             "model": "own_nets:net",
             "with": {"width": {"choice": [4, 8]}, "act": "tanh"},
             "learning_rate": {"log_uniform": [0.1, 4]},
-            "clip_norm": 1.0,
-            "batch_size": 64,
-            "epochs": 1,
         }
     },
     constraints=["with.width * learning_rate <= 100"],

@@ -32,26 +32,13 @@ from trainables.features.programs import NotExportable, program
 from trainables.models.registry import MODELS, build
 from trainables.system import DatasetSpec, InputSpec, Task
 
-NETWORK = {
-    "model": "mlp",
-    "hidden": 8,
-    "learning_rate": 0.5,
-    "clip_norm": 1.0,
-    "batch_size": 200,
-    "epochs": 2,
-}
+DIGITS = {"source": "digits", "limit": 600}
+NETWORK = {**specs.LINEAR, "model": "mlp", "hidden": 8, "epochs": 2}
 
 
-def spec(**sections):
-    return specs.digits(
-        NAME,
-        **{
-            "data": {"source": "digits", "limit": 600},
-            "systems": {"noisy-sgd": NETWORK},
-            "privacy": {"epsilon": 8.0, "delta": 1e-4},
-            **sections,
-        },
-    )
+def spec(data=DIGITS, model=NETWORK, **sections):
+    own = {"systems": {"noisy-sgd": model}, "privacy": {"epsilon": 8.0, "delta": 1e-4}}
+    return specs.digits(NAME, **{"data": data, **own, **sections})
 
 
 def trained(root, raw):
@@ -258,29 +245,15 @@ def test_a_missing_number_is_refused_by_its_row(place):
 # A sweep over features: its claims, what it keeps, its model that leaves with the map, and its test records.
 
 
-LINEAR = {
-    "model": "linear",
-    "learning_rate": 0.5,
-    "momentum": 0.5,
-    "clip_norm": 1.0,
-    "batch_size": 60,
-    "epochs": 4,
-}
+LINEAR = {**specs.LINEAR, "momentum": 0.5, "batch_size": 60, "epochs": 4}
 DATA = {"source": "pooled", "of": "digits", "train": 120, "validation": 40}
 SCATTERED = {**DATA, "features": "scattering", "features_groups": 9}
-
-
-def raw(data, **sections):
-    return specs.digits(
-        NAME, **{"data": data, "systems": {"noisy-sgd": LINEAR}, "privacy": {"epsilon": 8.0, "delta": 1e-4}, **sections}
-    )
 
 
 @pytest.fixture(scope="module")
 def scattered(tmp_path_factory):
     root = tmp_path_factory.mktemp("scattered")
-    swept(root, raw(SCATTERED), views=False)
-    return sweeps.open(NAME, root=root)
+    return trained(root, spec(SCATTERED, LINEAR))
 
 
 def test_the_model_that_leaves_takes_records_and_scores_as_the_trial_did(scattered, tmp_path):
@@ -324,8 +297,7 @@ def test_published_test_records_are_opened_once_for_the_model_of_features(tmp_pa
     parts = {"validation": {"records": "private", "share": 0.3}, "test": {"records": records}}
     data = {"source": "mnist", "path": str(tmp_path), **parts, "features": "scattering", "features_groups": 27}
     small = {**LINEAR, "batch_size": 20, "epochs": 1}
-    swept(tmp_path, raw(data, systems={"noisy-sgd": small}, privacy={"epsilon": 8.0, "delta": 1e-3}), views=False)
-    sweep = sweeps.open(NAME, root=tmp_path)
+    sweep = trained(tmp_path, spec(data, small, privacy={"epsilon": 8.0, "delta": 1e-3}))
     claim = sweep.trial(0).guarantee
     assert any("hash of their pixels" in line for line in claim.assumptions)
     assert not any("validation records are public" in line for line in claim.assumptions)

@@ -18,6 +18,7 @@ from sweeps.spec.domains import SAME_AS, Constraint, SameAs
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.schema import spec_schema
 from sweeps.store.records import TrialState
+from tests.sweeps import specs
 from tests.sweeps.fake_workers import NAME, SPEC, FakeSweep, memory_folder
 from tests.sweeps.test_requests import launched
 from tests.sweeps.test_search import sweep
@@ -236,19 +237,12 @@ def test_two_spellings_are_one_spec(knob, theirs, ours):
 
 # -- several knobs of one kind, as one mapping -------------------------------------------------------------
 
-DIGITS: dict[str, Any] = {
-    "name": "rates",
-    "data": {"source": "digits"},
-    "privacy": {"epsilon": 2.0, "delta": 1e-4},
-    "objectives": [{"metric": "accuracy"}],
-    "search": {"sampler": "random", "trials": 2},
-}
 PEAK = {"log_uniform": [0.1, 4]}
 
 
-def rates(learning_rate: object, **knobs: object) -> dict[str, Any]:
-    fixed = {"model": "linear", "clip_norm": 1.0, "batch_size": 64, "epochs": 1}
-    return {**DIGITS, "systems": {"noisy-sgd": {**fixed, "learning_rate": learning_rate, **knobs}}}
+def rates(learning_rate: object, *constraints: str, **knobs: object) -> dict[str, Any]:
+    own = {**specs.LINEAR, "learning_rate": learning_rate, **knobs}
+    return specs.digits("rates", trials=2, systems={"noisy-sgd": own}, constraints=constraints)
 
 
 def test_a_mapping_is_knobs_by_their_places():
@@ -265,17 +259,10 @@ def test_a_mapping_is_knobs_by_their_places():
 
 
 def test_they_are_followed_conditions_and_in_relations_by_their_places():
-    systems = rates(
-        {
-            "peak": PEAK,
-            "schedule": {"choice": ["linear", "constant"]},
-            "warmup": {"uniform": [0, 0.5], "when": {"learning_rate.schedule": "linear"}},
-        },
-        momentum={"same_as": "learning_rate.warmup"},
-    )["systems"]
-    own = "tests.sweeps.toys:Own"
-    relation = "learning_rate.warmup * learning_rate <= 0.25"
-    spec = load_spec({**DIGITS, "systems": systems, "constraints": [relation]})
+    warmup = {"uniform": [0, 0.5], "when": {"learning_rate.schedule": "linear"}}
+    peak = {"peak": PEAK, "schedule": {"choice": ["linear", "constant"]}, "warmup": warmup}
+    own, relation = "tests.sweeps.toys:Own", "learning_rate.warmup * learning_rate <= 0.25"
+    spec = load_spec(rates(peak, relation, momentum={"same_as": "learning_rate.warmup"}))
     assert load_spec(spec.canonical()) == spec
     assert spec.constraints == (relation,)
     assert str(spec.systems["noisy-sgd"]["momentum"]) == "same as noisy-sgd.learning_rate.warmup"

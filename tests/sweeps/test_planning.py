@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import yaml
 
 from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate
@@ -26,6 +25,7 @@ from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.population import Population
 from sweeps.store.records import LedgerEntry
+from tests.sweeps import specs
 from tests.sweeps.fake_workers import SPEC
 from tests.sweeps.toys import SOURCES, Hill, spec_with
 from trainables.registry import SYSTEMS
@@ -33,16 +33,6 @@ from trainables.system import Config, DatasetSpec, PrivacyPlan, PrivacyTarget, R
 
 pytestmark = pytest.mark.usefixtures("toys_known")
 FACTS = SOURCES["points"].facts({})
-
-TOY = """
-name: toy
-data: {source: uniform, n: 1000}
-systems:
-  noisy-mean: {clip: {uniform: [0.2, 1.0]}, steps: {int_log_uniform: [1, 64]}}
-privacy: {epsilon: [0.5, 2.0], delta: 1e-5}
-objectives: [{metric: expected_error}, {metric: epsilon}]
-search: {sampler: random, trials: 40}
-"""
 
 
 def point(spec: SweepSpec, **knobs: Any) -> Config:
@@ -56,7 +46,7 @@ def point(spec: SweepSpec, **knobs: Any) -> Config:
     ("source", "words"), [("pseudorandom", "statistical, not cryptographic"), ("secure", "cryptographic (noise_source")]
 )
 def test_a_claim_names_the_generator_of_its_noise_and_so_does_the_total(source: str, words: str) -> None:
-    spec = load_spec(yaml.safe_load(TOY) | {"privacy": {"epsilon": 1.0, "delta": 1e-5, "noise_source": source}})
+    spec = load_spec(specs.mean(privacy={"epsilon": 1.0, "delta": 1e-5, "noise_source": source}))
     plan = plan_proposal(spec, point(spec), public_facts(spec), {})
     assert isinstance(plan, PrivacyPlan)
     named = [line for line in plan.guarantee.assumptions if line.startswith("floating-point")]
