@@ -175,20 +175,15 @@ class _Study:
 
     def _frozen(self, record: Published, lesson: Lesson | None, penalty: tuple[float, ...]) -> FrozenTrial:
         params, distributions = self._codec.encode(record.config)
+        placed: dict[str, Any] = {"params": params, "distributions": distributions}
         if lesson is None:
-            return create_trial(state=TrialState.RUNNING, params=params, distributions=distributions)
-        constraints = {CONSTRAINT: lesson.violation}
+            return create_trial(state=TrialState.RUNNING, **placed)
+        placed["constraints"] = {CONSTRAINT: lesson.violation}
         if lesson.paused_at is not None:
-            return create_trial(
-                state=TrialState.PRUNED,
-                value=lesson.values[0],
-                params=params,
-                distributions=distributions,
-                intermediate_values={lesson.paused_at: lesson.values[0]},
-                constraints=constraints,
-            )
-        values = lesson.values if lesson.violation <= 0 else penalty
-        return create_trial(values=values, params=params, distributions=distributions, constraints=constraints)
+            (value,) = lesson.values
+            reported = {lesson.paused_at: value}
+            return create_trial(state=TrialState.PRUNED, value=value, intermediate_values=reported, **placed)
+        return create_trial(values=lesson.values if lesson.violation <= 0 else penalty, **placed)
 
 
 class _Codec:

@@ -129,31 +129,23 @@ class GridPoints:
     corners: one round after the other. The points of budgets that were added later come next, and then the rest."""
 
     def __init__(self, spec: SweepSpec, extensions: Iterable[Extension] = ()) -> None:
-        space, self._repeats, self._parts = Space.of(spec), spec.search.repeats, list[_Part]()
+        space, self._repeats = Space.of(spec), spec.search.repeats
+        self._parts = list[tuple[int, SearchGrid, NDArray[np.int64]]]()
+        """(first proposal, grid of some budgets, its order)"""
         added = [(one.proposed, tuple(sorted(one.epsilon))) for one in extensions if one.epsilon]
         for first, epsilons in ((0, space.epsilons), *added):
             grid = SearchGrid.of(replace(space, epsilons=epsilons))
-            order = generator(spec.search.seed, 0, ORDER).permutation(len(grid))
-            self._parts.append(_Part(first, grid, order))
+            self._parts.append((first, grid, generator(spec.search.seed, 0, ORDER).permutation(len(grid))))
 
     def point(self, number: int) -> dict[str, Scalar] | None:
         """Point `number`; None when all were given."""
-        for part in reversed(self._parts):
-            size = self._repeats * len(part.order)
-            if part.first <= number < part.first + size:
-                return part.grid.point(int(part.order[(number - part.first) % len(part.order)]))
-            if number >= part.first:
+        for first, grid, order in reversed(self._parts):
+            size = self._repeats * len(order)
+            if first <= number < first + size:
+                return grid.point(int(order[(number - first) % len(order)]))
+            if number >= first:
                 number -= size
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The grid of some budgets, given from proposal `first` on in this order."""
-
-    first: int
-    grid: SearchGrid
-    order: NDArray[np.int64]
 
 
 ENTRY_POINTS = "private_sweeps.samplers"

@@ -113,27 +113,23 @@ class WarmStart:
 
 def fitting(spec: SweepSpec, space: Space, warm: Iterable[Published]) -> tuple[tuple[Published, ...], WarmStart]:
     """The trials of an earlier sweep that this one may learn from, by number, and how many there are."""
-    found: list[Published] = []
-    reasons: Counter[str] = Counter()
-    offered = 0
-    for record in sorted(warm, key=lambda record: record.number):
-        offered += 1
-        reason = space.misfit(record.config) or _other_claim(spec, record)
-        if not reason and (broken := space.broken(record.config)):
-            reason = f"{', '.join(broken)} does not hold"
-        if not reason and lesson(spec, record) is None:
-            reason = "not finished"
-        if reason:
+    records, reasons = sorted(warm, key=lambda record: record.number), Counter[str]()
+    found = list[Published]()
+    for record in records:
+        if reason := space.misfit(record.config) or _unusable(spec, space, record):
             reasons[reason] += 1
         else:
             found.append(record)
-    return tuple(found), WarmStart(offered, len(found), reasons)
+    return tuple(found), WarmStart(len(records), len(found), reasons)
 
 
-def _other_claim(spec: SweepSpec, record: Published) -> str:
-    if record.guarantee is None:
-        return ""
-    delta, adjacency = record.guarantee.delta, record.guarantee.adjacency
-    if delta != spec.privacy.delta:
-        return f"delta was {delta_text(delta)}"
-    return f"adjacency was {adjacency}" if adjacency != spec.privacy.adjacency else ""
+def _unusable(spec: SweepSpec, space: Space, record: Published) -> str:
+    """Why nothing is learned from a point of the space."""
+    claim, privacy = record.guarantee, spec.privacy
+    if claim is not None and claim.delta != privacy.delta:
+        return f"delta was {delta_text(claim.delta)}"
+    if claim is not None and claim.adjacency != privacy.adjacency:
+        return f"adjacency was {claim.adjacency}"
+    if broken := space.broken(record.config):
+        return f"{', '.join(broken)} does not hold"
+    return "" if lesson(spec, record) is not None else "not finished"
