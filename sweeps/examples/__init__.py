@@ -9,7 +9,7 @@ from typing import Any
 
 from dpcore.checks import InvalidValue
 from sweeps.spec.parse import load_spec, read_document, read_file, sections_of, with_own
-from sweeps.spec.problems import in_file
+from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import SweepSpec
 from sweeps.util.fingerprint import working_folder_is_importable
 from sweeps.util.text import closest
@@ -50,7 +50,7 @@ def load(
     file = None
     if isinstance(spec, Path) or (isinstance(spec, str) and "\n" not in spec and ": " not in spec):
         file, spec = (Path(spec) if Path(spec).is_file() else None), str(spec)
-    with in_file(file):
+    try:
         raw = sections_of(_document(spec, file))
         path = None if data is None else str(Path(data).absolute())
         for section, key, value in (("data", "path", path), ("search", "trials", trials), ("search", "seed", seed)):
@@ -61,6 +61,8 @@ def load(
         for place, value in changes.items() if isinstance(changes, Mapping) else map(_parsed, changes):
             _apply(raw, place, value)
         return load_spec(with_own(raw, systems, sources))
+    except SpecErrors as refused:
+        raise refused if file is None else SpecErrors(refused.errors, where=str(file)) from None
 
 
 def _document(spec: Spec, file: Path | None) -> Any:

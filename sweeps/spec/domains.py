@@ -244,19 +244,13 @@ def meant(knob: Scalar | Domain, value: object) -> Scalar | None:
 
     knob  its domain, or the one value at which it is fixed
     """
-    if not isinstance(knob, Domain):
-        return _among((knob,), value)
-    if knob.kind == "choice":
-        return _among(knob.values, value)
     number = as_number(value)
-    if number is None or not knob.contains(number):
-        return None
-    return int(number) if knob.integer else number
-
-
-def _among(values: tuple[Scalar, ...], value: object) -> Scalar | None:
-    """The one that is written so, else the number that is meant."""
-    number = as_number(value)
+    if isinstance(knob, Domain) and knob.kind != "choice":
+        if number is None or not knob.contains(number):
+            return None
+        return int(number) if knob.integer else number
+    values = knob.values if isinstance(knob, Domain) else (knob,)
+    # The one that is written so, else the number that is meant.
     for own in values:
         if isinstance(own, str | bool) and type(own) is type(value) and own == value:
             return own

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 from dpcore.checks import InvalidValue
@@ -46,17 +45,6 @@ class SpecErrors(ValueError):
 
     def __reduce__(self) -> tuple[type[SpecErrors], tuple[tuple[SpecError, ...], str]]:
         return SpecErrors, (self.errors, self.where)
-
-
-@contextmanager
-def in_file(path: Path | None) -> Iterator[None]:
-    """What is refused inside is refused of this file; of none, as it was."""
-    try:
-        yield
-    except SpecErrors as refused:
-        if path is None:
-            raise
-        raise SpecErrors(refused.errors, where=str(path)) from None
 
 
 class Problems:
