@@ -116,16 +116,12 @@ def notes_on(
     timed = sorted({"seconds", "peak_memory_mb"} & {objective.metric for objective in spec.objectives})
     if timed:
         notes.append(f"{', '.join(timed)} depend on the machine: the same seed may then not give the same proposals")
-    return notes
-
-
-def _withheld(spec: SweepSpec) -> Iterator[str]:
-    """Which metrics of the systems leave no trial."""
-    if not Release.of(spec).withheld:
-        return
-    for name in spec.systems:
+    for name in spec.systems if Release.of(spec).withheld else ():
         if metrics := raw_metrics(SYSTEMS[name], spelled_out(spec.systems, name)):
-            yield f"{', '.join(metrics)} of {name} read training records outside of every claim: they leave no trial"
+            notes.append(
+                f"{', '.join(metrics)} of {name} read training records outside of every claim: they leave no trial"
+            )
+    return notes
 
 
 # What `sweeps check` says of one budget for the whole sweep: how it is spread, and what that buys.
@@ -404,7 +400,6 @@ def preview(
     grid_size = None if grid is None else len(grid)
     notes = [f"for example: {refusals[0].reason}"] if refusals else []
     notes += notes_on(spec, facts, plans, samples, grid_size)
-    notes += _withheld(spec)
     total, why_not = None, list[str]()
     if spec.selection is None:
         known = list(feasible(spec, certain(spec, space), facts, calibrations))

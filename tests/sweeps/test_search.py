@@ -17,7 +17,7 @@ from dpcore.events import Adjacency
 from sweeps.search import warm_start
 from sweeps.search.proposer import Proposer
 from sweeps.search.samplers import SAMPLERS
-from sweeps.search.warm_start import lesson
+from sweeps.search.warm_start import Lesson, lesson
 from sweeps.spec.domains import Domain
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import Proposal, TrialRecord, TrialState
@@ -203,23 +203,18 @@ def test_outcomes() -> None:
     proposal = Proposer(spec).propose()
     assert proposal is not None
     done = finished(spec, proposal)
-    assert lesson(spec, running(spec, proposal)) is None
-    assert lesson(spec, replace(running(spec, proposal), state=TrialState.PLANNED)) is None
-    good = lesson(spec, done)
-    assert good is not None
-    assert (good.values, good.violation, good.paused_at) == ((done.metrics["accuracy"],), -1.0, None)
-    for bad, violation in [
-        (infeasible(spec, proposal, 0.25), 0.25),
-        (infeasible(spec, proposal, float("inf")), 1e6),
-        (infeasible(spec, proposal, float("nan")), 1e6),
-        (replace(done, state=TrialState.FAILED), 1.0),
-        (replace(done, metrics={"accuracy": float("nan")}), 1.0),
-        (replace(done, metrics={}), 1.0),
+    for record, expected in [
+        (running(spec, proposal), None),
+        (replace(running(spec, proposal), state=TrialState.PLANNED), None),
+        (done, Lesson((done.metrics["accuracy"],), -1.0)),
+        (infeasible(spec, proposal, 0.25), Lesson((0.0,), 0.25)),
+        (infeasible(spec, proposal, float("inf")), Lesson((0.0,), 1e6)),
+        (infeasible(spec, proposal, float("nan")), Lesson((0.0,), 1e6)),
+        (replace(done, state=TrialState.FAILED), Lesson((0.0,), 1.0)),
+        (replace(done, metrics={"accuracy": float("nan")}), Lesson((0.0,), 1.0)),
+        (replace(done, metrics={}), Lesson((0.0,), 1.0)),
     ]:
-        told = lesson(spec, bad)
-        assert told is not None
-        assert told.violation == violation
-        assert told.values == (0.0,)
+        assert lesson(spec, record) == expected
     # A claim cannot be replaced by a metric of its name.
     told = lesson(exam("tpe", TWO), replace(done, metrics={**done.metrics, "epsilon": 0.0}))
     assert told is not None
