@@ -242,7 +242,7 @@ PEAK = {"log_uniform": [0.1, 4]}
 
 def rates(learning_rate: object, *constraints: str, **knobs: object) -> dict[str, Any]:
     own = {**specs.LINEAR, "learning_rate": learning_rate, **knobs}
-    return specs.digits("rates", trials=2, systems={"noisy-sgd": own}, constraints=constraints)
+    return specs.digits("rates", trials=2, systems={"noisy-sgd": own}, constraints=list(constraints))
 
 
 def test_a_mapping_is_knobs_by_their_places():
