@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -54,10 +55,13 @@ def spec(name: str, path: str, **sections: Any) -> dict[str, Any]:
     return deepcopy({**raw, **joined, **sections})
 
 
-def ran(raw: dict[str, Any], root: Path, state: str = "finished", lost: int = 0) -> str:
+def ran(
+    raw: Mapping[str, Any], root: Path, state: str = "finished", lost: int = 0, told: list[Any] | None = None
+) -> str:
     """The name of a sweep that was created as `sweeps run` does it, and whose trials were run here.
 
     lost  launches of which nobody heard again
+    told  hears what screen and sampler hear
     """
     workspace = Workspace.at(root)
     name = session.create(load_spec(raw), workspace)
@@ -69,7 +73,9 @@ def ran(raw: dict[str, Any], root: Path, state: str = "finished", lost: int = 0)
     session.check_apart(recorded, keyed)
     store.set_fingerprints(lease, {**store.sweep(name).fingerprints, "data": keyed})
     budget = SharedBudget(ledger_of(store, recorded) if recorded.privacy.scope != "sweep" else None)
-    controller = controller_of(store, lease, recorded, workspace.trials(name), budget)
+    controller = controller_of(store, lease, recorded, workspace.trials(name), budget, data.facts)
+    if told is not None:
+        controller.table.on_change = told.append
     controller.recover()
     run_here(controller, data, lost=lost)
     store.set_state(lease, state)

@@ -22,8 +22,8 @@ from sweeps.store.records import TrialRecord
 from sweeps.store.store import Store, open_store
 from sweeps.store.workspace import Workspace
 from tests.sweeps import specs
-from tests.sweeps.stores import controller_of, run_here
-from trainables.data import SOURCES
+from tests.sweeps.final_runs import ran
+from tests.sweeps.stores import controller_of
 from trainables.metrics import Dependence, Metric
 from trainables.system import Dataset, DatasetSpec, Run, RunSettings, State
 from trainables.systems.noisy_mean import NoisyMean
@@ -117,19 +117,11 @@ def swept(
 
     told  hears what screen and sampler hear
     """
-    spec = load_spec(raw)
-    data = SOURCES[spec.data.source].load(spec.data.options())
-    begun = controlled(root, raw, data.facts)
-    controller = begun.controller
-    controller.table.on_change = ([] if told is None else told).append
-    controller.recover()
-    run_here(controller, data)
-    begun.store.set_state(begun.lease, "finished")
-    begun.lease.release()
-    begun.store.close()
+    ran(raw, root, told=told)
+    workspace = Workspace.at(root)
     if views:
-        publish(begun.workspace)
-    return begun.workspace
+        publish(workspace)
+    return workspace
 
 
 def publish(workspace: Workspace) -> None:

@@ -146,12 +146,6 @@ def test_a_reading_that_was_cut_short_and_those_of_other_sweeps_count(tmp_path, 
 def test_nobody_who_trained_is_a_test_record_of_a_file_that_changed(tmp_path):
     """The same people under ids of today: most of those that the hash parts off now had trained."""
     sweep, name = trained(tmp_path, "public"), str(tmp_path / "people.csv")
-    options = {key: one for key, one in raw(name)["data"].items() if key != "source"}
-    with closing(sweep.workspace.open_store()) as store:
-        lease, word = store.acquire(NAME), store.data_fingerprint(SOURCES["table"].load(options).fingerprint)
-        # As a session records it.
-        store.set_fingerprints(lease, {**store.sweep(NAME).fingerprints, "data": word})
-        lease.release()
     frame = pd.read_csv(name)
     frame.assign(id=frame["id"].iloc[::-1].to_list()).to_csv(name, index=False)
     with pytest.raises(Changed, match="records changed since it ran"):
