@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, product
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 
@@ -188,6 +189,8 @@ class Space:
         return ""
 
 
+Known = TypeVar("Known", str, float)
+
 # Points that a person knows to be good, read and held against the space: `search.first` of a spec, and enqueued ones.
 #
 # Each is one point, complete: a value for every knob that is searched and is there beside the others, the system
@@ -205,41 +208,32 @@ def read_point(space: Space, written: object, path: str, problems: Problems) -> 
         return None
     before = len(problems.errors)
     given = {str(name): value for name, value in written.items()}
-    branch = _branch(space, given.pop(SYSTEM, Absent.ABSENT), path, problems)
-    epsilon = _one_of(space.epsilons, given.pop(TARGET_EPSILON, Absent.ABSENT), f"{path}.{TARGET_EPSILON}", problems)
-    if branch is None:
+    asked, target = given.pop(SYSTEM, Absent.ABSENT), given.pop(TARGET_EPSILON, Absent.ABSENT)
+    systems = [branch.system for branch in space.branches]
+    expected = f"a system of the sweep: {', '.join(systems)}"
+    system = _one_of(systems, asked, asked, f"{path}.{SYSTEM}", expected, closest(asked, systems), problems)
+    expected = f"a budget of the sweep: {', '.join(map(budget_text, space.epsilons))}"
+    epsilon = _one_of(space.epsilons, target, as_number(target), f"{path}.{TARGET_EPSILON}", expected, "", problems)
+    if system is None:
         return None
-    knobs = _knobs(branch, given, path, problems)
+    knobs = _knobs(space.branch(system), given, path, problems)
     if epsilon is None or len(problems.errors) > before:
         return None
-    config = space.config(branch, epsilon, knobs)
+    config = space.config(space.branch(system), epsilon, knobs)
     if broken := space.broken(config):
         problems.add(path, dict(written), f"a point of which {' and '.join(broken)} holds")
     return config if len(problems.errors) == before else None
 
 
-def _branch(space: Space, system: object, path: str, problems: Problems) -> Branch | None:
-    names = [branch.system for branch in space.branches]
-    absent = system is Absent.ABSENT
-    if absent and len(names) == 1:
-        return space.branches[0]
-    if system not in names:
-        remedy = "Say which of them." if absent else closest(system, names)
-        problems.add(f"{path}.{SYSTEM}", system, f"a system of the sweep: {', '.join(names)}", remedy)
-        return None
-    return space.branch(str(system))
-
-
-def _one_of(epsilons: Sequence[float], given: object, path: str, problems: Problems) -> float | None:
+def _one_of(
+    known: Sequence[Known], given: object, meant: object, path: str, expected: str, remedy: str, problems: Problems
+) -> Known | None:
+    """The one that is meant by what was given, or the only one where nothing was."""
     absent = given is Absent.ABSENT
-    if absent and len(epsilons) == 1:
-        return epsilons[0]
-    number = None if absent else as_number(given)
-    if number not in epsilons:
-        budgets = ", ".join(map(budget_text, epsilons))
-        problems.add(path, given, f"a budget of the sweep: {budgets}", "Say which of them." if absent else "")
-        return None
-    return number
+    found = known[0] if absent and len(known) == 1 else next((one for one in known if one == meant), None)
+    if found is None:
+        problems.add(path, given, expected, "Say which of them." if absent else remedy)
+    return found
 
 
 def _knobs(branch: Branch, given: Mapping[str, object], path: str, problems: Problems) -> dict[str, Scalar]:
