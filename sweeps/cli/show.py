@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 import typer
@@ -88,16 +89,14 @@ def show(
     elif curves:
         _curves(workspace, sweep, where or [], page, form)
     elif watch:
-        _watched(workspace, sweep, where or [], sort, page, every)
+        _watched(workspace, sweep, page, every, where=where or [], sort=sort)
     else:
-        _sweep(workspace, sweep, where or [], sort, page, form)
+        _sweep(workspace, sweep, page, form, where=where or [], sort=sort)
 
 
 FORMATS = ("table", "csv", "json")
 SHORTEST = 0.2
 """Seconds between two looks of `--watch`, at least."""
-_Look = Callable[[], tuple[bool, RenderableType]]
-"""Whether the sweep is over, and what is seen of it."""
 
 
 def _sweeps(rows: list[dict[str, Any]], form: str) -> None:
@@ -116,12 +115,10 @@ def _sweeps(rows: list[dict[str, Any]], form: str) -> None:
     Console().print(table)
 
 
-def _sweep(
-    workspace: Workspace, sweep: str, where: Sequence[str], sort: str | None, page: int | None, form: str
-) -> None:
+def _sweep(workspace: Workspace, sweep: str, page: int | None, form: str, **chosen: Any) -> None:
     # A program reads them all unless it asks for a page.
     number = page if page is not None or form != "table" else 1
-    trials = listed(PublishedStore.open(workspace), workspace, sweep, where=where, sort=sort, page=number)
+    trials = listed(PublishedStore.open(workspace), workspace, sweep, page=number, **chosen)
     if form == "csv":
         sys.stdout.write(trials.as_csv())
         return
@@ -175,47 +172,31 @@ def _cell(name: str, value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _watched(
-    workspace: Workspace, sweep: str, where: Sequence[str], sort: str | None, page: int | None, every: float
-) -> None:
+def _watched(workspace: Workspace, sweep: str, page: int | None, every: float, **chosen: Any) -> None:
     """A look every `every` seconds, and the whole at the end; Ctrl-C ends the looking alone."""
-    store, console = PublishedStore.open(workspace), Console()
-
-    def look() -> tuple[bool, RenderableType]:
-        # The state first: what is listed then is not older than the end.
-        state = store.sweep(sweep).state
-        trials = listed(store, workspace, sweep, where=where, sort=sort, page=page or 1)
-        return state in ENDED, _glance(store, sweep, state, trials)
-
+    store, console, before, over = PublishedStore.open(workspace), Console(), "", False
+    live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
     try:
-        if console.is_terminal:
-            _live(console, look, every)
-        else:
-            _printed(console, look, every)
+        with live or nullcontext():
+            while not over:
+                # The state first: what is listed then is not older than the end.
+                state = store.sweep(sweep).state
+                trials = listed(store, workspace, sweep, page=page or 1, **chosen)
+                over, view = state in ENDED, _glance(store, sweep, state, trials)
+                if live is not None:
+                    live.update(view, refresh=True)
+                elif not over:
+                    # Without a terminal there is nothing to write over: what changed is printed.
+                    with console.capture() as captured:
+                        console.print(view)
+                    if captured.get() != before:
+                        before = captured.get()
+                        console.file.write(before)
+                if not over:
+                    time.sleep(every)
     except KeyboardInterrupt:
         return
-    _sweep(workspace, sweep, where, sort, page, "table")
-
-
-def _live(console: Console, look: _Look, every: float) -> None:
-    over, view = look()
-    with Live(view, console=console, auto_refresh=False, transient=True) as live:
-        while not over:
-            time.sleep(every)
-            over, view = look()
-            live.update(view, refresh=True)
-
-
-def _printed(console: Console, look: _Look, every: float) -> None:
-    """Without a terminal there is nothing to write over: what changed is printed."""
-    before = ""
-    while not (seen := look())[0]:
-        with console.capture() as captured:
-            console.print(seen[1])
-        if captured.get() != before:
-            before = captured.get()
-            console.file.write(before)
-        time.sleep(every)
+    _sweep(workspace, sweep, page, "table", **chosen)
 
 
 def _glance(store: PublishedStore, sweep: str, state: str, trials: Listed) -> RenderableType:
