@@ -102,11 +102,21 @@ def on_sweep(call: Callable[..., Any], tracking: bool = False) -> Callable[..., 
 tracked = partial(on_sweep, tracking=True)
 
 
+def placed(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The command of `call` with all places of a sweep, and the cluster that runs it, as its `places`."""
+
+    def command(**given: Any) -> Any:
+        return call(**given)
+
+    rest = {"records": (Records, None), "tracking": (TrackingUri, None), "address": (ClusterAddress, None)}
+    return _extended(call, command, _PLACES | rest)  # type: ignore[no-any-return]
+
+
 def _extended(call: Any, command: Any, more: dict[str, tuple[Any, Any]], **types: Any) -> Any:
     """`command` with the parameters of `call` and `more`, {name: (type, default)}; `types` replace its own."""
     own = inspect.signature(call, eval_str=True).parameters.values()
-    known = [one.replace(annotation=types.get(one.name, one.annotation)) for one in own]
-    given = inspect.Parameter.KEYWORD_ONLY
+    given, others = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD
+    known = [one.replace(annotation=types.get(one.name, one.annotation)) for one in own if one.kind is not others]
     added = [inspect.Parameter(name, given, default=one, annotation=kind) for name, (kind, one) in more.items()]
     made: Any = wraps(call)(command)
     made.__signature__ = inspect.Signature([*known, *added])

@@ -20,7 +20,7 @@ from sweeps.audit import AuditRecord, attack_trial
 from sweeps.cli import common
 from sweeps.cli.account import account_app, budget
 from sweeps.cli.catalogue import datasets, explain, reproduce, schema, systems
-from sweeps.cli.common import answers, on_sweep, tracked
+from sweeps.cli.common import answers, on_sweep, placed, tracked
 from sweeps.cli.show import show
 from sweeps.cli.submit import submit
 from sweeps.planning.preview import Preview
@@ -313,6 +313,7 @@ def check(
 
 
 @app.command()
+@placed
 def run(
     spec: common.SpecSource,
     name: common.NewName = None,
@@ -320,11 +321,6 @@ def run(
     seed: common.Seed = None,
     changes: common.Changes = None,
     data: common.DataFolder = None,
-    root: common.Root = common.DEFAULT_ROOT,
-    store: common.StoreUrl = None,
-    records: common.Records = None,
-    tracking: common.TrackingUri = None,
-    address: common.ClusterAddress = None,
     rehearsal: Annotated[
         bool, typer.Option(help="Try a model of your own out on made-up records first, in a process of its own.")
     ] = True,
@@ -335,22 +331,25 @@ def run(
         ),
     ] = None,
     as_json: common.AsJson = False,
+    **places: Any,
 ) -> None:
     """Start a sweep and run it to its end. By ray://HOST:PORT it is submitted: the controller runs on the cluster."""
-    if client := _client_address(address, as_json):
-        places = _places_on_cluster(root, store, records, tracking)
-        return submit(spec, client, name=name, trials=trials, seed=seed, changes=changes, data=data, **places)
+    if client := _client_address(places["address"], as_json):
+        there = _places_on_cluster(**places)
+        return submit(spec, client, name=name, trials=trials, seed=seed, changes=changes, data=data, **there)
     from sweeps.cli.run import drive
     from sweeps.execution.session import RunOptions
 
     shown = () if models is None else (f"tracking.models={models}",)
     loaded = api.load(spec, data=data, trials=trials, seed=seed, changes=[*(changes or ()), *shown])
-    workspace = api.places(root, store or loaded.store, records, tracking)
+    address = places.pop("address")
+    workspace = api.places(**{**places, "store": places["store"] or loaded.store})
     created = api.created(loaded, workspace, name, address, rehearsal)
     drive(created, workspace, RunOptions(address=address, is_new=True), as_json=as_json)
 
 
 @app.command()
+@placed
 def resume(
     sweep: str,
     spec: Annotated[Path | None, typer.Option(help="Compare with this spec first.")] = None,
@@ -358,28 +357,21 @@ def resume(
     trials: common.NewTotal = None,
     hours: common.Hours = None,
     epsilon: common.MoreBudgets = None,
-    root: common.Root = common.DEFAULT_ROOT,
-    store: common.StoreUrl = None,
-    records: common.Records = None,
-    tracking: common.TrackingUri = None,
-    address: common.ClusterAddress = None,
     as_json: common.AsJson = False,
+    **places: Any,
 ) -> None:
     """Go on with a sweep from wherever it stopped; with --trials, --hours or --epsilon, beyond what it began with."""
-    if client := _client_address(address, as_json, spec):
-        places = _places_on_cluster(root, store, records, tracking)
-        return submit(sweep, client, resume=True, accept=accept, trials=trials, hours=hours, epsilon=epsilon, **places)
+    if client := _client_address(address := places.pop("address"), as_json, spec):
+        there = _places_on_cluster(**places)
+        return submit(sweep, client, resume=True, accept=accept, trials=trials, hours=hours, epsilon=epsilon, **there)
     from sweeps.cli.run import drive
     from sweeps.execution.session import RunOptions
     from sweeps.util.fingerprint import check_accepted
 
     check_accepted(accept or [])
-    workspace = Workspace.at(root, store=store, tracking=tracking, records=records)
     given = None if spec is None else api.load(spec)
-    options = RunOptions(
-        spec=given, accept=accept or [], trials=trials, hours=hours, epsilon=epsilon or [], address=address
-    )
-    drive(sweep, workspace, options, as_json=as_json)
+    asked: dict[str, Any] = {"accept": accept or [], "trials": trials, "hours": hours, "epsilon": epsilon or []}
+    drive(sweep, Workspace.at(**places), RunOptions(spec=given, address=address, **asked), as_json=as_json)
 
 
 def _client_address(address: str | None, as_json: bool, spec: Path | None = None) -> str | None:
@@ -395,11 +387,10 @@ def _client_address(address: str | None, as_json: bool, spec: Path | None = None
     return address
 
 
-def _places_on_cluster(root: Path, store: str | None, records: str | None, tracking: str | None) -> dict[str, Any]:
+def _places_on_cluster(root: Path, address: str | None = None, **places: str | None) -> dict[str, Any]:
     """Where a submitted sweep keeps its files. A root that was not named is the submission's own: the default one
     here is no folder of the cluster."""
-    places: dict[str, Any] = {"store": store, "records": records, "tracking": tracking}
-    return places if root == common.DEFAULT_ROOT else {**places, "root": str(root)}
+    return {**places} if root == common.DEFAULT_ROOT else {**places, "root": str(root)}
 
 
 @app.command()

@@ -288,8 +288,3 @@ def test_claims_of_different_kinds_never_share_a_number(tmp_path, show):
         ("epsilon inf at delta 1e-06", "(views-3)"),
     ):
         assert sum(all(word in line for word in words) for line in lines) == 1
-    rows = show("views").split("Trials of views")[1].splitlines()[3:7]
-    for row, words in zip(
-        rows, (("1e-05", "pld"), ("asymptotic", "gdp-clt"), ("replace-one",), ("1e-06",)), strict=True
-    ):
-        assert all(word in row for word in words)

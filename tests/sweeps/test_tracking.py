@@ -104,33 +104,6 @@ def test_the_parent_of_a_sealed_search_has_its_law_and_its_deadline(tmp_path: Pa
     assert (said["sweeps.scope"], said["sweeps.release"], float(said["sweeps.delta"])) == ("sweep", "best", 1e-5)
 
 
-def test_a_run_says_what_the_record_says(tracked):
-    store, uri = tracked
-    trial = store.trials("views")[5]
-    run = runs_of(uri)[trial.key][0]
-    assert run.data.metrics["accuracy"] == trial.metrics["accuracy"]
-    assert run.data.metrics["epsilon"] == trial.guarantee.epsilon
-    assert float(run.data.params["learning_rate"]) == trial.config["learning_rate"]
-    assert int(run.data.params["batch_size"]) == trial.config["batch_size"]
-    assert run.data.params["model"] == "mlp"
-    expected = {
-        "sweeps.trial_key": trial.key,
-        "sweeps.feasible": "true",
-        "sweeps.status": "proved",
-        "sweeps.adjacency": "add-remove",
-        "sweeps.accountant": "pld",
-        "sweeps.delta": "1e-05",
-        "sweeps.notion": "differential-privacy",
-        "sweeps.system": "noisy-sgd",
-    }
-    assert {name: run.data.tags[name] for name in expected} == expected
-    plan = Path(run.info.artifact_uri.removeprefix("file://")) / "plan.json"
-    assert json.loads(plan.read_text()) == trial.plan.to_dict()
-    infeasible = runs_of(uri)["views-13"][0]
-    assert infeasible.data.tags["sweeps.feasible"] == "false"
-    assert "noise" in infeasible.data.tags["sweeps.reason"]
-
-
 def test_rebuilding_changes_nothing_and_heals(tracked):
     store, uri = tracked
     before = {key: found[0].to_dictionary() for key, found in runs_of(uri).items() if key != "parent"}
