@@ -171,27 +171,24 @@ class Steadfast:
 
     def write(self, text: str) -> int:
         """As of any text stream."""
-        try:
-            return int(self._stream.write(text))
-        except OSError as error:
-            self._lose(error)
-            return int(self._stream.write(text))
+        return int(self._done("write", text))
 
     def flush(self) -> None:
         """As of any text stream."""
-        try:
-            self._stream.flush()
-        except OSError as error:
-            self._lose(error)
+        self._done("flush")
 
-    def _lose(self, error: OSError) -> None:
-        with suppress(OSError, ValueError):
-            # For what is still buffered, and for libraries that write without asking Python.
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._stream.fileno())
-            os.close(nowhere)
-        self._stream = log.LogOnly(self._stream)
-        log.say(f"{self._name} is closed ({error.strerror}). The sweep goes on; what it says is in its {log.LOG}.")
+    def _done(self, call: str, *given: str) -> Any:
+        try:
+            return getattr(self._stream, call)(*given)
+        except OSError as error:
+            with suppress(OSError, ValueError):
+                # For what is still buffered, and for libraries that write without asking Python.
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self._stream.fileno())
+                os.close(nowhere)
+            self._stream = log.LogOnly(self._stream)
+            log.say(f"{self._name} is closed ({error.strerror}). The sweep goes on; what it says is in its {log.LOG}.")
+            return getattr(self._stream, call)(*given)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -275,13 +275,13 @@ def drain(store: PublishedStore, sweep: str, uri: str, ending: threading.Event) 
     from sweeps.reporting.front import spec_objectives
 
     experiment: Experiment | None = None
-    running, words = RunningTrials(store, sweep), SweepWords(store, sweep)
+    beside = Beside(store, sweep)
     pause = front_at = 0.0
     give_up_at = float("inf")
     while True:
         last_round = ending.is_set()
         rows = store.outbox(sweep, limit=ROWS_AT_ONCE)
-        if not rows and not running.to_say(last_round) and not words.to_say(last_round):
+        if not beside.to_say(last_round) and not rows:
             if last_round:
                 return 0
             ending.wait(POLL_SECONDS)
@@ -291,15 +291,15 @@ def drain(store: PublishedStore, sweep: str, uri: str, ending: threading.Event) 
                 record = store.sweep(sweep)
                 experiment = Experiment(uri, record)
                 keep_page(Path(record.root) / sweep, experiment.id)
-            running.put(experiment, last_round)
-            words.put(experiment, last_round)
+            if beside.to_say(last_round):
+                beside.put(experiment)
             keys = dict.fromkeys(row.key for row in rows if row.key is not None)
             written: set[str] = set()
             since = time.monotonic()
             curves = by_trial(store.curves(sweep, keys) if keys else ())
             for trial in store.trials_of(sweep, keys) if keys else ():
                 if trial.state is TrialState.RUNNING and not last_round:
-                    running.put_one(experiment, trial, curves.get(trial.key, ()))
+                    beside.put_running(experiment, trial, curves.get(trial.key, ()))
                 else:
                     experiment.put(trial, curves.get(trial.key, ()))
                 written.add(trial.key)
@@ -318,7 +318,7 @@ def drain(store: PublishedStore, sweep: str, uri: str, ending: threading.Event) 
         except UNREACHABLE as error:
             # What was looked up may be stale after an outage: look again.
             experiment = None
-            words.forget()
+            beside.forget()
             if last_round:
                 give_up_at = min(give_up_at, time.monotonic() + LAST_TRIES_SECONDS)
             if time.monotonic() >= give_up_at:
@@ -335,73 +335,54 @@ def drain(store: PublishedStore, sweep: str, uri: str, ending: threading.Event) 
         store.delivered([row.id for row in rows])
 
 
-class RunningTrials:
-    """Trials that MLflow shows as running: found by a look at the store now and then, and taken back when they are not.
-
-    A launch leaves no row in the outbox, which would have to be written before anything runs.
+class Beside:
+    """What MLflow shows and no row of the outbox tells: which trials run (a row would have to be written before
+    anything does), and what people call the sweep and say of it, which needs no lease. Looked at now and then; a sweep
+    of which there is nothing of that asks nothing of MLflow.
     """
 
     def __init__(self, store: PublishedStore, sweep: str) -> None:
         self._store, self._sweep = store, sweep
         self._shown: set[str] = set()
-        self._look_at = time.monotonic() + RUNNING_SECONDS
-
-    def to_say(self, last_round: bool) -> bool:
-        """Whether `put` has something to do: a look is due, or, at the end, something is shown that nobody sees run."""
-        return bool(self._shown) if last_round else time.monotonic() >= self._look_at
-
-    def put_one(self, experiment: Experiment, trial: Published, curve: Sequence[CurveReport]) -> None:
-        """Show that it runs, and what it told so far. Raises what `Experiment.put` raises."""
-        experiment.put_running(trial, curve)
-        self._shown.add(trial.key)
-
-    def put(self, experiment: Experiment, last_round: bool) -> None:
-        """Show those that run now, and what became of those shown before. Raises what `Experiment.put` raises."""
-        if not self.to_say(last_round):
-            return
-        now = {} if last_round else {one.key: one for one in self._store.running(self._sweep)}
-        fresh = now.keys() - self._shown
-        gone = self._shown - now.keys()
-        curves = by_trial(self._store.curves(self._sweep, fresh | gone) if fresh | gone else ())
-        for key in [key for key in now if key in fresh]:
-            self.put_one(experiment, now[key], curves.get(key, ()))
-        if gone:
-            for trial in self._store.trials_of(self._sweep, gone):
-                experiment.put(trial, curves.get(trial.key, ()))
-            self._shown -= gone
-        self._look_at = time.monotonic() + RUNNING_SECONDS
-
-
-class SweepWords:
-    """What people call the sweep and say of it, which needs no lease and leaves no row in the outbox: looked at now and
-    then, and told where there is something new. A sweep of which nobody says anything asks nothing of MLflow."""
-
-    def __init__(self, store: PublishedStore, sweep: str) -> None:
-        self._store, self._sweep = store, sweep
+        self._now: dict[str, Published] = {}
         self._told = self._found = _NOTHING_SAID
-        self._looked_last = False
-        self._look_at = 0.0
+        self._due = False
+        self._look_at = time.monotonic() + RUNNING_SECONDS
 
     def to_say(self, last_round: bool) -> bool:
-        """Whether something is not told, by a look every few seconds and one at the end."""
-        if (last_round and not self._looked_last) or time.monotonic() >= self._look_at:
+        """Whether `put` has something to do, by a look every few seconds; at the end nothing is shown as running."""
+        if not self._due and (last_round or time.monotonic() >= self._look_at):
             said = [one for one in self._store.requests(self._sweep) if isinstance(one.wanted, Note | Tag)]
             # Requests are only ever appended: their number tells whether one is new.
             self._found = (self._store.sweep(self._sweep).label, len(said))
-            self._looked_last = last_round
+            self._now = {} if last_round else {one.key: one for one in self._store.running(self._sweep)}
+            self._due = self._found != self._told or self._now.keys() != self._shown
             self._look_at = time.monotonic() + RUNNING_SECONDS
-        return self._found != self._told
+        return self._due
 
-    def put(self, experiment: Experiment, last_round: bool) -> None:
-        """Tell what is not told. Raises what `Experiment.put_words` raises."""
-        if self.to_say(last_round):
+    def put_running(self, experiment: Experiment, trial: Published, curve: Sequence[CurveReport]) -> None:
+        """Show that it runs, and what it told so far. Raises what `Experiment.put_running` raises."""
+        experiment.put_running(trial, curve)
+        self._shown.add(trial.key)
+
+    def put(self, experiment: Experiment) -> None:
+        """Show what was found, and what became of the trials that were shown before. Raises what `experiment` does."""
+        if self._found != self._told:
             found = self._found
             experiment.put_words(self._store.sweep(self._sweep), self._store.requests(self._sweep))
             self._told = found
+        fresh, gone = self._now.keys() - self._shown, self._shown - self._now.keys()
+        curves = by_trial(self._store.curves(self._sweep, fresh | gone) if fresh | gone else ())
+        for key in [key for key in self._now if key in fresh]:
+            self.put_running(experiment, self._now[key], curves.get(key, ()))
+        for trial in self._store.trials_of(self._sweep, gone) if gone else ():
+            experiment.put(trial, curves.get(trial.key, ()))
+        self._shown -= gone
+        self._due = False
 
     def forget(self) -> None:
-        """MLflow may have lost what it was told: all of it is told again."""
-        self._told = _NOTHING_SAID
+        """MLflow may have lost what it was told: all that people said is told again, and all is looked at anew."""
+        self._told, self._due, self._look_at = _NOTHING_SAID, False, 0.0
 
 
 def main() -> int:
