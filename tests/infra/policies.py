@@ -114,39 +114,3 @@ def document_breaches(document: Document) -> list[str]:
     if document["kind"] == "Secret":
         found.append("a Secret among the manifests")
     return [*found, *literal_secrets(document)]
-
-
-def restart_breaches(document: Document) -> Iterator[str]:
-    """What would start a sweep again that is over: after 4 or 5 it would end the same way for ever.
-
-    A controller of Kubernetes knows no exit codes of ours, so none may start the command of a sweep again at all.
-    """
-    kind, spec = document["kind"], document.get("spec") or {}
-    if kind == "RayJob" and spec.get("backoffLimit", 0) != 0:
-        yield f"RayJob: backoffLimit {spec['backoffLimit']} starts a sweep again whatever its exit code"
-    if kind == "CronJob":
-        yield from restart_breaches({"kind": "Job", **spec["jobTemplate"]})
-    templates = [document] if kind == "Pod" else list(pod_templates(document))
-    for template in templates:
-        for container in template["spec"]["containers"]:
-            if not starts_a_sweep([*container.get("command", []), *container.get("args", [])]):
-                continue
-            # Kubernetes' own defaults: six times, and always.
-            if kind == "Job" and spec.get("backoffLimit", 6) != 0:
-                yield f"{container['name']}: backoffLimit is not 0"
-            if kind not in ("Job", "Pod") or template["spec"].get("restartPolicy", "Always") != "Never":
-                yield f"{container['name']}: restartPolicy is not Never"
-
-
-def service_restart_breaches(name: str, service: Document) -> Iterator[str]:
-    """The same of a service of a compose file."""
-    words = [service.get("entrypoint", []), service.get("command", [])]
-    policy = service.get("restart", "no")
-    if starts_a_sweep(words) and policy not in ("no", False):
-        yield f"{name}: restart {policy} starts a sweep again whatever its exit code"
-
-
-def starts_a_sweep(words: object) -> bool:
-    """Whether a command, in whatever form, starts or resumes a sweep."""
-    text = " ".join(str(value) for _, _, value in values({"words": words}))
-    return re.search(r"\bsweeps(?:\.cli)?\b[^;|&]*?(?:\brun\b|\bresume\b|\bsubmit\b|\$@|\$\{?words)", text) is not None

@@ -8,23 +8,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
 from sweeps.util.exits import ExitCode
-from tests.infra.manifests import COMPOSE, INFRA, all_documents, documents
-from tests.infra.policies import restart_breaches, service_restart_breaches
+from tests.infra.manifests import INFRA, documents
 
 RAYJOB = INFRA / "kuberay" / "rayjob.yaml"
-SERVICES = yaml.safe_load(COMPOSE.read_text())["services"]
-
-
-def rayjob():
-    return next(one for one in documents(RAYJOB) if one["kind"] == "RayJob")
-
-
-def test_no_document_and_no_service_starts_a_sweep_again():
-    assert [breach for one in all_documents() for breach in restart_breaches(one)] == []
-    assert [breach for name, one in SERVICES.items() for breach in service_restart_breaches(name, one)] == []
 
 
 def starts(entrypoint: str, folder: Path, code: int) -> tuple[int, int]:
@@ -43,4 +31,6 @@ def starts(entrypoint: str, folder: Path, code: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("code", [one for one in ExitCode if not one.goes_on])
 def test_the_job_hands_its_code_on_and_starts_the_sweep_once(tmp_path, code):
-    assert starts(rayjob()["spec"]["entrypoint"], tmp_path, code) == (code, 1)
+    (job,) = (one["spec"] for one in documents(RAYJOB) if one["kind"] == "RayJob")
+    assert job.get("backoffLimit", 0) == 0
+    assert starts(job["entrypoint"], tmp_path, code) == (code, 1)

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from dpcore.guarantee import Notion, Status
-from sweeps.cli import run as cli_run
-from sweeps.execution.session import SweepEnd
+from dpcore.guarantee import Notion
 from sweeps.papers import triastcyn2020
 from sweeps.papers.triastcyn2020 import PAPER
 from sweeps.store.records import Proposal, TrialRecord, TrialState
-from sweeps.store.workspace import Workspace
-from tests.sweeps import view_sweeps
 from tests.sweeps.test_papers import claims_of
 from tests.sweeps.view_sweeps import guarantee
 
@@ -76,18 +69,3 @@ def test_figures_2_to_4_tell_equal_from_different_distances() -> None:
     assert not any(claim.holds for claim in claims_of(PAPER, lambda run: triastcyn2020.figure_2(run, other)))
     values, _, _ = triastcyn2020.figures_3_and_4(same)
     assert (values["below"], values["approaching"]) == (True, True)
-
-
-def test_a_sweep_that_mixes_notions_ends_with_a_panel_for_each(tmp_path: Path) -> None:
-    store = view_sweeps.new_sweep(tmp_path)
-    lease = store.acquire("views")
-    for number in range(4):
-        average = {"notion": Notion.BAYESIAN_DP, "status": Status.AVERAGE_CASE, "accountant": "bayesian"}
-        view_sweeps.complete(store, lease, number, **(average if number % 2 else {}))
-    lease.release()
-    text = io.StringIO()
-    outcome = SweepEnd(sweep="views", state="finished", counts=store.counts("views"), seconds=1.0, ranked=2)
-    cli_run._summary("views", Workspace.at(tmp_path), outcome, Console(file=text, width=200))
-    printed = " ".join(text.getvalue().split())
-    for words in ("status: average-case", "bayesian-dp", "differential-privacy", "Report"):
-        assert words in printed

@@ -2,7 +2,7 @@
 
 One budget    epsilon 2, 40 trials: mean over seeds of the regret of the trial that a search would choose, the one seen
               best, by the surface's score (`tests.benchmarks.surfaces.surface`): the best score of the space
-              less that of the choice. ASHA may take as many steps as 40 whole trials have.
+              less that of the choice.
 Four budgets  how many trials a search needs until what it would choose at each budget fills, on average over seeds, the
               hypervolume that Optuna's TPE (accuracy and epsilon as objectives) fills with 40. Volumes end at accuracy
               0 and a tenth beyond the largest budget.
@@ -14,7 +14,6 @@ the seeds from 100 on, 50 of each and 7 to 12 of auto. Mean regret with one budg
     auto        .0194 +- .0035  21  .0018 +- .0005  21  .0142 +- .0047  35
     Optuna GP   .0222 +- .0019  21  .0018 +- .0003  15  .0134 +- .0015  22
     own GP      .0192 +- .0021  22  .0022 +- .0003  14  .0094 +- .0012  18
-    ASHA        .0307 +- .0014      .0086 +- .0005      .0293 +- .0024
     Optuna TPE  .0347 +- .0016  40  .0096 +- .0008  40  .0343 +- .0020  40
     NSGA-II     .0463 +- .0023  --  .0209 +- .0013  --  .0430 +- .0023  --
     random      .0440 +- .0022  --  .0226 +- .0012  --  .0419 +- .0018  --
@@ -56,7 +55,6 @@ CORNER = 1.1 * max(BUDGETS)
 DENSE = 20_000
 """Points of the space among which, and around the best of which, the best score is sought."""
 FIRST = "Optuna TPE"
-RUNGS = 3
 
 Config = Mapping[str, Any]
 Trials = Iterator[tuple[Config, float]]
@@ -168,41 +166,12 @@ def stock(build: Callable[[int], optuna.samplers.BaseSampler]) -> Search:
     return search
 
 
-def asha(spec: SweepSpec, surface: Surface, trials: int, seed: int) -> Trials:
-    """Optuna's TPE with asynchronous successive halving, for as many steps as `trials` whole trials have.
-
-    A trial's steps are cut into three rungs, as recorded: 1/9, 1/3 and all of them.
-    """
-    space, rng, spent = Space.of(spec), np.random.default_rng(seed), 0.0
-    study = optuna.create_study(
-        direction="maximize",
-        sampler=optuna.samplers.TPESampler(seed=seed),
-        pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=3),
-    )
-    while spent < trials:
-        trial = study.ask()
-        config, value, before = _suggested(trial, space), math.nan, 0.0
-        for rung in range(RUNGS):
-            share = 3.0 ** (rung + 1 - RUNGS)
-            spent, before = spent + share - before, share
-            value = surface.seen(float(surface.scores([config], rung)[0]), rng)
-            # Optuna counts resources from its least one: 1, 3, 9 ninths of the steps.
-            trial.report(value, 3**rung)
-            if rung < RUNGS - 1 and trial.should_prune():
-                study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-                break
-        else:
-            study.tell(trial, value)
-            yield config, value
-
-
 SEARCHES: Mapping[str, Search] = {
     "auto": ours,
     FIRST: stock(lambda seed: optuna.samplers.TPESampler(seed=seed)),
     "Optuna GP": stock(lambda seed: optuna.samplers.GPSampler(seed=seed, warn_independent_sampling=False)),
     "Optuna NSGA-II": stock(lambda seed: optuna.samplers.NSGAIISampler(seed=seed, population_size=10)),
     "random": stock(lambda seed: optuna.samplers.RandomSampler(seed=seed)),
-    "ASHA": asha,
 }
 
 
@@ -238,7 +207,7 @@ def main(
             print(f"    {name:16} {regrets(surface, one, SEARCHES[name], trials, asked)}", flush=True)
         print(f"  epsilon {BUDGETS}: trials to the mean hypervolume of {FIRST} after {trials}")
         goal = math.nan
-        for name in (FIRST, *(one for one in named if one not in (FIRST, "ASHA"))):
+        for name in (FIRST, *(one for one in named if one != FIRST)):
             found = [volumes(surface, list(SEARCHES[name](four, surface, trials, seed))) for seed in asked]
             mean = np.mean(found, axis=0)
             goal = mean[-1] if name == FIRST else goal

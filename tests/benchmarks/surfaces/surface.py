@@ -1,4 +1,4 @@
-"""Scores between recorded trials: a Gaussian process for each data set and rung, over the knobs by themselves.
+"""Scores between recorded trials: a Gaussian process for each data set, over the knobs by themselves.
 
 Score   the expected accuracy, by a scikit-learn Gaussian process (Matern 5/2, a length for each input, noise) of its
         logit over the model and the logarithms of learning rate, clip norm, batch size, epochs and epsilon, of at most
@@ -27,7 +27,6 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 TABLE = Path(__file__).with_name("trials.parquet")
 KNOBS = ("learning_rate", "clip_norm", "batch_size", "epochs", "target_epsilon")
-RUNGS = (1 / 9, 1 / 3, 1.0)
 FITTED = 800
 PARTS = 5
 VALIDATION = {"digits": 360, "adult": 16_281, "mnist": 10_000}
@@ -77,7 +76,7 @@ class Surface:
     """
 
     data: str
-    processes: tuple[GaussianProcessRegressor, ...]
+    process: GaussianProcessRegressor
     error: float
     spread: float
     count: int
@@ -87,11 +86,9 @@ class Surface:
         """The surface of the table."""
         found = rows(data, path)[:FITTED]
         points = inputs(found)
-        curves = _logit(np.array([[row["rung_1"], row["rung_2"], row["accuracy"]] for row in found]))
-        whole, part = curves[:, -1], np.arange(len(found)) % PARTS
+        whole, part = _logit(np.array([row["accuracy"] for row in found])), np.arange(len(found)) % PARTS
         process = _process(points, whole)
-        # The lengths of whole trials serve the rungs, and the parts.
-        others = [_process(points, curves[:, rung], process.kernel_) for rung in range(len(RUNGS) - 1)]
+        # Its lengths serve the parts.
         parts = [_process(points[part != one], whole[part != one], process.kernel_) for one in range(PARTS)]
         left_out = np.concatenate(
             [
@@ -100,11 +97,11 @@ class Surface:
             ]
         )
         error = float(np.sqrt(np.mean(left_out**2)))
-        return cls(data, (*others, process), error, float(_accuracy(whole).std()), len(found))
+        return cls(data, process, error, float(_accuracy(whole).std()), len(found))
 
-    def scores(self, configs: Sequence[Mapping[str, Any]], rung: int = -1) -> Numbers:
-        """The expected accuracy of each configuration at the end of a rung."""
-        return _accuracy(self.processes[rung].predict(inputs(configs)))
+    def scores(self, configs: Sequence[Mapping[str, Any]]) -> Numbers:
+        """The expected accuracy of each configuration."""
+        return _accuracy(self.process.predict(inputs(configs)))
 
     def seen(self, score: float, rng: np.random.Generator) -> float:
         """What a validation set says of a model of that accuracy."""
