@@ -108,14 +108,6 @@ class WatchesGradients(Protocol):
         """Look at the noisy mean gradient of one step."""
 
 
-@runtime_checkable
-class WatchesReleases(Protocol):
-    """A run that looks at what leaves the system."""
-
-    def released(self, arrays: State) -> None:
-        """Arrays that the claim covers; called again for what is released later, to be appended."""
-
-
 def attach(run: Run, model: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
     """The model and loss that `run` trains: with canaries where it is watched, as they are elsewhere."""
     return run.attach(model, loss) if isinstance(run, WatchesGradients) else (model, loss)
@@ -130,7 +122,8 @@ def saw(run: Run, step: int, gradient: Mapping[str, Tensor]) -> None:
 def released(run: Run, **arrays: NDArray[np.generic]) -> None:
     """Show what leaves the system, where that is not its final state.
 
-    Of answers: the `labels` [Q] to the validation records `asked` [Q], and whatever leaves besides.
+    Of answers: the `labels` [Q] to the validation records `asked` [Q], and whatever leaves besides. A run that looks at
+    them has a method `released` of such arrays; those that it is given later are to be appended.
     """
-    if isinstance(run, WatchesReleases):
+    if hasattr(run, "released"):
         run.released(arrays)

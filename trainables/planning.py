@@ -263,6 +263,11 @@ def goal_of(target: PrivacyTarget) -> calibrate.Target:
     return calibrate.Target(epsilon=target.epsilon, delta=target.delta, adjacency=target.adjacency)
 
 
+def stated(target: PrivacyTarget, epsilon: float, **said: Any) -> Guarantee:
+    """A claim at the delta, the relation and the unit of a target."""
+    return Guarantee(epsilon=epsilon, delta=target.delta, adjacency=target.adjacency, unit=target.unit, **said)
+
+
 def check_batch(batch_size: int, facts: DatasetSpec) -> None:
     """Raises InvalidValue for more than there are."""
     if batch_size > facts.n:
@@ -400,12 +405,9 @@ def check_unit(system: System, facts: DatasetSpec, word: str) -> None:
         expected = f"{RECORD}, or a word for what data.unit groups" if facts.unit is None else "another word"
         raise InvalidValue("privacy.unit", word, expected, _REMEDY)
     if facts.unit is not None and not traits_of(system).units:
-        raise InvalidValue(
-            "privacy.unit",
-            word,
-            f"{RECORD} with {system.name}: it counts and bounds single records",
-            "Use a system that enforces units, or make the claim per record.",
-        )
+        expected = f"{RECORD} with {system.name}: it counts and bounds single records"
+        remedy = "Use a system that enforces units, or make the claim per record."
+        raise InvalidValue("privacy.unit", word, expected, remedy)
 
 
 def check_weights(system: System, facts: DatasetSpec) -> None:
@@ -416,16 +418,16 @@ def check_weights(system: System, facts: DatasetSpec) -> None:
     if traits_of(system).weights:
         return
     if facts.loss or facts.task is Task.TOKENS:
-        raise InvalidValue(
-            "data.loss",
-            facts.loss,
-            f"no other loss with {system.name}: its claim, or what it reports, is of the loss of classes or numbers",
-            "Sweep noisy-sgd, noisy-adam, clipped-sgld or dp-sgld, which clip the gradient of any loss.",
+        expected = (
+            f"no other loss with {system.name}: its claim, or what it reports, is of the loss of classes or numbers"
         )
+        remedy = "Sweep noisy-sgd, noisy-adam, clipped-sgld or dp-sgld, which clip the gradient of any loss."
+        raise InvalidValue("data.loss", facts.loss, expected, remedy)
     if facts.weights is not None:
+        expected = f"no weights with {system.name}: its claim is proved for a loss that counts every record once"
+        remedy = (
+            "Sweep noisy-sgd, noisy-adam, clipped-sgld or dp-sgld, which clip after the weight, or drop the weights."
+        )
         raise InvalidValue(
-            "data.weight" if facts.weights.column else "data.class_weights",
-            str(facts.weights),
-            f"no weights with {system.name}: its claim is proved for a loss that counts every record once",
-            "Sweep noisy-sgd, noisy-adam, clipped-sgld or dp-sgld, which clip after the weight, or drop the weights.",
+            "data.weight" if facts.weights.column else "data.class_weights", str(facts.weights), expected, remedy
         )

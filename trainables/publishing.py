@@ -74,12 +74,9 @@ def published(
     known = declared(system, asked)
     unknown = sorted(metrics.keys() - known.keys())
     if unknown:
-        raise Undeclared(
-            "metrics",
-            ", ".join(unknown),
-            f"metrics that {system.name} declares",
-            "Add a Metric for each to its `metrics`, which says on what it depends, or report it no more.",
-        )
+        expected = f"metrics that {system.name} declares"
+        remedy = "Add a Metric for each to its `metrics`, which says on what it depends, or report it no more."
+        raise Undeclared("metrics", ", ".join(unknown), expected, remedy)
     return {name: value for name, value in metrics.items() if known[name].depends_under(config) not in withheld}
 
 

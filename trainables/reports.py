@@ -47,12 +47,9 @@ class PrivateValidation:
 def check_public(found: PrivateValidation | None, source: str, why: str) -> None:
     """Raises InvalidValue for private validation records in a source that cannot keep them so, and says why."""
     if found is not None:
-        raise InvalidValue(
-            "data.validation.records",
-            "private",
-            f"public with data.source: {source}, since {why}",
-            "Use the source alone.",
-        )
+        expected = f"public with data.source: {source}, since {why}"
+        remedy = "Use the source alone."
+        raise InvalidValue("data.validation.records", "private", expected, remedy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

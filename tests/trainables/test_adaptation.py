@@ -27,7 +27,7 @@ from trainables.export.model import ReleasedModel
 from trainables.export.preprocessing import Preprocessing
 from trainables.models.pretrained import FolderModel, head_of, import_torchvision, merged
 from trainables.registry import SYSTEMS
-from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Task, with_mask_specs
+from trainables.system import DatasetSpec, InputSpec, PrivacyTarget, RunSettings, Task, with_mask_specs
 from trainables.training.losses import loss_function
 from trainables.training.made_up import made_up
 
@@ -36,8 +36,6 @@ FACTS = facts_of(n_validation=20, classes=3, features={"tokens": InputSpec(shape
 PADDED = replace(FACTS, features=with_mask_specs({"tokens": InputSpec(shape=(LENGTH,), cardinality=CODES, padding=0)}))
 NEXT = replace(PADDED, task=Task.TOKENS, classes=CODES, target_shape=(LENGTH,), loss="next-token")
 IMAGES = facts_of((8, 8), n_validation=20, classes=3)
-
-
 PICTURES = replace(IMAGES, features={"image": InputSpec(shape=(32, 32))})
 TOKENS = [("bert", PADDED), ("gpt2", PADDED), ("gpt2", NEXT), ("bert", replace(NEXT, loss="masked"))]
 FOLDERS = [("bert", FACTS), *TOKENS, ("vit", IMAGES), ("timm-vit", IMAGES), ("timm-convnext", PICTURES)]
@@ -279,7 +277,6 @@ def test_a_trained_model_with_adapters_leaves_as_a_program_that_predicts(folders
     system, name = SYSTEMS["noisy-sgd"], f"hf:{folders / 'bert'}"
     config = {"model": name, "lora.rank": 2, "learning_rate": 0.5, "clip_norm": 1.0, "batch_size": 20, "epochs": 1.0}
     plan = system.plan(config, PADDED, PrivacyTarget(epsilon=8.0, delta=1e-3), {})
-    assert isinstance(plan, PrivacyPlan)
     data, run = made_up(PADDED, 100, 20), memory_run(plan)
     system.fit([run], data, RunSettings())
     _, state, metrics = run.final

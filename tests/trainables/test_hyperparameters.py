@@ -8,8 +8,10 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from trainables.hyperparameters import complete, hyperparameter, hyperparameters, parameters, read
+from trainables.measures.objectives import MEASURES
+from trainables.publishing import declared
 from trainables.registry import SYSTEMS
-from trainables.system import Hyperparameter
+from trainables.system import Dependence, Hyperparameter
 
 
 @hyperparameters
@@ -75,3 +77,36 @@ def test_every_default_reads_as_its_parameter_says(name: str) -> None:
             assert one.default in one.choices
         if isinstance(one.default, float | int) and one.low is not None and one.high is not None:
             assert one.low <= one.default <= one.high
+
+
+# What every number that may leave a trial depends on.
+
+
+@pytest.mark.parametrize("system", SYSTEMS.values(), ids=SYSTEMS)
+def test_every_metric_of_every_system_declares_on_what_it_depends(system):
+    knobs = {parameter.name: parameter for parameter in system.hyperparameters}
+    for metric in declared(system).values():
+        assert isinstance(metric.depends, Dependence), metric.name
+        for name, value in metric.raw_under.items():
+            assert value in knobs[name].choices, metric.name
+
+
+def test_what_reads_the_training_records_past_the_mechanism_is_declared_raw():
+    raw = {name for name, metric in MEASURES.items() if metric.depends is Dependence.RAW}
+    assert raw == {"audited_epsilon", "membership_auc", "membership_accuracy", "membership_f1", "priv_leak"}
+    attacked = {metric.name for metric in SYSTEMS["sgld"].metrics if metric.depends is Dependence.RAW}
+    assert {"train_accuracy", "gap", "attack_auc", "last_attack_auc", "loss_bound", "mpl"} <= attacked
+    unnoised = {metric.name for metric in SYSTEMS["convexified-loss"].metrics if metric.depends is Dependence.RAW}
+    assert unnoised == {"shadow_leak", "accuracy_loss", "baseline_accuracy", "train_accuracy", "baseline_leak"}
+
+
+@pytest.mark.parametrize("system", ["bayesian-sgd", "bayesian-variational", "average-case-sgd", "variational-draws"])
+def test_a_figure_of_training_distances_is_raw_and_one_of_held_out_distances_is_not(system):
+    metric = declared(SYSTEMS[system])["bayesian_epsilon"]
+    assert metric.depends_under({"distances": "training"}) is Dependence.RAW
+    assert metric.depends_under({"distances": "held-out"}) is Dependence.VALIDATION
+
+
+def test_a_run_that_stops_on_training_distances_has_no_metric_that_does_not_depend_on_them():
+    stopped = SYSTEMS["average-case-sgd"].metrics
+    assert {one.depends_under({"distances": "training"}) for one in stopped} == {Dependence.RAW}

@@ -43,7 +43,6 @@ RATES: dict[str, dict[str, Scalar]] = {
 def planned(name: str, facts: DatasetSpec, **changes: Scalar) -> PrivacyPlan:
     config: dict[str, Scalar] = {"batch_size": 128, "epochs": 2, "halve_every": 1, "hidden": 16}
     plan = SYSTEMS[name].plan({**config, **RATES[name], **changes}, facts, TARGET, {})
-    assert isinstance(plan, PrivacyPlan)
     return plan
 
 

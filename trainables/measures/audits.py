@@ -158,12 +158,9 @@ def gather(
     """
     possible = methods(setting.system, setting.claim)
     if method not in possible:
-        raise checks.InvalidValue(
-            "method",
-            method,
-            f"one of {', '.join(possible)}" if possible else "nothing",
-            f"{setting.system.name} under {setting.claim.adjacency} offers no other way to be audited.",
-        )
+        expected = f"one of {', '.join(possible)}" if possible else "nothing"
+        remedy = f"{setting.system.name} under {setting.claim.adjacency} offers no other way to be audited."
+        raise checks.InvalidValue("method", method, expected, remedy)
     check_sizes(canaries, runs)
     started = time.perf_counter()
     if method != "multi-run":

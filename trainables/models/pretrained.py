@@ -197,11 +197,10 @@ def _add_adapters(model: nn.Module, adaptation: Adaptation, head: set[int]) -> N
     asked = [one.strip() for one in adaptation.targets.split(",")] if adaptation.targets else []
     if not asked and isinstance(model, FolderModel):
         asked = list(KNOWN.get(model.model.config.model_type, ()))
-    chosen = {
-        name: one for name, one in linear.items() if not asked or any(f".{name}".endswith(f".{end}") for end in asked)
-    }
+    chosen = {} if asked else linear
     for end in asked:
-        if not any(f".{name}".endswith(f".{end}") for name in chosen):
+        chosen |= (found := {name: one for name, one in linear.items() if f".{name}".endswith(f".{end}")})
+        if not found:
             ends = sorted({name.rpartition(".")[2] for name in linear})
             raise InvalidValue(
                 "lora.targets", end, f"the end of a name of a linear layer but the head: {', '.join(ends)}"

@@ -216,20 +216,18 @@ def _check_anew(model: str, made: Callable[[], nn.Module]) -> None:
         return
     second = seeded(0, made)
     if shared := _shared(first, second):
-        raise InvalidValue(
-            "model",
-            model,
+        expected = (
             f"a function that makes its model anew at each call: {shared!r} is the same tensor as in the call before, "
-            "so that one trial would go on from what another has trained",
-            "Build it inside the function, or return a copy.deepcopy of what the file holds.",
+            "so that one trial would go on from what another has trained"
         )
+        remedy = "Build it inside the function, or return a copy.deepcopy of what the file holds."
+        raise InvalidValue("model", model, expected, remedy)
     if digest(untrained(first)) != digest(untrained(second)):
-        raise InvalidValue(
-            "model",
-            model,
-            "a function whose models have the same parts that are never trained each time, under one seed of torch's",
-            "Draw them from torch's generator: a checkpoint keeps what is trained, and the seed of the rest.",
+        expected = (
+            "a function whose models have the same parts that are never trained each time, under one seed of torch's"
         )
+        remedy = "Draw them from torch's generator: a checkpoint keeps what is trained, and the seed of the rest."
+        raise InvalidValue("model", model, expected, remedy)
 
 
 def _shared(one: nn.Module, other: nn.Module) -> str:

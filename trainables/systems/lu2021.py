@@ -128,6 +128,7 @@ class ConvexifiedLossHyperparameters(QueryHyperparameters, RiskHyperparameters):
 
 
 _unnoised = partial(Metric, released="the model without noise: the claim does not cover it", depends=Dependence.RAW)
+_right, _leaking = partial(_unnoised, goal="maximize", worst=0.0), partial(_unnoised, goal="minimize", worst=1.0)
 
 METRICS = (
     ACCURACY,
@@ -146,25 +147,11 @@ METRICS = (
         released="which of the queried records are training records, and the answers",
         depends=Dependence.RAW,
     ),
-    _unnoised(
-        name="accuracy_loss", goal="minimize", worst=1.0, doc="1 - accuracy / baseline_accuracy (with reference)"
-    ),
-    _unnoised(
-        name="baseline_accuracy",
-        goal="maximize",
-        worst=0.0,
-        doc="accuracy without noise on the queried validation records (with reference)",
-    ),
-    _unnoised(
-        name="train_accuracy",
-        goal="maximize",
-        worst=0.0,
-        doc="accuracy without noise on the training records (with reference)",
-    ),
-    _unnoised(
+    _leaking(name="accuracy_loss", doc="1 - accuracy / baseline_accuracy (with reference)"),
+    _right(name="baseline_accuracy", doc="accuracy without noise on the queried validation records (with reference)"),
+    _right(name="train_accuracy", doc="accuracy without noise on the training records (with reference)"),
+    _leaking(
         name="baseline_leak",
-        goal="minimize",
-        worst=1.0,
         doc="TPR - FPR of the shadow attack on the queried records without noise (with reference and shadows)",
     ),
 )
@@ -301,12 +288,8 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
         counts[_CORRECT] += int((labels[: len(others)] == data.validation.targets[others]).sum())
         if attack is not None and len(members):
             probabilities = softmax(released, axis=1)
-            called = attack.decisions(
-                probabilities[len(others) :],
-                labels_of(data.train)[members],
-                probabilities[: len(others)],
-                labels_of(data.validation)[others],
-            )
+            inside = probabilities[len(others) :], labels_of(data.train)[members]
+            called = attack.decisions(inside, (probabilities[: len(others)], labels_of(data.validation)[others]))
             counts[_CALLED] += called.true_positives
             counts[_MISCALLED] += called.false_positives
         state = {name: np.asarray(value) for name, value in counts.items()}
@@ -483,13 +466,9 @@ def _metrics(
     if right.any():
         metrics["accuracy_loss"] = accuracy_loss(metrics["accuracy"], metrics["baseline_accuracy"])
     if attack is not None:
-        called = attack.decisions(
-            softmax(trained.member_logits[members], axis=1),
-            member_labels[members],
-            softmax(trained.other_logits[others], axis=1),
-            other_labels[others].astype(np.int64),
-        )
-        metrics["baseline_leak"] = called.advantage
+        inside = softmax(trained.member_logits[members], axis=1), member_labels[members]
+        outside = softmax(trained.other_logits[others], axis=1), other_labels[others].astype(np.int64)
+        metrics["baseline_leak"] = attack.decisions(inside, outside).advantage
     return metrics
 
 
@@ -517,8 +496,8 @@ def under_attack(data: Dataset, attacker: State, records: int) -> Callable[[Stat
     def judged(state: State) -> tuple[float, float]:
         inside, outside = logits_of(state, members), logits_of(state, others[asked])
         accuracy = float((outside.argmax(axis=1) == other_labels[asked]).mean())
-        called = attack.decisions(softmax(inside, axis=1), member_labels, softmax(outside, axis=1), other_labels[asked])
-        return accuracy, called.advantage
+        others_asked = softmax(outside, axis=1), other_labels[asked]
+        return accuracy, attack.decisions((softmax(inside, axis=1), member_labels), others_asked).advantage
 
     return judged
 

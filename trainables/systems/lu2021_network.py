@@ -118,6 +118,8 @@ def _initial(count: int, inputs: int, hidden: int, classes: int, generator: torc
 
 # What learns from shadow models what a member's prediction looks like.
 
+Predictions = tuple[Array, NDArray[np.integer]]
+"""Probabilities [N, C] and classes [N] of records."""
 MEMBER = 0.5
 """Called a member from this probability on: shadows have as many members as non-members."""
 
@@ -146,16 +148,9 @@ class AttackModel:
         scores: Array = 0.5 * (1 + np.tanh(logits / 2))
         return scores
 
-    def decisions(
-        self,
-        member_probabilities: Array,
-        member_labels: NDArray[np.integer],
-        other_probabilities: Array,
-        other_labels: NDArray[np.integer],
-    ) -> Decisions:
+    def decisions(self, members: Predictions, others: Predictions) -> Decisions:
         """What the attack calls the target's members and non-members, at the threshold fixed beforehand."""
-        members = self.scores(member_probabilities, member_labels)
-        return decide(members, self.scores(other_probabilities, other_labels), MEMBER)
+        return decide(self.scores(*members), self.scores(*others), MEMBER)
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Arrays by name, for a checkpoint."""

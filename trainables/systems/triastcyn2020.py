@@ -208,13 +208,12 @@ def check_records(params: EstimateHyperparameters, facts: DatasetSpec, pairs: bo
     each = PAIR if pairs else 1
     present = facts.n_validation if params.held_out else facts.n
     if params.distance_records * each > present:
-        raise InvalidValue(
-            "distance_records",
-            params.distance_records,
+        expected = (
             f"at most {present // each}, {facts.dataset} has {present} "
-            f"{'validation' if params.held_out else 'training'} records",
-            "Lower distance_records, or use a split with more of them.",
+            f"{'validation' if params.held_out else 'training'} records"
         )
+        remedy = "Lower distance_records, or use a split with more of them."
+        raise InvalidValue("distance_records", params.distance_records, expected, remedy)
 
 
 # Metrics that the Bayesian systems share.
@@ -287,12 +286,9 @@ def check_figures(params: EstimateHyperparameters, delta_mu: float, steps: int) 
     failures = accountant_for(params, steps).failure_probability
     smallest = min(delta_mu, min(SHARES) * params.percentile_delta)
     if failures >= smallest:
-        raise InvalidValue(
-            "estimate_failure",
-            params.estimate_failure,
-            f"steps x orders x estimate_failure below the smallest delta {smallest:g}, it is {failures:g}",
-            "Lower estimate_failure, list fewer bayesian_orders, or take fewer epochs.",
-        )
+        expected = f"steps x orders x estimate_failure below the smallest delta {smallest:g}, it is {failures:g}"
+        remedy = "Lower estimate_failure, list fewer bayesian_orders, or take fewer epochs."
+        raise InvalidValue("estimate_failure", params.estimate_failure, expected, remedy)
 
 
 @dataclass(slots=True)
@@ -427,13 +423,12 @@ class WatchedDescent(NoisedDescent[Watched]):
         check_records(params, case.facts, pairs=False)
         check_figures(params, params.bayesian_delta, params.steps(case.facts.n))
         if params.bayesian_budget != NO_BUDGET and not params.held_out:
-            raise InvalidValue(
-                "bayesian_budget",
-                params.bayesian_budget,
-                "0 with distances: training",
+            expected = "0 with distances: training"
+            remedy = (
                 "A stop decided on private records without noise ends every ordinary claim. Use distances: held-out, "
-                "or the system average-case-sgd.",
+                "or the system average-case-sgd."
             )
+            raise InvalidValue("bayesian_budget", params.bayesian_budget, expected, remedy)
 
     def beside(self, case: Case[Watched], released: SampledGaussian, claim: Guarantee) -> tuple[Guarantee, ...]:
         """The limit, and the Bayesian budget where there is one."""
@@ -543,12 +538,9 @@ class AverageCaseSGD(ScoredByLoss, StoppedSystem[AverageCaseHyperparameters, Ave
         params = case.params
         check_records(params, case.facts, pairs=params.fixed)
         if not params.fixed and params.sensitivity == "bounded" and params.held_out:
-            raise InvalidValue(
-                "batches",
-                "poisson",
-                "the system bayesian-sgd for clipped gradients, Poisson batches and held-out distances",
-                "These have an ordinary claim too; bayesian_budget stops them in the same way.",
-            )
+            expected = "the system bayesian-sgd for clipped gradients, Poisson batches and held-out distances"
+            remedy = "These have an ordinary claim too; bayesian_budget stops them in the same way."
+            raise InvalidValue("batches", "poisson", expected, remedy)
 
     def mechanism(self, case: Case[AverageCaseHyperparameters]) -> AverageCase:
         """See `PlannedSystem.mechanism`."""

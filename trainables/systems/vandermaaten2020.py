@@ -58,7 +58,7 @@ from trainables import models
 from trainables.hooks import Neighbours
 from trainables.hyperparameters import builder_arguments, hyperparameter, hyperparameters, read
 from trainables.metrics import Arguments
-from trainables.planning import Case, Fit
+from trainables.planning import Case, Fit, stated
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, RunSettings, Split, State, Traits
 from trainables.systems.answering import (
     ACCURACY,
@@ -148,11 +148,9 @@ def pure_claim(
     each: PureDP, count: int, target: PrivacyTarget, status: Status, assumptions: tuple[str, ...]
 ) -> Guarantee:
     """What `count` pure releases claim at the target's delta, by optimal composition."""
-    return Guarantee(
-        epsilon=eps_pure(each.epsilon, count, target.delta),
-        delta=target.delta,
-        adjacency=target.adjacency,
-        unit=target.unit,
+    return stated(
+        target,
+        eps_pure(each.epsilon, count, target.delta),
         accountant=PURE_ACCOUNTANT,
         status=status,
         theorem=PURE_THEOREM,
@@ -439,12 +437,9 @@ class LossPerturbation(ReleasesLinearModel, SolvedSystem[LossPerturbationHyperpa
         """See `PlannedSystem.check`. Raises InvalidValue (noise)."""
         noise, adjacency = case.params.noise, case.target.adjacency
         if noise is PerturbationLaw.PUBLISHED and adjacency is not Adjacency.ADD_REMOVE:
-            raise InvalidValue(
-                "noise",
-                str(noise),
-                f"gaussian or pure under {adjacency}",
-                "The printed theorem counts a record more or less: or set privacy.adjacency to add-remove.",
-            )
+            expected = f"gaussian or pure under {adjacency}"
+            remedy = "The printed theorem counts a record more or less: or set privacy.adjacency to add-remove."
+            raise InvalidValue("noise", str(noise), expected, remedy)
 
     def noise(self, case: Case[LossPerturbationHyperparameters]) -> float:
         """See `SolvedSystem.noise`."""
@@ -534,11 +529,9 @@ class LossPerturbation(ReleasesLinearModel, SolvedSystem[LossPerturbationHyperpa
 
 
 def _repaired(released: PerturbedMinimiser, target: PrivacyTarget) -> Guarantee:
-    return Guarantee(
-        epsilon=released.each.epsilon,
-        delta=target.delta,
-        adjacency=target.adjacency,
-        unit=target.unit,
+    return stated(
+        target,
+        released.each.epsilon,
         accountant="tail-bound",
         status=_PROVED,
         theorem="van der Maaten & Hannun 2020, Theorem 4, repaired for c >= 3",

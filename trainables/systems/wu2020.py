@@ -36,7 +36,7 @@ from dpcore.noise import NoiseSource
 from dpcore.papers.wu2020 import Phase, halving_schedule, step_size_of
 from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.metrics import Dependence, Metric, Worst
-from trainables.planning import Case, Fit, PlannedSystem
+from trainables.planning import Case, Fit, PlannedSystem, stated
 from trainables.system import Task, Traits
 from trainables.training.hyperparameters import ModelHyperparameters
 from trainables.training.trained_model import ScoredByLoss
@@ -69,18 +69,14 @@ class CommonHyperparameters(ModelHyperparameters):
     average: int = hyperparameter(low=1, high=1000, default=3, unit="iterates")
 
     @property
-    def rate(self) -> float:
-        """What halves: r or e of the first block."""
-        raise NotImplementedError
-
-    @property
     def window(self) -> int:
         """How many last iterates are kept."""
-        return self.average
+        return max(self.average, getattr(self, "draws", 1))
 
     def phases(self, n: int) -> tuple[Phase, ...]:
         """The blocks of a trial on n records."""
-        return halving_schedule(self.rate, self.halve_every, self.epochs, -(-n // self.batch_size))
+        first: float = getattr(self, "step_size" if self.samples else "learning_rate")
+        return halving_schedule(first, self.halve_every, self.epochs, -(-n // self.batch_size))
 
 
 @hyperparameters
@@ -91,11 +87,6 @@ class NoiselessDescentHyperparameters(CommonHyperparameters):
     """
 
     learning_rate: float = hyperparameter(low=1e-12, high=1e6)
-
-    @property
-    def rate(self) -> float:
-        """r"""
-        return self.learning_rate
 
 
 @hyperparameters
@@ -138,16 +129,6 @@ class PosteriorHyperparameters(CommonHyperparameters):
     step_size: float = hyperparameter(low=1e-12, high=10.0)
     prior_variance: float = hyperparameter(low=1e-6, high=1e6, default=1.0)
     draws: int = hyperparameter(low=2, high=1000, default=20, unit="iterates")
-
-    @property
-    def rate(self) -> float:
-        """e"""
-        return self.step_size
-
-    @property
-    def window(self) -> int:
-        """How many last iterates are kept."""
-        return max(self.average, self.draws)
 
 
 @hyperparameters
@@ -260,15 +241,7 @@ class Unprotected(ScoredByLoss, PlannedSystem[CommonHyperparameters, Scheduled])
 
     def claim(self, case: Case[CommonHyperparameters], released: Scheduled) -> Guarantee:
         """See `PlannedSystem.claim`: an infinite epsilon, whatever the target."""
-        return Guarantee(
-            epsilon=math.inf,
-            delta=case.target.delta,
-            adjacency=case.target.adjacency,
-            unit=case.target.unit,
-            accountant="none",
-            status=Status.MEMBERSHIP_ONLY,
-            theorem=NOTHING,
-        )
+        return stated(case.target, math.inf, accountant="none", status=Status.MEMBERSHIP_ONLY, theorem=NOTHING)
 
     def rests_on(self, case: Case[CommonHyperparameters]) -> tuple[str, ...]:
         """See `PlannedSystem.rests_on`: nothing is claimed."""

@@ -19,7 +19,7 @@ from dpcore.events import PoissonSampled, phases
 from dpcore.guarantee import STANDING, Guarantee, Notion
 from dpcore.noise import Keystream, PseudorandomNoise, SecureNoise
 from tests.trainables.exam.candidate import Candidate, same
-from tests.trainables.exam.door import AroundTheDoor, watched, without_chance
+from tests.trainables.exam.door import AroundTheDoor, Door, watched, without_chance
 from tests.trainables.recording import MemoryRun, memory_run
 from tests.trainables.thread_team import ThreadTeam
 from trainables.metrics import Scalar, scores_of
@@ -103,11 +103,6 @@ class _Watched(MemoryRun):
 
     early: list[str] = field(default_factory=list)
 
-    @classmethod
-    def of(cls, one: Candidate, plan: PrivacyPlan, **run) -> _Watched:
-        made = memory_run(plan, **run)
-        return cls(made.member, made.start_step, made.state, made.streams)
-
     def drew(self, count: int) -> None:
         if count and (not self.horizons or self.horizons[-1] <= self.start_step):
             self.early.append("noise was drawn before any step was announced")
@@ -125,12 +120,12 @@ def what_runs_is_what_was_planned(one: Candidate) -> list[str]:
     """
     plan = one.plan
     try:
-        whole = _drawn(one, plan, 0, plan.steps)
+        whole, run = _drawn(one, plan, 0, plan.steps)
     except AroundTheDoor as error:
         return [str(error)]
-    faults = [*dict.fromkeys(whole.early)]
-    if whole.last != plan.steps or whole.horizon != plan.steps:
-        faults.append(f"{plan.steps} steps were planned, {whole.last} run, {whole.horizon} announced")
+    faults = [*dict.fromkeys(run.early)]
+    if run.final[0] != plan.steps or run.horizons[-1] != plan.steps:
+        faults.append(f"{plan.steps} steps were planned, {run.final[0]} run, {run.horizons[-1]} announced")
     sampled = sum(count for event, count in phases(plan.event()).items() if isinstance(event, PoissonSampled))
     if sampled and not whole.keys:
         faults.append("Poisson batches that no keystream drew")
@@ -139,7 +134,7 @@ def what_runs_is_what_was_planned(one: Candidate) -> list[str]:
     if one.noisy != (whole.drawn > 0):
         faults.append(f"{whole.drawn} normals were drawn from the source")
     for cut in _cuts(plan)[:1]:
-        parts = [_drawn(one, plan, *span) for span in ((0, cut), (cut, plan.steps))]
+        parts = [_drawn(one, plan, *span)[0] for span in ((0, cut), (cut, plan.steps))]
         if sum(part.drawn for part in parts) != whole.drawn:
             faults.append(f"cut at step {cut}, {[part.drawn for part in parts]} normals are drawn, not {whole.drawn}")
         if sampled and parts[0].drawn * plan.steps != whole.drawn * cut:
@@ -147,26 +142,16 @@ def what_runs_is_what_was_planned(one: Candidate) -> list[str]:
     return faults
 
 
-@dataclass
-class _Drawn:
-    drawn: int
-    keys: int
-    batches: int
-    last: int
-    horizon: int
-    early: list[str]
-
-
-def _drawn(one: Candidate, plan: PrivacyPlan, start: int, stop: int) -> _Drawn:
+def _drawn(one: Candidate, plan: PrivacyPlan, start: int, stop: int) -> tuple[Door, _Watched]:
     state = None
     if start:
         with watched():
             state = one.run(plan, "secure", to_step=start).final[1]
     with watched() as door:
-        run = _Watched.of(one, plan, from_step=start, to_step=stop, state=state)
+        made = memory_run(plan, from_step=start, to_step=stop, state=state)
+        run = _Watched(made.member, made.start_step, made.state, made.streams)
         door.told = run.drew
-        one.fit(run, "secure")
-    return _Drawn(door.drawn, door.keys, door.batches, run.final[0], run.horizons[-1], run.early)
+        return door, one.fit(run, "secure")
 
 
 def broken_runs_go_on(one: Candidate) -> list[str]:
