@@ -34,13 +34,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-WEIGHTS, PROGRAM, PREPROCESSING, CARD, PAGE = (
-    "weights.safetensors",
-    "program.pt2",
-    "preprocessing.json",
-    "card.json",
-    "README.md",
-)
+WEIGHTS, PROGRAM, PREPROCESSING = "weights.safetensors", "program.pt2", "preprocessing.json"
+CARD, PAGE = "card.json", "README.md"
 BATCH, TOKEN_BATCH = 4096, 32
 """Records that are asked about at once."""
 
