@@ -80,20 +80,13 @@ class Solvable:
     low, high  inclusive range that is searched
     counted    whether it is a whole number with which epsilon rises, as steps are; with another, noise, it falls
     remedy     what to change when no value meets the target
-
-    Raises InvalidValue.
     """
 
     name: str
     low: float
     high: float
     counted: bool
-    remedy: str = "Raise epsilon."
-
-    def __post_init__(self) -> None:
-        checks.positive_finite(low=self.low, high=self.high)
-        if self.low > self.high:
-            raise checks.InvalidValue("low", self.low, f"at most high={self.high!r}")
+    remedy: str
 
     @property
     def safest(self) -> float:

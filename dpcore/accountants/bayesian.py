@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, gammaln, logsumexp, xlog1py
 
 from dpcore import checks
+from dpcore.accountants.rdp import log_expm1
 from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee, Notion, Status
 
@@ -48,7 +49,7 @@ def left_cost(distances: ArrayLike, rate: float, sigma: float, order: int) -> Ar
     ratios = _squared_ratios(distances, rate, sigma, order)
     k = np.arange(2, order + 2, dtype=np.float64)
     # The terms k = 0 and 1 sum, with the rest of the weights, to 1: adding excesses over 1 keeps the digits.
-    excess = _log_binomial(order + 1, k, rate)[None, :] + _log_expm1(np.outer(ratios, k * (k - 1) / 2))
+    excess = _log_binomial(order + 1, k, rate)[None, :] + log_expm1(np.outer(ratios, k * (k - 1) / 2))
     total = logsumexp(excess, axis=1)
     out: Array = np.where(total < _LARGE, np.log1p(np.exp(np.minimum(total, _LARGE))), total)
     return out
@@ -81,11 +82,6 @@ def _log_binomial(n: int, k: Array, rate: float) -> Array:
     choose = gammaln(n + 1.0) - gammaln(k + 1) - gammaln(n - k + 1)
     out: Array = choose + k * np.log(rate) + xlog1py(n - k, -rate)
     return out
-
-
-def _log_expm1(z: Array) -> Array:
-    with np.errstate(divide="ignore"):
-        return np.where(z < _LARGE, np.log(np.expm1(np.minimum(z, _LARGE))), z)
 
 
 # How far one record can move a release, sampled from the data: the distances that the Bayesian accountant needs.

@@ -75,7 +75,7 @@ def _integer(q: float, s: float, a: int) -> float:
     log_weight = gammaln(a + 1.0) - gammaln(k + 1) - gammaln(a - k + 1) + k * np.log(q) + (a - k) * np.log1p(-q)
     # gammaln rounds relative to its own size, which for large orders exceeds that of the sum.
     slack = 4 * np.finfo(float).eps * float(gammaln(a + 1.0))
-    return _log1p_sum(log_weight + _log_expm1(exponent)) * (_ROUND_UP + slack)
+    return _log1p_sum(log_weight + log_expm1(exponent)) * (_ROUND_UP + slack)
 
 
 def _fractional(q: float, s: float, a: float) -> float:
@@ -121,8 +121,10 @@ def _log_bernoulli_excess(log_ratio: Array, a: float) -> Array:
     return out
 
 
-def _log_expm1(z: Array) -> Array:
-    return np.where(z < _LARGE, np.log(np.expm1(np.minimum(z, _LARGE))), z)
+def log_expm1(z: Array) -> Array:
+    """ln(exp(z) - 1) of z of at least 0; -infinity at 0."""
+    with np.errstate(divide="ignore"):
+        return np.where(z < _LARGE, np.log(np.expm1(np.minimum(z, _LARGE))), z)
 
 
 def _log1p_sum(log_terms: Array) -> float:

@@ -197,24 +197,14 @@ def rate_lower(successes: ArrayLike, trials: int, level: float) -> NDArray[np.fl
     successes  integers in [0, trials], any shape; the limit has the same shape
     level      error probability of this one limit, in (0, 1)
     """
-    k = _counts(successes, trials, level)
+    k = np.asarray(successes, dtype=np.int64)
     limit = betaincinv(np.maximum(k, 1), trials - np.maximum(k, 1) + 1, level)
     return np.where(k == 0, 0.0, limit)
 
 
 def rate_upper(successes: ArrayLike, trials: int, level: float) -> NDArray[np.float64]:
     """The smallest p with P[Bin(trials, p) <= successes] <= level; 1 where everything succeeded."""
-    k = _counts(successes, trials, level)
-    return 1.0 - rate_lower(trials - k, trials, level)
-
-
-def _counts(successes: ArrayLike, trials: int, level: float) -> NDArray[np.int64]:
-    checks.count(minimum=1, trials=trials)
-    checks.probability_open(level=level)
-    k = np.asarray(successes)
-    if not np.issubdtype(k.dtype, np.integer) or np.any((k < 0) | (k > trials)):
-        raise checks.InvalidValue("successes", successes, f"integers from 0 to {trials}")
-    return k.astype(np.int64)
+    return 1.0 - rate_lower(trials - np.asarray(successes, dtype=np.int64), trials, level)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,5 @@
 """Claims under attack: exact oracles at adversarial corners, text and JSON that must not soften a claim."""
 
-import itertools
 import json
 import math
 
@@ -9,7 +8,7 @@ import pytest
 from mpmath import mp, mpf
 from scipy.special import ndtr
 
-from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant, ToleranceNotReached
+from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant
 from dpcore.accountants.pld.laws import Discretised, guard
 from dpcore.accountants.pld.pairs import ReplacedSampledGaussian
 from dpcore.events import (
@@ -19,33 +18,11 @@ from dpcore.events import (
 )
 from dpcore.gdp import eps_gdp, mu_gdp, sigma_gaussian
 from dpcore.guarantee import Guarantee, Status
-from tests.dpcore.oracles import either, gaussian, replaced
+from tests.dpcore.oracles import gaussian, replaced
 
 
 def step(q, s):
     return PoissonSampled(rate=q, event=Gaussian(noise_multiplier=s))
-
-
-CORNERS = list(
-    itertools.product((1e-5, 1e-3, 0.3, 0.9, 0.999999, 1 - 1e-12), (0.1, 0.5, 3.0, 100.0), (0.9, 1e-3, 1e-7, 1e-12))
-)
-
-
-@pytest.mark.parametrize("adjacency", Adjacency)
-def test_one_step_is_bracketed_at_every_corner(adjacency):
-    """Against closed forms in 40 digits. A corner may be refused aloud, but no bound may be wrong."""
-    answered = 0
-    with mp.workdps(40):
-        for q, s, delta in CORNERS:
-            try:
-                bounds = PLDAccountant(adjacency=adjacency).compose(step(q, s)).epsilon_bounds(delta)
-            except ToleranceNotReached:
-                continue
-            answered += 1
-            truth = replaced if adjacency is Adjacency.REPLACE_ONE else either
-            assert truth(bounds.upper, q, s) <= mpf(delta), (q, s, delta, bounds)
-            assert bounds.lower == 0 or truth(bounds.lower, q, s) >= mpf(delta), (q, s, delta, bounds)
-    assert answered >= 0.8 * len(CORNERS)
 
 
 def _normal(x, mean, s):
@@ -75,17 +52,6 @@ def test_no_replacement_in_the_plane_beats_the_replace_one_pair(q, s, k):
     opposite = np.maximum(none + density((1, 0)) - k * (none + density((-1, 0))), 0).sum() * cell
     # The pair is attained, by opposite gradients.
     assert float(opposite) == pytest.approx(claimed, rel=2e-3)
-
-
-@pytest.mark.parametrize(("q", "s", "count", "delta"), [(0.01, 0.8, 1000, 1e-6), (0.2, 2.0, 50, 1e-5)])
-def test_replace_one_lies_between_add_remove_and_its_group_of_two(q, s, count, delta):
-    """A replacement is a removal and an addition: at least one of them, at most both (Vadhan 2017, lemma 2.2)."""
-    one = PLDAccountant().compose(step(q, s), count)
-    both = PLDAccountant(adjacency=Adjacency.REPLACE_ONE).compose(step(q, s), count)
-    single = one.epsilon(delta)
-    grouped = (1 + math.exp(single)) * delta
-    assert both.epsilon(grouped) <= 2 * single
-    assert both.epsilon(delta) >= one.epsilon_lower(delta)
 
 
 def test_two_unlike_steps_against_direct_integration():

@@ -34,20 +34,16 @@ from dpcore.audit import (
     toss,
 )
 from dpcore.audit.attacks import sampled_log_likelihood_ratio
-from dpcore.erm import LogisticRisk, minimise, unit_inputs
 from dpcore.events import Adjacency, Gaussian, PoissonSampled, Repeated
 from dpcore.gradients import PrivateGradients, noisy_mean_gradient
-from dpcore.guarantee import Guarantee, Status
-from dpcore.mechanisms import output_perturbation
-from dpcore.mechanisms.output_perturbation import GaussianNoise, MinimiserSensitivity
-from dpcore.papers import lu2021 as convexified
+from dpcore.guarantee import Guarantee
 from dpcore.sampling import PoissonSampling
 from tests.dpcore import gradient_oracle as oracle
 from tests.dpcore.oracles import composed, noise
 
 torch.set_num_threads(1)
 LEVEL, DELTA = 0.05, 1e-5
-ADD_REMOVE, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
+ADD_REMOVE = Adjacency.ADD_REMOVE
 Scores = Callable[[bool, int, np.random.Generator], np.ndarray]
 """(with the target, how many runs, generator) -> what the attacker makes of so many releases."""
 
@@ -191,82 +187,10 @@ def empty_batches() -> Case:
     )
 
 
-RECORDS, CLASSES = 40, 2
-
-
-def promised(epsilon: float, delta: float, adjacency: Adjacency) -> Guarantee:
-    """What a theorem says of a mechanism."""
-    return Guarantee(
-        epsilon=epsilon,
-        delta=delta,
-        adjacency=adjacency,
-        accountant="a theorem",
-        status=Status.PROVED,
-        theorem="its own",
-    )
-
-
-def scaled_inputs() -> Case:
-    """Inputs that one record can rescale."""
-    sensitivity = MinimiserSensitivity(n=RECORDS, modulus=0.1, adjacency=ADD_REMOVE, tau=1e-9)
-    solved = output_perturbation.answers_standard(1.0, DELTA, 1, sensitivity.value)
-    noise = GaussianNoise(solved.noise_multiplier * sensitivity.value)
-    ordinary = np.tile([[1.0, 0.0]], (RECORDS - 1, 1))
-
-    def scores(scaling) -> Scores:
-        thetas = []
-        for records in (np.vstack([ordinary, [[0.0, 1000.0]]]), ordinary):
-            labels = np.zeros(len(records), dtype=np.int64)
-            thetas.append(minimise(LogisticRisk(scaling(records), labels, CLASSES, RECORDS, 0.1), 1e-9).theta)
-
-        def of(present: bool, runs: int, rng: np.random.Generator) -> np.ndarray:
-            drawn = (thetas[not present] + noise.sample(thetas[0].shape, rng.standard_normal) for _ in range(runs))
-            return np.array([float(np.vdot(one, thetas[0] - thetas[1])) for one in drawn])
-
-        return of
-
-    return Case(
-        claim=promised(1.0, DELTA, ADD_REMOVE),
-        right=scores(unit_inputs),
-        wrong={"by the data's own maximum": scores(lambda records: records / np.linalg.norm(records, axis=1).max())},
-        curve=gdp.gaussian_tradeoff(sensitivity.value / noise.sigma),
-    )
-
-
-def risk_averse_head() -> Case:
-    """One label of identical records is flipped; all of three logits get noise, or one."""
-    head = convexified.Head(alpha=1.0, regulariser=0.05, radius=2.0, tolerance=1e-3, records=50, classes=3)
-    features, labels = np.tile([[1.0]], (head.records, 1)), np.zeros(head.records, dtype=np.intp)
-    flipped = labels.copy()
-    flipped[0] = 1
-    inside, outside = (
-        convexified.head_logits(convexified.minimise_head(head, features, one), features[:1])[0]
-        for one in (flipped, labels)
-    )
-    sigma = head.sensitivity / gdp.mu_gdp(1.0, DELTA)
-
-    def scores(noisy: int) -> Scores:
-        def of(present: bool, runs: int, rng: np.random.Generator) -> np.ndarray:
-            logits = inside if present else outside
-            released = logits + rng.normal(0.0, sigma, size=(runs, 3)) * (np.arange(3) < noisy)
-            misfits = [np.abs(released - one).min(axis=1) for one in (outside, inside)]
-            return misfits[0] - misfits[1]
-
-        return of
-
-    return Case(
-        claim=convexified.answers_guarantee(head, sigma, 1, DELTA),
-        right=scores(3),
-        wrong={"noise on one logit": scores(1)},
-    )
-
-
 CASES: dict[str, Callable[[], Case]] = {
     "training step": cache(training_step),
     "Poisson sampling": cache(sampling),
     "empty batches": cache(empty_batches),
-    "scaled inputs": cache(scaled_inputs),
-    "risk-averse head": cache(risk_averse_head),
 }
 
 

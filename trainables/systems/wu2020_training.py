@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logsumexp, softmax
 from torch import nn
 
-from dpcore.audit.attacks import auc, decide, mean_training_loss_threshold, negative_loss
+from dpcore.audit.attacks import auc, decide, mean_training_loss_threshold
 from dpcore.mechanisms.protocol import Scheduled
 from dpcore.noise import NoiseSource
 from dpcore.randomness import Purpose
@@ -96,7 +96,7 @@ def table_metrics(probabilities: Probabilities, data: Dataset) -> dict[str, floa
     """The metrics of one predictor, from its probabilities [n + n_validation, C]."""
     members, outsiders = np.split(probabilities, [len(data.train)])
     inside, outside = losses(members, data.train.targets), losses(outsiders, data.validation.targets)
-    attack = decide(negative_loss(inside), negative_loss(outside), mean_training_loss_threshold(inside))
+    attack = decide(-inside, -outside, mean_training_loss_threshold(inside))
     train_accuracy = float((members.argmax(1) == data.train.targets).mean())
     accuracy = float((outsiders.argmax(1) == data.validation.targets).mean())
     loss = mean_of(outside)
@@ -107,7 +107,7 @@ def table_metrics(probabilities: Probabilities, data: Dataset) -> dict[str, floa
         "loss_se": loss.standard_error,
         "train_accuracy": train_accuracy,
         "gap": train_accuracy - accuracy,
-        "attack_auc": auc(negative_loss(inside), negative_loss(outside)),
+        "attack_auc": auc(-inside, -outside),
         "attack_f1": attack.f1,
         "attack_accuracy": attack.accuracy,
         "loss_bound": float(max(inside.max(), outside.max())),
