@@ -369,18 +369,17 @@ def front(
         if record.state is not TrialState.COMPLETE:
             excluded[str(record.state)] += 1
             continue
-        if not as_refuted and record.guarantee is not None and record.guarantee.status is Status.REFUTED:
+        claim = record.guarantee
+        if not as_refuted and claim is not None and claim.status is Status.REFUTED:
             excluded[REFUTED_STATUS] += 1
             continue
         candidates += 1
         values, problem = _values(record, objectives)
-        if problem is not None:
-            excluded[problem] += 1
+        if claim is None or problem is not None:
+            excluded[problem or "without a guarantee"] += 1
             seen.update(record.metrics.keys())
             continue
-        guarantee = record.guarantee
-        assert guarantee is not None
-        members, rows = groups[label_of(guarantee)]
+        members, rows = groups[label_of(claim)]
         members.append(record)
         rows.append(values)
     if candidates and not groups and not may_be_empty:

@@ -267,19 +267,19 @@ class ParsedLater(Generic[T]):
         self._parse, self._default = parse, default
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self._slot = f"_{name}"
+        self._name = name
 
     def __get__(self, record: Any, owner: type | None = None) -> T:
         if record is None:
             # Dataclasses ask the class for the field's default.
             return cast(T, self._default)
-        value = vars(record)[self._slot]
+        value = record.__dict__[self._name]
         if isinstance(value, str):
-            value = vars(record)[self._slot] = self._parse(json.loads(value))
+            value = record.__dict__[self._name] = self._parse(json.loads(value))
         return value
 
     def __set__(self, record: Any, value: T | str) -> None:
-        vars(record)[self._slot] = value
+        record.__dict__[self._name] = value
 
 
 def _plan(content: Mapping[str, object] | None) -> PrivacyPlan | None:
