@@ -8,7 +8,7 @@ from dpcore.gradients.layers.attention import attention, attention_forward
 from dpcore.gradients.layers.convolution import convolution
 from dpcore.gradients.layers.embedding import SHARING, bag_forward, embedding, embedding_bag, shared_table
 from dpcore.gradients.layers.linear import linear, product, transposed
-from dpcore.gradients.layers.normalisation import group_norm, layer_norm, rms_norm
+from dpcore.gradients.layers.normalisation import group_norm, layer_norm
 from dpcore.gradients.layers.protocol import (
     Contribution,
     Kind,
@@ -32,7 +32,7 @@ KINDS: Kinds = {
     nn.Conv3d: Kind(convolution),
     nn.Embedding: Kind(embedding),
     nn.LayerNorm: Kind(layer_norm),
-    nn.RMSNorm: Kind(rms_norm),
+    nn.RMSNorm: Kind(layer_norm),
     nn.GroupNorm: Kind(group_norm),
     nn.EmbeddingBag: Kind(embedding_bag, bag_forward),
     nn.MultiheadAttention: Kind(attention, attention_forward),

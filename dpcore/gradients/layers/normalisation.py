@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import cast
 
@@ -14,19 +14,11 @@ from dpcore.gradients.layers.protocol import Contribution, Materialised, Use, tr
 
 
 def layer_norm(module: nn.Module, uses: Sequence[Use]) -> Contribution:
-    """The rule for nn.LayerNorm with inputs [U, ..., *normalized_shape]."""
-    layer = cast(nn.LayerNorm, module)
-    shape = layer.normalized_shape
-    return _affine(module, [(F.layer_norm(use.inputs, shape, eps=layer.eps), use.gradients) for use in uses], shape)
-
-
-def rms_norm(module: nn.Module, uses: Sequence[Use]) -> Contribution:
-    """The rule for nn.RMSNorm with inputs [U, ..., *normalized_shape]."""
-    layer = cast(nn.RMSNorm, module)
-    shape = list(layer.normalized_shape)
-    return _affine(
-        module, [(F.rms_norm(use.inputs, shape, eps=layer.eps), use.gradients) for use in uses], tuple(shape)
-    )
+    """The rule for nn.LayerNorm and nn.RMSNorm with inputs [U, ..., *normalized_shape]."""
+    layer = cast(nn.LayerNorm | nn.RMSNorm, module)
+    norm: Callable[..., Tensor] = F.rms_norm if isinstance(layer, nn.RMSNorm) else F.layer_norm
+    shape = tuple(layer.normalized_shape)
+    return _affine(module, [(norm(use.inputs, shape, eps=layer.eps), use.gradients) for use in uses], shape)
 
 
 def group_norm(module: nn.Module, uses: Sequence[Use]) -> Contribution:
