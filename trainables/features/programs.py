@@ -69,7 +69,8 @@ def program(module: nn.Module, features: Mapping[str, InputSpec]) -> ExportedPro
         raise NotExportable(
             f"torch.export cannot write this model down: {str(error).strip().splitlines()[0]}"
         ) from error
-    if any(_is_of_functorch(node) for node in found.graph.nodes):
+    homes = (str(getattr(node.target, "__module__", "")) for node in found.graph.nodes)
+    if any(one.startswith("torch._functorch") for one in homes):
         # Only in operations on whole batches can it be written to a file.
         with quiet_copies():
             found = found.run_decompositions({})
@@ -85,10 +86,6 @@ def quiet_copies() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
         yield
-
-
-def _is_of_functorch(node: fx.Node) -> bool:
-    return str(getattr(node.target, "__module__", "")).startswith("torch._functorch")
 
 
 def _without_traces(found: ExportedProgram) -> None:

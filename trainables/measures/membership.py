@@ -166,14 +166,11 @@ def check(system: System, claim: Guarantee, shadows: int) -> None:
 def _minus_losses(setting: AuditSetting, rows: NDArray[np.bool_], number: int) -> NDArray[np.float64]:
     """Scores of all records under twin `number`, trained on those that `rows` marks."""
     run = setting.twin(number)
-    setting.system.fit([run], _part(setting.data, rows), setting.execution)
+    # The public n stays: it is a constant that neighbours share.
+    part = replace(setting.data, train=content.taken(setting.data.train, np.flatnonzero(rows)))
+    setting.system.fit([run], part, setting.execution)
     assert isinstance(setting.system, Scored)
     return setting.system.membership_scores(setting.plan, setting.data.facts, run.outcome(), setting.data.train)
-
-
-def _part(data: Dataset, rows: NDArray[np.bool_]) -> Dataset:
-    # The public n stays: it is a constant that neighbours share.
-    return replace(data, train=content.taken(data.train, np.flatnonzero(rows)))
 
 
 def _logits(minus_losses: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -254,7 +254,8 @@ def build(
     from trainables.models import pretrained
 
     if model in MODELS:
-        module = _function(MODELS[model].builder)(facts, hidden)
+        home, _, name = MODELS[model].builder.partition(":")
+        module = getattr(importlib.import_module(f"trainables.models.{home}"), name)(facts, hidden)
     elif folder_of(model):
         module = pretrained.of_folder(model, facts, outputs(facts))
     else:
@@ -331,11 +332,4 @@ def _own_function(model: str) -> Callable[..., object]:
     function = plugins.brought("model", model, remedy, "a function")
     if not callable(function):
         raise InvalidValue("model", model, f"a function {function_name} in {module_name}", remedy)
-    return function
-
-
-def _function(path: str) -> Callable[..., object]:
-    module_name, _, function_name = path.partition(":")
-    home = importlib.import_module(f"trainables.models.{module_name}")
-    function: Callable[..., object] = getattr(home, function_name)
     return function

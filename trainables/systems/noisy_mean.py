@@ -38,7 +38,6 @@ from trainables.system import (
     Dataset,
     DatasetSpec,
     Dependence,
-    InputSpec,
     Metric,
     PrivacyPlan,
     PrivacyTarget,
@@ -76,10 +75,6 @@ class NoisyMeanHyperparameters:
 
 
 VALUE = "value"
-
-
-def _from_0_to_1(value: InputSpec) -> bool:
-    return 0.0 <= value.low < value.high <= 1.0
 
 
 def expected_error(params: NoisyMeanHyperparameters, n: int) -> float:
@@ -124,7 +119,8 @@ class NoisyMean(PlannedSystem[NoisyMeanHyperparameters, NoisySum]):
         if facts.task is not Task.MEAN:
             raise InvalidValue("data", facts.dataset, "values to average", "Use `data: {source: uniform}`.")
         value = facts.features.get(VALUE)
-        if len(facts.features) != 1 or value is None or value.shape or value.cardinality or not _from_0_to_1(value):
+        alone = len(facts.features) == 1 and value is not None and not value.shape and not value.cardinality
+        if not alone or value is None or not 0.0 <= value.low < value.high <= 1.0:
             expected = f"one number of each record, called {VALUE!r}, with declared bounds in [0, 1]"
             raise InvalidValue("data", facts.dataset, expected, "Scale it in the source, by public bounds.")
         super().check_target(facts, target)
