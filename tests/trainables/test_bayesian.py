@@ -30,7 +30,6 @@ from trainables.systems.triastcyn2020 import (
     EstimateHyperparameters,
     VariationalHyperparameters,
     Watch,
-    filter_for,
 )
 from trainables.systems.triastcyn2020_training import Drawn, GradientDistances, rows_looked_at
 from trainables.training.losses import loss_function
@@ -219,26 +218,6 @@ def test_a_resumed_run_goes_on_with_what_was_spent() -> None:
     fresh = fitted(BAYESIAN_SGD, plan, data)
     spent = [float(one.final[1]["bayesian.spent"]) for one in (second, fresh)]
     assert spent[0] == pytest.approx(spent[1], rel=0.2)
-
-
-def test_the_filter_gets_the_order_that_buys_most() -> None:
-    """Distances near a tenth of the noise: no order in sight admits more steps."""
-    rng = np.random.default_rng(0)
-    samples = [rng.uniform(0.05, 0.15, 100) for _ in range(60)]
-
-    def admitted(state) -> int:  # type: ignore[no-untyped-def]
-        for taken, one in enumerate(samples):
-            after = state.admit(one, 1.0, 1.0, 0.15)
-            if after is None:
-                return taken
-            state = after
-        return len(samples)
-
-    best = filter_for(2.0, 1e-10, 60, 1e-15)
-    assert best.order == 24
-    others = [admitted(replace(best, order=order)) for order in (14, 18, 20, 28, 34, 50)]
-    assert 0 < admitted(best) < 60
-    assert admitted(best) >= max(others)
 
 
 # Without a clip

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from dpcore.checks import InvalidValue
-from dpcore.events import Adjacency, NonPrivate, Repeated
-from dpcore.guarantee import Status
 from dpcore.noise import PseudorandomNoise
 from dpcore.papers import wu2020 as membership
 from tests.trainables import noisy_sgd_cases
@@ -51,17 +49,6 @@ def fitted(plan: PrivacyPlan, data: Dataset) -> MemoryRun:
 
 
 # What is claimed
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_is_claimed_whatever_the_target(name: str, digits: Dataset) -> None:
-    plan = planned(name, digits.facts)
-    assert plan.guarantee.epsilon == math.inf
-    assert plan.guarantee.status is Status.MEMBERSHIP_ONLY
-    assert "nothing is claimed" in plan.guarantee.theorem
-    assert plan.guarantee.adjacency is Adjacency.ADD_REMOVE
-    # ceil(1437 / 128) = 12 steps an epoch.
-    assert plan.event() == Repeated(event=NonPrivate(), count=24)
 
 
 def test_classes_and_validation_records_are_needed(digits: Dataset) -> None:
