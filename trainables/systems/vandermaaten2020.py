@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_softmax
 
 from dpcore.accountants.composition import PURE_ACCOUNTANT, PURE_THEOREM, eps_pure
 from dpcore.checks import InvalidValue
@@ -819,13 +820,18 @@ class SubsampleAndAggregate(AnsweringSystem[SubsampleHyperparameters, NoisyVote,
         """See `trainables.hooks.Auditable`: one record changes the mind of one model, and the votes are split
         where that shows most."""
         params, released = self.read(plan)
-        beta, members, classes = released.beta, released.models, released.classes
-        if plan.guarantee.status is Status.REFUTED:
-            # Such a claim is tested at its one point, any other on a whole curve.
-            each = plan.guarantee.epsilon / released.steps
-            dissenters = max(range(members), key=lambda k: _excess(each, beta, members, k, classes))
-        else:
-            dissenters = max(range(members), key=lambda k: _divergence(beta, members, k, classes))
+        members, each = released.models, plan.guarantee.epsilon / released.steps
+
+        def apart(dissenters: int) -> float:
+            before, after = _turned(released, dissenters)
+            if plan.guarantee.status is Status.REFUTED:
+                # Such a claim is tested at its one point, any other on a whole curve: by how much the labels after
+                # exceed exp(epsilon) times those before (hockey-stick), or by the divergence of Kullback & Leibler.
+                return float(np.exp(after) @ -np.expm1(np.minimum(each + before - after, 0.0)))
+            return float(np.exp(after) @ (after - before))
+
+        dissenters = max(range(members), key=apart)
+        log_before, log_after = _turned(released, dissenters)
         columns = Columns(facts, params.clip_norm, 1)
         target = columns.target(range(0), 0.0)
         parts = parts_of(facts.n, members, seed=0)
@@ -841,13 +847,10 @@ class SubsampleAndAggregate(AnsweringSystem[SubsampleHyperparameters, NoisyVote,
         asked = np.repeat(target[None], released.steps, axis=0)
         before, after = labels.copy(), labels.copy()
         before[first], after[first] = 0, 1
-        log_ratio = _log_probabilities(beta, members, dissenters + 1, classes) - _log_probabilities(
-            beta, members, dissenters, classes
-        )
         return Neighbours(
             with_it=columns.data(inputs, after, asked),
             without_it=columns.data(inputs, before, asked),
-            score=lambda shown: float(log_ratio[shown["labels"]].sum()),
+            score=lambda shown: float((log_after - log_before)[shown["labels"]].sum()),
             doc=f"one record that turns one of {members} votes, {dissenters} of which dissent; the attacker reads "
             "labels",
         )
@@ -865,23 +868,12 @@ def _proved(released: NoisyVote, target: PrivacyTarget) -> list[Guarantee]:
     return sorted([claim, zcdp], key=lambda one: one.epsilon)
 
 
-def _log_probabilities(beta: float, members: int, dissenters: int, classes: int) -> NDArray[np.float64]:
-    votes = np.zeros(classes)
-    votes[:2] = members - dissenters, dissenters
-    return beta * votes - float(np.logaddexp.reduce(beta * votes))
-
-
-def _excess(epsilon: float, beta: float, members: int, dissenters: int, classes: int) -> float:
-    """By how much the labels after exceed exp(epsilon) times those before: the hockey-stick divergence."""
-    before = _log_probabilities(beta, members, dissenters, classes)
-    after = _log_probabilities(beta, members, dissenters + 1, classes)
-    return float(np.exp(after) @ -np.expm1(np.minimum(epsilon + before - after, 0.0)))
-
-
-def _divergence(beta: float, members: int, dissenters: int, classes: int) -> float:
-    """Between the labels after and before one more model dissents (Kullback & Leibler 1951)."""
-    after = _log_probabilities(beta, members, dissenters + 1, classes)
-    return float(np.exp(after) @ (after - _log_probabilities(beta, members, dissenters, classes)))
+def _turned(released: NoisyVote, dissenters: int) -> tuple[Array, Array]:
+    """Log-probabilities [C] of the labels before and after one more model dissents."""
+    votes, for_first = np.zeros((2, released.classes)), released.models - dissenters
+    votes[:, :2] = [[for_first, dissenters], [for_first - 1, dissenters + 1]]
+    before, after = log_softmax(released.beta * votes, axis=1)
+    return before, after
 
 
 SUBSAMPLE_AND_AGGREGATE = SubsampleAndAggregate()
