@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,23 +89,15 @@ class Failure:
     @classmethod
     def of(cls, record: Published, trials: Folder, log: Path) -> Failure:
         """The failure of `record`, with the words that its worker left in `trials`, or Ray in `log`."""
+        lost = "worker was lost" in record.reason and log.exists()
+        told = cls(trial=record.number, key=record.key, what=record.reason, place=str(log) if lost else None)
         attempt = Attempt.of(trials, record.key, record.attempts)
-        try:
-            text = attempt.explained()
-        except OSError:
-            # What the store says is enough to go on with.
-            text = None
-        if text is not None:
-            place = f"{attempt.folder.url}/{ERROR}"
-            what = redacted(shortened(text.partition("\n")[0]))
-            return cls(trial=record.number, key=record.key, what=what, place=place, quotes=True)
-        lost = "worker was lost" in record.reason
-        return cls(
-            trial=record.number,
-            key=record.key,
-            what=record.reason,
-            place=str(log) if lost and log.exists() else None,
-        )
+        # Where its folder cannot be read, what the store says is enough to go on with.
+        with suppress(OSError):
+            if (text := attempt.explained()) is not None:
+                what = redacted(shortened(text.partition("\n")[0]))
+                return replace(told, what=what, place=f"{attempt.folder.url}/{ERROR}", quotes=True)
+        return told
 
     def unquoted(self) -> str:
         """For a log: nothing that might quote a record."""

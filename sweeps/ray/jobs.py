@@ -219,19 +219,14 @@ def pack(folder: Path, order: Order, spec: SweepSpec | None, modules: Iterable[s
     Raises InvalidValue for a module that is not found here.
     """
     for name, package in {**packages(PACKAGES), **packages(modules, follow=True)}.items():
-        _copy(name, package, folder)
+        if package.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
+            shutil.copytree(package, folder / name, ignore=ignored, dirs_exist_ok=True)
+        else:
+            shutil.copy(package, folder / package.name)
     if spec is not None:
         # JSON is YAML.
         (folder / SPEC_FILE).write_text(json.dumps(spec.canonical(), indent=1))
     descriptor = os.open(folder / ORDER_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as stream:
         json.dump(asdict(order), stream)
-
-
-def _copy(name: str, package: Path, folder: Path) -> None:
-    if not package.is_dir():
-        shutil.copy(package, folder / package.name)
-        return
-    shutil.copytree(
-        package, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", ".*"), dirs_exist_ok=True
-    )
