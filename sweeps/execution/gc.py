@@ -22,6 +22,7 @@ from sweeps.privacy import published_store
 from sweeps.privacy.claims import count_text
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published
+from sweeps.privacy.wording import was_stopped
 from sweeps.reporting.front import LABELS, spec_objectives, sweep_front
 from sweeps.selection.run import SealedPlaces
 from sweeps.store.records import SweepRecord, SweepState, TrialState
@@ -87,11 +88,9 @@ def collect(workspace: Workspace, sweep: str, *, dry_run: bool = False) -> Colle
         seen = PublishedStore(store, workspace)
         seen.check_not_stale(sweep)
         published = seen.trials(sweep)
-        paused = record.spec.early_stopping is not None
         going_on = {one.key for one in published if one.state not in ENDED and one.plan is not None}
-        going_on |= {
-            one.key for one in published if paused and one.state is TrialState.COMPLETE and one.step < one.planned_steps
-        }
+        if record.spec.early_stopping is not None:
+            going_on |= {one.key for one in published if was_stopped(one)}
         asked_for = _asked_for(seen, sweep, published)
         gone, freed = [], 0
         for one in published:
