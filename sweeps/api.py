@@ -366,8 +366,9 @@ def population_budget(
     given = {"--epsilon": epsilon, "--delta": delta, "--rule": rule}
     missing = [name for name, value in given.items() if value is None]
     if epsilon is not None and delta is not None and rule is not None:
+        terms = Population.of(population, rule, epsilon, delta, adjacency, unit, tau)
         with closing(workspace.open_store(create=True)) as made:
-            made.make_population(Population.of(population, rule, epsilon, delta, adjacency, unit, tau))
+            made.make_population(terms)
     elif len(missing) < len(given) or (tau, adjacency, unit) != (None, "add-remove", "record"):
         raise InvalidValue(missing[0], None, "given too: a ledger is made whole", "Without all three it is only shown.")
     opened, following = PublishedStore.open(workspace), None
