@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -223,7 +222,7 @@ class Sweep:
 
         `print` of what comes back says what came of it; a sweep that nobody runs is left as it is.
         """
-        with closing(self.workspace.open_store()) as store:
+        with requests.opened(self.workspace) as store:
             return requests.stop(store, self.name, wait=wait)
 
     def enqueue(self, point: Mapping[str, Any] | str | Sequence[str]) -> EnqueueAnswer:
@@ -235,7 +234,7 @@ class Sweep:
         SpecErrors with all that is wrong with the point, InvalidValue for one that is infeasible.
         """
         self._published.check_not_stale(self.name)
-        with closing(self.workspace.open_store()) as store:
+        with requests.opened(self.workspace) as store:
             return requests.enqueue(
                 store, self.name, point if isinstance(point, Mapping) else requests.parse_point(point)
             )
@@ -243,7 +242,7 @@ class Sweep:
     def rename(self, new: str) -> None:
         """Call it `new` from now on. Keys of trials and folders keep the name that it began with. Every name that it
         had still finds it, and none is ever another sweep's. Raises InvalidValue, SweepExists."""
-        with closing(self.workspace.open_store()) as store:
+        with requests.opened(self.workspace) as store:
             requests.rename(store, self.name, new)
 
     def delete(self) -> DeleteAnswer:
@@ -256,12 +255,12 @@ class Sweep:
 
     def note(self, text: str) -> None:
         """Keep a sentence about it, of at most 2000 letters. Raises InvalidValue."""
-        with closing(self.workspace.open_store()) as store:
+        with requests.opened(self.workspace) as store:
             requests.note(store, self.name, text)
 
     def tag(self, tags: Mapping[str, str] | str | Sequence[str]) -> None:
         """Tag it: {"paper": "v2"}, or texts "paper=v2". An empty value takes a tag away. Raises InvalidValue."""
-        with closing(self.workspace.open_store()) as store:
+        with requests.opened(self.workspace) as store:
             requests.tag(store, self.name, tags if isinstance(tags, Mapping) else requests.parse_tags(tags))
 
     def overview(self) -> SweepSummary:

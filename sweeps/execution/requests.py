@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ from sweeps.store.records import (
     this_person,
 )
 from sweeps.store.store import Store
+from sweeps.store.workspace import Workspace
 from sweeps.util.log import Event, say
 from sweeps.util.text import check_name, check_text
 from sweeps.util.waiting import patience
@@ -71,6 +72,11 @@ class StopAnswer:
             f"Asked {self.driver.who} to stop {self.sweep!r}: what runs ends at a checkpoint, charged. "
             f"`sweeps show {self.sweep}` says when it has."
         )
+
+
+def opened(workspace: Workspace) -> closing[Store]:
+    """The store that requests are appended to, to be closed. Raises StoreError."""
+    return closing(workspace.open_store())
 
 
 def stop(store: Store, sweep: str, *, wait: bool = True) -> StopAnswer:
