@@ -9,13 +9,14 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from sweeps.examples import Spec, load
+from sweeps.execution import requests
 from sweeps.privacy.charge import check_terms
 from sweeps.privacy.population import PopulationAccount, account
 from sweeps.privacy.published_store import PublishedStore
@@ -367,7 +368,7 @@ def population_budget(
     missing = [name for name, value in given.items() if value is None]
     if epsilon is not None and delta is not None and rule is not None:
         terms = Population.of(population, rule, epsilon, delta, adjacency, unit, tau)
-        with closing(workspace.open_store(create=True)) as made:
+        with requests.opened(workspace, create=True) as made:
             made.make_population(terms)
     elif len(missing) < len(given) or (tau, adjacency, unit) != (None, "add-remove", "record"):
         raise InvalidValue(missing[0], None, "given too: a ledger is made whole", "Without all three it is only shown.")

@@ -74,9 +74,9 @@ class StopAnswer:
         )
 
 
-def opened(workspace: Workspace) -> closing[Store]:
+def opened(workspace: Workspace, *, create: bool = False) -> closing[Store]:
     """The store that requests are appended to, to be closed. Raises StoreError."""
-    return closing(workspace.open_store())
+    return closing(workspace.open_store(create=create))
 
 
 def stop(store: Store, sweep: str, *, wait: bool = True) -> StopAnswer:

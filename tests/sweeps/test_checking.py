@@ -45,7 +45,7 @@ def test_what_is_there_passes_without_reading_a_record(people, monkeypatch):
     def read(*_):
         raise AssertionError("records were read")
 
-    monkeypatch.setattr(table_file, "read", read)
+    monkeypatch.setattr(table_file, "blocks", read)
     check_places(load_spec(spec_of(people)))
 
 
@@ -75,7 +75,7 @@ def test_what_is_said_of_a_broken_csv_file_quotes_no_record(tmp_path, line):
     assert not {"works", "persons", "persona", "Did"} & set(re.findall(r"\w+", str(found.value)))
     path.write_text("age,work,y,person\n41,private,1,Ada\n42,secret\n")
     with pytest.raises(InvalidValue, match="Expected 4 columns, got 2") as found:
-        table_file.read(str(path), None, ("age", "work", "y", "person"))
+        list(table_file.blocks(str(path), None, ("age", "work", "y", "person")))
     assert "secret" not in str(found.value)
 
 

@@ -112,7 +112,7 @@ def test_nothing_of_the_records_stands_in_it(tmp_path, monkeypatch):
     def no(*_: object) -> None:
         raise AssertionError("records were read")
 
-    monkeypatch.setattr(table_file, "read", no)
+    monkeypatch.setattr(table_file, "blocks", no)
     texts = []
     for seed, frame in enumerate([people(0), pd.concat([people(1), people(2)], ignore_index=True)]):
         folder = tmp_path / str(seed)
