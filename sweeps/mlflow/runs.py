@@ -27,18 +27,7 @@ from sweeps.privacy.wording import REFUTED, is_refuted, quote_of_claim
 from sweeps.reporting.front import LABELS, FrontAxis, front, spec_objectives
 from sweeps.reporting.summary import best_trial
 from sweeps.spec.sections import SweepSpec
-from sweeps.store.records import (
-    DECIDED,
-    ENDED,
-    EPSILON,
-    OVER,
-    CurveReport,
-    Request,
-    SweepRecord,
-    TrialState,
-    notes,
-    tags,
-)
+from sweeps.store.records import DECIDED, EPSILON, CurveReport, Request, SweepRecord, TrialState, notes, tags
 from sweeps.util.files import path_of, url_of
 from sweeps.util.waiting import patience
 from trainables.metrics import STANDARD_ERROR
@@ -237,6 +226,13 @@ _STATUS = {
     TrialState.PLANNED: "SCHEDULED",
     TrialState.RUNNING: "SCHEDULED",
 }
+_SWEEP_STATUS = {
+    "finished": "FINISHED",
+    "exhausted": "FINISHED",
+    "stopped": "KILLED",
+    "out of hours": "KILLED",
+    "out of budget": "KILLED",
+}
 
 
 class UserRefused(MlflowException):
@@ -354,11 +350,11 @@ class Experiment:
             if name != read.DESCRIPTION:
                 self._client.set_tag(self._parent, name, value)
         self._client.set_tag(self._parent, "sweeps.state", str(sweep.state))
-        if sweep.state not in ENDED:
+        status = _SWEEP_STATUS.get(str(sweep.state))
+        if status is None:
             self._client.update_run(self._parent, status="RUNNING")
-            return
-        whole = sweep.state in OVER
-        self._client.set_terminated(self._parent, status="FINISHED" if whole else "KILLED")
+        else:
+            self._client.set_terminated(self._parent, status=status)
 
     def put_words(self, sweep: SweepRecord, requests: Iterable[Request]) -> None:
         """Make the parent run have the sweep's name, and show its notes and tags, with what stands above its claims.
