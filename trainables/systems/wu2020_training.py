@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -162,11 +163,11 @@ class _Unprotected:
         self._inputs = tuple(tensor(array, device) for array in data.train.inputs.values())
         self._targets = tensor(data.train.targets, device)
         per_epoch = sum(phase.steps for phase in params.phases(data.facts.n)) // params.epochs
-        self._batches = _Batches(run, len(data.train), params.batch_size, per_epoch)
+        self._batches = _batches(run, len(data.train), params.batch_size, per_epoch)
 
     def step(self, number: int) -> None:
         """See `Training.step`."""
-        rows = torch.from_numpy(self._batches.rows(number)).to(self._device)
+        rows = torch.from_numpy(next(self._batches)).to(self._device)
         outputs = self._model(*(one.index_select(0, rows) for one in self._inputs))
         mean_loss = self._loss(outputs, self._targets.index_select(0, rows)).mean()
         parameters = self._optimiser.parameters
@@ -189,17 +190,12 @@ class _Unprotected:
         return judged(self._kept, self._data, average=self._params.average, samples=self._params.samples)
 
 
-class _Batches:
-    """A fresh permutation each epoch, cut into batches; a resumed epoch goes on with another permutation."""
-
-    def __init__(self, run: Run, n: int, batch_size: int, per_epoch: int) -> None:
-        self._generator = run.streams.numpy(Purpose.SAMPLING, step=run.start_step)
-        self._n, self._batch_size, self._per_epoch = n, batch_size, per_epoch
-        self._order = self._generator.permutation(n)
-
-    def rows(self, step: int) -> np.ndarray:
-        """The records of step number `step`; called for each step in order."""
-        position = step % self._per_epoch
+def _batches(run: Run, n: int, batch_size: int, per_epoch: int) -> Iterator[NDArray[np.int64]]:
+    """The records of each step: a fresh permutation each epoch, cut into batches; a resumed epoch goes on with another
+    permutation."""
+    generator = run.streams.numpy(Purpose.SAMPLING, step=run.start_step)
+    order = generator.permutation(n)
+    for position in (step % per_epoch for step in count(run.start_step)):
         if position == 0:
-            self._order = self._generator.permutation(self._n)
-        return self._order[position * self._batch_size : (position + 1) * self._batch_size]
+            order = generator.permutation(n)
+        yield order[position * batch_size : (position + 1) * batch_size]
