@@ -556,7 +556,7 @@ def _provenance(subject: Subject) -> document.Provenance:
     part = point = None
     if split is not None:
         column = None if split.id is CONTENT else str(split.id)
-        part = document.HashSplit(use=split.use.value, share=split.share, id=column, key=split.key)
+        part = document.HashSplit(use=split.use, share=split.share, id=column, key=split.key)
     if chosen is not None:
         point = document.ChosenPoint(sweep=chosen.sweep, trial=chosen.trial, records=chosen.records)
     return document.Provenance(

@@ -29,7 +29,6 @@ from sweeps.store.records import SYSTEM, SweepRecord, SweepState, TrialState
 from trainables.data import SOURCES
 from trainables.data.files import overlap
 from trainables.data.options import FeatureOptions
-from trainables.data.splits import PartUse
 from trainables.system import Refusal, Scalar
 
 # On which records a sweep may tune for a final run.
@@ -88,11 +87,12 @@ def check_parts(spec: SweepSpec, tuned: SweepRecord) -> None:
     theirs = source.part({name: value for name, value in data.items() if name not in Data.model_fields})
     ours = source.part(spec.data.options())
     assert ours is not None
-    if theirs is None or theirs.use is not PartUse.TUNING:
+    if theirs is None or theirs.use != "tuning":
         expected = f"a sweep on the tuning part of the records; it read {'all' if theirs is None else 'the other part'}"
         remedy = "What it released adds to a run on the same records: tune with `data.part: {use: tuning, ...}`."
         raise InvalidValue(HERE, tuned.called, expected, remedy)
-    for name, one, other in zip(("share", "id", "key"), ours.splits_as, theirs.splits_as, strict=True):
+    for name in ("share", "id", "key"):
+        one, other = getattr(ours, name), getattr(theirs, name)
         if one != other:
             expected = f"{other!r}, by which sweep {tuned.called!r} parted them: by another both read some records"
             raise InvalidValue(f"data.part.{name}", one, expected, "A split stays as it is for good.")

@@ -59,7 +59,7 @@ from sweeps.util.text import did_you_mean
 from trainables.adaptation import AS_BUILT
 from trainables.data import SOURCES
 from trainables.data.source import FeaturedSource
-from trainables.data.splits import PART, PartSplit, PartUse, TestSplit
+from trainables.data.splits import PART, PartSplit, TestSplit
 from trainables.data.table import TABLE
 from trainables.hooks import ReleasesModel
 from trainables.measures.objectives import MEASURES, measured, missing
@@ -282,7 +282,7 @@ def validation_is_planned(facts: DatasetSpec, chosen: Sequence[System]) -> Found
 def part_is_read_by_one(data: Data, part: PartSplit | None, kind: str, written: Mapping[str, Any]) -> Found:
     """Who reads which part: the sweep that tunes one, the final run of a holdout the other."""
     holds = kind == "final" and written["scope"] == "holdout"
-    if holds and (part is None or part.use is not PartUse.FINAL):
+    if holds and (part is None or part.use != "final"):
         id_ = ", id: COLUMN" if data.source == TABLE.name else ""
         yield (
             PART,
@@ -291,7 +291,7 @@ def part_is_read_by_one(data: Data, part: PartSplit | None, kind: str, written: 
             "tuned, and adds to what they were charged",
             f"Write `part: {{use: final, share: 0.2{id_}}}` in data, with the share that tuned.",
         )
-    elif part is not None and part.use is PartUse.FINAL and not holds:
+    elif part is not None and part.use == "final" and not holds:
         expected = "tuning, or privacy.scope: holdout beside it"
         yield f"{PART}.use", "final", expected, "The final run names the sweep that tuned."
 

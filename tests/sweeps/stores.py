@@ -117,7 +117,7 @@ def run_here(
             continue
 
         def tell(one: Progress, group: Launch = group) -> None:
-            controller.outcomes.told(group, one.to_dict())
+            controller.outcomes.told(group, one.model_dump())
 
         answers = run_launch(group, data, controller.trials, secret, tell=tell if told else lambda one: None)
         controller.outcomes.finished(group, answers)

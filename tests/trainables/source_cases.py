@@ -241,27 +241,32 @@ def membership(name: str) -> Candidate:
 
 MNIST_PARTS = {"validation": {"records": "private", "share": 0.4, "key": "2"}, "test": {"records": "public"}}
 
+MNIST = Candidate(
+    source=SOURCES["mnist"],
+    made=lambda seed: [(2 * i + seed, i % 3) for i in range(10)],
+    write=mnist_write,
+    small=[(images, MNIST_SMALL)],
+    others={"limit": 4, "classes": 2, **MNIST_PARTS},
+)
+ADULT = Candidate(
+    source=SOURCES["adult"],
+    made=partial(numbered, 8, 2),
+    write=adult_write,
+    small=[(uci, {"TRAIN_FILE": 8, "TEST_FILE": 3, "HELD_OUT": 2})],
+    others={"limit": 4, "form": "raw"},
+    silent={"split": "the test file is not there"},
+)
+
 CANDIDATES: dict[str, Candidate] = {
     "digits": DIGITS,
-    "uniform": Candidate(
-        source=SOURCES["uniform"], made=lambda seed: [], write=lambda folder, records: [], others={"n": 999}
-    ),
-    "sentences": Candidate(
-        source=SOURCES["sentences"], made=lambda seed: [], write=lambda folder, records: [], others={"n": 999}
-    ),
-    "mnist": Candidate(
-        source=SOURCES["mnist"],
-        made=lambda seed: [(2 * i + seed, i % 3) for i in range(10)],
-        write=mnist_write,
-        small=[(images, MNIST_SMALL)],
-        others={"limit": 4, "classes": 2, **MNIST_PARTS},
-    ),
-    "mnist, parted": Candidate(
-        source=SOURCES["mnist"],
+    **{
+        name: Candidate(source=SOURCES[name], made=lambda seed: [], write=lambda *_: [], others={"n": 999})
+        for name in ("uniform", "sentences")
+    },
+    "mnist": MNIST,
+    "mnist, parted": replace(
+        MNIST,
         options=MNIST_PARTS,
-        made=lambda seed: [(2 * i + seed, i % 3) for i in range(10)],
-        write=mnist_write,
-        small=[(images, MNIST_SMALL)],
         # A hash gives each part about its share.
         exact=False,
         others={
@@ -272,21 +277,13 @@ CANDIDATES: dict[str, Candidate] = {
         },
         silent={"test": "the test records are in neither part; what is said of them stands beside the facts"},
     ),
-    "adult": Candidate(
-        source=SOURCES["adult"],
-        made=partial(numbered, 8, 2),
-        write=adult_write,
-        small=[(uci, {"TRAIN_FILE": 8, "TEST_FILE": 3, "HELD_OUT": 2})],
-        others={"limit": 4, "form": "raw"},
-        silent={"split": "the test file is not there"},
-    ),
-    "adult, test": Candidate(
-        source=SOURCES["adult"],
+    "adult": ADULT,
+    "adult, test": replace(
+        ADULT,
         options={"split": "test"},
         made=partial(numbered, 11, 2),
-        write=adult_write,
-        small=[(uci, {"TRAIN_FILE": 8, "TEST_FILE": 3, "HELD_OUT": 2})],
         others={"limit": 4, "form": "raw", "split": "holdout"},
+        silent={},
     ),
     "abalone": Candidate(
         source=SOURCES["abalone"],

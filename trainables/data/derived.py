@@ -22,7 +22,7 @@ from pydantic import Field
 from dpcore.checks import InvalidValue
 from trainables import reports as declaration
 from trainables.data import records
-from trainables.data.options import Options, Seed, Whole, no_unit, read
+from trainables.data.options import Options, Seed, Whole, apart, no_unit, read
 from trainables.data.source import AnySource, FeaturedSource, PartOption
 from trainables.data.splits import PartSplit, dataset_within, facts_within
 from trainables.system import Dataset, DatasetSpec, InputSpec, Split
@@ -54,9 +54,7 @@ class Derived(FeaturedSource[Asked[Own]]):
 
     def read(self, options: Mapping[str, object]) -> Asked[Own]:
         """See `FeaturedSource.read`; of the other source's none is looked at."""
-        known = self.asks.model_fields
-        own = {name: value for name, value in options.items() if name in known}
-        others = {name: value for name, value in options.items() if name not in known}
+        own, others = apart(self.asks, options)
         of = options.get("of")
         if not isinstance(of, str) or of not in self.sources:
             remedy = "It names the source of the records."

@@ -170,6 +170,13 @@ def read(model: type[Read], source: str, given: Mapping[str, object]) -> Read:
         raise InvalidOptions(_said(model, source, one) for one in error.errors(include_url=False)) from None
 
 
+def apart(model: type[Options], options: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
+    """Those that a model has, and the others."""
+    known = model.model_fields
+    own = {name: value for name, value in options.items() if name in known}
+    return own, {name: value for name, value in options.items() if name not in known}
+
+
 EXPECTED = {
     "greater_than": "a number above {gt:g}",
     "greater_than_equal": "a number of at least {ge:g}",

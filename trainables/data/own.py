@@ -35,7 +35,7 @@ from pydantic import Field
 from dpcore.checks import InvalidValue, QuotesRecords
 from trainables import plugins
 from trainables.data import records
-from trainables.data.options import Option, Options, listed, read
+from trainables.data.options import Option, Options, apart, listed, read
 from trainables.data.source import DataSource, FeaturedSource
 from trainables.data.splits import (
     PART,
@@ -99,9 +99,7 @@ class OwnSource(FeaturedSource[Asked]):
 
     def read(self, options: Mapping[str, object]) -> Asked:
         """See `FeaturedSource.read`. Raises InvalidValue."""
-        mine = OwnOptions.model_fields
-        handed = {name: value for name, value in options.items() if name not in mine}
-        own = {name: value for name, value in options.items() if name in mine}
+        own, handed = apart(OwnOptions, options)
         return Asked(read(OwnOptions, self.name, own), handed, self._said(handed))
 
     def record_facts(self, asked: Asked) -> DatasetSpec:

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from dpcore.checks import InvalidValue
 from trainables.data import records
-from trainables.data.options import FeatureOptions, Option, Options, listed, read
+from trainables.data.options import FeatureOptions, Option, Options, apart, listed, read
 from trainables.data.splits import (
     CONTENT,
     ByContent,
@@ -59,9 +59,8 @@ class DataSource(Protocol):
 
 def parted(options: Mapping[str, object]) -> tuple[dict[str, object], Features | None]:
     """A source's own options, and the map that its records are seen through. Raises InvalidValue."""
-    known = FeatureOptions.model_fields
-    own = {name: one for name, one in options.items() if name not in known}
-    asked = read(FeatureOptions, "features", {name: one for name, one in options.items() if name in known})
+    given, own = apart(FeatureOptions, options)
+    asked = read(FeatureOptions, "features", given)
     features = Features.of(asked.features, asked.features_from, asked.features_bounds, asked.features_groups)
     return own, features
 

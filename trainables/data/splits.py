@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import Any, Literal
 
 import numpy as np
@@ -54,11 +54,8 @@ class ByContent(Enum):
 CONTENT = ByContent.CONTENT
 
 
-class PartUse(StrEnum):
-    """What a part of the records is for."""
-
-    TUNING = "tuning"
-    FINAL = "final"
+Use = Literal["tuning", "final"]
+"""What a part of the records is for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,23 +126,18 @@ class TestSplit(HashSplit):
 class PartSplit(HashSplit):
     """One of the two parts of `privacy.scope: holdout`; the share is that of the records that tune."""
 
-    use: PartUse
+    use: Use
     key: str = PART_KEY
 
     def size(self, n: int) -> int:
         """How many of n records, or units, it has: as declared."""
         tuning = round(n * self.share)
-        return tuning if self.use is PartUse.TUNING else n - tuning
+        return tuning if self.use == "tuning" else n - tuning
 
     def holds(self, ids: NDArray[Any]) -> NDArray[np.bool_]:
         """Which records are in it: [n]. Raises InvalidValue as `taken` does."""
         tuning = self.taken(ids)
-        return tuning if self.use is PartUse.TUNING else ~tuning
-
-    @property
-    def splits_as(self) -> tuple[float, str | ByContent, str]:
-        """Equal of two parts of one split."""
-        return self.share, self.id, self.key
+        return tuning if self.use == "tuning" else ~tuning
 
     @property
     def assumption(self) -> str:
@@ -320,9 +312,7 @@ class TestOptions(ApartOptions, PublishedTestOptions):
 class PartOptions(Options):
     """The part of the records that a sweep reads."""
 
-    use: Literal["tuning", "final"] = Field(
-        description="which part is read: the sweep that tunes reads the one, the final run the other"
-    )
+    use: Use = Field(description="which part is read: the sweep that tunes reads the one, the final run the other")
     share: Share = Field(description="the share of the records that tune. A part by position would move others")
     id: Word | None = Field(None, description="the column whose hash decides, where the source does not know it")
     key: Word = Field(PART_KEY, description="of the hash")
@@ -345,7 +335,7 @@ class PartOptions(Options):
         if not 0 < round(n * self.share) < n:
             expected = f"a share in (0, 1) that leaves records of n={n} on both sides"
             raise InvalidValue(f"{PART}.share", self.share, expected, "Write `share: 0.2` for a fifth of them, say.")
-        return PartSplit(use=PartUse(self.use), share=self.share, id=decided_by or self.id or "", key=self.key)
+        return PartSplit(use=self.use, share=self.share, id=decided_by or self.id or "", key=self.key)
 
 
 def check_beside(where: str, split: HashSplit, other_at: str, other: HashSplit) -> None:

@@ -12,7 +12,6 @@ configuration, so that the launch counts as lost, is charged to its horizon and 
 from __future__ import annotations
 
 import contextlib
-import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -100,23 +99,18 @@ def _plain(error: Exception) -> BaseException:
 
 @dataclass(slots=True)
 class RayTeam:
-    """The `Team` of a trial; made by `team_of`.
-
-    start_seconds  what the start of the workers took
-    """
+    """The `Team` of a trial; made by `team_of`."""
 
     layout: TeamLayout
     data: SharedData
     group: PlacementGroup
     backend: Backend
-    start_seconds: float = 0.0
     _actors: list[Any] = field(default_factory=list)
     _serving: list[Any] = field(default_factory=list)
     _link: Link | None = None
 
     def start(self) -> None:
         """Start the workers and connect them. Raises WorkerLost."""
-        began = time.monotonic()
         layout, host = self.layout, get_node_ip_address()
         # Two calls at once: what a worker holds is asked while it serves.
         kind = {"num_cpus": layout.cpus, "num_gpus": layout.gpus, "max_restarts": 0, "max_concurrency": 2}
@@ -143,7 +137,6 @@ class RayTeam:
         except BaseException:
             self.close()
             raise
-        self.start_seconds = time.monotonic() - began
 
     @contextlib.contextmanager
     def sums(self, task: GradientTask, model: nn.Module) -> Iterator[BatchSums]:

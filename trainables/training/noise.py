@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from dpcore.guarantee import Guarantee
 from dpcore.mechanisms.output_perturbation import Normals
 from dpcore.noise import Keystream, NoiseSource, PseudorandomNoise, SecureNoise
-from dpcore.randomness import Purpose, Streams, numpy_generator
+from dpcore.randomness import Purpose, numpy_generator
 from dpcore.sampling import Uniforms
 from trainables.system import PrivacyPlan, Run, RunSettings
 
@@ -61,7 +61,7 @@ def normals(run: Run, execution: RunSettings, stream: str = "") -> Normals:
     """
     if execution.noise_source == "secure":
         return SecureNoise().normals
-    streams = run.streams if not stream else _beside(run.streams, stream)
+    streams = replace(run.streams, key=f"{run.streams.key}/{stream}") if stream else run.streams
     return streams.numpy(Purpose.NOISE, step=run.start_step).standard_normal
 
 
@@ -104,7 +104,3 @@ def _named(claim: Guarantee, source: Name) -> Guarantee:
     others = tuple(line for line in claim.assumptions if not line.startswith(_FLOATING_POINT))
     sentence = SecureNoise.floating_point if source == "secure" else PseudorandomNoise.floating_point
     return replace(claim, assumptions=(*others, sentence))
-
-
-def _beside(streams: Streams, name: str) -> Streams:
-    return replace(streams, key=f"{streams.key}/{name}")

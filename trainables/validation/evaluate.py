@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -29,12 +30,10 @@ def judgements(model: nn.Module, split: Split, facts: DatasetSpec, device: torch
     1 a record that the model has no answer to is one with outputs that are no numbers.
     """
     loss_fn = loss_function(facts)
-    parts: list[Judgements] = []
+    none, codes = np.zeros(0), np.zeros(0, dtype=np.int64)
+    parts = [Judgements(codes, codes, none, none, none)]
     for rows, outputs in answers(model, split, device, batch or evaluation_batch(facts)):
         parts.append(_judged(outputs, tensor(split.targets[rows], device), facts, loss_fn))
-    if not parts:
-        none, codes = np.zeros(0), np.zeros(0, dtype=np.int64)
-        return Judgements(codes, codes, none, none, none, split.groups)
     columns = ("labels", "predictions", "confidences", "losses", "squared_errors")
     joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
     return Judgements(**joined, groups=split.groups)
@@ -43,27 +42,20 @@ def judgements(model: nn.Module, split: Split, facts: DatasetSpec, device: torch
 def _judged(
     outputs: Tensor, targets_B: Tensor, facts: DatasetSpec, loss_fn: Callable[[Tensor, Tensor], Tensor]
 ) -> Judgements:
-    losses_B = loss_fn(outputs, targets_B)
     zeros = np.zeros(len(targets_B))
+    codes = zeros.astype(np.int64)
+    found = Judgements(codes, codes, zeros, _array(loss_fn(outputs, targets_B)), zeros)
     if facts.task is Task.REGRESSION:
-        codes = np.zeros(len(targets_B), dtype=np.int64)
-        return Judgements(codes, codes, zeros, _array(losses_B), _array((outputs.squeeze(1) - targets_B).square()))
+        return replace(found, squared_errors=_array((outputs.squeeze(1) - targets_B).square()))
     if facts.task is Task.TOKENS:
-        codes = np.zeros(len(targets_B), dtype=np.int64)
-        return Judgements(codes, codes, _array(_right_share(outputs, targets_B, facts.loss)), _array(losses_B), zeros)
-    shares_BC = outputs.softmax(1)
-    predicted_B = outputs.argmax(1)
-    squared = zeros
+        return replace(found, confidences=_array(_right_share(outputs, targets_B, facts.loss)))
+    shares_BC, predicted_B = outputs.softmax(1), outputs.argmax(1)
     if facts.task is Task.RATING:
         codes_C = torch.arange(outputs.shape[1], dtype=outputs.dtype, device=outputs.device)
-        squared = _array((shares_BC @ codes_C - targets_B).square())
-    return Judgements(
-        targets_B.cpu().numpy().astype(np.int64),
-        predicted_B.cpu().numpy(),
-        _array(shares_BC.gather(1, predicted_B[:, None])[:, 0]),
-        _array(losses_B),
-        squared,
-    )
+        found = replace(found, squared_errors=_array((shares_BC @ codes_C - targets_B).square()))
+    labels, predictions = (one.cpu().numpy().astype(np.int64) for one in (targets_B, predicted_B))
+    confidences = _array(shares_BC.gather(1, predicted_B[:, None])[:, 0])
+    return replace(found, labels=labels, predictions=predictions, confidences=confidences)
 
 
 def _right_share(outputs_BLC: Tensor, targets_BL: Tensor, loss: str) -> Tensor:

@@ -87,59 +87,66 @@ class Judgements:
         return right
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreCells:
-    """label x prediction x bin of the confidence, the bin running fastest.
+TOKEN_EDGES = (*LOSSES, 8.0, 10.0, 12.0)
+_TOKEN_VALUES = np.array([*_LOSS_VALUES[:-1], 7.25, 9.0, 11.0, 13.0])
+_SAID: Mapping[str, Callable[[Estimate], Estimate]] = {
+    "loss": lambda found: found,
+    "perplexity": Estimate.exp,
+    "rmse": Estimate.root,
+}
+"""{metric: what it is of the mean}"""
 
-    cross_entropy  whether that is the loss, which confidences tell of two classes
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Bins of one number of each record, on each of several sides apart; the bin runs fastest.
+
+    number   of each record [n]
+    edges    between the bins
+    values   [size] what a record in each cell counts with
+    right    [size] 1 where records are predicted right, else 0
+    most     that their mean may be
+    side     on which side each record is [n]
+    metrics  what the counts say
+    classes  labels and predictions whose sides give the auc, if that is one of them
     """
 
-    classes: int
-    cross_entropy: bool = True
-
-    @property
-    def edges(self) -> tuple[float, ...]:
-        """Between the bins."""
-        return LOGITS if self.classes == 2 else BELOW_HALF + LOGITS
-
-    @property
-    def bins(self) -> int:
-        """Of each label and prediction."""
-        return len(self.edges) + 1
+    number: Callable[[Judgements], Floats]
+    edges: tuple[float, ...]
+    values: Floats
+    right: Floats
+    most: float
+    side: Callable[[Judgements], Codes | int]
+    metrics: tuple[str, ...]
+    classes: int = 0
 
     @property
     def size(self) -> int:
-        return self.classes**2 * self.bins
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return ("accuracy", "auc", "loss") if self.classes == 2 and self.cross_entropy else ("accuracy", "auc")
-
-    @property
-    def right(self) -> Floats:
-        return np.repeat(np.eye(self.classes).ravel(), self.bins)
+        """How many cells there are."""
+        return len(self.values)
 
     def of(self, judged: Judgements) -> Codes:
-        confidence = np.nan_to_num(judged.confidences, nan=0.0).clip(0.0, 1.0)
-        with np.errstate(divide="ignore"):
-            bins = np.digitize(np.log(confidence) - np.log1p(-confidence), self.edges)
-        # Outputs that are no numbers predict nothing: they count as a wrong class.
-        predictions = np.where(np.isfinite(judged.confidences), judged.predictions, (judged.labels + 1) % self.classes)
-        cells: Codes = (judged.labels * self.classes + predictions) * self.bins + bins
-        return cells
+        """The cell of each record [n]."""
+        bins: Codes = np.digitize(np.nan_to_num(self.number(judged), nan=np.inf, posinf=np.inf), self.edges)
+        return self.side(judged) * (len(self.edges) + 1) + bins
 
     def estimates(
         self, counts: Floats, deviation: float, between: tuple[float, float], alike: int = 1
     ) -> Mapping[str, Estimate]:
-        table = counts.reshape(self.classes, self.classes, self.bins)
-        found = {"accuracy": mean(counts, self.right, between, deviation, alike).clipped(0.0, 1.0)}
-        found["auc"] = self._area(table, deviation, alike)
-        if "loss" in self.metrics:
-            losses = np.logaddexp(0.0, np.where(self.right.reshape(table.shape) == 1, -_MIDDLES, _MIDDLES))
-            found["loss"] = mean(counts, losses.ravel(), between, deviation, alike).clipped(0.0, float(losses.max()))
-        return found
+        """Every metric from noised counts [size].
 
-    def _area(self, table: Floats, deviation: float, alike: int) -> Estimate:
+        deviation  of the noise on a count
+        between    public bounds of the number of records
+        alike      the largest number of records that belong together
+        """
+        found = mean(counts, self.values, between, deviation, alike).clipped(0.0, self.most)
+        share = mean(counts, self.right, between, deviation, alike).clipped(0.0, 1.0)
+        area = self._area(counts, deviation, alike) if "auc" in self.metrics else share
+        known = {"accuracy": share, "auc": area}
+        return {name: known[name] if name in known else _SAID[name](found) for name in self.metrics}
+
+    def _area(self, counts: Floats, deviation: float, alike: int) -> Estimate:
+        table = counts.reshape(self.classes, self.classes, -1)
         # Of two classes both areas are the same one.
         areas = [self._area_of(table, one, deviation, alike) for one in range(1 if self.classes == 2 else self.classes)]
         # The deviation of a mean is at most the mean of the deviations, however the areas depend on each other.
@@ -156,7 +163,7 @@ class ScoreCells:
             own = table[labels]
             return np.concatenate([own[:, others].sum(axis=(0, 1))[::-1], own[:, one].sum(axis=0)])
 
-        merged = np.repeat([rest, 1], self.bins)
+        merged = np.repeat([rest, 1], table.shape[2])
         return area_under_curve(
             scores(np.array([one])),
             scores(others),
@@ -166,92 +173,60 @@ class ScoreCells:
         )
 
 
-TOKEN_EDGES = (*LOSSES, 8.0, 10.0, 12.0)
-_TOKEN_VALUES = np.array([*_LOSS_VALUES[:-1], 7.25, 9.0, 11.0, 13.0])
-_SAID: Mapping[str, Callable[[Estimate], Estimate]] = {
-    "loss": lambda found: found,
-    "perplexity": Estimate.exp,
-    "rmse": Estimate.root,
-}
-"""{metric: what it is of the mean}"""
+def score_cells(classes: int, cross_entropy: bool = True) -> Cells:
+    """label x prediction x bin of the confidence.
 
-
-@dataclass(frozen=True, slots=True)
-class BinCells:
-    """Bins of one number of each record, for wrong and right predictions apart, or of all records together.
-
-    number   of each record [n], at least 0
-    edges    between the bins
-    values   [bins] what a record in each counts with
-    most     that their mean may be
-    sides    2 where wrong and right ones are apart, else 1; the bin runs fastest
-    metrics  what the counts say
+    cross_entropy  whether that is the loss, which confidences tell of two classes
     """
+    edges = LOGITS if classes == 2 else BELOW_HALF + LOGITS
+    right = np.repeat(np.eye(classes).ravel(), len(edges) + 1)
+    told = classes == 2 and cross_entropy
+    losses = np.logaddexp(0.0, np.where(right == 1, -1, 1) * np.tile(_MIDDLES, 4)) if told else np.zeros(len(right))
 
-    number: Callable[[Judgements], Floats]
-    edges: tuple[float, ...]
-    values: Floats
-    most: float
-    sides: int
-    metrics: tuple[str, ...]
+    def logits(judged: Judgements) -> Floats:
+        confidence = np.nan_to_num(judged.confidences, nan=0.0).clip(0.0, 1.0)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(confidence) - np.log1p(-confidence))
 
-    @property
-    def size(self) -> int:
-        return self.sides * len(self.values)
+    def side(judged: Judgements) -> Codes:
+        # Outputs that are no numbers predict nothing: they count as a wrong class.
+        other = (judged.labels + 1) % classes
+        return judged.labels * classes + np.where(np.isfinite(judged.confidences), judged.predictions, other)
 
-    @property
-    def right(self) -> Floats:
-        return np.repeat([0.0, 1.0], len(self.values)) if self.sides == 2 else np.zeros(self.size)
-
-    def of(self, judged: Judgements) -> Codes:
-        bins: Codes = np.digitize(np.nan_to_num(self.number(judged), nan=np.inf, posinf=np.inf), self.edges)
-        return bins if self.sides == 1 else judged.right * len(self.values) + bins
-
-    def estimates(
-        self, counts: Floats, deviation: float, between: tuple[float, float], alike: int = 1
-    ) -> Mapping[str, Estimate]:
-        found = mean(counts, np.tile(self.values, self.sides), between, deviation, alike).clipped(0.0, self.most)
-        share = mean(counts, self.right, between, deviation, alike).clipped(0.0, 1.0)
-        return {name: share if name == "accuracy" else _SAID[name](found) for name in self.metrics}
+    metrics = ("accuracy", "auc", "loss") if told else ("accuracy", "auc")
+    return Cells(logits, edges, losses, right, float(losses.max()), side, metrics, classes)
 
 
-def loss_cells() -> BinCells:
+def _binned(
+    number: Callable[[Judgements], Floats], edges: tuple[float, ...], values: Floats, most: float, *metrics: str
+) -> Cells:
+    """Bins of a number of at least 0, for wrong and right predictions apart where accuracy is told."""
+    if "accuracy" not in metrics:
+        return Cells(number, edges, values, np.zeros(len(values)), most, lambda judged: 0, metrics)
+    right = np.repeat([0.0, 1.0], len(values))
+    return Cells(number, edges, np.tile(values, 2), right, most, lambda judged: judged.right.astype(np.int64), metrics)
+
+
+def loss_cells() -> Cells:
     """Wrong or right x bin of the loss."""
-    most = float(_LOSS_VALUES[-1])
-    return BinCells(lambda judged: judged.losses, LOSSES, _LOSS_VALUES, most, 2, ("accuracy", "loss"))
+    return _binned(lambda judged: judged.losses, LOSSES, _LOSS_VALUES, float(_LOSS_VALUES[-1]), "accuracy", "loss")
 
 
-def token_cells(own_loss: bool = False) -> BinCells:
+def token_cells(own_loss: bool = False) -> Cells:
     """Bin of a record's loss, of which nothing else follows where it is the user's own."""
     metrics = ("loss",) if own_loss else ("loss", "perplexity")
-    return BinCells(lambda judged: judged.losses, TOKEN_EDGES, _TOKEN_VALUES, float(_TOKEN_VALUES[-1]), 1, metrics)
+    return _binned(lambda judged: judged.losses, TOKEN_EDGES, _TOKEN_VALUES, float(_TOKEN_VALUES[-1]), *metrics)
 
 
-def error_cells(span: float, sides: int, squared: bool = True) -> BinCells:
-    """Bin of the absolute error over the public range of targets; of ratings, for wrong and right classes apart.
-
-    squared  whether the squared error is the loss
-    """
+def error_cells(span: float, *metrics: str) -> Cells:
+    """Bin of the absolute error over the public range of targets."""
     edges: Floats = (np.arange(ERROR_BINS + 1) / ERROR_BINS) ** 2
     low, high = edges[:-1], edges[1:]
-    return BinCells(
-        number=lambda judged: np.sqrt(judged.squared_errors) / span,
-        edges=tuple(edges[1:-1]),
-        values=(low**2 + low * high + high**2) / 3 * span**2,
-        most=span**2,
-        sides=sides,
-        metrics=("rmse", "accuracy") if sides == 2 else ("rmse", "loss") if squared else ("rmse",),
-    )
+    values = (low**2 + low * high + high**2) / 3 * span**2
+    return _binned(lambda judged: np.sqrt(judged.squared_errors) / span, tuple(edges[1:-1]), values, span**2, *metrics)
 
 
 FEWEST = 2.0
-
-
-Cells = ScoreCells | BinCells
-"""Each has a `size`, the `metrics` that its counts say, and which cells are of records that are predicted `right`: 1
-for these, 0 for others [size]. `of` says in which cell each record is [n], `estimates` every metric from noised counts
-[size]: `deviation` is that of the noise on a count, `between` are public bounds of the number of records, `alike` the
-largest number of records that belong together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,11 +246,6 @@ class GroupedCells:
         """What its counts say."""
         return (*self.each.metrics, "worst_group_accuracy", "smallest_group")
 
-    @property
-    def right(self) -> Floats:
-        """Which cells of a group are of records that are predicted right [each.size]."""
-        return self.each.right
-
     def of(self, judged: Judgements) -> Codes:
         """The cell of each record [n]."""
         assert judged.groups is not None
@@ -294,7 +264,8 @@ class GroupedCells:
         totals, noise = table.sum(axis=1), deviation * math.sqrt(self.each.size)
         held = (1.0, between[1])
         enough = [
-            mean(one, self.right, held, deviation, alike).clipped(0.0, 1.0) for one in table[totals >= FEWEST * noise]
+            mean(one, self.each.right, held, deviation, alike).clipped(0.0, 1.0)
+            for one in table[totals >= FEWEST * noise]
         ]
         if enough:
             found["worst_group_accuracy"] = min(enough, key=lambda one: one.value)
@@ -310,13 +281,13 @@ def cells_for(facts: DatasetSpec, bins: Bins) -> Cells | GroupedCells:
 
 def _cells_for(facts: DatasetSpec, bins: Bins) -> Cells:
     if facts.task is Task.REGRESSION:
-        return error_cells(facts.target_high - facts.target_low, sides=1, squared=not facts.own_loss)
+        return error_cells(facts.target_high - facts.target_low, "rmse", *(() if facts.own_loss else ("loss",)))
     if facts.task is Task.TOKENS:
         return token_cells(facts.own_loss)
     assert facts.classes is not None
     if facts.task is Task.RATING:
-        return error_cells(float(facts.classes - 1), sides=2)
-    return ScoreCells(facts.classes, not facts.own_loss) if facts.classes == 2 or bins == "score" else loss_cells()
+        return error_cells(float(facts.classes - 1), "rmse", "accuracy")
+    return score_cells(facts.classes, not facts.own_loss) if facts.classes == 2 or bins == "score" else loss_cells()
 
 
 def reported(facts: DatasetSpec, bins: Bins) -> frozenset[str]:

@@ -176,25 +176,19 @@ class Folder:
     def delete(self, name: str) -> None:
         """Remove file `name`; nothing happens if it is not there."""
         _single_component(name)
-        try:
+        with suppress(FileNotFoundError):
             if self.is_local:
-                (Path(self.url) / name).unlink()
-            else:
-                with self._remote() as (filesystem, path):
-                    filesystem.delete_file(f"{path}/{name}")
-        except FileNotFoundError:
-            pass
+                return (Path(self.url) / name).unlink()
+            with self._remote() as (filesystem, path):
+                filesystem.delete_file(f"{path}/{name}")
 
     def clear(self) -> None:
         """Remove the folder and all that is in it; nothing happens if it is not there. Raises OSError."""
-        try:
+        with suppress(FileNotFoundError):
             if self.is_local:
-                shutil.rmtree(self.url)
-            else:
-                with self._remote() as (filesystem, path):
-                    filesystem.delete_dir(path)
-        except FileNotFoundError:
-            pass
+                return shutil.rmtree(self.url)
+            with self._remote() as (filesystem, path):
+                filesystem.delete_dir(path)
 
     def _made(self) -> Path:
         """The local folder, made where it is not there."""

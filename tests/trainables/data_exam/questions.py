@@ -17,7 +17,8 @@ from threadpoolctl import threadpool_limits
 from dpcore.checks import InvalidValue
 from tests.trainables.data_exam.candidate import Candidate, same
 from tests.trainables.data_exam.parts import parts_hold_each_record_once
-from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
+from trainables.data import records
+from trainables.system import Dataset, DatasetSpec
 
 ROUNDING = 1e-6
 """Of float32 at a bound."""
@@ -99,9 +100,20 @@ def _unlike(one: Candidate, data: Dataset) -> Iterator[str]:
         if split.inputs.keys() != facts.features.keys():
             yield f"{part}: inputs {sorted(split.inputs)} for features {sorted(facts.features)}"
             continue
+        try:
+            held = records.checked(facts, part, split)
+        except InvalidValue as error:
+            yield f"{part}: {error}"
+            continue
         for name, feature in facts.features.items():
-            yield from (f"{part}, {name}: {fault}" for fault in _bad_feature(feature, split.inputs[name], len(split)))
-        yield from (f"{part}, targets: {fault}" for fault in _bad_targets(facts, split))
+            array, slack = split.inputs[name], ROUNDING * (feature.high - feature.low)
+            if array.dtype != held.inputs[name].dtype and array.dtype != np.float64:
+                yield f"{part}, {name}: values of type {array.dtype}"
+            within = np.clip(array, feature.low - slack, feature.high + slack)
+            if feature.cardinality is None and not np.array_equal(within, array):
+                yield f"{part}, {name}: numbers beyond [{feature.low}, {feature.high}]"
+        if split.targets.dtype.kind != held.targets.dtype.kind or not np.allclose(split.targets, held.targets):
+            yield f"{part}: targets of type {split.targets.dtype}, or beyond their bounds"
     found = data.present, len(data.validation)
     if one.exact and data.units is None and found != (facts.n, facts.n_validation):
         yield f"{found} records where {(facts.n, facts.n_validation)} are declared"
@@ -109,38 +121,6 @@ def _unlike(one: Candidate, data: Dataset) -> Iterator[str]:
         yield f"{data.present} units where {facts.n} are declared"
     if not (facts.n and len(data.train)) or (facts.n_validation > 0) != (len(data.validation) > 0):
         yield "nothing to train on, or validation records that were not declared"
-
-
-def _bad_feature(feature: InputSpec, array: np.ndarray, count: int) -> Iterator[str]:
-    if array.shape != (count, *feature.shape):
-        yield f"shape {array.shape} where {(count, *feature.shape)} is declared"
-    if feature.cardinality is not None:
-        if array.dtype != np.int64:
-            yield f"codes of type {array.dtype}"
-        elif array.size and not 0 <= array.min() <= array.max() < feature.cardinality:
-            yield f"codes beyond 0..{feature.cardinality - 1}"
-    elif array.dtype not in (np.float32, np.float64):
-        yield f"numbers of type {array.dtype}"
-    elif array.size and not (np.isfinite(array).all() and _within(array, feature.low, feature.high)):
-        yield f"numbers beyond [{feature.low}, {feature.high}], or not finite"
-
-
-def _within(array: np.ndarray, low: float, high: float) -> bool:
-    slack = ROUNDING * (high - low)
-    return bool(low - slack <= array.min() and array.max() <= high + slack)
-
-
-def _bad_targets(facts: DatasetSpec, split: Split) -> Iterator[str]:
-    targets = split.targets
-    if targets.shape != (len(split),):
-        yield f"shape {targets.shape}"
-    if facts.task in (Task.CLASSIFICATION, Task.RATING):
-        if targets.dtype != np.int64 or facts.classes is None:
-            yield f"labels of type {targets.dtype}, {facts.classes} classes"
-        elif targets.size and not 0 <= targets.min() <= targets.max() < facts.classes:
-            yield f"labels beyond 0..{facts.classes - 1}"
-    elif targets.size and not _within(targets, facts.target_low, facts.target_high):
-        yield f"targets beyond [{facts.target_low}, {facts.target_high}]"
 
 
 def the_fingerprint_follows_the_records(one: Candidate, folder: Path) -> list[str]:

@@ -21,10 +21,10 @@ from trainables.validation.evaluate import area_under_curve
 from trainables.validation.histogram_bins import (
     GroupedCells,
     Judgements,
-    ScoreCells,
     cells_for,
     error_cells,
     loss_cells,
+    score_cells,
     token_cells,
 )
 
@@ -61,7 +61,6 @@ def exact(cells, judgement: Judgements) -> dict[str, float]:
 
 def test_two_classes_give_accuracy_area_and_loss():
     cells, own = cells_for(facts(Task.CLASSIFICATION, classes=2), "loss"), judged(2)
-    assert isinstance(cells, ScoreCells)
     assert cells.size == 2 * 2 * 8
     found = exact(cells, own)
     assert found["accuracy"] == own.right.mean()
@@ -102,14 +101,8 @@ def test_ratings_and_regressions_give_a_root_mean_square():
     assert found["loss"] == pytest.approx(found["rmse"] ** 2)
 
 
-LAYOUTS = [
-    ScoreCells(2),
-    ScoreCells(4),
-    loss_cells(),
-    error_cells(2.0, sides=1),
-    error_cells(3.0, sides=2),
-    token_cells(),
-]
+RATINGS = error_cells(2.0, "rmse", "accuracy")
+LAYOUTS = [score_cells(2), score_cells(4), loss_cells(), error_cells(2.0, "rmse", "loss"), RATINGS, token_cells()]
 
 
 @pytest.mark.parametrize("cells", LAYOUTS, ids=["two", "four", "loss", "regression", "rating", "tokens"])
@@ -128,14 +121,15 @@ def test_outputs_that_are_no_numbers_have_a_cell_too_and_it_is_wrong(cells):
 
 @pytest.mark.parametrize(
     ("cells", "classes"),
-    [(ScoreCells(2), 2), (ScoreCells(4), 4), (loss_cells(), 4), (error_cells(2.0, sides=2), 3), (token_cells(), 4)],
+    [(score_cells(2), 2), (score_cells(4), 4), (loss_cells(), 4), (RATINGS, 3), (token_cells(), 4)],
     ids=["two", "four", "loss", "rating", "tokens"],
 )
 def test_stated_errors_are_those_of_the_noise_and_of_the_sample(cells, classes):
     """400 releases, each of as many records drawn from those: the ratio of error to stated error has a deviation of 1,
     within what has probability 1e-4 and 10% for the first order. Areas of several classes state a bound."""
     mechanism = NoisyHistogram(cells=cells.size, noise_multiplier=5.0)
-    of, truth, source = cells.of(judged(classes)), exact(cells, judged(classes)), noise(f"errors {cells!r}")
+    of, truth = cells.of(judged(classes)), exact(cells, judged(classes))
+    source = noise(f"errors {cells.metrics} {cells.size}")
     rng = np.random.default_rng(7)
     samples = [rng.choice(of, N) for _ in range(400)]
     draws = [cells.estimates(mechanism.release(one, source), mechanism.deviation, (N / 2, 2 * N)) for one in samples]
