@@ -21,6 +21,8 @@ from tests.chaos.harness import Attacked, Victim
 from tests.sweeps import toys
 from trainables.data import SOURCES
 
+pytestmark = pytest.mark.chaos
+
 SHORT = witness.spec("short", trials=60, steps=(3, 6), step_seconds=0.02, checkpoint_seconds=0.05)
 LONG = witness.spec("long", trials=14, steps=(15, 25), step_seconds=0.1)
 VICTIMS: tuple[Victim, ...] = ("worker", "controller", "raylet")
