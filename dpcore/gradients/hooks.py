@@ -100,10 +100,18 @@ class Hooks:
             raise NotServed
         inputs_at = mapping.axis(inputs)
         # As autograd saves it: a checkpoint computes it again, and a change in place is an error.
-        saved = _make_saved_tensor(mapping.whole(inputs).detach(), is_output=False)
+        input_now = mapping.whole(inputs).detach()
+        version, saved = input_now._version, _make_saved_tensor(input_now, is_output=False)
+        del input_now
 
         def note(gradient: Tensor) -> None:
             gradient, noted = gradient.movedim(at, 0), saved.unpack()
+            if noted._version != version:
+                # Nobody looks at what a checkpoint computed again, where the same change follows it.
+                raise Refused(
+                    f"layer {name!r}: its input was changed in place after the call, so the gradient of its parameters "
+                    "is lost. Use the out-of-place operation in the model."
+                )
             shown = noted.expand(len(gradient), *noted.shape) if inputs_at is None else noted.movedim(inputs_at, 0)
             self.uses.setdefault(name, []).insert(0, Use(shown, gradient, part))
 

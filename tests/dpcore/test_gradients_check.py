@@ -239,7 +239,18 @@ def counting(m, x):
     return m.layer(x)
 
 
+def changes_what_was_read(m, x):
+    def block(x):
+        kept = x * 1.0
+        out = m.layer(kept)
+        kept += out
+        return kept
+
+    return checkpoint(block, x, use_reentrant=False)
+
+
 NOT_COMPUTED = {
+    "its input was changed in place after the call": lambda: Written(changes_what_was_read, layer=lin(3, 3)),
     "the padded sequence, and take each record": Packed,
     "weight_norm, which keeps nothing": lambda: nn.Sequential(parametrizations.spectral_norm(lin(3, 2))),
     "changes 'calls' while it computes": lambda: Written(counting, layer=lin(3, 2), calls=torch.zeros(())),
