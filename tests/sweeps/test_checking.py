@@ -6,7 +6,7 @@ import datetime
 import gzip
 import json
 import re
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -150,12 +150,15 @@ def test_a_file_of_records_in_the_place_of_a_spec_is_not_quoted(tmp_path, comman
     assert not {"Smith", "HIV", "Jones"} & set(re.findall(r"\w+", said))
 
 
-def test_run_tries_out_only_models_that_are_not_ours(people, monkeypatch):
+def test_run_tries_out_models_that_are_not_ours_and_large_batches_and_records_what_fits(people, tmp_path, monkeypatch):
     begun = []
+
+    def fitted(spec, *_):
+        return spec.model_copy(update={"execution": spec.execution.model_copy(update={"microbatch": 7})})
 
     def begin(spec):
         begun.append(spec.user_modules())
-        found = SimpleNamespace(ran=("it",), limits=None, fitted=lambda spec, *_: spec, trial_seconds=lambda *_: None)
+        found = SimpleNamespace(ran=("it",), limits=None, fitted=fitted, trial_seconds=lambda *_: None)
         return nullcontext(SimpleNamespace(finished=lambda: found))
 
     monkeypatch.setattr(planning, "Rehearsing", begin)
@@ -165,7 +168,12 @@ def test_run_tries_out_only_models_that_are_not_ours(people, monkeypatch):
     before_launch(load_spec(raw), rehearsal=False)
     assert begun == []
     before_launch(load_spec(raw))
-    assert begun == [("tests.trainables.broken_models",)]
+    monkeypatch.setattr(planning, "LARGE_BATCH", 1)
+    workspace = Workspace.at(tmp_path / "root")
+    name = created(load_spec(spec_of(people)), workspace)
+    assert begun == [("tests.trainables.broken_models",), ()]
+    with closing(workspace.open_store()) as store:
+        assert store.sweep(name).spec.execution.microbatch == 7
 
 
 # An objective that no trial could report of public validation records is refused before any trial.
