@@ -210,7 +210,10 @@ def _once(folder: str, counted: str) -> float:
 
 def test_several_processes_compute_it_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with multiprocessing.get_context("fork").Pool(4) as pool:
+    # Forked from a server without threads: a fork of this process would take over locks that its threads hold.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    with context.Pool(4) as pool:
         sums = pool.starmap(_once, [(str(tmp_path / "features"), str(log))] * 12)
     assert sums == [10_000.0] * 12
     assert log.read_text() == "x"
