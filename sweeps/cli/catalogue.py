@@ -173,7 +173,7 @@ def _print(console: Console, result: Result) -> None:
             shown.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row))
         console.print(shown)
     claims = _folding("claim", "published", "ours", "holds", "note", title=result.title)
-    for claim in result.claims:
+    for claim in result.rows:
         ours = "" if claim.ours is None else str(claim.ours)
         claims.add_row(claim.claim, str(claim.published), ours, claim.verdict, claim.note)
     console.print(claims)

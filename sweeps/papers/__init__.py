@@ -86,30 +86,18 @@ class ResultTable:
 
 @dataclass(slots=True)
 class Result:
-    """All claims of a paper, its figures' numbers and pictures, and what was cut."""
+    """All claims of a paper (`rows`), its figures' numbers and pictures, and what was cut."""
 
     paper: str
     title: str
-    claims: list[Claim] = field(default_factory=list)
+    rows: list[Claim] = field(default_factory=list)
     cut: list[str] = field(default_factory=list)
     tables: list[ResultTable] = field(default_factory=list)
     plots: list[Path] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; `rows` are the claims."""
-
-        def plain(table: ResultTable) -> dict[str, Any]:
-            rows = [[cell.item() if isinstance(cell, np.generic) else cell for cell in row] for row in table.rows]
-            return {"title": table.title, "columns": list(table.columns), "rows": rows}
-
-        return {
-            "paper": self.paper,
-            "title": self.title,
-            "rows": [asdict(claim) for claim in self.claims],
-            "cut": list(self.cut),
-            "tables": [plain(table) for table in self.tables],
-            "plots": [str(plot) for plot in self.plots],
-        }
+        """Plain JSON values."""
+        return asdict(self) | {"plots": [str(plot) for plot in self.plots]}
 
 
 # How much of a paper is run.
@@ -389,15 +377,15 @@ class Reproduction:
         digits: int = 4,
     ) -> None:
         """Hold what was measured against what was printed; numbers are shown to so many `digits` behind the point."""
-        shown = ours if isinstance(ours, float | int) else str(ours)
+        shown = ours if ours is None or isinstance(ours, float | int) else str(ours)
         published, shown = (round(one, digits) if isinstance(one, float) else one for one in (published, shown))
         # A truth value of NumPy's would reach JSON as text.
         decided = None if holds is None else bool(holds)
-        self.result.claims.append(Claim(claim=claim, published=published, ours=shown, holds=decided, note=note))
+        self.result.rows.append(Claim(claim=claim, published=published, ours=shown, holds=decided, note=note))
 
     def untried(self, claim: str, why: str, published: float | str = "holds") -> None:
         """A claim that nothing was measured for."""
-        self.result.claims.append(Claim(claim=claim, published=published, ours=None, holds=None, note=why))
+        self.claim(claim, published, None, None, why)
 
     def hold(self, group: str, values: Values, why: str = "") -> None:
         """Hold the statements of a group against measured values; with `why`, say that they were not tried."""

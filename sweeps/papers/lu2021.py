@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -111,55 +111,24 @@ def _table_i() -> papers.ResultTable:
 BATCH = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Set:
-    """One data set as it is run.
-
-    row      its name in Tables V and VI
-    options  its `data` section, without the path
-    records  of the target; as many are asked as non-members, the rest is the attacker's
-    asked    members, and as many non-members, that are queried
-    """
-
-    name: str
-    row: str
-    options: Mapping[str, Any]
-    records: int
-    alpha: float
-    shadows: int
-    classes: int
-    figure: int
-    epochs: int = 100
-    attack_epochs: int = 100
-    asked: int = 10_000
-    at_hand: int | None = None
-
-    def data(self, folder: Path) -> dict[str, Any]:
-        """The `data` section of a spec."""
-        made = papers.section({**self.options, "train": self.records}, folder)
-        # As many non-members as members, and twice as many for the attacker.
-        return made | ({"validation": 3 * self.records} if "of" in self.options else {})
-
-    @property
-    def delta(self) -> float:
-        """Table IV."""
-        return 1 / (10 * self.records)
-
-    def sized(self, sizes: papers.Values) -> Set:
-        """As an effort runs it."""
-        return replace(
-            self,
-            records=min(self.at_hand or self.records, sizes["records"] or self.records),
-            shadows=sizes["shadows"] or self.shadows,
-            epochs=sizes["epochs"].get(self.name, self.epochs),
-            attack_epochs=sizes["attack_epochs"] or self.attack_epochs,
-        )
+SETS = [papers.Row(**{**PAPER.printed["of_each"], **one}) for one in PAPER.printed["sets"]]
+"""Data sets; see the paper's file."""
 
 
-SETS = [Set(**one) for one in PAPER.printed["sets"]]
+def sized(one: papers.Row, sizes: papers.Values) -> papers.Row:
+    """A data set as an effort runs it."""
+    records = min(one.at_hand or one.records, sizes["records"] or one.records)
+    epochs = sizes["epochs"].get(one.name, one.epochs)
+    given = {name: sizes[name] or getattr(one, name) for name in ("shadows", "attack_epochs")}
+    return papers.Row(**{**vars(one), **given, "records": records, "epochs": epochs})
 
 
-def cut(sizes: papers.Values, sets: Sequence[Set]) -> list[str]:
+def delta_of(one: papers.Row) -> float:
+    """Table IV."""
+    return 1 / (10 * one.records)
+
+
+def cut(sizes: papers.Values, sets: Sequence[papers.Row]) -> list[str]:
     """What is left out, beside the paper's grid."""
     lines = ["Purchase-2, -10, -20, -50 and CIFAR-100: no source for their records; Table VI and OARO by formula"]
     names = ("records", "shadows", "epochs", "attack_epochs")
@@ -179,22 +148,22 @@ Noises = Mapping[tuple[Counting, float], float]
 """{(accountant, epsilon): noise multiplier} of DP-SGD."""
 
 
-def baseline_noises(one: Set, sizes: papers.Values) -> Noises:
+def baseline_noises(one: papers.Row, sizes: papers.Values) -> Noises:
     """Of every epsilon of DP-SGD; the least that is run where less would do."""
     steps, rate = one.epochs * one.records // BATCH, BATCH / one.records
     return {
-        (counting, epsilon): max(NOISE_MIN, baseline_noise(counting, epsilon, one.delta, steps, rate))
+        (counting, epsilon): max(NOISE_MIN, baseline_noise(counting, epsilon, delta_of(one), steps, rate))
         for counting, epsilons in ((Counting(name), at) for name, at in sizes["private"].items())
         for epsilon in epsilons
     }
 
 
-def algorithm_1(one: Set, sizes: papers.Values, data: Path) -> dict[str, Any]:
+def algorithm_1(one: papers.Row, sizes: papers.Values, data: Path) -> dict[str, Any]:
     """Both laws of noise at every epsilon."""
     return _spec("algorithm_1", one, data, [1 / epsilon for epsilon in sizes["epsilons"]], sizes["repeats"])
 
 
-def beside(one: Set, sizes: papers.Values, data: Path, baselines: Noises) -> dict[str, Any]:
+def beside(one: papers.Row, sizes: papers.Values, data: Path, baselines: Noises) -> dict[str, Any]:
     """The original loss without noise, and DP-SGD with each of the `baseline_noises` that is worth a training."""
     noises = sorted({noise for noise in baselines.values() if noise <= NOISE_MAX})
     # Once each where not every epsilon is trained.
@@ -204,13 +173,13 @@ def beside(one: Set, sizes: papers.Values, data: Path, baselines: Noises) -> dic
     return spec
 
 
-def _spec(name: str, one: Set, data: Path, noises: Sequence[float], repeats: int | None) -> dict[str, Any]:
-    asked = min(one.asked, one.records)
-    values = {"data": one.data(data), "delta": one.delta, "noises": noises or None, "repeats": repeats}
-    draws = list(range(repeats or 1))
-    return papers.filled(
-        PAPER.sweeps[name], asdict(one) | values | {"one_side": asked, "both_sides": 2 * asked, "draws": draws}
-    )
+def _spec(name: str, one: papers.Row, data: Path, noises: Sequence[float], repeats: int | None) -> dict[str, Any]:
+    asked, made = min(one.asked, one.records), papers.section({**one.options, "train": one.records}, data)
+    # As many non-members as members, and twice as many for the attacker.
+    made |= {"validation": 3 * one.records} if "of" in one.options else {}
+    values = {"data": made, "delta": delta_of(one), "noises": noises or None, "repeats": repeats}
+    asking = {"one_side": asked, "both_sides": 2 * asked, "draws": list(range(repeats or 1))}
+    return papers.filled(PAPER.sweeps[name], vars(one) | values | asking)
 
 
 # Trials as points of a figure; and what the shadow attack gets out of DP-SGD's models.
@@ -245,7 +214,7 @@ class SetResult:
     untrained           (method, epsilon, noise) that was too much noise to be run
     """
 
-    set: Set
+    set: papers.Row
     original: tuple[float, float] | None
     convexified: tuple[float, float]
     leak: float
@@ -267,7 +236,7 @@ class SetResult:
         return {method: sorted(points, key=lambda point: point.epsilon) for method, points in found.items()}
 
 
-def measured(one: Set, sizes: papers.Values, data: Path, run: papers.Reproduction) -> SetResult:
+def measured(one: papers.Row, sizes: papers.Values, data: Path, run: papers.Reproduction) -> SetResult:
     """Run what is missing of one data set, and read it.
 
     Raises Missing where trials failed that no comparison can do without.
@@ -303,7 +272,7 @@ def measured(one: Set, sizes: papers.Values, data: Path, run: papers.Reproductio
 
 
 def _private(
-    one: Set,
+    one: papers.Row,
     spec: SweepSpec,
     run: papers.Reproduction,
     noises: Noises,
@@ -376,7 +345,7 @@ def reproduce(run: papers.Reproduction) -> None:
     if run.data is None:
         run.result.cut.append("Table V and Figures 3-13: not run (no --data DIR)")
     for one in SETS[: sizes["most"]] if run.data is not None else ():
-        _train(run, one.sized(sizes), sizes, found)
+        _train(run, sized(one, sizes), sizes, found)
     run.result.cut += cut(sizes, [one.set for one in found])
     if not found:
         why = "no --data DIR" if run.data is None else "no data set found"
@@ -388,7 +357,7 @@ def reproduce(run: papers.Reproduction) -> None:
     draw(run, found)
 
 
-def _train(run: papers.Reproduction, one: Set, sizes: papers.Values, found: list[SetResult]) -> None:
+def _train(run: papers.Reproduction, one: papers.Row, sizes: papers.Values, found: list[SetResult]) -> None:
     """One data set, if it can be had."""
 
     def made(data: Path) -> None:
@@ -400,7 +369,7 @@ def _train(run: papers.Reproduction, one: Set, sizes: papers.Values, found: list
         run.result.cut.append(f"{one.row}: not run ({why})")
 
 
-def slack(one: SetResult) -> float:
+def slack(one: papers.RowResult) -> float:
     """`SLACK`, or two standard errors of the difference of two losses."""
     accuracy = max(one.convexified[1], 1e-3)
     return round(max(SLACK, 2 * math.sqrt(0.5 / one.answers) / accuracy), 4)
@@ -421,7 +390,7 @@ def hold(run: papers.Reproduction, found: Sequence[SetResult]) -> None:
             run.hold(group, {"sets": len(few), "rank": float(rank)})
 
 
-def _set(run: papers.Reproduction, one: SetResult) -> None:
+def _set(run: papers.Reproduction, one: papers.RowResult) -> None:
     """Table V's row and the figure of one data set."""
     row, curves = ROWS[one.set.row], one.curves()
     train, test = one.convexified
@@ -474,7 +443,7 @@ def _set(run: papers.Reproduction, one: SetResult) -> None:
         run.hold(group, {**values, **told, "everywhere": everywhere})
 
 
-def _chance(one: SetResult) -> str:
+def _chance(one: papers.RowResult) -> str:
     """Why noise alone does not cost half of every model's accuracy."""
     if one.set.classes == 2:
         return "Two classes: a coin decides, so 1 - 1/(2 accuracy)."

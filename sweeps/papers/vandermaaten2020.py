@@ -40,59 +40,40 @@ MODELS = 256
 WIDTH, CLASSES = 784, 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """Accuracy of one trial.
+def points_of(spec: SweepSpec, trials: Iterable[TrialRecord]) -> list[papers.Row]:
+    """The accuracies of one sweep; trials without one (infeasible ones) have no point.
 
-    part     name of its sweep without the paper's
+    part     name of the sweep without the paper's
     delta    0 for pure noise and standard composition, else that of the sweep
+    models   parts of subsample-and-aggregate, else 0; queries likewise of what answers some
     others   the remaining knobs, over which the best mean is taken
     answers  how many answers the accuracy was taken over
     """
-
-    part: str
-    method: str
-    delta: float
-    epsilon: float
-    queries: int
-    n: int
-    dimension: int
-    classes: int
-    models: int
-    weight: float
-    others: tuple[tuple[str, Any], ...]
-    accuracy: float
-    answers: int
-
-
-def points_of(spec: SweepSpec, trials: Iterable[TrialRecord]) -> list[Point]:
-    """The points of one sweep; trials without an accuracy (infeasible ones) have none."""
     from sweeps.spec.parse import public_facts
 
     facts = public_facts(spec)
+    shared = {
+        "part": spec.name.removeprefix("vandermaaten2020-"),
+        "n": facts.n,
+        "dimension": spec.data.options().get("dimension", WIDTH),
+        "classes": facts.classes or 0,
+    }
     points = []
-    for trial in trials:
-        if "accuracy" not in trial.metrics:
-            continue
-        config: dict[str, Any] = dict(trial.config)
-        pure = config.get("noise") == "pure" or config.get("composition") == "standard"
-        points.append(
-            Point(
-                part=spec.name.removeprefix("vandermaaten2020-"),
-                method=METHODS[trial.system],
-                delta=0.0 if pure else spec.privacy.delta,
-                epsilon=trial.target_epsilon or 0.0,
-                queries=int(config.get("queries", 0)),
-                n=facts.n,
-                dimension=int(spec.data.options().get("dimension", WIDTH)),
-                classes=facts.classes or 0,
-                models=int(config.get("models", 0)),
-                weight=float(config.get("regularisation", 0.0)),
-                others=tuple((name, config[name]) for name in ("learning_rate", "clip_norm") if name in config),
-                accuracy=float(trial.metrics["accuracy"]),
-                answers=int(config.get("queries", facts.n_validation)),
-            )
-        )
+    for trial in (one for one in trials if "accuracy" in one.metrics):
+        known: dict[str, Any] = {"queries": 0, "models": 0, "regularisation": 0.0, **trial.config}
+        pure = known.get("noise") == "pure" or known.get("composition") == "standard"
+        own = {
+            "method": METHODS[trial.system],
+            "delta": 0.0 if pure else spec.privacy.delta,
+            "epsilon": trial.target_epsilon or 0.0,
+            "queries": known["queries"],
+            "models": known["models"],
+            "weight": float(known["regularisation"]),
+            "others": tuple(known.get(name) for name in ("learning_rate", "clip_norm")),
+            "accuracy": float(trial.metrics["accuracy"]),
+            "answers": trial.config.get("queries", facts.n_validation),
+        }
+        points.append(papers.Row(**shared, **own))
     return points
 
 
@@ -107,7 +88,7 @@ class MeanAccuracy(papers.Uncertain):
     spread: float
 
     @classmethod
-    def over(cls, points: Sequence[Point]) -> MeanAccuracy:
+    def over(cls, points: Sequence[papers.Row]) -> MeanAccuracy:
         """Of at least one point."""
         values = [point.accuracy for point in points]
         mean, answers = sum(values) / len(values), sum(point.answers for point in points)
@@ -138,9 +119,9 @@ Panels = dict[str, Curves]
 """By the names of the paper's file; empty where nothing was run."""
 
 
-def curve_of(points: Iterable[Point], axis: Callable[[Point], float]) -> Curve:
+def curve_of(points: Iterable[papers.Row], axis: Callable[[papers.Row], float]) -> Curve:
     """Points along `axis`; knobs that are no axis take their best mean."""
-    repeats: dict[tuple[float, Any], list[Point]] = defaultdict(list)
+    repeats: dict[tuple[float, Any], list[papers.Row]] = defaultdict(list)
     for point in points:
         repeats[axis(point), (point.weight, point.others)].append(point)
     best: Curve = {}
@@ -151,7 +132,7 @@ def curve_of(points: Iterable[Point], axis: Callable[[Point], float]) -> Curve:
     return dict(sorted(best.items()))
 
 
-def _by_method(points: Sequence[Point], axis: str, least: int = 1) -> Curves:
+def _by_method(points: Sequence[papers.Row], axis: str, least: int = 1) -> Curves:
     """One curve for each method that has points, at `least` places."""
     curves = {
         label: curve_of((point for point in points if point.method == label), lambda p: float(getattr(p, axis)))
@@ -160,11 +141,11 @@ def _by_method(points: Sequence[Point], axis: str, least: int = 1) -> Curves:
     return {label: one for label, one in curves.items() if len(one) >= least}
 
 
-def _of_parts(points: Iterable[Point], *parts: str) -> list[Point]:
+def _of_parts(points: Iterable[papers.Row], *parts: str) -> list[papers.Row]:
     return [point for point in points if point.part.startswith(parts)]
 
 
-def panels_of(points: Sequence[Point]) -> Panels:
+def panels_of(points: Sequence[papers.Row]) -> Panels:
     """All figures as curves; and `model_noise`, which is no figure: model sensitivity with pure and Gaussian noise."""
     pure, gaussian = ([p for p in points if (p.delta == 0) is without] for without in (True, False))
     pure_at_one, gaussian_at_one = ([p for p in some if p.epsilon == 1.0] for some in (pure, gaussian))
@@ -187,7 +168,7 @@ def panels_of(points: Sequence[Point]) -> Panels:
     }
 
 
-def _first(points: Sequence[Point], *, pure: bool) -> Curves:
+def _first(points: Sequence[papers.Row], *, pure: bool) -> Curves:
     """Figure 1: accuracy along epsilon, at B = 100."""
     shown = _of_parts(points, "fig1")
     curves = _by_method(shown, "epsilon")
@@ -200,7 +181,7 @@ def _first(points: Sequence[Point], *, pure: bool) -> Curves:
     return {label: {at: mean for at, mean in one.items() if at in places} for label, one in curves.items()}
 
 
-def _second(points: Sequence[Point], horizontal: Curves, *, pure: bool) -> Curves:
+def _second(points: Sequence[papers.Row], horizontal: Curves, *, pure: bool) -> Curves:
     """Figure 2: accuracy along the budget of queries at epsilon 1; what is trained once is a horizontal line."""
     shown = {at: [p for p in _of_parts(points, "fig2") if p.epsilon == at] for at in (1.0, 2.0)}
     curves = _by_method(shown[1.0], "queries")
@@ -212,7 +193,7 @@ def _second(points: Sequence[Point], horizontal: Curves, *, pure: bool) -> Curve
     return curves | {label: dict.fromkeys(curves[VOTES], one[1.0]) for label, one in fixed.items()}
 
 
-def _along(points: Sequence[Point], figure: str, axis: str, first: str = "fig1-pure") -> Curves:
+def _along(points: Sequence[papers.Row], figure: str, axis: str, first: str = "fig1-pure") -> Curves:
     """One of Figures 3 to 5: its own sweeps, and the point that Figure 1 has already; votes of the usual number."""
     if not _of_parts(points, figure):
         return {}
@@ -430,7 +411,7 @@ def cut(sizes: papers.Values) -> list[str]:
 
 def _figures(run: papers.Reproduction, data: Path) -> None:
     sizes = PAPER.sized(run.effort)
-    points: list[Point] = []
+    points: list[papers.Row] = []
     for part in parts(sizes, data):
         run.say(f"{part['name']}: {', '.join(part['systems'])}")
         points += points_of(*run.trained(part))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.papers.lu2021 import Counting
-from sweeps.papers import Claim, Effort
+from sweeps.papers import Claim, Effort, Row
 from sweeps.papers.lu2021 import (
     GAUSSIAN,
     LAPLACE,
@@ -19,6 +19,7 @@ from sweeps.papers.lu2021 import (
     baseline_noises,
     beside,
     hold,
+    sized,
 )
 from tests.sweeps.test_papers import claims_of
 from trainables.planning import NOISE_MAX
@@ -26,7 +27,7 @@ from trainables.planning import NOISE_MAX
 
 def test_baselines_that_are_noise_alone_are_not_launched(tmp_path: Path) -> None:
     sizes = PAPER.sized(Effort()) | {"private": {"zcdp": [100.0], "naive": [1.0, 1000.0]}}
-    one = SETS[0].sized(sizes)
+    one = sized(SETS[0], sizes)
     noises = baseline_noises(one, sizes)
     assert noises[Counting.NAIVE, 1.0] > NOISE_MAX > noises[Counting.NAIVE, 1000.0] > noises[Counting.ZCDP, 100.0]
     launched = beside(one, sizes, tmp_path, noises)["systems"]["noisy-adam"]["noise_multiplier"]
@@ -42,7 +43,7 @@ def held(*found: SetResult) -> list[Claim]:
 
 def as_published(classes: int = 30) -> SetResult:
     """Curves that do what the paper says."""
-    one = replace(SETS[0], name="purchase", classes=classes)
+    one = Row(**vars(SETS[0]) | {"name": "purchase", "classes": classes})
     points = []
     for method, end in ((GAUSSIAN, 10.0), (LAPLACE, 100.0)):
         for epsilon in PAPER.sized(Effort())["epsilons"]:
@@ -98,7 +99,7 @@ def test_each_statement_fails_where_it_is_wrong(measured: SetResult, failing: li
 
 
 def test_the_sets_that_the_paper_excepts_are_held_to_the_exception() -> None:
-    excepted = replace(as_published(), set=replace(as_published().set, name="adult", row="US Adult"))
+    excepted = replace(as_published(), set=Row(**vars(as_published().set) | {"name": "adult", "row": "US Adult"}))
     better = replace(moved("DP-SGD (rdp)", 10.0, loss=-0.2), set=excepted.set)
     found = [next(claim for claim in held(one) if "an exception" in claim.claim).holds for one in (excepted, better)]
     assert found == [False, True]

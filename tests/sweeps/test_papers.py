@@ -49,7 +49,7 @@ def claims_of(paper: Paper, held: Callable[[Reproduction], object]) -> list[Clai
     """What `held` claims, without a run."""
     result = Result(paper="paper", title=paper.title)
     held(Reproduction(paper, None, Workspace.at("unused"), QUICK, lambda line: None, result))
-    return result.claims
+    return result.rows
 
 
 # Statements
@@ -100,7 +100,7 @@ def sweeps_of(paper: str, effort: Effort, folder: Path) -> Iterator[dict[str, An
         case "lu2021":
             # The noise of the baselines is the accountants' affair.
             sizes = lu2021.PAPER.sized(effort) | {"private": {}}
-            for one in (one.sized(sizes) for one in lu2021.SETS):
+            for one in (lu2021.sized(one, sizes) for one in lu2021.SETS):
                 yield from (lu2021.algorithm_1(one, sizes, folder), lu2021.beside(one, sizes, folder, {}))
         case "triastcyn2020":
             parts = [one for one in triastcyn2020.PARTS if one.quick is not None or not effort.quick]
@@ -208,7 +208,7 @@ def test_what_needs_no_data_is_decided_and_the_rest_is_said(
     (golden,) = [one for one in GOLDEN if one["kind"] == "paper" and one["name"] == paper]
     now = {row["claim"]: [row["ours"], row["holds"]] for row in decided}
     assert list(differences("", golden["value"], now, golden["tolerance"])) == []
-    assert [asdict(claim) for claim in result.claims if claim.holds is not None] == decided
+    assert [asdict(claim) for claim in result.rows if claim.holds is not None] == decided
     assert not (tmp_path / "sweeps.db").exists()
 
 
@@ -230,7 +230,7 @@ def test_a_set_that_its_source_refuses_leaves_out_its_part_alone(
     # The loader's own words.
     (refused,) = [line for line in result.cut if line.startswith("missing: ") and "is refused" in line]
     assert file in refused
-    assert any(claim.holds is not None for claim in result.claims)
+    assert any(claim.holds is not None for claim in result.rows)
 
 
 def test_what_is_invalid_beside_the_data_is_not_taken_for_a_missing_set(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_a_part_whose_trials_failed_is_left_out_by_name(tmp_path: Path, monkeypa
     result, sizes = Result(paper="lu2021", title=""), lu2021.PAPER.sized(QUICK)
     made = Reproduction(lu2021.PAPER, tmp_path, Workspace.at(tmp_path / "root"), QUICK, print, result)
     with pytest.raises(Missing, match=r"no trial of Alg\. 1 \(Gaus\) and Alg\. 1 \(Lap\) has a result"):
-        lu2021.measured(lu2021.SETS[0].sized(sizes), sizes, tmp_path, made)
+        lu2021.measured(lu2021.sized(lu2021.SETS[0], sizes), sizes, tmp_path, made)
     assert [line for line in result.cut if "1 of 1 trials failed; the first: no memory" in line]
 
 
@@ -275,8 +275,8 @@ TRIED = {"lu2021": 45, "triastcyn2020": 21, "vandermaaten2020": 14, "wu2020": 36
 @pytest.mark.parametrize("paper", ["lu2021", "triastcyn2020", "vandermaaten2020", "wu2020"])
 def test_the_quick_form_runs_on_the_real_data_and_is_read_again(paper: str, tmp_path: Path) -> None:
     result = reproduce(paper, DATA, Workspace.at(tmp_path), QUICK, print)
-    tried = [claim for claim in result.claims if claim.verdict != "not tried"]
+    tried = [claim for claim in result.rows if claim.verdict != "not tried"]
     assert len(tried) >= TRIED[paper]
     assert all(plot.stat().st_size > 10_000 for plot in result.plots)
     json.dumps(result.to_dict())
-    assert reproduce(paper, DATA, Workspace.at(tmp_path), QUICK, print).claims == result.claims
+    assert reproduce(paper, DATA, Workspace.at(tmp_path), QUICK, print).rows == result.rows
