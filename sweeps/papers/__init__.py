@@ -53,7 +53,7 @@ Row = SimpleNamespace
 NOT_RUN = "not run in this scope"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Claim:
     """One published number or statement beside ours.
 
@@ -378,10 +378,10 @@ class Reproduction:
     ) -> None:
         """Hold what was measured against what was printed; numbers are shown to so many `digits` behind the point."""
         shown = ours if ours is None or isinstance(ours, float | int) else str(ours)
-        published, shown = (round(one, digits) if isinstance(one, float) else one for one in (published, shown))
+        beside: list[Any] = [round(one, digits) if isinstance(one, float) else one for one in (published, shown)]
         # A truth value of NumPy's would reach JSON as text.
         decided = None if holds is None else bool(holds)
-        self.result.rows.append(Claim(claim=claim, published=published, ours=shown, holds=decided, note=note))
+        self.result.rows.append(Claim(claim, *beside, decided, note))
 
     def untried(self, claim: str, why: str, published: float | str = "holds") -> None:
         """A claim that nothing was measured for."""

@@ -369,7 +369,7 @@ def _train(run: papers.Reproduction, one: papers.Row, sizes: papers.Values, foun
         run.result.cut.append(f"{one.row}: not run ({why})")
 
 
-def slack(one: papers.RowResult) -> float:
+def slack(one: SetResult) -> float:
     """`SLACK`, or two standard errors of the difference of two losses."""
     accuracy = max(one.convexified[1], 1e-3)
     return round(max(SLACK, 2 * math.sqrt(0.5 / one.answers) / accuracy), 4)
@@ -390,7 +390,7 @@ def hold(run: papers.Reproduction, found: Sequence[SetResult]) -> None:
             run.hold(group, {"sets": len(few), "rank": float(rank)})
 
 
-def _set(run: papers.Reproduction, one: papers.RowResult) -> None:
+def _set(run: papers.Reproduction, one: SetResult) -> None:
     """Table V's row and the figure of one data set."""
     row, curves = ROWS[one.set.row], one.curves()
     train, test = one.convexified
@@ -443,7 +443,7 @@ def _set(run: papers.Reproduction, one: papers.RowResult) -> None:
         run.hold(group, {**values, **told, "everywhere": everywhere})
 
 
-def _chance(one: papers.RowResult) -> str:
+def _chance(one: SetResult) -> str:
     """Why noise alone does not cost half of every model's accuracy."""
     if one.set.classes == 2:
         return "Two classes: a coin decides, so 1 - 1/(2 accuracy)."
