@@ -378,10 +378,10 @@ class Reproduction:
     ) -> None:
         """Hold what was measured against what was printed; numbers are shown to so many `digits` behind the point."""
         shown = ours if ours is None or isinstance(ours, float | int) else str(ours)
-        beside: list[Any] = [round(one, digits) if isinstance(one, float) else one for one in (published, shown)]
+        beside: Any = (round(one, digits) if isinstance(one, float) else one for one in (published, shown))
         # A truth value of NumPy's would reach JSON as text.
         decided = None if holds is None else bool(holds)
-        self.result.rows.append(Claim(claim, *beside, decided, note))
+        self.result.rows.append(Claim(claim, *beside, holds=decided, note=note))
 
     def untried(self, claim: str, why: str, published: float | str = "holds") -> None:
         """A claim that nothing was measured for."""
