@@ -377,11 +377,11 @@ class Reproduction:
         digits: int = 4,
     ) -> None:
         """Hold what was measured against what was printed; numbers are shown to so many `digits` behind the point."""
-        shown = ours if ours is None or isinstance(ours, float | int) else str(ours)
-        beside: Any = (round(one, digits) if isinstance(one, float) else one for one in (published, shown))
+        shown: Any = ours if ours is None or isinstance(ours, float | int) else str(ours)
+        printed, own = (round(one, digits) if isinstance(one, float) else one for one in (published, shown))
         # A truth value of NumPy's would reach JSON as text.
         decided = None if holds is None else bool(holds)
-        self.result.rows.append(Claim(claim, *beside, holds=decided, note=note))
+        self.result.rows.append(Claim(claim, printed, own, decided, note))
 
     def untried(self, claim: str, why: str, published: float | str = "holds") -> None:
         """A claim that nothing was measured for."""
