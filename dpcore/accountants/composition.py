@@ -3,68 +3,33 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from scipy.optimize import brentq
 
 from dpcore import checks
 from dpcore.accountants.pld import pure_sums
 from dpcore.accountants.pld.pairs import Asked, Bounds, Parts, SampledRandomisedResponse
-from dpcore.accountants.protocol import (
-    NEEDS_ADD_REMOVE,
-    Composing,
-    amplified,
-    approximate,
-    exp_up,
-    factor,
-    has_no_bound,
-    merge,
-)
+from dpcore.accountants.protocol import NEEDS_ADD_REMOVE, Composing, amplified, approximate, exp_up, factor
 from dpcore.events import Adjacency, ApproximateDP, Event, Gaussian, PoissonSampled, PureDP
 from dpcore.gdp import eps_gdp
-from dpcore.guarantee import Status
 
 _ROUND_UP = 1 + 1e-13
 # Shares of delta tried for the slack of advanced composition: each is a valid bound, fixed before any data is seen.
 _SLACK_SHARES = (0.1, 0.3, 0.5, 0.7, 0.9, 0.99)
 
 
-@dataclass(frozen=True)
 class _Composition(Composing):
-    name: ClassVar[str]
-    status: ClassVar[Status] = Status.PROVED
-    adjacency: Adjacency = Adjacency.ADD_REMOVE
-    parts: dict[Event, int] = field(default_factory=dict)
-
     def _why_not(self, part: Event) -> str:
         match part:
             case PoissonSampled(event=Gaussian(adjacency=Adjacency.REPLACE_ONE)):
                 return NEEDS_ADD_REMOVE
         return ""
 
-    def _with(self, parts: dict[Event, int]) -> Self:
-        return type(self)(self.adjacency, merge(self.parts, parts))
-
-    def epsilon(self, delta: float) -> float:
-        """Upper bound on epsilon at `delta` in (0, 1)."""
-        checks.probability_open(delta=delta)
-        if has_no_bound(self.parts):
-            return math.inf
-        return self._epsilon(delta) * _ROUND_UP if self.parts else 0.0
-
-    def delta(self, epsilon: float) -> float:
-        """Upper bound on delta at `epsilon` >= 0: the least delta whose epsilon is below it, to 1e-6 relative."""
-        checks.non_negative_finite(epsilon=epsilon)
-        if not self.parts:
-            return 0.0
+    def _delta(self, epsilon: float) -> float:
+        """The least delta whose epsilon is below it, to 1e-6 relative."""
         return _least_delta(self.epsilon, epsilon)
-
-    @abstractmethod
-    def _epsilon(self, delta: float) -> float:
-        """epsilon at `delta` of parts that are all private, before rounding up."""
 
     def _steps(self, delta: float) -> list[tuple[float, int]]:
         """(epsilon, count) of each kind of step when they share `delta` equally; pure steps need none of it, and what
@@ -104,7 +69,6 @@ class _Composition(Composing):
                 raise AssertionError(f"{part!r} is not countable")
 
 
-@dataclass(frozen=True)
 class NaiveAccountant(_Composition):
     """Sum of epsilons and sum of deltas, delta shared equally between the steps."""
 
@@ -112,10 +76,9 @@ class NaiveAccountant(_Composition):
     theorem: ClassVar[str] = "Dwork & Roth (2014), Theorem 3.16; Balle & Wang (2018), Theorem 8"
 
     def _epsilon(self, delta: float) -> float:
-        return math.fsum(times * one for one, times in self._steps(delta))
+        return math.fsum(times * one for one, times in self._steps(delta)) * _ROUND_UP
 
 
-@dataclass(frozen=True)
 class AdvancedAccountant(_Composition):
     """sum eps_i tanh(eps_i / 2) + sqrt(2 ln(1/delta') sum eps_i^2) at delta' + sum delta_i; at most the naive sum."""
 
@@ -130,7 +93,7 @@ class AdvancedAccountant(_Composition):
             drift = math.fsum(times * one * math.tanh(one / 2) for one, times in steps)
             spread = math.fsum(times * one * one for one, times in steps)
             bounds.append(drift + math.sqrt(2 * math.log(1 / slack) * spread))
-        return min(bounds)
+        return min(bounds) * _ROUND_UP
 
 
 def _least_delta(epsilon_at: Callable[[float], float], epsilon: float) -> float:
@@ -154,7 +117,6 @@ def _least_delta(epsilon_at: Callable[[float], float], epsilon: float) -> float:
 _ZCDP_ROUND_UP = 1 + 1e-14
 
 
-@dataclass(frozen=True)
 class ZCDPAccountant(Composing):
     """rho-zCDP; every number is a proved upper bound.
 
@@ -163,32 +125,26 @@ class ZCDPAccountant(Composing):
     """
 
     name: ClassVar[str] = "zcdp"
-    status: ClassVar[Status] = Status.PROVED
     theorem: ClassVar[str] = "Bun & Steinke (2016), Propositions 1.3, 1.4 and 1.6, Lemma 2.3"
-    adjacency: Adjacency = Adjacency.ADD_REMOVE
-    rho: float = 0.0
 
     def _why_not(self, part: Event) -> str:
         return "no zCDP bound for it here." if isinstance(part, ApproximateDP) else ""
 
-    def _with(self, parts: dict[Event, int]) -> Self:
-        rho = self.rho
-        for part, times in parts.items():
-            rho += times * self._rho(part)
-        return type(self)(self.adjacency, rho)
+    @property
+    def rho(self) -> float:
+        """What has been composed is this much zCDP."""
+        return sum((times * self._rho(part) for part, times in self.parts.items()), 0.0)
 
-    def epsilon(self, delta: float) -> float:
-        """rho + 2 sqrt(rho ln(1/delta)), at `delta` in (0, 1). Raises InvalidValue."""
-        checks.probability_open(delta=delta)
+    def _epsilon(self, delta: float) -> float:
         return (self.rho + 2 * math.sqrt(self.rho * math.log(1 / delta))) * _ZCDP_ROUND_UP
 
-    def delta(self, epsilon: float) -> float:
-        """exp(-(epsilon - rho)^2 / (4 rho)) for epsilon above rho, else 1. Raises InvalidValue."""
-        checks.non_negative_finite(epsilon=epsilon)
-        if self.rho == 0:
+    def _delta(self, epsilon: float) -> float:
+        """exp(-(epsilon - rho)^2 / (4 rho)) for epsilon above rho, else 1."""
+        rho = self.rho
+        if rho == 0:
             return 0.0
-        excess = epsilon / _ZCDP_ROUND_UP - self.rho
-        return 1.0 if excess <= 0 or math.isinf(self.rho) else exp_up(-excess * excess / (4 * self.rho))
+        excess = epsilon / _ZCDP_ROUND_UP - rho
+        return 1.0 if excess <= 0 else exp_up(-excess * excess / (4 * rho))
 
     def _rho(self, part: Event) -> float:
         match part:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from dpcore import checks
 from dpcore.accountants.protocol import LEAST_PROBABILITY, Composing
 from dpcore.events import Adjacency, ApproximateDP, Event, Gaussian, NonPrivate, PoissonSampled, PureDP
 from dpcore.gdp import delta_gdp, eps_gdp, mu_of_pure_dp
@@ -16,36 +14,24 @@ from dpcore.guarantee import Status
 _ROUND_UP = 1 + 1e-14
 
 
-@dataclass(frozen=True)
 class _GaussianDP(Composing):
-    """Everything but the cost of a part. `mu_squared` adds up over releases."""
-
-    name: ClassVar[str]
-    adjacency: Adjacency = Adjacency.ADD_REMOVE
-    mu_squared: float = 0.0
-
-    def _with(self, parts: dict[Event, int]) -> Self:
-        terms = [times * self._mu_squared(part) for part, times in parts.items()]
-        added = math.fsum(terms) if math.inf not in terms else math.inf
-        return type(self)(self.adjacency, self.mu_squared + added)
+    """Everything but what is covered: the GDP dual (Dong, Roth & Su 2022, Corollary 1) of mu_i^2 that add up."""
 
     @property
     def mu(self) -> float:
         """sqrt of the sum of mu_i^2: what has been composed is this much GDP; infinite after a NonPrivate release."""
-        return math.sqrt(self.mu_squared)
+        terms = [times * self._mu_squared(part) for part, times in self.parts.items()]
+        return math.sqrt(math.fsum(terms)) if math.inf not in terms else math.inf
 
-    def epsilon(self, delta: float) -> float:
-        """epsilon at `delta` in (0, 1) by the GDP dual (Dong, Roth & Su 2022, Corollary 1)."""
-        checks.probability_open(delta=delta)
-        return math.inf if math.isinf(self.mu_squared) else eps_gdp(self.mu * _ROUND_UP, delta)
+    def _epsilon(self, delta: float) -> float:
+        mu = self.mu
+        return math.inf if math.isinf(mu) else eps_gdp(mu * _ROUND_UP, delta)
 
-    def delta(self, epsilon: float) -> float:
-        """delta at `epsilon` >= 0 by the GDP dual."""
-        checks.non_negative_finite(epsilon=epsilon)
-        if self.mu_squared == 0:
+    def _delta(self, epsilon: float) -> float:
+        mu = self.mu
+        if mu == 0:
             return 0.0
-        found = 1.0 if math.isinf(self.mu_squared) else delta_gdp(epsilon, self.mu * _ROUND_UP)
-        return max(found, LEAST_PROBABILITY)
+        return max(1.0 if math.isinf(mu) else delta_gdp(epsilon, mu * _ROUND_UP), LEAST_PROBABILITY)
 
     def _mu_squared(self, part: Event) -> float:
         match part:
@@ -59,12 +45,10 @@ class _GaussianDP(Composing):
                 return math.inf
 
 
-@dataclass(frozen=True)
 class GDPAccountant(_GaussianDP):
     """Exact GDP: Gaussians without sampling (where epsilon is the true one), and pure DP (where it is a bound)."""
 
     name: ClassVar[str] = "gdp"
-    status: ClassVar[Status] = Status.PROVED
     theorem: ClassVar[str] = "Dong, Roth & Su (2022), Corollaries 1 and 3; Balle & Wang (2018), Theorem 8"
 
     def _why_not(self, part: Event) -> str:
@@ -72,7 +56,6 @@ class GDPAccountant(_GaussianDP):
         return "" if plain else "exact GDP covers Gaussians without sampling only."
 
 
-@dataclass(frozen=True)
 class GDPCLTAccountant(_GaussianDP):
     """mu_CLT of Bu et al. (2020): an approximation for many steps, which may lie below the true epsilon."""
 

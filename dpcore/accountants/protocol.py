@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol, Self
 
 from dpcore import checks
@@ -63,11 +64,17 @@ class Accountant(Protocol):
 NEEDS_ADD_REMOVE = "amplification by sampling needs the add-remove sensitivity."
 
 
+@dataclass(frozen=True)
 class Composing(ABC):
-    """What accountants share that count an event by composing it. They support what `_why_not` leaves."""
+    """What accountants share that count an event by composing it. They support what `_why_not` leaves.
+
+    parts  what was composed, simplified, with counts
+    """
 
     name: ClassVar[str]
-    adjacency: Adjacency
+    status: ClassVar[Status] = Status.PROVED
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    parts: dict[Event, int] = field(default_factory=dict, kw_only=True)
 
     def compose(self, event: Event, count: int = 1) -> Self:
         """This accountant after `count` more runs of `event`. Raises UnsupportedEvent, naming the part."""
@@ -76,15 +83,33 @@ class Composing(ABC):
             why = self._why_not(part)
             if why:
                 raise refuse(self.name, part, self.adjacency, why)
-        return self._with(parts)
+        return replace(self, parts=merge(self.parts, parts))
 
     @abstractmethod
     def _why_not(self, part: Event) -> str:
         """Why this accountant cannot count a part, as `countable` gives it; empty where it can."""
 
+    def epsilon(self, delta: float) -> float:
+        """Upper bound on epsilon at `delta` in (0, 1), infinite after a NonPrivate release. Raises InvalidValue."""
+        checks.probability_open(delta=delta)
+        if has_no_bound(self.parts):
+            return math.inf
+        return self._epsilon(delta) if self.parts else 0.0
+
+    def delta(self, epsilon: float) -> float:
+        """Upper bound on delta at `epsilon` >= 0, 1 after a NonPrivate release. Raises InvalidValue."""
+        checks.non_negative_finite(epsilon=epsilon)
+        if has_no_bound(self.parts):
+            return 1.0
+        return self._delta(epsilon) if self.parts else 0.0
+
     @abstractmethod
-    def _with(self, parts: dict[Event, int]) -> Self:
-        """This accountant after more parts, all of which it can count."""
+    def _epsilon(self, delta: float) -> float:
+        """epsilon at `delta` of parts that are all private, one at least."""
+
+    @abstractmethod
+    def _delta(self, epsilon: float) -> float:
+        """delta at `epsilon` of such parts."""
 
     def supports(self, event: Event) -> bool:
         """Whether every part of `event` can be counted under this adjacency."""

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from dpcore import checks
-from dpcore.accountants.protocol import NEEDS_ADD_REMOVE, Composing, exp_up, has_no_bound, merge
+from dpcore.accountants.protocol import NEEDS_ADD_REMOVE, Composing, exp_up, has_no_bound
 from dpcore.events import Adjacency, ApproximateDP, Event, Gaussian, PoissonSampled, PureDP
-from dpcore.guarantee import Status
 
 # Renyi divergence of one step: Gaussian, pure DP, Poisson-subsampled Gaussian, at any order above 1.
 #
@@ -168,11 +167,8 @@ class RDPAccountant(Composing):
     """
 
     name: ClassVar[str] = "rdp"
-    status: ClassVar[Status] = Status.PROVED
-    adjacency: Adjacency = Adjacency.ADD_REMOVE
     orders: tuple[float, ...] = WIDE_ORDERS
     conversion: Literal["improved", "old"] = "improved"
-    parts: dict[Event, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.orders or not all(math.isfinite(order) and order > 1 for order in self.orders):
@@ -196,9 +192,6 @@ class RDPAccountant(Composing):
                 return "its delta may hide any Renyi divergence."
         return ""
 
-    def _with(self, parts: dict[Event, int]) -> Self:
-        return type(self)(self.adjacency, self.orders, self.conversion, merge(self.parts, parts))
-
     def rdp(self, orders: tuple[float, ...]) -> np.ndarray:
         """Renyi divergence at each of `orders`, each above 1, in nats; infinite after a NonPrivate release."""
         a = np.array(orders)
@@ -209,11 +202,8 @@ class RDPAccountant(Composing):
             total += times * self._scaled(part, orders) / (a - 1)
         return total
 
-    def epsilon(self, delta: float) -> float:
-        """Upper bound on epsilon at `delta` in (0, 1): the least over the orders. Raises InvalidValue."""
-        checks.probability_open(delta=delta)
-        if not self.parts:
-            return 0.0
+    def _epsilon(self, delta: float) -> float:
+        """The least over the orders."""
 
         def bound(a: float, divergence: float) -> float:
             if self.conversion == "improved":
@@ -222,11 +212,8 @@ class RDPAccountant(Composing):
 
         return max(0.0, self._least(bound))
 
-    def delta(self, epsilon: float) -> float:
-        """Upper bound on delta at `epsilon` >= 0: the least over the orders, at most 1. Raises InvalidValue."""
-        checks.non_negative_finite(epsilon=epsilon)
-        if not self.parts:
-            return 0.0
+    def _delta(self, epsilon: float) -> float:
+        """The least over the orders, at most 1."""
 
         def bound(a: float, divergence: float) -> float:
             value = (a - 1) * (divergence - epsilon)

@@ -16,7 +16,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn.modules import module as torch_module
 
 from dpcore.gradients import mapping
-from dpcore.gradients.layers import Use
+from dpcore.gradients.layers.protocol import Use
 
 
 def passed(

@@ -18,7 +18,8 @@ from dpcore.gradients.check import RECORDS, Checked, isolation_check
 from dpcore.gradients.clipped import ClippedSum
 from dpcore.gradients.hooks import Columns, Passes
 from dpcore.gradients.isolation import SecretDraws
-from dpcore.gradients.layers import KINDS, Kinds, accumulation_type
+from dpcore.gradients.layers import KINDS
+from dpcore.gradients.layers.protocol import Kinds, accumulation_type
 from dpcore.gradients.precision import Name, Precision, all_digits
 from dpcore.gradients.refusals import refuse
 from dpcore.gradients.units import GhostNorms, UnitRows, automatic_factors, clip_factors

@@ -20,16 +20,15 @@ from dpcore import checks
 from dpcore.gradients import mapping
 from dpcore.gradients.chain import chain_of, loss_proves_isolation, passed, uses_of
 from dpcore.gradients.isolation import alone, isolating, over_records
-from dpcore.gradients.layers import (
-    SHARING,
+from dpcore.gradients.layers.embedding import SHARING, shared_table
+from dpcore.gradients.layers.linear import product
+from dpcore.gradients.layers.protocol import (
     Contribution,
     Kind,
     Kinds,
     NotServed,
     Use,
     kind_of,
-    product,
-    shared_table,
     tapped_at_the_end,
     trainable,
 )

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from dpcore import checks
-from dpcore.gradients.layers import Use, accumulated
+from dpcore.gradients.layers.protocol import Use, accumulated
 
 Name = Literal["float32", "bfloat16", "float16"]
 _TYPES: Mapping[str, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dpcore.gradients.hooks import Part, Passes, Recorded
-from dpcore.gradients.layers import Materialised, Use
+from dpcore.gradients.layers.protocol import Materialised, Use
 
 
 @dataclass(frozen=True, slots=True)

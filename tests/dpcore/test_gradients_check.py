@@ -10,8 +10,8 @@ from torch.utils.checkpoint import checkpoint
 
 from dpcore.gradients import MixesExamples, PrivateGradients, Refused, Route, chain, engine, isolated, isolation
 from dpcore.gradients.chain import PROVED_LAYERS, PROVED_LOSSES, cross_entropy, loss_proves_isolation, squared_error
-from dpcore.gradients.layers import Kind
 from dpcore.gradients.layers.linear import linear
+from dpcore.gradients.layers.protocol import Kind
 from dpcore.gradients.precision import all_digits
 from tests.dpcore import gradient_oracle as oracle
 from tests.dpcore.gradient_oracle import Centred, Positions

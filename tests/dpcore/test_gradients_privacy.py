@@ -13,7 +13,8 @@ from torch import nn
 from dpcore.checks import InvalidValue
 from dpcore.gradients import ClippedSum, PrivateGradients, Refused, noisy_mean_gradient
 from dpcore.gradients import engine as engine_module
-from dpcore.gradients.layers import KINDS, Materialised
+from dpcore.gradients.layers import KINDS
+from dpcore.gradients.layers.protocol import Materialised
 from dpcore.gradients.units import UnitRows, clip_factors
 from dpcore.noise import SecureNoise
 from tests.dpcore import gradient_oracle as oracle

@@ -6,23 +6,10 @@ from torch import nn
 
 from dpcore.gradients.layers.attention import attention, attention_forward
 from dpcore.gradients.layers.convolution import convolution
-from dpcore.gradients.layers.embedding import SHARING, bag_forward, embedding, embedding_bag, shared_table
-from dpcore.gradients.layers.linear import linear, product, transposed
+from dpcore.gradients.layers.embedding import bag_forward, embedding, embedding_bag
+from dpcore.gradients.layers.linear import linear, transposed
 from dpcore.gradients.layers.normalisation import group_norm, layer_norm
-from dpcore.gradients.layers.protocol import (
-    Contribution,
-    Kind,
-    Kinds,
-    Materialised,
-    NotServed,
-    Tap,
-    Use,
-    accumulated,
-    accumulation_type,
-    kind_of,
-    tapped_at_the_end,
-    trainable,
-)
+from dpcore.gradients.layers.protocol import Kind, Kinds
 from dpcore.gradients.layers.recurrent import recurrent, recurrent_forward
 
 KINDS: Kinds = {
@@ -41,22 +28,3 @@ KINDS: Kinds = {
     "timm.layers.norm.LayerNorm": Kind(layer_norm),
     # the next kind of layer goes here
 }
-
-__all__ = [
-    "KINDS",
-    "SHARING",
-    "Contribution",
-    "Kind",
-    "Kinds",
-    "Materialised",
-    "NotServed",
-    "Tap",
-    "Use",
-    "accumulated",
-    "accumulation_type",
-    "kind_of",
-    "product",
-    "shared_table",
-    "tapped_at_the_end",
-    "trainable",
-]

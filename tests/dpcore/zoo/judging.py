@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from dpcore.gradients import PrivateGradients, isolated
-from dpcore.gradients.layers import KINDS, Kinds
+from dpcore.gradients.layers import KINDS
+from dpcore.gradients.layers.protocol import Kinds
 from tests.dpcore.gradient_oracle import norm
 from tests.dpcore.zoo.case import Batch, Case, Demand
 
