@@ -73,7 +73,7 @@ def headline(
     return _claim(event, delta, unit, found)
 
 
-def _claim(event: Event, delta: float, unit: str, found: _Counted) -> Guarantee:
+def _claim(event: Event, delta: float, unit: str, found: Counted) -> Guarantee:
     return Guarantee(
         epsilon=found.upper,
         delta=delta,
@@ -82,65 +82,36 @@ def _claim(event: Event, delta: float, unit: str, found: _Counted) -> Guarantee:
         accountant=found.by.name,
         status=found.by.status,
         theorem=found.by.theorem,
-        assumptions=(*found.notes, *_assumptions(event, found.by.status)),
+        assumptions=found.assumptions,
         epsilon_lower=found.lower,
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeltaClaim:
-    """The delta of an event at an epsilon, with who counted it.
-
-    delta        upper bound, in [0, 1]
-    delta_lower  certified lower bound on the exact delta of the same event's worst-case pair; None if unknown
-    """
-
-    epsilon: float
-    delta: float
-    adjacency: Adjacency
-    accountant: str
-    status: Status
-    theorem: str
-    assumptions: tuple[str, ...] = ()
-    delta_lower: float | None = None
-
-
-def headline_delta(event: Event, epsilon: float, adjacency: Adjacency, tolerance: float = TOLERANCE) -> DeltaClaim:
+def headline_delta(event: Event, epsilon: float, adjacency: Adjacency, tolerance: float = TOLERANCE) -> Counted:
     """What `headline` is for epsilon, for delta: at an `epsilon` of at least 0. Raises as `headline` does."""
     checks.non_negative_finite(epsilon=epsilon)
-    found = _counted(
+    return _counted(
         event, adjacency, tolerance, "delta", lambda pld: pld.delta_bounds(epsilon), lambda one: one.delta(epsilon)
     )
-    return _delta_claim(event, epsilon, found)
 
 
-def delta_claim(accountant: str, event: Event, epsilon: float, adjacency: Adjacency) -> DeltaClaim:
+def delta_claim(accountant: str, event: Event, epsilon: float, adjacency: Adjacency) -> Counted:
     """What `accountant`, by its name in the registry, claims for delta. Raises UnsupportedEvent, InvalidValue."""
     composed = make(accountant, adjacency).compose(event)
-    return _delta_claim(event, epsilon, _Counted(composed, composed.delta(epsilon), None))
-
-
-def _delta_claim(event: Event, epsilon: float, found: _Counted) -> DeltaClaim:
-    return DeltaClaim(
-        epsilon=epsilon,
-        delta=found.upper,
-        delta_lower=found.lower,
-        adjacency=found.by.adjacency,
-        accountant=found.by.name,
-        status=found.by.status,
-        theorem=found.by.theorem,
-        assumptions=(*found.notes, *_assumptions(event, found.by.status)),
-    )
+    return Counted(composed, composed.delta(epsilon), None, _assumptions(event, composed.status))
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
-    """Certified ends of epsilon or delta, by whom, and what is to be said of it. lower: None if unknown."""
+class Counted:
+    """What was counted of an event: an upper bound on its epsilon or its delta.
+
+    lower  certified lower bound on the exact one of the same event's worst-case pair; None if unknown
+    """
 
     by: Accountant
     upper: float
     lower: float | None
-    notes: tuple[str, ...] = ()
+    assumptions: tuple[str, ...]
 
 
 def _counted(
@@ -150,25 +121,27 @@ def _counted(
     word: str,
     bounds: Callable[[PLDAccountant], Bounds],
     spent: Callable[[Accountant], float],
-) -> _Counted:
+) -> Counted:
     """The privacy-loss accountant's `bounds`; where they are not as close as asked, the least upper end of its best
     ones and of what the other proved accountants find `spent`."""
     pld = PLDAccountant(adjacency=adjacency, tolerance=tolerance).compose(event)
+    # Of every accountant here, all of which are proved.
+    own = _assumptions(event, Status.PROVED)
     try:
         found = bounds(pld)
-        return _Counted(pld, found.upper, found.lower)
+        return Counted(pld, found.upper, found.lower, own)
     except (ToleranceNotReached, DiscretisationInvalid) as refusal:
         best = refusal.best if isinstance(refusal, ToleranceNotReached) else None
         lower = None if best is None else best.lower
         others = [make(name, adjacency) for name in ACCOUNTANTS if name != HEADLINE]
         counted = [
-            _Counted(whole, spent(whole), lower, (NOT_BOUNDED.format(one.name, word),))
+            Counted(whole, spent(whole), lower, (NOT_BOUNDED.format(one.name, word), *own))
             for one in others
             if one.status is Status.PROVED and one.supports(event)
             for whole in (one.compose(event),)
         ]
         if best is not None:
-            counted.append(_Counted(pld, best.upper, lower, (APART.format(word),)))
+            counted.append(Counted(pld, best.upper, lower, (APART.format(word), *own)))
         finite = [one for one in counted if math.isfinite(one.upper)]
         if not finite:
             raise
@@ -197,7 +170,9 @@ def guarantee(
     """What `accountant`, by its name in the registry, claims for `event`. Raises UnsupportedEvent, InvalidValue."""
     composed = make(accountant, adjacency, tolerance).compose(event)
     lower = composed.epsilon_lower(delta) if isinstance(composed, PLDAccountant) else None
-    return _claim(event, delta, unit, _Counted(composed, composed.epsilon(delta), lower))
+    return _claim(
+        event, delta, unit, Counted(composed, composed.epsilon(delta), lower, _assumptions(event, composed.status))
+    )
 
 
 def _assumptions(event: Event, status: Status) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +22,7 @@ from dpcore.accounting import headline
 from dpcore.events import Adjacency, Event, Gaussian, NonPrivate, Repeated
 from dpcore.gdp import eps_gdp, sigma_gaussian
 from dpcore.guarantee import Guarantee, Status
-from dpcore.mechanisms.output_perturbation import advanced_epsilon
+from dpcore.mechanisms.output_perturbation import Normals, advanced_epsilon
 from dpcore.mechanisms.protocol import mechanism, repeated
 
 Array = NDArray[np.float64]
@@ -32,19 +31,6 @@ REASON = (
     "Two classes without noise show their logits' difference exactly (three classes or more); "
     "the sensitivities do not bound one record's influence (any number of classes)."
 )
-
-
-class RandomSource(Protocol):
-    """What the mechanisms ask of a random source; `numpy.random.Generator` is one."""
-
-    def random(self, size: tuple[int, ...]) -> Array:
-        """Uniform draws in [0, 1)."""
-
-    def laplace(self, loc: float, scale: float, size: int) -> Array:
-        """Laplace draws, density exp(-|x - loc| / scale) / (2 scale)."""
-
-    def normal(self, loc: float, scale: float, size: int | tuple[int, ...]) -> Array:
-        """N(loc, scale^2)."""
 
 
 class NeuronNoise(StrEnum):
@@ -68,42 +54,6 @@ def neuron_budget(budget: float, classes: int, noise: NeuronNoise, split: float 
     return (
         budget / (2 * classes + split) if noise is NeuronNoise.LAPLACE else budget / math.sqrt(4 * classes + split**2)
     )
-
-
-def log_predictions(
-    logits: ArrayLike,
-    logit_sensitivity: float,
-    probability_sensitivity: float,
-    budget: float,
-    noise: NeuronNoise,
-    rng: np.random.Generator | RandomSource,
-    split: float = 1.0,
-) -> Array:
-    """Log-probabilities that Algorithm 1 releases, one independent run per row.
-
-    logits                   shape (queries, classes)
-    logit_sensitivity        Dz, above 0
-    probability_sensitivity  Dp in (0, 1]
-    budget                   epsilon (mu for Gaussian noise) of each query
-    split                    epsilon_sampling / epsilon_neuron; 1 as published
-    Neuron v is sampled with probability proportional to exp(e_s p_v / (2 Dp)) and gets noise of scale Dz / e_n.
-    Logarithms carry the same information as the probabilities and do not underflow. Returns shape (queries, classes).
-
-    Raises InvalidValue.
-    """
-    z = np.array(logits, dtype=np.float64)
-    if z.ndim != 2:
-        raise checks.InvalidValue("logits", z.shape, "shape (queries, classes)")
-    checks.positive_finite(logit_sensitivity=logit_sensitivity)
-    checks.rate(probability_sensitivity=probability_sensitivity)
-    share = neuron_budget(budget, z.shape[1], noise, split)
-    chances = softmax(split * share * softmax(z, axis=1) / (2 * probability_sensitivity), axis=1)
-    chosen = (rng.random((len(z), 1)) > np.cumsum(chances, axis=1)[:, :-1]).sum(axis=1)
-    scale = logit_sensitivity / share
-    draw = rng.laplace if noise is NeuronNoise.LAPLACE else rng.normal
-    z[np.arange(len(z)), chosen] += draw(0.0, scale, len(z))
-    out: Array = log_softmax(z, axis=1)
-    return out
 
 
 @mechanism("one-neuron-answers")
@@ -142,27 +92,45 @@ class OneNeuronAnswers:
         """Of the noise on the sampled logit."""
         return self.logit_sensitivity / neuron_budget(1 / self.noise_multiplier, classes, self.noise, self.split)
 
-    def release(self, logits: ArrayLike, rng: np.random.Generator | RandomSource) -> Array:
-        """The answers to logits [queries, classes], of the same shape (`log_predictions`)."""
-        dz, dp, budget = self.logit_sensitivity, self.probability_sensitivity, 1 / self.noise_multiplier
-        return log_predictions(logits, dz, dp, budget, self.noise, rng, self.split)
+    def release(self, logits: ArrayLike, draw: Normals) -> Array:
+        """Log-probabilities that Algorithm 1 releases, one independent run per row; shape (queries, classes).
+
+        logits  shape (queries, classes)
+        draw    standard normal draws, of which all others are made: a uniform one is a normal's own distribution
+                function, a Laplace one the difference of two exponentials, each half a sum of two squared normals
+
+        Neuron v is sampled with probability proportional to exp(e_s p_v / (2 Dp)) and gets noise of scale Dz / e_n.
+        Logarithms carry the same information as the probabilities and do not underflow. Raises InvalidValue.
+        """
+        z = np.array(logits, dtype=np.float64)
+        if z.ndim != 2:
+            raise checks.InvalidValue("logits", z.shape, "shape (queries, classes)")
+        share = neuron_budget(1 / self.noise_multiplier, z.shape[1], self.noise, self.split)
+        chances = softmax(self.split * share * softmax(z, axis=1) / (2 * self.probability_sensitivity), axis=1)
+        chosen = (ndtr(draw((len(z), 1))) > np.cumsum(chances, axis=1)[:, :-1]).sum(axis=1)
+        if self.noise is NeuronNoise.LAPLACE:
+            squares = np.square(draw((4, len(z))))
+            unit = (squares[0] + squares[1] - squares[2] - squares[3]) / 2
+        else:
+            unit = draw((len(z),))
+        z[np.arange(len(z)), chosen] += self.logit_sensitivity / share * unit
+        out: Array = log_softmax(z, axis=1)
+        return out
 
 
-def published_guarantee(total: float, noise: NeuronNoise, delta: float | None = None) -> Guarantee:
+def published_guarantee(total: float, noise: NeuronNoise, delta: float) -> Guarantee:
     """The publication's claim for all queries together, marked refuted.
 
     total  epsilon (Laplace, Theorem 6) or mu (Gaussian), above 0
-    delta  in (0, 1), needed for Gaussian noise only: mu = 1 reads epsilon 4.377 at delta 1e-5
+    delta  in (0, 1): mu = 1 reads epsilon 4.377 at delta 1e-5. A Laplace claim holds at every delta; stated at one,
+           both share an axis
 
     Raises InvalidValue.
     """
     checks.positive_finite(total=total)
-    if noise is NeuronNoise.GAUSSIAN and delta is None:
-        raise checks.InvalidValue("delta", delta, "a number in (0, 1)", "A Gaussian claim has no epsilon without it.")
-    gaussian = noise is NeuronNoise.GAUSSIAN and delta is not None
     return Guarantee(
-        epsilon=eps_gdp(total, delta) if gaussian and delta is not None else total,
-        delta=delta if gaussian and delta is not None else 0.0,
+        epsilon=eps_gdp(total, delta) if noise is NeuronNoise.GAUSSIAN else total,
+        delta=delta,
         adjacency=Adjacency.ADD_REMOVE,
         accountant="one-neuron",
         status=Status.REFUTED,
@@ -655,12 +623,20 @@ def one_neuron_distinguisher(
     query = features[:1]
     models = [query @ _fit(features[start:], labels[start:], 3) for start in (0, 1)]
     bounds = published_noise((5,), 3, 200, 0.0005)
+    answers = OneNeuronAnswers(
+        logit_sensitivity=bounds.logit,
+        probability_sensitivity=bounds.probability,
+        noise=noise,
+        noise_multiplier=1 / epsilon,
+        split=1.0,
+        steps=trials,
+    )
     coins = rng.integers(0, 2, trials)
     out = np.empty((trials, 3))
     for which, logits in enumerate(models):
         rows = np.flatnonzero(coins == which)
         repeated = np.repeat(logits, len(rows), axis=0)
-        out[rows] = log_predictions(repeated, bounds.logit, bounds.probability, epsilon, noise, rng)
+        out[rows] = answers.release(repeated, rng.standard_normal)
     misfits = [np.abs(_differences(out) - _differences(logits)).min(axis=1) for logits in models]
     right = np.mean((misfits[1] < misfits[0]) == (coins == 1))
     allowed = expit(epsilon) if noise is NeuronNoise.LAPLACE else ndtr(epsilon / 2)

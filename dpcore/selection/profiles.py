@@ -68,7 +68,7 @@ class EventProfile:
 
     def delta(self, epsilon: float) -> float:
         """See `TrialProfile.delta`."""
-        return headline_delta(self.event, epsilon, self.adjacency, self.tolerance).delta
+        return headline_delta(self.event, epsilon, self.adjacency, self.tolerance).upper
 
     def epsilon(self, delta: float) -> float:
         """See `TrialProfile.epsilon`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import typer
@@ -212,8 +212,17 @@ def _row(question: Question, accountant: str) -> dict[str, Any]:
     own = accountant == HEADLINE
     if question.unknown == "delta":
         found = headline_delta(event, epsilon, adjacency) if own else delta_claim(accountant, event, epsilon, adjacency)
-        words = {"adjacency": adjacency.value, "status": found.status.value, "assumptions": list(found.assumptions)}
-        return {**asdict(found), **words, **setting}
+        return {
+            "epsilon": epsilon,
+            "delta": found.upper,
+            "adjacency": adjacency.value,
+            "accountant": found.by.name,
+            "status": found.by.status.value,
+            "theorem": found.by.theorem,
+            "assumptions": list(found.assumptions),
+            "delta_lower": found.lower,
+            **setting,
+        }
     claim = headline(event, delta, adjacency) if own else guarantee(accountant, event, delta, adjacency)
     setting["target_epsilon"] = question.epsilon
     if question.unknown != "epsilon":

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import expit
 
 from dpcore.accounting import guarantee
@@ -123,10 +124,18 @@ def test_the_published_split():
 
 @pytest.mark.parametrize("noise", list(NeuronNoise))
 def test_algorithm_1_samples_and_perturbs_as_written(noise):
-    """One neuron moves; how often and how far, over 200000 runs (bands of four standard errors)."""
+    """One neuron moves; how often (four standard errors) and how far (Kolmogorov-Smirnov, wrong once in 10,000 seeds),
+    over 200000 runs."""
     runs, budget, logits = 200_000, 3.0, np.array([1.0, 0.0, -2.0])
-    rng = np.random.default_rng(7)
-    out = convexified.log_predictions(np.tile(logits, (runs, 1)), 0.5, 0.8, budget, noise, rng)
+    answers = convexified.OneNeuronAnswers(
+        logit_sensitivity=0.5,
+        probability_sensitivity=0.8,
+        noise=noise,
+        noise_multiplier=1 / budget,
+        split=1.0,
+        steps=runs,
+    )
+    out = answers.release(np.tile(logits, (runs, 1)), np.random.default_rng(7).standard_normal)
     assert np.exp(out).sum(axis=1) == pytest.approx(1.0)
     share = convexified.neuron_budget(budget, 3, noise)
     p = np.exp(logits) / np.exp(logits).sum()
@@ -136,19 +145,16 @@ def test_algorithm_1_samples_and_perturbs_as_written(noise):
         a, b = (k for k in range(3) if k != v)
         chosen = np.abs(out[:, a] - out[:, b] - (logits[a] - logits[b])) < 1e-9
         assert chosen.mean() == pytest.approx(chances[v], abs=4 * 0.5 / math.sqrt(runs))
-        shift = np.abs(out[chosen, v] - out[chosen, a] - (logits[v] - logits[a]))
-        mean = 0.5 / share * (1.0 if noise is NeuronNoise.LAPLACE else math.sqrt(2 / math.pi))
-        assert shift.mean() == pytest.approx(mean, rel=4 / math.sqrt(runs / 4))
+        shift = (out[chosen, v] - out[chosen, a] - (logits[v] - logits[a])) * share / 0.5
+        assert stats.kstest(shift, "laplace" if noise is NeuronNoise.LAPLACE else "norm").pvalue > 1e-4
 
 
 def test_the_published_claim_is_printed_as_refuted():
-    laplace = convexified.published_guarantee(1.0, NeuronNoise.LAPLACE)
+    laplace = convexified.published_guarantee(1.0, NeuronNoise.LAPLACE, 1e-5)
     gaussian = convexified.published_guarantee(1.0, NeuronNoise.GAUSSIAN, 1e-5)
     assert laplace.status is gaussian.status is Status.REFUTED
-    assert (laplace.epsilon, laplace.delta) == (1.0, 0.0)
+    assert laplace.epsilon == 1.0
     assert gaussian.epsilon == pytest.approx(4.377178, abs=1e-6)
-    with pytest.raises(InvalidValue, match="delta"):
-        convexified.published_guarantee(1.0, NeuronNoise.GAUSSIAN)
 
 
 # The counterexamples

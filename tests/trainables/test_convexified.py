@@ -31,7 +31,6 @@ from trainables.systems.lu2021 import (
     CONVEXIFIED_LOSS,
     ConvexifiedHeadHyperparameters,
     ConvexifiedLossHyperparameters,
-    FromNormals,
     asked,
     attack_of,
     flat_inputs,
@@ -240,14 +239,6 @@ def test_head_features_are_frozen_and_short(digits):
     # A record's features do not depend on the others.
     alone = Split(inputs={"image": digits.train.inputs["image"][5:6]}, targets=digits.train.targets[5:6])
     assert repaired_fit.features_of(knobs, digits.facts, alone) == pytest.approx(features[5:6], rel=1e-12)
-
-
-def test_draws_from_normals_have_their_laws():
-    """Kolmogorov-Smirnov over 20,000 draws; each wrong once in 10,000 seeds."""
-    draws = FromNormals(np.random.default_rng(2).standard_normal)
-    assert stats.kstest(draws.random((20_000, 1)).ravel(), "uniform").pvalue > 1e-4
-    assert stats.kstest(draws.laplace(1.0, 2.0, 20_000), stats.laplace(1.0, 2.0).cdf).pvalue > 1e-4
-    assert stats.kstest(draws.normal(1.0, 2.0, (100, 200)).ravel(), stats.norm(1.0, 2.0).cdf).pvalue > 1e-4
 
 
 # Attacks on the convexified-loss systems: shadow models, and neighbours that refute what is published.

@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, softmax
+from scipy.special import softmax
 
 from dpcore.audit.attacks import attack_examples, disjoint_splits
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.gdp import mu_gdp
 from dpcore.guarantee import Guarantee, Status
-from dpcore.mechanisms.output_perturbation import NoiseLaw, Normals, OutputPerturbation
+from dpcore.mechanisms.output_perturbation import NoiseLaw, OutputPerturbation
 from dpcore.papers import lu2021 as convexified
 from dpcore.papers.lu2021 import (
     Bound,
@@ -251,8 +251,7 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
         claim = published_guarantee(total, released.noise, delta)
         told = ((UNNOISED, case.params.reference), (ATTACKED, case.params.shadows > 0))
         lines = tuple(line for line, applies in told if applies)
-        # One delta for both laws of noise, so that they share an axis; a pure claim holds at every delta.
-        return replace(claim, delta=delta, unit=case.target.unit, assumptions=(*claim.assumptions, *lines))
+        return replace(claim, unit=case.target.unit, assumptions=(*claim.assumptions, *lines))
 
     def describe(self, case: Case[ConvexifiedLossHyperparameters], released: OneNeuronAnswers) -> str:
         """See `PlannedSystem.describe`."""
@@ -281,7 +280,7 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
         next_ = next_answers(run, fit.mechanism.steps, counts[_ANSWERED])
         members, others = asked(fit.params, trained, next_.start, next_.stop)
         logits = np.concatenate([trained.other_logits[others], trained.member_logits[members]])
-        released = fit.mechanism.release(logits, FromNormals(normals(run, fit.settings)))
+        released = fit.mechanism.release(logits, normals(run, fit.settings))
         labels = released.argmax(axis=1)
         hooks.released(run, asked=others, labels=labels[: len(others)], log_probabilities=released)
         counts[_ANSWERED] = next_.stop
@@ -308,28 +307,6 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
 
 
 # Training and answering, and the shadow attack on the answers.
-
-
-class FromNormals:
-    """The part of NumPy's generator that the mechanisms ask for."""
-
-    def __init__(self, normals: Normals) -> None:
-        self._normals = normals
-
-    def random(self, size: tuple[int, ...]) -> Array:
-        """Uniform on (0, 1): the normal's own distribution function."""
-        uniform: Array = ndtr(self._normals(size))
-        return uniform
-
-    def laplace(self, loc: float, scale: float, size: int) -> Array:
-        """The difference of two exponentials, each half a sum of two squared normals."""
-        squares = np.square(self._normals((4, size)))
-        drawn: Array = loc + scale * (squares[0] + squares[1] - squares[2] - squares[3]) / 2
-        return drawn
-
-    def normal(self, loc: float, scale: float, size: int | tuple[int, ...]) -> Array:
-        """N(loc, scale^2)."""
-        return loc + scale * self._normals((size,) if isinstance(size, int) else size)
 
 
 SHADOWS_TOGETHER = 20
