@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import typer
 
-from dpcore import calibrate, checks
+from dpcore import calibrate
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.accounting import ACCOUNTANTS, HEADLINE, delta_claim, guarantee, headline, headline_delta
 from dpcore.checks import InvalidValue
@@ -104,21 +103,13 @@ def _target(row: dict[str, Any]) -> str:
 Unknown = Literal["epsilon", "delta", "noise", "steps"]
 ALL = "all"
 RANGES: dict[str, tuple[float, float]] = {
+    "epsilon": (1e-300, 1e300),
     "noise_multiplier": (0.01, 1e9),
     "sample_rate": (1e-12, 1.0),
     "steps": calibrate.COUNT_RANGE,
-    "delta": (1e-200, 1.0),
+    "delta": (1e-200, 1 - 1e-9),
 }
-"""Inclusive, a delta of 1 left out. Beyond them squares, powers or tails leave floating point in some accountant."""
-_BEYOND = {
-    "noise_multiplier": (
-        "Less noise protects nobody: a step would spend an epsilon of thousands.",
-        "More noise leaves nothing of what is released.",
-    ),
-    "delta": ("What allows no chance of failure at all is a mechanism of pure epsilon.", ""),
-}
-"""What to think of a value below its range, and of one above it."""
-
+"""Inclusive. Beyond them squares, powers or tails leave floating point in some accountant."""
 _NEEDS: dict[Unknown, tuple[str, ...]] = {
     "epsilon": ("noise_multiplier", "sample_rate", "steps", "delta"),
     "delta": ("epsilon", "noise_multiplier", "sample_rate", "steps"),
@@ -145,31 +136,16 @@ class Question:
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
     def __post_init__(self) -> None:
-        given = {name: getattr(self, name) for name in ("epsilon", *RANGES)}
-        for name, value in given.items():
-            if value is None and name in _NEEDS[self.unknown]:
-                option = "--" + name.replace("_", "-")
-                raise InvalidValue(name, None, f"a value, since {self.unknown} is asked for", f"Give {option}.")
-            if value is not None and name not in _NEEDS[self.unknown]:
-                raise InvalidValue(name, value, f"nothing, since {self.unknown} is asked for", "Leave it out.")
         if self.accountant not in (*ACCOUNTANTS, ALL):
             raise InvalidValue("accountant", self.accountant, "one of " + ", ".join((*ACCOUNTANTS, ALL)))
-        for name, value in given.items():
-            if value is None:
-                continue
-            if name == "delta":
-                checks.probability_open(delta=value)
-            elif name == "sample_rate":
-                checks.rate(sample_rate=value)
-            elif name == "steps":
-                checks.count(minimum=1, steps=value)
-            else:
-                checks.positive_finite(**{name: value})
-            low, high = RANGES.get(name, (0.0, math.inf))
-            if not low <= value <= high:
-                end = f"at least {low:.12g}" if value < low else f"at most {high:.12g}"
-                expected = f"{end}, which is as far as accountants count"
-                raise InvalidValue(name, value, expected, _BEYOND.get(name, ("", ""))[value > high])
+        for name, (low, high) in RANGES.items():
+            value, is_needed = getattr(self, name), name in _NEEDS[self.unknown]
+            if is_needed == (value is None):
+                expected = f"{'a value' if is_needed else 'nothing'}, since {self.unknown} is asked for"
+                remedy = f"Give --{name.replace('_', '-')}." if is_needed else "Leave it out."
+                raise InvalidValue(name, value, expected, remedy)
+            if is_needed and not low <= value <= high:
+                raise InvalidValue(name, value, f"{low:.12g} to {high:.12g}, which is as far as accountants count")
 
 
 def answer(question: Question) -> list[dict[str, Any]]:

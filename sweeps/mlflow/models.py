@@ -36,7 +36,7 @@ from sweeps.mlflow.read import (
     runs_of_trials,
 )
 from sweeps.mlflow.runs import trial_tags
-from sweeps.mlflow.sync import DrainLock, DrainRunning
+from sweeps.mlflow.sync import DrainRunning, drain_lock
 from sweeps.privacy.release import Published
 from sweeps.store.records import SweepRecord
 from sweeps.util.waiting import wait_for
@@ -263,7 +263,7 @@ def log_models(
     there: list[str] = []
     key, sweep = "the others", recorded.name
     try:
-        with DrainLock(folder):
+        with drain_lock(folder):
             client = MlflowClient(tracking_uri=uri)
             _, experiment = experiment_of(client, recorded)
             if experiment is None:

@@ -10,11 +10,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from sweeps.mlflow import FRONT
 from sweeps.privacy.published_store import PublishedStore
@@ -23,7 +23,7 @@ from sweeps.store.errors import StoreError
 from sweeps.store.records import CurveReport, Note, SweepRecord, Tag, TrialState, by_trial
 from sweeps.util.files import path_of
 from sweeps.util.log import Event, say
-from sweeps.util.waiting import patience, wait_for
+from sweeps.util.waiting import wait_for
 from trainables.worker.redaction import redacted, shown_url
 
 if TYPE_CHECKING:
@@ -64,43 +64,36 @@ class DrainRunning(RuntimeError):
     """Another process is telling MLflow about this sweep."""
 
 
-class DrainLock:
-    """A lock on `<folder>/tracking.lock` that the system releases when its holder dies, however that happens.
+@contextmanager
+def drain_lock(
+    folder: Path, wait_seconds: float | None = None, give_up: Callable[[], bool] = lambda: False
+) -> Iterator[None]:
+    """Hold `<folder>/tracking.lock`, which the system releases when its holder dies, however that happens.
 
     wait_seconds  how long to wait for the holder; default: the patience
     give_up       asked while waiting; True ends the wait
 
     Raises DrainRunning on entry.
     """
+    path = folder / "tracking.lock"
+    folder.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        with wait_for(f"the process that is telling MLflow about this sweep ({path})", wait_seconds) as wait:
+            while not _locked(file):
+                if wait.left() == 0 or give_up():
+                    raise DrainRunning(
+                        f"{path}: held by another process that is telling MLflow about this sweep. "
+                        "Wait for it to end, or end it, then try again."
+                    )
+                time.sleep(0.1)
+        yield
 
-    def __init__(
-        self, folder: Path, wait_seconds: float | None = None, give_up: Callable[[], bool] = lambda: False
-    ) -> None:
-        self._path = folder / "tracking.lock"
-        self._seconds, self._give_up = patience() if wait_seconds is None else wait_seconds, give_up
-        self._descriptor = -1
 
-    def __enter__(self) -> DrainLock:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-        with wait_for(f"the process that is telling MLflow about this sweep ({self._path})", self._seconds) as wait:
-            while True:
-                try:
-                    fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return self
-                except BlockingIOError:
-                    if wait.left() == 0 or self._give_up():
-                        os.close(self._descriptor)
-                        raise DrainRunning(
-                            f"{self._path}: held by another process that is telling MLflow about this sweep. "
-                            "Wait for it to end, or end it, then try again."
-                        ) from None
-                    time.sleep(0.1)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        os.close(self._descriptor)
+def _locked(file: TextIO) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 STORE_VARIABLE, URI_VARIABLE = "SWEEPS_DRAIN_STORE", "SWEEPS_DRAIN_URI"
@@ -204,7 +197,7 @@ def rebuild(store: PublishedStore, sweep: str, uri: str, folder: Path | None = N
 
     record = store.sweep(sweep).kept()
     sweep = record.name
-    with DrainLock(folder or Path(record.root) / sweep):
+    with drain_lock(folder or Path(record.root) / sweep):
         rows = [row.id for row in store.outbox(sweep, limit=1_000_000)]
         where = f"MLflow at {shown_url(uri)}"
         with wait_for(where):
@@ -398,7 +391,7 @@ def main() -> int:
     store = PublishedStore.at(store_url)
     folder = Path(store.sweep(options.sweep).root) / options.sweep
     try:
-        with DrainLock(folder, wait_seconds=float("inf"), give_up=ending.is_set):
+        with drain_lock(folder, wait_seconds=float("inf"), give_up=ending.is_set):
             return drain(store, options.sweep, uri, ending)
     except (DrainRunning, StoreError) as error:
         _log(str(error))

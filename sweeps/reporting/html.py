@@ -8,10 +8,10 @@ from __future__ import annotations
 import io
 import json
 import re
-import time
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from time import gmtime, strftime
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
@@ -134,28 +134,13 @@ def _template(name: str) -> Template:
     }
     given = (
         judged, metric_quotes, spans, total_text, earlier_lines, executed_text,
-        not_covered, searched, winner, facts, tiles, plan_text, stopped_early, afterwards,
+        not_covered, winner, plan_text, was_stopped, afterwards, strftime, gmtime,
     )  # fmt: skip
-    found.globals |= {one.__name__: one for one in given} | {"HEADING": HEADING, "REFUTED": REFUTED}
+    found.globals |= {one.__name__: one for one in given} | {"HEADING": HEADING, "REFUTED": REFUTED, "STATES": _SHOWN}
     return found.get_template(name)
 
 
 # What the template asks for.
-
-
-def facts(summary: SweepSummary) -> list[str]:
-    """What stands under the title."""
-    spec = summary.record.spec
-    found = [f"state {summary.record.state}"]
-    found += [f"data {spec.data.source}", f"{spec.search.sampler} sampler"]
-    found += ["systems and budgets in turn"] if spec.search.stratified else []
-    return [*found, time.strftime("written %Y-%m-%d %H:%M UTC", time.gmtime())]
-
-
-def tiles(summary: SweepSummary) -> list[tuple[int, str]]:
-    """How many trials are on the front, and in each state."""
-    found = [(len(summary.in_state(state)), str(state)) for state in _SHOWN]
-    return [found[0], (sum(int(panel.on_front.sum()) for panel in summary.front.panels), "on the front"), *found[1:]]
 
 
 def not_covered(summary: SweepSummary) -> list[str]:
@@ -173,21 +158,6 @@ def not_covered(summary: SweepSummary) -> list[str]:
         *(f"Metric {name}: {summary.released[name]}" for name in metrics),
         *([] if validation is None else [f"Validation records are {validation}."]),
     ]
-
-
-def searched(summary: SweepSummary) -> str:
-    """What a sealed search chose from, and when it ended."""
-    spec, selection = summary.record.spec, summary.record.spec.selection
-    assert selection is not None
-    shape = "" if selection.shape is None else f" of shape {selection.shape:g}"
-    what = "first trial that met the target" if selection.target else "best trial"
-    if len(spec.orders) > 1:
-        what = f"best trial by each of {len(spec.orders)} orders ({'; '.join(map(str, spec.orders))})"
-    return (
-        f"The {what} of a secret number of them ({selection.count}{shape}, mean {selection.mean:g} before its "
-        f"cap at {spec.search.trials}), {selection.deadline_minutes:g} minutes after the start, however many there "
-        "were."
-    )
 
 
 def winner(summary: SweepSummary, trial: Published) -> list[tuple[str, str]]:
@@ -240,16 +210,6 @@ def plan_text(trial: Published) -> str:
     if plan is not None:
         text["schedule"] = [[to_dict(event), count] for event, count in blocks(plan.event())]
     return json.dumps(text, indent=1, default=str)
-
-
-def stopped_early(summary: SweepSummary, trial: Published) -> bool:
-    """Whether early stopping ended it: it claims all planned steps the same."""
-    return (
-        summary.record.spec.early_stopping is not None
-        and trial.guarantee is not None
-        and trial.plan is not None
-        and was_stopped(trial)
-    )
 
 
 def afterwards(summary: SweepSummary, trial: Published) -> Guarantee | None:

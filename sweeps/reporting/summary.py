@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,29 +64,19 @@ from trainables.worker.files import Folder
 from trainables.worker.redaction import shown_url
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRange:
-    """Claims of trials of one system that differ only in their epsilon.
-
-    kind      what they share: a guarantee whose epsilon says nothing
-    lowest, highest  epsilon, over `trials` trials
-    """
+class ClaimRange(NamedTuple):
+    """The smallest and the largest of the claims of `trials` trials of one system, which differ in epsilon alone."""
 
     system: str
-    kind: Guarantee
-    lowest: float
-    highest: float
+    smallest: Guarantee
+    largest: Guarantee
     trials: int
 
     @property
     def axes(self) -> tuple[object, ...]:
         """What epsilons have to share to be compared."""
-        return self.kind.notion, self.kind.adjacency, self.kind.delta, self.kind.unit
-
-    @property
-    def bound(self) -> Guarantee:
-        """The largest of them."""
-        return replace(self.kind, epsilon=self.highest)
+        claim = self.largest
+        return claim.notion, claim.adjacency, claim.delta, claim.unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,12 +210,12 @@ class SweepSummary:
     @property
     def standing_claims(self) -> list[ClaimRange]:
         """Those that are not refuted: what is refuted is in no range of numbers that stand."""
-        return [one for one in self.claims if one.kind.status is not Status.REFUTED]
+        return [one for one in self.claims if one.largest.status is not Status.REFUTED]
 
     @property
     def covers_search(self) -> bool:
         """Whether the claims that stand cover the search too."""
-        return bool(self.standing_claims) and all(covers_search(one.bound) for one in self.standing_claims)
+        return bool(self.standing_claims) and all(covers_search(one.largest) for one in self.standing_claims)
 
     @cached_property
     def released(self) -> Mapping[str, str]:
@@ -528,16 +518,8 @@ def _claims(trials: Sequence[Published]) -> list[ClaimRange]:
         if trial.guarantee is not None:
             kind = replace(trial.guarantee, epsilon=0.0, epsilon_lower=None, aimed_at=None)
             groups.setdefault((trial.system, kind), []).append(trial.guarantee)
-    return [
-        ClaimRange(
-            system=system,
-            kind=kind,
-            lowest=min(claim.epsilon for claim in claims),
-            highest=max(claim.epsilon for claim in claims),
-            trials=len(claims),
-        )
-        for (system, kind), claims in groups.items()
-    ]
+    ranges = ((system, sorted(claims, key=lambda one: one.epsilon)) for (system, _), claims in groups.items())
+    return [ClaimRange(system, claims[0], claims[-1], len(claims)) for system, claims in ranges]
 
 
 def _released(trials: Sequence[Published]) -> dict[str, str]:

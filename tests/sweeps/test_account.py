@@ -85,10 +85,11 @@ def test_all_shows_the_others_where_the_headline_cannot_count_so_little_noise(un
 @pytest.mark.parametrize("accountant", ACCOUNTANTS)
 def test_every_accountant_answers_at_the_ends_of_the_ranges(accountant):
     """Or says why not; and nothing overflows on the way."""
-    ends = [(low, 0.5 if name == "delta" else high) for name, (low, high) in RANGES.items()]
+    given = [name for name in RANGES if name != "epsilon"]
+    ends = [(RANGES[name][0], 0.5 if name == "delta" else RANGES[name][1]) for name in given]
     found, refused = [], []
     for values in itertools.product(*ends):
-        question = Question(unknown="epsilon", accountant=accountant, **dict(zip(RANGES, values, strict=True)))
+        question = Question(unknown="epsilon", accountant=accountant, **dict(zip(given, values, strict=True)))
         try:
             found += answer(question)
         except UnsupportedEvent as error:

@@ -13,7 +13,7 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from sweeps.mlflow.runs import Experiment
-from sweeps.mlflow.sync import Drain, DrainLock, DrainRunning, drain, rebuild
+from sweeps.mlflow.sync import Drain, DrainRunning, drain, drain_lock, rebuild
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.store.records import TrialRecord
 from sweeps.util import waiting
@@ -38,7 +38,7 @@ def test_the_process_delivers_while_the_sweep_runs_and_ends_with_it(tmp_path: Pa
         while store.backlog("views") and time.monotonic() < deadline:
             time.sleep(0.1)
         assert store.backlog("views") == 0, "nothing was delivered during the sweep"
-        with pytest.raises(DrainRunning, match="another process"), DrainLock(tmp_path / "views", wait_seconds=0.2):
+        with pytest.raises(DrainRunning, match="another process"), drain_lock(tmp_path / "views", wait_seconds=0.2):
             pass
         # A drain that is killed is followed by another one at the end.
         running._process.send_signal(signal.SIGKILL)
@@ -62,13 +62,13 @@ def test_a_controller_that_is_killed_leaves_a_drain_that_delivers_and_ends(tmp_p
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
-    with DrainLock(tmp_path / "views", wait_seconds=0.0):
+    with drain_lock(tmp_path / "views", wait_seconds=0.0):
         pass  # not yet started
     deadline = time.monotonic() + 60
     while store.backlog("views") and time.monotonic() < deadline:
         time.sleep(0.1)
     assert store.backlog("views") == 0
-    with DrainLock(tmp_path / "views", wait_seconds=20.0):
+    with drain_lock(tmp_path / "views", wait_seconds=20.0):
         pass  # and gone
 
 
