@@ -20,32 +20,14 @@ from dpcore.selection.counts import Capped
 from dpcore.selection.front import FrontPoints
 from dpcore.selection.ladder import LadderPoints
 from sweeps.audit import AuditRecord, audits_of
-from sweeps.certificate import document
+from sweeps.certificate import document, modes
 from sweeps.certificate.document import Approval, Body, FinalTarget, HoldoutBody, Signature, utc, written
-from sweeps.certificate.modes import (
-    STATED,
-    Best,
-    ComposedTrials,
-    Filtered,
-    First,
-    Front,
-    Ledger,
-    LedgerRow,
-    Mode,
-    PlannedTrial,
-    Profile,
-    SealedSearch,
-    Statement,
-    TrialAlone,
-    released_by,
-    same,
-)
 from sweeps.certificate.page import certificate_page
 from sweeps.certificate.signing import SIGNATURE, key_text, signed
 from sweeps.certificate.verify import recomputed
 from sweeps.execution.final_run import check_parts
 from sweeps.planning.spec_code import WEIGHTS, code_of
-from sweeps.privacy import wording
+from sweeps.privacy import totals, wording
 from sweeps.privacy.charge import charge_of
 from sweeps.privacy.claims import HOLDOUT, Assumptions, claim_of_search, count_text
 from sweeps.privacy.heldout import charged, readings
@@ -53,16 +35,6 @@ from sweeps.privacy.ledger import Procedure, Summary, both, tuned_by_now
 from sweeps.privacy.population import ELSEWHERE, IN_THIS_STORE, account
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published, Release
-from sweeps.privacy.totals import (
-    charged_as,
-    choices_of,
-    cut_short,
-    earlier_lines,
-    earlier_totals,
-    sentences,
-    summary,
-    sweep_total,
-)
 from sweeps.privacy.wording import Verdict, dependence, quote_of_claim, quote_of_metric, quote_of_total, recorded_text
 from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.spec.parse import load_spec, public_facts
@@ -138,9 +110,9 @@ class Subject:
 class Counted:
     """A claim as it was counted.  artefact  what was released, exactly"""
 
-    mode: Mode
+    mode: modes.Mode
     claim: Guarantee
-    ledger: Ledger
+    ledger: modes.Ledger
     artefact: str
 
 
@@ -164,7 +136,7 @@ def checked_trial(trial: Published) -> tuple[PrivacyPlan, Guarantee]:
     if trial.state is not TrialState.COMPLETE or claim is None or plan is None:
         raise CannotCertify(f"{trial.key}: {trial.state}; expected a trial that is complete, with a claim.")
     quote = quote_of_claim(claim)
-    stated = claim.status in STATED and math.isfinite(claim.epsilon)
+    stated = claim.status in modes.STATED and math.isfinite(claim.epsilon)
     if not stated and (quote.verdict in (Verdict.NO, Verdict.REFUTED) or claim.status not in STANDING):
         raise CannotCertify(f"{trial.key}: its epsilon {quote.said}: {quote.sentence or quote.words}.")
     return plan, claim
@@ -173,10 +145,10 @@ def checked_trial(trial: Published) -> tuple[PrivacyPlan, Guarantee]:
 def _trial(subject: Subject, trial: Published) -> Counted:
     """One trial's own claim, or the statement of a weaker one."""
     key, (plan, claim) = trial.key, checked_trial(trial)
-    planned = PlannedTrial.of(key, plan, claim)
-    mode = Statement(trials=(planned,)) if claim.status in STATED else TrialAlone.of(planned, claim)
+    planned = modes.PlannedTrial.of(key, plan, claim)
+    mode = modes.Statement(trials=(planned,)) if claim.status in modes.STATED else modes.TrialAlone.of(planned, claim)
     artefact = f"the metrics of {key} at every report, and its model where its system has one"
-    return Counted(mode=mode, claim=claim, ledger=list(map(LedgerRow.of, subject.entries)), artefact=artefact)
+    return Counted(mode=mode, claim=claim, ledger=list(map(modes.LedgerRow.of, subject.entries)), artefact=artefact)
 
 
 def _checked_total(record: SweepRecord, counted: Summary) -> Procedure:
@@ -197,31 +169,30 @@ def _checked_total(record: SweepRecord, counted: Summary) -> Procedure:
 def _all(subject: Subject) -> Counted:
     """All trials together, by composition or by the budget that a filter kept."""
     record, entries = subject.record, subject.entries
-    tests, choices = charged(subject.store, record), choices_of(record, subject.trials)
-    cut = cut_short(record, subject.trials)
-    total = _checked_total(record, summary(subject.trials, entries, choices, cut, tests, sweep_total(record.spec)))
+    tests, choices = charged(subject.store, record), totals.choices_of(record, subject.trials)
+    cut, budget = totals.cut_short(record, subject.trials), budget_of(subject.spec)
+    total = _checked_total(record, totals.summary(subject.trials, entries, choices, cut, tests, budget))
     plans = {one.key: one.plan for one in subject.trials if one.plan is not None}
-    trials, budget = tuple(PlannedTrial.of(key, plan) for key, plan in plans.items()), budget_of(subject.spec)
-    claim = total.guarantee
-    mode: Mode
+    trials, claim = tuple(modes.PlannedTrial.of(key, plan) for key, plan in plans.items()), total.guarantee
+    mode: modes.Mode
     if total.filtered:
         assert budget is not None
         known: dict[str, float] = {}
         # What a launch was allowed to run is charged, however far it came.
-        ledger = [LedgerRow.of(replace(entry, executed_to=entry.to_step)) for entry in entries]
+        ledger = [modes.LedgerRow.of(replace(entry, executed_to=entry.to_step)) for entry in entries]
         charges = (charge_of(budget, plans[row.trial], row.from_step, row.to_step, known) for row in ledger)
-        mode = Filtered(trials=trials, order=budget.order, charges=tuple(charges))
+        mode = modes.Filtered(trials=trials, order=budget.order, charges=tuple(charges))
     else:
-        ledger = list(map(LedgerRow.of, charged_as(subject.trials, entries, choices)))
+        ledger = list(map(modes.LedgerRow.of, totals.charged_as(subject.trials, entries, choices)))
         tested, apart = Composed(events=tuple(one.event for one in tests)), all(one.apart for one in tests)
-        mode = ComposedTrials(
+        mode = modes.ComposedTrials(
             scope=subject.spec.privacy.scope,
             budget=None if total.budget is None else total.budget.epsilon,
             delta=min(plan.guarantee.delta for plan in plans.values()),
             trials=trials,
             tests=tested,
             tests_apart=apart,
-            profile=Profile.of(released_by(trials, ledger, tested, apart).together(claim.adjacency), claim),
+            profile=modes.Profile.of(modes.released_by(trials, ledger, tested, apart).together(claim.adjacency), claim),
         )
     artefact = (
         f"every published metric of {len(trials)} trials at every report, and their models where systems have any"
@@ -261,7 +232,7 @@ def _search(subject: Subject) -> Counted:
     mode = mode_of(
         rule,
         law_text(spec.selection, spec.search.trials),
-        tuple(PlannedTrial.of(one.key, plan, claim) for one, (plan, _) in zip(winners, left, strict=True)),
+        tuple(modes.PlannedTrial.of(one.key, plan, claim) for one, (plan, _) in zip(winners, left, strict=True)),
         spec.orders,
         str(spec.selection.target),
         float(winners[0].config[TARGET_EPSILON]) if winners else None,
@@ -273,11 +244,11 @@ def _search(subject: Subject) -> Counted:
 def mode_of(
     rule: HeterogeneousTrials | LadderPoints | FrontPoints,
     named: str,
-    trials: tuple[PlannedTrial, ...],
+    trials: tuple[modes.PlannedTrial, ...],
     orders: Sequence[Scalarisation] = (),
     target: str = "",
     budget: float | None = None,
-) -> SealedSearch:
+) -> modes.SealedSearch:
     """The mode of a price.
 
     named   its law in words;  orders  of a front
@@ -285,12 +256,12 @@ def mode_of(
     """
     cap = rule.law.cap if isinstance(rule.law, Capped) else None
     told: dict[str, Any] = {"law": rule.law.priced, "cap": cap, "named": named, "trials": trials}
-    kind: type[SealedSearch] = Best
+    kind: type[modes.SealedSearch] = modes.Best
     if isinstance(rule, LadderPoints):
-        kind, ended = First, None if budget is None else 1 + rule.epsilons.index(budget)
+        kind, ended = modes.First, None if budget is None else 1 + rule.epsilons.index(budget)
         told |= {"target": target, "ended": ended}
     elif isinstance(rule, FrontPoints):
-        kind, told = Front, told | {"orders": tuple(orders)}
+        kind, told = modes.Front, told | {"orders": tuple(orders)}
     # All else that it has is the rule's, by the same names.
     return kind(**told, **{name: getattr(rule, name) for name in kind.model_fields.keys() - {*told, "mode"}})
 
@@ -486,7 +457,7 @@ def _tuning(final: Subject, chosen: Chosen, recorded: Guarantee, approval: Appro
         check_parts(final.spec, record)
         body = _of_sweep(subject, approval)
         claim = body.mode.promised(body.claim)
-        if not (same(claim.epsilon, recorded.epsilon) and same(claim.delta, recorded.delta)):
+        if not (modes.same(claim.epsilon, recorded.epsilon) and modes.same(claim.delta, recorded.delta)):
             now, then = (
                 f"{epsilon_text(one.epsilon, digits=6)} at {delta_text(one.delta)}" for one in (claim, recorded)
             )
@@ -626,6 +597,6 @@ def _not_covered(subject: Subject) -> tuple[str, ...]:
         lines.append(wording.BAYESIAN)
     if (validation := recorded_text(subject.record.spec)) is not None:
         lines.append(f"Validation records are {validation}.")
-    totals = earlier_totals(subject.store, subject.record.spec)
-    assumptions = Assumptions.of([one for total in totals for one in total.claims()])
-    return (*lines, *(sentences([line]) for line in earlier_lines(totals, assumptions)))
+    earlier = totals.earlier_totals(subject.store, subject.record.spec)
+    assumptions = Assumptions.of([one for total in earlier for one in total.claims()])
+    return (*lines, *(totals.sentences([line]) for line in totals.earlier_lines(earlier, assumptions)))

@@ -17,25 +17,8 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
-from sweeps.certificate.modes import (
-    Best,
-    ComposedTrials,
-    Count,
-    Delta,
-    Filtered,
-    First,
-    Front,
-    LedgerRow,
-    NotNegative,
-    Part,
-    Sentence,
-    Statement,
-    TrialAlone,
-)
+from sweeps.certificate.modes import AnyMode, Count, Delta, LedgerRow, NotNegative, Part, Sentence
 
-AnyMode = Annotated[
-    ComposedTrials | TrialAlone | Filtered | Best | First | Front | Statement, Field(discriminator="mode")
-]
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]*$")]
 T = TypeVar("T")
 LEAST_LETTERS = 10

@@ -25,11 +25,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain, islice, repeat
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainSerializer, PlainValidator
@@ -40,6 +38,7 @@ from dpcore.accounting import headline, larger_of_parts
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Composed, Event, Gaussian, Repeated, blocks, phases
 from dpcore.guarantee import STANDING, Guarantee, Notion, Status, weakest
+from dpcore.mechanisms.protocol import Scheduled
 from dpcore.selection.best import HeterogeneousTrials
 from dpcore.selection.counts import BinomialCount, Capped, CountLaw, PoissonCount, TruncatedNegativeBinomial
 from dpcore.selection.filters import BudgetExceeded, GDPCharge, GDPFilter, PrivacyFilter, RenyiCharge, RenyiFilter
@@ -192,8 +191,7 @@ class PlannedTrial(Part):
             return Repeated(event=listed[0][0], count=total // self.steps * ran)
         if total != self.steps:
             return self.training
-        ordered = islice(chain.from_iterable(repeat(one, count) for one, count in listed), start, stop)
-        return Composed(events=tuple(Repeated(event=one, count=count) for one, count in Counter(ordered).items()))
+        return Scheduled(schedule=tuple(listed)).event(start, stop)
 
     def reported(self, start: int, stop: int) -> Event:
         """What the reports after more than `start` and at most `stop` steps release, likewise: all are alike."""
@@ -603,13 +601,11 @@ class Filtered(Mode):
         parts = self.trials[0].parts if apart else ""
         kept = all((one.validation is not None) is apart and one.parts == parts for one in self.charges)
         yield Check("filters", kept, "one of each part of the records" if apart else "one")
-        released = [
-            released_by([plan], [row]).in_parallel(claim.adjacency) for plan, row in launches(self.trials, ledger)
-        ]
-        training = [(events[0], one.training) for events, one in zip(released, self.charges, strict=False)]
-        yield from self._kept(claim, training)
+        released = (released_by([plan], [row]) for plan, row in launches(self.trials, ledger))
+        paid = [(one.in_parallel(claim.adjacency), charge) for one, charge in zip(released, self.charges, strict=False)]
+        yield from self._kept(claim, [(parts[0], charge.training) for parts, charge in paid])
         if apart and kept:
-            reports = [(events[1], one.validation) for events, one in zip(released, self.charges, strict=False)]
+            reports = ((parts[1], charge.validation) for parts, charge in paid)
             yield from self._kept(claim, [(event, one) for event, one in reports if one is not None])
         yield equal("lower end of epsilon", claim.epsilon_lower, None)
         accountant = "gdp-filter" if self.order is None else "renyi-filter"
@@ -849,3 +845,8 @@ def _meets(excess: float) -> Check:
     """excess  by how much, as a logarithm, a winner misses the points: at most 0 where it meets all"""
     said = f"ln of what it spends over what they allow: {excess:.3g}"
     return Check("a winner meets the points of the price", excess <= SAME, said)
+
+
+AnyMode = Annotated[
+    ComposedTrials | TrialAlone | Filtered | Best | First | Front | Statement, Field(discriminator="mode")
+]

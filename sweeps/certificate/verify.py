@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.audit import AuditOutcome
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Event, Gaussian, PoissonSampled, UnsupportedEvent, phases
-from dpcore.guarantee import STANDING, Guarantee, Notion
+from dpcore.guarantee import STANDING, Notion
 from dpcore.rounding import epsilon_text
 from sweeps.certificate.document import Body, HoldoutBody, NotACertificate, attested_in, parsed, parsed_signature
 from sweeps.certificate.modes import SAME, Check, ComposedTrials, at_most, equal, headline_of, same_claim
@@ -213,6 +213,10 @@ _MOST_PHASES = 8
 """Distinct releases that it is asked about; each costs it a fifth of a second."""
 _LEAST_NOISE = 0.3
 """Below it the losses reach farther than a grid of this step holds in a second."""
+_ASKED = (
+    f"dp_accounting is asked under add-remove, about 1 to {_MOST_PHASES} distinct Gaussian releases, subsampled or "
+    f"not, with noise multipliers of at least {_LEAST_NOISE}"
+)
 
 
 def second_opinion(body: Body) -> tuple[list[Check], str]:
@@ -222,8 +226,10 @@ def second_opinion(body: Body) -> tuple[list[Check], str]:
         from dp_accounting.pld import privacy_loss_distribution as theirs
 
         events = body.mode.opinions(claim, body.ledger)
-        if reason := _unasked(events, claim):
-            return [], f"no second opinion: {reason}"
+        noises = [_noise(part) for event in events for part in phases(event)]
+        few = claim.adjacency is Adjacency.ADD_REMOVE and 0 < len(noises) <= _MOST_PHASES
+        if not few or min(noises) < _LEAST_NOISE:
+            return [], f"no second opinion: {_ASKED}"
         for event in events:
             low, high = (_epsilon(theirs, event, claim.delta, pessimistic) for pessimistic in (False, True))
             least, most = epsilon_text(low, up=False, digits=6), epsilon_text(high, digits=6)
@@ -237,26 +243,12 @@ def second_opinion(body: Body) -> tuple[list[Check], str]:
     return checks, ""
 
 
-def _unasked(events: Sequence[Event], claim: Guarantee) -> str:
-    parts = [part for event in events for part in phases(event)]
-    noises = [noise for part in parts if (noise := _noise(part)) is not None]
-    if not parts:
-        return "the claim is of no event that dp_accounting could count"
-    if claim.adjacency is not Adjacency.ADD_REMOVE:
-        return f"dp_accounting is asked under add-remove alone, and this is {claim.adjacency}"
-    if len(noises) < len(parts):
-        return "an event is none that dp_accounting is asked about"
-    if len(parts) > _MOST_PHASES:
-        return f"{len(parts)} distinct releases, and it is asked about at most {_MOST_PHASES}"
-    return f"noise multipliers below {_LEAST_NOISE} take it minutes" if min(noises) < _LEAST_NOISE else ""
-
-
-def _noise(part: Event) -> float | None:
-    """The noise multiplier of a Gaussian, subsampled or not, under add-remove; None of any other event."""
+def _noise(part: Event) -> float:
+    """The noise multiplier of a Gaussian, subsampled or not, under add-remove; 0 of any other event."""
     inner = part.event if isinstance(part, PoissonSampled) else part
     if isinstance(inner, Gaussian) and inner.adjacency is Adjacency.ADD_REMOVE:
         return inner.noise_multiplier
-    return None
+    return 0.0
 
 
 def _epsilon(theirs: Any, event: Event, delta: float, pessimistic: bool) -> float:

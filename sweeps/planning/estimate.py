@@ -32,12 +32,13 @@ from sweeps.privacy.population import (
 )
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Release
-from sweeps.privacy.totals import NOT_COVERED, choices_by_results, filtered_guarantee, in_parallel, sweep_total
+from sweeps.privacy.totals import NOT_COVERED, choices_by_results, filtered_guarantee, in_parallel
 from sweeps.privacy.wording import COUNTS, COVERS, ONE_BUDGET, PROMISES_NOTHING
 from sweeps.search import samplers
 from sweeps.search.asha import judged
 from sweeps.search.space import Space
 from sweeps.spec.sections import SweepSpec
+from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.errors import StoreError, UnknownPopulation
 from sweeps.store.population import Charge, Population, admits, public_files, spent
 from trainables.system import DatasetSpec, PrivacyPlan
@@ -123,7 +124,7 @@ def estimated_total(
         return None, []
     if not Release.of(spec).covered:
         return None, [f"total of the procedure: {NOT_COVERED}"]
-    if (whole := sweep_total(spec)) is not None:
+    if (whole := budget_of(spec)) is not None:
         return _estimate(spec, claim := filtered_guarantee(whole, plans), standing=claim.standing, budget=True), []
     tests = planned(spec) if tests is None else tests
     choices = choices_by_results(spec) if choices is None else choices

@@ -7,7 +7,7 @@ with, whichever trial it is for. So results may choose the trial without choosin
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dpcore.accounting import headline_of_many, larger_of_parts
@@ -175,7 +175,7 @@ class HeldOutReading:
 def readings(store: PublishedStore, sweep: str) -> tuple[HeldOutReading, ...]:
     """Those for trials of a sweep, oldest first. Raises UnknownSweep."""
     own = store.sweep(sweep).name
-    if not _reads(store.requests(own)):
+    if not _times(store.requests(own)):
         return ()
     return tuple(one for one in of_its_records(store, own) if one.sweep == own)
 
@@ -187,13 +187,11 @@ def of_its_records(store: PublishedStore, sweep: str, word: str | None = None) -
     Raises UnknownSweep.
     """
     own = store.sweep(sweep)
-    records = {one.name: one for one in (*store.sweeps(), own)}
-    asked = {name: store.requests(name) for name in records}
-    made = sorted(
-        ((one, wanted, name) for name, listed in asked.items() for one, wanted in _reads(listed)),
-        key=lambda each: each[0].id,
-    )
-    places = {name: place(records[name].spec) for name in {own.name, *(name for _, _, name in made)}}
+    specs = {one.name: one.spec for one in (*store.sweeps(), own)}
+    asked = sorted(((one, name) for name in specs for one in store.requests(name)), key=lambda each: each[0].id)
+    made = [(one, one.wanted, name) for one, name in asked if isinstance(one.wanted, HeldOutRead)]
+    scores = {one.wanted.read: one.wanted.metrics for one, _ in asked if isinstance(one.wanted, HeldOutScore)}
+    places = {name: place(specs[name]) for name in {own.name, *(name for _, _, name in made)}}
     marks = [{wanted.records, places[name] or wanted.records} for _, wanted, name in made]
     # Of one set is what shares a place or a word with any reading of it.
     known = {mark for mark in (word, places[own.name]) if mark is not None}
@@ -201,22 +199,25 @@ def of_its_records(store: PublishedStore, sweep: str, word: str | None = None) -
     while more := {mark for each in marks if each & known for mark in each} - known:
         known |= more
     found = [each for each, mark in zip(made, marks, strict=True) if mark & known]
-    scores = {
-        one.wanted.read: one.wanted
-        for listed in asked.values()
-        for one in listed
-        if isinstance(one.wanted, HeldOutScore)
-    }
-    made_of = []
-    for number, (one, wanted, name) in enumerate(found, start=1):
-        came: dict[str, Any] = {"metrics": scores[one.id].metrics if one.id in scores else {}, **asdict(wanted)}
-        where: dict[str, Any] = {"id": one.id, "sweep": name, "number": number, "of": len(found)}
-        made_of.append(HeldOutReading(asker=one.asker, when=one.when, **where, **came))
-    return tuple(made_of)
+    return tuple(
+        HeldOutReading(
+            id=one.id,
+            sweep=name,
+            trial=wanted.trial,
+            records=wanted.records,
+            asker=one.asker,
+            when=one.when,
+            number=number,
+            of=len(found),
+            metrics=scores.get(one.id, {}),
+        )
+        for number, (one, wanted, name) in enumerate(found, start=1)
+    )
 
 
-def _reads(requests: Iterable[Request]) -> list[tuple[Request, HeldOutRead]]:
-    return [(one, one.wanted) for one in requests if isinstance(one.wanted, HeldOutRead)]
+def _times(requests: Iterable[Request]) -> int:
+    """How often test records were read."""
+    return sum(isinstance(one.wanted, HeldOutRead) for one in requests)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +248,7 @@ class Charged:
 
 def charged(store: PublishedStore, record: SweepRecord) -> tuple[Charged, ...]:
     """Of a sweep; nothing where it has no private test records."""
-    return planned(record.spec, len(_reads(store.requests(record.name))))
+    return planned(record.spec, _times(store.requests(record.name)))
 
 
 def planned(spec: SweepSpec, times: int = 0) -> tuple[Charged, ...]:

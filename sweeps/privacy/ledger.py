@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dpcore.guarantee import STANDING, Guarantee, Status, resting_on
 from sweeps.privacy.claims import HOLDOUT
 from sweeps.spec.sections import Chosen, SweepSpec
+from sweeps.spec.sweep_budget import SweepBudget
 from sweeps.store.records import LedgerEntry, SweepRecord, SweepState, TrialRecord
 
 if TYPE_CHECKING:
@@ -36,34 +37,19 @@ class Spending:
         """Steps executed again after a lost attempt: in the ledger, in no claim."""
         return self.executed - self.path
 
-    def __add__(self, other: Spending) -> Spending:
-        return Spending(
-            executed=self.executed + other.executed,
-            path=self.path + other.path,
-            open=self.open + other.open,
-            attempts=self.attempts + other.attempts,
-        )
 
-
-def spending(entries: Iterable[LedgerEntry]) -> dict[str, Spending]:
-    """{key: steps spent by that trial}, in order of first appearance."""
-    grouped: dict[str, list[LedgerEntry]] = {}
-    for entry in entries:
-        grouped.setdefault(entry.key, []).append(entry)
-    return {
-        key: Spending(
-            executed=sum(entry.steps_spent for entry in own),
-            path=_distinct([(entry.from_step, entry.from_step + entry.steps_spent) for entry in own]),
-            open=sum(entry.steps_spent for entry in own if entry.executed_to is None),
-            attempts=len(own),
-        )
-        for key, own in grouped.items()
-    }
-
-
-def total(entries: Iterable[LedgerEntry]) -> Spending:
-    """Steps spent by the whole sweep."""
-    return sum(spending(entries).values(), start=Spending())
+def spending(entries: Iterable[LedgerEntry]) -> Spending:
+    """Steps spent by whatever these entries are of: a whole sweep, or one trial."""
+    listed = list(entries)
+    ran: dict[str, list[tuple[int, int]]] = {}
+    for entry in listed:
+        ran.setdefault(entry.key, []).append((entry.from_step, entry.from_step + entry.steps_spent))
+    return Spending(
+        executed=sum(entry.steps_spent for entry in listed),
+        path=sum(map(_distinct, ran.values())),
+        open=sum(entry.steps_spent for entry in listed if entry.executed_to is None),
+        attempts=len(listed),
+    )
 
 
 def _distinct(intervals: list[tuple[int, int]]) -> int:
@@ -111,15 +97,6 @@ class LargestClaim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepTotal:
-    """The budget of everything that leaves a sweep, and the filter that keeps it: "gdp" or "renyi"."""
-
-    epsilon: float
-    delta: float
-    filter: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Procedure:
     """All that the sweep executed, taken as released.
 
@@ -148,7 +125,7 @@ class Procedure:
     whole: int = 0
     unfinished: int = 0
     sweeps: tuple[str, ...] = ()
-    budget: SweepTotal | None = None
+    budget: SweepBudget | None = None
     filtered: bool = False
     afterwards: Guarantee | None = None
     tuned: Guarantee | None = None
@@ -173,7 +150,7 @@ class Procedure:
             **({"refuted": list(self.refuted)} if self.refuted else {}),
             **({"failed_counted_whole": self.whole} if self.whole else {}),
             **({"unfinished_counted_whole": self.unfinished} if self.unfinished else {}),
-            **({} if self.budget is None else {"budget": asdict(self.budget), "by_filter": self.filtered}),
+            **({} if self.budget is None else {"budget": self.budget.to_dict(), "by_filter": self.filtered}),
         }
 
 

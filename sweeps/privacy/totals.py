@@ -39,18 +39,18 @@ from sweeps.privacy.ledger import (
     Choice,
     Procedure,
     Summary,
-    SweepTotal,
     both,
     largest_claims,
     sealed_and_begun,
-    total,
+    spending,
     tuned_by_now,
     tuned_of,
 )
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published
 from sweeps.privacy.wording import TOTAL_SHOWN_UP_TO, total_lines
-from sweeps.spec.sections import FIXED_SAMPLERS, SweepSpec, TotalPrivacy, learns
+from sweeps.spec.sections import FIXED_SAMPLERS, SweepSpec, learns
+from sweeps.spec.sweep_budget import SweepBudget, budget_of
 from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import OVER, LedgerEntry, SweepRecord, SweepState, TrialRecord, TrialState
 from trainables.system import PrivacyPlan
@@ -79,28 +79,19 @@ THEOREMS = {
 _DONE = (TrialState.COMPLETE, TrialState.FAILED)
 
 
-def sweep_total(spec: SweepSpec) -> SweepTotal | None:
-    """The one budget of a sweep; None where each of its trials has its own."""
-    privacy = spec.privacy
-    if not isinstance(privacy, TotalPrivacy):
-        return None
-    (epsilon,) = privacy.epsilon
-    return SweepTotal(epsilon=epsilon, delta=privacy.delta, filter=privacy.filter)
-
-
-def filtered_guarantee(total: SweepTotal, plans: Iterable[PrivacyPlan]) -> Guarantee:
+def filtered_guarantee(budget: SweepBudget, plans: Iterable[PrivacyPlan]) -> Guarantee:
     """The budget as a claim on all trials with these plans together, one of which there is at least."""
     claims = [plan.guarantee for plan in plans]
     own = (line for claim in claims for line in claim.assumptions if line != ONE_TRIAL)
     named = named_generators((FLOATING_POINT,), claims)
     found = Guarantee(
-        epsilon=total.epsilon,
-        delta=total.delta,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
         adjacency=claims[0].adjacency,
         unit=claims[0].unit,
-        accountant=f"{total.filter}-filter",
+        accountant=f"{budget.kind}-filter",
         status=Status.PROVED,
-        theorem=THEOREMS[total.filter],
+        theorem=THEOREMS[budget.kind],
         assumptions=tuple(dict.fromkeys((*named, *own, IN_TIME))),
     )
     return resting_on(found, claims)
@@ -262,7 +253,7 @@ def summary(
     choices: Sequence[Choice] | None = None,
     rests_on: Sequence[str] = (),
     tests: Sequence[Charged] = (),
-    budget: SweepTotal | None = None,
+    budget: SweepBudget | None = None,
 ) -> Summary:
     """What `show` prints about the ledger: steps and claims always; with `choices` given, the procedure's total at
     the plans' smallest delta, or why no accountant can count the whole, or that more left than is counted.
@@ -272,7 +263,7 @@ def summary(
     budget    of the whole sweep, which its filter kept: then that is the total where results chose budgets, and stands
               beside it where they did not
     """
-    found = Summary(spent=total(entries), claims=largest_claims(trials))
+    found = Summary(spent=spending(entries), claims=largest_claims(trials))
     if choices is None or not entries:
         return found
     plans = {trial.key: trial.plan for trial in trials if trial.plan is not None}
@@ -374,13 +365,13 @@ def summary_of(
     in_passing  leave the total out, and say so, where it takes more than well under a second
     """
     entries, choices = store.ledger(sweep.name), choices_of(sweep, trials)
-    if in_passing and len(entries) > TOTAL_SHOWN_UP_TO and (sweep_total(sweep.spec) is None or not choices):
+    if in_passing and len(entries) > TOTAL_SHOWN_UP_TO and (budget_of(sweep.spec) is None or not choices):
         return replace(
             summary(trials, entries), uncounted=f"{len(entries)} attempts: `sweeps report {sweep.name}` counts them"
         )
     if not entries and sealed_and_begun(sweep):
         return replace(summary(trials, entries), uncounted=SPENT_UNSEEN)
-    rests_on, budget = cut_short(sweep, trials), sweep_total(sweep.spec)
+    rests_on, budget = cut_short(sweep, trials), budget_of(sweep.spec)
     found = summary(trials, entries, choices, rests_on, charged(store, sweep), budget)
     tuned, final = tuned_by_now(store, sweep.spec), found.procedure
     if tuned is None or final is None:

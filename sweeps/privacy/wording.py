@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -278,7 +279,7 @@ def _budget_text(total: Procedure) -> str:
     if total.budget is None:
         return ""
     if total.filtered:
-        return f" It is the sweep's budget: its {total.budget.filter} filter launched nothing beyond it."
+        return f" It is the sweep's budget: its {total.budget.kind} filter launched nothing beyond it."
     said = f"epsilon {epsilon_text(total.budget.epsilon)} at delta {delta_text(total.budget.delta)}"
     return f" The sweep's budget is {said}; what ran was fixed beforehand, and is counted as it ran."
 
@@ -413,16 +414,14 @@ def recorded_text(spec: SweepSpec) -> str | None:
     from sweeps.spec.sections import FUNCTION
     from trainables.data import SOURCES
 
-    if FUNCTION.fullmatch(spec.data.source):
-        # What it says is in the spec: nobody's code is run to show a sweep.
-        declared = spec.data.options().get("validation")
-        if not declared:
-            return None
-        return _ADDED if declared.get("records") == "private" else TREATED_AS_PUBLIC
-    try:
-        facts = SOURCES[spec.data.source].facts(spec.data.options())
-    except (InvalidValue, OSError, KeyError):
-        # What is needed to ask is gone; those of published sources are public.
-        declared = spec.data.options().get("validation")
-        return _PRIVATE if isinstance(declared, Mapping) and declared.get("records") == "private" else TREATED_AS_PUBLIC
-    return validation_text(facts, spec.privacy.adjacency)
+    declared = spec.data.options().get("validation")
+    # Of a source of one's own the spec says it: nobody's code is run to show a sweep.
+    own = FUNCTION.fullmatch(spec.data.source) is not None
+    if own and not declared:
+        return None
+    if not own:
+        # What is needed to ask may be gone; those of published sources are public.
+        with suppress(InvalidValue, OSError, KeyError):
+            return validation_text(SOURCES[spec.data.source].facts(spec.data.options()), spec.privacy.adjacency)
+    private = isinstance(declared, Mapping) and declared.get("records") == "private"
+    return TREATED_AS_PUBLIC if not private else _ADDED if own else _PRIVATE

@@ -62,6 +62,15 @@ class SweepBudget:
     order: float | None = None
 
     @property
+    def kind(self) -> str:
+        """Of the filter: "gdp" or "renyi"."""
+        return "gdp" if self.order is None else "renyi"
+
+    def to_dict(self) -> dict[str, object]:
+        """What of it stands beside a total."""
+        return {"epsilon": self.epsilon, "delta": self.delta, "filter": self.kind}
+
+    @property
     def filter(self) -> GDPFilter | RenyiFilter:
         """The filter before the first launch. Raises InvalidValue for an order at which nothing is left."""
         if self.order is None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.privacy.ledger import total
+from sweeps.privacy.ledger import spending
 from sweeps.store.records import Outcome, TrialState
 from sweeps.store.store import open_store
 from sweeps.util.exits import ExitCode
@@ -93,7 +93,9 @@ def test_a_trial_leaves_a_node_that_is_to_go_and_no_step_is_paid_twice(tmp_path)
         attempts = sweep.opened().attempts(sweep.name)
         assert [one.reason for one in attempts if one.reason] == [NODE_LEAVES], sweep.words()
         needed = sum(record.step for record in sweep.opened().trials(sweep.name))
-        assert total(sweep.opened().ledger(sweep.name)).executed == sum(sweep.drawn().values()) == needed, sweep.words()
+        assert spending(sweep.opened().ledger(sweep.name)).executed == sum(sweep.drawn().values()) == needed, (
+            sweep.words()
+        )
 
 
 def test_a_cable_is_pulled_and_put_back(tmp_path):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.mechanisms.output_perturbation import Normals
-from sweeps.privacy.ledger import total
+from sweeps.privacy.ledger import spending
 from sweeps.store.records import TrialState
 from sweeps.store.store import Store
 from tests.sweeps import specs
@@ -194,7 +194,7 @@ def check(store: Store, name: str, trials: int, drawn: dict[tuple[str, int], int
         assert record.step == record.planned_steps, words
         path = sum(amount for (key, _), amount in charged.items() if key == record.key)
         assert path >= record.planned_steps, f"{record.key}: {path} steps charged: {words}"
-    spent = total(entries)
+    spent = spending(entries)
     return (
         f"attempts {spent.attempts}, steps drawn {sum(drawn.values())}, charged {spent.executed}, needed {spent.path}"
     )

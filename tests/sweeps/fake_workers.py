@@ -279,13 +279,12 @@ class FakeSweep:
             proposal = reference.propose()
             assert proposal is not None
             assert (record.config, record.seed) == (proposal.config, proposal.seed)
-        spent = spending(self.store.ledger(NAME))
         for record in records:
             assert record.state in (TrialState.COMPLETE, TrialState.FAILED)
             if record.state is TrialState.COMPLETE:
                 assert record.guarantee is not None
                 assert record.guarantee.epsilon <= record.config["target_epsilon"]
-                assert spent[record.key].path >= record.step > 0
+                assert spending(self.store.ledger(NAME, record.key)).path >= record.step > 0
             self._check_curve(record)
         self.check()
 

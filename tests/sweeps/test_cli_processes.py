@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.privacy.ledger import spending, total
+from sweeps.privacy.ledger import spending
 from sweeps.store.records import TrialState
 from sweeps.store.store import Store, open_store
 from sweeps.util.exits import ExitCode
@@ -101,7 +101,7 @@ def settled(sweep: Sweep) -> Store:
     """Nothing runs, nothing is unsettled, nobody holds the sweep."""
     store = sweep.store()
     assert store.counts(sweep.name)["running"] == 0
-    assert total(store.ledger(sweep.name)).open == 0
+    assert spending(store.ledger(sweep.name)).open == 0
     store.acquire(sweep.name).release()
     return store
 
@@ -162,7 +162,7 @@ def test_ctrl_c_stops_cleanly_and_a_second_signal_at_once(tmp_path):
     assert f"sweeps resume slow --root {sweep.root}" in output
     store = settled(sweep)
     assert store.sweep("slow").state == "stopped"
-    first = total(store.ledger("slow"))
+    first = spending(store.ledger("slow"))
     assert 0 < first.executed < 3 * 400
 
     process = sweep.start("resume", "slow")
@@ -205,8 +205,7 @@ def test_trials_that_end_badly_fail_alone_and_mlflow_may_be_away(tmp_path):
     assert "the mood is bad" not in raised.reason
     assert "lost 1 times" in by_mood["die"].reason
     assert "retries" in by_mood["die"].reason
-    spent = spending(store.ledger("moods"))
-    assert spent[by_mood["die"].key].executed >= 1
+    assert spending(store.ledger("moods", by_mood["die"].key)).executed >= 1
     # Silent for ever, and charged to its horizon like any lost worker.
     silent = by_mood["stop"]
     assert f"{silent.key}.1: it showed no sign of life for " in output

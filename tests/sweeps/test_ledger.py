@@ -68,7 +68,7 @@ def histories(draw):
 @settings(max_examples=200)
 def test_the_path_is_the_union_of_what_was_executed(entries):
     taken = [set(range(one.from_step, one.executed_to)) for one in entries]
-    spent = steps.total(entries)
+    spent = steps.spending(entries)
     assert spent.executed == sum(map(len, taken))
     assert spent.path == len(set().union(*taken)) == max(one.executed_to for one in entries)
     assert spent.excess >= 0
@@ -204,7 +204,7 @@ def test_a_trial_that_the_hours_left_on_its_way_counts_with_its_whole_plan(tmp_p
         store.lose(lease, key, 1, horizon, HOURS_OVER)
         store.set_state(lease, "out of hours")
         record, trials, entries = store.sweep("views"), store.trials("views"), store.ledger("views")
-        assert steps.total(entries).executed == horizon, "the ledger says what ran"
+        assert steps.spending(entries).executed == horizon, "the ledger says what ran"
         totals.append(ledger.summary_of(PublishedStore(store), record, trials).procedure)
         store.close()
     assert totals[0].guarantee == totals[1].guarantee

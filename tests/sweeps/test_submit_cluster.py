@@ -129,11 +129,11 @@ def test_a_job_is_stopped_on_the_cluster_and_goes_on_from_a_laptop(cluster, buck
 
     store = open_store(database, create=False)
     assert store.sweep("far").records == RECORDS
-    spent = spending(store.ledger("far"))
     for trial in store.trials("far"):
         assert (trial.state, trial.step) == (TrialState.COMPLETE, 60)
-        assert spent[trial.key].path == 60
-        assert spent[trial.key].executed <= 120
+        spent = spending(store.ledger("far", trial.key))
+        assert spent.path == 60
+        assert spent.executed <= 120
     store.close()
 
 

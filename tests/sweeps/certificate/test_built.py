@@ -96,7 +96,7 @@ def test_what_an_audit_refuted_is_refused(tmp_path):
 def test_a_claim_that_its_events_do_not_give_back_is_not_signed(tmp_path, monkeypatch):
     """The mutant: a total that was counted too small."""
     _, store = over(tmp_path)
-    honest = build.summary
+    honest = build.totals.summary
 
     def smaller(*given):
         found = honest(*given)
@@ -105,7 +105,7 @@ def test_a_claim_that_its_events_do_not_give_back_is_not_signed(tmp_path, monkey
         )
         return replace(found, procedure=replace(found.procedure, guarantee=claim))
 
-    monkeypatch.setattr(build, "summary", smaller)
+    monkeypatch.setattr(build.totals, "summary", smaller)
     with pytest.raises(CannotCertify, match="it is not signed"):
         certificate(store)
 
