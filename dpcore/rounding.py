@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from functools import cache
 
 
 def epsilon_text(value: float, up: bool = True, digits: int = 4) -> str:
@@ -27,6 +28,9 @@ def budget_text(value: float) -> str:
 def rounded(value: float, up: bool, digits: int) -> Decimal:
     """A finite number other than 0 to `digits` significant digits, away from what it claims to bound."""
     # The shortest digits that give the float back: 0.1 stays 0.1.
-    exact = Decimal(repr(float(value)))
-    unit = Decimal(1).scaleb(exact.adjusted() - digits + 1)
-    return exact.quantize(unit, rounding=ROUND_CEILING if up else ROUND_FLOOR)
+    return _context(up, digits).create_decimal(repr(float(value)))
+
+
+@cache
+def _context(up: bool, digits: int) -> Context:
+    return Context(digits, ROUND_CEILING if up else ROUND_FLOOR)

@@ -146,13 +146,16 @@ class PublishedStore:
 
         return cls(open_store(url, create=False))
 
-    def heading(self, sweep: str) -> str:
-        """What stands above every claim and number of a sweep; mostly empty. Raises UnknownSweep."""
+    def heading(self, sweep: str, trials: Sequence[Published] | None = None) -> str:
+        """What stands above every claim and number of a sweep; mostly empty. Raises UnknownSweep.
+
+        trials  all of them, where somebody has just read them
+        """
         record = self.sweep(sweep)
         older = ""
         with suppress(OSError, InvalidValue):
             # Records on another machine are not looked at.
-            if newer := self._newer(record):
+            if newer := self._newer(record, trials):
                 older = OLDER.format(newer)
         return " ".join(filter(None, (older, Release.of(record.spec).heading)))
 
@@ -165,10 +168,10 @@ class PublishedStore:
         if newer := self._newer(record):
             raise StoreOlder(record.name, newer, record.records or record.root)
 
-    def _newer(self, record: SweepRecord) -> str:
+    def _newer(self, record: SweepRecord, known: Sequence[Published] | None = None) -> str:
         if self._workspace is None or record.state is SweepState.DELETED:
             return ""
-        return self._workspace.newer(record, lambda: self._store.trials(record.name))
+        return self._workspace.newer(record, lambda: self._store.trials(record.name), known)
 
     def _at_once(self, sweep: str) -> bool:
         """Whether the results of a sweep are seen as soon as they are recorded. Raises UnknownSweep."""

@@ -17,7 +17,7 @@ from sweeps.privacy.ledger import SPENT_UNSEEN, LargestClaim, Procedure, Summary
 from sweeps.privacy.release import Published, is_demonstration
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import DECIDED, TrialRecord, TrialState
-from trainables.metrics import Dependence, scores_of
+from trainables.metrics import Dependence, Metric, scores_of
 from trainables.system import DatasetSpec
 
 
@@ -169,22 +169,34 @@ def metric_quotes(trials: Iterable[Published], names: Iterable[str]) -> dict[str
     """{metric: how it may be quoted}, of those of `names` that a trial measured: each judgement once."""
     wanted = [name for name in names if name not in DECIDED]
     found: dict[str, dict[Quote, None]] = {}
+    # Trials of a system that report the same numbers share what is declared of these: it is looked up once.
+    declared: dict[tuple[str, ...], Mapping[str, Metric]] = {}
     for trial in trials:
+        if (kind := (trial.system, *trial.metrics)) not in declared:
+            declared[kind] = _declared(trial)
         for name in wanted:
             if name in trial.metrics:
-                found.setdefault(name, {})[quote_of_metric(dependence(trial, name), trial)] = None
+                depends = _depends(declared[kind].get(name), trial)
+                found.setdefault(name, {})[quote_of_metric(depends, trial)] = None
     return {name: tuple(quotes) for name, quotes in found.items()}
 
 
 def dependence(trial: Published, name: str) -> Dependence | None:
     """On what a metric of this trial depends; None where that is not declared."""
+    return _depends(_declared(trial).get(name), trial)
+
+
+def _declared(trial: Published) -> Mapping[str, Metric]:
     from trainables.publishing import OWN_METRICS, declared
     from trainables.registry import SYSTEMS
 
     system = SYSTEMS.get(trial.system)
-    metric = (OWN_METRICS if system is None else declared(system, trial.metrics)).get(name)
-    if metric is None:
-        return None
+    return OWN_METRICS if system is None else declared(system, trial.metrics)
+
+
+def _depends(metric: Metric | None, trial: Published) -> Dependence | None:
+    if metric is None or not metric.raw_under:
+        return None if metric is None else metric.depends
     return metric.depends_under(trial.config if trial.plan is None else trial.plan.config)
 
 

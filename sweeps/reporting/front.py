@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -258,6 +261,7 @@ class Front:
 
 LABELS = ("notion", "adjacency", "delta", "unit", "status")
 """What two points must share to stand on the same axes; claims that stand share them, each under its own status."""
+_LABELS_OF = attrgetter(*LABELS)
 
 HYPERVOLUME_WORK = 3e8
 """Largest n^(d-2) for which a hypervolume in d >= 4 dimensions is computed (about ten seconds)."""
@@ -291,12 +295,25 @@ def sweep_front(
     spec = record.spec
     chosen = list(objectives or ()) or spec_objectives(spec)
     ends = {**axis_ends(record.references), **(reference or {})}
-    trials = store.trials(sweep)
-    found = front(trials, chosen, mix=mix, reference=ends, sweep=sweep, as_refuted=as_refuted)
-    found = replace(found, heading=store.heading(sweep))
+    with _collector_paused():
+        trials = store.trials(sweep)
+        found = front(trials, chosen, mix=mix, reference=ends, sweep=sweep, as_refuted=as_refuted)
+    found = replace(found, heading=store.heading(sweep, trials))
     if not total:
         return found
     return with_totals(found, totals(store, sweep, trials))
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Records hold no cycles: looking for some among 30,000 while they are read takes as long as all else."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def with_totals(found: Front, counted: tuple[Total, ...]) -> Front:
@@ -408,7 +425,7 @@ def front(
 
 def _claims(panels: Iterable[Panel]) -> list[Guarantee]:
     # In the order of trials: every view of a sweep gives a sentence the same number.
-    return claims_of(sorted((record for panel in panels for record in panel.records), key=lambda one: one.number))
+    return claims_of(sorted((record for panel in panels for record in panel.records), key=attrgetter("number")))
 
 
 def claims_of(records: Iterable[Published]) -> list[Guarantee]:
@@ -418,8 +435,8 @@ def claims_of(records: Iterable[Published]) -> list[Guarantee]:
 
 def label_of(claim: Guarantee) -> tuple[Any, ...]:
     """What a point shares with all others on its axes, in the order of `LABELS`."""
-    shared = [getattr(claim, name) for name in LABELS]
-    return tuple([STANDING[0] if one in STANDING else one for one in shared])
+    *shared, status = _LABELS_OF(claim)
+    return (*shared, STANDING[0] if status in STANDING else status)
 
 
 def _shared(label: tuple[Any, ...], members: Sequence[Published]) -> dict[str, Any]:
@@ -481,7 +498,7 @@ def _values(record: Published, objectives: Sequence[FrontAxis]) -> tuple[list[fl
         value = record.metric(one.metric)
         if value is None:
             return [], f"without {one.metric}"
-        if value != value or value == one.too_good:
+        if not math.isfinite(value) and (value != value or value == one.too_good):
             return [], f"{one.metric} not a finite number"
         values.append(value)
     return values, None

@@ -6,7 +6,6 @@ Whoever reads a trial reads it here: `TrialRecord.metric` is the one place that 
 from __future__ import annotations
 
 import getpass
-import json
 import math
 import os
 import socket
@@ -15,6 +14,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
+
+from pydantic_core import from_json
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
@@ -261,7 +262,10 @@ class Proposal(Configured):
 
 
 class ParsedLater(Generic[T]):
-    """A field that the store gives as JSON, parsed when it is first looked into: most plans of 30,000 never are."""
+    """A field that the store gives as JSON, parsed when it is first looked into: most plans of 30,000 never are.
+
+    The JSON stands in the record under the field's name with `AS_JSON` behind it.
+    """
 
     def __init__(self, parse: Callable[[Any], T] = lambda content: content, default: T | None = None) -> None:
         self._parse, self._default = parse, default
@@ -273,13 +277,17 @@ class ParsedLater(Generic[T]):
         if record is None:
             # Dataclasses ask the class for the field's default.
             return cast(T, self._default)
-        value = record.__dict__[self._name]
-        if isinstance(value, str):
-            value = record.__dict__[self._name] = self._parse(json.loads(value))
+        content = record.__dict__[self._name + AS_JSON]
+        value = self._parse(from_json(content) if isinstance(content, str) else content)
+        record.__dict__[self._name] = value
         return value
 
-    def __set__(self, record: Any, value: T | str) -> None:
-        record.__dict__[self._name] = value
+    if TYPE_CHECKING:
+        # A value is set on the record itself: what is read later costs no call.
+        def __set__(self, record: Any, value: T | str) -> None: ...
+
+
+AS_JSON = "_json"
 
 
 def _plan(content: Mapping[str, object] | None) -> PrivacyPlan | None:
@@ -362,6 +370,9 @@ class TrialRecord(Configured):
             return claimed
         budget = self.target_epsilon
         return None if budget is None else budget if claimed <= budget else math.inf
+
+
+PARSED_LATER = tuple(name for name, one in vars(TrialRecord).items() if isinstance(one, ParsedLater))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from pydantic_core import from_json
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 
 from dpcore.checks import InvalidValue
@@ -56,7 +57,9 @@ from sweeps.store.errors import (
 from sweeps.store.lease import LEASE_SECONDS, Lease, acquire, read_driver
 from sweeps.store.population import AddingRule, Charge, Population, Row, RowKind, admits, refusal, together
 from sweeps.store.records import (
+    AS_JSON,
     KINDS,
+    PARSED_LATER,
     AttemptRecord,
     CurveReport,
     Driver,
@@ -907,21 +910,25 @@ def _sweep_record(row: Any) -> SweepRecord:
 
 
 def _read_trials(connection: Connection, sweep: str, *chosen: ColumnElement[bool]) -> list[TrialRecord]:
-    """Trials in order of number. 30,000 of them have to be read in well under a second: what is JSON in a row is parsed
-    when it is looked into, but for the metrics, which nearly everybody asks for, and fields are set all at once."""
+    """Trials in order of number. 30,000 of them have to be read in well under a second: columns are read as wholes, and
+    what is JSON is parsed when it is looked into, but for metrics and claims, which nearly everybody asks for."""
     here = _sweep_id(connection, sweep)
     reported = _several_reports(connection, here)
     columns = [column for column in trials.c if column.name in TrialRecord.__dataclass_fields__]
     statement = select(*columns).where(trials.c.sweep_id == here, *chosen).order_by(trials.c.number)
+    names = [column.name + AS_JSON * (column.name in PARSED_LATER) for column in columns]
     rows = connection.execute(statement).all()
-    names, found = [column.name for column in columns], []
-    for row, metrics in zip(rows, json.loads(f"[{','.join([row.metrics for row in rows])}]"), strict=True):
-        trial = object.__new__(TrialRecord)
-        fields = vars(trial)
-        fields.update(zip(names, row, strict=True), state=TrialState(row.state), seed=int(row.seed), metrics=metrics)
-        fields["key"] = trial_key(sweep, row.number)
-        fields["reports"] = reported.get(row.number) or ({row.step: metrics} if row.step else {})
-        found.append(trial)
+    if not rows:
+        return []
+    values: dict[str, Any] = dict(zip(names, zip(*rows, strict=True), strict=True))
+    for name in ("metrics", f"guarantee{AS_JSON}"):
+        values[name] = from_json(f"[{','.join(values[name])}]")
+    values["state"], values["seed"] = map(TrialState, values["state"]), map(int, values["seed"])
+    values["key"] = [trial_key(sweep, number) for number in values["number"]]
+    found = [object.__new__(TrialRecord) for _ in values["key"]]
+    for trial, row in zip(found, zip(*values.values(), strict=True), strict=True):
+        vars(trial).update(zip(values, row, strict=True))
+        vars(trial)["reports"] = reported.get(trial.number) or ({trial.step: trial.metrics} if trial.step else {})
     return found
 
 

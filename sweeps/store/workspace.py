@@ -124,10 +124,15 @@ class Workspace:
         names = folder.names() if folder.is_local else []
         return tuple(one for one in names if sweep_of(one) == sweep and one not in keys)
 
-    def newer(self, sweep: SweepRecord, read: Callable[[], Iterable[TrialRecord]]) -> str:
+    def newer(
+        self,
+        sweep: SweepRecord,
+        read: Callable[[], Iterable[TrialRecord]],
+        known: Iterable[TrialRecord] | None = None,
+    ) -> str:
         """`newer_attempt` of a sweep, with the records where it keeps them. Raises OSError, InvalidValue."""
         trials = self.of(sweep).trials(sweep.name)
-        return newer_attempt(sweep.name, sweep.spec, trials, read)
+        return newer_attempt(sweep.name, sweep.spec, trials, read, known)
 
     def records_of(self, sweep: str) -> Folder:
         """The sweep's folder where workers keep their records."""
@@ -152,10 +157,17 @@ class Workspace:
         return self.folder(sweep) / "certificate.json"
 
 
-def newer_attempt(sweep: str, spec: SweepSpec, trials: Folder, read: Callable[[], Iterable[TrialRecord]]) -> str:
+def newer_attempt(
+    sweep: str,
+    spec: SweepSpec,
+    trials: Folder,
+    read: Callable[[], Iterable[TrialRecord]],
+    known: Iterable[TrialRecord] | None = None,
+) -> str:
     """What lies in a sweep's records that its store does not know: "trial s-4", "attempt 2 of trial s-3", or "".
 
-    read  the sweep's trials, as the store has them now
+    read   the sweep's trials, as the store has them now
+    known  the same as somebody has just read them
 
     A store that was copied back from an earlier day leaves out what workers drew since. Each trial is looked at that
     may have had a later attempt: early stopping may have promoted a complete one. Raises OSError for records that
@@ -163,18 +175,18 @@ def newer_attempt(sweep: str, spec: SweepSpec, trials: Folder, read: Callable[[]
     """
     mine = re.compile(rf"{re.escape(sweep)}-\d+")
     found = {key: 1 for key in trials.names() if mine.fullmatch(key)}
-    known = {one.key: one for one in read()}
-    for key, one in known.items():
+    has = {one.key: one for one in (read() if known is None else known)}
+    for key, one in has.items():
         paused = spec.early_stopping is not None and one.state is TrialState.COMPLETE and one.step < one.planned_steps
         if paused or one.state in (TrialState.RUNNING, TrialState.PLANNED):
             found[key] = max((int(name) for name in trials.child(key).names() if name.isdecimal()), default=0)
-    later = {key: number for key, number in found.items() if key not in known or number > known[key].attempts}
+    later = {key: number for key, number in found.items() if key not in has or number > has[key].attempts}
     # A controller that runs writes an attempt into its store first: what is known by now was no older copy.
-    known = {one.key: one for one in read()} if later else {}
+    has = {one.key: one for one in read()} if later else {}
     for key, number in later.items():
-        if key not in known:
+        if key not in has:
             return f"trial {key}"
-        if number > known[key].attempts:
+        if number > has[key].attempts:
             return f"attempt {number} of trial {key}"
     return ""
 

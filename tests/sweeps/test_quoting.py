@@ -261,3 +261,29 @@ def test_a_metric_is_quoted_by_what_it_depends_on(depends, verdict, under_refute
     assert quote_of_metric(depends, fallen).verdict is under_refuted
     bounding_nothing = quote_of_metric(depends, claiming(0, status=Status.AVERAGE_CASE))
     assert bounding_nothing.verdict is (Verdict.YES if depends is Dependence.PUBLIC else Verdict.NO)
+
+
+def test_a_view_judges_a_metric_as_each_of_its_trials_does():
+    def made(number, system, **changes):
+        base = claiming(number, epsilon=2.0 + number % 2)
+        config = {**base.config, "system": system, **changes}
+        metrics = {"accuracy": 0.9, "steps_taken": 3.0, "seconds": 1.0} if number % 3 else {"accuracy": 0.9}
+        return replace(base, config=config, plan=replace(base.plan, config=config), metrics=metrics)
+
+    stopped = "average-case-sgd"
+    trials = [
+        *(made(number, stopped, distances=["training", "held-out"][number // 3]) for number in range(6)),
+        *(made(number, "noisy-sgd") for number in range(6)),
+        made(1, "of-nobody"),
+    ]
+    names = ["accuracy", "steps_taken", "seconds", "epsilon", "unknown"]
+    each = [
+        (name, quote_of_metric(wording.dependence(one, name), one))
+        for one in trials
+        for name in names[:3]
+        if name in one.metrics
+    ]
+    expected = {name: tuple(dict.fromkeys(quote for about, quote in each if about == name)) for name in names[:3]}
+    assert wording.metric_quotes(trials, names) == expected
+    assert {wording.dependence(one, "accuracy") for one in trials[:6]} == {Dependence.RAW, Dependence.VALIDATION}
+    assert [len(found) for found in expected.values()] == [3, 3, 1]
