@@ -12,8 +12,7 @@ from torch import nn
 
 from dpcore.gradients import ClippedSum
 from dpcore.gradients.precision import Name
-from trainables.adaptation import AS_BUILT, Adaptation
-from trainables.metrics import Arguments
+from trainables.metrics import Config
 
 
 class BatchSums(Protocol):
@@ -43,9 +42,7 @@ class RecordGradient:
 class GradientTask:
     """What a process needs to form its part of each step's sum. Holds no noise and nothing to derive any from.
 
-    model, hidden   the architecture, by the names of a plan's configuration
-    arguments       of the user's own builder
-    adaptation      weights, adapters, and what is trained
+    config          of the plan, which says what the model is
     model_seed      public: what a model draws once and does not train is the same everywhere
     rate            of the Poisson batches
     from_step       the number of the first step, counted from 0 at the start of the trial
@@ -56,8 +53,7 @@ class GradientTask:
     device          where workers compute: "auto" is a GPU if they were given one
     """
 
-    model: str
-    hidden: int
+    config: Config
     model_seed: int
     rate: float
     clip_norm: float
@@ -68,8 +64,6 @@ class GradientTask:
     precision: Name = "float32"
     device: str = "auto"
     threads: int = 1
-    arguments: Arguments = ()
-    adaptation: Adaptation = AS_BUILT
     from_step: int = 0
     gradient: RecordGradient = RecordGradient()
 

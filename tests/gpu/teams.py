@@ -34,8 +34,7 @@ def records() -> Dataset:
 def task(device: str, steps: int) -> GradientTask:
     """The same in every process."""
     return GradientTask(
-        model="mlp",
-        hidden=64,
+        config={"model": "mlp", "hidden": 64},
         model_seed=3,
         rate=0.1,
         clip_norm=0.7,
@@ -54,8 +53,8 @@ def team(backend: Backend, setting: Setting) -> Iterator[Figure]:
     steps = 3 if setting.small else 50
     data, given = records(), task(setting.device, steps)
     cpu = torch.device("cpu")
-    alone = LocalSums(given, build_model(given.model, given.hidden, given.model_seed, data.facts, cpu), data, cpu)
-    model = build_model(given.model, given.hidden, given.model_seed, data.facts, cpu)
+    model, same = (build_model(given.config, given.model_seed, data.facts, cpu) for _ in range(2))
+    alone = LocalSums(given, same, data, cpu)
     store = owner_store(HOST)
     with ExitStack() as children:
         workers = [

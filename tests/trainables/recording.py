@@ -70,12 +70,12 @@ CPU = torch.device("cpu")
 
 
 def linear(data: Dataset) -> nn.Module:
-    return build_model("linear", 1, 0, data.facts, CPU)
+    return build_model({"model": "linear"}, 0, data.facts, CPU)
 
 
 def gradient_task(**changes: Any) -> GradientTask:
     """One step of a linear model over all units."""
-    given: dict[str, Any] = {"model": "linear", "hidden": 1, "model_seed": 0, "rate": 1.0, "clip_norm": 1.0, "steps": 1}
+    given: dict[str, Any] = {"config": {"model": "linear"}, "model_seed": 0, "rate": 1.0, "clip_norm": 1.0, "steps": 1}
     return GradientTask(**given | {"sampling_seed": bytes(32)} | changes)
 
 

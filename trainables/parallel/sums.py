@@ -275,9 +275,7 @@ class LinkedSums:
 def serve(task: GradientTask, data: Dataset, rank: int, workers: int, link: Link, device: torch.device) -> None:
     """Form this worker's part of each of `task.steps` sums. The worker's side: it keeps nothing between steps."""
     with limited_threads(task.threads):
-        model = build_model(
-            task.model, task.hidden, task.model_seed, data.facts, device, task.arguments, task.adaptation
-        )
+        model = build_model(task.config, task.model_seed, data.facts, device)
         sums = LocalSums(task, model, data, device, shards(data.present, workers)[rank])
         parameters = _trained(model)
         layout = Layout.of(parameters)

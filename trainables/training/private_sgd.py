@@ -126,18 +126,15 @@ def train(
             engine = PrivateGradients(model, loss, precision=execution.precision)
             engine.check(*made_up_records(data.facts, RECORDS, device))
         model, loss = hooks.attach(run, model, loss)
-        params = read(ModelHyperparameters, run.member.plan.config)
-        weights = dict(model.named_parameters()) if params.is_fine_tuned else {}
+        is_fine_tuned = read(ModelHyperparameters, run.member.plan.config).is_fine_tuned
+        weights = dict(model.named_parameters()) if is_fine_tuned else {}
         start = {name: one.detach().clone() for name, one in weights.items() if one.requires_grad}
         updates = optimiser(model)
         if run.state is not None:
             updates.restore(run.state)
         noise = noise_source(run, execution, device)
         task = GradientTask(
-            model=params.model,
-            hidden=params.hidden,
-            arguments=params.arguments,
-            adaptation=params.adaptation,
+            config=run.member.plan.config,
             model_seed=model_seed(run),
             rate=mechanism.sampling.rate,
             clip_norm=mechanism.clip_norm,
@@ -260,10 +257,7 @@ def _at(column: Tensor, rows: Tensor, device: torch.device) -> Tensor:
 
 def initial_model(run: Run, data: Dataset, device: torch.device) -> nn.Module:
     """The run's model with its starting weights, from the public seed. Raises InvalidValue (model)."""
-    params = read(ModelHyperparameters, run.member.plan.config)
-    return build_model(
-        params.model, params.hidden, model_seed(run), data.facts, device, params.arguments, params.adaptation
-    )
+    return build_model(run.member.plan.config, model_seed(run), data.facts, device)
 
 
 def device_of(execution: RunSettings) -> torch.device:

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from dpcore.gradients import PrivateGradients, seeded_draws
 from dpcore.randomness import Purpose
 from trainables import models
-from trainables.adaptation import AS_BUILT, Adaptation
 from trainables.hyperparameters import read
-from trainables.metrics import Arguments
+from trainables.metrics import Config
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, Split, State
 from trainables.training.hyperparameters import ModelHyperparameters
 from trainables.training.losses import loss_function, tensor
@@ -35,19 +34,14 @@ def model_seed(run: Run) -> int:
     return int.from_bytes(run.streams.derived_seed(Purpose.INITIALISATION)[:8], "big")
 
 
-def build_model(
-    name: str,
-    hidden: int,
-    seed: int,
-    facts: DatasetSpec,
-    device: torch.device,
-    arguments: Arguments = (),
-    adaptation: Adaptation = AS_BUILT,
-) -> nn.Module:
-    """A model with its starting weights, the same in every process. Raises InvalidValue (model)."""
+def build_model(config: Config, seed: int, facts: DatasetSpec, device: torch.device) -> nn.Module:
+    """The model of a configuration, with its starting weights: the same everywhere. Raises InvalidValue (model)."""
+    params = read(ModelHyperparameters, config)
     # Layers draw their weights from torch's global generator, which is put back afterwards.
     with seeded_draws(seed):
-        model = models.build(name, facts, hidden=hidden, arguments=arguments, adaptation=adaptation)
+        model = models.build(
+            params.model, facts, hidden=params.hidden, arguments=params.arguments, adaptation=params.adaptation
+        )
     if any(isinstance(module, nn.Conv2d) for module in model.modules()):
         # A third faster on a CPU for the two-convolution net.
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -63,9 +57,7 @@ def released_model(plan: PrivacyPlan, facts: DatasetSpec, state: State) -> nn.Mo
     """The model of `state` on the CPU. Raises ValueError for the state of another model."""
     if MODEL_SEED not in state:
         raise ValueError(f"the state has no {MODEL_SEED!r}: it is no state of a trained model")
-    params = read(ModelHyperparameters, plan.config)
-    seed, cpu = int(state[MODEL_SEED]), torch.device("cpu")
-    model = build_model(params.model, params.hidden, seed, facts, cpu, params.arguments, params.adaptation)
+    model = build_model(plan.config, int(state[MODEL_SEED]), facts, torch.device("cpu"))
     restore(PARAMETER, {name: one for name, one in model.named_parameters() if one.requires_grad}, state)
     return model
 
