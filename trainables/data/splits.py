@@ -73,7 +73,7 @@ class HashSplit:
 
     def taken(self, ids: NDArray[Any]) -> NDArray[np.bool_]:
         """Which records are taken: [n]. Raises InvalidValue for ids that are neither whole numbers nor texts."""
-        return np.array([share_of(self.key, _one_spelling(self.id, one)) < self.share for one in ids], dtype=bool)
+        return np.array([share_of(self.key, one_spelling(self.id, one)) < self.share for one in ids], dtype=bool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +160,7 @@ class PartSplit(HashSplit):
         return f"Records {alike} are all in one part of data.part{own}."
 
 
-def _one_spelling(column: str | ByContent, one: object) -> str:
+def one_spelling(column: str | ByContent, one: object) -> str:
     """An id as one text, however the others of its file let the column be read: 007 among texts is 7 among numbers."""
     if isinstance(one, str):
         try:

@@ -26,7 +26,7 @@ from trainables.data import records, table_file
 from trainables.data.encoded import pixels, token_codes
 from trainables.data.options import read
 from trainables.data.source import FeaturedSource
-from trainables.data.splits import PartSplit, TestSplit
+from trainables.data.splits import PartSplit, TestSplit, one_spelling
 from trainables.data.table_declaration import JOINED, MASKED_SHARE, Column, Schema, TableOptions, features_of
 from trainables.data.table_file import ColumnKind, column_of
 from trainables.kept import Made, created, kept, mapped
@@ -107,10 +107,10 @@ class Table(FeaturedSource[Schema]):
             files.append(_File(test.path, declared, test.n))
 
         def write(folder: Path) -> None:
-            _test(declared, test, files, folder)
+            _test(declared, files, folder)
 
         if all(file.whole is not None for file in files):
-            return _test(declared, test, files, None)
+            return _test(declared, files, None)
         return _once(declared, files, "test", kept_in, write, lambda at: _stored(at, "test", declared.facts()))
 
 
@@ -143,14 +143,12 @@ class _File:
     @cached_property
     def ids(self) -> NDArray[Any]:
         """See above. Raises InvalidValue for missing ones, and where their number, or that of records, is another."""
-        unit, id_ = self._declared.unit, self._declared.id
+        unit, column = self._declared.unit, self._declared.id
         ids: NDArray[Any] = np.zeros(0)
-        found, of = self.rows, "records"
-        if unit is not None:
-            ids = np.concatenate([_unit_ids(self.where, block, unit) for block in self.blocks(unit.column)])
-            found, of = len(set(ids)), f"values of {unit.column}"
-        elif id_ is not None:
-            ids = np.concatenate([_split_ids(self.where, block, id_) for block in self.blocks(id_)])
+        if column is not None:
+            by_unit = unit is not None
+            ids = np.concatenate([_ids(self.where, block, column, by_unit) for block in self.blocks(column)])
+        found, of = (self.rows, "records") if unit is None else (len(set(ids)), f"values of {unit.column}")
         if found == 0:
             raise InvalidValue("data.path", self.where, "at least one record, found none")
         if abs(found - self._n) > max(1.0, COUNT_TOLERANCE * self._n):
@@ -162,17 +160,24 @@ class _File:
 class _Part:
     """Some of a file's records, which come in its order: kept in memory where they are one block, else in files.
 
-    rows    which of the file they are: [rows of the file]
     folder  of the files
+    rows    which of the file they are, [rows of the file]; all by default
     by_unit whether they are to be arranged by the unit that is declared, if there is one
     """
 
     def __init__(
-        self, name: str, declared: Schema, file: _File, rows: NDArray[np.bool_], folder: Path | None, by_unit: bool
+        self,
+        name: str,
+        declared: Schema,
+        file: _File,
+        folder: Path | None,
+        rows: NDArray[np.bool_] | None = None,
+        by_unit: bool = True,
     ) -> None:
-        self._name, self._facts, self._folder, self.rows = name, declared.facts(), folder, rows
-        self._unit, self._n = declared.unit if by_unit else None, int(rows.sum())
-        self._ids = file.ids[rows] if self._unit is not None else file.ids[:0]
+        self.rows = np.ones(file.rows, dtype=bool) if rows is None else rows
+        self._name, self._facts, self._folder = name, declared.facts(), folder
+        self._unit, self._n = declared.unit if by_unit else None, int(self.rows.sum())
+        self._ids = file.ids[self.rows] if self._unit is not None else file.ids[:0]
         self._choices: list[bytes] = []
         self._at = 0
         self._split: Split | None = None
@@ -270,28 +275,24 @@ def _encode(file: _File, declared: Schema, parts: Sequence[_Part]) -> None:
 
 def _dataset(declared: Schema, files: Sequence[_File], folder: Path | None) -> Dataset:
     """The records that train and those that validate, of the file and of that of the latter if they have one."""
-    unit, validation, test, (file, *others) = declared.unit, declared.validation, declared.test, files
-    ids = file.ids
-    _check_test_file(declared, ids)
+    unit, validation, (file, *others) = declared.unit, declared.validation, files
+    _check_test_file(declared, file.ids)
     for other in others:
-        other_ids = other.ids
         if unit is not None:
             # Before test units are parted off: who is one of them may be in no second file either.
-            _check_apart(unit, ids, other_ids, "data.validation.path", str(other.where), "data.path")
-    trained, held = np.ones(file.rows, dtype=bool), np.zeros(file.rows, dtype=bool)
-    if declared.part is not None:
-        trained = declared.part.holds(ids)
-    if test is not None and test.path is None:
-        trained[trained] = ~test.taken(ids[trained])
+            _check_apart(unit, file.ids, other.ids, "data.validation.path", str(other.where), "data.path")
+    tested, trained = _tested(declared, file)
+    trained &= ~tested
+    held = np.zeros(file.rows, dtype=bool)
     if validation.share:
-        held[trained] = validation.taken(ids[trained])
-    train = _Part("train", declared, file, trained & ~held, folder, by_unit=True)
+        held[trained] = validation.taken(file.ids[trained])
+    train = _Part("train", declared, file, folder, trained & ~held)
     if others:
-        judged = _Part("validation", declared, others[0], np.ones(others[0].rows, dtype=bool), folder, by_unit=True)
+        judged = _Part("validation", declared, others[0], folder)
         _encode(file, declared, [train])
         _encode(others[0], declared, [judged])
     else:
-        judged = _Part("validation", declared, file, held, folder, by_unit=True)
+        judged = _Part("validation", declared, file, folder, held)
         _encode(file, declared, [train, judged])
     (learned, units), (other_split, _) = train.finished(), judged.finished()
     data = records.of_checked(declared.facts(), learned, other_split, units=units)
@@ -300,25 +301,28 @@ def _dataset(declared: Schema, files: Sequence[_File], folder: Path | None) -> D
     return data
 
 
-def _test(declared: Schema, test: TestSplit, files: Sequence[_File], folder: Path | None) -> Split:
+def _tested(declared: Schema, file: _File) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which records of the file test, and which are in the part that is read: [rows] both."""
+    rows = np.ones(file.rows, dtype=bool) if declared.part is None else declared.part.holds(file.ids)
+    tested, test = np.zeros(file.rows, dtype=bool), declared.test
+    if test is not None and test.path is None:
+        tested[rows] = test.taken(file.ids[rows])
+    return tested, rows
+
+
+def _test(declared: Schema, files: Sequence[_File], folder: Path | None) -> Split:
     """The test records of the file, or of their own."""
-    file, ids = files[0], files[0].ids
-    if test.path is None:
-        rows = np.ones(file.rows, dtype=bool) if declared.part is None else declared.part.holds(ids)
-        rows[rows] = test.taken(ids[rows])
-        found = _Part("test", declared, file, rows, folder, by_unit=True)
-        _encode(file, declared, [found])
-        return found.finished()[0]
-    _check_test_file(declared, ids)
-    found, trained = (
-        _Part(name, declared, of, np.ones(of.rows, dtype=bool), folder, by_unit=name == "test")
-        for name, of in (("test", files[1]), ("train", file))
-    )
-    _encode(files[1], declared, [found])
-    _encode(file, declared, [trained])
-    records.check_no_copy(trained.finished()[0], split := found.finished()[0], "data.test")
-    for place in () if folder is None else folder.glob("train.*"):
-        place.unlink()
+    file, test_file = files[0], files[-1]
+    _check_test_file(declared, file.ids)
+    found = _Part("test", declared, test_file, folder, _tested(declared, file)[0] if test_file is file else None)
+    _encode(test_file, declared, [found])
+    split, _ = found.finished()
+    if test_file is not file:
+        trained = _Part("train", declared, file, folder, by_unit=False)
+        _encode(file, declared, [trained])
+        records.check_no_copy(trained.finished()[0], split, "data.test")
+        for place in () if folder is None else folder.glob("train.*"):
+            place.unlink()
     return split
 
 
@@ -339,40 +343,28 @@ def _check_test_file(declared: Schema, trained: NDArray[Any]) -> None:
 
 def _ids_in(path: str, form: str | None, unit: Unit) -> NDArray[Any]:
     blocks = table_file.blocks(path, form, (unit.column,), (unit.column,))
-    return np.concatenate([_unit_ids(path, block, unit) for block in blocks])
+    return np.concatenate([_ids(path, block, unit.column, by_unit=True) for block in blocks])
 
 
 def _check_apart(unit: Unit, ids: NDArray[Any], found: NDArray[Any], option: str, path: str, other: str) -> None:
     """No unit is in two files: the one of `option` holds `found`, the one of the option `other` holds `ids`."""
-    # 007 among texts of one file is 7 among numbers of the other.
-    held, others = ({str(int(one)) if one.isdecimal() else one for one in each} for each in (ids, found))
+    held, others = ({one_spelling(unit.column, one) for one in each} for each in (ids, found))
     if shared := held & others:
         expected = f"no {unit.column} that is in the file of {other} too, found {len(shared)}"
         raise InvalidValue(option, path, expected, "Put all records of a unit into one of the files.")
 
 
-def _split_ids(where: object, table: pa.Table, column: str) -> NDArray[Any]:
-    """What parts each record. Raises InvalidValue for a missing one, and for others than whole numbers and texts."""
-    ids, here = _values(where, table, column), f"data.columns.{column}"
-    if missing := sum(isinstance(one, str) and not one for one in ids):
-        expected = f"an id in every record of {where}, found {missing} missing"
-        raise InvalidValue(here, column, expected, "Give them one, or drop them, before the sweep.")
-    if ids.dtype.kind not in "iu" and not (ids.dtype == object and all(isinstance(one, str) for one in ids)):
-        # 7 would be 7.0 as soon as one record has 7.5 there, and all records would be parted anew.
-        expected = f"whole numbers or texts in {where}, which part the records; found {ids.dtype}"
-        remedy = "Write it as texts, or take a column of its own: with a point in one id all records would move."
-        raise InvalidValue(here, column, expected, remedy)
-    return ids
+def _ids(where: object, table: pa.Table, column: str, by_unit: bool) -> NDArray[Any]:
+    """Whose each record is: whole numbers or texts.
 
-
-def _unit_ids(where: object, table: pa.Table, unit: Unit) -> NDArray[np.object_]:
-    """The id of each record's unit as a text. Raises InvalidValue for a missing one, and for numbers with a point."""
-    here, ids = "data.unit.column", table.column(unit.column).to_pylist()
+    Raises InvalidValue for missing ones and others, and, of units, for texts that mean another than they say.
+    """
+    here, ids = "data.unit.column" if by_unit else f"data.columns.{column}", table.column(column).to_pylist()
     if missing := sum(one is None or one == "" for one in ids):
         expected = f"an id in every record of {where}, found {missing} missing"
         remedy = "Find out whose these records are, or drop them, before the sweep."
-        raise InvalidValue(here, unit.column, expected, remedy)
-    texts = {one for one in ids if isinstance(one, str)}
+        raise InvalidValue(here, column, expected, remedy)
+    texts = {one for one in ids if isinstance(one, str)} if by_unit else ()
     meant = sorted(repr(one) for one in texts if one.strip().lower() in _MISSING)
     meant += ["texts with spaces around them"] * any(one != one.strip() for one in texts)
     if meant:
@@ -380,11 +372,14 @@ def _unit_ids(where: object, table: pa.Table, unit: Unit) -> NDArray[np.object_]
         remedy = (
             "A word for a missing id makes one unit of many people, and two spellings two ids of one: correct them."
         )
-        raise QuotesRecords(here, unit.column, expected, remedy)
-    if wrong := {type(one).__name__ for one in ids} - {"int", "str"}:
+        raise QuotesRecords(here, column, expected, remedy)
+    kinds = {type(one).__name__ for one in ids}
+    if wrong := kinds - {"int", "str"}:
+        # 7 would be 7.0 as soon as one record has 7.5 there, and all records would be parted anew.
         expected = f"whole numbers or texts in {where}, found {', '.join(sorted(wrong))}"
-        raise InvalidValue(here, unit.column, expected)
-    return np.array([str(one) for one in ids], dtype=object)
+        remedy = "Write it as texts, or take a column of its own: with a point in one id all records would move."
+        raise InvalidValue(here, column, expected, remedy)
+    return np.array(ids, dtype=None if kinds == {"int"} else object)
 
 
 def encoded(

@@ -347,15 +347,16 @@ class Schema:
 
     @property
     def id(self) -> str | None:
-        """The column by whose hash records are parted, if any are."""
+        """The column of units, or by whose hash records are parted, if any are."""
+        if self.unit is not None:
+            return self.unit.column
         splits = (self.validation, self.test, self.part)
         return next((str(one.id) for one in splits if one is not None and one.id), None)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Columns that are read."""
-        holders = (self.unit, self.weights, self.groups)
-        others = (self.id, self.prompt, *(one.column for one in holders if one is not None))
+        others = (self.id, self.prompt, *(one.column for one in (self.weights, self.groups) if one is not None))
         own = (column.name for column in self.columns)
         return tuple(dict.fromkeys([*own, self.label, *(one for one in others if one)]))
 
@@ -366,8 +367,8 @@ class Schema:
         """
         inputs = {column.name for column in self.columns}
         known = inputs | {self.label, "" if self.weights is None else self.weights.column}
-        # Columns that say whose a record is and nothing else.
-        ids = sorted({one for one in (self.id, self.unit and self.unit.column) if one} - known)
+        # A column that says whose a record is and nothing else.
+        ids = [self.id] if self.id is not None and self.id not in known else []
         own = [column.name for column in self.columns if column.is_text]
         label = [self.label] if are_texts(self.classes) else []
         groups = []
@@ -381,8 +382,7 @@ class Schema:
         weight = [self.weights.column] if self.weights is not None and self.weights.column else []
         label = [self.label] if self.task is Task.REGRESSION else []
         label += [] if self.prompt is None else [self.prompt]
-        ids = {self.id, self.unit and self.unit.column}
-        return tuple(one for one in dict.fromkeys((*own, *weight, *label)) if one not in ids)
+        return tuple(one for one in dict.fromkeys((*own, *weight, *label)) if one != self.id)
 
     def facts(self) -> DatasetSpec:
         """The public facts."""

@@ -155,7 +155,7 @@ def inspect(where: object, form: str | None, declared: Schema) -> None:
     for option, name in (("data.label", target), ("data.prompt", declared.prompt)):
         if name is not None and not _is_number(held[name]):
             raise InvalidValue(option, name, f"a column of numbers in {path}, it holds {held[name].type}")
-    id_ = declared.id if declared.unit is None else declared.unit.column
+    id_ = declared.id
     if id_ is not None and held[id_].kind is not ColumnKind.WORD and "int" not in held[id_].type:
         option = "data.unit.column" if declared.unit is not None else f"data.columns.{id_}"
         raise InvalidValue(option, id_, f"whole numbers or texts in {path}, it holds {held[id_].type}")
