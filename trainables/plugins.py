@@ -18,7 +18,8 @@ import os
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol, TypeVar
@@ -99,6 +100,26 @@ def brought(option: str, function: str, remedy: str = "", what: str = "something
     if not hasattr(module, name):
         raise InvalidValue(option, function, f"{what} {name} in {module_name}", remedy)
     return getattr(module, name)
+
+
+def function(option: str, name: str, remedy: str = "") -> Callable[..., Any]:
+    """The same, of what can be called. Raises InvalidValue."""
+    found = brought(option, name, remedy, "a function")
+    if not callable(found):
+        module, _, inside = name.partition(":")
+        raise InvalidValue(option, name, f"a function {inside} in {module}", remedy)
+    return found
+
+
+@contextmanager
+def raised_as(option: str, value: object, expected: str, remedy: str = "") -> Iterator[None]:
+    """What code of the user's own raises inside is InvalidValue, with what was expected of it."""
+    try:
+        yield
+    except InvalidValue:
+        raise
+    except Exception as error:
+        raise InvalidValue(option, value, f"{expected}: it raised {type(error).__name__}: {error}", remedy) from error
 
 
 def _script() -> str | None:

@@ -176,12 +176,8 @@ class OwnSource(FeaturedSource[Asked]):
         )
 
     def _said(self, handed: Mapping[str, object]) -> DatasetSpec:
-        try:
+        with plugins.raised_as(_SOURCE, self.name, "a source that says its facts", _REMEDY):
             said = self._source.facts(handed)
-        except InvalidValue:
-            raise
-        except Exception as error:
-            raise self._wrong(f"a source that says its facts ({type(error).__name__}: {error})") from error
         if not isinstance(said, DatasetSpec):
             raise self._wrong(f"facts as DatasetSpec, not {type(said).__name__}")
         if said.private_validation is not None or said.asserted_by:

@@ -62,7 +62,7 @@ class Table(FeaturedSource[Schema]):
     def inspect_records(self, declared: Schema) -> None:
         """The files and their columns; types too, where the files tell them. Raises InvalidValue."""
         if OBJECT.fullmatch(declared.loss):
-            plugins.brought(LOSS, declared.loss, "It is a function of outputs and targets.", "a function")
+            plugins.function(LOSS, declared.loss, "It is a function of outputs and targets.")
         held = None if declared.test is None else declared.test.path
         for path in (declared.path, *filter(None, (declared.validation.path, held))):
             table_file.inspect(path, declared.form, declared)

@@ -196,8 +196,7 @@ def written_down(name: str, module: nn.Module, facts: DatasetSpec) -> ExportedPr
 
 def own_module(name: str, facts: DatasetSpec) -> nn.Module:
     """What the user's function module:function makes of `facts`. Raises InvalidValue."""
-    function = plugins.brought("data.features", name, f"It is {_CALLED}.", "a function")
-    made = function(facts) if callable(function) else function
+    made = plugins.function("data.features", name, f"It is {_CALLED}.")(facts)
     if not isinstance(made, nn.Module):
         raise _refused(name, _CALLED, f"This one gave a {type(made).__name__}.")
     return made

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.checks import InvalidValue
 from trainables import plugins
 from trainables.metrics import STANDARD_ERROR, Dependence, Metric, Task, Worst, share_error
 from trainables.system import Dataset, DatasetSpec, Split, State, System, TrialRun, traits_of
@@ -202,10 +201,7 @@ def own_value(name: str, targets: NDArray[np.generic], scores: NDArray[np.float6
 def own_function(path: str, name: str) -> Callable[..., Any]:
     """Imports it. Raises InvalidValue at `path` of a spec where there is no such function, or it may not run."""
     remedy = "A metric of your own is a function of targets and scores that returns one number."
-    found = plugins.brought(path, name, remedy, "a function")
-    if not callable(found):
-        raise InvalidValue(path, name, "a function of targets and scores", remedy)
-    return found
+    return plugins.function(path, name, remedy)
 
 
 def quality(names: Sequence[str], system: System, member: TrialRun, state: State, data: Dataset) -> dict[str, float]:

@@ -57,11 +57,6 @@ def dense(facts: DatasetSpec, *hidden: int) -> nn.Module:
     return keras(Flattened(nn.Sequential(*units, nn.Linear(sizes[-1], outputs(facts)))))
 
 
-def mlp(facts: DatasetSpec, hidden: int) -> nn.Module:
-    """One hidden layer."""
-    return dense(facts, hidden)
-
-
 def two_hidden(facts: DatasetSpec, hidden: int) -> nn.Module:
     """Two hidden layers: the three-layer net of Wu et al. 2020."""
     return dense(facts, hidden, hidden)
@@ -227,21 +222,21 @@ EMBEDDING_UNITS = 16
 class EmbeddingPool(nn.Module):
     """Codes [B, L] -> mean over L of their embeddings -> hidden ReLU units -> outputs."""
 
-    def __init__(self, words: int, hidden: int, outputs: int) -> None:
+    def __init__(self, facts: DatasetSpec, hidden: int) -> None:
         super().__init__()
+        (words,) = _codes(facts)
         self.embedding = nn.Embedding(words, EMBEDDING_UNITS)
-        self.head = nn.Sequential(nn.Linear(EMBEDDING_UNITS, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
+        self.head = nn.Sequential(nn.Linear(EMBEDDING_UNITS, hidden), nn.ReLU(), nn.Linear(hidden, outputs(facts)))
+        keras(self)
 
     def forward(self, tokens: Tensor) -> Tensor:
         result: Tensor = self.head(self.embedding(tokens).mean(dim=1))
         return result
 
 
-def embedding_pool(facts: DatasetSpec, hidden: int) -> nn.Module:
-    """See EmbeddingPool."""
-    (feature,) = facts.features.values()
-    assert feature.cardinality is not None
-    return keras(EmbeddingPool(feature.cardinality, hidden, outputs(facts)))
+def _codes(facts: DatasetSpec) -> list[int]:
+    """How many there are of each input."""
+    return [feature.cardinality or 0 for feature in facts.features.values()]
 
 
 # Models of ratings: of (user, item) pairs, and of items alone, for users whom nobody has met.
@@ -254,15 +249,17 @@ PRODUCT_FACTORS, PLAIN_FACTORS = 5, 10
 
 
 class TwoBranch(nn.Module):
-    """Codes [B], [B] -> [B, outputs]."""
+    """Codes [B], [B] -> [B, outputs]; `hidden` has no use here."""
 
-    def __init__(self, users: int, items: int, outputs: int) -> None:
+    def __init__(self, facts: DatasetSpec, hidden: int) -> None:
         super().__init__()
+        users, items = _codes(facts)
         self.user_product = nn.Embedding(users, PRODUCT_FACTORS)
         self.item_product = nn.Embedding(items, PRODUCT_FACTORS)
         self.user_plain = nn.Embedding(users, PLAIN_FACTORS)
         self.item_plain = nn.Embedding(items, PLAIN_FACTORS)
-        self.output = nn.Linear(PRODUCT_FACTORS + 2 * PLAIN_FACTORS, outputs)
+        self.output = nn.Linear(PRODUCT_FACTORS + 2 * PLAIN_FACTORS, outputs(facts))
+        keras(self)
 
     def forward(self, user: Tensor, item: Tensor) -> Tensor:
         product = self.user_product(user) * self.item_product(item)
@@ -271,32 +268,18 @@ class TwoBranch(nn.Module):
 
 
 class ItemTable(nn.Module):
-    """Codes [B] -> [B, outputs]: one row of outputs per item on top of what all items share. It starts at zero."""
+    """Codes [B] -> [B, outputs]: one row of outputs per item on top of what all items share, all of them 0 at first."""
 
-    def __init__(self, items: int, outputs: int) -> None:
+    def __init__(self, facts: DatasetSpec, hidden: int) -> None:
         super().__init__()
-        self.rows = nn.Embedding(items, outputs)
-        self.shared = nn.Parameter(torch.zeros(outputs))
+        (items,) = _codes(facts)
+        self.rows = nn.Embedding(items, outputs(facts))
+        self.shared = nn.Parameter(torch.zeros(outputs(facts)))
         nn.init.zeros_(self.rows.weight)
 
     def forward(self, item: Tensor) -> Tensor:
         result: Tensor = self.rows(item) + self.shared
         return result
-
-
-def item_table(facts: DatasetSpec, hidden: int) -> nn.Module:
-    """See ItemTable; `hidden` has no use here."""
-    (feature,) = facts.features.values()
-    assert feature.cardinality is not None
-    return ItemTable(feature.cardinality, outputs(facts))
-
-
-def two_branch(facts: DatasetSpec, hidden: int) -> nn.Module:
-    """See TwoBranch; `hidden` has no use here."""
-    users, items = (feature.cardinality for feature in facts.features.values())
-    assert users is not None
-    assert items is not None
-    return keras(TwoBranch(users, items, outputs(facts)))
 
 
 # Linear models on inputs as they are: `trainables.systems.linear` for whoever asks outside.

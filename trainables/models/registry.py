@@ -86,7 +86,7 @@ _item = partial(_coded, 1, 0, "one input of one code (item)")
 MODELS: dict[str, ModelEntry] = by_name(
     "model",
     ModelEntry("linear", "one linear layer on the flattened input", "networks:linear", _dense),
-    ModelEntry("mlp", "one hidden layer of `hidden` ReLU units", "networks:mlp", _dense, hidden=True),
+    ModelEntry("mlp", "one hidden layer of `hidden` ReLU units", "networks:dense", _dense, hidden=True),
     ModelEntry(
         "cnn",
         "the two-convolution net of Abadi et al. 2016 (TensorFlow Privacy's; 26,010 weights on MNIST)",
@@ -107,7 +107,7 @@ MODELS: dict[str, ModelEntry] = by_name(
     ModelEntry(
         "embedding-pool",
         "16-unit embedding, average over all positions, `hidden` ReLU units (Bu et al. 2020, IMDb: 16)",
-        "networks:embedding_pool",
+        "networks:EmbeddingPool",
         _text,
         hidden=True,
     ),
@@ -121,13 +121,13 @@ MODELS: dict[str, ModelEntry] = by_name(
     ModelEntry(
         "two-branch",
         "product of 5 latent factors beside 10 + 10 more, one linear layer (Bu et al. 2020, MovieLens)",
-        "networks:two_branch",
+        "networks:TwoBranch",
         _pair,
     ),
     ModelEntry(
         "item-table",
         "one row of outputs per item and one for all: what a user whom nobody has met is told (MovieLens by user)",
-        "networks:item_table",
+        "networks:ItemTable",
         _item,
     ),
 )
@@ -326,10 +326,6 @@ def _own_function(model: str) -> Callable[..., object]:
     remedy = (
         f"Use one of {names}, a function facts -> torch.nn.Module that Python can import, hf:FOLDER, or timm:FOLDER."
     )
-    module_name, colon, function_name = model.partition(":")
-    if not (colon and module_name and function_name.isidentifier()):
+    if not plugins.OBJECT.fullmatch(model):
         raise InvalidValue("model", model, "a known model or `package.module:function`", remedy)
-    function = plugins.brought("model", model, remedy, "a function")
-    if not callable(function):
-        raise InvalidValue("model", model, f"a function {function_name} in {module_name}", remedy)
-    return function
+    return plugins.function("model", model, remedy)

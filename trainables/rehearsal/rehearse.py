@@ -182,12 +182,22 @@ def rehearse(
 
     Raises CannotRun with what would end the trial, or leave it without a rank.
     """
+
+    def examine(model: nn.Module, loss: Loss) -> Step:
+        # Not every system needs torch, which takes seconds to import.
+        from trainables.rehearsal.step import examined
+
+        clip_norm = system.canary_scale(plan, facts)[0] if isinstance(system, CanaryTrained) else None
+        return examined(model, loss, facts, _planned_batch(plan, facts), clip_norm, execution, saying, at_once)
+
     doing = "planned again for few records"
     try:
         setting = setting_of(system, plan, facts, replanned)
         data = made_up(setting.facts, setting.records, setting.validation)
         doing = f"{setting.steps} steps on {setting.records} made-up records"
-        run = _run(system, plan, facts, setting, execution, saying, at_once)
+        member = TrialRun(key="rehearsal", attempt=1, seed=SEED, plan=setting.plan, from_step=0, to_step=setting.steps)
+        streams = Streams(secret=_SECRET, seed=SEED, key=member.key, attempt=1)
+        run = RehearsedRun(member=member, start_step=0, state=None, streams=streams, examine=examine)
         began = time.perf_counter()
         saying(doing)
         with warnings.catch_warnings():
@@ -214,27 +224,6 @@ def rehearse(
         step=step,
         trial_seconds=None if step is None else copies * plan.steps * step.seconds * step.planned / step.records,
     )
-
-
-def _run(
-    system: System,
-    plan: PrivacyPlan,
-    facts: DatasetSpec,
-    setting: Setting,
-    execution: RunSettings,
-    saying: Callable[[str], None],
-    at_once: int,
-) -> RehearsedRun:
-    def examine(model: nn.Module, loss: Loss) -> Step:
-        # Not every system needs torch, which takes seconds to import.
-        from trainables.rehearsal.step import examined
-
-        clip_norm = system.canary_scale(plan, facts)[0] if isinstance(system, CanaryTrained) else None
-        return examined(model, loss, facts, _planned_batch(plan, facts), clip_norm, execution, saying, at_once)
-
-    member = TrialRun(key="rehearsal", attempt=1, seed=SEED, plan=setting.plan, from_step=0, to_step=setting.steps)
-    streams = Streams(secret=_SECRET, seed=SEED, key=member.key, attempt=1)
-    return RehearsedRun(member=member, start_step=0, state=None, streams=streams, examine=examine)
 
 
 def _planned_batch(plan: PrivacyPlan, facts: DatasetSpec) -> int:

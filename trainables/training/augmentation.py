@@ -130,7 +130,7 @@ def own_augmentation(name: str) -> Callable[..., Any]:
     remedy = "Use none, flip, crop, or a function (*inputs of one record, generator) -> these inputs."
     if not plugins.OBJECT.fullmatch(name):
         raise InvalidValue("augmentation.of", name, "a known augmentation, or `package.module:function`", remedy)
-    return plugins.brought("augmentation.of", name, remedy, "a function")  # type: ignore[return-value]
+    return plugins.function("augmentation.of", name, remedy)
 
 
 def check_augmentation(of: str, facts: DatasetSpec) -> None:
@@ -142,13 +142,8 @@ def check_augmentation(of: str, facts: DatasetSpec) -> None:
         return
     function, record = own_augmentation(of), made_up(facts, 1, 0).train
     inputs = [torch.from_numpy(array[0].copy()) for array in record.inputs.values()]
-    try:
+    with plugins.raised_as("augmentation.of", of, "a function that augments one record"):
         first, second = (_changed(function, of, inputs, 0) for _ in range(2))
-    except InvalidValue:
-        raise
-    except Exception as error:
-        expected = f"a function that augments one record: it raised {type(error).__name__}: {error}"
-        raise InvalidValue("augmentation.of", of, expected) from error
     if not all(map(torch.equal, first, second)):
         expected = "a function that draws from the generator that it is given alone: called twice it made two copies"
         raise InvalidValue("augmentation.of", of, expected)

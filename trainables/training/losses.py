@@ -53,9 +53,7 @@ def next_token_losses(outputs_BLC: Tensor, targets_BL: Tensor) -> Tensor:
 @lru_cache(maxsize=8)
 def _own_loss(name: str) -> Callable[[Tensor, Tensor], Tensor]:
     remedy = "A loss of your own is a function of outputs [B, ...] and targets [B, ...] that returns [B]."
-    function = plugins.brought(LOSS, name, remedy, "a function")
-    if not callable(function):
-        raise InvalidValue(LOSS, name, "a function of outputs and targets", remedy)
+    function = plugins.function(LOSS, name, remedy)
 
     def losses(outputs: Tensor, targets: Tensor) -> Tensor:
         found = function(outputs, targets)

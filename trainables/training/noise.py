@@ -31,22 +31,18 @@ _FLOATING_POINT = "floating-point"
 """How the line of a claim begins that says what the numbers and their generator leave open."""
 
 
-def noise_source(run: Run, execution: RunSettings, device: torch.device | None = None) -> NoiseSource:
-    """Noise for tensors: of this attempt, from its first step on."""
-    if execution.noise_source == "secure":
-        return SecureNoise()
-    where = "cpu" if device is None else device.type
-    return PseudorandomNoise(run.streams.torch(Purpose.NOISE, step=run.start_step, device=where))
+def noise_source(
+    run: Run, execution: RunSettings, device: torch.device | None = None, report_at: int | None = None
+) -> NoiseSource:
+    """Noise for tensors: of this attempt, from its first step on.
 
-
-def report_noise(run: Run, execution: RunSettings, step: int) -> NoiseSource:
-    """Noise for the report on private validation records after `step` steps: a stream of its own.
-
-    Two reports of one attempt with the same noise would tell their exact difference.
+    report_at  of the report on private validation records after so many steps, instead: a stream of its own, since two
+               reports of one attempt with the same noise would tell their exact difference
     """
     if execution.noise_source == "secure":
         return SecureNoise()
-    return PseudorandomNoise(run.streams.torch(Purpose.REPORT, step=step))
+    purpose, step = (Purpose.NOISE, run.start_step) if report_at is None else (Purpose.REPORT, report_at)
+    return PseudorandomNoise(run.streams.torch(purpose, step=step, device="cpu" if device is None else device.type))
 
 
 def unseeded_noise() -> NoiseSource:

@@ -216,14 +216,11 @@ def own_optimiser(name: str, decay: float = 0.0) -> Build:
     )
     if not plugins.OBJECT.fullmatch(name):
         raise InvalidValue("optimizer", name, "a known optimizer, or `package.module:function`", remedy)
-    build: Any = plugins.brought("optimizer", name, remedy, "a function")
+    build: Any = plugins.function("optimizer", name, remedy)
     if decay:
         build = partial(build, weight_decay=decay)
-    try:
+    with plugins.raised_as("optimizer", name, "an optimizer that moves weights by gradients alone", remedy):
         whole, broken = _practised(build, whole=True), _practised(build, whole=False)
-    except Exception as error:
-        expected = f"an optimizer that moves weights by gradients alone: it raised {type(error).__name__}: {error}"
-        raise InvalidValue("optimizer", name, expected, remedy) from error
     if not torch.equal(whole, broken):
         expected = "an optimizer whose state is in `state`, as tensors and numbers: broken off and restored it moves "
         raise InvalidValue("optimizer", name, f"{expected}elsewhere", "Keep nothing in param_groups or attributes.")

@@ -17,7 +17,7 @@ from trainables.metrics import NEXT_TOKEN, STANDARD_ERROR, share_error
 from trainables.reports import Bins
 from trainables.system import IGNORED, Dataset, DatasetSpec, Run, RunSettings, Split, Task
 from trainables.training.losses import answers, evaluation_batch, loss_function, tensor
-from trainables.training.noise import report_noise, unseeded_noise
+from trainables.training.noise import noise_source, unseeded_noise
 from trainables.validation.histogram_bins import Judgements, cells_for
 
 Floats = NDArray[np.float64]
@@ -93,7 +93,7 @@ def report(
         raise UncountedReport(f"{run.member.key}: the plan counted reports after {reports.at} steps, not after {step}")
     # One at a time: what a record adds must not depend on its companions.
     judged = judgements(model, data.validation, data.facts, device, batch=1)
-    noise = report_noise(run, execution, step)
+    noise = noise_source(run, execution, report_at=step)
     return noised(judged, data.facts, data.facts.n_validation, reports.histogram, reports.bins, noise)
 
 

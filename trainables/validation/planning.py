@@ -56,12 +56,19 @@ def plan_with_reports(
     """
     check_private(system, facts)
     private = facts.private_validation
+
+    def planned(epsilon: float) -> PrivacyPlan | Refusal:
+        return attributed_plan(system, config, facts, replace(target, epsilon=epsilon), calibrations)
+
     if private is None or not facts.n_validation:
-        return attributed_plan(system, config, facts, target, calibrations)
+        return planned(target.epsilon)
     adds = not private.parts or target.adjacency is not Adjacency.ADD_REMOVE
-    share = private.budget_share
-    if share is None:
-        share = SHARE_WHERE_PARTS_ADD if adds else 1.0
+    share = SHARE_WHERE_PARTS_ADD if adds else 1.0
+    share = share if private.budget_share is None else private.budget_share
+
+    def with_reports(plan: PrivacyPlan, epsilon: float) -> PrivacyPlan:
+        return _with(plan, facts, target, reported, epsilon, share)
+
     if adds and share == 1:
         raise InvalidValue(
             "data.validation.budget_share",
@@ -71,11 +78,9 @@ def plan_with_reports(
         )
     try:
         if adds:
-            return _adding(system, config, facts, target, calibrations, reported, share)
-        plan = attributed_plan(system, config, facts, target, calibrations)
-        if isinstance(plan, Refusal):
-            return plan
-        return _with(plan, facts, target, reported, plan.guarantee.epsilon, share)
+            return _adding(target, share, planned, with_reports)
+        plan = planned(target.epsilon)
+        return plan if isinstance(plan, Refusal) else with_reports(plan, plan.guarantee.epsilon)
     except (ToleranceNotReached, DiscretisationInvalid) as error:
         # Nothing can be claimed of it, so it is not launched; other points of the space go on.
         return Refusal(violations={"accounting": 1.0}, reason=f"epsilon cannot be bounded closely enough: {error}")
@@ -96,15 +101,12 @@ def check_private(system: System, facts: DatasetSpec) -> None:
 
 
 def _adding(
-    system: System,
-    config: Config,
-    facts: DatasetSpec,
     target: PrivacyTarget,
-    calibrations: MutableMapping[str, float],
-    reported: Reports,
     share: float,
+    planned: Callable[[float], PrivacyPlan | Refusal],
+    with_reports: Callable[[PrivacyPlan, float], PrivacyPlan],
 ) -> PrivacyPlan | Refusal:
-    """Training and reports within one budget."""
+    """Training, `planned` for an epsilon of its own, and reports within one budget."""
     left = target.epsilon
     if target.solve != "none":
         left = min(left, eps_gdp(math.sqrt(1 - share) * mu_gdp(target.epsilon, target.delta), target.delta))
@@ -113,10 +115,10 @@ def _adding(
     for _ in range(ROUNDS):
         if left <= 0:
             break
-        plan = attributed_plan(system, config, facts, replace(target, epsilon=left), calibrations)
+        plan = planned(left)
         if isinstance(plan, Refusal):
             return best or plan
-        both = _with(plan, facts, target, reported, target.epsilon, share)
+        both = with_reports(plan, target.epsilon)
         spent = both.guarantee.epsilon
         if spent <= target.epsilon and (best is None or spent > best.guarantee.epsilon):
             best = both
