@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
 from mpmath import exp, log, mpf, ncdf, sqrt
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtr
 
-from dpcore.accountants.pld import PLDAccountant
 from dpcore.gdp import TradeOff, gaussian_tradeoff
 from dpcore.noise import PseudorandomNoise
 from dpcore.randomness import Purpose, Streams
@@ -46,19 +42,6 @@ def sampled_step(noise_multiplier: float, rate: float) -> TradeOff:
         return float(brentq(lambda a: one_direction(a) - level, 0.0, 1.0, xtol=1e-15))
 
     return f
-
-
-def composed(accountant: PLDAccountant, epsilons: int = 33) -> TradeOff:
-    """A trade-off function that everything composed so far satisfies, from the accountant's upper bounds on delta.
-
-    f(a) = max over eps of either sign of 1 - delta(eps) - exp(eps) a (Dong, Roth & Su 2022, Proposition 6), over
-    `epsilons` values of each sign: fewer give a lower, still valid, f.
-    """
-    reach = accountant.epsilon_bounds(1e-6).upper
-    assert math.isfinite(reach)
-    grid = np.linspace(-reach, reach, 2 * epsilons + 1)
-    deltas = np.array([accountant.delta_bounds(float(e)).upper for e in grid])
-    return lambda level: float(max(0.0, np.max(1 - deltas - np.exp(grid) * level)))
 
 
 # Exact delta at an epsilon of either sign, in mpmath's digits.

@@ -95,35 +95,6 @@ def no_clip(monkeypatch) -> None:
         monkeypatch.setattr(engine, factors, lambda squares, clip_norm: torch.ones_like(squares).double())
 
 
-def divided_by_the_factor(monkeypatch) -> None:
-    right = engine.clip_factors
-    monkeypatch.setattr(engine, "clip_factors", lambda squares, clip_norm: 1 / right(squares, clip_norm))
-
-
-def clip_per_layer(monkeypatch) -> None:
-    """Each layer's gradient is clipped to C on its own, and the noise is that of one clip to C."""
-
-    def clipped_total(parts, clip_norm, _):
-        return {
-            names[local]: tensor
-            for names, part in parts.parts
-            for local, tensor in part.weighted_sum(engine.clip_factors(part.squared_norms, clip_norm)).items()
-        }
-
-    monkeypatch.setattr(engine, "clipped_total", clipped_total)
-
-
-def clip_of_the_batch_mean(monkeypatch) -> None:
-    def clipped_total(parts, clip_norm, _):
-        batch = len(parts.squared_norms)
-        total = parts.weighted_sum(torch.full((batch,), 1 / batch, dtype=torch.float64))
-        norm = torch.cat([one.flatten() for one in total.values()]).norm()
-        factor = min(1.0, clip_norm / float(norm)) * batch
-        return {name: one * factor for name, one in total.items()}
-
-    monkeypatch.setattr(engine, "clipped_total", clipped_total)
-
-
 class Repeating:
     """The same noise in every step."""
 
@@ -156,9 +127,6 @@ def four_times_the_rate(monkeypatch) -> None:
 BUGS = (
     half_noise,
     no_clip,
-    divided_by_the_factor,
-    clip_per_layer,
-    clip_of_the_batch_mean,
     repeated_noise,
     everybody,
     four_times_the_rate,

@@ -26,6 +26,7 @@ from trainables.systems import vandermaaten2020 as minimiser
 from trainables.systems import vandermaaten2020 as voters
 from trainables.systems.answering import QueriesSpent
 from trainables.systems.linear import rows, width_of
+from trainables.systems.lu2021 import CONVEXIFIED_HEAD, CONVEXIFIED_LOSS
 from trainables.systems.vandermaaten2020 import (
     LOSS_PERTURBATION,
     MODEL_SENSITIVITY,
@@ -309,16 +310,19 @@ def test_the_papers_claim_stands_beside_the_exact_one():
         (PREDICTION_SENSITIVITY, {"noise_multiplier": 20.0}),
         (PREDICTION_SENSITIVITY, {"noise_multiplier": 30.0, "noise": "pure"}),
         (SUBSAMPLE_AND_AGGREGATE, {"temperature": 30.0, "models": 40}),
+        (CONVEXIFIED_LOSS, {"noise_multiplier": 8.0, "epochs": 3}),
+        (CONVEXIFIED_HEAD, {"noise_multiplier": 8.0, "alpha": 0.1}),
     ],
 )
 def test_steps_are_the_largest_number_of_queries(system, knobs):
-    plan = planned(system, knobs, solve="steps")
+    adjacency = ADD if system is CONVEXIFIED_LOSS else REPLACE
+    plan = planned(system, knobs, solve="steps", adjacency=adjacency)
     assert plan.solved == ("queries",)
     assert plan.steps == plan.config["queries"] < FACTS.n_validation
     one_more = {**plan.config, "queries": plan.steps + 1}
-    refused = system.plan(one_more, FACTS, target(solve="none"), {})
-    assert refused.violations["epsilon"] > 0
-    assert isinstance(system.plan(plan.config, FACTS, target(solve="none"), {}), PrivacyPlan)
+    given = target(solve="none", adjacency=adjacency)
+    assert system.plan(one_more, FACTS, given, {}).violations["epsilon"] > 0
+    assert isinstance(system.plan(plan.config, FACTS, given, {}), PrivacyPlan)
 
 
 def test_add_remove_needs_half_the_noise_for_the_same_ratio():
