@@ -110,35 +110,6 @@ def test_convolutions_of_any_shape(batch, channels, outputs, groups, size, kerne
         assert all(bool((one == 0).all()) for one in found.tensors.values())
 
 
-@pytest.mark.parametrize("batch", [1, 2, 5])
-@pytest.mark.parametrize(
-    ("make", "draw", "per_record"),
-    [
-        (oracle.Positions, lambda b: torch.randint(0, 7, (b, 5)), {"places.weight"}),
-        (oracle.Positions, lambda b: torch.randint(0, 7, (b, 2)), {"places.weight"}),
-        (
-            lambda: Written(lambda m, x: m.layer(x.reshape(-1, 3)).view(len(x), -1), layer=nn.Linear(3, 2)),
-            lambda b: torch.randn(b, 4, 3),
-            set(),
-        ),
-        (
-            lambda: Written(lambda m, x: F.linear(m.table(x), m.table.weight), table=nn.Embedding(7, 4)),
-            lambda b: torch.randint(0, 7, (b,)),
-            {"table.weight"},
-        ),
-    ],
-)
-def test_no_axis_is_guessed(make, draw, per_record, batch):
-    """Also where the number of positions happens to equal the number of examples."""
-    torch.manual_seed(0)
-    model, inputs, targets = make(), draw(batch), torch.randn(batch)
-    engine = PrivateGradients(model, oracle.squared_loss)
-    engine.check(draw(2), torch.randn(2))
-    found = engine.clipped_sum(inputs, targets, clip_norm=0.5)
-    oracle.assert_same(found.tensors, oracle.clipped_sum(model, oracle.squared_loss, inputs, targets, 0.5))
-    assert {name for name, route in engine.routes.items() if route is Route.PER_RECORD} == per_record
-
-
 def test_no_trace_is_left_on_the_model():
     model = nn.Sequential(nn.Conv2d(3, 5, 3, padding=1), nn.ReLU(), nn.Conv2d(5, 4, (2, 3), stride=(2, 1)))
     inputs, targets = torch.randn(6, 3, 7, 6), torch.randn(6)
