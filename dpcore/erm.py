@@ -38,14 +38,6 @@ class NotCertified(RuntimeError):
     """The bound on the number of steps was passed without a certificate: float64 was not enough for this tau."""
 
 
-@dataclass(frozen=True, slots=True)
-class Minimum:
-    """`theta` of shape (d, c), and the Frobenius norm of the gradient there: at most the tau that was asked for."""
-
-    theta: Array
-    gradient_norm: float
-
-
 def unit_inputs(records: NDArray[np.generic], clip_norm: float = 1.0, bias: bool = False) -> Array:
     """Each record divided by max(clip_norm, its own norm), float64; shape (n, d), or (n, d + 1) with `bias`.
 
@@ -123,7 +115,7 @@ class LogisticRisk:
         return math.log(self.classes) * len(self.labels) / self.divisor + slope / (2 * self.modulus)
 
 
-def minimise(risk: LogisticRisk, tau: float) -> Minimum:
+def minimise(risk: LogisticRisk, tau: float) -> Array:
     """The minimiser up to a gradient norm of `tau`, deterministic.
 
     Raises InvalidValue for a tau below SMALLEST_TAU, NotCertified when float64 is too coarse for this tau.
@@ -135,9 +127,8 @@ def minimise(risk: LogisticRisk, tau: float) -> Minimum:
     at_zero, _ = risk.value_and_gradient(start)
     found = _quasi_newton(risk, start, tau)
     value, gradient = risk.value_and_gradient(found)
-    norm = _norm(gradient)
-    if norm <= _MARGIN * tau:
-        return Minimum(found, norm)
+    if _norm(gradient) <= _MARGIN * tau:
+        return found
     # The bound on the number of steps refers to a start no worse than zero.
     return _accelerated(risk, found if value <= at_zero else start, tau)
 
@@ -165,15 +156,14 @@ def _quasi_newton(risk: LogisticRisk, start: Array, tau: float) -> Array:
     return np.asarray(found.x, dtype=np.float64).reshape(risk.shape)
 
 
-def _accelerated(risk: LogisticRisk, start: Array, tau: float) -> Minimum:
+def _accelerated(risk: LogisticRisk, start: Array, tau: float) -> Array:
     root = math.sqrt(risk.smoothness / risk.modulus)
     momentum = (root - 1) / (root + 1)
     last = point = start
     for _ in range(steps_bound(risk, tau)):
         _, gradient = risk.value_and_gradient(point)
-        norm = _norm(gradient)
-        if norm <= _MARGIN * tau:
-            return Minimum(point, norm)
+        if _norm(gradient) <= _MARGIN * tau:
+            return point
         current = point - gradient / risk.smoothness
         point = current + momentum * (current - last)
         last = current

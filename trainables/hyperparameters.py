@@ -82,22 +82,12 @@ def parameters(record: type) -> tuple[Hyperparameter, ...]:
     return tuple(_described(record).values())
 
 
-def complete(record: type, config: Config, solved: str | None = None) -> dict[str, Scalar]:
-    """Every hyperparameter of `config` as it was given, defaults included.
-
-    solved  may be missing: it is what the calibration solves for
-    Raises InvalidValue, naming the first that is missing.
-    """
-    full: dict[str, Scalar] = {}
-    for one in parameters(record):
-        value = config.get(one.name, one.default)
-        if value is not None:
-            full[one.name] = value
-        elif one.name != solved:
-            raise InvalidValue(one.name, None, f"a value ({one.doc})")
+def complete(record: type, config: Config) -> dict[str, Scalar]:
+    """Every hyperparameter of `config` as it was given, defaults included; without what is missing."""
+    full = {one.name: config.get(one.name, one.default) for one in parameters(record)}
     if any(_ARGUMENTS in one.metadata for one in fields(record)):
         full |= {name: value for name, value in config.items() if name.startswith(WITH)}
-    return full
+    return {name: value for name, value in full.items() if value is not None}
 
 
 def read(record: type[Record], config: Config, solved: str | None = None) -> Record:

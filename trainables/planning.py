@@ -127,7 +127,7 @@ class PlannedSystem(ABC, Generic[Params, Released]):
         """See `System.plan`. Raises InvalidValue for a target that no configuration of this system has."""
         self.check_target(facts, target)
         wanted = self.solves.get(target.solve)
-        full = complete(self.params, config, wanted) | self.recorded(target)
+        full = complete(self.params, config) | self.recorded(target)
         case = Case(params=read(self.params, full, wanted), facts=facts, target=target, given=config)
         try:
             self.check(case)

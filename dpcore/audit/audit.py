@@ -117,18 +117,13 @@ class Audit:
 
 
 def _evidence(method: str, fields: dict[str, Any]) -> Evidence:
-    match method:
-        case MultiRun.method:
-            return MultiRun(**fields)
-        case OneRun.method:
-            return OneRun(observed=Guesses(**fields["observed"]))
-        case OneRunFDP.method:
-            return OneRunFDP(observed=Guesses(**fields["observed"]))
-    known = ", ".join(kind.method for kind in (MultiRun, OneRun, OneRunFDP))
-    raise checks.InvalidValue("method", method, f"one of {known}")
-
-
-# What an audit says about a claim: consistent with it, or against it. Nothing observed can verify a claim.
+    kinds: dict[str, Any] = {one.method: one for one in (MultiRun, OneRun, OneRunFDP)}
+    if method not in kinds:
+        raise checks.InvalidValue("method", method, f"one of {', '.join(kinds)}")
+    found: Evidence = kinds[method](
+        **{**fields, **{one: Guesses(**fields[one]) for one in fields if one == "observed"}}
+    )
+    return found
 
 
 class AuditOutcome(StrEnum):

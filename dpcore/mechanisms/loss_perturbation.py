@@ -250,5 +250,5 @@ class PerturbedMinimiser:
         """The released model [d, classes]. Raises InvalidValue for an input of norm above 1, NotCertified."""
         linear = self.noise.sample((inputs.shape[1], self.classes), draw) / self.records
         risk = self.risk(inputs, labels, linear)
-        theta = minimise(risk, self.tau).theta
+        theta = minimise(risk, self.tau)
         return theta + output_noise(self.output, self.tau, risk.modulus).sample(theta.shape, draw)

@@ -86,7 +86,7 @@ class PriceTerm(NamedTuple):
 
 def selectable(law: CountLaw) -> TruncatedNegativeBinomial | BinomialCount | PoissonCount:
     """The law to price: without its cap. Raises InvalidValue for a law that no penalty is known of."""
-    priced = law.priced if isinstance(law, CountLaw) else law
+    priced = law.priced
     if not isinstance(priced, TruncatedNegativeBinomial | BinomialCount | PoissonCount):
         raise checks.InvalidValue("law", law, "a truncated negative binomial, binomial or Poisson law, or one capped")
     return priced

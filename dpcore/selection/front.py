@@ -31,7 +31,7 @@ from dpcore.selection.profiles import ROUND_UP, TrialProfile, covering_mu
 
 
 def _priced(law: CountLaw) -> TruncatedNegativeBinomial:
-    priced = law.priced if isinstance(law, CountLaw) else law
+    priced = law.priced
     if not isinstance(priced, TruncatedNegativeBinomial):
         raise checks.InvalidValue("law", law, "a truncated negative binomial law")
     return priced

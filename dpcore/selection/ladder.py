@@ -43,7 +43,7 @@ from dpcore.selection.profiles import ROUND_UP, TrialProfile, distribution, epsi
 
 def threshold_law(law: CountLaw) -> TruncatedNegativeBinomial:
     """The law to price, for the first success: without its cap. Raises InvalidValue unless its shape is in [0, 1]."""
-    priced = law.priced if isinstance(law, CountLaw) else law
+    priced = law.priced
     if not isinstance(priced, TruncatedNegativeBinomial) or not 0 <= priced.shape <= 1:
         raise checks.InvalidValue("law", law, "a truncated negative binomial law of shape in [0, 1]")
     return priced

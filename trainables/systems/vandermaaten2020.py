@@ -137,7 +137,7 @@ def minimised(params: MinimiserHyperparameters, facts: DatasetSpec, records: Spl
         divisor=divisor,
         modulus=params.regularisation,
     )
-    return minimise(risk, tau).theta
+    return minimise(risk, tau)
 
 
 def descent_work(n: int, regularisation: float) -> float:
