@@ -38,8 +38,7 @@ NewTotal = Annotated[
 MoreBudgets = Annotated[
     list[float] | None,
     typer.Option(
-        "--epsilon",
-        help="Add this budget, for trials that are left or that --trials adds; says its cost. Repeatable.",
+        "--epsilon", help="Add this budget, for trials that are left or that --trials adds; says its cost. Repeatable."
     ),
 ]
 Hours = Annotated[float | None, typer.Option(help="Let the sweep run for this many hours in all; see limits.hours.")]

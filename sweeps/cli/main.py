@@ -552,10 +552,7 @@ def predict(
         list[str],
         typer.Argument(help="Parquet or CSV with the declared columns: files, folders, patterns in quotes, or URLs."),
     ],
-    output: Annotated[
-        str,
-        typer.Option("--output", "-o", help="CSV or Parquet file to write, a row for each row."),
-    ],
+    output: Annotated[str, typer.Option("--output", "-o", help="CSV or Parquet file to write, a row for each row.")],
     format: Annotated[str | None, typer.Option(help="parquet or csv, where the file's name does not say.")] = None,
     threshold: Annotated[
         float | None, typer.Option(help="Of two classes say the second where its probability is at least that.")

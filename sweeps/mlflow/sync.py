@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from sweeps.mlflow import FRONT
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Published
 from sweeps.store.errors import StoreError
-from sweeps.store.records import CurveReport, Note, SweepRecord, Tag, TrialState, by_trial
+from sweeps.store.records import Note, SweepRecord, Tag, TrialState, by_trial
 from sweeps.util.files import path_of
 from sweeps.util.log import Event, say
 from sweeps.util.waiting import wait_for
@@ -268,13 +267,23 @@ def drain(store: PublishedStore, sweep: str, uri: str, ending: threading.Event) 
     from sweeps.reporting.front import spec_objectives
 
     experiment: Experiment | None = None
-    beside = Beside(store, sweep)
+    # What no row of the outbox tells: what people say, and which trials run (a row would be written before they do).
+    found = told = _NOTHING_SAID
+    shown: set[str] = set()
+    changed: set[str] = set()
     pause = front_at = 0.0
+    look_at = time.monotonic() + RUNNING_SECONDS
     give_up_at = float("inf")
     while True:
         last_round = ending.is_set()
         rows = store.outbox(sweep, limit=ROWS_AT_ONCE)
-        if not beside.to_say(last_round) and not rows:
+        if last_round or time.monotonic() >= look_at:
+            # Requests are only ever appended: their number tells whether one is new.
+            said = [one for one in store.requests(sweep) if isinstance(one.wanted, Note | Tag)]
+            found = (store.sweep(sweep).label, len(said))
+            changed = shown.symmetric_difference(() if last_round else (one.key for one in store.running(sweep)))
+            look_at = time.monotonic() + RUNNING_SECONDS
+        if not rows and not changed and found == told:
             if last_round:
                 return 0
             ending.wait(POLL_SECONDS)
@@ -284,21 +293,25 @@ def drain(store: PublishedStore, sweep: str, uri: str, ending: threading.Event) 
                 record = store.sweep(sweep)
                 experiment = Experiment(uri, record)
                 keep_page(Path(record.root) / sweep, experiment.id)
-            if beside.to_say(last_round):
-                beside.put(experiment)
-            keys = dict.fromkeys(row.key for row in rows if row.key is not None)
+            if found != told:
+                experiment.put_words(store.sweep(sweep), store.requests(sweep))
+                told = found
+            keys = changed | {row.key for row in rows if row.key is not None}
             written: set[str] = set()
             since = time.monotonic()
             curves = by_trial(store.curves(sweep, keys) if keys else ())
             for trial in store.trials_of(sweep, keys) if keys else ():
                 if trial.state is TrialState.RUNNING and not last_round:
-                    beside.put_running(experiment, trial, curves.get(trial.key, ()))
+                    experiment.put_running(trial, curves.get(trial.key, ()))
+                    shown.add(trial.key)
                 else:
                     experiment.put(trial, curves.get(trial.key, ()))
+                    shown.discard(trial.key)
                 written.add(trial.key)
                 if time.monotonic() - since > DELIVER_SECONDS:
                     store.delivered([row.id for row in rows if row.key in written])
                     since = time.monotonic()
+            changed = set()
             if written and time.monotonic() >= front_at:
                 finished = store.trials(sweep, [TrialState.COMPLETE])
                 experiment.put_front(spec_objectives(store.sweep(sweep).spec), finished)
@@ -310,8 +323,7 @@ def drain(store: PublishedStore, sweep: str, uri: str, ending: threading.Event) 
                 experiment.put_sweep(store.sweep(sweep), store.trials(sweep, [TrialState.COMPLETE]))
         except UNREACHABLE as error:
             # What was looked up may be stale after an outage: look again.
-            experiment = None
-            beside.forget()
+            experiment, told, look_at = None, _NOTHING_SAID, 0.0
             if last_round:
                 give_up_at = min(give_up_at, time.monotonic() + LAST_TRIES_SECONDS)
             if time.monotonic() >= give_up_at:
@@ -326,56 +338,6 @@ def drain(store: PublishedStore, sweep: str, uri: str, ending: threading.Event) 
             continue
         pause, give_up_at = 0.0, float("inf")
         store.delivered([row.id for row in rows])
-
-
-class Beside:
-    """What MLflow shows and no row of the outbox tells: which trials run (a row would have to be written before
-    anything does), and what people call the sweep and say of it, which needs no lease. Looked at now and then; a sweep
-    of which there is nothing of that asks nothing of MLflow.
-    """
-
-    def __init__(self, store: PublishedStore, sweep: str) -> None:
-        self._store, self._sweep = store, sweep
-        self._shown: set[str] = set()
-        self._now: dict[str, Published] = {}
-        self._told = self._found = _NOTHING_SAID
-        self._due = False
-        self._look_at = time.monotonic() + RUNNING_SECONDS
-
-    def to_say(self, last_round: bool) -> bool:
-        """Whether `put` has something to do, by a look every few seconds; at the end nothing is shown as running."""
-        if not self._due and (last_round or time.monotonic() >= self._look_at):
-            said = [one for one in self._store.requests(self._sweep) if isinstance(one.wanted, Note | Tag)]
-            # Requests are only ever appended: their number tells whether one is new.
-            self._found = (self._store.sweep(self._sweep).label, len(said))
-            self._now = {} if last_round else {one.key: one for one in self._store.running(self._sweep)}
-            self._due = self._found != self._told or self._now.keys() != self._shown
-            self._look_at = time.monotonic() + RUNNING_SECONDS
-        return self._due
-
-    def put_running(self, experiment: Experiment, trial: Published, curve: Sequence[CurveReport]) -> None:
-        """Show that it runs, and what it told so far. Raises what `Experiment.put_running` raises."""
-        experiment.put_running(trial, curve)
-        self._shown.add(trial.key)
-
-    def put(self, experiment: Experiment) -> None:
-        """Show what was found, and what became of the trials that were shown before. Raises what `experiment` does."""
-        if self._found != self._told:
-            found = self._found
-            experiment.put_words(self._store.sweep(self._sweep), self._store.requests(self._sweep))
-            self._told = found
-        fresh, gone = self._now.keys() - self._shown, self._shown - self._now.keys()
-        curves = by_trial(self._store.curves(self._sweep, fresh | gone) if fresh | gone else ())
-        for key in [key for key in self._now if key in fresh]:
-            self.put_running(experiment, self._now[key], curves.get(key, ()))
-        for trial in self._store.trials_of(self._sweep, gone) if gone else ():
-            experiment.put(trial, curves.get(trial.key, ()))
-        self._shown -= gone
-        self._due = False
-
-    def forget(self) -> None:
-        """MLflow may have lost what it was told: all that people said is told again, and all is looked at anew."""
-        self._told, self._due, self._look_at = _NOTHING_SAID, False, 0.0
 
 
 def main() -> int:

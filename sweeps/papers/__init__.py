@@ -367,14 +367,7 @@ class Reproduction:
     running: ExitStack = field(default_factory=ExitStack)
 
     def claim(
-        self,
-        claim: str,
-        published: float | str,
-        ours: object,
-        holds: bool | None,
-        note: str = "",
-        *,
-        digits: int = 4,
+        self, claim: str, published: float | str, ours: object, holds: bool | None, note: str = "", *, digits: int = 4
     ) -> None:
         """Hold what was measured against what was printed; numbers are shown to so many `digits` behind the point."""
         shown: Any = ours if ours is None or isinstance(ours, float | int) else str(ours)

@@ -14,6 +14,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -24,20 +25,12 @@ from scipy import stats
 
 from dpcore.audit.attacks import advantage_bound
 from dpcore.papers import lu2021 as counterexamples
-from dpcore.papers.lu2021 import (
-    Bound,
-    Counting,
-    NeuronNoise,
-    baseline_noise,
-    plotted_leakage_bound,
-    published_noise,
-)
+from dpcore.papers.lu2021 import Bound, Counting, NeuronNoise, baseline_noise, plotted_leakage_bound, published_noise
 from sweeps import papers
 from trainables.planning import NOISE_MAX, NOISE_MIN
 from trainables.worker.attempt import Attempt
 
 if TYPE_CHECKING:
-    from sweeps.spec.sections import SweepSpec
     from sweeps.store.records import TrialRecord
 
 
@@ -139,11 +132,6 @@ def cut(sizes: papers.Values, sets: Sequence[papers.Row]) -> list[str]:
     return lines + PAPER.cut(sizes)
 
 
-def _whole(sizes: papers.Values) -> bool:
-    """Whether DP-SGD is trained at every epsilon of the paper."""
-    return bool(sizes["private"] == PAPER.sized(papers.FULL)["private"])
-
-
 Noises = Mapping[tuple[Counting, float], float]
 """{(accountant, epsilon): noise multiplier} of DP-SGD."""
 
@@ -167,7 +155,8 @@ def beside(one: papers.Row, sizes: papers.Values, data: Path, baselines: Noises)
     """The original loss without noise, and DP-SGD with each of the `baseline_noises` that is worth a training."""
     noises = sorted({noise for noise in baselines.values() if noise <= NOISE_MAX})
     # Once each where not every epsilon is trained.
-    spec = _spec("beside", one, data, noises, sizes["repeats"] if _whole(sizes) else None)
+    is_whole = sizes["private"] == PAPER.sized(papers.FULL)["private"]
+    spec = _spec("beside", one, data, noises, sizes["repeats"] if is_whole else None)
     if not noises:
         del spec["systems"]["noisy-adam"]
     return spec
@@ -241,22 +230,26 @@ def measured(one: papers.Row, sizes: papers.Values, data: Path, run: papers.Repr
 
     Raises Missing where trials failed that no comparison can do without.
     """
+    told = f"{one.records} records, {one.shadows} shadows, {one.epochs} epochs, {sizes['repeats']} draws"
+    run.say(f"lu2021-{one.name}: {told}")
     _, every = run.trained(algorithm_1(one, sizes, data))
     trials = [trial for trial in every if trial.metrics]
     groups: dict[tuple[str, float], list[TrialRecord]] = defaultdict(list)
     for trial in trials:
         # Trials of one point differ in their draw alone.
         groups[str(trial.config["noise"]), float(trial.config["noise_multiplier"])].append(trial)
-    points = [_point(METHODS[noise], 1 / multiplier, same) for (noise, multiplier), same in groups.items()]
-    original: tuple[float, float] | None = None
-    untrained: list[tuple[str, float, float]] = []
-    if sizes["private"]:
-        noises = baseline_noises(one, sizes)
-        spec, others = run.trained(beside(one, sizes, data, noises))
-        plain = [trial for trial in others if trial.metrics and trial.system == "convexified-loss"]
-        original = (_mean(plain, "train_accuracy"), _mean(plain, "baseline_accuracy")) if plain else None
-        private, untrained = _private(one, spec, run, noises, trials, others)
-        points += private
+    points = [
+        CurvePoint(
+            method=METHODS[noise],
+            epsilon=float(f"{1 / multiplier:.6g}"),
+            claimed=max(trial.guarantee.epsilon for trial in same if trial.guarantee is not None),
+            loss=_mean(same, "accuracy_loss"),
+            leak=_mean(same, "shadow_leak"),
+        )
+        for (noise, multiplier), same in groups.items()
+    ]
+    original, private, untrained = _beside(one, sizes, data, run, trials) if sizes["private"] else (None, [], [])
+    points += private
     if lacking := sorted({LAPLACE, GAUSSIAN} - {point.method for point in points}):
         raise papers.Missing(f"no trial of {' and '.join(lacking)} has a result")
     return SetResult(
@@ -271,18 +264,18 @@ def measured(one: papers.Row, sizes: papers.Values, data: Path, run: papers.Repr
     )
 
 
-def _private(
-    one: papers.Row,
-    spec: SweepSpec,
-    run: papers.Reproduction,
-    noises: Noises,
-    attackers: Sequence[TrialRecord],
-    trials: Sequence[TrialRecord],
-) -> tuple[list[CurvePoint], list[tuple[str, float, float]]]:
-    """DP-SGD's models, judged and attacked as Algorithm 1's answers are."""
+def _beside(
+    one: papers.Row, sizes: papers.Values, data: Path, run: papers.Reproduction, attackers: Sequence[TrialRecord]
+) -> tuple[tuple[float, float] | None, list[CurvePoint], list[tuple[str, float, float]]]:
+    """`SetResult.original`, then DP-SGD's models attacked as Algorithm 1's answers are, then `SetResult.untrained`."""
     from trainables.data import SOURCES
     from trainables.systems.lu2021 import under_attack
 
+    noises = baseline_noises(one, sizes)
+    spec, trials = run.trained(beside(one, sizes, data, noises))
+    reported = [trial for trial in trials if trial.metrics]
+    plain = [trial for trial in reported if trial.system == "convexified-loss"]
+    original = (_mean(plain, "train_accuracy"), _mean(plain, "baseline_accuracy")) if plain else None
     attacker = next((trial for trial in attackers if trial.config["draw"] == 0), None)
     if attacker is None:
         raise papers.Missing("no trial has the attacker's models")
@@ -290,8 +283,8 @@ def _private(
     judged = under_attack(dataset, _state(run, f"lu2021-{one.name}", attacker), one.records)
     baseline = _mean(attackers, "baseline_accuracy")
     by_noise: dict[float, list[tuple[float, float, float]]] = defaultdict(list)
-    for trial in trials:
-        if trial.metrics and trial.system == "noisy-adam" and trial.guarantee is not None:
+    for trial in reported:
+        if trial.system == "noisy-adam" and trial.guarantee is not None:
             accuracy, leak = judged(_state(run, spec.name, trial))
             found = trial.guarantee.epsilon, 1 - accuracy / baseline, leak
             by_noise[float(trial.config["noise_multiplier"])].append(found)
@@ -303,21 +296,11 @@ def _private(
         elif noise in by_noise:
             claimed, loss, leak = (fmean(values) for values in zip(*by_noise[noise], strict=True))
             points.append(CurvePoint(method=method, epsilon=epsilon, claimed=claimed, loss=loss, leak=leak))
-    return points, untrained
+    return original, points, untrained
 
 
 def _state(run: papers.Reproduction, sweep: str, trial: TrialRecord) -> Mapping[str, np.ndarray]:
     return Attempt.of(run.workspace.trials(sweep), trial.key, trial.attempts).load(trial.step)
-
-
-def _point(method: str, epsilon: float, trials: Sequence[TrialRecord]) -> CurvePoint:
-    return CurvePoint(
-        method=method,
-        epsilon=float(f"{epsilon:.6g}"),
-        claimed=max(trial.guarantee.epsilon for trial in trials if trial.guarantee is not None),
-        loss=_mean(trials, "accuracy_loss"),
-        leak=_mean(trials, "shadow_leak"),
-    )
 
 
 def _mean(trials: Sequence[TrialRecord], metric: str) -> float:
@@ -342,10 +325,15 @@ def reproduce(run: papers.Reproduction) -> None:
     without_data(run)
     sizes = PAPER.sized(run.effort)
     found: list[SetResult] = []
+
+    def made(data: Path, one: papers.Row) -> None:
+        found.append(measured(one, sizes, data, run))
+
     if run.data is None:
         run.result.cut.append("Table V and Figures 3-13: not run (no --data DIR)")
-    for one in SETS[: sizes["most"]] if run.data is not None else ():
-        _train(run, sized(one, sizes), sizes, found)
+    for one in (sized(one, sizes) for one in SETS[: sizes["most"]] if run.data is not None):
+        if why := run.part(one.options, partial(made, one=one)):
+            run.result.cut.append(f"{one.row}: not run ({why})")
     run.result.cut += cut(sizes, [one.set for one in found])
     if not found:
         why = "no --data DIR" if run.data is None else "no data set found"
@@ -355,18 +343,6 @@ def reproduce(run: papers.Reproduction) -> None:
     hold(run, found)
     run.result.tables += tables(found)
     draw(run, found)
-
-
-def _train(run: papers.Reproduction, one: papers.Row, sizes: papers.Values, found: list[SetResult]) -> None:
-    """One data set, if it can be had."""
-
-    def made(data: Path) -> None:
-        told = f"{one.records} records, {one.shadows} shadows, {one.epochs} epochs, {sizes['repeats']} draws"
-        run.say(f"lu2021-{one.name}: {told}")
-        found.append(measured(one, sizes, data, run))
-
-    if why := run.part(one.options, made):
-        run.result.cut.append(f"{one.row}: not run ({why})")
 
 
 def slack(one: SetResult) -> float:
@@ -462,12 +438,10 @@ def _bound(point: CurvePoint, error: float) -> dict[str, Any]:
 
 def tables(found: Sequence[SetResult]) -> list[papers.ResultTable]:
     """Table V as measured, and the numbers behind each figure."""
-    rows = [
-        [one.set.row, *(f"{value:.4f}" for value in one.original or ())]
-        + ([""] * 2 if one.original is None else [])
-        + [f"{value:.4f}" for value in (*one.convexified, one.gap, one.leak, one.stability)]
-        for one in found
-    ]
+    numbers = {
+        one.set.row: (*(one.original or ()), *one.convexified, one.gap, one.leak, one.stability) for one in found
+    }
+    rows = [[row, *[""] * (7 - len(own)), *(f"{value:.4f}" for value in own)] for row, own in numbers.items()]
     heads = ("data", "train (original)", "test", "train (convexified)", "test", "gap", "Priv_Leak", "OARO")
     out = [papers.ResultTable("Table V, measured here", heads, rows)]
     for one in found:

@@ -82,15 +82,8 @@ def curves(
     """Epsilon along `at`, on logarithmic axes: differential privacy as dashed lines beside the Bayesian ones."""
     shown = {name: dict(zip(at, y, strict=True)) for name, y in (*ordinary, *lines)}
     styles = dict.fromkeys(shown, papers.PLAIN) | {name: papers.DASHED for name, _ in ordinary}
-    return papers.Panel(
-        title=title,
-        x=x,
-        y="epsilon",
-        curves=shown,
-        styles=styles,
-        log="xy",
-        limits=None if most is None else (None, most),
-    )
+    limits = None if most is None else (None, most)
+    return papers.Panel(title=title, x=x, y="epsilon", curves=shown, styles=styles, log="xy", limits=limits)
 
 
 def bayesian_epsilon(costs: Array, delta: float, failures: float) -> float:
@@ -338,18 +331,12 @@ def table_of(part: papers.Row, settings: Sequence[GridPoint]) -> papers.ResultTa
     names = list(settings[0].knobs)
     bayesian = tuple(f"Bayesian {share}" for share in PERCENTILES)
     columns = (*names, "steps", "accuracy", "DP epsilon", "its attack", *bayesian, "its attack")
-    rows = [
-        (
-            *(one.knobs[name] for name in names),
-            int(one.metrics["steps_taken"]),
-            one.metrics["accuracy"],
-            one.metrics["epsilon"],
-            attack_success(one.metrics["epsilon"]),
-            *(one.metrics[metric] for metric in PERCENTILES.values()),
-            attack_success(one.metrics["bayesian_epsilon"]),
-        )
-        for one in settings
-    ]
+    rows = []
+    for one, found in ((one, one.metrics) for one in settings):
+        claimed = found["epsilon"], attack_success(found["epsilon"])
+        shares = [found[metric] for metric in PERCENTILES.values()]
+        own = (*one.knobs.values(), int(found["steps_taken"]), found["accuracy"], *claimed)
+        rows.append((*own, *shares, attack_success(found["bayesian_epsilon"])))
     return papers.ResultTable(f"Table 1, {part.name} ({part.system})", columns, rows)
 
 
@@ -381,11 +368,8 @@ Parts = Mapping[str, Sequence[GridPoint]]
 
 def trade_off(parts: Parts) -> list[papers.Panel]:
     """Table 1: accuracy against each epsilon, on panels of their own notion."""
-    panels = []
-    for metric, title in (
-        ("epsilon", "ordinary DP, delta 1e-5"),
-        ("bayesian_epsilon", "Bayesian (average-case), delta 1e-10"),
-    ):
+    panels, bayesian = [], "Bayesian (average-case), delta 1e-10"
+    for metric, title in (("epsilon", "ordinary DP, delta 1e-5"), ("bayesian_epsilon", bayesian)):
         points = {
             name: dict(sorted((one.metrics[metric], one.metrics["accuracy"]) for one in own))
             for name, own in parts.items()
@@ -407,10 +391,8 @@ def percentiles(parts: Parts) -> list[papers.Panel]:
         if math.isfinite(run["epsilon"]):
             by_share[f"{name}, DP"] = dict.fromkeys(shares, run["epsilon"])
             success[f"{name}, DP"] = {run["epsilon"]: attack_success(run["epsilon"])}
-    title, x = (
-        "epsilon at delta 1e-5 for all but a share (dotted: DP, for everybody)",
-        "share of the population left outside",
-    )
+    title = "epsilon at delta 1e-5 for all but a share (dotted: DP, for everybody)"
+    x = "share of the population left outside"
     dotted = {name: {**papers.PLAIN, "linestyle": ":"} for name in by_share if name.endswith(", DP")}
     first = papers.Panel(title=title, x=x, y="epsilon", curves=by_share, styles=dotted, log="xy")
     styles = {"equation 1": papers.PLAIN}
@@ -459,12 +441,10 @@ def gradients(
 def figure_2(run: papers.Reproduction, found: Gradients) -> None:
     """Whether distances tell training records from others."""
     sides = found.training, found.held_out
-    for what, test, result in (
-        ("means", "Welch's t-test", stats.ttest_ind(*sides, equal_var=False)),
-        ("variances", "Levene's test", stats.levene(*sides)),
-    ):
-        values = {"name": found.name, "pairs": len(found.training), "what": what, "test": test}
-        run.hold("figure_2", {**values, "pvalue": result.pvalue})
+    values = {"name": found.name, "pairs": len(found.training)}
+    means, spreads = stats.ttest_ind(*sides, equal_var=False), stats.levene(*sides)
+    run.hold("figure_2", {**values, "what": "means", "test": "Welch's t-test", "pvalue": means.pvalue})
+    run.hold("figure_2", {**values, "what": "variances", "test": "Levene's test", "pvalue": spreads.pvalue})
 
 
 def histogram(found: Gradients) -> papers.Panel:
@@ -481,11 +461,10 @@ def histogram(found: Gradients) -> papers.Panel:
 
 def figures_3_and_4(found: Gradients) -> Found:
     """Epsilon over the noise, with the clip at quantiles of the gradient norm, and without one for BDP."""
-    failures = FIGURES_3_4_STEPS * len(ORDERS) * FAILURE
-    ordinary, same = (
-        [moments_epsilon(1 / noise, FIGURES_3_4_RATE, FIGURES_3_4_STEPS, delta) for noise in NOISES]
-        for delta in (DELTA, DELTA_MU - failures)
-    )
+    steps, rate = FIGURES_3_4_STEPS, FIGURES_3_4_RATE
+    failures = steps * len(ORDERS) * FAILURE
+    deltas = DELTA, DELTA_MU - failures
+    ordinary, same = ([moments_epsilon(1 / noise, rate, steps, delta) for noise in NOISES] for delta in deltas)
     clipped: list[tuple[str, list[float]]] = []
     free: list[tuple[str, list[float]]] = []
     rows = []
@@ -495,11 +474,8 @@ def figures_3_and_4(found: Gradients) -> Found:
             (clipped, np.minimum(found.norms, clip), clip, "BDP, clip at quantile"),
             (free, found.norms, None, "BDP, noise in units of quantile"),
         ):
-            costs = [
-                estimated_costs(distances, FIGURES_3_4_RATE, noise * clip, FIGURES_3_4_STEPS, largest)
-                for noise in NOISES
-            ]
-            epsilons = [bayesian_epsilon(FIGURES_3_4_STEPS * cost, DELTA_MU, failures) for cost in costs]
+            costs = (estimated_costs(distances, rate, noise * clip, steps, largest) for noise in NOISES)
+            epsilons = [bayesian_epsilon(steps * cost, DELTA_MU, failures) for cost in costs]
             lines.append((f"{name} {quantile:g}", epsilons))
         ends = (ordinary[AT_ONE], same[AT_ONE], clipped[-1][1][AT_ONE], free[-1][1][AT_ONE])
         rows.append((quantile, clip, *ends))
@@ -508,7 +484,7 @@ def figures_3_and_4(found: Gradients) -> Found:
     points = len(CLIP_QUANTILES) * len(NOISES)
     values = {
         "name": found.name,
-        "steps": FIGURES_3_4_STEPS,
+        "steps": steps,
         "delta_mu": DELTA_MU,
         "points": points,
         "below": all(never_above(line, same) for _, line in clipped),
@@ -519,10 +495,9 @@ def figures_3_and_4(found: Gradients) -> Found:
         "unclipped": under,
         "mixed": 0 < under < points,
     }
-    panels = [
-        curves(title, "noise over clip", NOISES, lines, [("DP (delta 1e-5)", ordinary)])
-        for title, lines in (("Figure 3, clipped", clipped), ("Figure 4, no clip for BDP", free))
-    ]
+    drawn = ("Figure 3, clipped", clipped), ("Figure 4, no clip for BDP", free)
+    dashed = [("DP (delta 1e-5)", ordinary)]
+    panels = [curves(title, "noise over clip", NOISES, lines, dashed) for title, lines in drawn]
     columns = ("quantile", "clip", "DP 1e-5", "DP at BDP's delta", "BDP, clipped", "BDP, no clip")
     return values, panels, papers.ResultTable(f"Figures 3 and 4 ({found.name}): epsilon at noise 1", columns, rows)
 
@@ -578,10 +553,7 @@ def _train(run: papers.Reproduction, part: papers.Row, found: dict[str, Sequence
 
 
 def _look(
-    run: papers.Reproduction,
-    part: papers.Row,
-    found: Mapping[str, Sequence[GridPoint]],
-    several: list[Gradients],
+    run: papers.Reproduction, part: papers.Row, found: Mapping[str, Sequence[GridPoint]], several: list[Gradients]
 ) -> None:
     """Figures 2-4 from the last weights of a part's least noisy run."""
     name = FIGURES[part.id]
