@@ -21,6 +21,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import Array
+from mlflow.utils import get_results_from_paginated_fn
 
 import dpcore
 import trainables
@@ -188,16 +189,15 @@ _OURS = "sweeps."
 
 def logged_models(client: MlflowClient, experiment_id: str) -> dict[str, list[Any]]:
     """{key of a trial: its models that are there whole, as MLflow's own records}."""
+
+    def page(number: int, token: str | None) -> Any:
+        return client.search_logged_models([experiment_id], max_results=number, page_token=token)
+
     found: dict[str, list[Any]] = defaultdict(list)
-    token: str | None = None
-    while True:
-        page = client.search_logged_models([experiment_id], page_token=token)
-        for one in page:
-            if TRIAL_KEY in one.tags and str(one.status) == READY:
-                found[one.tags[TRIAL_KEY]].append(one)
-        token = page.token
-        if not token:
-            return dict(found)
+    for one in get_results_from_paginated_fn(page, 100):
+        if TRIAL_KEY in one.tags and str(one.status) == READY:
+            found[one.tags[TRIAL_KEY]].append(one)
+    return found
 
 
 def sync_model_tags(client: MlflowClient, models: Iterable[Any], tags: Mapping[str, str], page: str) -> None:

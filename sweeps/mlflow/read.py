@@ -21,6 +21,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlParam, SqlRun, SqlTag
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.telemetry.client import set_telemetry_client
+from mlflow.utils import get_results_from_paginated_fn
 from requests import RequestException
 from sqlalchemy import literal, select
 from sqlalchemy.engine import make_url
@@ -123,22 +124,14 @@ def began(sweep: SweepRecord) -> str:
     return repr(sweep.created_at)
 
 
-def pages(client: MlflowClient, experiment_id: str, condition: str) -> Iterator[Any]:
-    """The active runs that meet MLflow's own filter `condition`, oldest first, page by page."""
-    token: str | None = None
-    while True:
-        page = client.search_runs(
-            [experiment_id],
-            filter_string=condition,
-            run_view_type=ViewType.ACTIVE_ONLY,
-            max_results=_PAGE,
-            order_by=["attributes.start_time ASC"],
-            page_token=token,
-        )
-        yield from page
-        token = page.token
-        if not token:
-            return
+def active_runs(client: MlflowClient, experiment_id: str, condition: str) -> list[Any]:
+    """The active runs that meet MLflow's own filter `condition`, oldest first."""
+    oldest_first = ["attributes.start_time ASC"]
+
+    def page(number: int, token: str | None) -> Any:
+        return client.search_runs([experiment_id], condition, ViewType.ACTIVE_ONLY, number, oldest_first, token)
+
+    return list(get_results_from_paginated_fn(page, _PAGE))
 
 
 @contextmanager
@@ -182,7 +175,7 @@ def finished_runs(client: MlflowClient, experiment_id: str) -> list[TrialRun]:
     if isinstance(store, SqlAlchemyStore):
         found = _whole(store, experiment_id)
     else:
-        listed = pages(client, experiment_id, f"tags.`{STATE}` = '{TrialState.COMPLETE}'")
+        listed = active_runs(client, experiment_id, f"tags.`{STATE}` = '{TrialState.COMPLETE}'")
         found = [TrialRun(run.data.tags, run.data.params, run.data.metrics) for run in listed]
     return [run for run in found if TRIAL_KEY in run.tags and run.tags.get(STATE) == TrialState.COMPLETE]
 
@@ -225,7 +218,7 @@ def tagged_runs(client: MlflowClient, experiment_id: str, tag: str) -> list[tupl
     """(run id, value, start in milliseconds) of every active run that has this tag, oldest first."""
     store = client._tracking_client.store
     if not isinstance(store, SqlAlchemyStore):
-        found = pages(client, experiment_id, f"tags.`{tag}` != ''")
+        found = active_runs(client, experiment_id, f"tags.`{tag}` != ''")
         return [(run.info.run_id, run.data.tags[tag], run.info.start_time) for run in found]
     with store.ManagedSessionMaker() as session:
         statement = (

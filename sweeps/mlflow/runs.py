@@ -222,7 +222,7 @@ _STATUS = {
     TrialState.FAILED: "FAILED",
     # Never launched: the tag `sweeps.feasible` tells it apart, as the proposer is told "completed, but violated".
     TrialState.INFEASIBLE: "FINISHED",
-    # Not over. Whoever sees it run says so (`put_running`): "running" must not outlive the controller.
+    # Not over. Whoever sees it run says so (`as_running`): "running" must not outlive the controller.
     TrialState.PLANNED: "SCHEDULED",
     TrialState.RUNNING: "SCHEDULED",
 }
@@ -285,8 +285,11 @@ class Experiment:
         """MLflow's own id of the experiment."""
         return self._id
 
-    def put(self, trial: Published, curve: Sequence[CurveReport] = ()) -> None:
-        """Make the trial's run say what the record says, and what it told at planned steps."""
+    def put(self, trial: Published, curve: Sequence[CurveReport] = (), *, as_running: bool = False) -> None:
+        """Make the trial's run say what the record says, and what it told at planned steps.
+
+        as_running  say that it runs: whoever does this puts it again when that is over, or when nobody looks
+        """
         known = self._runs.get(read.identity_of(trial))
         tags = self._tags_of(trial) | {"mlflow.parentRunId": self._parent}
         if known is None:
@@ -311,15 +314,10 @@ class Experiment:
         end = None if trial.finished_at is None else milliseconds(trial.finished_at)
         status = _STATUS[trial.state]
         if status == "SCHEDULED":
-            self._client.update_run(run_id, status=status)
+            self._client.update_run(run_id, status="RUNNING" if as_running else status)
         else:
             self._client.set_terminated(run_id, status=status, end_time=end or milliseconds(trial.proposed_at))
         self._runs[read.identity_of(trial)] = run_id
-
-    def put_running(self, trial: Published, curve: Sequence[CurveReport] = ()) -> None:
-        """Make its run say that it runs. Whoever does this puts it again when it is over, or when nobody looks."""
-        self.put(trial, curve)
-        self._client.update_run(self._runs[read.identity_of(trial)], status="RUNNING")
 
     def _tags_of(self, trial: Published) -> dict[str, str]:
         tags = trial_tags(trial) | self._heading

@@ -301,12 +301,9 @@ def drain(store: PublishedStore, sweep: str, uri: str, ending: threading.Event) 
             since = time.monotonic()
             curves = by_trial(store.curves(sweep, keys) if keys else ())
             for trial in store.trials_of(sweep, keys) if keys else ():
-                if trial.state is TrialState.RUNNING and not last_round:
-                    experiment.put_running(trial, curves.get(trial.key, ()))
-                    shown.add(trial.key)
-                else:
-                    experiment.put(trial, curves.get(trial.key, ()))
-                    shown.discard(trial.key)
+                is_running = trial.state is TrialState.RUNNING and not last_round
+                experiment.put(trial, curves.get(trial.key, ()), as_running=is_running)
+                (shown.add if is_running else shown.discard)(trial.key)
                 written.add(trial.key)
                 if time.monotonic() - since > DELIVER_SECONDS:
                     store.delivered([row.id for row in rows if row.key in written])
