@@ -206,9 +206,6 @@ def test_it_is_the_budget_and_infinite_where_the_claim_exceeds_it():
 # Budgets and what they come to, as people read them: of no number that something is held to is a digit below it.
 
 
-"""To six digits, 1 is nearest, and too small."""
-
-
 @pytest.mark.parametrize("epsilon", [2.5, 4.1])
 @pytest.mark.parametrize("filter", [{}, {"filter": "renyi", "order": 12.0}])
 def test_what_check_says_that_a_sweep_may_spend_is_no_less_than_that(epsilon, filter):

@@ -177,10 +177,6 @@ def test_a_table_has_each_point_once_and_of_running_trials_too(store, tmp_path, 
     ]
     assert shown(tmp_path, capsys, curves=True, form="csv").splitlines()[1].startswith("0,views-0,2,0.2,1,0.3,0.02")
     assert "50%" in shown(tmp_path, capsys, curves=True, where=["state=running"])
-    with pytest.raises(InvalidValue, match="--sort='accuracy': expected left out where --curves"):
-        shown(tmp_path, capsys, curves=True, sort="accuracy")
-    with pytest.raises(InvalidValue, match="--curves=True: expected left out where one trial is shown"):
-        shown(tmp_path, capsys, curves=True, trial="0")
 
 
 def test_one_trial_shows_its_curve_with_noise_and_claim(store, tmp_path, capsys):

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.checks import InvalidValue
 from dpcore.rounding import epsilon_text
 from sweeps.privacy import totals as ledger
 from sweeps.privacy.ledger import Procedure
@@ -22,7 +21,6 @@ from sweeps.reporting import tables
 from sweeps.reporting.front import (
     FEWEST,
     AxisEnd,
-    FrontAxis,
     MixedGuarantees,
     axis_ends,
     front,
@@ -184,20 +182,6 @@ def test_each_kind_has_the_front_that_it_would_have_alone():
         assert {panel.records[i].key for i in kind.own} == set(front(members, [ACCURACY, EPSILON]).keys())
         across = panel.values[kind.own, 1]
         assert (np.diff(across) >= 0).all()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"objectives": []}, "objectives"),
-        ({"objectives": [ACCURACY, ACCURACY]}, "objectives"),
-        ({"mix": ["accountant"]}, "mix"),
-        ({"objectives": [FrontAxis("recall", "maximize")]}, "accuracy"),
-    ],
-)
-def test_bad_requests_name_the_value(arguments: dict, message: str):
-    with pytest.raises(InvalidValue, match=message):
-        front([record(0, accuracy=0.5)], **{"objectives": [ACCURACY, EPSILON], **arguments})
 
 
 # The total of the procedure stands under a front of the store in every form, and is the ledger's own number.

@@ -67,28 +67,24 @@ COMMANDS_ALONE = {
     "account epsilon", "account delta", "account noise", "account steps",
 }  # fmt: skip
 """What Python has no call for yet. It only gets shorter."""
+# How a command speaks, to whom, and where it writes: values are values, a call is quiet and raises, and what it returns
+# is written by its own method.
 PRESENTATION = {
-    "as_json",  # values are values
-    "yes",  # a terminal is asked
-    "why",  # `print` of a sweep says it
-    "quiet",  # how a command speaks; a call is quiet, and raises
+    "as_json",
+    "yes",
+    "why",
+    "quiet",
     "verbose",
     "log",
-    "progress",  # a terminal is always shown it
-    "output",  # of `export`, `certify` and `predict`: what a call returns is written by its own method
-    "path",  # of `ParetoFront.write`: --output
+    "progress",
+    "output",
+    "path",
     "self",
-    "say",  # a command prints it
-    "systems",  # objects; a spec says `module:object`
-    "sources",  # likewise
-    "mlflow",  # a front that MLflow alone has
-    "shadows",  # an attack, without a verdict
-    "page",  # of `show`: a table has all of them
-    "curves",  # of `show`: a method
-    "watch",  # a call says how it stands now
-    "every",
-    "format",  # a table of pandas and a front write themselves
+    "say",
+    "format",
 }
+# Objects in Python; a front that MLflow alone has; an attack without a verdict; and pages, curves and looks of `show`.
+PRESENTATION |= {"systems", "sources", "mlflow", "shadows", "page", "curves", "watch", "every", "format"}
 
 
 def arguments(calls):

@@ -80,10 +80,6 @@ def test_the_front_is_that_of_the_command(sweep, tmp_path):
     assert front.write(tmp_path / "front.json").read_text() == render(front.front, "json")
     assert json.loads((tmp_path / "front.json").read_text())["panels"][0]["hypervolume"] == front.hypervolumes[0]
     assert pd.read_csv(front.write(tmp_path / "front.csv"))["key"].tolist() == front.keys
-    with pytest.raises(InvalidValue, match=r"one of table, csv"):
-        front.write(tmp_path / "front.pdf")
-    with pytest.raises(InvalidValue, match=r"'state'.*notion"):
-        sweep.front(mix=["state"])
     assert sweep.front(["expected_error:minimize"], reference={"expected_error": 1.0}).hypervolumes != [None]
     assert len(front.figure().data) > 0
 
