@@ -18,6 +18,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -72,9 +73,7 @@ def theory() -> dict[str, Any]:
     """The paper's theorems in numbers: Theorem 1 at the loss of a coin flip, Property 1, the noise of DP-SGLD."""
     coin, counter = math.log(2), membership.property_1_counterexample()
     one_out, lemma_2 = membership.leave_one_out_constant(1.0), math.expm1(2.0)
-    records, batch, passes, delta = (
-        SCHEDULES["German Credit"][name] for name in ("records", "batch", "epochs", "delta")
-    )
+    records, batch, passes, _, _, delta, _ = SCHEDULES["German Credit"].values()
     noise = math.sqrt(published_noise_factor(records, passes, 1.0, batch, 1.0, delta)) * batch / records
     step = PoissonSampled(rate=batch / records, event=Gaussian(noise_multiplier=noise))
     exact = headline(Repeated(event=step, count=passes * math.ceil(records / batch)), delta, Adjacency.ADD_REMOVE)
@@ -223,32 +222,24 @@ def table_1(run: papers.Reproduction, found: Measurements, why: str = papers.NOT
             near = 2 * math.hypot(error, ours.error if ours.error > 0 else error)
             note = "two standard errors of the printed run and of ours"
             run.claim(f"{claim} within {near:.3f}", printed, ours, abs(ours.value - printed) <= near, note)
-    for claim, printed, less, more in PAPER.printed["orderings"]:
-        _compared(run, f"Table 1: {claim}", printed, found.difference(more, less), why)
-    for claim, printed, one, other, margin in PAPER.printed["unchanged"]:
-        _compared(run, f"Table 1: {claim}", printed, found.difference(one, other), why, margin)
+    compared = [(claim, printed, more, less, None) for claim, printed, less, more in PAPER.printed["orderings"]]
+    for claim, printed, one, other, margin in (*compared, *PAPER.printed["unchanged"]):
+        lead = found.difference(one, other)
+        if lead is None:
+            run.untried(f"Table 1: {claim}", why, printed)
+        else:
+            run.claim(f"Table 1: {claim}", printed, f"difference {lead}", *_decided(lead, margin))
 
 
-def _compared(
-    run: papers.Reproduction,
-    claim: str,
-    printed: str,
-    lead: papers.Uncertain | None,
-    why: str,
-    margin: float | None = None,
-) -> None:
+def _decided(lead: papers.Uncertain, margin: float | None) -> tuple[papers.Yes, str]:
     """Whether a difference passes two standard errors; with a margin, whether it surely does not pass that."""
-    if lead is None:
-        return run.untried(claim, why, printed)
     if math.isnan(lead.error):
-        holds, note = None, "one split has no standard error"
-    elif margin is None:
+        return None, "one split has no standard error"
+    if margin is None:
         holds, over = papers.above(lead, papers.Uncertain(0.0, 0.0)), "by more than two standard errors"
-        note = {True: over, False: f"the other way round, {over}", None: papers.UNDECIDED}[holds]
-    else:
-        holds, within = papers.at_most(lead, margin), f"margin {margin:g}"
-        note = {True: within, False: f"{within}: passed", None: f"{within}: {papers.UNDECIDED}"}[holds]
-    return run.claim(claim, printed, f"difference {lead}", holds, note)
+        return holds, {True: over, False: f"the other way round, {over}", None: papers.UNDECIDED}[holds]
+    holds, within = papers.at_most(lead, margin), f"margin {margin:g}"
+    return holds, {True: within, False: f"{within}: passed", None: f"{within}: {papers.UNDECIDED}"}[holds]
 
 
 def _credit(run: papers.Reproduction, sizes: papers.Values, data: Path) -> None:
@@ -269,13 +260,12 @@ CLAIM_2, PRINTED_2 = "Table 2 (IDC, ResNet-18): SGLD leaks less than SGD (attack
 def _images(run: papers.Reproduction, sizes: papers.Values) -> None:
     try:
         part, note = images(sizes, run.data)
+        run.say(f"ResNet-18 on {part['data']['source']}")
+        why = run.part(part["data"], lambda data: _table_2(run, part, note, whole=sizes["images"] is None))
     except papers.Missing as missing:
         why = str(missing)
         if why.startswith("missing"):
             run.say(f"{why}: Table 2 is not trained")
-    else:
-        run.say(f"ResNet-18 on {part['data']['source']}")
-        why = run.part(part["data"], lambda data: _table_2(run, part, note, whole=sizes["images"] is None))
     if why:
         told = f"Table 2: ResNet-18 not run ({why})"
         run.result.cut.append(told)
@@ -321,7 +311,7 @@ def _beside(found: Measurements, hidden: int) -> papers.ResultTable:
 
 def _bounds(found: Measurements, widths: Sequence[int]) -> papers.ResultTable:
     rows = []
-    for hidden, system in ((hidden, system) for hidden in widths for system in ("sgld", "psgld", "sghmc")):
+    for hidden, system in product(widths, ("sgld", "psgld", "sghmc")):
         largest = found.mean(system, hidden, LAST + "loss_bound")
         leaked = [found.mean(system, hidden, name) for name in ("mpl", "mpl_bound", "ensemble_mpl_bound")]
         if largest is None or None in leaked:
@@ -341,7 +331,7 @@ def _bounds(found: Measurements, widths: Sequence[int]) -> papers.ResultTable:
 
 def _protected(found: Measurements, widths: Sequence[int]) -> papers.ResultTable:
     rows = []
-    for hidden, system in ((hidden, system) for hidden in widths for system in ("sgd", "sgld", *PROTECTED)):
+    for hidden, system in product(widths, ("sgd", "sgld", *PROTECTED)):
         accuracy = found.mean(system, hidden, "accuracy" if system in PROTECTED else LAST + "accuracy")
         if accuracy is not None:
             leaked = found.mean(system, hidden, "membership_auc")
