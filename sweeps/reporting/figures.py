@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
-from itertools import accumulate
+from itertools import accumulate, chain, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -114,34 +114,32 @@ def parallel_figure(trials: Sequence[Published], objectives: Sequence[FrontAxis]
     columns = {name: values for name, values in columns.items() if len(set(values)) > 1}
     if len(columns) < 2 or len(kept) < 2:
         return None
-    scaled = {name: _unit_interval(values) for name, values in columns.items()}
-    measured = next((name for name in metrics if name not in DECIDED and name in scaled), list(scaled)[-1])
-    bins = [min(len(SCALE) - 1, int((0.0 if math.isnan(v) else v) * len(SCALE))) for v in scaled[measured].places]
-    names = list(scaled)
+    names, scaled = list(columns), {name: _unit_interval(values) for name, values in columns.items()}
+    measured = next((name for name in metrics if name not in DECIDED and name in scaled), names[-1])
+    bins = [min(len(SCALE) - 1, int((place or 0.0) * len(SCALE))) for place in scaled[measured][0]]
+
+    def line_of(i: int) -> Iterator[tuple[float | None, float | None, str | None]]:
+        """Its points, and one without a place, which parts it from the next."""
+        text = f"<b>{escape(kept[i].key)}</b>{' on the front' if kept[i].key in on_front else ''}"
+        text += " (refuted)" if is_refuted(kept[i]) else ""
+        for position, name in enumerate(names):
+            place, _, _ = scaled[name]
+            yield position, place[i], f"{text}<br>{escape(name)} = {escape(_show(columns[name][i]))}"
+        yield None, None, None
+
     data: list[Figure] = []
-    for level, colour in enumerate(SCALE):
-        for front_line in (False, True):
-            members = [i for i in range(len(kept)) if bins[i] == level and (kept[i].key in on_front) == front_line]
-            # A point without a place parts the lines of two trials.
-            points: list[tuple[float | None, float | None, str | None]] = []
-            for i in members:
-                text = f"<b>{escape(kept[i].key)}</b>{' on the front' if front_line else ''}"
-                text += " (refuted)" if is_refuted(kept[i]) else ""
-                for position, name in enumerate(names):
-                    place = scaled[name].places[i]
-                    told = f"{text}<br>{escape(name)} = {escape(_show(columns[name][i]))}"
-                    points.append((position, None if math.isnan(place) else round(place, 4), told))
-                points.append((None, None, None))
-            if members:
-                x, y, hover = (list(column) for column in zip(*points, strict=True))
-                line = {"color": colour, "width": 2.6 if front_line else 1.1}
-                style = {"mode": "lines+markers", "line": line, "marker": {"size": 4, "color": colour}}
-                drawn = _scatter(x, y, hover, opacity=1.0 if front_line else 0.45, showlegend=False)
-                data.append(drawn | style)
+    for (level, colour), front_line in product(enumerate(SCALE), (False, True)):
+        members = [i for i, one in enumerate(kept) if bins[i] == level and (one.key in on_front) == front_line]
+        if members:
+            x, y, hover = (list(column) for column in zip(*chain.from_iterable(map(line_of, members)), strict=True))
+            line = {"color": colour, "width": 2.6 if front_line else 1.1}
+            style = {"mode": "lines+markers", "line": line, "marker": {"size": 4, "color": colour}}
+            drawn = _scatter(x, y, hover, opacity=1.0 if front_line else 0.45, showlegend=False)
+            data.append(drawn | style)
     notes = [
         {"x": i, "y": y, "text": escape(text), "showarrow": False, "yshift": shift, "font": {"size": 11}}
-        for i, name in enumerate(names)
-        for y, text, shift in ((1, scaled[name].top, 13), (0, scaled[name].bottom, -13))
+        for i, (_, bottom, top) in enumerate(scaled.values())
+        for y, text, shift in ((1, top, 13), (0, bottom, -13))
     ]
     lines = [
         {"type": "line", "x0": i, "x1": i, "y0": 0, "y1": 1, "line": {"width": 1, "color": DOMINATED}, "layer": "below"}
@@ -162,14 +160,9 @@ def parallel_figure(trials: Sequence[Published], objectives: Sequence[FrontAxis]
     }
     around = {"annotations": notes, "shapes": lines, "margin": {"l": 24, "r": 24, "t": 30 + 16 * words, "b": 16}}
     figure = _figure(data, 400, xaxis, {"visible": False, "range": [-0.12, 1.12]}, **around)
-    broken = any(math.isnan(place) for column in scaled.values() for place in column.places)
-    return figure | {
-        "coloured_by": measured,
-        "lines": len(kept),
-        "of": len(finished),
-        "broken": broken,
-        "axes": len(names),
-    }
+    broken = any(None in places for places, _, _ in scaled.values())
+    told = {"coloured_by": measured, "lines": len(kept), "of": len(finished), "broken": broken, "axes": len(names)}
+    return figure | told
 
 
 def curves_figure(
@@ -353,26 +346,19 @@ def _axis(objective: FrontAxis, values: np.ndarray, compared: np.ndarray | None 
     return axis
 
 
-class _Scaled(NamedTuple):
-    """A column on [0, 1] with the texts of its ends."""
-
-    places: list[float]
-    bottom: str
-    top: str
-
-
-def _unit_interval(values: Sequence[Any]) -> _Scaled:
+def _unit_interval(values: Sequence[Any]) -> tuple[list[float | None], str, str]:
+    """A column on [0, 1], None where it has no value, and the texts of its ends."""
     present = [value for value in values if value is not None]
     if all(_finite(value) and not isinstance(value, bool) for value in present):
         low, high = min(present), max(present)
         log = low > 0 and high > 20 * low
         lower, upper = (math.log(low), math.log(high)) if log else (float(low), float(high))
         span = (upper - lower) or 1.0
-        places = [math.nan if v is None else ((math.log(v) if log else float(v)) - lower) / span for v in values]
-        return _Scaled(places, _show(low), _show(high) + (" log" if log else ""))
+        places = [None if v is None else round(((math.log(v) if log else float(v)) - lower) / span, 4) for v in values]
+        return places, _show(low), _show(high) + (" log" if log else "")
     kinds = sorted({str(value) for value in present})
-    codes = {value: code / max(1, len(kinds) - 1) for code, value in enumerate(kinds)}
-    return _Scaled([math.nan if v is None else codes[str(v)] for v in values], kinds[0], kinds[-1])
+    codes = {value: round(code / max(1, len(kinds) - 1), 4) for code, value in enumerate(kinds)}
+    return [None if v is None else codes[str(v)] for v in values], kinds[0], kinds[-1]
 
 
 def _thinned(indices: np.ndarray, limit: int) -> np.ndarray:
