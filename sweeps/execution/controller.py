@@ -149,13 +149,6 @@ class Controller:
             return None
         return self._propose()
 
-    def look_ahead(self) -> None:
-        """Before anything is started: whether the budget holds the next launch, where that is a known new trial."""
-        if not self.table.waiting and self.spec.early_stopping is None and self._point() is None:
-            for proposal in self.proposer.upcoming(1):
-                if isinstance(plan := self._plan_of(proposal), PrivacyPlan):
-                    self.budget.look_ahead(self.store, plan, first_stop(self.spec, plan.steps))
-
     def _point(self) -> tuple[int, Mapping[str, Scalar]] | None:
         """What somebody enqueued and waits for its trial."""
         served = {one.request for one in self.table.records.values()} if self.points else ()

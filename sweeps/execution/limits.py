@@ -26,9 +26,8 @@ from sweeps.privacy.charge import charge_of_steps
 from sweeps.spec.sections import SweepSpec
 from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.errors import PopulationSpent
-from sweeps.store.population import Charge, Population, admits, charges_of, refusal
+from sweeps.store.population import Charge, Population
 from sweeps.store.records import AttemptRecord, LedgerEntry, Outcome, Reservation, TrialRecord
-from sweeps.store.store import Store
 from sweeps.util.log import say
 from trainables.system import PrivacyPlan
 from trainables.worker.attempt import NODE_LEAVES, UNWRITABLE
@@ -113,14 +112,6 @@ class SharedBudget:
             # The store has it by now; it counts before anything else is decided.
             self.filter.charge(reserved, plan)
         return reserved
-
-    def look_ahead(self, store: Store, plan: PrivacyPlan, to_step: int) -> None:
-        """Before anything is started: whether the budget holds the first steps of this plan."""
-        if self.population is not None:
-            charge = charge_of_steps(self.population, plan, 0, to_step)
-            counted = charges_of(store.charges(self.population.name))
-            if not admits(self.population, counted, charge):
-                self.over = refusal(self.population, counted, charge)
 
 
 # Which lost attempts count against `execution.retries`: those whose worker was lost while its controller lived.

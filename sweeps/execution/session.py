@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ from sweeps.execution.resume import (
     record_extension,
 )
 from sweeps.mlflow.sync import Drain
-from sweeps.planning.estimate import resolution_of, resolved
+from sweeps.planning.estimate import resolved
 from sweeps.planning.plan import check_corners
 from sweeps.planning.spec_code import accepting, code_of, weights_of
 from sweeps.privacy.population import ledger_of, reserve_whole
@@ -48,14 +48,14 @@ from sweeps.store.store import Store
 from sweeps.store.workspace import Workspace, check_store_not_stale
 from sweeps.util import fingerprint, waiting
 from sweeps.util.exits import ExitCode, Interruption
-from sweeps.util.log import CONSOLE, Event, say
+from sweeps.util.log import Event, say
 from sweeps.util.text import QUOTES, check_name, shortened
 from trainables.data import SOURCES
 from trainables.metrics import Metric
 from trainables.publishing import declared
 from trainables.registry import SYSTEMS
 from trainables.sealed.worker import SealedWork
-from trainables.system import Dataset, DatasetSpec
+from trainables.system import Dataset
 from trainables.validation.planning import check_defined
 from trainables.worker.attempt import ERROR, Attempt
 from trainables.worker.files import Folder
@@ -175,67 +175,19 @@ def missing_metrics(records: Iterable[Published], asked: Sequence[str], declared
 RAY_LOG = "ray.log"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunContext:
-    """With what a sweep runs, and whom it tells.
-
-    address          of the Ray cluster; None: one of this machine alone
-    interruption     armed once a cluster is there that has to be left in order
-    on_cluster_lost  told when it is; the process ends next
-    """
-
-    sweep: str
-    workspace: Workspace
-    address: str | None
-    interruption: Interruption
-    on_cluster_lost: Callable[[], None]
-
-    @property
-    def log(self) -> Path:
-        """Of all that Ray says."""
-        return self.workspace.folder(self.sweep) / RAY_LOG
-
-    @contextmanager
-    def joined(self, spec: SweepSpec, records: Folder) -> Iterator[Messages]:
-        """In the cluster while the block runs, whose nodes see the records' folder and can import what trials are made
-        of. Raises ClusterUnreachable."""
-        from sweeps.ray import cluster
-
-        is_own = self.address is None and not cluster.is_joined()
-        with (
-            cluster.short_messages(self.log) as messages,
-            cluster.cluster(self.address, on_lost=self.on_cluster_lost, connected=self.interruption.arm),
-        ):
-            cluster.check_records_visible(records)
-            if not is_own:
-                cluster.check_importable_everywhere(spec.user_functions())
-            yield messages
-
-
-@dataclass(slots=True)
 class TuneRunner:
-    """Every trial is released as it ends.
+    """Every trial is released as it ends. Raises ClusterUnreachable where it has to launch and no cluster answers."""
 
-    working  whether anything is left to launch
-    """
-
-    controller: Controller
-    working: bool
-
-    @classmethod
-    def prepared(cls, controller: Controller, context: RunContext) -> TuneRunner:
-        """Look whether the budget holds the next launch, and whether the cluster answers. Raises ClusterUnreachable."""
-        working = controller.has_work()
-        if working:
-            controller.look_ahead()
-        if working and controller.budget.lets_go_on:
+    def __init__(self, session: Session, controller: Controller) -> None:
+        self.session, self.controller = session, controller
+        self.working = controller.has_work()
+        if self.working and controller.budget.lets_go_on:
             # Ray takes seconds to import and start: not for a sweep that is already over.
             from sweeps.ray.cluster import check_reachable
 
-            check_reachable(context.address, controller.spec.resources)
-        return cls(controller, working)
+            check_reachable(session.options.address, controller.spec.resources)
 
-    def run(self, context: RunContext, data: list[Dataset], on_first_sign: Callable[[], None]) -> SweepState:
+    def run(self, data: list[Dataset], on_first_sign: Callable[[], None]) -> SweepState:
         """Until it ends; how it ended. Raises as `sweeps.execution.tuner.execute`.
 
         data           the records, and what is derived of them, taken out of the list
@@ -248,30 +200,25 @@ class TuneRunner:
             return SweepState.EXHAUSTED if self.controller.is_exhausted() else SweepState.FINISHED
         deadline = self._deadline()
         try:
-            return self._on_the_cluster(context, data, on_first_sign, deadline)
+            return self._on_the_cluster(data, on_first_sign, deadline)
         except KeyboardInterrupt:
             self.controller.outcomes.settle_running(HOURS_OVER if deadline.passed else INTERRUPTED)
             return SweepState.OUT_OF_HOURS if deadline.passed else SweepState.STOPPED
 
-    def _on_the_cluster(
-        self, context: RunContext, data: list[Dataset], on_first_sign: Callable[[], None], deadline: Deadline
-    ) -> SweepState:
+    def _on_the_cluster(self, data: list[Dataset], on_first_sign: Callable[[], None], deadline: Deadline) -> SweepState:
         from sweeps.execution.tuner import execute
         from sweeps.ray.patches import tune_patches
 
-        with (
-            tune_patches(),
-            context.joined(self.controller.spec, self.controller.trials) as messages,
-            deadline,
-        ):
+        spec, trials = self.controller.spec, self.controller.trials
+        with tune_patches(), self.session.joined(spec, trials) as messages, deadline:
+            # The secret is of this session alone: a copy of the folder that goes on too draws other noise.
             return execute(
                 self.controller,
                 data,
-                # Of this session alone: a copy of the folder that goes on too draws other noise.
                 fresh_secret(),
                 reason=messages.reason,
                 on_first_sign=on_first_sign,
-                check=context.interruption.check,
+                check=self.session.interruption.check,
             )
 
     def _deadline(self) -> Deadline:
@@ -311,76 +258,63 @@ class TuneRunner:
         return (*reasons, *missing_metrics(trials, spec.asked, known))
 
 
-@dataclass(slots=True)
 class SelectionRunner:
     """A private selection: begin or go on, wait for the announced end, release the winners.
 
     over  whether it had ended before
     work  of the workers; None where the search is over, or had begun and is gone
+
+    Draws, plans and announces, once; or finds what was. Raises InvalidValue, ClusterUnreachable, PopulationSpent.
     """
 
-    store: Store
-    lease: Lease
-    spec: SweepSpec
-    over: bool
-    work: SealedWork | None
-
-    @classmethod
-    def prepared(
-        cls,
-        store: Store,
-        lease: Lease,
-        recorded: SweepRecord,
-        spec: SweepSpec,
-        facts: DatasetSpec,
-        context: RunContext,
-    ) -> SelectionRunner:
-        """Draw, plan and announce, once; or find what was. Raises InvalidValue, ClusterUnreachable, PopulationSpent."""
-        if recorded.state is SweepState.FINISHED:
-            return cls(store, lease, spec, True, None)
+    def __init__(self, session: Session, lease: Lease, recorded: SweepRecord, spec: SweepSpec) -> None:
+        self.session, self.lease, self.spec = session, lease, spec
+        self.over, self.work = recorded.state is SweepState.FINISHED, None
+        if self.over:
+            return
         from sweeps.ray.cluster import check_reachable
 
-        check_reachable(context.address, spec.resources)
-        if not has_begun(recorded, context.workspace):
-            _check_cluster(spec, context)
+        store, workspace, address = session.store, session.workspace, session.options.address
+        check_reachable(address, spec.resources)
+        if not has_begun(recorded, workspace):
+            _check_cluster(spec, session)
         # One row for the whole search, before its first trial: a row for each would tell how many there are.
         ledger_of(store, spec)
         reserve_whole(store, lease, spec)
-        work = opened(recorded, spec, facts, context.workspace, store.calibrations(), context.address)
-        return cls(store, lease, spec, False, work)
+        self.work = opened(recorded, spec, session.facts, workspace, store.calibrations(), address)
 
-    def run(self, context: RunContext, data: list[Dataset], on_first_sign: Callable[[], None]) -> SweepState:
+    def run(self, data: list[Dataset], on_first_sign: Callable[[], None]) -> SweepState:
         """Until the announced end, then release. The sweep's row says by now that it runs: its price is spent."""
         if self.over:
             return SweepState.FINISHED
         on_first_sign()
-        work = self.work
+        work, session = self.work, self.session
         if work is not None:
             try:
                 if time.time() < work.schedule.last:
-                    self._on_the_cluster(work, context, data[0])
+                    self._on_the_cluster(work, data[0])
                 # A session that comes too late for the workers waits as any other does.
                 time.sleep(max(0.0, work.schedule.deadline - time.time()))
             except KeyboardInterrupt:
                 return SweepState.STOPPED
-        places, trials = SealedPlaces.of(context.workspace, context.sweep), context.workspace.trials(context.sweep)
-        release(self.store, self.lease, self.spec, work, places, trials)
+        places = SealedPlaces.of(session.workspace, session.sweep)
+        release(session.store, self.lease, self.spec, work, places, session.workspace.trials(session.sweep))
         return SweepState.FINISHED
 
     def reasons(self, ended: SweepState) -> tuple[str, ...]:
         """Why nothing was released, where that is so."""
-        if ended is SweepState.STOPPED or self.store.trials(self.lease.sweep):
+        if ended is SweepState.STOPPED or self.session.store.trials(self.session.sweep):
             return ()
         return (GONE if self.work is None and not self.over else NOTHING_RELEASED,)
 
-    def _on_the_cluster(self, work: SealedWork, context: RunContext, data: Dataset) -> None:
+    def _on_the_cluster(self, work: SealedWork, data: Dataset) -> None:
         from sweeps.execution.tuner import run_sealed_search
 
-        with context.joined(self.spec, work.folder):
-            run_sealed_search(work, data, self.spec.resources, context.interruption.check)
+        with self.session.joined(self.spec, work.folder):
+            run_sealed_search(work, data, self.spec.resources, self.session.interruption.check)
 
 
-def _check_cluster(spec: SweepSpec, context: RunContext) -> None:
+def _check_cluster(spec: SweepSpec, session: Session) -> None:
     """All workers can run where they are meant to, see the records' folder and import what trials are made of.
 
     Before the price is paid: afterwards a search that cannot run releases nothing. Raises InvalidValue,
@@ -388,13 +322,14 @@ def _check_cluster(spec: SweepSpec, context: RunContext) -> None:
     """
     from sweeps.ray import cluster
 
-    check_workers(spec, context.address)
-    if context.address is None and not cluster.is_joined():
+    address = session.options.address
+    check_workers(spec, address)
+    if address is None and not cluster.is_joined():
         return
-    with context.joined(spec, SealedPlaces.of(context.workspace, context.sweep).records):
+    with session.joined(spec, SealedPlaces.of(session.workspace, session.sweep).records):
         nodes = cluster.alive_nodes()
         cluster.check_resources(spec.resources, nodes, "the cluster has")
-        workers = workers_at(spec, context.address)
+        workers = workers_at(spec, address)
         check_at_once(spec, workers, nodes, "the cluster")
         cluster.await_room(spec.resources, workers)
 
@@ -496,7 +431,11 @@ def resume(
 
 
 class Session:
-    """One run of a sweep. See `resume`."""
+    """One run of a sweep. See `resume`.
+
+    log           of all that Ray says
+    interruption  armed once a cluster is there that has to be left in order
+    """
 
     def __init__(self, sweep: str, workspace: Workspace, options: RunOptions, observer: Observer) -> None:
         fingerprint.check_accepted(options.accept)
@@ -504,6 +443,7 @@ class Session:
         self.store = workspace.open_store()
         recorded = self.store.sweep(sweep)
         self.sweep, self.workspace = recorded.name, workspace.of(recorded)
+        self.log, self.interruption = self.workspace.folder(self.sweep) / RAY_LOG, Interruption()
         if options.accept and recorded.spec.selection is not None:
             accepted = ", ".join(options.accept)
             alike = "all trials of a sealed search are alike but for their configurations, or its price is none"
@@ -516,7 +456,7 @@ class Session:
         """Until it is finished."""
         started = time.monotonic()
         with (
-            Interruption() as interruption,
+            self.interruption,
             closing(self.store),
             self.store.acquire(self.sweep) as lease,
             RequestPoller(self.store, lease) as requests,
@@ -531,20 +471,13 @@ class Session:
                 raise
             tracking = spec.tracking.uri or self.workspace.tracking_uri
             self._log_run_config(tracking)
-            context = RunContext(
-                sweep=self.sweep,
-                workspace=self.workspace,
-                address=self.options.address,
-                interruption=interruption,
-                on_cluster_lost=lambda: self.observer.on_cluster_lost(self.sweep),
-            )
-            runner = self._runner(lease, recorded, spec, requests, context)
+            runner = self._runner(lease, recorded, spec, requests)
             self.observer.on_begin()
             published = PublishedStore(self.store)
             try:
                 with Drain(published, self.sweep, tracking) as drain:
                     self.store.set_state(lease, SweepState.RUNNING)
-                    ended = runner.run(context, data, drain.start)
+                    ended = runner.run(data, drain.start)
                     requests.end()
                     # Written before the drain ends, so that the views learn it too.
                     self.store.set_state(lease, ended)
@@ -560,7 +493,7 @@ class Session:
                 counts=published.counts(self.sweep),
                 seconds=time.monotonic() - started,
                 ranked=rankable(complete, spec_objectives(spec)),
-                failure=self._first_failure(published, context),
+                failure=self._first_failure(published),
                 tracking=drain.uri if drain.delivered else None,
                 reasons=runner.reasons(ended),
             )
@@ -597,21 +530,38 @@ class Session:
         # In a list, from which it is taken: once the object store has it, this process keeps no copy.
         return recorded, spec, [data]
 
+    @contextmanager
+    def joined(self, spec: SweepSpec, records: Folder) -> Iterator[Messages]:
+        """In the cluster while the block runs, whose nodes see the records' folder and can import what trials are made
+        of. Raises ClusterUnreachable."""
+        from sweeps.ray import cluster
+
+        is_own = self.options.address is None and not cluster.is_joined()
+        lost = partial(self.observer.on_cluster_lost, self.sweep)
+        with (
+            cluster.short_messages(self.log) as messages,
+            cluster.cluster(self.options.address, on_lost=lost, connected=self.interruption.arm),
+        ):
+            cluster.check_records_visible(records)
+            if not is_own:
+                cluster.check_importable_everywhere(spec.user_functions())
+            yield messages
+
     def _runner(
-        self, lease: Lease, recorded: SweepRecord, spec: SweepSpec, requests: RequestPoller, context: RunContext
+        self, lease: Lease, recorded: SweepRecord, spec: SweepSpec, requests: RequestPoller
     ) -> TuneRunner | SelectionRunner:
         """What runs the sweep, ready to begin."""
         if spec.selection is not None:
-            return SelectionRunner.prepared(self.store, lease, recorded, spec, self.facts, context)
-        controller = self._controller(lease, recorded, spec, context)
+            return SelectionRunner(self, lease, recorded, spec)
+        controller = self._controller(lease, recorded, spec)
         controller.points = requests.points
         reserve_whole(self.store, lease, self.began)
         controller.recover()
         if recorded.state is SweepState.OUT_OF_BUDGET:
             controller.budget.stays_spent()
-        return TuneRunner.prepared(controller, context)
+        return TuneRunner(self, controller)
 
-    def _controller(self, lease: Lease, recorded: SweepRecord, spec: SweepSpec, context: RunContext) -> Controller:
+    def _controller(self, lease: Lease, recorded: SweepRecord, spec: SweepSpec) -> Controller:
         warm = spec.search.warm_start
         earlier = PublishedStore(self.store).trials(warm) if warm else []
         population = ledger_of(self.store, spec)
@@ -635,27 +585,19 @@ class Session:
             self.observer.on_change(controller, trial)
             if trial.state is TrialState.FAILED and not has_failed:
                 has_failed = True
-                self.observer.on_failure(Failure.of(trial, controller.trials, context.log))
+                self.observer.on_failure(Failure.of(trial, controller.trials, self.log))
 
         controller.table.on_change = changed
         return controller
 
     def _log_run_config(self, tracking: str) -> None:
-        """What a run goes by, and why: said with -v, and kept in the sweep's log."""
-        if CONSOLE.least > logging.DEBUG:
-            # The reason of a sampler is planned again: not where nobody hears it.
-            return
+        """What a run goes by: said with -v, and kept in the sweep's log."""
         spec, place, address = self.began, self.workspace, self.options.address
-        asked = spec.model_copy(update={"search": spec.search.model_copy(update={"resolved": None})})
-        found, method = resolution_of(asked, self.facts, self.store.calibrations()), spec.search.resolved
-        sampler = f"{spec.search.sampler}, as the spec says"
-        if found is not None:
-            why = found.why if found.method == method else "as recorded when it began"
-            sampler = f"auto comes to {method}: {why}"
+        method = "" if spec.search.resolved is None else f", which came to {spec.search.resolved} when it began"
         told = {name: "as told" if getattr(place, name) else "in the root" for name in ("store", "records", "tracking")}
         tracked = told["tracking"] if spec.tracking.uri is None else "as the spec says"
         for line in (
-            f"sampler: {sampler}",
+            f"sampler: {spec.search.sampler}{method}",
             f"patience: {waiting.patience():g} s, {'the default' if waiting.VARIABLE not in os.environ else 'as told'}",
             f"store: {shown_url(place.store_url)}, {told['store']}",
             f"records: {shown_url(place.trials(self.sweep).url)}, {told['records']}",
@@ -664,10 +606,10 @@ class Session:
         ):
             say(line, Event.DECISION)
 
-    def _first_failure(self, store: PublishedStore, context: RunContext) -> Failure | None:
+    def _first_failure(self, store: PublishedStore) -> Failure | None:
         failed = store.trials(self.sweep, states=[TrialState.FAILED])
         first = min(failed, key=lambda trial: (trial.finished_at or math.inf, trial.number), default=None)
-        return None if first is None else Failure.of(first, self.workspace.trials(self.sweep), context.log)
+        return None if first is None else Failure.of(first, self.workspace.trials(self.sweep), self.log)
 
 
 def _check_fingerprints(

@@ -7,7 +7,6 @@ bypass the searcher and would run steps that nobody reserved.
 from __future__ import annotations
 
 import _thread
-import contextlib
 import logging
 import os
 import shutil
@@ -32,8 +31,8 @@ from sweeps.ray.watchdog import STOPPED_SECONDS, Sign, Stalls, ended_for
 from sweeps.spec.sections import Resources
 from sweeps.store.errors import LeaseLost, StoreError, StoreVanished
 from sweeps.store.records import SweepState
-from sweeps.util import waiting
 from sweeps.util.log import Event, say
+from sweeps.util.waiting import patience
 from trainables.parallel.ray_shared import SharedData, TeamLayout
 from trainables.sealed.worker import RemoteWork, SealedWork, serve_remotely
 from trainables.system import Dataset, Launch
@@ -261,10 +260,6 @@ def _sign(trials: Folder, actor: Any, group: Launch) -> Sign:
     return Sign(process=repr(actor), written=written)
 
 
-class _Over(Exception):
-    """Ends a wait whose end says nothing."""
-
-
 class _Heartbeat:
     """Renews the lease while the block runs, and interrupts it as soon as the controller has failed.
 
@@ -274,8 +269,8 @@ class _Heartbeat:
 
     def __init__(self, live: _Live) -> None:
         self._live = live
-        self._shrunken = contextlib.ExitStack()
-        self._node: waiting.Wait | None = None
+        self._shrunken: float | None = None
+        """Since when no trial fits on the nodes that are there."""
         self._stalls = Stalls(live.controller.spec.limits.stall_seconds)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True, name="heartbeat")
@@ -326,11 +321,11 @@ class _Heartbeat:
             # A cluster that does not answer is the watchdog's business.
             return None
         if reason is None:
-            self._shrunken.close()
-            self._node = None
-        elif self._node is None:
-            self._node = self._shrunken.enter_context(waiting.wait_for("a node on which a trial fits"))
-        elif self._node.left() == 0:
+            self._shrunken = None
+        elif self._shrunken is None:
+            self._shrunken = time.monotonic()
+            say(f"{reason} Waiting {patience():.0f} s for a node on which a trial fits.", Event.WAITING)
+        elif time.monotonic() - self._shrunken > patience():
             name = self._live.controller.sweep
             return ClusterUnreachable(f"{reason} Nothing is lost: go on with `sweeps resume {name}`.")
         return None
@@ -342,9 +337,6 @@ class _Heartbeat:
     def __exit__(self, *exception: object) -> None:
         self._over.set()
         self._thread.join()
-        with contextlib.suppress(_Over):
-            # Left by an error, or it would say that it goes on.
-            self._shrunken.__exit__(_Over, _Over(), None)
 
 
 # A sealed search on a Ray cluster: a fixed number of workers, one call each, from the start to the announced end.

@@ -90,10 +90,10 @@ def ask_every_node(
 ) -> list[tuple[Mapping[str, Any], Any]]:
     """Call `function` in a worker of each node that takes work; (node as Ray lists it, its answer) of each.
 
-    In the place of an answer is a RayError where there is none: GetTimeoutError where it took longer than the patience.
-
     purpose  what they are waited for, after "3 nodes": "to read s3://bucket/sweeps"
     retries  where the worker ends before it answers
+
+    Raises ClusterUnreachable with the first node that does not answer within the patience, or whose worker fails.
     """
     strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
     remote = ray.remote(num_cpus=0, max_retries=retries)(function)
@@ -103,14 +103,19 @@ def ask_every_node(
     ]
     with wait_for(f"{len(nodes)} node{'s' * (len(nodes) > 1)} {purpose}"):
         ray.wait(asked, num_returns=len(asked), timeout=patience())
-    return [(node, _answer(one)) for node, one in zip(nodes, asked, strict=True)]
+    return [(node, _answer(node, one, purpose)) for node, one in zip(nodes, asked, strict=True)]
 
 
-def _answer(asked: Any) -> Any:
+def _answer(node: Mapping[str, Any], asked: Any, purpose: str) -> Any:
     try:
         return ray.get(asked, timeout=0)
     except ray.exceptions.RayError as error:
-        return error
+        why = redacted((str(error).strip() or type(error).__name__).splitlines()[-1])
+        if isinstance(error, ray.exceptions.GetTimeoutError):
+            why = f"no answer within {patience():.0f} s. Take the node out, or give it longer with SWEEPS_PATIENCE"
+        raise ClusterUnreachable(
+            f"the worker on {node['NodeManagerAddress']} ({node['NodeID']}) was asked {purpose}: {why}."
+        ) from error
 
 
 ANSWER_SECONDS = 5.0
@@ -247,22 +252,10 @@ def check_records_visible(trials: Folder) -> None:
         # A value of the object store: what is given to a task directly stands in what Ray keeps of tasks.
         credentials = ray.put(Credentials.of_this_process())
         answers = ask_every_node(_reads, credentials, trials, probe, purpose=f"to read {trials.url}")
-        silent = [node for node, answer in answers if isinstance(answer, ray.exceptions.GetTimeoutError)]
-        if silent:
-            raise ClusterUnreachable(
-                f"{len(silent)} of {len(answers)} nodes did not answer within {patience():.0f} s ({_named(silent)}). "
-                "Take them out of the cluster, or give them longer with SWEEPS_PATIENCE."
-            )
-        for node, answer in answers:
-            if isinstance(answer, ray.exceptions.RayError):
-                raise ClusterUnreachable(
-                    f"records={trials.url}: the worker on {node['NodeManagerAddress']} failed before it could read "
-                    f"there: {redacted(str(answer).strip().splitlines()[-1])}"
-                ) from answer
-        blind = [node for node, answer in answers if not answer]
+        blind = [node["NodeID"] for node, answer in answers if not answer]
         if blind:
             raise ClusterUnreachable(
-                f"records={trials.url}: {len(blind)} of {len(answers)} nodes do not see it ({_named(blind)}). "
+                f"records={trials.url}: {len(blind)} of {len(answers)} nodes do not see it ({', '.join(blind)}). "
                 "Use a shared file system for --root, or --records with an object store URL."
             )
     finally:
@@ -272,10 +265,6 @@ def check_records_visible(trials: Folder) -> None:
 def _reads(credentials: Credentials, folder: Folder, name: str) -> bool:
     credentials.take()
     return folder.read(name) == b"read me"
-
-
-def _named(nodes: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(node["NodeID"] for node in nodes)
 
 
 # Whether every node of a cluster can import what trials are made of: the user's own functions.
@@ -290,10 +279,6 @@ def check_importable_everywhere(functions: Sequence[str]) -> None:
         return
     named = ", ".join(functions)
     for node, failure in ask_every_node(_import_failure, tuple(functions), purpose=f"to import {named}", retries=0):
-        if isinstance(failure, ray.exceptions.GetTimeoutError):
-            failure = f"{named}: no answer within {patience():g} s"
-        elif isinstance(failure, ray.exceptions.RayError):
-            failure = f"{named}: its worker ended ({type(failure).__name__})"
         if failure:
             where = node["NodeManagerAddress"]
             raise ClusterUnreachable(

@@ -331,22 +331,6 @@ class SearchGrid:
         return self.space.config(block.branch, block.epsilon, knobs)
 
 
-def points_up_to(limit: int, space: Space) -> int:
-    """How many points the grid has for each budget, rounded up; where counting them would pass the limit itself, as
-    many as without conditions and constraints.
-
-    Raises ValueError for a continuous range without `points`.
-    """
-    product, looks = 0, 0
-    for branch in space.branches:
-        sizes = {name: domain.grid_size for name, domain in branch.searched.items()}
-        product += prod(sizes.values())
-        looks += max(prod(sizes[name] for name in _deciding(space, branch)), *sizes.values(), 0)
-    if looks > limit or (product <= limit and not space.constraints):
-        return product
-    return -(-len(SearchGrid.of(space)) // len(space.epsilons))
-
-
 def _blocks(space: Space) -> Iterator[_Block]:
     for branch in space.branches:
         grids = {name: domain.grid() for name, domain in branch.searched.items()}

@@ -167,9 +167,13 @@ _EXPECTED = EXPECTED | {
     "string_pattern_mismatch": "letters, digits, dots, dashes or underscores, at most 100, a letter or digit first",
     "string_too_short": "a reason of at least {min_length} characters",
     "too_short": "at least one entry",
+    "too_long": "one budget, of everything that leaves",
     "value_error": "{error}",
 }
 """What was expected, by pydantic's type of an error."""
+_OWNERS = dict.fromkeys(PRIVACY["trial"].model_fields, "`scope: trial`")
+_OWNERS |= dict.fromkeys(PRIVACY["total"].model_fields, "`scope: sweep` and `release: all`")
+"""The one kind of a privacy section that has a key, where there is one."""
 
 
 def _note(key: str, raw: Mapping[str, Any], field: FieldInfo, error: Any, problems: Problems) -> None:
@@ -180,14 +184,13 @@ def _note(key: str, raw: Mapping[str, Any], field: FieldInfo, error: Any, proble
         # First comes the kind of the section.
         kind = location.pop(0)
         known = list(PRIVACY[kind].model_fields)
-        if location and error["type"] in ("extra_forbidden", "too_long", "literal_error"):
-            name = location[0]
-            if (kind, name) in rules.PRIVACY_KEYS:
-                problems.add(f"privacy.{name}", error["input"], *rules.PRIVACY_KEYS[kind, name])
-                return
-            if name in ("scope", "release"):
-                _note_kind(name, raw[key], error["input"], problems)
-                return
+        name = location[0] if location else ""
+        if name in ("scope", "release") and error["type"] == "literal_error":
+            _note_kind(name, raw[key], error["input"], problems)
+            return
+        if error["type"] == "extra_forbidden" and (owner := _OWNERS.get(name)):
+            problems.add(f"privacy.{name}", error["input"], f"left out without {owner}: no other has it", "Drop it.")
+            return
     path, value, context = ".".join([key, *location]), error["input"], error.get("ctx", {})
     match error["type"]:
         case "too_short" if value:

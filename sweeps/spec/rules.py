@@ -19,13 +19,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any, Literal
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from sweeps.search import samplers
 from sweeps.search.samplers import AUTO, Independent, Learning
-from sweeps.search.space import SearchGrid, Space, points_up_to, read_point
+from sweeps.search.space import SearchGrid, Space, read_point
 from sweeps.spec.domains import FORM, Constraint, Domain, Knobs, as_number
 from sweeps.spec.hyperparameters import spelled_out
 from sweeps.spec.problems import Problems
@@ -85,34 +86,6 @@ RUNG_OBJECTIVES = 3
 STALL_INTERVALS = 3
 """Intervals between two checkpoints that a limit on stalls has to be longer than."""
 SEALED_KINDS = ("sealed", "first")
-
-
-# Keys of a privacy section that its kind does not have, or has fewer values of: {(kind, key): (expected, remedy)}.
-
-_OF_TOTAL = "left out unless scope is sweep and release is all: it spreads a budget of the whole sweep"
-_NO_PRICE = "null: what is not covered has no price, and the winner would carry it"
-_UNCOVERED = {
-    "total": ("left out with scope: sweep: what no claim covers is in no total", "Drop it, or use scope: trial."),
-    "sealed": (_NO_PRICE, "Drop it."),
-    "first": (_NO_PRICE, "Drop it."),
-    "final": ("null here: the claim of the final run is that of the whole procedure", "Drop it."),
-}
-_SEEDED = "pseudorandom: a lost trial is run again with the very noise that it had, which nobody can seed here"
-_ONE_TOTAL = "one number with scope: sweep, which is spread over the trials"
-_ONE_SEARCH = "one budget: that of the whole search"
-PRIVACY_KEYS: Mapping[tuple[str, str], tuple[str, str]] = {
-    **{
-        (kind, key): (_OF_TOTAL, "Add `scope: sweep`, or drop it.")
-        for kind in ("trial", *_UNCOVERED)
-        for key in ("spread", "shares", "filter", "order")
-        if kind != "total"
-    },
-    **{(kind, key): said for kind, said in _UNCOVERED.items() for key in ("allow_unprotected", "allow_raw_measures")},
-    **{(kind, "noise_source"): (_SEEDED, "Drop it.") for kind in SEALED_KINDS},
-    ("total", "epsilon"): (_ONE_TOTAL, "Name the total alone; several totals are several sweeps."),
-    ("sealed", "epsilon"): (_ONE_SEARCH, "Keep one, or use `release: first`: the cheapest that reaches a target."),
-    ("final", "epsilon"): ("one budget: that of the final run", "Keep one."),
-}
 
 
 # Values that may not stand beside a kind of privacy: {path: expected}. They may be left out, or be one of `_MAY`.
@@ -695,10 +668,11 @@ def grid_is_finite(search: Search, knobs: Mapping[str, Knobs], relations: Sequen
     if continuous:
         return
     space = Space.over(knobs, privacy.epsilon, relations)
-    size = points_up_to(GRID_LIMIT, space)
+    # Without conditions and relations: counting what they leave walks the whole grid.
+    size = sum(prod(one.grid_size for one in branch.searched.values()) for branch in space.branches)
     if size > GRID_LIMIT:
         yield "search.sampler", search.sampler, f"at most {GRID_LIMIT} grid points, not {size}", "Use fewer points."
-    elif size == 0:
+    elif not len(SearchGrid.of(space)):
         alone = [
             one for one in relations if not len(SearchGrid.of(replace(space, constraints=(Constraint.parse(one),))))
         ]

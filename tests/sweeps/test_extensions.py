@@ -369,7 +369,7 @@ def hourly(tmp_path, monkeypatch):
     monkeypatch.setattr(session, "Drain", NoViews)
     clock = [time.time()]
 
-    def launches(runner, context, data, first_sign, deadline):
+    def launches(runner, data, first_sign, deadline):
         controller, left = runner.controller, deadline.seconds
         while left > 0 and controller.launched < controller.spec.search.trials:
             group = controller.decide()

@@ -99,7 +99,7 @@ def test_no_record_is_in_what_a_machine_reads(error, capsys):
         assert (SMITH in text) is not as_json
 
 
-def test_what_is_decided_is_said_with_its_reason(monkeypatch, capsys, tmp_path):
+def test_what_a_run_goes_by_is_said_to_whoever_asks(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("SWEEPS_PATIENCE", "90")
     spec = sweeps.load("toy", changes=["search.sampler=auto"])
     workspace = Workspace.at(tmp_path / "root", records=str(tmp_path / "shared"))
@@ -110,7 +110,7 @@ def test_what_is_decided_is_said_with_its_reason(monkeypatch, capsys, tmp_path):
     session.store.close()
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(":")[0] for line in lines] == ["sampler", "patience", "store", "records", "MLflow", "Ray"]
-    assert lines[0] == "sampler: auto comes to gp: 60 trials of work 5,000 each"
+    assert lines[0] == "sampler: auto, which came to gp when it began"
     assert lines[1] == "patience: 90 s, as told"
     assert lines[3] == f"records: {tmp_path / 'shared' / 'toy' / 'trials'}, as told"
 

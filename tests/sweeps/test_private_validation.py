@@ -18,7 +18,7 @@ from dpcore.accounting import headline, headline_of_parts
 from dpcore.events import Adjacency, Composed, Repeated
 from dpcore.randomness import fresh_secret
 from sweeps.execution import session
-from sweeps.execution.session import RunContext, TuneRunner
+from sweeps.execution.session import TuneRunner
 from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.charge import ex_post
 from sweeps.privacy.published_store import PublishedStore
@@ -40,7 +40,7 @@ from trainables.validation import evaluate
 __all__ = ["people"]
 
 
-def in_process(runner: TuneRunner, context: RunContext, data: list[Dataset], *_: object) -> SweepState:
+def in_process(runner: TuneRunner, data: list[Dataset], *_: object) -> SweepState:
     run_here(runner.controller, data[0], fresh_secret(), told=True)
     return SweepState.FINISHED
 

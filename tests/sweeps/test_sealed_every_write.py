@@ -138,7 +138,7 @@ def _count_writes(root: Path, kill_at: int) -> None:
 
 
 def _in_threads(mark: int) -> Callable[..., None]:
-    def on_the_cluster(runner: Any, work: Any, context: Any, data: Any) -> None:
+    def on_the_cluster(runner: Any, work: Any, data: Any) -> None:
         run_slot = worker.run_slot
 
         def marked(*arguments: Any) -> Any:
