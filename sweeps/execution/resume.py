@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 
 from dpcore.checks import InvalidValue
 from dpcore.rounding import budget_text
-from sweeps.execution.limits import SharedBudget
-from sweeps.planning.plan import exhausted, infeasible_in_a_row, plan_proposal
-from sweeps.privacy.claims import count_text
+from sweeps.planning.estimate import estimated_total
+from sweeps.planning.plan import draws, feasible
 from sweeps.privacy.heldout import charged
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Published, Release
+from sweeps.privacy.release import Release
 from sweeps.privacy.totals import choices_by_results, choices_of
 from sweeps.privacy.wording import TOTAL_SHOWN_UP_TO, recorded_text
 from sweeps.search import samplers
@@ -23,10 +22,8 @@ from sweeps.search.space import SearchGrid, Space
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import LARGEST_BUDGET, SweepSpec, TotalPrivacy, diff, learns, with_budgets
-from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.lease import Lease
 from sweeps.store.records import (
-    TARGET_EPSILON,
     Accepted,
     Extension,
     SweepRecord,
@@ -38,7 +35,7 @@ from sweeps.store.records import (
 from sweeps.store.store import Store
 from sweeps.util import fingerprint
 from sweeps.util.log import say
-from trainables.system import DatasetSpec, PrivacyPlan
+from trainables.system import DatasetSpec
 from trainables.worker.attempt import Curve, latest_checkpoint
 from trainables.worker.files import Folder
 
@@ -273,7 +270,7 @@ def extension_for(
     spec     what the sweep goes on under, earlier extensions included
     records  all of its trials
 
-    Raises InvalidValue where the sweep's policies allow none, its space has no more points, its hours are over, or no
+    Raises InvalidValue where the sweep's policies allow none, its grid has no more points, its hours are over, or no
     trial is left for a new budget.
     """
     launched = sum(one.state is not TrialState.INFEASIBLE and one.request is None for one in records)
@@ -281,11 +278,9 @@ def extension_for(
     proposed = _proposed(spec, records) if added else 0
     wider = extended(spec, [Extension(epsilon=added, proposed=proposed, launched=launched, at=0.0)])
     more = None if trials is None or trials == spec.search.trials else _more_trials(recorded, wider, records, trials)
-    if added and more is None:
-        if launched >= spec.search.trials:
-            expected = f"trials to spend it on: all {spec.search.trials} of sweep {recorded.name!r} are launched"
-            raise InvalidValue("epsilon", _listed(added), expected, "Add --trials N, N in all.")
-        _check_not_dry(recorded, wider, records, spec.search.trials, "epsilon", _listed(added))
+    if added and more is None and launched >= spec.search.trials:
+        expected = f"trials to spend it on: all {spec.search.trials} of sweep {recorded.name!r} are launched"
+        raise InvalidValue("epsilon", _listed(added), expected, "Add --trials N, N in all.")
     longer = None if hours is None or hours == spec.limits.hours else _more_hours(recorded, spec, hours)
     if recorded.state is SweepState.OUT_OF_HOURS and longer is None:
         expected = f"more than the {spec.limits.hours:g} that sweep {recorded.name!r} had"
@@ -325,19 +320,6 @@ def _check_open(recorded: SweepRecord, spec: SweepSpec, name: str, value: float,
         raise InvalidValue(name, value, f"{what}: {kept}", "Start a new sweep.")
 
 
-def _check_not_dry(
-    recorded: SweepRecord, spec: SweepSpec, records: Sequence[TrialRecord], trials: int, name: str, value: object
-) -> None:
-    """The space has not run dry for so many trials."""
-    wider = extended(spec, [Extension(trials=trials, launched=0, at=0.0)])
-    dry = exhausted(wider, len(records), infeasible_in_a_row(records))
-    if samplers.walks_grid(spec.search.sampler):
-        dry = sum(one.request is None for one in records) >= _grid_points(spec)
-    if dry:
-        expected = f"none: the space of sweep {recorded.name!r} ran dry after {len(records)} proposals"
-        raise InvalidValue(name, value, expected, "Start a new sweep over a wider space.")
-
-
 def _grid_points(spec: SweepSpec) -> int:
     return spec.search.repeats * len(SearchGrid.of(Space.of(spec))) + len(spec.search.first)
 
@@ -369,36 +351,7 @@ def _more_trials(recorded: SweepRecord, spec: SweepSpec, records: Sequence[Trial
     if samplers.walks_grid(spec.search.sampler) and trials > (points := _grid_points(spec)):
         expected = f"at most {points}, all points of the grid, each as often as search.repeats says"
         raise InvalidValue("trials", trials, expected, "Start a new sweep over a wider grid.")
-    _check_not_dry(recorded, spec, records, trials, "trials", trials)
     return trials
-
-
-def check_budget_left(
-    store: Store,
-    recorded: SweepRecord,
-    spec: SweepSpec,
-    trials: Mapping[str, TrialRecord],
-    extension: Extension | None,
-) -> None:
-    """Before more trials of a sweep with one budget: that what is left of it would hold any of those that it planned.
-
-    spec    what it goes on under, without the extension
-    trials  of it, by key
-
-    A launch of early stopping takes a part of its plan, so that some may always fit. Raises InvalidValue (trials).
-    """
-    if extension is None or extension.trials is None or budget_of(spec) is None or spec.early_stopping is not None:
-        return
-    shared = SharedBudget()
-    shared.open_filter(spec, trials, store.ledger(recorded.name), store.calibrations())
-    plans = [one.plan for one in trials.values() if one.plan is not None]
-    assert shared.filter is not None
-    if plans and not any(shared.filter.admits(plan, 0, plan.steps) for plan in plans):
-        spent = f"the budget of sweep {recorded.called!r} is spent"
-        expected = (
-            f"{spec.search.trials}: {spent}, and what is left holds none of the {count_text(len(plans), 'trial')} "
-        )
-        raise InvalidValue("trials", extension.trials, f"{expected}that it planned", "Start a new sweep.")
 
 
 def record_extension(store: Store, lease: Lease, spec: SweepSpec, extension: Extension) -> SweepSpec:
@@ -428,8 +381,8 @@ def record_extension(store: Store, lease: Lease, spec: SweepSpec, extension: Ext
 
 PLANS = 200
 """Of the trials so far, from which the cost of more of them is estimated."""
-AT_A_NEW_BUDGET = 4
-"""Points so far that are planned at each budget that is new: a plan may take a second."""
+NEW = 16
+"""Draws at most that are planned for budgets that are new: a plan may take a second."""
 
 
 def cost_of(store: Store, sweep: str, spec: SweepSpec, extension: Extension) -> str:
@@ -438,38 +391,18 @@ def cost_of(store: Store, sweep: str, spec: SweepSpec, extension: Extension) -> 
     spec       what the sweep goes on under, the extension included
     extension  the last one, which is recorded by now
     """
-    from sweeps.planning.estimate import estimated_total
-
     if spec.search.trials > TOTAL_SHOWN_UP_TO:
         return ""
     seen = PublishedStore(store)
     record, records = seen.sweep(sweep), seen.trials(sweep)
-    latest = [one for one in records if one.plan is not None][-PLANS:]
-    plans = [one.plan for one in latest if one.plan is not None]
+    plans = [one.plan for one in records if one.plan is not None][-PLANS:]
     if extension.epsilon and plans:
-        later = _to_come(store, spec, extension, latest)
+        # Those to come, by draws from the prior: of a grid those at the new budgets alone.
+        space = Space.of(spec)
+        if samplers.walks_grid(spec.search.sampler):
+            space = replace(space, epsilons=extension.epsilon)
+        later = list(feasible(spec, draws(spec, space, NEW), public_facts(spec), store.calibrations()))
         launched = min(extension.launched, spec.search.trials)
-        plans = [*islice(cycle(plans), launched), *islice(later, spec.search.trials - launched)]
+        plans = [*islice(cycle(plans), launched), *islice(cycle(later), spec.search.trials - launched)]
     estimate, _ = estimated_total(spec, plans, choices_of(record, records), charged(seen, record))
     return "" if estimate is None else str(estimate)
-
-
-def _to_come(store: Store, spec: SweepSpec, extension: Extension, latest: Sequence[Published]) -> Iterator[PrivacyPlan]:
-    """Plans as of trials that are not proposed yet, without end: budgets in turn, the largest first; of a grid, those
-    that are new."""
-    known: dict[float, list[PrivacyPlan]] = {}
-    for one in latest:
-        if one.plan is not None:
-            known.setdefault(float(one.config[TARGET_EPSILON]), []).append(one.plan)
-    facts, calibrations = public_facts(spec), store.calibrations()
-    budgets = extension.epsilon if samplers.walks_grid(spec.search.sampler) else spec.privacy.epsilon
-    for budget in budgets:
-        if budget not in known:
-            points = [{**one.config, TARGET_EPSILON: budget} for one in latest[-AT_A_NEW_BUDGET:]]
-            planned = [plan_proposal(spec, point, facts, calibrations) for point in points]
-            known[budget] = [plan for plan in planned if isinstance(plan, PrivacyPlan)]
-    every = [cycle(known[one]) for one in sorted(budgets, reverse=True) if known[one]]
-    # Nothing can be planned at the new budgets: then none of their trials is ever launched.
-    every = every or [cycle([one.plan for one in latest if one.plan is not None])]
-    for plans in cycle(every):
-        yield next(plans)
