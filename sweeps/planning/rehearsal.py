@@ -13,7 +13,6 @@ import statistics
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -192,24 +191,19 @@ def first_plan(
 
 def _of_branch(space: Space, branch: Branch, seed: int) -> list[Corner]:
     middle = branch.drawn(lambda: 0.5)
+    shaping = {name: values for name, domain in branch.searched.items() if (values := _shaping(name, domain))}
     moves: list[dict[str, Scalar]] = [{}]
-    largest: dict[str, Scalar] = {}
-    for name, domain in branch.searched.items():
-        shaping = _shaping(name, domain)
-        moves += [{**branch.with_knob(name), name: value} for value in shaping]
-        if shaping and not isinstance(shaping[-1], str):
-            largest[name] = max(one for one in shaping if not isinstance(one, str))
-    moves.append(largest)
+    moves += [{**branch.with_knob(name), name: value} for name, values in shaping.items() for value in values]
+    whole = {name: values for name, values in shaping.items() if not isinstance(values[-1], str)}
+    moves.append({name: max(one for one in values if not isinstance(one, str)) for name, values in whole.items()})
     rng = samplers.generator(seed, 0, samplers.CORNERS)
     model = {"model": branch.fixed["model"]} if "model" in branch.fixed else {}
     out: dict[tuple[object, ...], Corner] = {}
     for move in moves:
         here = {**middle, **move}
-        shaped = [name for name, domain in branch.searched.items() if _shaping(name, domain)]
-        key = tuple((name, here[name]) for name in shaped if branch.is_there(name, {**branch.fixed, **here}))
-        if key in out:
+        kept = {name: here[name] for name in shaping if branch.is_there(name, {**branch.fixed, **here})}
+        if (key := tuple(kept.items())) in out:
             continue
-        kept = dict(key)
         draws = [middle] + [branch.drawn(lambda: float(rng.random())) for _ in range(OTHERS)]
         configs = [
             space.config(branch, epsilon, {**knobs, **kept, **move})
@@ -482,12 +476,13 @@ class WouldFail(ValueError):
 
     def __init__(self, reasons: Sequence[tuple[str, str]]) -> None:
         self.reasons = tuple(reasons)
-        alike = Counter(reason for _, reason in reasons)
-        first: dict[str, str] = {}
+        labels: dict[str, list[str]] = {}
         for label, reason in reasons:
-            first.setdefault(reason, label)
-        more = {reason: f" (and {count - 1} more like it)" if count > 1 else "" for reason, count in alike.items()}
-        lines = [f"  {label}{more[reason]}: {reason}" for reason, label in first.items()]
+            labels.setdefault(reason, []).append(label)
+        lines = [
+            f"  {first}{f' (and {len(more)} more like it)' if more else ''}: {reason}"
+            for reason, (first, *more) in labels.items()
+        ]
         super().__init__(
             "\n".join(["trials of this spec would fail, as a rehearsal on made-up records shows:", *lines])
             + "\nNo record was read. `sweeps check --no-rehearsal` plans without running anything."

@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -300,13 +300,8 @@ def module_of(name: str) -> str | None:
 def _own(function: str, seed: int) -> BaseSampler:
     from optuna.samplers import BaseSampler
 
-    plugins.enter("search.sampler", function)
     remedy = "It is called as function(seed=...), and returns an optuna.samplers.BaseSampler."
-    module, _, name = function.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise InvalidValue("search.sampler", function, f"a function that can be imported ({error})", remedy) from error
+    found: Any = plugins.brought("search.sampler", function, remedy, "a function")
     built = found(seed=seed)
     if not isinstance(built, BaseSampler):
         raise InvalidValue("search.sampler", function, f"a function that returns a sampler, not {built!r}", remedy)

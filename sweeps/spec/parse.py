@@ -167,7 +167,7 @@ _EXPECTED = EXPECTED | {
     "string_pattern_mismatch": "letters, digits, dots, dashes or underscores, at most 100, a letter or digit first",
     "string_too_short": "a reason of at least {min_length} characters",
     "too_short": "at least one entry",
-    "too_long": "one budget, of everything that leaves",
+    "too_long": "one budget: that of everything that leaves",
     "value_error": "{error}",
 }
 """What was expected, by pydantic's type of an error."""

@@ -627,13 +627,17 @@ def sampler_fits(search: Search, knobs: Mapping[str, Knobs], objectives: Sequenc
         return
     entry, several = samplers.sampler(search.sampler), len(knobs) > 1 and not search.stratified
     grid = samplers.walks_grid(entry.name)
-    if search.warm_start is not None and isinstance(entry, Independent):
-        expected = f"a sampler that learns: {entry.name} would ignore it"
-        remedy = f"Use {samplers.one_of(samplers.names(lambda one: isinstance(one, Learning)))}, or drop `warm_start`."
-        yield "search.warm_start", search.warm_start, expected, remedy
-    if search.resolved is not None and entry.name != AUTO:
-        expected = f"nothing with {entry.name}: it is the method that `sampler: auto` comes to"
-        yield "search.resolved", search.resolved, expected, "Drop `resolved`, or use the sampler auto."
+    ignored = {
+        "warm_start": isinstance(entry, Independent),
+        "resolved": entry.name != AUTO,
+        "stratified": grid,
+        "repeats": not grid,
+    }
+    for name, is_ignored in ignored.items():
+        value = getattr(search, name)
+        if is_ignored and value != Search.model_fields[name].default:
+            expected = f"left out with {entry.name}, which would ignore it"
+            yield f"search.{name}", value, expected, f"Drop `{name}`, or use another sampler."
     if entry.name == AUTO and search.resolved == "gp" and several:
         expected = "tpe or nsga2 for several systems: a Gaussian process has no conditional knobs"
         remedy = "Drop `resolved`, or add `stratified: true`: one model for each system."
@@ -645,12 +649,6 @@ def sampler_fits(search: Search, knobs: Mapping[str, Knobs], objectives: Sequenc
     if isinstance(entry, Learning) and len(objectives or ()) > 1 and not entry.several_objectives:
         expected = f"one objective (there are {len(objectives or ())}): it ranks by a single number"
         yield "search.sampler", entry.name, expected, "Drop all objectives but one, or use another sampler."
-    if search.stratified and grid:
-        expected = f"false with {entry.name}, which visits every system at every budget"
-        yield "search.stratified", True, expected, "Drop `stratified`, or use another sampler."
-    if search.repeats > 1 and not grid:
-        expected = f"1 with {entry.name}: only a grid has points to repeat"
-        yield "search.repeats", search.repeats, expected, "Use the grid sampler, or drop `repeats`."
 
 
 def grid_is_finite(search: Search, knobs: Mapping[str, Knobs], relations: Sequence[str], privacy: Privacy) -> Found:
@@ -762,25 +760,20 @@ def first_points(
 # Rules of running.
 
 
-def workers_are_of_use(resources: Resources, chosen: Sequence[System]) -> Found:
-    """Several workers are for systems that train by sums of clipped gradients."""
+def workers_are_of_use(resources: Resources, execution: ExecutionOptions, chosen: Sequence[System]) -> Found:
+    """Several workers, and half precision, are for systems that train by sums of clipped gradients."""
     others = ", ".join(system.name for system in chosen if not traits_of(system).workers)
-    if resources.workers > 1 and others:
-        remedy = "Sweep noisy-sgd, noisy-adam or clipped-sgld with several workers, or drop `workers`."
-        yield "resources.workers", resources.workers, f"1 with {others}: it is trained by one process", remedy
+    for path, value, plain in (
+        ("resources.workers", resources.workers, 1),
+        ("execution.precision", execution.precision, "float32"),
+    ):
+        if value != plain and others:
+            yield path, value, f"{plain} with {others}: it forms no clipped gradients of a net", "Leave it out."
     for short, long, alone in (("cpus", "cpus_per_worker", 1.0), ("gpus", "gpus_per_worker", 0.0)):
         given, each = getattr(resources, short), getattr(resources, long)
         if given != alone and (resources.workers > 1 or (each is not None and each != given)):
             expected = f"`{long}` alone, which says what each process occupies"
             yield f"resources.{short}", given, expected, f"Use {long}."
-
-
-def precision_is_of_use(execution: ExecutionOptions, chosen: Sequence[System]) -> Found:
-    """Half precision is for systems that train by sums of clipped gradients."""
-    others = ", ".join(system.name for system in chosen if not traits_of(system).workers)
-    if execution.precision != "float32" and others:
-        expected = f"float32 with {others}: it forms no clipped gradients of a net"
-        yield "execution.precision", execution.precision, expected, ""
 
 
 def curve_has_points(curve: int | None, chosen: Sequence[System]) -> Found:

@@ -465,15 +465,7 @@ class Tracking(Section):
     models: Annotated[
         Literal["front", "none"] | tuple[Count, ...] | None,
         BeforeValidator(_front_none_or_numbers),
-        WithJsonSchema(
-            {
-                "anyOf": [
-                    {"type": "string", "pattern": r"^(front|none|\d+(,\d+)*)$"},
-                    {"type": ["integer", "null"], "minimum": 0},
-                    {"type": "array", "items": {"type": "integer", "minimum": 0}},
-                ]
-            }
-        ),
+        WithJsonSchema({}),
     ] = None
 
 

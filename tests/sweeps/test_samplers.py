@@ -140,7 +140,7 @@ def test_a_function_of_the_users_own_passes_the_exam(own):
     ("source", "words"),
     [
         ("def build(seed):\n    return seed\n", "a function that returns a sampler"),
-        ("other = 1\n", "a function that can be imported"),
+        ("other = 1\n", "a function build in mysamplers"),
         ("def build(seed):\n    raise RuntimeError('no model')\n", "RuntimeError: no model"),
         (OWN.replace("seed=seed", "seed=None"), "it proposes something else when it is run again"),
     ],
