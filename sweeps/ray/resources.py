@@ -135,14 +135,10 @@ def check_workers(spec: SweepSpec, address: str | None = None) -> None:
     workers = workers_at(spec, address)
     if address is not None:
         return
-    if spec.resources.per_worker()[1] == 0:
-        # Ray takes a second to import.
-        machine: Node = {"CPU": os.cpu_count() or 1}
-    else:
-        from sweeps.ray.patches import machine_resources
+    # Ray takes a second to import.
+    from sweeps.ray.patches import machine_resources
 
-        machine = machine_resources(os.cpu_count())
-    check_at_once(spec, workers, [machine], "this machine")
+    check_at_once(spec, workers, [machine_resources(os.cpu_count())], "this machine")
 
 
 def check_at_once(spec: SweepSpec, workers: int, nodes: Sequence[Node], where: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, product
 from math import prod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -167,26 +167,11 @@ class Space:
 
     def misfit(self, config: Mapping[str, Scalar]) -> str:
         """Why `config` is no point of this space, whatever its constraints say; "" when it is one."""
-        try:
-            branch = self.branch(config.get(SYSTEM, ""))
-        except KeyError:
-            return f"system {config.get(SYSTEM)!r} is not in the sweep"
-        if config.get(TARGET_EPSILON) not in self.epsilons:
-            return f"target_epsilon {config.get(TARGET_EPSILON)!r} is not in the sweep"
-        names = set(config) - {SYSTEM, TARGET_EPSILON}
-        there = {name for name in branch.searched if branch.is_there(name, config)}
-        for name in sorted(names & branch.searched.keys() - there):
-            return f"{name} is there only when {branch.searched[name].condition}"
-        different = names ^ (set(branch.fixed) | there)
-        if different:
-            return f"knob {min(different)!r} is in only one of the two"
-        for name, value in branch.fixed.items():
-            if config[name] != value:
-                return f"{name} is fixed at {value!r} and was {config[name]!r}"
-        for name in branch.searched:
-            if name in there and not branch.searched[name].contains(config[name]):
-                return f"{name}={config[name]!r} is outside {branch.searched[name]}"
-        return ""
+        problems = Problems()
+        read = _read_point(self, config, "point", problems)
+        if problems.errors:
+            return str(problems.errors[0]).removesuffix(".")
+        return "" if read == config else "it says something of other knobs"
 
 
 Known = TypeVar("Known", str, float)
@@ -207,6 +192,14 @@ def read_point(space: Space, written: object, path: str, problems: Problems) -> 
         problems.add(path, written, "a mapping from knobs to values", "For example {learning_rate: 0.1}.")
         return None
     before = len(problems.errors)
+    config = _read_point(space, written, path, problems)
+    if config is not None and (broken := space.broken(config)):
+        problems.add(path, dict(written), f"a point of which {' and '.join(broken)} holds")
+    return config if len(problems.errors) == before else None
+
+
+def _read_point(space: Space, written: Mapping[Any, object], path: str, problems: Problems) -> dict[str, Scalar] | None:
+    """As `read_point`, whatever the constraints say."""
     given = {str(name): value for name, value in written.items()}
     asked, target = given.pop(SYSTEM, Absent.ABSENT), given.pop(TARGET_EPSILON, Absent.ABSENT)
     systems = [branch.system for branch in space.branches]
@@ -216,13 +209,11 @@ def read_point(space: Space, written: object, path: str, problems: Problems) -> 
     epsilon = _one_of(space.epsilons, target, as_number(target), f"{path}.{TARGET_EPSILON}", expected, "", problems)
     if system is None:
         return None
-    knobs = _knobs(space.branch(system), given, path, problems)
+    before, branch = len(problems.errors), space.branch(system)
+    knobs = _knobs(branch, given, path, problems)
     if epsilon is None or len(problems.errors) > before:
         return None
-    config = space.config(space.branch(system), epsilon, knobs)
-    if broken := space.broken(config):
-        problems.add(path, dict(written), f"a point of which {' and '.join(broken)} holds")
-    return config if len(problems.errors) == before else None
+    return space.config(branch, epsilon, knobs)
 
 
 def _one_of(

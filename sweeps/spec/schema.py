@@ -1,7 +1,7 @@
 """The JSON schema of a spec, for editors: every knob of every system, every option of every data source.
 
-It refuses nothing that `load_spec` takes. It cannot refuse all that `load_spec` does, which holds sections against each
-other: an editor's green light is no `sweeps check`.
+It refuses nothing that `load_spec` takes, but for numbers and truth values that are written as texts. It cannot refuse
+all that `load_spec` does, which holds sections against each other: an editor's green light is no `sweeps check`.
 """
 
 from __future__ import annotations
@@ -21,22 +21,7 @@ from trainables.metrics import WITH
 from trainables.registry import SYSTEMS
 from trainables.system import Hyperparameter, System
 
-# JSON schemas of single values, as wide as what a spec is read by: a number may be written as a text, for example.
-
 JsonSchema = dict[str, Any]
-
-SHARED: dict[str, JsonSchema] = {
-    "NumericText": {
-        "description": "a number as a text: YAML 1.1 tools write 1e-5 so",
-        "type": "string",
-        "pattern": r"^\s*[+-]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)([eE][+-]?\d[\d_]*)?\s*$",
-    }
-}
-"""What the schemas below refer to, for the `$defs` of the whole."""
-NUMERIC_TEXT: JsonSchema = {"$ref": "#/$defs/NumericText"}
-_TRUTH_WORDS = ("0", "off", "f", "false", "n", "no", "1", "on", "t", "true", "y", "yes")
-_TRUTH_TEXT = "^(" + "|".join("".join(f"[{c}{c.upper()}]" for c in word) for word in _TRUTH_WORDS) + ")$"
-_TRUTH = [{"type": "boolean"}, {"enum": [0, 1]}, {"type": "string", "pattern": _TRUTH_TEXT}]
 _SCALAR: JsonSchema = {"type": ["string", "number", "boolean"]}
 _CONDITIONS: JsonSchema = {
     "description": "there only where other knobs of the system have one of these values",
@@ -44,26 +29,6 @@ _CONDITIONS: JsonSchema = {
     "minProperties": 1,
     "additionalProperties": {"anyOf": [_SCALAR, {"type": "array", "items": _SCALAR, "minItems": 1}]},
 }
-_OUTER = ("title", "description", "default")
-
-
-def widened(schema: Any) -> Any:
-    """A pydantic schema, taking the other spellings that pydantic reads: numbers and truth values as texts."""
-    if isinstance(schema, list):
-        return [widened(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if schema.get("type") not in ("number", "integer", "boolean"):
-        return {
-            name: {key: widened(one) for key, one in inner.items()}
-            if name in ("properties", "$defs")
-            else widened(inner)
-            for name, inner in schema.items()
-        }
-    outer = {name: value for name, value in schema.items() if name in _OUTER}
-    if schema["type"] == "boolean":
-        return outer | {"anyOf": _TRUTH}
-    return outer | {"anyOf": [{k: v for k, v in schema.items() if k not in _OUTER}, NUMERIC_TEXT]}
 
 
 def knob(parameter: Hyperparameter) -> JsonSchema:
@@ -92,12 +57,12 @@ def _value(parameter: Hyperparameter) -> JsonSchema:
         number["minimum"] = parameter.low
     if parameter.high is not None:
         number["maximum"] = parameter.high
-    return {"anyOf": [number, NUMERIC_TEXT, *([{"const": parameter.word}] if parameter.word else [])]}
+    return {"anyOf": [number, {"const": parameter.word}]} if parameter.word else number
 
 
 def _range(kind: str, value: JsonSchema) -> JsonSchema:
     points: JsonSchema = {"type": ["integer", "null"], "minimum": 1}
-    step: JsonSchema = {"anyOf": [{"type": ["number", "null"], "exclusiveMinimum": 0}, NUMERIC_TEXT]}
+    step: JsonSchema = {"type": ["number", "null"], "exclusiveMinimum": 0}
     ends: JsonSchema = {"type": "array", "items": value, "minItems": 2, "maxItems": 2}
     if kind in OPTUNA_NAMES:
         ends = _object({"low": value, "high": value, "log": {"type": "boolean"}, "step": step}, ["low", "high"])
@@ -110,14 +75,13 @@ def _object(properties: Mapping[str, JsonSchema], required: list[str]) -> JsonSc
 
 def spec_schema() -> dict[str, Any]:
     """JSON schema (draft 2020-12) of a spec over everything that is installed."""
-    schema: JsonSchema = widened(SweepSpec.model_json_schema(mode="validation"))
+    schema: JsonSchema = SweepSpec.model_json_schema(mode="validation")
     parts, sections = schema["$defs"], schema["properties"]
-    parts |= SHARED
     sampler = parts["Search"]["properties"]["sampler"]
     del sampler["type"]
     sampler["anyOf"] = [{"enum": samplers.known()}, {"type": "string", "pattern": f"^{FUNCTION.pattern}$"}]
     reference = parts["FrontOptions"]["properties"]["reference"]
-    reference["additionalProperties"] = {"anyOf": [{"type": "number"}, NUMERIC_TEXT, {"$ref": "#/$defs/Reference"}]}
+    reference["additionalProperties"] = {"anyOf": [{"type": "number"}, {"$ref": "#/$defs/Reference"}]}
     sections["systems"] = {
         "description": "Each system with its knobs: fixed values, or domains to search.",
         "type": "object",

@@ -1,4 +1,4 @@
-"""The JSON schema of a spec: it refuses nothing that loads, and no misspelled knob or option passes it."""
+"""The JSON schema of a spec: it takes what loads as it is written, and no misspelled knob or option passes it."""
 
 from __future__ import annotations
 
@@ -55,28 +55,6 @@ def test_it_takes_what_is_packaged_as_it_was_written_and_as_it_is_recorded(text)
     assert SweepSpec.model_validate_json(json.dumps(recorded)) == load(text)
 
 
-SECTIONS: dict[str, list[Any]] = {
-    "privacy": [
-        {"epsilon": ["1e1", 2], "delta": "1e-10", "adjacency": "replace-one", "noise_source": "secure"},
-        {"epsilon": "3", "delta": 1e-9, "allow_unprotected": "for comparison with others", "allow_raw_measures": None},
-    ],
-    "search": [{"trials": "30", "sampler": "tpe", "seed": 2**40}, {"trials": 4, "stratified": "True"}],
-    "early_stopping": [{"method": "asha"}, {"method": "asha", "reduction": "4", "rungs": 5}],
-    "limits": [{}, {"work": 1e9, "noise_multiplier": None}, {"stall_seconds": "3600"}],
-    "resources": [{"cpus": 2, "gpus": 0.25}, {"workers": 1, "cpus_per_worker": 1.0}, {"concurrency": "3"}],
-    "execution": [{"retries": 0, "device": "cpu"}, {"precision": "float32", "microbatch": None, "threads": 2.0}],
-    "tracking": [{"uri": None}, {"uri": "http://127.0.0.1:5000"}],
-    "front": [{"reference": {"epsilon": 9}}, {"reference": {"epsilon": {"value": "9", "derived": "no"}}}],
-    "store": ["sqlite:///a.db", None],
-}
-
-
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in SECTIONS.items() for value in values])
-def test_it_takes_a_section_in_every_spelling_that_loads(name, value):
-    raw = read_document(packaged()[0]) | {name: value}
-    assert refusals(load(raw).canonical()) == refusals(raw) == []
-
-
 @pytest.mark.parametrize("candidate", CANDIDATES.values(), ids=CANDIDATES)
 def test_it_takes_every_option_of_a_source_and_none_that_is_misspelled(candidate):
     data = {"source": candidate.source.name, **candidate.options}
@@ -112,12 +90,12 @@ def forms(one: Hyperparameter) -> list[Any]:
         return [*values, {"choice": values}, {"categorical": values[:1]}]
     low = one.low if one.low is not None else 1
     high = min(one.high if one.high is not None else low + 3, low + 3)
-    some = [low, high, str(high), {"choice": [low, high] if low < high else [low]}]
+    some = [low, high, {"choice": [low, high] if low < high else [low]}]
     if one.kind == "int":
         ends, log = [int(low), int(high)], [max(int(low), 1), max(int(high), 1)]
-        return [*some, {"int_uniform": ends}, {"int_uniform": [ends[0], str(ends[1])], "points": 2}, float(high),
+        return [*some, {"int_uniform": ends}, {"int_uniform": ends, "points": 2}, float(high),
                 {"int": {"low": ends[0], "high": ends[1], "step": 1}}, {"int_log_uniform": log, "points": None},
-                {"int_uniform": ends, "step": str(ends[1] - ends[0])}]  # fmt: skip
+                {"int_uniform": ends, "step": ends[1] - ends[0]}]  # fmt: skip
     return [*some, {"uniform": [low, high]}, {"uniform": [low, high], "points": 3},
             {"float": {"low": low, "high": high, "log": low > 0}, "points": 2},
-            {"log_uniform": [low, f"{high:.17g}"], "points": 2}]  # fmt: skip
+            {"log_uniform": [low, high], "points": 2}]  # fmt: skip

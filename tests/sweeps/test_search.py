@@ -268,7 +268,7 @@ def test_warm_start_takes_what_fits_and_says_what_does_not() -> None:
     warm = Proposer(spec, records)
     assert (warm.warm_start.offered, warm.warm_start.fitting) == (30, 26)
     assert set(warm.warm_start.reasons) == {
-        "clip=99.0 is outside uniform 0.1 .. 5",
+        "point.clip=99.0: expected a value of the sweep's own: uniform 0.1 .. 5",
         "not finished",
         "delta was 0.001",
         "adjacency was replace-one",
