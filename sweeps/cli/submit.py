@@ -50,7 +50,7 @@ def submit(
 ) -> None:
     """Run a sweep as a job of a Ray cluster, with the controller there."""
     from sweeps.examples import load
-    from sweeps.ray.job_start import SPEC_FILE, Order, versions
+    from sweeps.ray.job_start import SPEC_FILE, Order
     from sweeps.ray.jobs import JobServer, check_references, pack, taken_from_here
     from sweeps.util.fingerprint import check_accepted
 
@@ -72,9 +72,7 @@ def submit(
     server = JobServer(address)
     sweep = spec if loaded is None else name or loaded.name
     with tempfile.TemporaryDirectory(prefix="sweeps-parcel-") as folder:
-        order = Order(
-            arguments=[*words, "--address", "auto", *CONSOLE.options()], environment=environment, versions=versions()
-        )
+        order = Order(arguments=[*words, "--address", "auto", *CONSOLE.options()], environment=environment)
         pack(Path(folder), order, loaded, modules)
         job = server.submit(Path(folder), f"sweep-{sweep}-{token_hex(4)}", sweep, hook=bool(environment))
     print(f"Job {job} at {shown_url(server.address)}", flush=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.metadata
 import json
 import os
 import sys
@@ -23,29 +22,21 @@ from sweeps.util.exits import ExitCode
 # cluster's Python.
 
 ORDER_FILE, SPEC_FILE = "sweeps-order.json", "spec.yaml"
-COMPARED = ("ray", "torch", "numpy", "optuna", "mlflow", "pyarrow", "SQLAlchemy")
-"""Packages whose versions on the submitting machine travel along, to be compared with the cluster's."""
 OPERATORS = "SWEEPS_PLUGINS"
 """The variable by which the cluster's operator decides what code may run (`trainables.plugins`): no order sets it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The words after `sweeps`, the environment to set first, and the versions on the submitting machine."""
+    """The words after `sweeps`, and the environment to set first."""
 
     arguments: Sequence[str]
     environment: Mapping[str, str]
-    versions: Mapping[str, str]
 
     @classmethod
     def read(cls, path: Path) -> Order:
         """The order of the parcel at `path`."""
         return cls(**json.loads(path.read_text()))
-
-
-def versions() -> dict[str, str]:
-    """{package: version} of `COMPARED`, as installed in this process."""
-    return {name: importlib.metadata.version(name) for name in COMPARED}
 
 
 UNPACKED_SECONDS = 30.0
@@ -85,19 +76,6 @@ def _lies_in(module: ModuleType, folder: Path) -> bool:
     return folder in Path(str(module.__file__)).resolve().parents
 
 
-def differing(order: Order) -> list[str]:
-    """Packages whose version here is not that of the machine that submitted, one line each."""
-    found = []
-    for name, there in order.versions.items():
-        try:
-            here = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            here = "not installed"
-        if here.split("+")[0] != there.split("+")[0]:
-            found.append(f"{name} {here} (submitted from {there})")
-    return found
-
-
 def main() -> None:
     """Carry out the order as the command line of this process, in the home folder.
 
@@ -110,8 +88,6 @@ def main() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(parcel), *filter(None, [os.environ.get("PYTHONPATH")])])
     sys.path.insert(0, str(parcel))
     os.chdir(Path.home())
-    if lines := differing(order):
-        print(f"On this cluster: {', '.join(lines)}.", file=sys.stderr, flush=True)
     sys.argv = ["sweeps", *(str(parcel / word) if word == SPEC_FILE else word for word in order.arguments)]
     try:
         command_line = importlib.import_module("sweeps.cli.main").main

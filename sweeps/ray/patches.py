@@ -25,8 +25,6 @@ from __future__ import annotations
 import functools
 import json
 import logging
-import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -66,24 +64,8 @@ def cluster_metadata(host: str, port: int) -> Mapping[str, str] | None:
     Raises AuthenticationError when its token is another one, RpcError, RaySystemError or ConnectionError when it does
     not answer.
     """
-    with _core_silent():
-        metadata = GcsClient(address=f"{host}:{port}").internal_kv_get(CLUSTER_METADATA_KEY, KV_NAMESPACE_CLUSTER)
+    metadata = GcsClient(address=f"{host}:{port}").internal_kv_get(CLUSTER_METADATA_KEY, KV_NAMESPACE_CLUSTER)
     return None if metadata is None else json.loads(metadata)
-
-
-@contextmanager
-def _core_silent() -> Iterator[None]:
-    """While the block runs, what Ray's core writes to stderr goes nowhere: of a token that is asked for next it says
-    that it is missing. What matters is raised."""
-    sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
 
 
 def own_versions() -> tuple[str, str]:

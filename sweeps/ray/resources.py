@@ -79,18 +79,8 @@ def _on_one(resources: Resources, node: Node) -> int:
 
 
 def listed(nodes: Sequence[Node]) -> str:
-    """What they have together, and each of several."""
-    machines = "; ".join(_listed(node) for node in nodes)
-    several = f" on {len(nodes)} nodes ({machines})" if len(nodes) > 1 else ""
-    return f"{_listed(_sum(nodes))}{several}"
-
-
-def _listed(node: Node) -> str:
-    return ", ".join(f"{node.get(one, 0):g} {one}s" for one in ("CPU", "GPU"))
-
-
-def _sum(nodes: Sequence[Node]) -> Node:
-    return {one: sum(node.get(one, 0) for node in nodes) for one in ("CPU", "GPU")}
+    """What each of them has."""
+    return "; ".join(f"{node.get('CPU', 0):g} CPUs, {node.get('GPU', 0):g} GPUs" for node in nodes) or "no nodes"
 
 
 LONGEST_FOLDER = 38

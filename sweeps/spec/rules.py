@@ -60,7 +60,7 @@ from sweeps.util.text import did_you_mean
 from trainables.adaptation import AS_BUILT
 from trainables.data import SOURCES
 from trainables.data.source import FeaturedSource
-from trainables.data.splits import PART, PartSplit, TestSplit
+from trainables.data.splits import PART, PartSplit
 from trainables.data.table import TABLE
 from trainables.hooks import ReleasesModel
 from trainables.measures.objectives import MEASURES, measured, missing
@@ -170,10 +170,12 @@ def delta_is_small(written: Mapping[str, Any], facts: DatasetSpec) -> Found:
 
 def units_are_bounded(privacy: Privacy, facts: DatasetSpec, chosen: Sequence[System]) -> Found:
     """A claim per anything but a record needs data that say whose records are whose, and systems that bound the whole
-    of them; one on weighted records needs systems that clip after the weight."""
+    of them; one on weighted records needs systems that clip after the weight. Private validation records are read by a
+    noised histogram alone, which not every system reports by."""
     for system in chosen:
         yield from _refused(check_unit, system, facts, privacy.unit)
         yield from _refused(check_weights, system, facts)
+        yield from _refused(check_private, system, facts)
 
 
 def total_is_enforced(privacy: Privacy, search: Search, early_stopping: EarlyStopping | None) -> Found:
@@ -214,47 +216,37 @@ def steering_is_covered(kind: str, written: Mapping[str, Any], asked: Asked, cho
 # Rules of the data: parts that are held out or judged on, and the population.
 
 
-def _held_out(data: Data) -> TestSplit | None:
+def test_records_are_scored(
+    data: Data, facts: DatasetSpec, privacy: Privacy, kind: str, chosen: Sequence[System]
+) -> Found:
+    """Test records are read for a model that is released; private ones in parallel with training, in no total and at
+    no price of a selection."""
     source = SOURCES.get(data.source)
-    return source.held_out(data.options()) if isinstance(source, FeaturedSource) else None
-
-
-def test_records_are_scored(data: Data, facts: DatasetSpec, kind: str, chosen: Sequence[System]) -> Found:
-    """Test records are read for a model that is released; private ones in no total and at no price of a selection."""
-    held = _held_out(data)
+    held = source.held_out(data.options()) if isinstance(source, FeaturedSource) else None
     if held is None:
         return
     if chosen and not any(isinstance(one, ReleasesModel) for one in chosen):
         expected = "a system whose model may be released: of others there is none to be scored"
         yield "data.test", data.options()["test"], expected, "Drop it, or sweep noisy-sgd, say."
-    if not held.private or kind not in ("total", *SEALED_KINDS):
-        return
     if kind == "total":
         expected = "public with scope: sweep: its filter counts launches, and no readings of private test records"
-        remedy = "Declare the test records public if that is true, or use scope: trial."
-    else:
+    elif kind in SEALED_KINDS:
         expected = "public: nothing adds a private reading to the price of a selection yet"
-        remedy = "Declare public test records, or drop them."
-    yield "data.test.records", "private", expected, remedy
-
-
-def test_records_and_adjacency(data: Data, facts: DatasetSpec, privacy: Privacy) -> Found:
-    """Private test records are read in parallel with training, or not at all."""
-    held = _held_out(data)
-    if held is not None and held.private and privacy.adjacency is not Adjacency.ADD_REMOVE:
+    elif privacy.adjacency is not Adjacency.ADD_REMOVE:
         expected = "public under replace-one, where the score would add to what training spends, and nothing plans that"
-        yield "data.test.records", "private", expected, "Use add-remove, or declare the test records public."
+    else:
+        return
+    if held.private:
+        yield "data.test.records", "private", expected, "Declare the test records public if that is true, or drop them."
 
 
-def validation_is_planned(facts: DatasetSpec, chosen: Sequence[System]) -> Found:
-    """Private validation records are read by a noised histogram alone, which not every system reports by."""
-    for system in chosen:
-        yield from _refused(check_private, system, facts)
-
-
-def part_is_read_by_one(data: Data, part: PartSplit | None, kind: str, written: Mapping[str, Any]) -> Found:
-    """Who reads which part: the sweep that tunes one, the final run of a holdout the other."""
-    holds = kind == "final" and written["scope"] == "holdout"
+def part_is_read_by_one(data: Data, part: PartSplit | None, privacy: Privacy) -> Found:
+    """Who reads which part: the sweep that tunes one, the final run of a holdout the other. One record that replaces
+    another may change both parts."""
+    holds = privacy.scope == "holdout"
+    if (holds or part is not None) and privacy.adjacency is not Adjacency.ADD_REMOVE:
+        expected = "add-remove where the records are parted: one that replaces another may change both parts"
+        yield "privacy.adjacency", str(privacy.adjacency), expected, "Use add-remove, or leave data.part out."
     if holds and (part is None or part.use != "final"):
         id_ = ", id: COLUMN" if data.source == TABLE.name else ""
         yield (
@@ -267,13 +259,6 @@ def part_is_read_by_one(data: Data, part: PartSplit | None, kind: str, written: 
     elif part is not None and part.use == "final" and not holds:
         expected = "tuning, or privacy.scope: holdout beside it"
         yield f"{PART}.use", "final", expected, "The final run names the sweep that tuned."
-
-
-def parts_and_adjacency(part: PartSplit | None, privacy: Privacy) -> Found:
-    """One that replaces another may change both parts."""
-    if (privacy.scope == "holdout" or part is not None) and privacy.adjacency is not Adjacency.ADD_REMOVE:
-        expected = "add-remove where the records are parted: one that replaces another may change both parts"
-        yield "privacy.adjacency", str(privacy.adjacency), expected, "Use add-remove, or leave data.part out."
 
 
 def population_counts_all(data: Data, written: Mapping[str, Any]) -> Found:

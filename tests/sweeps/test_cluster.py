@@ -45,21 +45,19 @@ def test_workers_are_bundles_and_their_owner_is_none():
 @pytest.mark.parametrize(
     ("resources", "nodes", "said"),
     [
-        (Resources(cpus=3), [LAPTOP, LAPTOP], "resources.cpus=3: the cluster has 4 CPUs, 0 GPUs on 2 nodes"),
-        (Resources(gpus=1), [LAPTOP], "resources.gpus=1: the cluster has 2 CPUs, 0 GPUs."),
-        (Resources(gpus_per_worker=1), [LAPTOP, LAPTOP], "resources.gpus_per_worker=1: the cluster has 4 CPUs, 0 GPUs"),
+        (Resources(cpus=3), [LAPTOP, LAPTOP], "resources.cpus=3: the cluster has 2 CPUs, 0 GPUs; 2 CPUs, 0 GPUs"),
+        (Resources(gpus_per_worker=1), [LAPTOP], "resources.gpus_per_worker=1: the cluster has 2 CPUs, 0 GPUs."),
         (
             Resources(cpus=3, gpus=1),
             [{"CPU": 1.0, "GPU": 1.0}, {"CPU": 8.0}],
-            "resources.cpus and resources.gpus on one node: the cluster has 9 CPUs, 1 GPUs",
+            "resources.cpus and resources.gpus on one node: the cluster has 1 CPUs, 1 GPUs; 8 CPUs, 0 GPUs",
         ),
         (
             Resources(workers=4, gpus_per_worker=1),
-            [HOST, HOST, LAPTOP],
-            "resources.workers=4 with 1 CPUs and 1 GPUs each: the cluster has 34 CPUs, 2 GPUs on 3 nodes "
-            "(16 CPUs, 1 GPUs; 16 CPUs, 1 GPUs; 2 CPUs, 0 GPUs), room for 2 such workers",
+            [HOST, LAPTOP],
+            "resources.workers=4 with 1 CPUs and 1 GPUs each: the cluster has 16 CPUs, 1 GPUs; 2 CPUs, 0 GPUs, room",
         ),
-        (Resources(), [], "resources.cpus=1: the cluster has 0 CPUs, 0 GPUs"),
+        (Resources(), [], "resources.cpus=1: the cluster has no nodes"),
     ],
 )
 def test_what_can_never_be_had_is_said_with_what_there_is(resources, nodes, said):
