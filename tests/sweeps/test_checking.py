@@ -8,7 +8,6 @@ import json
 import re
 from contextlib import closing, nullcontext
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
@@ -79,13 +78,6 @@ def test_what_is_said_of_a_broken_csv_file_quotes_no_record(tmp_path, line):
     assert "secret" not in str(found.value)
 
 
-@pytest.mark.parametrize("name", ["parts", "parts.csv"])
-def test_an_empty_folder_and_a_missing_file_are_called_so(tmp_path, name):
-    refused(spec_of(tmp_path / name), "a file or folder that is there, found none")
-    (tmp_path / name).mkdir()
-    refused(spec_of(tmp_path / name), "a folder with a file in it, found none")
-
-
 # At the command line: before a sweep is recorded, and before any process is started
 
 
@@ -103,23 +95,6 @@ def checked(tmp_path, monkeypatch, command):
         return command(word, "mine.yaml", *arguments)
 
     return run
-
-
-@pytest.mark.parametrize("word", ["check", "run"])
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        (spec_of(Path("nowhere.parquet")), "nowhere.parquet"),
-        ({"resources": {"gpus": 8}}, "resources.gpus=8"),
-        ({"execution": {"device": "cuda"}}, "execution.device='cuda'"),
-    ],
-)
-def test_check_and_run_refuse_alike(checked, people, tmp_path, word, changed, words):
-    code, out, err = checked(word, {**spec_of(people), **changed})
-    assert (code, out) == (2, "")
-    assert err.startswith("sweeps: ")
-    assert words in err
-    assert not (tmp_path / ".sweeps").exists()
 
 
 @pytest.mark.parametrize(("word", "arguments"), [("check", ["--no-rehearsal"]), ("run", [])])
@@ -256,16 +231,6 @@ def test_the_command_looks_into_the_store_for_the_earlier_sweep(tmp_path, check)
     assert "because the tpe sampler chooses trials by the results of earlier ones" in text
     theirs = f"all trials together: epsilon {epsilon_text(started[0]['procedure']['epsilon'])} at delta 1e-05, "
     assert f"results of sweep 'views', which adds its own total: {theirs}" in text
-
-
-def test_an_earlier_sweep_that_is_not_there_is_named(tmp_path, check):
-    code, _, err = check()
-    assert (code, "sweeps.db" in err) == (2, True)
-    view_sweeps.new_sweep(tmp_path, name="another").close()
-    code, _, err = check()
-    assert code == 2
-    assert "'views'" in err
-    assert "another" in err
 
 
 # A run that is refused before anything of it runs leaves nothing: its name is free.

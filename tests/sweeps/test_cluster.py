@@ -25,7 +25,7 @@ from sweeps.ray.patches import (
     tune_patches,
     worker_losses_fail_one_trial,
 )
-from sweeps.ray.resources import lacking, request, room_for
+from sweeps.ray.resources import lacking, room_for
 from sweeps.ray.watchdog import Sign, Stalls
 from sweeps.spec.sections import Resources
 from sweeps.util.exits import ExitCode
@@ -33,13 +33,6 @@ from trainables.worker.ray import NAMES
 
 LAPTOP = {"CPU": 2.0}
 HOST = {"CPU": 16.0, "GPU": 1.0}
-
-
-def test_workers_are_bundles_and_their_owner_is_none():
-    asked = request(Resources(workers=3, cpus_per_worker=2, gpus_per_worker=1))
-    assert asked.bundles == [{"CPU": 2.0, "GPU": 1.0}] * 3  # type: ignore[union-attr]
-    assert asked.head_bundle_is_empty  # type: ignore[union-attr]
-    assert asked.required_resources == {"CPU": 6.0, "GPU": 3.0}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

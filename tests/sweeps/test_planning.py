@@ -16,7 +16,7 @@ from dpcore.gdp import eps_gdp, mu_gdp
 from dpcore.guarantee import Status
 from dpcore.mechanisms.protocol import Scheduled
 from sweeps.planning.estimate import next_sweep
-from sweeps.planning.plan import check_corners, exhausted, plan_proposal
+from sweeps.planning.plan import check_corners, plan_proposal
 from sweeps.planning.preview import preview
 from sweeps.privacy.totals import procedure_guarantee
 from sweeps.search.space import Space
@@ -171,13 +171,6 @@ def test_a_trial_that_claims_nothing_needs_a_reason_and_is_named(monkeypatch: py
     monkeypatch.setitem(SYSTEMS, "hill", claiming(epsilon=1.001))
     with pytest.raises(InvalidValue, match="calibration is wrong"):
         plan_proposal(allowed, point(allowed), FACTS, {})
-
-
-def test_a_sweep_is_exhausted_after_twenty_proposals_a_trial_or_two_hundred_refusals() -> None:
-    spec = spec_with()
-    assert not exhausted(spec, 399, 199)
-    assert exhausted(spec, 400, 0)
-    assert exhausted(spec, 10, 200)
 
 
 # What a sweep is said to cost before it runs holds the points that are tried whatever is drawn.

@@ -208,13 +208,3 @@ def test_check_says_it_in_words_with_exit_code_2(tmp_path, builder, patience, wo
     assert "\nsweeps: trials of this spec would fail" in err
     assert f"systems.noisy-sgd (model={BROKEN}:{builder})" in err
     assert words in err
-
-
-def test_check_prints_plan_and_rehearsal(tmp_path):
-    code, out, _ = check(tmp_path, spec({"model": f"{BROKEN}:right"}), "--json")
-    told = json.loads(out)
-    assert code == 0
-    assert told["feasible"] > 0
-    (one,) = told["rehearsal"]["ran"]
-    assert one["step"]["unreached"] == []
-    assert one["reported"] == ["accuracy", "auc", "loss"]

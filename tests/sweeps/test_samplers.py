@@ -34,9 +34,6 @@ from tests.sweeps.test_search import MIXED, ONE, TWO, exam
 from tests.sweeps.toys import finished, running, spec_with
 from trainables import plugins
 
-RESOLVED = {"auto": {"resolved": "tpe"}}
-"""Its own process sits the exam in test_automatic.py."""
-
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
@@ -54,26 +51,11 @@ def unannounced():
 # -- the exam ---------------------------------------------------------------------------------------------
 
 
-def spec_for(name: str, objectives: list[dict[str, str]], seed: int = 3) -> Any:
-    search = {"sampler": name, "trials": 40, "seed": seed, **RESOLVED.get(name, {})}
-    mixes = name in samplers.names(lambda one: isinstance(one, Independent) or one.mixes_systems)
-    systems = {} if samplers.walks_grid(name) or mixes else {"systems": {"hill": MIXED["hill"]}}
-    return exam(name, objectives, search=search, **systems)
-
-
-@pytest.mark.parametrize("name", samplers.known())
-def test_every_sampler_passes_the_exam(name):
-    """Twice the same, the same after a restart, points of the space; with conditional knobs where it takes them."""
-    assert faults(spec_for(name, ONE)) == []
-    first, other = (Proposer(spec_for(name, ONE, seed)).propose() for seed in (3, 4))
-    assert first.config != other.config
-
-
 def test_a_newcomer_of_an_installed_package_passes_it(installed):
     """Two files of its own: the sampler, and the line that offers it."""
     assert "climber" in samplers.known()
     assert "climber" in str(spec_schema())
-    assert faults(spec_for("climber", ONE)) == []
+    assert faults(exam("climber", ONE, systems={"hill": MIXED["hill"]})) == []
 
 
 # -- who looks at results ---------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from dpcore.checks import InvalidValue
 from sweeps.planning.plan import plan_proposal
 from sweeps.search.space import Space
 from sweeps.spec.domains import Domain
@@ -243,14 +242,6 @@ def test_a_broken_document_is_refused_at_once_with_its_file(text: str, path: str
     assert "hunter22secret" not in str(caught.value)
     assert len(str(caught.value)) < 2000
     assert time.process_time() - began < 5
-
-
-def test_what_is_no_text_or_not_there_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InvalidValue, match="text in UTF-8"):
-        load(tmp_path / "a.yaml")
-    with pytest.raises(InvalidValue, match="a file, or one of the examples"):
-        load("no-such-file.yaml")
 
 
 # Metrics that a spec asks for beyond those of its objectives: what is refused, what is recorded, what is said.
