@@ -401,7 +401,7 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _known(cost: Spent) -> dict[str, float]:
-    return {name: value for name, value in asdict(cost).items() if value is not None and name != "rows"}
+    return {name: value for name, value in asdict(cost).items() if value is not None}
 
 
 def _public(store: PublishedStore, rows: Sequence[Row]) -> Iterator[str]:

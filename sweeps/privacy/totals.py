@@ -464,15 +464,16 @@ def joint_totals(store: PublishedStore, sweeps: Mapping[str, Sequence[Published]
     started_from = [one for record in records.values() for one in earlier_totals(store, record.spec)]
     earlier = tuple({one.sweep: one for one in started_from if one.sweep not in sweeps}.values())
     listed = [trial for trials in sweeps.values() for trial in trials]
-    if parts := [name for name, record in records.items() if tuned_of(record.spec) is not None and len(sweeps) > 1]:
+    parts = [name for name, record in records.items() if tuned_of(record.spec) is not None and len(sweeps) > 1]
+    reason, attempts = "", sum(trial.attempts for trial in listed)
+    if parts:
         reason = f"{' and '.join(parts)} trained finally on one part of the records, after tuning on the other"
-        return Total(sweep=names, uncounted=reason), *earlier
-    attempts = sum(trial.attempts for trial in listed)
-    if any(map(sealed_and_begun, records.values())):
+    elif any(map(sealed_and_begun, records.values())):
         # Of one that released nothing there is no trial that would tell of its price.
-        return Total(sweep=names, uncounted=BY_SUMS), *earlier
-    if attempts > TOTAL_SHOWN_UP_TO:
+        reason = BY_SUMS
+    elif attempts > TOTAL_SHOWN_UP_TO:
         reason = f"{attempts} attempts: over several sweeps at most {TOTAL_SHOWN_UP_TO} are counted"
+    if reason:
         return Total(sweep=names, uncounted=reason), *earlier
     choices = [
         replace(choice, what=f"in {name} {choice.what}")

@@ -228,9 +228,6 @@ def legend_of(trials: Sequence[Published]) -> list[str]:
     return legend(map(quote_of_claim, claims), metric_quotes(trials, names))
 
 
-TAKEN = "steps_taken"
-"""Metric of systems that stop themselves."""
-
 PROMISES_NOTHING = "epsilon inf, since some promise nothing"
 """Of a total with unprotected trials among them."""
 
@@ -361,20 +358,11 @@ def was_stopped(trial: TrialRecord) -> bool:
 
 
 def stopped_lines(trials: Iterable[TrialRecord], early_stopping: bool = False) -> Iterator[str]:
-    """How many trials ended before their last planned step, by which rule, and what that means for their claims.
+    """How many trials results ended before their last planned step, and what that means for their claims.
 
     early_stopping  whether the sweep stops trials by their results (every plan is looked into)
     """
-    listed = [one for one in trials if one.plan is not None]
-    complete = [one for one in listed if TAKEN in one.metrics]
-    short = [one for one in complete if one.metrics[TAKEN] < one.planned_steps]
-    if short:
-        least = min(short, key=lambda one: one.metrics[TAKEN])
-        yield (
-            f"{len(short)} of {len(complete)} trials were stopped by their Bayesian budget before their last step: "
-            f"{least.key} after {least.metrics[TAKEN]:.0f} of {least.planned_steps} steps"
-        )
-    reported = [one for one in listed if one.step] if early_stopping else []
+    reported = [one for one in trials if one.plan is not None and one.step] if early_stopping else []
     early = [one for one in reported if was_stopped(one)]
     if early:
         least = min(early, key=lambda one: one.step / one.planned_steps)

@@ -153,12 +153,10 @@ class Spent:
     epsilon, delta  of everything together; both as large as the budget at most. By the gdp rule epsilon is that of the
                     Gaussian at delta * 9/10, and delta that share and the chances
     mu, tau         by the gdp rule: the root of the sum of squares, and the sum of chances; else None
-    rows            how many
     """
 
     epsilon: float
     delta: float
-    rows: int
     mu: float | None = None
     tau: float | None = None
 
@@ -172,14 +170,14 @@ def spent(population: Population, charges: Sequence[Charge]) -> Spent:
     """What these charges, all by its rule, cost together."""
     firsts, seconds = _amounts(charges)
     if population.rule is AddingRule.LINEAR:
-        return Spent(epsilon=math.fsum(firsts), delta=math.fsum(seconds), rows=len(charges))
+        return Spent(epsilon=math.fsum(firsts), delta=math.fsum(seconds))
     if not charges:
-        return Spent(epsilon=0.0, delta=0.0, rows=0, mu=0.0, tau=0.0)
+        return Spent(epsilon=0.0, delta=0.0, mu=0.0, tau=0.0)
     mu, tau, share = math.sqrt(math.fsum(one**2 for one in firsts)), math.fsum(seconds), population.delta * 0.9
     epsilon = eps_gdp(mu, share)
     if mu <= population.filter.mu_total:
         epsilon = min(population.epsilon, epsilon)
-    return Spent(epsilon=epsilon, delta=share + tau, rows=len(charges), mu=mu, tau=tau)
+    return Spent(epsilon=epsilon, delta=share + tau, mu=mu, tau=tau)
 
 
 def left(population: Population, charges: Sequence[Charge]) -> Charge:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.guarantee import Status
-from sweeps.privacy.claims import HEADING, NOT_RECORDED, ONE_TRIAL, Assumptions, spans
+from sweeps.privacy.claims import NOT_RECORDED, ONE_TRIAL, Assumptions, spans
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import sweep_front
 from sweeps.reporting.html import render, write_report
@@ -69,39 +69,8 @@ def rests_on(text: str, sentences: list[str]) -> set[str]:
     return {sentences[number - 1] for number in numbers}
 
 
-def listed(text: str) -> list[str]:
-    """The numbered list of a view as text."""
-    _, found, below = text.partition(f"{HEADING}:\n")
-    assert found
-    # Trials are listed behind an empty line.
-    lines = [line.strip() for line in below.partition("\n\n")[0].splitlines() if line.strip()]
-    assert [line.partition(". ")[0] for line in lines] == [str(n) for n in range(1, len(lines) + 1)]
-    return [line.partition(". ")[2] for line in lines]
-
-
 def claimed(trial: TrialRecord) -> set[str]:
     return set(trial.guarantee.assumptions)
-
-
-STATUS = re.compile(r"(?:proved|proved-under-assumptions) \([^)]*\)")
-
-
-def test_show(store, run) -> None:
-    text = run("show", "mixed", "--why")
-    sentences = listed(text)
-    claims = {line for line in text.splitlines() if line.startswith("claim")}
-    assert len(claims) == 3
-    for trial in store.trials("mixed"):
-        (line,) = [line for line in claims if f"({trial.key}); may be quoted" in line]
-        assert rests_on(STATUS.search(line)[0], sentences) == claimed(trial)
-    (total,) = [line for line in text.splitlines() if line.startswith("total")]
-    everything = set().union(*map(claimed, store.trials("mixed")))
-    assert everything - {ONE_TRIAL} <= rests_on(STATUS.search(total)[0], sentences) <= set(sentences) - {ONE_TRIAL}
-    out = json.loads(run("show", "mixed", "--json"))
-    assert out["assumptions"] == sentences
-    assert {claim["trial"]: set(claim["assumptions"]) for claim in out["ledger"]["claims"]} == {
-        trial.key: claimed(trial) for trial in store.trials("mixed")
-    }
 
 
 def test_the_report_and_the_front_page(workspace, store, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 import yaml
@@ -13,14 +12,12 @@ from dpcore.checks import InvalidValue
 from dpcore.selection.filters import DPCharge
 from sweeps.api import places
 from sweeps.execution import session
-from sweeps.privacy.population import ELSEWHERE, account, now
-from sweeps.privacy.published_store import PublishedStore
 from sweeps.selection.run import ANNOUNCED
 from sweeps.spec.parse import load_spec
 from sweeps.store.errors import StoreOlder
 from sweeps.store.population import Row, RowKind
 from tests.sweeps.fake_workers import SPEC
-from tests.sweeps.stores import plan, proposal, record
+from tests.sweeps.stores import plan, proposal
 
 OVER = {**SPEC, "data": {**SPEC["data"], "population": "people"}}
 LINEAR = {"epsilon": 3.0, "delta": 1e-4, "rule": "linear"}
@@ -44,20 +41,6 @@ def test_a_ledger_is_made_once_shown_and_listed(said, tmp_path):
     assert [one["population"] for one in found] == ["covered", "people"]
     assert found[0]["tau"] == pytest.approx(1e-8)
     assert found[1]["left"] == pytest.approx({"epsilon": 3.0, "delta": 1e-4})
-
-
-def test_two_stores_over_one_population_each_say_that_they_know_of_their_own_alone(tmp_path):
-    """Each holds the whole budget, and nobody adds them up: what is printed must not say that somebody did."""
-    for folder in ("one", "two"):
-        root = tmp_path / folder
-        sweeps.population_budget("people", **LINEAR, root=root)
-        store = places(root, None).open_store()
-        store.create_sweep(replace(record(), spec=load_spec(OVER)))
-        row = Row(kind=RowKind.AUDIT, what="a", sweep=record().name, charge=DPCharge(2.0, 1e-5))
-        store.charge("people", row)
-        line = now(store.sweep(record().name).spec, PublishedStore(store))
-        assert "epsilon 2 at delta 1e-05 are spent by all sweeps over it in this store" in line
-        assert ELSEWHERE in str(account(PublishedStore(store), "people"))
 
 
 def test_a_ledger_made_anew_names_what_the_lost_one_knew(said, tmp_path):

@@ -14,13 +14,10 @@ import time
 import pyarrow
 import pytest
 
-import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.cli.common import clear_errors
 from sweeps.cli.run import steadfast_streams
 from sweeps.execution import tuner
-from sweeps.execution.session import SILENT, RunOptions, Session, create
-from sweeps.store.workspace import Workspace
 from sweeps.util import log, waiting
 from sweeps.util.exits import Interruption
 from sweeps.util.log import LOG, Event, configured, kept_in, say
@@ -97,22 +94,6 @@ def test_no_record_is_in_what_a_machine_reads(error, capsys):
         text = capsys.readouterr().err
         assert type(error).__name__ in text
         assert (SMITH in text) is not as_json
-
-
-def test_what_a_run_goes_by_is_said_to_whoever_asks(monkeypatch, capsys, tmp_path):
-    monkeypatch.setenv("SWEEPS_PATIENCE", "90")
-    spec = sweeps.load("toy", changes=["search.sampler=auto"])
-    workspace = Workspace.at(tmp_path / "root", records=str(tmp_path / "shared"))
-    session = Session(create(spec, workspace), workspace, RunOptions(), SILENT)
-    for least in (logging.DEBUG, logging.INFO):
-        with configured(least):
-            session._log_run_config(workspace.tracking_uri)
-    session.store.close()
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.split(":")[0] for line in lines] == ["sampler", "patience", "store", "records", "MLflow", "Ray"]
-    assert lines[0] == "sampler: auto, which came to gp when it began"
-    assert lines[1] == "patience: 90 s, as told"
-    assert lines[3] == f"records: {tmp_path / 'shared' / 'toy' / 'trials'}, as told"
 
 
 # One patience, on a clock that stands still while the process is stopped, and a word for whoever waits.

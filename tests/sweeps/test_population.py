@@ -36,18 +36,6 @@ LINEAR = Population.of("people", "linear", 3.0, 1e-5)
 GDP = Population.of("people", "gdp", 3.0, 1e-5)
 
 
-def test_goldens_of_the_linear_rule():
-    charges = [DPCharge(1.0, 1e-6), DPCharge(0.5, 2e-6)]
-    now = spent(LINEAR, charges)
-    assert (now.epsilon, now.delta, now.rows) == (1.5, pytest.approx(3e-6), 2)
-    rest = left(LINEAR, charges)
-    assert (rest.epsilon, rest.delta) == (pytest.approx(1.5), pytest.approx(7e-6))
-    assert admits(LINEAR, charges, DPCharge(rest.epsilon, rest.delta))
-    assert not admits(LINEAR, charges, DPCharge(1.5 + 1e-9, 0.0))
-    assert not admits(LINEAR, charges, DPCharge(0.1, 7.1e-6))
-    assert not admits(LINEAR, [], DPCharge(math.inf, 0.0))
-
-
 def test_goldens_of_the_gdp_rule():
     """private_search: mu(3, 1e-5) = .71912 without chances, ten trials of one Gaussian each .2274 times that; an
     (epsilon, delta) row enters as -2 inv_Phi(1/(1+exp(epsilon))), about 1.2533 epsilon, and tau = delta."""

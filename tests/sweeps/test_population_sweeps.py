@@ -33,7 +33,7 @@ from sweeps.store.errors import PopulationSpent
 from sweeps.store.population import Population, Row, RowKind, charges_of, spent
 from sweeps.store.records import Refutation, SweepState
 from sweeps.store.store import open_store
-from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, Killed, memory_folder
+from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, memory_folder
 from tests.sweeps.specs import (
     N,
     people,  # noqa: F401  the fixture
@@ -68,21 +68,6 @@ def test_a_sweep_ends_where_its_populations_budget_does(folder, population):
     fake.lease.release()
     fake.start()
     assert fake.controller.decide() is SweepState.OUT_OF_BUDGET
-
-
-@pytest.mark.parametrize("after", [False, True])
-def test_a_controller_killed_around_a_reservation_leaves_it_whole(folder, after):
-    """Killed before its transaction nothing is charged or there; killed after it both, and the launch is made again."""
-    fake = FakeSweep(folder, change=DATA, population=PEOPLE)
-    fake.kill_at, fake.kill_after_write = 1, after
-    with pytest.raises(Killed):
-        fake.controller.decide()
-    assert charged(fake) == attempts(fake) == ([f"{NAME}-0/1"] if after else [])
-    fake.lease.release()
-    fake.start()
-    fake.finish()
-    assert sorted(charged(fake)) == attempts(fake)
-    assert (f"{NAME}-0/2" in charged(fake)) is after
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -15,7 +15,6 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.totals import choices_of, summary_of
 from sweeps.search.proposer import Proposer
 from sweeps.spec.parse import load_spec
-from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import KnownPoint, StopRequest, SweepState, TrialState
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
@@ -76,14 +75,6 @@ def test_a_stop_of_another_run_or_sweep_is_not_meant(store, monkeypatch, other):
         store.create_sweep(record("second"))
         store.ask("second", StopRequest(token=lease.token), "me@here")
     assert not heard(store, lease, 0.5)
-
-
-def test_a_stop_of_what_nobody_runs_says_so_and_asks_nothing(store):
-    answer = requests.stop(store, SWEEP)
-    assert (answer.driver, store.requests(SWEEP)) == (None, [])
-    assert str(answer) == f"Nobody runs '{SWEEP}', which is created: nothing was asked."
-    with pytest.raises(UnknownSweep):
-        requests.stop(store, "quick-strat")
 
 
 def test_notes_and_tags_are_shown_while_another_holds_the_lease(store, tmp_path):

@@ -25,8 +25,6 @@ from sweeps.execution.requests import enqueue
 from sweeps.privacy.claims import covers_search
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.totals import joint_totals
-from sweeps.privacy.wording import quote_of_claim
-from sweeps.reporting.html import write_report
 from sweeps.selection.run import ANNOUNCED, KEY
 from sweeps.store.errors import StoreOlder
 from sweeps.store.records import SweepState, TrialState
@@ -36,7 +34,7 @@ from tests.sweeps.sealed_searches import SPEC, Search, files
 from tests.sweeps.specs import people, spec_of  # noqa: F401  the fixture
 from tests.sweeps.test_sealed_winners import to_reach
 from trainables.sealed.search import TooLarge
-from trainables.sealed.worker import SealedWork, run_slot, serve
+from trainables.sealed.worker import run_slot
 from trainables.worker.attempt import Attempt
 from trainables.worker.files import Damaged
 
@@ -89,37 +87,6 @@ def test_what_lies_there_is_alike_whatever_is_drawn_and_however_far_it_is(tmp_pa
         assert not search.workspace.trials(search.name).names()
     assert len(sizes) == len(names) == 1
     assert set(names.pop()) == {"draw", "0.a", "0.b", "1.a", "1.b"}
-
-
-@pytest.mark.parametrize("after", [1, 5])
-def test_a_lost_worker_goes_on_to_the_same_winner(tmp_path, after, monkeypatch):
-    """Killed after so many of its records: what it had not written yet is run again, the same."""
-    search = Search(tmp_path)
-    work = search.begin()
-    drawn = work.drawn()
-    expected = search.every(work)
-    pid = os.fork()
-    if pid == 0:
-        count = 0
-        keep = SealedWork.keep
-
-        def counted(self, worker, standing):
-            nonlocal count
-            if count == after:
-                os.kill(os.getpid(), 9)
-            keep(self, worker, standing)
-            count += 1
-
-        SealedWork.keep = counted  # type: ignore[method-assign]
-        serve(work, 0, search.data)
-        os._exit(0)
-    os.waitpid(pid, 0)
-    again = search.opened()
-    assert again.drawn() == drawn
-    search.serve(again)
-    [best] = again.best()
-    assert best.slot == min(range(drawn.count), key=lambda n: (expected[n].ranks, n))
-    assert best.metrics == expected[best.slot].metrics
 
 
 def test_a_search_that_has_begun_and_whose_files_are_gone_releases_nothing(tmp_path):
@@ -310,14 +277,3 @@ def test_a_search_that_released_nothing_is_not_left_out_of_a_total_with_another(
 
 
 # What reports, certificates, quotes and ledgers say of a sealed search that is over, and of what it spent.
-
-
-def test_views_say_that_the_price_covers_the_search(tmp_path):
-    search = ended(tmp_path)
-    assert Sweep(search.name, search.workspace).overview().ledger.procedure.is_claim
-    page = write_report(PublishedStore(search.store), search.name, tmp_path / "report.html").read_text()
-    assert "the whole search, of which one trial alone leaves" in page.lower()
-    assert quote_of_claim(search.store.trials(search.name)[0].guarantee).words == "as the whole search's"
-    # The epsilon of this choice includes the choice, and one trial is no front.
-    for unsaid in ("It leaves out the search", "one trial by itself", "does not include that", "Pareto front"):
-        assert unsaid not in page

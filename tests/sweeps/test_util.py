@@ -10,7 +10,6 @@ from dpcore.checks import InvalidValue
 from sweeps.api import places
 from sweeps.mlflow.sync import rebuild
 from sweeps.privacy.published_store import PublishedStore
-from sweeps.store.errors import UnknownSweep
 from sweeps.store.records import SweepRecord
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
@@ -19,7 +18,6 @@ from sweeps.util.files import path_of
 from sweeps.util.text import closest, did_you_mean
 from tests.sweeps import view_sweeps
 from tests.sweeps.specs import recorded
-from tests.sweeps.view_sweeps import mixed_sweep
 
 ALIKE = [
     ("expected_eror", "expected_error"),
@@ -42,37 +40,19 @@ def test_unrelated_words_are_not_suggested(word, known):
     assert did_you_mean(word, [known, "other"]) == "Known: `" + "`, `".join(sorted([known, "other"])) + "`."
 
 
-def test_an_unknown_sweep_is_told_what_there_is_not_what_it_is_not():
-    assert "Did you mean 'toys'?" in str(UnknownSweep("toy", ["toys", "mine"]))
-    assert "It holds 'mine', 'yours'." in str(UnknownSweep("bananas", ["yours", "mine"]))
-    assert "and 3 more" in str(UnknownSweep("bananas", [f"sweep{n:02}" for n in range(15)]))
-    assert "empty" in str(UnknownSweep("bananas", []))
-
-
 # Files that a person asks for: every command makes the folders, and none leaves half a file.
-
-
-@pytest.mark.parametrize(
-    "arguments", [["report", "views"], ["pareto", "views", "--format", "csv"], ["pareto", "views", "--format", "html"]]
-)
-def test_every_writer_makes_the_folders(tmp_path, said, arguments):
-    mixed_sweep(tmp_path, trials=3)
-    target = tmp_path / "new" / "folders" / "page"
-    said(*arguments, "-o", target)
-    assert target.stat().st_size > 0
-    assert [one.name for one in target.parent.iterdir()] == ["page"]
 
 
 def test_a_folder_is_no_file_and_a_failure_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(InvalidValue, match="folder"):
         files.write_output("x", tmp_path)
-    target = tmp_path / "page"
-    target.write_text("before")
+    target = tmp_path / "new" / "folders" / "page"
+    files.write_output("before", target)
     monkeypatch.setattr("pathlib.Path.replace", lambda self, other: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(OSError, match="full"):
         files.write_output("after", target)
     assert target.read_text() == "before"
-    assert [one.name for one in tmp_path.iterdir()] == ["page"]
+    assert [one.name for one in target.parent.iterdir()] == ["page"]
 
 
 # A path holds whatever a file system takes; the file that is opened is the one that was named, and no other.
