@@ -28,16 +28,6 @@ from sweeps.privacy.claims import HEADING, spans
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published, best_by
 from sweeps.privacy.totals import earlier_lines, sentences
-from sweeps.privacy.wording import (
-    REFUTED,
-    executed_text,
-    judged,
-    metric_quotes,
-    quote_of_claim,
-    recorded_text,
-    total_text,
-    was_stopped,
-)
 from sweeps.reporting import figures
 from sweeps.reporting.front import Front
 from sweeps.reporting.summary import SweepSummary
@@ -129,14 +119,18 @@ def _template(name: str) -> Template:
         "cell": _cell,
         "code": lambda text: Markup(as_html(text)),
         "sentence": lambda line: Markup(as_html(sentences([line]))),
-        "quote": quote_of_claim,
+        "quote": wording.quote_of_claim,
         "status_of": lambda claim, assumptions: (claim.status, assumptions.status(claim)),
     }
     given = (
-        judged, metric_quotes, spans, total_text, earlier_lines, executed_text,
-        not_covered, winner, plan_text, was_stopped, afterwards, strftime, gmtime,
+        wording.judged, wording.metric_quotes, spans, wording.total_text, earlier_lines, wording.executed_text,
+        not_covered, winner, plan_text, wording.was_stopped, afterwards, strftime, gmtime,
     )  # fmt: skip
-    found.globals |= {one.__name__: one for one in given} | {"HEADING": HEADING, "REFUTED": REFUTED, "STATES": _SHOWN}
+    found.globals |= {one.__name__: one for one in given} | {
+        "HEADING": HEADING,
+        "REFUTED": wording.REFUTED,
+        "STATES": _SHOWN,
+    }
     return found.get_template(name)
 
 
@@ -146,7 +140,7 @@ def _template(name: str) -> Template:
 def not_covered(summary: SweepSummary) -> list[str]:
     """What no claim of the sweep covers, or covers only as said."""
     metrics = [one.metric for one in summary.objectives if one.metric in summary.released]
-    validation = recorded_text(summary.record.spec)
+    validation = wording.recorded_text(summary.record.spec)
     return [
         *([summary.heading] if summary.heading else []),
         wording.FLOATING_POINT,
@@ -154,7 +148,7 @@ def not_covered(summary: SweepSummary) -> list[str]:
         wording.SPACE,
         wording.MACHINE,
         *([wording.BAYESIAN] if "bayesian_epsilon" in summary.released else []),
-        *judged((), metric_quotes(summary.trials, metrics)),
+        *wording.judged((), wording.metric_quotes(summary.trials, metrics)),
         *(f"Metric {name}: {summary.released[name]}" for name in metrics),
         *([] if validation is None else [f"Validation records are {validation}."]),
     ]

@@ -15,6 +15,7 @@ import numpy as np
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Status
 from sweeps.audit import AuditRecord, audits_of
+from sweeps.privacy import wording
 from sweeps.privacy.claims import HEADING, Assumptions, covers_search
 from sweeps.privacy.heldout import DeclaredTest, HeldOutReading, declared_test, readings
 from sweeps.privacy.ledger import Summary
@@ -22,41 +23,9 @@ from sweeps.privacy.population import now
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published, Release
 from sweeps.privacy.totals import Total, earlier_lines, earlier_totals, summary_of, total_of
-from sweeps.privacy.wording import (
-    claim_lines,
-    executed_text,
-    is_refuted,
-    quote_of_claim,
-    recorded_text,
-    stopped_lines,
-    total_lines,
-)
-from sweeps.reporting.front import (
-    LABELS,
-    Front,
-    FrontAxis,
-    axis_ends,
-    claims_of,
-    family,
-    front,
-    label_of,
-    shrink_alike,
-    spec_objectives,
-)
-from sweeps.store.records import (
-    DECIDED,
-    SYSTEM,
-    CurveReport,
-    LedgerEntry,
-    Refutation,
-    SweepRecord,
-    SweepState,
-    TrialState,
-    accepted,
-    by_trial,
-    notes,
-    tags,
-)
+from sweeps.reporting import front as fronts
+from sweeps.store import records
+from sweeps.store.records import accepted, notes, tags
 from sweeps.store.workspace import Workspace
 from trainables.metrics import STANDARD_ERROR
 from trainables.worker.attempt import CLAIM, Attempt, steps_among
@@ -101,7 +70,7 @@ class SweepSummary:
     """
 
     store: PublishedStore = field(repr=False, compare=False)
-    record: SweepRecord
+    record: records.SweepRecord
     heading: str
     trials: Sequence[Published]
     counts: Mapping[str, int]
@@ -113,7 +82,7 @@ class SweepSummary:
     validation: str | None
     declared_test: DeclaredTest | None
     tests: Sequence[HeldOutReading]
-    refuted: Mapping[str, Refutation]
+    refuted: Mapping[str, records.Refutation]
     places: Mapping[str, str]
     population: str | None
     accepted: tuple[str, ...]
@@ -134,7 +103,7 @@ class SweepSummary:
         trials, asked = store.trials(sweep), store.requests(sweep)
         ledger = summary_of(store, record, trials, in_passing=not count_all)
         started_from = earlier_totals(store, spec)
-        claims = claims_of(trials)
+        claims = fronts.claims_of(trials)
         totals = (total_of(sweep, ledger), *started_from)
         return cls(
             store=store,
@@ -142,12 +111,12 @@ class SweepSummary:
             heading=store.heading(sweep),
             trials=trials,
             counts=store.counts(sweep),
-            stopped=tuple(stopped_lines(trials, spec.early_stopping is not None)),
+            stopped=tuple(wording.stopped_lines(trials, spec.early_stopping is not None)),
             ledger=ledger,
             started_from=started_from,
             assumptions=Assumptions.of([*claims, *(claim for total in totals for claim in total.claims())]),
             release=Release.of(spec),
-            validation=recorded_text(spec),
+            validation=wording.recorded_text(spec),
             declared_test=declared_test(spec),
             tests=readings(store, sweep),
             refuted=store.refuted(sweep),
@@ -171,26 +140,28 @@ class SweepSummary:
     @property
     def is_running(self) -> bool:
         """Whether more may come."""
-        return self.record.state is not SweepState.FINISHED
+        return self.record.state is not records.SweepState.FINISHED
 
     @cached_property
-    def objectives(self) -> list[FrontAxis]:
+    def objectives(self) -> list[fronts.FrontAxis]:
         """Of the spec."""
-        return spec_objectives(self.record.spec)
+        return fronts.spec_objectives(self.record.spec)
 
     @cached_property
-    def front(self) -> Front:
+    def front(self) -> fronts.Front:
         """Its front, with a panel for each kind of claim: kinds never share axes."""
-        kinds = {label_of(trial.guarantee) for trial in self.in_state(TrialState.COMPLETE) if trial.guarantee}
-        mix = [name for position, name in enumerate(LABELS) if len({kind[position] for kind in kinds}) > 1]
-        ends = axis_ends(self.record.references)
-        found = front(self.trials, self.objectives, mix=mix, reference=ends, sweep=self.name, may_be_empty=True)
+        kinds = {
+            fronts.label_of(trial.guarantee) for trial in self.in_state(records.TrialState.COMPLETE) if trial.guarantee
+        }
+        mix = [name for position, name in enumerate(fronts.LABELS) if len({kind[position] for kind in kinds}) > 1]
+        ends = fronts.axis_ends(self.record.references)
+        found = fronts.front(self.trials, self.objectives, mix=mix, reference=ends, sweep=self.name, may_be_empty=True)
         return replace(found, heading=self.heading, assumptions=self.assumptions)
 
     @cached_property
-    def curves(self) -> Mapping[str, Sequence[CurveReport]]:
+    def curves(self) -> Mapping[str, Sequence[records.CurveReport]]:
         """{key of a trial: what it reported at planned steps}."""
-        return by_trial(self.store.curves(self.name))
+        return records.by_trial(self.store.curves(self.name))
 
     @cached_property
     def audits(self) -> Sequence[AuditRecord]:
@@ -200,7 +171,7 @@ class SweepSummary:
     @cached_property
     def importances(self) -> Sequence[Importance]:
         """How much each hyperparameter matters (`sweeps.reporting.summary`)."""
-        return importances(self.in_state(TrialState.COMPLETE), self.objectives)
+        return importances(self.in_state(records.TrialState.COMPLETE), self.objectives)
 
     @cached_property
     def claims(self) -> Sequence[ClaimRange]:
@@ -222,7 +193,7 @@ class SweepSummary:
         """{metric: on what the published number depends, as its system says}."""
         return _released(self.trials)
 
-    def in_state(self, state: TrialState) -> list[Published]:
+    def in_state(self, state: records.TrialState) -> list[Published]:
         """The trials in one state."""
         return [trial for trial in self.trials if trial.state is state]
 
@@ -265,7 +236,7 @@ class SweepSummary:
         yield from (f"accepted {line}" for line in self.accepted)
         yield from (f"stopped  {line}" for line in self.stopped)
         yield from self._claimed()
-        yield f"ledger   {executed_text(self.ledger)}"
+        yield f"ledger   {wording.executed_text(self.ledger)}"
         if self.population is not None:
             yield f"population  {self.population}"
         yield from self._assumed()
@@ -286,8 +257,8 @@ class SweepSummary:
     def _claimed(self) -> Iterator[str]:
         ledger, assumptions = self.ledger, self.assumptions
         yield from refuted_lines(self.refuted)
-        yield from (f"claim    {line}" for line in claim_lines(ledger.claims, assumptions))
-        yield from (f"total    {line}" for line in total_lines(ledger.procedure, ledger.uncounted, assumptions))
+        yield from (f"claim    {line}" for line in wording.claim_lines(ledger.claims, assumptions))
+        yield from (f"total    {line}" for line in wording.total_lines(ledger.procedure, ledger.uncounted, assumptions))
         yield from (f"total    {line}" for line in earlier_lines(self.started_from, assumptions))
 
     def _assumed(self) -> Iterator[str]:
@@ -304,7 +275,7 @@ def _places(workspace: Workspace, sweep: str) -> dict[str, str]:
     }
 
 
-def refuted_lines(refuted: Mapping[str, Refutation]) -> Iterator[str]:
+def refuted_lines(refuted: Mapping[str, records.Refutation]) -> Iterator[str]:
     """What audits of a sweep refuted."""
     for system, by in refuted.items():
         yield (
@@ -313,7 +284,7 @@ def refuted_lines(refuted: Mapping[str, Refutation]) -> Iterator[str]:
         )
 
 
-def best_trial(trials: Iterable[Published], objective: FrontAxis) -> Published | None:
+def best_trial(trials: Iterable[Published], objective: fronts.FrontAxis) -> Published | None:
     """The finished trial that is best by one objective; the first of equal ones. None whose claim is refuted.
 
     Scores with an error are compared as fronts compare them, shrunk towards those of their like. None where no finished
@@ -323,14 +294,14 @@ def best_trial(trials: Iterable[Published], objective: FrontAxis) -> Published |
     ranked = [
         trial
         for trial in trials
-        if trial.state is TrialState.COMPLETE and not is_refuted(trial)
+        if trial.state is records.TrialState.COMPLETE and not wording.is_refuted(trial)
         if (value := trial.metric(objective.metric)) is not None and value == value
     ]
     if not ranked:
         return None
     values = [float(trial.metric(objective.metric) or 0.0) for trial in ranked]
     errors = [trial.metrics.get(objective.metric + STANDARD_ERROR, 0.0) for trial in ranked]
-    compared, _ = shrink_alike(values, errors, family(ranked))
+    compared, _ = fronts.shrink_alike(values, errors, fronts.family(ranked))
     return min(zip(sign * compared, [one.number for one in ranked], ranked, strict=True), key=lambda one: one[:2])[2]
 
 
@@ -367,7 +338,7 @@ def trial_progress(
     store: PublishedStore, workspace: Workspace, sweep: str, trials: Iterable[Published]
 ) -> dict[str, TrialProgress]:
     """{key: where it is} of those `trials` that are seen to run; without those whose files cannot be read from here."""
-    running = {trial.key for trial in trials if trial.state is TrialState.RUNNING}
+    running = {trial.key for trial in trials if trial.state is records.TrialState.RUNNING}
     if not running:
         return {}
     try:
@@ -381,7 +352,7 @@ def trial_progress(
     return {key: one for key, one in found.items() if one is not None}
 
 
-def _of(trials: Folder, entry: LedgerEntry) -> TrialProgress | None:
+def _of(trials: Folder, entry: records.LedgerEntry) -> TrialProgress | None:
     try:
         attempt = Attempt.of(trials, entry.key, entry.attempt)
         return replace(progress(entry, dict(attempt.signs())), node=attempt.node)
@@ -389,7 +360,7 @@ def _of(trials: Folder, entry: LedgerEntry) -> TrialProgress | None:
         return None
 
 
-def progress(entry: LedgerEntry, signs: Mapping[str, int]) -> TrialProgress:
+def progress(entry: records.LedgerEntry, signs: Mapping[str, int]) -> TrialProgress:
     """Where a launch is by the files that its worker wrote.
 
     signs  {name: when it was written, in nanoseconds}, all by one clock
@@ -421,11 +392,11 @@ def trial_values(trial: Published) -> dict[str, Any]:
     row |= {f"knob.{name}": value for name, value in trial.knobs.items()}
     if plan is not None:
         row |= {f"solved.{name}": plan.config.get(name) for name in plan.solved}
-    row |= {f"metric.{name}": value for name, value in trial.metrics.items() if name not in DECIDED}
+    row |= {f"metric.{name}": value for name, value in trial.metrics.items() if name not in records.DECIDED}
     if claim is not None:
         values = {name: getattr(claim, name) for name in _CLAIM}
         row |= {name: one if isinstance(one, float | int) else str(one) for name, one in values.items()}
-        quote = quote_of_claim(claim)
+        quote = wording.quote_of_claim(claim)
         row |= {"quote": str(quote.verdict), "quote_as": str(quote)}
     row |= {"steps": trial.step, "planned_steps": trial.planned_steps, "attempts": trial.attempts}
     row["work"] = None if plan is None else plan.work
@@ -475,7 +446,7 @@ def row_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def assumptions_of(trials: Iterable[Published]) -> Assumptions:
     """What the claims of these trials rest on."""
-    return Assumptions.of(claims_of(trials))
+    return Assumptions.of(fronts.claims_of(trials))
 
 
 # Curves as flat rows: what tables, CSV and JSON of them have in common.
@@ -486,7 +457,7 @@ CLAIMED = ("status", "heading")
 
 
 def curve_rows(
-    trials: Iterable[Published], curves: Mapping[str, Sequence[CurveReport]], heading: str = ""
+    trials: Iterable[Published], curves: Mapping[str, Sequence[records.CurveReport]], heading: str = ""
 ) -> list[dict[str, Any]]:
     """One row for each point of these trials, in their order: the columns of `sweeps.reporting.tables.curves_table`.
 
@@ -561,20 +532,20 @@ class Importance:
     reason: str = ""
 
 
-def importances(finished: Sequence[Published], objectives: Sequence[FrontAxis]) -> list[Importance]:
+def importances(finished: Sequence[Published], objectives: Sequence[fronts.FrontAxis]) -> list[Importance]:
     """One per system and measured objective; what the plan decides (epsilon, work) is left out."""
     systems = dict.fromkeys(trial.system for trial in finished)
     return [
         _importance(system, one.metric, [trial for trial in finished if trial.system == system])
         for system in systems
         for one in objectives
-        if one.metric not in DECIDED
+        if one.metric not in records.DECIDED
     ]
 
 
 def _importance(system: str, metric: str, finished: Sequence[Published]) -> Importance:
     usable = [trial for trial in finished if math.isfinite(trial.metrics.get(metric, math.nan))][-MAX_TRIALS:]
-    names = list(dict.fromkeys(name for trial in usable for name in trial.config if name != SYSTEM))
+    names = list(dict.fromkeys(name for trial in usable for name in trial.config if name != records.SYSTEM))
     varied = [name for name in names if len({trial.config.get(name) for trial in usable}) > 1]
     target = np.array([trial.metrics[metric] for trial in usable])
     if len(usable) < MIN_TRIALS:

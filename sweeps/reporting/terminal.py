@@ -23,20 +23,11 @@ from rich.console import Console
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import STANDING, Guarantee, Status
 from dpcore.rounding import delta_text, epsilon_text
+from sweeps.privacy import wording
 from sweeps.privacy.claims import covers_search
 from sweeps.privacy.ledger import LargestClaim, Procedure
 from sweeps.privacy.release import is_demonstration
 from sweeps.privacy.totals import earlier_lines
-from sweeps.privacy.wording import (
-    COUNTS,
-    ONE_BUDGET,
-    PROMISES_NOTHING,
-    Verdict,
-    executed_text,
-    metric_quotes,
-    quote_of_claim,
-    quote_of_total,
-)
 from sweeps.reporting.front import spec_objectives
 from sweeps.reporting.summary import SweepSummary, best_trial, refuted_lines
 from sweeps.reporting.tables import FittedTable, columns
@@ -104,10 +95,10 @@ def _status(claims: Sequence[Guarantee], summary: SweepSummary) -> str:
 
 def _one_trial(claim: LargestClaim, summary: SweepSummary) -> str:
     """What stands behind its status."""
-    quote = quote_of_claim(claim.guarantee)
-    if quote.verdict is Verdict.REFUTED:
+    quote = wording.quote_of_claim(claim.guarantee)
+    if quote.verdict is wording.Verdict.REFUTED:
         return str(quote)
-    if quote.verdict is Verdict.NO or is_demonstration(claim.guarantee):
+    if quote.verdict is wording.Verdict.NO or is_demonstration(claim.guarantee):
         return f"; {quote.said}: {quote.sentence}"
     if covers_search(claim.guarantee):
         return "; covers the search and the choice of what it released"
@@ -122,7 +113,7 @@ def _whole_sweep(summary: SweepSummary) -> str:
     if total.refuted:
         return f"no guarantee: the claim of {' and of '.join(total.refuted)} is refuted"
     if math.isinf(total.guarantee.epsilon):
-        return PROMISES_NOTHING
+        return wording.PROMISES_NOTHING
     if total.is_claim:
         return _guaranteed(total, summary)
     if not total.choices:
@@ -131,14 +122,14 @@ def _whole_sweep(summary: SweepSummary) -> str:
     if total.standing not in STANDING:
         return f"no guarantee: {what}, and the weakest claim among them is {total.standing}"
     instead = " and ".join(dict.fromkeys(choice.instead for choice in total.choices))
-    return f"no guarantee: {what}. For one that you can quote: {instead}{ONE_BUDGET}"
+    return f"no guarantee: {what}. For one that you can quote: {instead}{wording.ONE_BUDGET}"
 
 
 def _guaranteed(total: Procedure, summary: SweepSummary) -> str:
-    claim, quote = total.guarantee, quote_of_total(total)
+    claim, quote = total.guarantee, wording.quote_of_total(total)
     covers = "covers all results and the choice of the best"
     if is_demonstration(claim):
-        covers = COUNTS[0].lower() + COUNTS[1:].rstrip(".")
+        covers = wording.COUNTS[0].lower() + wording.COUNTS[1:].rstrip(".")
     elif covers_search(claim):
         covers = "covers what it released and the choice of it"
     elif total.tuned is not None:
@@ -150,7 +141,7 @@ def _guaranteed(total: Procedure, summary: SweepSummary) -> str:
 def _scores(summary: SweepSummary) -> Iterator[tuple[str, str]]:
     measured = [axis.metric for axis in summary.objectives if axis.metric not in DECIDED]
     names: dict[str, list[str]] = {}
-    for name, quotes in metric_quotes(summary.trials, measured).items():
+    for name, quotes in wording.metric_quotes(summary.trials, measured).items():
         for quote in quotes:
             text = f"{quote.said}: {quote.sentence}" if quote.sentence else quote.said
             names.setdefault(text, []).append(name)
@@ -184,7 +175,7 @@ def print_plain(console: Console, *lines: str) -> None:
 def account_lines(summary: SweepSummary, width: int) -> Iterator[str]:
     """Below the trials of a sweep: the verdict, what was charged, what its people did and said."""
     yield from privacy_lines(summary, width)
-    yield hanging("Ledger", executed_text(summary.ledger), width)
+    yield hanging("Ledger", wording.executed_text(summary.ledger), width)
     listed = [
         *(("Stopped", line) for line in summary.stopped),
         *(("Accepted", line) for line in summary.accepted),

@@ -23,30 +23,10 @@ from sweeps.privacy.claims import HEADING, Assumptions, claim_text, count_text
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published
 from sweeps.privacy.wording import Quote, dependence, legend_of, quote_of_claim, quote_of_metric
+from sweeps.reporting import summary
 from sweeps.reporting.front import goals_of
-from sweeps.reporting.summary import (
-    COLUMNS,
-    TrialProgress,
-    assumptions_of,
-    curve_rows,
-    row_columns,
-    trial_progress,
-    trial_row,
-    trial_rows,
-    trial_values,
-    value_in,
-)
 from sweeps.reporting.tables import FittedColumn, FittedTable, cell, csv_text
-from sweeps.store.records import (
-    DECIDED,
-    EPSILON,
-    TARGET_EPSILON,
-    AttemptRecord,
-    CurveReport,
-    LedgerEntry,
-    Refutation,
-    TrialState,
-)
+from sweeps.store import records
 from sweeps.store.workspace import Workspace
 from sweeps.util.log import LOG
 from sweeps.util.text import QUOTES, did_you_mean
@@ -85,17 +65,17 @@ def condition(text: str) -> tuple[str, Callable[[_Row], bool]]:
     if found is None or not found[3]:
         raise InvalidValue("where", text, "NAME=VALUE, or !=, <, <=, > or >= in its place", _EXAMPLE)
     name, sign, value = found.groups()
-    states = [str(state) for state in TrialState]
+    states = [str(state) for state in records.TrialState]
     if name == "state" and value not in states:
         raise InvalidValue("where", text, f"one of the states {', '.join(states)}", did_you_mean(value, states))
     if sign not in _COMPARED:
-        return name, lambda row: _alike(value_in(row, name), value) is (sign != "!=")
+        return name, lambda row: _alike(summary.value_in(row, name), value) is (sign != "!=")
     wanted, compare = _number(value), _COMPARED[sign]
     if wanted is None:
         raise InvalidValue("where", text, f"a number behind {sign}", _EXAMPLE)
 
     def holds(row: _Row) -> bool:
-        found = value_in(row, name)
+        found = summary.value_in(row, name)
         return isinstance(found, int | float) and not isinstance(found, bool) and compare(float(found), wanted)
 
     return name, holds
@@ -146,11 +126,11 @@ def selected(
     by, descending = (None, None) if sort is None else trial_order(sort)
     if not conditions and by is None:
         return list(trials)
-    rows = [(trial, trial_values(trial)) for trial in trials]
+    rows = [(trial, summary.trial_values(trial)) for trial in trials]
     for what, name in [*(("where", name) for name, _ in conditions), *([] if by is None else [("sort", by)])]:
-        if rows and name not in COLUMNS and all(value_in(values, name) is None for _, values in rows):
+        if rows and name not in summary.COLUMNS and all(summary.value_in(values, name) is None for _, values in rows):
             bare = (column.partition(".")[2] for _, values in rows for column in values if "." in column)
-            names = list(dict.fromkeys([*COLUMNS, *bare]))
+            names = list(dict.fromkeys([*summary.COLUMNS, *bare]))
             expected = "a knob, solved value, metric or column of a trial"
             raise InvalidValue(what, name, expected, did_you_mean(name, names))
     found = [(trial, values) for trial, values in rows if all(holds(values) for _, holds in conditions)]
@@ -158,7 +138,7 @@ def selected(
         return [trial for trial, _ in found]
     if descending is None:
         descending = (goals or {}).get(by.removeprefix("metric.")) == "maximize"
-    keyed = [(value_in(values, by), trial) for trial, values in sorted(found, key=lambda row: row[0].number)]
+    keyed = [(summary.value_in(values, by), trial) for trial, values in sorted(found, key=lambda row: row[0].number)]
     numbers = [one for one in keyed if isinstance(one[0], int | float) and not math.isnan(one[0])]
     texts = [one for one in keyed if isinstance(one[0], str) and one[0]]
     for values_of in (numbers, texts):
@@ -223,12 +203,12 @@ class Listed:
     matching: int
     trials: Sequence[Published]
     page: int | None
-    running: Mapping[str, TrialProgress]
+    running: Mapping[str, summary.TrialProgress]
 
     def rows(self) -> list[dict[str, Any]]:
         """One flat row each; `heading` and `assumptions` stand in each, since rows travel alone."""
-        assumptions = assumptions_of(self.trials)
-        rows = trial_rows(self.trials, self.running, assumptions)
+        assumptions = summary.assumptions_of(self.trials)
+        rows = summary.trial_rows(self.trials, self.running, assumptions)
         for trial, row in zip(self.trials, rows, strict=True):
             if self.heading:
                 row["heading"] = self.heading
@@ -239,12 +219,12 @@ class Listed:
     def as_csv(self) -> str:
         """Comma-separated values with a header; a text that a spreadsheet would compute begins with an apostrophe."""
         rows = self.rows()
-        return csv_text(row_columns(rows), rows)
+        return csv_text(summary.row_columns(rows), rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, times as text."""
-        assumptions = assumptions_of(self.trials)
-        rows = trial_rows(self.trials, self.running, assumptions)
+        assumptions = summary.assumptions_of(self.trials)
+        rows = summary.trial_rows(self.trials, self.running, assumptions)
         return {"matching": self.matching, "page": self.page, "quotes": legend_of(self.trials), "trials": rows}
 
     def table(self, assumptions: Assumptions) -> RenderableType:
@@ -276,7 +256,7 @@ def trial_columns(
     metrics: Iterable[str],
     *,
     named: Collection[str] = (),
-    running: Mapping[str, TrialProgress] = MappingProxyType({}),
+    running: Mapping[str, summary.TrialProgress] = MappingProxyType({}),
     kinds: Collection[str] = (),
 ) -> Iterator[FittedColumn]:
     """What people are shown of trials. What all claims share stands beside, but for `kinds`.
@@ -286,7 +266,7 @@ def trial_columns(
     claims = [trial.guarantee for trial in trials]
     yield FittedColumn("trial", [str(trial.number) for trial in trials])
     yield FittedColumn("state", [str(trial.state) for trial in trials])
-    measured = [name for name in metrics if name not in DECIDED]
+    measured = [name for name in metrics if name not in records.DECIDED]
     for name in measured:
         if name in named or any(trial.metrics.get(name) for trial in trials):
             yield FittedColumn(name, [with_error(trial.metrics, name) for trial in trials])
@@ -295,7 +275,7 @@ def trial_columns(
         yield FittedColumn("step", ["" if one is None else f"{one.step}/{one.until}" for one in where])
         yield FittedColumn("left", ["" if one is None else _seconds(one.seconds_left) for one in where])
         yield FittedColumn("node", ["" if one is None else one.node for one in where], needed=False)
-    yield FittedColumn(EPSILON, ["" if one is None else epsilon_text(one.epsilon) for one in claims])
+    yield FittedColumn(records.EPSILON, ["" if one is None else epsilon_text(one.epsilon) for one in claims])
     alike = [None if one is None else _kind(one, assumptions) for one in claims]
     short = [None if one is None else _kind(one, assumptions, short=True) for one in claims]
     for name in _KIND:
@@ -304,17 +284,17 @@ def trial_columns(
     quotes = ["" if one is None else quote_of_claim(one).words for one in claims]
     if len(set(quotes) - {""}) > 1:
         yield FittedColumn("quote", quotes)
-    shown = {"trial", "state", "quote", EPSILON, "number", "reason", *measured, *_KIND}
+    shown = {"trial", "state", "quote", records.EPSILON, "number", "reason", *measured, *_KIND}
     several = ["system"] if len({trial.system for trial in trials}) > 1 else []
     knobs = dict.fromkeys(name for trial in trials for name in trial.knobs)
     varied = [name for name in knobs if len({trial.knobs.get(name) for trial in trials}) > 1]
-    values = [trial_values(trial) for trial in trials]
+    values = [summary.trial_values(trial) for trial in trials]
     for name in dict.fromkeys([*several, *named, *varied]):
         if name not in shown:
             column = f"knob.{name}" if name in varied and name not in named else name
-            found = [value_in(row, column) for row in values]
+            found = [summary.value_in(row, column) for row in values]
             # A budget is never shown below itself.
-            budgets = name == TARGET_EPSILON
+            budgets = name == records.TARGET_EPSILON
             yield FittedColumn(name, [epsilon_text(one) if budgets and one is not None else cell(one) for one in found])
 
 
@@ -349,7 +329,7 @@ def listed(
     conditions = [where] if isinstance(where, str) else list(where)
     chosen = selected(store.trials(sweep), conditions, sort, goals_of(spec))
     if sort is None:
-        chosen.sort(key=lambda trial: trial.state is not TrialState.RUNNING)
+        chosen.sort(key=lambda trial: trial.state is not records.TrialState.RUNNING)
     shown = chosen if page is None else page_of(chosen, page)
     return Listed(
         sweep=sweep,
@@ -359,7 +339,7 @@ def listed(
         matching=len(chosen),
         trials=shown,
         page=page,
-        running=trial_progress(store, workspace, sweep, shown),
+        running=summary.trial_progress(store, workspace, sweep, shown),
     )
 
 
@@ -383,8 +363,8 @@ class Launch:
     ended  None where the sweep holds its results back
     """
 
-    charged: LedgerEntry
-    ended: AttemptRecord | None
+    charged: records.LedgerEntry
+    ended: records.AttemptRecord | None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -420,11 +400,11 @@ class TrialSummary:
 
     trial: Published
     launches: Sequence[Launch]
-    running: TrialProgress | None
-    curve: Sequence[CurveReport]
+    running: summary.TrialProgress | None
+    curve: Sequence[records.CurveReport]
     depends: Mapping[str, Dependence]
     heading: str
-    refuted: Refutation | None
+    refuted: records.Refutation | None
     assumptions: Assumptions
     files: Mapping[str, str]
 
@@ -432,14 +412,14 @@ class TrialSummary:
         """Plain JSON values: its row, its plan, each report, each launch."""
         trial, plan = self.trial, self.trial.plan
         return {
-            **trial_row(trial, self.assumptions, self.running),
+            **summary.trial_row(trial, self.assumptions, self.running),
             "heading": self.heading,
             "refuted_by_audit_of": None if self.refuted is None else self.refuted.trial,
             "quotes": {name: quote.to_dict() for name, quote in self.quotes().items()},
             "plan": None if plan is None else plan.to_dict(),
             "violations": dict(trial.violations),
             "reports": {str(step): _measured(metrics) for step, metrics in trial.reports.items()},
-            "curve": curve_rows([trial], {trial.key: self.curve}),
+            "curve": summary.curve_rows([trial], {trial.key: self.curve}),
             "depends": {name: str(one) for name, one in self.depends.items()},
             "claim": None if trial.guarantee is None else trial.guarantee.to_dict(),
             "launches": [one.to_dict() for one in self.launches],
@@ -470,7 +450,7 @@ class TrialSummary:
             yield f"running  at step {self.running.step:,} of {self.running.until:,}{where}{pace}"
         yield from self._reported()
         if trial.guarantee is None:
-            failed = trial.state is TrialState.FAILED
+            failed = trial.state is records.TrialState.FAILED
             yield f"claim    none{', and its launches count in the total' if failed else ' yet'}: nothing was reported"
         else:
             yield f"claim    {claim_text(trial.guarantee, self.assumptions.status(trial.guarantee))}"
@@ -487,8 +467,8 @@ class TrialSummary:
     def quotes(self) -> dict[str, Quote]:
         """{number: how it may be quoted}: of its epsilon, and of each metric that it measured."""
         trial = self.trial
-        claimed = {} if trial.guarantee is None else {EPSILON: quote_of_claim(trial.guarantee)}
-        measured = [name for name in scores_of(trial.metrics) if name not in DECIDED]
+        claimed = {} if trial.guarantee is None else {records.EPSILON: quote_of_claim(trial.guarantee)}
+        measured = [name for name in scores_of(trial.metrics) if name not in records.DECIDED]
         return claimed | {name: quote_of_metric(self.depends.get(name), trial) for name in measured}
 
     def _planned(self) -> Iterator[str]:
@@ -507,9 +487,9 @@ class TrialSummary:
     def _reported(self) -> Iterator[str]:
         trial, quotes = self.trial, self.quotes()
         for name in scores_of(trial.metrics):
-            if name not in DECIDED:
+            if name not in records.DECIDED:
                 yield f"metric   {name} {with_error(trial.metrics, name)}{self._origin(name)}; {quotes[name].said}"
-        if len(self.curve) > 1 or trial.state is TrialState.RUNNING:
+        if len(self.curve) > 1 or trial.state is records.TrialState.RUNNING:
             for one in self.curve:
                 share = f"{one.step:,} of {trial.planned_steps:,} steps ({one.step / trial.planned_steps:.0%})"
                 told = ", ".join(f"{name} {with_error(one.metrics, name)}" for name in scores_of(one.metrics))
@@ -535,7 +515,7 @@ def summarize_trial(store: PublishedStore, workspace: Workspace, sweep: str, tri
     return TrialSummary(
         trial=trial,
         launches=[Launch(charged=one, ended=attempts.get(one.attempt)) for one in store.ledger(sweep, trial.key)],
-        running=trial_progress(store, workspace, sweep, [trial]).get(trial.key),
+        running=summary.trial_progress(store, workspace, sweep, [trial]).get(trial.key),
         curve=store.curves(sweep, [trial.key]),
         depends=_depends(trial),
         heading=store.heading(sweep),
@@ -547,7 +527,7 @@ def summarize_trial(store: PublishedStore, workspace: Workspace, sweep: str, tri
 
 
 def _depends(trial: Published) -> dict[str, Dependence]:
-    found = {name: dependence(trial, name) for name in trial.metrics if name not in DECIDED}
+    found = {name: dependence(trial, name) for name in trial.metrics if name not in records.DECIDED}
     return {name: one for name, one in found.items() if one is not None}
 
 
@@ -575,7 +555,7 @@ def _steps(event: Event) -> str:
 
 def _measured(metrics: Mapping[str, float]) -> dict[str, float]:
     """Without what is a claim's: an epsilon never stands alone."""
-    return {name: value for name, value in metrics.items() if name not in DECIDED}
+    return {name: value for name, value in metrics.items() if name not in records.DECIDED}
 
 
 def _values(values: Mapping[str, object]) -> str:
@@ -586,7 +566,7 @@ def _value(name: str, value: object) -> str:
     """Six digits; of what an event or a budget spends none is below it."""
     if not isinstance(value, float):
         return str(value)
-    if name in (EPSILON, TARGET_EPSILON):
+    if name in (records.EPSILON, records.TARGET_EPSILON):
         return epsilon_text(value, digits=6)
     return delta_text(value) if name == "delta" else f"{value:.6g}"
 
