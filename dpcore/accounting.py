@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri
@@ -12,13 +12,14 @@ from scipy.special import log_ndtr, ndtri
 from dpcore import checks
 from dpcore.accountants.composition import AdvancedAccountant, NaiveAccountant, ZCDPAccountant
 from dpcore.accountants.gdp import GDPAccountant, GDPCLTAccountant
-from dpcore.accountants.pld import Bounds, DiscretisationInvalid, PLDAccountant, ToleranceNotReached
+from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant, ToleranceNotReached
 from dpcore.accountants.pld.pairs import failure_of
-from dpcore.accountants.protocol import Accountant
+from dpcore.accountants.protocol import Composing
 from dpcore.accountants.rdp import RDPAccountant
 from dpcore.events import Adjacency, ApproximateDP, Composed, Event, Gaussian, PoissonSampled, PureDP, phases
 from dpcore.guarantee import FLOATING_POINT, Guarantee, Status
 
+Accountant = PLDAccountant | Composing
 TOLERANCE = 1e-3
 """Relative gap between upper and lower bound that claims and calibrations ask of an accountant that knows both."""
 
@@ -67,13 +68,10 @@ def headline(
     Infinite for an event with a NonPrivate part. Raises UnsupportedEvent, naming the part, InvalidValue, and, where
     nothing bounds the event, ToleranceNotReached or DiscretisationInvalid.
     """
-    found = _counted(
-        event, adjacency, tolerance, "epsilon", lambda pld: pld.epsilon_bounds(delta), lambda one: one.epsilon(delta)
-    )
-    return _claim(event, delta, unit, found)
+    return _claim(delta, unit, _counted("epsilon", event, delta, adjacency, tolerance))
 
 
-def _claim(event: Event, delta: float, unit: str, found: Counted) -> Guarantee:
+def _claim(delta: float, unit: str, found: Counted) -> Guarantee:
     return Guarantee(
         epsilon=found.upper,
         delta=delta,
@@ -90,15 +88,15 @@ def _claim(event: Event, delta: float, unit: str, found: Counted) -> Guarantee:
 def headline_delta(event: Event, epsilon: float, adjacency: Adjacency, tolerance: float = TOLERANCE) -> Counted:
     """What `headline` is for epsilon, for delta: at an `epsilon` of at least 0. Raises as `headline` does."""
     checks.non_negative_finite(epsilon=epsilon)
-    return _counted(
-        event, adjacency, tolerance, "delta", lambda pld: pld.delta_bounds(epsilon), lambda one: one.delta(epsilon)
-    )
+    return _counted("delta", event, epsilon, adjacency, tolerance)
 
 
 def delta_claim(accountant: str, event: Event, epsilon: float, adjacency: Adjacency) -> Counted:
-    """What `accountant`, by its name in the registry, claims for delta. Raises UnsupportedEvent, InvalidValue."""
-    composed = make(accountant, adjacency).compose(event)
-    return Counted(composed, composed.delta(epsilon), None, _assumptions(event, composed.status))
+    """What `guarantee` is for epsilon, for delta."""
+    if accountant == HEADLINE:
+        return headline_delta(event, epsilon, adjacency)
+    by = make(accountant, adjacency).compose(event)
+    return Counted(by, by.delta(epsilon), None, _assumptions(event, by.status))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,27 +113,27 @@ class Counted:
 
 
 def _counted(
-    event: Event,
-    adjacency: Adjacency,
-    tolerance: float,
-    word: str,
-    bounds: Callable[[PLDAccountant], Bounds],
-    spent: Callable[[Accountant], float],
+    word: Literal["epsilon", "delta"], event: Event, at: float, adjacency: Adjacency, tolerance: float
 ) -> Counted:
-    """The privacy-loss accountant's `bounds`; where they are not as close as asked, the least upper end of its best
-    ones and of what the other proved accountants find `spent`."""
+    """The privacy-loss accountant's bounds of that word at the other; where they are not as close as asked, the least
+    upper end of its best ones and of what the other proved accountants find spent."""
     pld = PLDAccountant(adjacency=adjacency, tolerance=tolerance).compose(event)
     # Of every accountant here, all of which are proved.
     own = _assumptions(event, Status.PROVED)
     try:
-        found = bounds(pld)
+        found = pld.epsilon_bounds(at) if word == "epsilon" else pld.delta_bounds(at)
         return Counted(pld, found.upper, found.lower, own)
     except (ToleranceNotReached, DiscretisationInvalid) as refusal:
         best = refusal.best if isinstance(refusal, ToleranceNotReached) else None
         lower = None if best is None else best.lower
         others = [make(name, adjacency) for name in ACCOUNTANTS if name != HEADLINE]
         counted = [
-            Counted(whole, spent(whole), lower, (NOT_BOUNDED.format(one.name, word), *own))
+            Counted(
+                whole,
+                whole.epsilon(at) if word == "epsilon" else whole.delta(at),
+                lower,
+                (NOT_BOUNDED.format(one.name, word), *own),
+            )
             for one in others
             if one.status is Status.PROVED and one.supports(event)
             for whole in (one.compose(event),)
@@ -159,20 +157,13 @@ def headline_of_many(event: Event, delta: float, adjacency: Adjacency, unit: str
     return headline(event, whole if whole < 1 else delta, adjacency, unit)
 
 
-def guarantee(
-    accountant: str,
-    event: Event,
-    delta: float,
-    adjacency: Adjacency,
-    unit: str = "record",
-    tolerance: float = TOLERANCE,
-) -> Guarantee:
-    """What `accountant`, by its name in the registry, claims for `event`. Raises UnsupportedEvent, InvalidValue."""
-    composed = make(accountant, adjacency, tolerance).compose(event)
-    lower = composed.epsilon_lower(delta) if isinstance(composed, PLDAccountant) else None
-    return _claim(
-        event, delta, unit, Counted(composed, composed.epsilon(delta), lower, _assumptions(event, composed.status))
-    )
+def guarantee(accountant: str, event: Event, delta: float, adjacency: Adjacency, unit: str = "record") -> Guarantee:
+    """What `accountant`, by its name in the registry, claims for `event`. Raises UnsupportedEvent, InvalidValue, and
+    for the headline's what `headline` raises."""
+    if accountant == HEADLINE:
+        return headline(event, delta, adjacency, unit)
+    by = make(accountant, adjacency).compose(event)
+    return _claim(delta, unit, Counted(by, by.epsilon(delta), None, _assumptions(event, by.status)))
 
 
 def _assumptions(event: Event, status: Status) -> tuple[str, ...]:

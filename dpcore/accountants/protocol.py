@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Self
 
 from dpcore import checks
 from dpcore.events import (
@@ -23,42 +23,6 @@ from dpcore.events import (
 )
 from dpcore.guarantee import Status
 
-
-class Accountant(Protocol):
-    """Counts events under one adjacency. `compose` returns a new accountant; nothing is mutated.
-
-    One that knows how far it may be from the truth also has `epsilon_lower(delta)`, a certified lower bound.
-    """
-
-    @property
-    def name(self) -> str:
-        """The word printed beside its numbers."""
-
-    @property
-    def status(self) -> Status:
-        """How firmly its numbers stand."""
-
-    @property
-    def theorem(self) -> str:
-        """The argument that they rest on: author, year, theorem."""
-
-    @property
-    def adjacency(self) -> Adjacency:
-        """The neighbouring relation of every number that it returns."""
-
-    def supports(self, event: Event) -> bool:
-        """Whether every part of `event` can be counted under this adjacency."""
-
-    def compose(self, event: Event, count: int = 1) -> Self:
-        """This accountant after `count` more runs of `event`. Raises UnsupportedEvent, naming the part."""
-
-    def epsilon(self, delta: float) -> float:
-        """Upper bound on epsilon at `delta` in (0, 1) (infinite if there is none). Never below 0."""
-
-    def delta(self, epsilon: float) -> float:
-        """Upper bound on delta at `epsilon` >= 0, in [0, 1]."""
-
-
 # What the accountants share: the parts of an event that they can count, and how an adjacency reads them.
 
 NEEDS_ADD_REMOVE = "amplification by sampling needs the add-remove sensitivity."
@@ -66,15 +30,22 @@ NEEDS_ADD_REMOVE = "amplification by sampling needs the add-remove sensitivity."
 
 @dataclass(frozen=True)
 class Composing(ABC):
-    """What accountants share that count an event by composing it. They support what `_why_not` leaves.
+    """Counts events under one adjacency by composing them, and supports what `_why_not` leaves; nothing is mutated.
 
-    parts  what was composed, simplified, with counts
+    name    the word printed beside its numbers
+    status  how firmly they stand
+    parts   what was composed, simplified, with counts
     """
 
     name: ClassVar[str]
     status: ClassVar[Status] = Status.PROVED
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     parts: dict[Event, int] = field(default_factory=dict, kw_only=True)
+
+    @property
+    @abstractmethod
+    def theorem(self) -> str:
+        """The argument that its numbers rest on: author, year, theorem."""
 
     def compose(self, event: Event, count: int = 1) -> Self:
         """This accountant after `count` more runs of `event`. Raises UnsupportedEvent, naming the part."""

@@ -10,7 +10,7 @@ import typer
 
 from dpcore import calibrate
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
-from dpcore.accounting import ACCOUNTANTS, HEADLINE, delta_claim, guarantee, headline, headline_delta
+from dpcore.accounting import ACCOUNTANTS, HEADLINE, delta_claim, guarantee
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, UnsupportedEvent
 from dpcore.rounding import delta_text, epsilon_text
@@ -184,10 +184,8 @@ def _row(question: Question, accountant: str) -> dict[str, Any]:
             steps = calibrate.steps(target, rate=rate, noise_multiplier=noise)
     event = calibrate.sampled_gaussian(noise, rate, steps)
     setting: dict[str, Any] = {"noise_multiplier": noise, "sample_rate": rate, "steps": steps}
-    # The headline may be under another's name, where the loss distribution cannot be bounded as closely.
-    own = accountant == HEADLINE
     if question.unknown == "delta":
-        found = headline_delta(event, epsilon, adjacency) if own else delta_claim(accountant, event, epsilon, adjacency)
+        found = delta_claim(accountant, event, epsilon, adjacency)
         return {
             "epsilon": epsilon,
             "delta": found.upper,
@@ -199,7 +197,7 @@ def _row(question: Question, accountant: str) -> dict[str, Any]:
             "delta_lower": found.lower,
             **setting,
         }
-    claim = headline(event, delta, adjacency) if own else guarantee(accountant, event, delta, adjacency)
+    claim = guarantee(accountant, event, delta, adjacency)
     setting["target_epsilon"] = question.epsilon
     if question.unknown != "epsilon":
         ends = {"noise": noise == calibrate.NOISE_RANGE[0], "steps": steps == calibrate.COUNT_RANGE[1]}

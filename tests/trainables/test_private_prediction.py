@@ -14,9 +14,9 @@ from dpcore.erm import LogisticRisk, minimise, unit_inputs
 from dpcore.events import Adjacency, ApproximateDP, Gaussian, PureDP
 from dpcore.gdp import eps_gdp
 from dpcore.guarantee import Status
-from dpcore.mechanisms import loss_perturbation, noisy_vote
+from dpcore.mechanisms import noisy_vote
 from dpcore.mechanisms.loss_perturbation import least_modulus
-from dpcore.mechanisms.output_perturbation import GaussianNoise, MinimiserSensitivity, RadialNoise
+from dpcore.mechanisms.output_perturbation import MinimiserSensitivity, RadialNoise
 from tests.trainables.recording import blobs, counted, memory_run
 from trainables.data.packaged import DIGITS
 from trainables.hyperparameters import read
@@ -239,28 +239,6 @@ def test_categories_become_columns():
 
 
 # ---- the rules that the paper prints
-
-
-def test_published_votes_are_answered_at_their_temperature(monkeypatch):
-    seen = []
-    right = noisy_vote.sample
-    monkeypatch.setattr(noisy_vote, "sample", lambda beta, *rest: (seen.append(beta), right(beta, *rest))[1])
-    plan = planned(SUBSAMPLE_AND_AGGREGATE, {"composition": "published", "models": 3, "queries": 4}, epsilon=2.0)
-    SUBSAMPLE_AND_AGGREGATE.fit([memory_run(plan)], DIGITS.load({}), RunSettings())
-    assert seen == [pytest.approx(0.5, rel=1e-8)] * 4
-
-
-def test_the_printed_perturbation_runs_at_its_own_scale_and_modulus(monkeypatch):
-    scales, risks = [], []
-    right = GaussianNoise.sample
-    monkeypatch.setattr(GaussianNoise, "sample", lambda self, *rest: (scales.append(self.sigma), right(self, *rest))[1])
-    monkeypatch.setattr(loss_perturbation, "minimise", lambda risk, tau: (risks.append(risk), minimise(risk, tau))[1])
-    knobs = {"noise": "gaussian-published", "jacobian": "rank", "regularisation": 1e-6}
-    plan = planned(LOSS_PERTURBATION, knobs, epsilon=1.0, adjacency=ADD)
-    LOSS_PERTURBATION.fit([memory_run(plan)], DIGITS.load({}), RunSettings())
-    assert scales == [pytest.approx(plan.config["noise_multiplier"] * np.sqrt(2), rel=1e-9)]
-    # (c - 1)/(n epsilon) at the printed epsilon of the objective.
-    assert risks[0].modulus == pytest.approx(9 / (FACTS.n * 0.99), rel=1e-6)
 
 
 # Four systems: their plans against exact composition, and what no plan is made of.
