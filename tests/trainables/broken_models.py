@@ -37,14 +37,6 @@ def an_output_too_few(facts):
     return nn.Sequential(nn.Flatten(), nn.Linear(width(facts), facts.classes - 1))
 
 
-def an_output_too_many(facts):
-    return nn.Sequential(nn.Flatten(), nn.Linear(width(facts), facts.classes + 1))
-
-
-def squeezed_to_0d(facts):
-    return _Forward(facts, lambda y, _: y.mean().squeeze())
-
-
 def a_tuple(facts):
     return _Forward(facts, lambda y, _: (y, y))
 
@@ -54,10 +46,6 @@ def raises_when_called(facts):
         raise KeyError("age")
 
     return _Forward(facts, forward)
-
-
-def mixes_records(facts):
-    return nn.Sequential(nn.Flatten(), nn.Linear(width(facts), 8), nn.BatchNorm1d(8), nn.Linear(8, facts.classes))
 
 
 def branches_on_values(facts):

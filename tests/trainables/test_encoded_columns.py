@@ -65,9 +65,6 @@ def test_texts_become_codes_of_a_tokenizer_with_their_mask(texts: dict[str, Any]
     [
         ({"codes": 5}, "codes", "at least 6"),
         ({"padding": 6}, "padding", "one of the codes"),
-        ({"shape": [2, 2]}, "text", "{tokenizer: FILE"),
-        ({"tokenizer": "gone.json"}, "tokenizer", "on this machine"),
-        ({"tokenizer": __file__}, "tokenizer", "the library tokenizers wrote"),
     ],
 )
 def test_a_tokenizer_that_does_not_fit(texts: dict[str, Any], changes: dict, option: str, words: str) -> None:
@@ -82,12 +79,6 @@ def test_padding_is_asked_for_and_the_library_too(texts: dict[str, Any], tmp_pat
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     file.write_text(file.read_text() + " ")
     refused(lambda: TABLE.facts(texts), "text.tokenizer", "private-sweeps[models]")
-
-
-def test_texts_are_no_numbers(texts: dict[str, Any]) -> None:
-    refused(lambda: TABLE.inspect(with_column(texts, "text") | {"path": texts["path"], "label": "text"}), "text")
-    number = texts | {"columns": {"y": texts["columns"]["text"]}, "label": "text", "classes": ["a", "b"]}
-    refused(lambda: TABLE.inspect(number), "data.columns.y", "a column of texts")
 
 
 def test_a_tokenizer_is_part_of_what_a_sweep_is(texts: dict[str, Any], tmp_path: Path) -> None:

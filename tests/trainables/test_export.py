@@ -18,7 +18,7 @@ from tests.trainables.recording import facts_of
 from trainables.data import SOURCES
 from trainables.data.table_declaration import Column
 from trainables.export import files
-from trainables.export.apart import Mapped, apart
+from trainables.export.apart import apart
 from trainables.export.model import ReleasedModel
 from trainables.export.preprocessing import Preprocessing
 from trainables.features import programs
@@ -158,16 +158,6 @@ def test_a_rating_is_predicted_as_it_was_declared(classes, worths):
     assert list(certain.table())[1:] == [f"probability.{one}" for one in classes]
 
 
-def test_a_column_that_has_the_name_of_all_the_others_is_refused():
-    """Models were then asked with it alone, and no word said that the others were left out."""
-    columns = {"z": {"low": 0, "high": 1}, "x": {"codes": 5}}
-    asked = {"path": "a.parquet", "n": 10, "label": "y", "classes": 2, "columns": columns}
-    with pytest.raises(InvalidValue, match="Rename the column"):
-        SOURCES["table"].facts(asked)
-    assert SOURCES["table"].facts({**asked, "columns": {"x": {"codes": 5}}}).features["x"].cardinality == 5
-    assert SOURCES["table"].facts({**asked, "columns": {"x": {"low": 0, "high": 1}}}).features["x"].shape == (1,)
-
-
 def test_what_is_declared_a_text_is_read_as_one(tmp_path):
     """Whether 1 is a text followed from the other records of a CSV file."""
     asked = {"path": str(tmp_path / "a.csv"), "n": 4, "label": "y", "classes": ["0", "1"]}
@@ -299,12 +289,6 @@ def test_values_for_which_a_model_cannot_be_computed_decide_nothing():
     assert torch.allclose(apart(model, NUMBERS)(x), alone(model, x), atol=1e-6)
     with pytest.raises(NotExportable, match="each raises an error"):
         apart(Failing(never=True).eval(), NUMBERS)
-
-
-def test_what_is_proved_apart_stays_as_it_is():
-    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
-    assert apart(model, NUMBERS) is model
-    assert isinstance(apart(Centred().eval(), NUMBERS), Mapped)
 
 
 def test_what_is_exported_says_what_was_validated_to_the_last_record(tmp_path):

@@ -7,11 +7,11 @@ import math
 import pytest
 
 from dpcore.checks import InvalidValue
-from trainables.hyperparameters import complete, hyperparameter, hyperparameters, parameters, read
+from trainables.hyperparameters import complete, hyperparameter, hyperparameters, read
 from trainables.measures.objectives import MEASURES
 from trainables.publishing import declared
 from trainables.registry import SYSTEMS
-from trainables.system import Dependence, Hyperparameter
+from trainables.system import Dependence
 
 
 @hyperparameters
@@ -29,33 +29,9 @@ class Base:
 
 @hyperparameters
 class Mine(Base):
-    """Two choices beside.
+    """What is solved beside."""
 
-    kind  which
-    loud  whether
-    """
-
-    kind: str = hyperparameter(choices=("a", "b"), default="a")
-    loud: bool = hyperparameter(choices=(False, True), default=False)
     target: float
-
-
-def test_parameters_say_what_the_fields_say() -> None:
-    assert parameters(Mine) == (
-        Hyperparameter(name="rate", kind="float", low=0.0, high=1.0, doc="how far"),
-        Hyperparameter(name="size", kind="int", low=1, default=3, unit="records", doc="how many"),
-        Hyperparameter(name="kind", kind="choice", choices=("a", "b"), default="a", doc="which"),
-        Hyperparameter(name="loud", kind="choice", choices=(False, True), default=False, doc="whether"),
-    )
-
-
-def test_a_configuration_is_completed_as_it_was_given_and_read_as_its_types() -> None:
-    full = complete(Mine, {"rate": 1, "else": 7})
-    assert full == {"rate": 1, "size": 3, "kind": "a", "loud": False}
-    found = read(Mine, full | {"target": 2})
-    assert found == Mine(rate=1.0, size=3, kind="a", loud=False, target=2.0)
-    assert isinstance(found.rate, float)
-    assert isinstance(found.target, float)
 
 
 def test_what_is_missing_is_named_unless_it_is_solved() -> None:
@@ -65,16 +41,6 @@ def test_what_is_missing_is_named_unless_it_is_solved() -> None:
         read(Mine, {"rate": 0.5})
     assert complete(Base, {}) == {"size": 3}
     assert math.isnan(read(Base, {}, solved="rate").rate)
-
-
-@pytest.mark.parametrize("name", sorted(name for name, system in SYSTEMS.items() if hasattr(system, "params")))
-def test_every_default_reads_as_its_parameter_says(name: str) -> None:
-    for one in SYSTEMS[name].hyperparameters:
-        assert one.doc, one.name
-        if one.default is not None and one.choices:
-            assert one.default in one.choices
-        if isinstance(one.default, float | int) and one.low is not None and one.high is not None:
-            assert one.low <= one.default <= one.high
 
 
 # What every number that may leave a trial depends on.

@@ -15,7 +15,6 @@ from trainables.registry import SYSTEMS
 from trainables.rehearsal import CannotRun, Rehearsed, rehearse, step
 from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Task
 from trainables.systems import noisy_mean
-from trainables.training import private_sgd
 from trainables.training.made_up import made_up
 from trainables.training.trained_model import METRICS
 
@@ -120,8 +119,6 @@ def test_private_reports_are_rehearsed_as_noised_histograms():
     [
         ("too_wide_an_input", ["fails on one record", "x (1, 4)", "shapes cannot be multiplied"]),
         ("an_output_too_few", ["(1, 1)", "expected (1, 2)", "one column for each of 2 classes"]),
-        ("an_output_too_many", ["(1, 3)", "expected (1, 2)"]),
-        ("squeezed_to_0d", ["returns ()", "expected (1, 2)"]),
         ("a_tuple", ["returns tuple", "expected (1, 2)"]),
         ("raises_when_called", ["KeyError", "age", "broken_models.py", "in forward"]),
         ("branches_on_values", ["cannot be computed for each record apart", "broken_models.py"]),
@@ -142,11 +139,6 @@ def test_a_right_model_passes_and_its_routes_are_told():
     assert rehearsed("noisy-sgd", model=f"{BROKEN}:right").step.unreached == ()
     scaled = rehearsed("noisy-sgd", model=f"{BROKEN}:with_a_scale").step
     assert scaled.routes == {"layer.weight": "one pass", "layer.bias": "one pass", "scale": "per record"}
-
-
-def test_a_system_without_clipping_is_looked_at_too():
-    with pytest.raises(CannotRun, match="infinite or no number"):
-        rehearsed("sgd", model=f"{BROKEN}:infinite_loss")
 
 
 # Objectives without a value
@@ -195,18 +187,6 @@ def undeclared(runs, data, execution):
 def test_a_broken_system_is_found(fit, words):
     with pytest.raises(CannotRun, match=words):
         rehearsed("noisy-sgd", system=Mutant(fit))
-
-
-def test_a_system_whose_model_mixes_records_is_found(monkeypatch):
-    """The door that refuses such models at planning is left open."""
-    from tests.trainables import broken_models
-
-    def batch_normalised(run, data, device):
-        return broken_models.mixes_records(data.facts)
-
-    monkeypatch.setattr(private_sgd, "initial_model", batch_normalised)
-    with pytest.raises(CannotRun, match="BatchNorm1d"):
-        rehearsed("noisy-sgd")
 
 
 def test_noise_that_is_no_number_is_found(monkeypatch):

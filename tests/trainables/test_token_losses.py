@@ -15,7 +15,6 @@ from dpcore.checks import InvalidValue
 from dpcore.gradients import PrivateGradients
 from dpcore.gradients.refusals import MixesExamples
 from tests.trainables.recording import facts_of
-from tests.trainables.test_published_sources import refused
 from trainables.data import SOURCES
 from trainables.data.table import masked_places
 from trainables.system import IGNORED, DatasetSpec, InputSpec, Split, Task, Weights
@@ -141,11 +140,3 @@ def test_what_it_must_not_do_is_seen_on_made_up_records(name: str, error: type, 
     engine, split = gradients(f"{OWN}:{name}")
     with pytest.raises(error, match=words):
         engine.check((torch.tensor(np.array(split.inputs["x"])),), torch.tensor(np.array(split.targets)))
-
-
-def test_what_is_no_loss_is_named(documents: dict[str, object]) -> None:
-    asked = {"path": documents["path"], "n": 60, "columns": {"asked": {"low": 0, "high": 2}}, "label": "y"}
-    for loss, words in (("mse", "next-token, masked or module:function"), ("masked", "a label whose tokens")):
-        refused(lambda loss=loss: TABLE.facts(asked | {"classes": 2, "loss": loss}), "data.loss", words)
-    for loss in (f"{OWN}:absent", f"{OWN}:NO_LOSS", "no_such_module:loss"):
-        refused(lambda loss=loss: loss_function(classified(loss)), "data.loss", loss)
