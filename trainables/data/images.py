@@ -57,6 +57,7 @@ from trainables.data.splits import (
     ValidationSplit,
     check_beside,
     contents,
+    share_of_records,
 )
 from trainables.system import Dataset, DatasetSpec, InputSpec, Split
 
@@ -126,10 +127,7 @@ class Mnist(PublishedSource[MnistOptions]):
         n, validation = asked.used(MNIST_TRAIN if classes == DIGITS else sum(MNIST_TRAIN_OF[:classes])), asked.parted
         held = 0 if asked.test is not None else asked.tested
         if validation is not None:
-            held = round(n * validation.share)
-            if not 0 < held < n:
-                expected = f"a share that is a record or more of {n}, and leaves some to train on"
-                raise InvalidValue("data.validation.share", validation.share, expected, "Write `share: 0.1`, say.")
+            held = share_of_records("data.validation", validation.share, n)
         trained = n if validation is None else n - held
         facts = self.classified(classes, trained, held, image=InputSpec(shape=(MNIST_SIDE, MNIST_SIDE)))
         return replace(facts, private_validation=None if validation is None else validation.private)

@@ -172,6 +172,15 @@ def one_spelling(column: str | ByContent, one: object) -> str:
     raise InvalidValue(f"{PART}.id", str(column), f"a column of whole numbers or texts, found {type(one).__name__}")
 
 
+def share_of_records(where: str, share: float, n: int) -> int:
+    """How many of n records, or units, the share of option `where` is. Raises InvalidValue for none of them, or all."""
+    taken = round(n * share)
+    if not 0 < taken < n:
+        expected = f"a share in (0, 1) that leaves records of n={n} on both sides"
+        raise InvalidValue(f"{where}.share", share, expected, "Write `share: 0.2` for a fifth of them, say.")
+    return taken
+
+
 class RecordsOptions(Options):
     """Whether validation records are public or private, and what private ones may spend."""
 
@@ -251,11 +260,7 @@ class ValidationOptions(ApartOptions, RecordsOptions):
         if self.disjoint is not None:
             expected = "a validation file beside it: a hash parts records by itself"
             raise InvalidValue(f"{VALIDATION}.disjoint", self.disjoint, expected, "Drop it.")
-        if not 0 < round(n * found.share) < n:
-            expected = (
-                f"a share of {1 / n:.3g} to {1 - 1 / n:.3g}: a record or more of n={n}, and some left to train on"
-            )
-            raise InvalidValue(f"{VALIDATION}.share", found.share, expected, "Change it, or n where more is there.")
+        share_of_records(VALIDATION, found.share, n)
         by = f"by the hash of {found.id} under the key {found.key!r}, a share of {found.share!r}"
         private = self.private(
             parts=f"records of {path} {by}",
@@ -302,11 +307,9 @@ class TestOptions(ApartOptions, PublishedTestOptions):
                 raise InvalidValue(f"{TEST}.records", "private", "public for a file of their own", remedy)
             return TestSplit(n=self.in_file(TEST), private=False, path=self.path, key=TEST_KEY)
         found = self.by_hash(TEST, unit, TEST_KEY)
-        if round(n * found.share) < 1:
-            expected = f"a share that is a record or more of n={n}"
-            raise InvalidValue(f"{TEST}.share", self.share, expected, "Write `share: 0.1` for a tenth of them, say.")
+        taken = share_of_records(TEST, found.share, n)
         check_beside(TEST, found, VALIDATION, validation)
-        return TestSplit(n=round(n * found.share), private=private, share=found.share, id=found.id, key=found.key)
+        return TestSplit(n=taken, private=private, share=found.share, id=found.id, key=found.key)
 
 
 class PartOptions(Options):
@@ -332,9 +335,7 @@ class PartOptions(Options):
                 else f"{decided_by}, which says whose a record is: another id would cut units in two"
             )
             raise InvalidValue(f"{PART}.id", self.id, what, f"Write `id: {decided_by}`, or leave it out.")
-        if not 0 < round(n * self.share) < n:
-            expected = f"a share in (0, 1) that leaves records of n={n} on both sides"
-            raise InvalidValue(f"{PART}.share", self.share, expected, "Write `share: 0.2` for a fifth of them, say.")
+        share_of_records(PART, self.share, n)
         return PartSplit(use=self.use, share=self.share, id=decided_by or self.id or "", key=self.key)
 
 
@@ -359,9 +360,8 @@ def facts_within(part: PartSplit | None, facts: DatasetSpec, *, validation: bool
     if part is None:
         return facts
     judged = part.size(facts.n_validation) if validation else facts.n_validation
-    if validation and facts.n_validation and not 0 < judged < facts.n_validation:
-        expected = f"a share that leaves some of {facts.n_validation} validation records in both parts"
-        raise InvalidValue(f"{PART}.share", part.share, expected, "Write `share: 0.2` for a fifth of them, say.")
+    if validation and facts.n_validation:
+        share_of_records(PART, part.share, facts.n_validation)
     return replace(
         facts,
         n=part.size(facts.n),

@@ -50,6 +50,7 @@ from trainables.data.splits import (
     ValidationSplit,
     check_beside,
     check_file,
+    share_of_records,
 )
 from trainables.metrics import LOSS, MASKED, TOKEN_LOSSES
 from trainables.plugins import OBJECT
@@ -515,13 +516,8 @@ class Schema:
                     check_beside(option, other, PART, part)
         if test is None or test.path is not None:
             return
-        left = self.own - test.n
-        held = round(left * validation.share)
-        if left - held < 1 or (validation.share and not held):
-            expected = f"a share that leaves records of n={self.own} to train on"
-            raise InvalidValue(
-                f"{TEST}.share", test.share, expected, "Make it smaller, or the share of data.validation."
-            )
+        if validation.share:
+            share_of_records(VALIDATION, validation.share, self.own - test.n)
         if test.private and validation.private is not None and not validation.private.parts:
             expected = "validation records that no test record is among: another file with `disjoint: true`, or a share"
             remedy = "Who is in both would be charged for both, which nothing here plans."
