@@ -17,7 +17,7 @@ from matplotlib.image import imsave
 from tests.trainables.data_exam.candidate import Candidate
 from tests.trainables.numbered_records import Records, numbered
 from tests.trainables.own_table_cases import ALONE, TABLE, TABLE_OTHERS, people, table_parquet
-from trainables.data import SOURCES, images, imdb, movielens, packaged, uci
+from trainables.data import SOURCES, images, packaged, texts, uci
 
 
 def image(number: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -192,7 +192,7 @@ def ratings_made(seed: int) -> list[tuple[object, int, int]]:
 
 
 def ratings_write(name: str, folder: Path, records: Records) -> list[Path]:
-    first: movielens.Ratings = SOURCES[name].ratings[0]  # type: ignore[attr-defined]
+    first: texts.Ratings = SOURCES[name].ratings[0]  # type: ignore[attr-defined]
     text = "".join(first.separator.join(map(str, (*record, 978300760))) + "\n" for record in records)
     (folder / first.file).write_text(text)
     return [folder / first.file]
@@ -323,7 +323,7 @@ CANDIDATES: dict[str, Candidate] = {
         source=SOURCES["imdb"],
         made=imdb_made,
         write=imdb_write,
-        small=[(imdb, {"RECORDS": 4})],
+        small=[(texts, {"REVIEWS": 4})],
         others={"limit": 3, "vocabulary": "hashed"},
     ),
     **{name: ratings(name) for name in ("movielens_1m", "movielens_100k")},

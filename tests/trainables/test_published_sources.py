@@ -18,7 +18,6 @@ from tests.trainables.source_cases import CANDIDATES
 from trainables.data import SOURCES
 from trainables.data.derived import CONTRAST, features
 from trainables.data.images import SUBSET
-from trainables.data.membership_tables import LOCATION
 from trainables.data.splits import contents
 from trainables.system import Split, Task
 
@@ -210,7 +209,7 @@ def test_german_credit_has_its_published_counts_in_both_forms() -> None:
 )
 def test_location_as_published():
     """5,010 rows, 446 features of density 0.120, 30 classes of 97 to 308 records."""
-    data = LOCATION.load({"path": str(DATA)})
+    data = SOURCES["location"].load({"path": str(DATA)})
     labels = np.concatenate([data.train.targets, data.validation.targets])
     features = np.concatenate([data.train.inputs["record"], data.validation.inputs["record"]])
     assert (len(data.train), len(data.validation)) == (1200, 3810)

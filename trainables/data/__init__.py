@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainables.data import derived, images, imdb, membership_tables, movielens, packaged, table, uci
+from trainables.data import derived, images, packaged, table, texts, uci
 from trainables.data.own import OwnSource
 from trainables.data.source import AnySource
 from trainables.plugins import OrImported, by_name
@@ -19,12 +19,12 @@ _PUBLISHED: dict[str, AnySource] = by_name(
     uci.GERMAN_CREDIT,
     images.CIFAR10,
     images.IDC,
-    imdb.IMDB,
-    movielens.MOVIELENS_1M,
-    movielens.MOVIELENS_100K,
-    membership_tables.LOCATION,
-    membership_tables.PURCHASE_100,
-    membership_tables.TEXAS_100,
+    texts.IMDB,
+    texts.MOVIELENS_1M,
+    texts.MOVIELENS_100K,
+    texts.LOCATION,
+    texts.PURCHASE_100,
+    texts.TEXAS_100,
     table.TABLE,  # the user's own
 )
 _DERIVED = (derived.Pooled(_PUBLISHED), derived.Frozen(_PUBLISHED), derived.Projected(_PUBLISHED))
