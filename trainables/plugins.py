@@ -17,11 +17,13 @@ import logging
 import os
 import re
 import sys
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from dpcore.checks import InvalidValue
@@ -35,6 +37,7 @@ ENTRY_POINTS = "private_sweeps.systems"
 OBJECT = re.compile(r"(?!(?:hf|timm):)[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 """The user's own code in a spec: `package.module:function`, or the object that a system is."""
 _LIST = "list:"
+_LIBRARIES = frozenset({"site-packages", "dist-packages"})
 _log = logging.getLogger(__name__)
 
 
@@ -119,7 +122,18 @@ def raised_as(option: str, value: object, expected: str, remedy: str = "") -> It
     except InvalidValue:
         raise
     except Exception as error:
-        raise InvalidValue(option, value, f"{expected}: it raised {type(error).__name__}: {error}", remedy) from error
+        where = f" ({place})" if (place := place_of(error)) else ""
+        said = f"{expected}: it raised {type(error).__name__}: {error}{where}"
+        raise InvalidValue(option, value, said, remedy) from error
+
+
+def place_of(error: BaseException) -> str:
+    """The innermost line outside of installed packages and of this one, mostly the user's own; "" without any."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        place = Path(frame.filename)
+        if _LIBRARIES.isdisjoint(place.parts) and Path(__file__).parent not in place.parents:
+            return f"{place.name}, line {frame.lineno}, in {frame.name}"
+    return ""
 
 
 def _script() -> str | None:

@@ -6,12 +6,10 @@ import importlib
 import importlib.util
 import inspect
 import math
-import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar, get_args, get_origin
 
 from dpcore.checks import InvalidValue
@@ -185,10 +183,9 @@ _CHECKED: set[tuple[str, object]] = set()
 def _check_built(model: str, facts: DatasetSpec, made: Callable[[], nn.Module], *, anew: bool) -> None:
     import torch
 
-    try:
+    with plugins.raised_as("model", model, f"a function that makes a model for {facts.dataset}"):
         if anew:
-            _check_anew(model, made)
-            return
+            return _check_anew(model, made)
         try:
             # Of numbers that are copied to where there are none PyTorch warns, one by one.
             with torch.device("meta"), warnings.catch_warnings(action="ignore"):
@@ -198,13 +195,6 @@ def _check_built(model: str, facts: DatasetSpec, made: Callable[[], nn.Module], 
         except Exception:
             # Code that looks at numbers has none to look at there.
             made()
-    except InvalidValue:
-        raise
-    except Exception as error:
-        at = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(at.filename).name}, line {at.lineno}, in {at.name}"
-        expected = f"a function that makes a model for {facts.dataset}: it raised {type(error).__name__}: {error}"
-        raise InvalidValue("model", model, f"{expected} ({where})") from error
 
 
 def _check_anew(model: str, made: Callable[[], nn.Module]) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from dpcore.checks import InvalidValue
+from trainables.plugins import place_of
 from trainables.system import Config
-
-_LIBRARIES = ("site-packages", "dist-packages")
 
 
 class CannotRun(ValueError):
@@ -23,20 +20,8 @@ class CannotRun(ValueError):
         said = str(error) or "no message"
         if isinstance(error, CannotRun | InvalidValue):
             return cls(said)
-        where = _place(error)
+        where = place_of(error)
         return cls(f"{doing}: {type(error).__name__}: {said}" + (f" ({where})" if where else ""))
-
-
-def _place(error: BaseException) -> str:
-    """The innermost line outside of installed packages and of this one: mostly the user's own."""
-    frames = traceback.extract_tb(error.__traceback__)
-    here = Path(__file__).parent
-    own = [one for one in frames if not any(part in Path(one.filename).parts for part in _LIBRARIES)]
-    own = [one for one in own if Path(one.filename).parent != here]
-    if not own:
-        return ""
-    frame = own[-1]
-    return f"{Path(frame.filename).name}, line {frame.lineno}, in {frame.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
