@@ -285,8 +285,8 @@ def summary(
     if budget is not None:
         kept = filtered_guarantee(budget, plans.values())
         filtered = counted_as(kept, entries, rests_on=(IN_TIME,), filtered=True)
-    if filtered is not None and choices:
-        return filtered
+        if choices:
+            return filtered
     charged = charged_as(trials, entries, choices)
     keys = {one.key for one, asked in zip(entries, charged, strict=True) if one != asked}
     cut = [one.state for one in trials if one.key in keys]

@@ -38,8 +38,7 @@ from sweeps.privacy.privacy_filter import fitted, fitted_to_part
 from sweeps.ray.resources import workers_of
 from sweeps.search.asha import rung_ends, stops
 from sweeps.selection.price import Fit, Pricing, best_price, first_price, front_price
-from sweeps.spec.parse import load_spec, public_facts
-from sweeps.spec.problems import SpecErrors
+from sweeps.spec.parse import public_facts
 from sweeps.spec.sections import EarlyStopping, SweepSpec
 from sweeps.spec.sweep_budget import SweepBudget, law_of
 from sweeps.store.records import TARGET_EPSILON
@@ -77,7 +76,6 @@ class ModeRow:
     theorem   by which they are counted
     says      in a sentence: what leaves, and what it takes
     declare   what the specs of two sweeps would have to declare for it; "" where it is one sweep
-    refused   what the checks of a spec say where nothing but the mode is changed; "" where nothing is in the way
     """
 
     mode: str
@@ -97,7 +95,6 @@ class ModeRow:
     theorem: str
     says: str
     declare: str = ""
-    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -602,8 +599,6 @@ def public(middle: ReferenceConfig) -> ModeRow:
 
 # The comparison of modes for a spec: from public facts and plans alone, no record is read.
 
-_ASKED = ("scope", "release", "spread")
-_OF_A_FILTER = ("spread", "shares", "filter", "order")
 _CANNOT = (CannotCalibrate, InvalidValue, NotPlanned, *UNCOUNTED)
 
 
@@ -642,7 +637,7 @@ def compared(
     }
     for mode, row in modes.items():
         try:
-            rows.append(_as_written(spec, row()))
+            rows.append(row())
         except _CANNOT as error:
             without.append(NoRow(mode=mode, reason=str(error)))
     system = str(middle.config["system"])
@@ -659,28 +654,6 @@ def compared(
         rows=tuple(rows),
         without=tuple(without),
     )
-
-
-def _as_written(spec: SweepSpec, row: ModeRow) -> ModeRow:
-    """The row, with what the spec's own checks say where nothing but its mode is changed."""
-    settings = dict(one.partition(": ")[::2] for one in row.setting.split(", "))
-    wanted = {name: value for name, value in settings.items() if name in _ASKED}
-    if not wanted:
-        return row
-    wanted.setdefault("release", "all")
-    written = spec.canonical()
-    if wanted["release"] == "all":
-        written.pop("selection", None)
-    elif wanted["release"] == "best" and "selection" in written:
-        written["selection"].pop("target", None)
-    kept = {name: value for name, value in written["privacy"].items() if name not in _OF_A_FILTER}
-    if wanted["scope"] == "sweep" and wanted["release"] == "all":
-        kept = written["privacy"]
-    try:
-        load_spec({**written, "privacy": {**kept, **wanted}})
-    except SpecErrors as error:
-        return replace(row, refused="; ".join(f"{one.path}: expected {one.expected}" for one in error.errors))
-    return row
 
 
 def _speed(rehearsal: Rehearsal, system: str) -> float | None:
@@ -722,9 +695,6 @@ def text(comparison: Comparison) -> str:
     lines = [*textwrap.wrap(heading, WIDTH), *table(comparison), "", *textwrap.wrap(how, WIDTH)]
     lines += _said((row.mode, row.says) for row in rows)
     lines += _said((row.mode, two.format(row.declare)) for row in rows if row.declare)
-    lines += _said(
-        (row.mode, f"with {row.setting} this spec would be refused: {row.refused}") for row in rows if row.refused
-    )
     lines += _said((one.mode, f"not possible here: {one.reason}") for one in comparison.without)
     return "\n".join(lines)
 

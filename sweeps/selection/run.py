@@ -146,21 +146,18 @@ def check_here(sweep: SweepRecord, workspace: Workspace) -> None:
         return
     places = SealedPlaces.of(workspace, sweep.name)
     if Announcement.read(places.own) is None:
-        name, place, lacks = (
-            "root",
-            (workspace.root, sweep.root),
-            f"neither its key nor what it announced is in {places.own}",
-        )
+        name, here, began = "root", workspace.root, sweep.root
+        lacks = f"neither its key nor what it announced is in {places.own}"
     elif places.key() is not None and not places.records.exists(DRAW):
         # The key goes first where a search ends.
-        place = (shown_url(workspace.records or workspace.root), shown_url(sweep.records or sweep.root))
-        name, lacks = "records", f"what was drawn for it is not in {places.records.url}"
+        name, here, began = "records", workspace.records or workspace.root, sweep.records or sweep.root
+        lacks = f"what was drawn for it is not in {places.records.url}"
     else:
         return
     raise InvalidValue(
         name,
-        place[0],
-        f"that in which {sweep.called!r} began, {place[1]}: {lacks}",
+        shown_url(here),
+        f"that in which {sweep.called!r} began, {shown_url(began)}: {lacks}",
         f"Go on there, or copy the sweep's folder here. Where it is lost nothing leaves any more: `sweeps delete "
         f"{sweep.called}` ends it, and its price stays paid.",
     )
