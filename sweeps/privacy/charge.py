@@ -21,22 +21,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from typing import Self
 
-from dpcore import checks
+from dpcore import checks, events
 from dpcore.accountants.gdp import GDPAccountant
 from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant, ToleranceNotReached
 from dpcore.accounting import headline_of_many, headline_of_parts, larger_of_parts
 from dpcore.checks import InvalidValue
-from dpcore.events import (
-    Adjacency,
-    Composed,
-    Event,
-    Gaussian,
-    PoissonSampled,
-    Repeated,
-    UnsupportedEvent,
-    phases,
-    to_dict,
-)
+from dpcore.events import Adjacency, Composed, Event, Gaussian, PoissonSampled, Repeated, UnsupportedEvent, phases
 from dpcore.guarantee import STANDING, Guarantee, Notion, resting_on
 from dpcore.selection.filters import DPCharge, GDPCharge, RenyiCharge
 from dpcore.selection.profiles import EventProfile, TrialProfile, WorstProfile, covering_mu, is_covered
@@ -201,7 +191,7 @@ def dominating_gaussian(
     if all(isinstance(part, Gaussian) for part in parts):
         # Exact, and nothing stands beside it (Dong, Roth & Su 2022, corollary 2).
         return GDPCharge(GDPAccountant(adjacency).compose(event).mu * ROUND_UP)
-    counted = sorted(json.dumps([to_dict(part), count], sort_keys=True) for part, count in parts.items())
+    counted = sorted(json.dumps([events.to_dict(part), count], sort_keys=True) for part, count in parts.items())
     asked = json.dumps(["covering-mu/1", counted, str(adjacency), tau, TOLERANCE, ROUGH])
     question = f"covering-mu:{hashlib.sha256(asked.encode()).hexdigest()}"
     mu = known.get(question)

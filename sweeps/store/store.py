@@ -43,17 +43,8 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, s
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.selection.filters import DPCharge, GDPCharge
+from sweeps.store import errors
 from sweeps.store.database import Calibrations, Database
-from sweeps.store.errors import (
-    Conflict,
-    PopulationExists,
-    PopulationSpent,
-    StoreError,
-    SweepExists,
-    UnknownPopulation,
-    UnknownSweep,
-    UnknownTrial,
-)
 from sweeps.store.lease import LEASE_SECONDS, Lease, acquire, read_driver
 from sweeps.store.population import AddingRule, Charge, Population, Row, RowKind, admits, refusal, together
 from sweeps.store.records import (
@@ -162,7 +153,7 @@ class Writing:
         statement = select(trials.c.state, trials.c.attempts).where(*self.rows(trials, number))
         row = self.connection.execute(statement).one_or_none()
         if row is None:
-            raise UnknownTrial(f"trial {self.sweep}-{number}: not in this store")
+            raise errors.UnknownTrial(f"trial {self.sweep}-{number}: not in this store")
         return TrialState(row.state), row.attempts
 
     def reserve(self, number: int, reserved: Reservation, charge: Charge | None) -> None:
@@ -196,11 +187,11 @@ class Writing:
         here = self.rows(attempts, number, attempt)
         row = self.connection.execute(select(attempts).where(*here)).one_or_none()
         if row is None:
-            raise UnknownTrial(f"trial {self.sweep}-{number}, attempt {attempt}: not in this store")
+            raise errors.UnknownTrial(f"trial {self.sweep}-{number}, attempt {attempt}: not in this store")
         if row.outcome != Outcome.RUNNING:
             if row.content == content:
                 return False
-            raise Conflict(
+            raise errors.Conflict(
                 f"trial {self.sweep}-{number}, attempt {attempt}: already {row.outcome} with other content; "
                 "what is recorded stays"
             )
@@ -223,7 +214,7 @@ class Writing:
         steps = select(attempts.c.from_step, attempts.c.to_step).where(*self.rows(attempts, number, attempt))
         entry = self.connection.execute(steps).one_or_none()
         if entry is None:
-            raise UnknownTrial(f"trial {self.sweep}-{number}, attempt {attempt}: not in this store")
+            raise errors.UnknownTrial(f"trial {self.sweep}-{number}, attempt {attempt}: not in this store")
         if outside := [step for step in curve if not entry.from_step < step < entry.to_step]:
             inside = f"steps inside of the reservation [{entry.from_step}, {entry.to_step}]"
             raise InvalidValue("curve", outside, inside)
@@ -231,7 +222,7 @@ class Writing:
         for row in self.connection.execute(select(curves).where(*self.rows(curves, number))):
             known.setdefault(row.step, {})[row.metric] = row.value
         if contradicted := [step for step in curve if step in known and known[step] != dict(curve[step])]:
-            raise Conflict(
+            raise errors.Conflict(
                 f"trial {self.sweep}-{number}: told something else before after {contradicted[0]} steps; "
                 "what is recorded stays"
             )
@@ -303,7 +294,7 @@ class Store:
 
     def close(self) -> None:
         """End its connections. Calibrations that are still in memory are written, where the store takes them."""
-        with suppress(StoreError):
+        with suppress(errors.StoreError):
             # A cache: losing it costs a calculation, and the reason for the loss was said by what came before.
             if self._calibrations is not None:
                 self._calibrations.flush()
@@ -327,7 +318,7 @@ class Store:
         unless_taken = self._database.insert(sweeps).values(row).on_conflict_do_nothing().returning(sweeps.c.id)
         number = connection.execute(unless_taken).scalar_one_or_none()
         if number is None or not self._named(connection, number, new.name):
-            raise SweepExists(new.name)
+            raise errors.SweepExists(new.name)
         connection.execute(insert(leases).values(sweep_id=number, token=0, holder=None, expires_at=0.0))
 
     @_snapshot
@@ -336,7 +327,7 @@ class Store:
         statement = select(sweeps).join(names).where(names.c.name == name)
         row = connection.execute(statement).one_or_none()
         if row is None:
-            raise UnknownSweep(name, connection.execute(select(names.c.name)).scalars())
+            raise errors.UnknownSweep(name, connection.execute(select(names.c.name)).scalars())
         return _sweep_record(row)
 
     @_snapshot
@@ -387,7 +378,7 @@ class Store:
         """
         number = _sweep_id(connection, sweep)
         if not self._named(connection, number, label):
-            raise SweepExists(label)
+            raise errors.SweepExists(label)
         connection.execute(update(sweeps).where(sweeps.c.id == number).values(label=label))
 
     def _named(self, connection: Connection, sweep_id: int, name: str) -> bool:
@@ -406,7 +397,7 @@ class Store:
         """
         running = (attempts.c.sweep_id == writing.sweep_id, attempts.c.outcome == str(Outcome.RUNNING))
         if writing.connection.execute(select(attempts.c.number).where(*running).limit(1)).one_or_none() is not None:
-            raise Conflict(f"sweep {writing.sweep!r}: an attempt of it runs; settle, lose or fail it first")
+            raise errors.Conflict(f"sweep {writing.sweep!r}: an attempt of it runs; settle, lose or fail it first")
         for table in (trials, attempts):
             results = update(table).where(table.c.sweep_id == writing.sweep_id).values(metrics="{}")
             writing.connection.execute(results)
@@ -419,7 +410,7 @@ class Store:
         """Forget a sweep that was refused before anything of it ran: its name is free. Raises Conflict else."""
         own = writing.sweep_id
         if writing.connection.execute(select(trials.c.number).where(trials.c.sweep_id == own).limit(1)).one_or_none():
-            raise Conflict(f"sweep {writing.sweep!r}: it has trials; delete it")
+            raise errors.Conflict(f"sweep {writing.sweep!r}: it has trials; delete it")
         for table in (requests, names, outbox, leases):
             writing.connection.execute(delete(table).where(table.c.sweep_id == own))
         writing.connection.execute(delete(sweeps).where(sweeps.c.id == own))
@@ -484,7 +475,7 @@ class Store:
             if before is None:
                 fresh[proposal.number] = row
             elif (before.state, before.config, before.violations) != (row["state"], row["config"], row["violations"]):
-                raise Conflict(
+                raise errors.Conflict(
                     f"trial {writing.sweep}-{proposal.number}: already recorded as {before.state} with other content"
                 )
         if fresh:
@@ -513,7 +504,7 @@ class Store:
             writing.connection.execute(insert(trials).values({**row, "attempts": 1}))
             writing.reserve(number, reserved, charge)
         elif not writing.is_repeated(number):
-            raise Conflict(f"trial {reserved.key}: already recorded as {before}; expected a new one")
+            raise errors.Conflict(f"trial {reserved.key}: already recorded as {before}; expected a new one")
         return reserved
 
     @_leased
@@ -530,7 +521,7 @@ class Store:
         if state is TrialState.RUNNING and writing.is_repeated(number):
             return replace(reserved, attempt=before)
         if state not in (TrialState.PLANNED, TrialState.COMPLETE):
-            raise Conflict(
+            raise errors.Conflict(
                 f"trial {key}: {state}; expected planned (or complete, for its next rung). "
                 "Settle, lose or fail its running attempt first."
             )
@@ -640,7 +631,7 @@ class Store:
         if state in (TrialState.PLANNED, TrialState.COMPLETE):
             writing.fail(number, reason)
         elif state is not TrialState.FAILED:
-            raise Conflict(f"trial {key}: {state}; expected planned or complete")
+            raise errors.Conflict(f"trial {key}: {state}; expected planned or complete")
 
     # -- populations --------------------------------------------------------------------------------------
 
@@ -652,7 +643,7 @@ class Store:
         connection.execute(new.on_conflict_do_nothing())
         there = _read_population(connection, population.name)
         if there != population:
-            raise PopulationExists(
+            raise errors.PopulationExists(
                 f"population {population.name!r} has a ledger already: rule {there.rule}, epsilon={there.epsilon!r}, "
                 f"delta={there.delta!r}, {there.adjacency}, unit {there.unit}, tau={there.tau!r}. Its terms never "
                 "change; other terms would be another promise about what was released under these."
@@ -702,11 +693,13 @@ class Store:
         ledger = _read_population(writing.connection, population, lock=True)
         block = _read_row(writing.connection, population, RowKind.SWEEP, writing.sweep)
         if block is None:
-            raise Conflict(f"population {population!r}: sweep {writing.sweep!r} reserved nothing that could be settled")
+            raise errors.Conflict(
+                f"population {population!r}: sweep {writing.sweep!r} reserved nothing that could be settled"
+            )
         if block.settled is not None:
             if block.settled != epsilon:
                 before = f"was settled at epsilon={block.settled!r} before"
-                raise Conflict(f"population {population!r}: sweep {writing.sweep!r} {before}")
+                raise errors.Conflict(f"population {population!r}: sweep {writing.sweep!r} {before}")
             return
         if ledger.rule is not AddingRule.LINEAR or not isinstance(block.charge, DPCharge):
             raise InvalidValue("rule", ledger.rule, "linear: by another rule a block stays at what it reserved")
@@ -731,7 +724,7 @@ class Store:
         numbers = {_trial_number(sweep, key) for key in keys}
         found = _read_trials(connection, sweep, trials.c.number.in_(numbers))
         if missing := numbers - {trial.number for trial in found}:
-            raise UnknownTrial(f"trial {sweep}-{min(missing)}: not in this store")
+            raise errors.UnknownTrial(f"trial {sweep}-{min(missing)}: not in this store")
         return found
 
     @_snapshot
@@ -812,7 +805,7 @@ def _sweep_id(connection: Connection, name: str) -> int:
     """Row number of a sweep. Raises UnknownSweep."""
     found = connection.execute(select(sweeps.c.id).where(sweeps.c.name == name)).scalar_one_or_none()
     if found is None:
-        raise UnknownSweep(name, connection.execute(select(sweeps.c.name)).scalars())
+        raise errors.UnknownSweep(name, connection.execute(select(sweeps.c.name)).scalars())
     return int(found)
 
 
@@ -825,7 +818,7 @@ def _read_population(connection: Connection, name: str, lock: bool = False) -> P
     statement = select(populations).where(populations.c.name == name)
     row = connection.execute(statement.with_for_update() if lock else statement).one_or_none()
     if row is None:
-        raise UnknownPopulation(name, connection.execute(select(populations.c.name)).scalars())
+        raise errors.UnknownPopulation(name, connection.execute(select(populations.c.name)).scalars())
     return _population(row)
 
 
@@ -839,7 +832,9 @@ def _add_charge(connection: Connection, population: str, row: Row) -> None:
     there = _read_row(connection, population, row.kind, row.what)
     if there is not None:
         if (there.sweep, there.charge) != (row.sweep, row.charge):
-            raise Conflict(f"population {population!r}: {row.kind} {row.what} was charged before, with other content")
+            raise errors.Conflict(
+                f"population {population!r}: {row.kind} {row.what} was charged before, with other content"
+            )
         return
     # All rows as one charge: a ledger may have tens of thousands, and each launch asks.
     paid = (func.coalesce(charges.c.settled, charges.c.epsilon), charges.c.delta)
@@ -847,7 +842,7 @@ def _add_charge(connection: Connection, population: str, row: Row) -> None:
     rows = connection.execute(select(*columns).where(charges.c.population == population))
     counted = together(ledger, ((first, second) for first, second in rows))
     if not admits(ledger, counted, row.charge):
-        raise PopulationSpent(f"{row.kind} {row.what}: {refusal(ledger, counted, row.charge)}")
+        raise errors.PopulationSpent(f"{row.kind} {row.what}: {refusal(ledger, counted, row.charge)}")
     values = {"kind": str(row.kind), "what": row.what, "sweep": row.sweep, "at": row.at, **asdict(row.charge)}
     connection.execute(insert(charges).values(population=population, **values))
 
@@ -870,7 +865,7 @@ def _trial_number(sweep: str, key: str) -> int:
     """Number of a trial of `sweep` by its key. Raises UnknownTrial for the key of no trial, or of another sweep's."""
     name, _, number = key.rpartition("-")
     if name != sweep or not number.isdecimal():
-        raise UnknownTrial(f"trial {key!r}: expected {sweep}-NUMBER")
+        raise errors.UnknownTrial(f"trial {key!r}: expected {sweep}-NUMBER")
     return int(number)
 
 

@@ -10,15 +10,7 @@ from hypothesis import strategies as st
 
 from dpcore.accounting import headline
 from dpcore.checks import InvalidValue
-from dpcore.events import (
-    Adjacency,
-    ApproximateDP,
-    Composed,
-    Gaussian,
-    PoissonSampled,
-    Repeated,
-    phases,
-)
+from dpcore.events import Adjacency, ApproximateDP, Composed, Gaussian, PoissonSampled, Repeated, phases
 from dpcore.guarantee import Status
 from dpcore.mechanisms.protocol import Scheduled
 from sweeps.execution.limits import HOURS_OVER

@@ -20,15 +20,7 @@ from dpcore.mechanisms.protocol import Scheduled
 from dpcore.selection.filters import DPCharge, GDPCharge
 from dpcore.selection.profiles import EventProfile
 from sweeps.privacy.charge import charge_of_steps
-from sweeps.store.population import (
-    Population,
-    admits,
-    left,
-    refusal,
-    spent,
-    to_charge,
-    together,
-)
+from sweeps.store.population import Population, admits, left, refusal, spent, to_charge, together
 from tests.sweeps.stores import guarantee, plan
 from trainables.reports import PrivateReports
 

@@ -19,13 +19,7 @@ from sweeps.audit import attack_trial, audit_trial, audits_of
 from sweeps.execution import session
 from sweeps.planning.estimate import before, next_sweep
 from sweeps.privacy.heldout import DeclaredTest
-from sweeps.privacy.population import (
-    account,
-    charge_audit,
-    charge_reading,
-    check_not_refuted,
-    reserve_whole,
-)
+from sweeps.privacy.population import account, charge_audit, charge_reading, check_not_refuted, reserve_whole
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors

@@ -17,31 +17,11 @@ from sqlalchemy import text
 
 from dpcore.checks import InvalidValue
 from dpcore.selection.filters import DPCharge, GDPCharge
+from sweeps.store import errors
 from sweeps.store import lease as leases
 from sweeps.store.database import Database
-from sweeps.store.errors import (
-    Conflict,
-    LeaseHeld,
-    LeaseLost,
-    PopulationExists,
-    PopulationSpent,
-    StoreError,
-    SweepExists,
-    UnknownPopulation,
-    UnknownSweep,
-    UnknownTrial,
-)
 from sweeps.store.population import Population, Row, RowKind
-from sweeps.store.records import (
-    Extension,
-    KnownPoint,
-    LedgerEntry,
-    Note,
-    StopRequest,
-    SweepState,
-    Tag,
-    TrialState,
-)
+from sweeps.store.records import Extension, KnownPoint, LedgerEntry, Note, StopRequest, SweepState, Tag, TrialState
 from sweeps.store.schema import VERSION
 from sweeps.store.store import open_store
 from tests.sweeps.stores import (
@@ -139,18 +119,18 @@ def test_names_are_taken_once_and_for_ever(store, lease, url):
     assert {store.sweep(name).name for name in (SWEEP, "better", "best")} == {SWEEP}
     assert [one.key for one in store.trials(SWEEP)] == [key(0)]
     for name in (SWEEP, "better", "best"):
-        with pytest.raises(SweepExists):
+        with pytest.raises(errors.SweepExists):
             store.create_sweep(record(name))
-        with pytest.raises(SweepExists):
+        with pytest.raises(errors.SweepExists):
             store.rename("second", name)
     for unknown in (store.sweep, store.acquire, store.trials, store.requests, store.driver):
-        with pytest.raises(UnknownSweep, match="Did you mean"):
+        with pytest.raises(errors.UnknownSweep, match="Did you mean"):
             unknown("quickstart")
 
     def creates() -> bool:
         try:
             open_store(url, create=False).create_sweep(record("wanted"))
-        except SweepExists:
+        except errors.SweepExists:
             return False
         return True
 
@@ -196,7 +176,7 @@ def test_infeasible_proposals_are_kept_in_one_batch_and_never_charged(store, lea
         store.record_infeasible(lease, batch)
     assert store.counts(SWEEP) == {"planned": 0, "running": 0, "complete": 0, "failed": 0, "infeasible": 3}
     assert store.ledger(SWEEP) == []
-    with pytest.raises(Conflict):
+    with pytest.raises(errors.Conflict):
         store.record_infeasible(lease, [(replace(proposal(0), config={"system": "other"}), refusal())])
 
 
@@ -208,7 +188,7 @@ def test_what_is_recorded_stays_and_what_was_charged_never_falls(store, lease):
     refused = [lambda to=to: store.lose(lease, key(0), 1, to, "gone") for to in (0, 59, 61, None)]
     refused += [lambda: store.fail(lease, key(0), 1, 60, "gone"), lambda: store.settle(lease, key(0), 1, came())]
     for act in refused:
-        with pytest.raises(Conflict, match="already lost"):
+        with pytest.raises(errors.Conflict, match="already lost"):
             act()
     with pytest.raises(InvalidValue, match="at most 60"):
         store.relaunch(lease, key(0), 61, 100)
@@ -219,7 +199,7 @@ def test_what_is_recorded_stays_and_what_was_charged_never_falls(store, lease):
     store.settle(lease, key(0), 2, came(seconds=9.0, metrics={"epsilon": 1.0, "accuracy": 0.5}))
     assert everything(store) == settled
     for change in ({"metrics": {"accuracy": 0.6}}, {"finished": False}, {"step": 99}):
-        with pytest.raises(Conflict, match="already settled"):
+        with pytest.raises(errors.Conflict, match="already settled"):
             store.settle(lease, key(0), 2, came(**change))
     assert everything(store) == settled
 
@@ -252,7 +232,7 @@ def test_trials_have_one_running_attempt(store, lease):
     store.abandon(lease, key(2), "loss=nan")
     before = everything(store)
     refused = {
-        Conflict: [
+        errors.Conflict: [
             lambda: store.launch(lease, proposal(0), plan(), 100),
             lambda: store.relaunch(lease, key(0), 0, 100),
             lambda: store.abandon(lease, key(0), "gone"),
@@ -260,7 +240,7 @@ def test_trials_have_one_running_attempt(store, lease):
             lambda: store.relaunch(lease, key(2), 0, 100),
         ],
         InvalidValue: [lambda: store.launch(lease, proposal(3), plan(), 101)],
-        UnknownTrial: [
+        errors.UnknownTrial: [
             lambda: store.settle(lease, key(7), 1, came()),
             lambda: store.lose(lease, key(0), 2, None, ""),
             lambda: store.relaunch(lease, "other-1", 0, 1),
@@ -275,7 +255,7 @@ def test_trials_have_one_running_attempt(store, lease):
     # The database itself refuses, whatever the code above it believes.
     same = "sweep_id, number, outcome, launch, token, content, reason, step, metrics, seconds, started_at, from_step"
     twice = f"INSERT INTO attempts ({same}, attempt, to_step) SELECT {same}, 2, 9 FROM attempts WHERE number = 0"
-    with pytest.raises(StoreError, match=r"one_running_attempt|UNIQUE"):
+    with pytest.raises(errors.StoreError, match=r"one_running_attempt|UNIQUE"):
         store._database.write(lambda connection: connection.execute(text(twice)))
     assert everything(store) == before
     store.lose(lease, key(0), 1, 100, "gone")
@@ -310,9 +290,9 @@ def test_curves_are_kept_once_and_with_the_claim_of_the_plan(store, url):
     for step in (0, 60, 61):
         with pytest.raises(InvalidValue, match="inside of the reservation"):
             store.add_to_curve(lease, key(0), 1, {step: {}})
-    with pytest.raises(Conflict):
+    with pytest.raises(errors.Conflict):
         store.add_to_curve(lease, key(0), 1, {20: {"accuracy": 0.5, "loss": 2.0}})
-    with pytest.raises(UnknownTrial):
+    with pytest.raises(errors.UnknownTrial):
         store.add_to_curve(lease, key(0), 2, told)
     assert everything(store) == before
     store.lose(lease, key(0), 1, 40, "gone")
@@ -406,10 +386,10 @@ def test_calibrations_are_seen_at_once_and_kept_soon(store, url):
 
 def test_a_store_of_another_release_is_refused_and_a_missing_one_is_not_created(store, url, tmp_path):
     store._database.write(lambda connection: connection.execute(text("UPDATE schema_version SET version = 99")))
-    with pytest.raises(StoreError, match=f"schema version 99, expected {VERSION}"):
+    with pytest.raises(errors.StoreError, match=f"schema version 99, expected {VERSION}"):
         open_store(url)
     for _ in range(2):
-        with pytest.raises(StoreError, match="not there"):
+        with pytest.raises(errors.StoreError, match="not there"):
             open_store(f"sqlite:///{tmp_path}/none.db", create=False)
 
 
@@ -445,11 +425,11 @@ def test_ledgers_are_made_once(counted):
         Population.of("people", "gdp", 3.0, 1e-4),
         Population.of("covered", "gdp", 3.0, 1e-4, tau=1e-9),
     ):
-        with pytest.raises(PopulationExists):
+        with pytest.raises(errors.PopulationExists):
             store.make_population(other)
-    with pytest.raises(UnknownPopulation):
+    with pytest.raises(errors.UnknownPopulation):
         store.charges("nobody")
-    with pytest.raises(UnknownPopulation):
+    with pytest.raises(errors.UnknownPopulation):
         store.charge("nobody", Row(kind=RowKind.AUDIT, what="twin", sweep=SWEEP, charge=ONE))
     assert store.populations() == [COVERED, PEOPLE]
 
@@ -475,14 +455,14 @@ def test_launches_are_charged_in_their_transaction(counted, lease, url):
     assert rows(store) == paid
     time.sleep(1.5 * BRIEF_SECONDS)
     again, dear = store.acquire("counted"), DPCharge(2.5, 0.0)
-    with pytest.raises(PopulationSpent):
+    with pytest.raises(errors.PopulationSpent):
         store.launch(again, proposal(1), plan(), 9, dear)
     store.fail(again, "counted-0", 2, 10, "nan")
-    with pytest.raises(UnknownTrial):
+    with pytest.raises(errors.UnknownTrial):
         store.trials_of("counted", ["counted-1"])
     store.launch(again, proposal(1), plan(), 9, DPCharge(2.0, 0.0))
     store.lose(again, "counted-1", 1, 9, "gone")
-    with pytest.raises(PopulationSpent):
+    with pytest.raises(errors.PopulationSpent):
         store.relaunch(again, "counted-1", 9, 99, dear)
     assert [one.attempts for one in store.trials("counted")] == [2, 1]
     before = rows(store)
@@ -502,7 +482,7 @@ def test_populations_are_never_overspent(counted, url):
         for number in range(13):
             try:
                 mine.launch(lease, proposal(number), plan(), 10, DPCharge(0.25, 1e-6))
-            except PopulationSpent:
+            except errors.PopulationSpent:
                 return True
         return False
 
@@ -515,13 +495,13 @@ def test_populations_are_never_overspent(counted, url):
 def test_blocks_pay_for_a_whole_sweep(counted):
     store, lease = counted
     whole, people = DPCharge(2.0, 5e-5), PEOPLE.name
-    with pytest.raises(Conflict, match="reserved nothing"):
+    with pytest.raises(errors.Conflict, match="reserved nothing"):
         store.settle_block(lease, people, 0.5)
-    with pytest.raises(PopulationSpent):
+    with pytest.raises(errors.PopulationSpent):
         store.reserve_block(lease, people, DPCharge(3.5, 0.0))
     for _ in range(2):
         store.reserve_block(lease, people, whole)
-    with pytest.raises(Conflict):
+    with pytest.raises(errors.Conflict):
         store.reserve_block(lease, people, ONE)
     with pytest.raises(InvalidValue, match="the block of its sweep pays"):
         store.launch(lease, proposal(0), plan(), 9, ONE)
@@ -529,17 +509,17 @@ def test_blocks_pay_for_a_whole_sweep(counted):
     block = (RowKind.SWEEP, "counted", "counted", whole)
     assert rows(store) == [(*block, None)]
     twin = Row(kind=RowKind.AUDIT, what="twin", sweep=SWEEP, charge=DPCharge(1.5, 0.0), at=time.time())
-    with pytest.raises(PopulationSpent):
+    with pytest.raises(errors.PopulationSpent):
         store.charge(people, twin)
     with pytest.raises(InvalidValue):
         store.settle_block(lease, people, 2.5)
     for _ in range(2):
         store.settle_block(lease, people, 1.25)
-    with pytest.raises(Conflict, match="settled at"):
+    with pytest.raises(errors.Conflict, match="settled at"):
         store.settle_block(lease, people, 1.0)
     for _ in range(2):
         store.charge(people, twin)
-    with pytest.raises(Conflict):
+    with pytest.raises(errors.Conflict):
         store.charge(people, replace(twin, charge=ONE))
     store.reserve_block(lease, people, whole)
     assert rows(store) == [(*block, 1.25), (RowKind.AUDIT, "twin", SWEEP, twin.charge, None)]
@@ -570,7 +550,7 @@ def hold(url):
 def test_a_living_holder_is_named_one_that_is_stopped_stays_and_a_dead_one_is_replaced_at_once(store, url):
     other = hold(url)
     os.kill(other.pid, signal.SIGSTOP)
-    with pytest.raises(LeaseHeld, match=rf"process {other.pid} on host .* since 20..-"):
+    with pytest.raises(errors.LeaseHeld, match=rf"process {other.pid} on host .* since 20..-"):
         store.acquire(SWEEP)
     other.kill()
     other.wait()
@@ -581,7 +561,7 @@ def test_of_several_controllers_exactly_one_wins(store, url):
     def acquires() -> bool:
         try:
             open_store(url, create=False).acquire(SWEEP)
-        except LeaseHeld:
+        except errors.LeaseHeld:
             return False
         return True
 
@@ -592,7 +572,7 @@ def test_a_holder_that_was_replaced_can_never_write_again(store, url, monkeypatc
     old = store.acquire(SWEEP, ttl_seconds=BRIEF_SECONDS)
     store.launch(old, proposal(0), plan(), 100)
     second = open_store(url)
-    with pytest.raises(LeaseHeld):
+    with pytest.raises(errors.LeaseHeld):
         second.acquire(SWEEP)
     time.sleep(1.3 * BRIEF_SECONDS)
     # Expired and not taken: still the only one, so it may go on.
@@ -623,7 +603,7 @@ def test_a_holder_that_was_replaced_can_never_write_again(store, url, monkeypatc
         "renew": old.renew,
     }
     for write in writes.values():
-        with pytest.raises(LeaseLost, match="held by process"):
+        with pytest.raises(errors.LeaseLost, match="held by process"):
             write()
     old.release()
     assert everything(second) == before
@@ -639,11 +619,11 @@ def test_a_lease_is_renewed_and_released(store):
     for _ in range(6):
         time.sleep(0.25)
         lease.renew()
-    with pytest.raises(LeaseHeld):
+    with pytest.raises(errors.LeaseHeld):
         store.acquire(SWEEP)
     lease.release()
     assert store.driver(SWEEP) is None
-    with pytest.raises(LeaseLost, match="held by nobody"):
+    with pytest.raises(errors.LeaseLost, match="held by nobody"):
         store.launch(lease, proposal(0), plan(), 100)
     store.acquire(SWEEP)
 
@@ -654,7 +634,7 @@ def test_a_clock_that_was_ahead_blocks_no_longer_than_the_lease_was_meant_to_las
     lease = store.acquire(SWEEP, ttl_seconds=0.5)
     monkeypatch.undo()
     # Its holder lives on this machine; only the expiry says when it may be replaced.
-    with pytest.raises(LeaseHeld):
+    with pytest.raises(errors.LeaseHeld):
         store.acquire(SWEEP)
     time.sleep(0.7)
     assert store.acquire(SWEEP).token == lease.token + 1
