@@ -12,24 +12,9 @@ from typing import Any
 import pytest
 
 from dpcore.checks import InvalidValue
-from sweeps import papers as run
+from sweeps import papers
 from sweeps.cli.catalogue import reproduce as reproduce_command
-from sweeps.papers import (
-    PAPERS,
-    Claim,
-    Effort,
-    Missing,
-    Paper,
-    Reproduction,
-    Result,
-    Uncertain,
-    bu2020,
-    full_grid,
-    lu2021,
-    reproduce,
-    swept,
-    triastcyn2020,
-)
+from sweeps.papers import bu2020, lu2021, triastcyn2020
 from sweeps.papers import vandermaaten2020 as vandermaaten
 from sweeps.papers import wu2020 as wu
 from sweeps.planning.plan import plan_proposal
@@ -42,13 +27,13 @@ from tests.test_golden import GOLDEN, differences
 from tests.trainables.test_published_sources import DATA, needs_data
 from trainables.system import PrivacyPlan
 
-QUICK, COARSE, WHOLE = Effort(quick=True), Effort(), Effort(grid="paper")
+QUICK, COARSE, WHOLE = papers.Effort(quick=True), papers.Effort(), papers.Effort(grid="paper")
 
 
-def claims_of(paper: Paper, held: Callable[[Reproduction], object]) -> list[Claim]:
+def claims_of(paper: papers.Paper, held: Callable[[papers.Reproduction], object]) -> list[papers.Claim]:
     """What `held` claims, without a run."""
-    result = Result(paper="paper", title=paper.title)
-    held(Reproduction(paper, None, Workspace.at("unused"), QUICK, lambda line: None, result))
+    result = papers.Result(paper="paper", title=paper.title)
+    held(papers.Reproduction(paper, None, Workspace.at("unused"), QUICK, lambda line: None, result))
     return result.rows
 
 
@@ -57,8 +42,10 @@ def claims_of(paper: Paper, held: Callable[[Reproduction], object]) -> list[Clai
 VALUES = {"a": 1.04, "limit": 0.05, "open": None, "missing": None, "row": {"part": 2.0}}
 
 
-def held(row: dict, why: str = "") -> Claim:
-    paper = Paper("title", {}, {}, {"group": [{"claim": "c", "published": 1.0, "ours": "{a}", "note": "n", **row}]}, {})
+def held(row: dict, why: str = "") -> papers.Claim:
+    paper = papers.Paper(
+        "title", {}, {}, {"group": [{"claim": "c", "published": 1.0, "ours": "{a}", "note": "n", **row}]}, {}
+    )
     (claim,) = claims_of(paper, lambda run: run.hold("group", VALUES, why))
     return claim
 
@@ -83,16 +70,16 @@ def test_statements_decide(row: dict, verdict: str) -> None:
 
 def test_errors_of_estimates_add_up() -> None:
     """Of 0.5 and 0.7, the mean 0.6 with standard error 0.1; of a difference, the root of the sum of squares."""
-    one = Uncertain.of([0.5, 0.7])
+    one = papers.Uncertain.of([0.5, 0.7])
     assert (one.value, one.error) == (pytest.approx(0.6), pytest.approx(0.1))
     assert (one - one).error == pytest.approx(0.1 * 2**0.5)
-    assert [str(one), str(Uncertain.of([0.5]))] == ["0.600 +- 0.100", "0.500"]
+    assert [str(one), str(papers.Uncertain.of([0.5]))] == ["0.600 +- 0.100", "0.500"]
 
 
 # Sweeps
 
 
-def sweeps_of(paper: str, effort: Effort, folder: Path) -> Iterator[dict[str, Any]]:
+def sweeps_of(paper: str, effort: papers.Effort, folder: Path) -> Iterator[dict[str, Any]]:
     """Every sweep behind a paper, on files below `folder`."""
     match paper:
         case "bu2020":
@@ -110,18 +97,18 @@ def sweeps_of(paper: str, effort: Effort, folder: Path) -> Iterator[dict[str, An
         case "wu2020":
             sizes = wu.PAPER.sized(effort)
             yield wu.credit(sizes, folder, 0)
-            with suppress(Missing):
+            with suppress(papers.Missing):
                 yield wu.images(sizes, folder)[0]
 
 
 @pytest.mark.parametrize("effort", [QUICK, COARSE, WHOLE], ids=lambda one: one.name)
-@pytest.mark.parametrize("paper", PAPERS)
-def test_every_sweep_is_valid_and_plans(paper: str, effort: Effort, tmp_path: Path) -> None:
+@pytest.mark.parametrize("paper", papers.PAPERS)
+def test_every_sweep_is_valid_and_plans(paper: str, effort: papers.Effort, tmp_path: Path) -> None:
     for folder in ("mnist", "a9a", "imdb", "movielens_1m", "cifar10", "abalone"):
         (tmp_path / folder).mkdir()
     names = []
     for raw in sweeps_of(paper, effort, tmp_path):
-        spec = full_grid(raw)
+        spec = papers.full_grid(raw)
         names.append(spec.name)
         space, facts = Space.of(spec), public_facts(spec)
         for branch in space.branches:
@@ -141,21 +128,21 @@ def test_a_swept_grid_repeats_its_points_and_is_not_run_again(tmp_path: Path) ->
         privacy={"epsilon": 1.0, "delta": 1e-4},
         search={"repeats": 2},
     )
-    spec, workspace = full_grid(raw), Workspace.at(tmp_path)
+    spec, workspace = papers.full_grid(raw), Workspace.at(tmp_path)
     with ExitStack() as running:
-        first = swept(spec, workspace, running)
+        first = papers.swept(spec, workspace, running)
         points = [(trial.config["target_epsilon"], trial.config["clip"]) for trial in first]
         assert len(first) == spec.search.trials == 4
         assert all(points.count(point) == 2 for point in points)
         assert len({trial.seed for trial in first}) == 4
-        assert swept(spec, workspace, running) == first
+        assert papers.swept(spec, workspace, running) == first
         with pytest.raises(InvalidValue, match="--root"):
-            swept(full_grid(raw | {"search": {"repeats": 1}}), workspace, running)
+            papers.swept(papers.full_grid(raw | {"search": {"repeats": 1}}), workspace, running)
 
 
 @pytest.mark.parametrize("module", [vandermaaten, wu, lu2021, triastcyn2020])
 def test_every_size_below_the_full_grid_is_said_with_both_numbers(module: Any) -> None:
-    def cut(effort: Effort) -> list[str]:
+    def cut(effort: papers.Effort) -> list[str]:
         if module is triastcyn2020:
             return [line for part in module.PARTS for line in module.cut(part, effort)]
         sizes = module.PAPER.sized(effort)
@@ -169,7 +156,7 @@ def test_every_size_below_the_full_grid_is_said_with_both_numbers(module: Any) -
 # Runs
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", papers.PAPERS)
 def test_what_needs_no_data_is_decided_and_the_rest_is_said(
     paper: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,7 +171,7 @@ def test_what_needs_no_data_is_decided_and_the_rest_is_said(
     # The folder is there, and no set in it: that is said once, and the same is decided.
     data, lines = tmp_path / "data", list[str]()
     data.mkdir()
-    result = reproduce(paper, data, Workspace.at(tmp_path), QUICK, lines.append)
+    result = papers.reproduce(paper, data, Workspace.at(tmp_path), QUICK, lines.append)
     loud = [line for line in lines if line.endswith(f" in {data}: its rows are not trained")]
     assert loud
     assert [line for line in result.cut if line in loud] == loud
@@ -199,9 +186,9 @@ def test_what_needs_no_data_is_decided_and_the_rest_is_said(
 def test_a_set_that_its_source_refuses_leaves_out_its_part_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "start_cluster", lambda running, log_file: None)
+    monkeypatch.setattr(papers, "start_cluster", lambda running, log_file: None)
     (tmp_path / "german_credit").mkdir()
-    result = reproduce("wu2020", tmp_path, Workspace.at(tmp_path / "root"), QUICK, lambda line: None)
+    result = papers.reproduce("wu2020", tmp_path, Workspace.at(tmp_path / "root"), QUICK, lambda line: None)
     # The loader's own words.
     (refused,) = [line for line in result.cut if line.startswith("missing: ") and "is refused" in line]
     assert "german.data" in refused
@@ -210,7 +197,9 @@ def test_a_set_that_its_source_refuses_leaves_out_its_part_alone(
 
 def test_what_is_invalid_beside_the_data_is_not_taken_for_a_missing_set(tmp_path: Path) -> None:
     (tmp_path / "mnist").mkdir()
-    made = Reproduction(bu2020.PAPER, tmp_path, Workspace.at(tmp_path), QUICK, print, Result(paper="p", title="t"))
+    made = papers.Reproduction(
+        bu2020.PAPER, tmp_path, Workspace.at(tmp_path), QUICK, print, papers.Result(paper="p", title="t")
+    )
 
     def other(data: Path) -> None:
         raise InvalidValue("sweep", "s", "the packaged spec", "Give another --root.")
@@ -223,18 +212,18 @@ def test_what_is_invalid_beside_the_data_is_not_taken_for_a_missing_set(tmp_path
 def test_adult_in_its_own_columns_serves_where_a9a_is_absent(tmp_path: Path) -> None:
     adult = {"source": "pooled", "of": "adult"}
     (tmp_path / "adult").mkdir()
-    assert run.section(adult, tmp_path)["form"] == "raw"
+    assert papers.section(adult, tmp_path)["form"] == "raw"
     (tmp_path / "a9a").mkdir()
-    assert "form" not in run.section(adult, tmp_path)
+    assert "form" not in papers.section(adult, tmp_path)
 
 
 def test_a_part_whose_trials_failed_is_left_out_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = Proposal(number=0, config={}, seed=0)
     failed = TrialRecord.of("lu", begun, TrialState.FAILED, reason="no memory")
-    monkeypatch.setattr(run, "swept", lambda spec, workspace, running: [failed])
-    result, sizes = Result(paper="lu2021", title=""), lu2021.PAPER.sized(QUICK)
-    made = Reproduction(lu2021.PAPER, tmp_path, Workspace.at(tmp_path / "root"), QUICK, print, result)
-    with pytest.raises(Missing, match=r"no trial of Alg\. 1 \(Gaus\) and Alg\. 1 \(Lap\) has a result"):
+    monkeypatch.setattr(papers, "swept", lambda spec, workspace, running: [failed])
+    result, sizes = papers.Result(paper="lu2021", title=""), lu2021.PAPER.sized(QUICK)
+    made = papers.Reproduction(lu2021.PAPER, tmp_path, Workspace.at(tmp_path / "root"), QUICK, print, result)
+    with pytest.raises(papers.Missing, match=r"no trial of Alg\. 1 \(Gaus\) and Alg\. 1 \(Lap\) has a result"):
         lu2021.measured(lu2021.sized(lu2021.SETS[0], sizes), sizes, tmp_path, made)
     assert [line for line in result.cut if "1 of 1 trials failed; the first: no memory" in line]
 
@@ -249,9 +238,9 @@ TRIED = {"lu2021": 45, "triastcyn2020": 21, "vandermaaten2020": 14, "wu2020": 36
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("paper", ["lu2021", "triastcyn2020", "vandermaaten2020", "wu2020"])
 def test_the_quick_form_runs_on_the_real_data_and_is_read_again(paper: str, tmp_path: Path) -> None:
-    result = reproduce(paper, DATA, Workspace.at(tmp_path), QUICK, print)
+    result = papers.reproduce(paper, DATA, Workspace.at(tmp_path), QUICK, print)
     tried = [claim for claim in result.rows if claim.verdict != "not tried"]
     assert len(tried) >= TRIED[paper]
     assert all(plot.stat().st_size > 10_000 for plot in result.plots)
     json.dumps(result.to_dict())
-    assert reproduce(paper, DATA, Workspace.at(tmp_path), QUICK, print).rows == result.rows
+    assert papers.reproduce(paper, DATA, Workspace.at(tmp_path), QUICK, print).rows == result.rows

@@ -17,20 +17,8 @@ from dpcore.rounding import epsilon_text
 from sweeps.privacy import totals as ledger
 from sweeps.privacy.ledger import Procedure
 from sweeps.privacy.published_store import PublishedStore
+from sweeps.reporting import front as fronts
 from sweeps.reporting import tables
-from sweeps.reporting.front import (
-    FEWEST,
-    AxisEnd,
-    MixedGuarantees,
-    axis_ends,
-    front,
-    hypervolume,
-    kinds,
-    nondominated,
-    shrink,
-    shrink_alike,
-    sweep_front,
-)
 from sweeps.store.records import TrialRecord, TrialState
 from sweeps.store.store import Store
 from tests.benchmarks.chosen import compare
@@ -70,12 +58,16 @@ GOLDEN = np.array([(0.5, 0.20), (1, 0.12), (3, 0.08), (8, 0.06)])  # (epsilon, e
 
 def test_golden_hypervolume_through_the_front():
     records = [record(i, epsilon=e, error=err) for i, (e, err) in enumerate(GOLDEN)]
-    (panel,) = front(records, [EPSILON, ERROR], reference={"epsilon": AxisEnd(10.0), "error": AxisEnd(0.5)}).panels
+    (panel,) = fronts.front(
+        records, [EPSILON, ERROR], reference={"epsilon": fronts.AxisEnd(10.0), "error": fronts.AxisEnd(0.5)}
+    ).panels
     assert panel.hypervolume == pytest.approx(3.890, abs=1e-12)
     assert panel.on_front.all()
     scaled = GOLDEN.copy()
     scaled[:, 0] = np.log10(scaled[:, 0])
-    assert hypervolume(scaled, [False, False], [1, 0.5]) == pytest.approx(0.4932, abs=5e-5)  # four printed digits
+    assert fronts.hypervolume(scaled, [False, False], [1, 0.5]) == pytest.approx(
+        0.4932, abs=5e-5
+    )  # four printed digits
 
 
 numbers = st.sampled_from([0.0, -0.0, 0.5, 1.0, 1.0 + 2**-52, 2.0, 5e-324, math.inf, -math.inf]) | st.floats(
@@ -90,7 +82,7 @@ def test_front_is_the_brute_force_front(data: st.DataObject):
     rows = data.draw(st.lists(st.tuples(*[numbers] * dimensions), max_size=25))
     maximize = data.draw(st.lists(st.booleans(), min_size=dimensions, max_size=dimensions))
     values = np.array(rows, dtype=float).reshape(len(rows), dimensions)
-    assert nondominated(values, maximize).tolist() == brute_force(values, maximize)
+    assert fronts.nondominated(values, maximize).tolist() == brute_force(values, maximize)
 
 
 @settings(max_examples=60)
@@ -100,7 +92,7 @@ def test_hypervolume_is_the_sum_of_covered_cells(dimensions: int, data: st.DataO
     rows = data.draw(st.lists(st.tuples(*[coordinate] * dimensions), max_size=8))
     values = np.array(rows, dtype=float).reshape(len(rows), dimensions)
     reference = np.full(dimensions, 6.0)
-    assert hypervolume(values, [False] * dimensions, reference) == pytest.approx(
+    assert fronts.hypervolume(values, [False] * dimensions, reference) == pytest.approx(
         inclusion_by_cells(values, reference), abs=1e-9
     )
 
@@ -115,7 +107,7 @@ def test_what_is_left_out_is_counted():
         record(5, state=TrialState.FAILED),
         record(6, state=TrialState.INFEASIBLE),
     ]
-    result = front(records, [ACCURACY, EPSILON])
+    result = fronts.front(records, [ACCURACY, EPSILON])
     assert result.excluded == {
         "accuracy not a finite number": 2,
         "without accuracy": 1,
@@ -138,10 +130,10 @@ def test_what_is_left_out_is_counted():
 )
 def test_different_guarantees_share_axes_only_by_name_and_then_in_their_own_panel(name: str, other: object):
     records = [claiming(0), claiming(1, **{name: other})]
-    with pytest.raises(MixedGuarantees, match=f"--mix {name}") as caught:
-        front(records, [ACCURACY, EPSILON], as_refuted=True)
+    with pytest.raises(fronts.MixedGuarantees, match=f"--mix {name}") as caught:
+        fronts.front(records, [ACCURACY, EPSILON], as_refuted=True)
     assert str(other) in str(caught.value)
-    panels = front(records, [ACCURACY, EPSILON], mix=[name], as_refuted=True).panels
+    panels = fronts.front(records, [ACCURACY, EPSILON], mix=[name], as_refuted=True).panels
     assert [len(panel.records) for panel in panels] == [1, 1]
     assert {str(panel.label[name]) for panel in panels} == {str(other), str(getattr(records[0].guarantee, name))}
     assert len({panel.title for panel in panels}) == 2
@@ -149,9 +141,9 @@ def test_different_guarantees_share_axes_only_by_name_and_then_in_their_own_pane
 
 def test_claims_that_stand_share_axes_each_under_its_own_status():
     records = [claiming(0), claiming(1, status="proved-under-assumptions"), claiming(2, status="refuted")]
-    with pytest.raises(MixedGuarantees, match="refuted"):
-        front(records, [ACCURACY, EPSILON], as_refuted=True)
-    found = front(records, [ACCURACY, EPSILON], mix=["status"], as_refuted=True)
+    with pytest.raises(fronts.MixedGuarantees, match="refuted"):
+        fronts.front(records, [ACCURACY, EPSILON], as_refuted=True)
+    found = fronts.front(records, [ACCURACY, EPSILON], mix=["status"], as_refuted=True)
     assert [panel.label["status"] for panel in found.panels] == ["proved or proved-under-assumptions", "refuted"]
     listed = {row["key"]: row["status"] for row in tables.rows(found, everything=True)}
     assert listed == {record.key: record.guarantee.status for record in records if record.guarantee}
@@ -173,13 +165,13 @@ def of_systems(count: int) -> list[TrialRecord]:
 
 def test_each_kind_has_the_front_that_it_would_have_alone():
     records = of_systems(60)
-    (panel,) = front(records, [ACCURACY, EPSILON]).panels
-    found = kinds(panel, [ACCURACY, EPSILON], across=1, up=0)
+    (panel,) = fronts.front(records, [ACCURACY, EPSILON]).panels
+    found = fronts.kinds(panel, [ACCURACY, EPSILON], across=1, up=0)
     assert [one.name for one in found] == ["a (proved)", "a (proved-under-assumptions)", "noisy-sgd (proved)"]
     assert [one.system for one in found] == [0, 0, 1]
     for kind in found:
         members = [one for one, mine in zip(panel.records, kind.members, strict=True) if mine]
-        assert {panel.records[i].key for i in kind.own} == set(front(members, [ACCURACY, EPSILON]).keys())
+        assert {panel.records[i].key for i in kind.own} == set(fronts.front(members, [ACCURACY, EPSILON]).keys())
         across = panel.values[kind.own, 1]
         assert (np.diff(across) >= 0).all()
 
@@ -200,7 +192,7 @@ def counted(store: Store) -> Procedure:
 
 
 def test_the_note_is_the_ledgers_total(store):
-    found = sweep_front(PublishedStore(store), "views", total=True)
+    found = fronts.sweep_front(PublishedStore(store), "views", total=True)
     assert found.procedure == counted(store)
     assert found.note == (
         f"All trials together: epsilon {epsilon_text(counted(store).guarantee.epsilon)} at delta 1e-05, "
@@ -210,18 +202,18 @@ def test_the_note_is_the_ledgers_total(store):
     )
     # Fourteen launches: more than what the best of them claims, and more than all those on the front.
     assert found.procedure.guarantee.epsilon > max(trial.guarantee.epsilon for trial in found.panels[0].records)
-    assert sweep_front(PublishedStore(store), "views").note == ""
+    assert fronts.sweep_front(PublishedStore(store), "views").note == ""
 
 
 # Shrunk scores: golden numbers, properties, and by simulation what the chosen one is worth.
 
 
-SCORES = st.lists(st.tuples(st.floats(-5, 5), st.floats(0.001, 2)), min_size=FEWEST, max_size=12)
+SCORES = st.lists(st.tuples(st.floats(-5, 5), st.floats(0.001, 2)), min_size=fronts.FEWEST, max_size=12)
 
 
 def test_equal_errors_give_the_rule_of_efron_and_morris():
     """With one error s for all, t^2 = S / (n - 1) - s^2: of 0, 1, 2, 3 it is 5/3 - 1, and B = 3/5."""
-    shrunk, errors = shrink(np.array([0.0, 1, 2, 3]), np.ones(4))
+    shrunk, errors = fronts.shrink(np.array([0.0, 1, 2, 3]), np.ones(4))
     assert shrunk == pytest.approx(0.6 * 1.5 + 0.4 * np.arange(4), abs=1e-9)
     assert errors == pytest.approx(np.sqrt(0.4 + 0.36 * (5 / 3) / 4), abs=1e-9)
 
@@ -229,20 +221,20 @@ def test_equal_errors_give_the_rule_of_efron_and_morris():
 @given(SCORES)
 def test_shrunk_scores_lie_between_their_own_and_the_mean_and_are_no_less_sure(listed):
     scores, errors = np.array(listed).T
-    shrunk, left = shrink(scores, errors)
+    shrunk, left = fronts.shrink(scores, errors)
     assert (shrunk >= scores.min() - 1e-9).all()
     assert (shrunk <= scores.max() + 1e-9).all()
     assert (left <= errors + 1e-9).all()
     # A shift moves all alike.
-    assert shrink(scores + 1, errors)[0] == pytest.approx(shrunk + 1, abs=1e-6)
+    assert fronts.shrink(scores + 1, errors)[0] == pytest.approx(shrunk + 1, abs=1e-6)
 
 
 def test_a_noisy_score_of_few_like_it_is_held_against_all_and_infinities_stay():
     scores, errors = [0.9, 0.5, 0.5, 0.52, 0.51, np.inf], [0.3, 0.01, 0.01, 0.01, 0.01, 0.1]
-    shrunk, _ = shrink_alike(scores, errors, ["lonely", *"abcd", "e"])
+    shrunk, _ = fronts.shrink_alike(scores, errors, ["lonely", *"abcd", "e"])
     assert shrunk[0] < 0.6
     assert shrunk[5] == np.inf
-    assert list(shrink_alike([0.9, 0.5], [0.3, 0.01], ["a", "b"])[0]) == [0.9, 0.5]
+    assert list(fronts.shrink_alike([0.9, 0.5], [0.3, 0.01], ["a", "b"])[0]) == [0.9, 0.5]
 
 
 def test_what_the_chosen_trial_is_said_to_score_is_within_its_error_of_what_it_is_worth():
@@ -314,7 +306,7 @@ def test_systems_agree_on_the_worst_of_a_metric():
     assert {seen[name].worst for name in seen if name.endswith("accuracy") and seen[name].goal == "maximize"} == {0.0}
 
 
-ENDS = {"accuracy": AxisEnd(0.0, "the worst accuracy there is"), "epsilon": AxisEnd(4.0)}
+ENDS = {"accuracy": fronts.AxisEnd(0.0, "the worst accuracy there is"), "epsilon": fronts.AxisEnd(4.0)}
 
 
 def test_the_stored_spec_says_it_and_the_caller_goes_before(tmp_path: Path):
@@ -322,10 +314,10 @@ def test_the_stored_spec_says_it_and_the_caller_goes_before(tmp_path: Path):
     store = view_sweeps.new_sweep(tmp_path, front={"reference": stored})
     lease = store.acquire("views")
     view_sweeps.complete(store, lease, 0, accuracy=0.5)
-    assert axis_ends(store.sweep("views").references) == ENDS
-    assert sweep_front(PublishedStore(store), "views").panels[0].hypervolume == pytest.approx(0.5 * 3)
-    chosen = sweep_front(PublishedStore(store), "views", reference={"epsilon": AxisEnd(2.0)})
+    assert fronts.axis_ends(store.sweep("views").references) == ENDS
+    assert fronts.sweep_front(PublishedStore(store), "views").panels[0].hypervolume == pytest.approx(0.5 * 3)
+    chosen = fronts.sweep_front(PublishedStore(store), "views", reference={"epsilon": fronts.AxisEnd(2.0)})
     assert chosen.panels[0].hypervolume == pytest.approx(0.5)
     older = view_sweeps.new_sweep(tmp_path, "older", front={})
-    assert axis_ends(older.sweep("older").references) == {}
+    assert fronts.axis_ends(older.sweep("older").references) == {}
     lease.release()
