@@ -229,22 +229,12 @@ def budget(
     With --epsilon, --delta and --rule its ledger is made, once and for ever. A launch that the budget does not hold
     does not happen; deleting a sweep gives nothing back.
     """
+    terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rule": rule, "tau": tau}
     if population is None:
-        if (epsilon, delta, rule, tau, spec) != (None,) * 5:
+        if {spec, *terms.values()} != {None}:
             raise InvalidValue("POPULATION", None, "the name of a population beside these options")
         found = api.list_budgets(root=root, store=store)
         listed = "\n".join(map(str, found)) or "No population has a ledger in this store."
         return [one.to_dict() for one in found], listed
-    one = api.population_budget(
-        population,
-        epsilon=epsilon,
-        delta=delta,
-        rule=rule,
-        adjacency=adjacency,
-        unit=unit,
-        tau=tau,
-        spec=spec,
-        root=root,
-        store=store,
-    )
+    one = api.population_budget(population, **terms, adjacency=adjacency, unit=unit, spec=spec, root=root, store=store)
     return one.to_dict(), one

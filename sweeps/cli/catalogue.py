@@ -56,9 +56,8 @@ def systems(
         return print_json(found)
     console = Console()
     for system in found:
-        table = Table(title=f"{system['name']}  ({system['source']}), its claim: {system['claim']}")
-        for heading in ("parameter", "kind", "range", "default", "meaning"):
-            table.add_column(heading, overflow="fold")
+        title = f"{system['name']}  ({system['source']}), its claim: {system['claim']}"
+        table = _folding("parameter", "kind", "range", "default", "meaning", title=title)
         for one in system["parameters"]:
             table.add_row(one["name"], one["kind"], one["range"], str(one["default"]), one["doc"])
         console.print(table)
@@ -66,9 +65,8 @@ def systems(
             depends = f"Made of {one['released']} ({one['depends']})."
             console.print(f"  {one['name']} ({one['goal']}): {one['doc']}. {depends}", highlight=False)
         if system["asked"]:
-            console.print(
-                f"  Where `report` or an objective asks for them: {', '.join(system['asked'])}", highlight=False
-            )
+            asked = ", ".join(system["asked"])
+            console.print(f"  Where `report` or an objective asks for them: {asked}", highlight=False)
 
 
 def described(name: str | None = None) -> list[dict[str, Any]]:

@@ -299,17 +299,8 @@ def check(
     cluster of --address. With --no-rehearsal nothing but the spec is looked at. The store is opened only for a spec
     that names an earlier sweep (search.warm_start, search.chosen_from), or declares data.population.
     """
-    return api.check(
-        spec,
-        data=data,
-        trials=trials,
-        changes=changes or (),
-        rehearsal=rehearsal,
-        modes=modes,
-        root=root,
-        store=store,
-        address=address,
-    )
+    looks: dict[str, Any] = {"rehearsal": rehearsal, "modes": modes, "address": address}
+    return api.check(spec, data=data, trials=trials, changes=changes or (), root=root, store=store, **looks)
 
 
 @app.command()
