@@ -120,13 +120,7 @@ def test_what_is_left_out_is_counted():
 
 @pytest.mark.parametrize(
     ("name", "other"),
-    [
-        ("notion", "bayesian-dp"),
-        ("adjacency", "replace-one"),
-        ("delta", 1e-6),
-        ("unit", "user"),
-        ("status", "refuted"),
-    ],
+    [("notion", "bayesian-dp"), ("adjacency", "replace-one"), ("delta", 1e-6), ("unit", "user"), ("status", "refuted")],
 )
 def test_different_guarantees_share_axes_only_by_name_and_then_in_their_own_panel(name: str, other: object):
     records = [claiming(0), claiming(1, **{name: other})]

@@ -134,11 +134,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 @pytest.mark.parametrize(
     ("status", "content", "said"),
     [
-        (
-            200,
-            {"version": "4", "ray_version": "2.59.0", "ray_commit": "x"},
-            "the cluster runs Ray 2.59.0",
-        ),
+        (200, {"version": "4", "ray_version": "2.59.0", "ray_commit": "x"}, "the cluster runs Ray 2.59.0"),
         (404, {}, "no Ray job server answers"),
         (401, {}, "refuses this token"),
         (403, {}, "refuses this token"),

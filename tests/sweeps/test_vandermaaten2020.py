@@ -9,17 +9,7 @@ from typing import Any
 import pytest
 
 from sweeps.papers import Claim, Row
-from sweeps.papers.vandermaaten2020 import (
-    LOSS,
-    MODEL,
-    PAPER,
-    SGD,
-    VOTES,
-    MeanAccuracy,
-    hold,
-    panels_of,
-    table,
-)
+from sweeps.papers.vandermaaten2020 import LOSS, MODEL, PAPER, SGD, VOTES, MeanAccuracy, hold, panels_of, table
 from tests.sweeps.test_papers import claims_of
 
 POINT = {"part": "fig1-pure", "method": MODEL, "delta": 0.0, "epsilon": 1.0, "queries": 0, "n": 60_000}

@@ -153,11 +153,7 @@ ERROR = FrontAxis("error", "minimize")
 
 
 def record(number: int, epsilon: float = 1.0, state: TrialState = TrialState.COMPLETE, **metrics: float):
-    config: dict[str, Scalar] = {
-        "system": "noisy-sgd",
-        "target_epsilon": 1.0,
-        "learning_rate": 0.1 * (number + 1),
-    }
+    config: dict[str, Scalar] = {"system": "noisy-sgd", "target_epsilon": 1.0, "learning_rate": 0.1 * (number + 1)}
     told = {
         "plan": plan({"system": "noisy-sgd"}, 1.0, work=10.0 * number),
         "metrics": metrics,

@@ -192,10 +192,7 @@ def test_a_sweep_that_ended_badly_is_returned_with_a_warning(tmp_path, monkeypat
 # What a person without a terminal reads while a sweep runs.
 
 
-OBJECTIVES = [
-    SimpleNamespace(metric="accuracy", goal="maximize"),
-    SimpleNamespace(metric="epsilon", goal="minimize"),
-]
+OBJECTIVES = [SimpleNamespace(metric="accuracy", goal="maximize"), SimpleNamespace(metric="epsilon", goal="minimize")]
 
 
 def trial(number, state=TrialState.COMPLETE, **metrics):
