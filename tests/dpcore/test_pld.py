@@ -231,7 +231,7 @@ def composition():
     """Two finite losses and a loss at infinity, five times, on a ring that holds every finite sum."""
     finite = np.array([0.59, 0.4])
     law = Law(origin=-0.5, spacing=1.0, masses=finite, infinite=INFINITE, slack=0.0)
-    return convolution.TiltedComposition([law], [FIVE], 1.0, convolution.Window(64, 32, 1.0, 1.0))
+    return convolution.TiltedComposition([(law, FIVE)], 1.0, convolution.Window(64, 32, 1.0, 1.0))
 
 
 def exact_delta(epsilon):

@@ -200,9 +200,9 @@ def test_what_lies_beyond_the_last_frequency_is_charged():
     layer = lines.cut(
         parts[0][0],
         found.tilt,
-        found.lines[0].log_mgf + 1e-9,
-        found.lines[0].low,
-        found.lines[0].high,
+        found.lines[0][0].log_mgf + 1e-9,
+        found.lines[0][0].low,
+        found.lines[0][0].high,
         forward=True,
     )
     missing = -3000 * math.log1p(-layer.missing(found.step * (count + 1)))

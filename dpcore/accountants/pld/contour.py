@@ -68,15 +68,14 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True)
 class Contour:
-    """`counts[i]` steps of `lines[i]`, all at one tilt, summed at 0, step, ..., count * step.
+    """So many steps of each of `lines`, all at one tilt, summed at 0, step, ..., count * step.
 
     outside  probability that any step lay beyond its line's ends
     missing  summed over all steps: 1 less a bound on the spectrum beyond the last frequency
     shifts   (up, down) of the tilt, for the Chernoff bounds; down < tilt
     """
 
-    lines: tuple[Line, ...]
-    counts: tuple[int, ...]
+    lines: tuple[tuple[Line, int], ...]
     tilt: float
     step: float
     count: int
@@ -87,19 +86,17 @@ class Contour:
     @cached_property
     def log_mgf(self) -> float:
         """ln E exp(t S)."""
-        return math.fsum(c * line.log_mgf for line, c in zip(self.lines, self.counts, strict=True))
+        return math.fsum(c * line.log_mgf for line, c in self.lines)
 
     @cached_property
     def error(self) -> float:
         """The largest error of `log_mgf`."""
-        return math.fsum(
-            c * (line.error + _EPS * abs(line.log_mgf)) for line, c in zip(self.lines, self.counts, strict=True)
-        )
+        return math.fsum(c * (line.error + _EPS * abs(line.log_mgf)) for line, c in self.lines)
 
     @cached_property
     def centre(self) -> tuple[float, float]:
         """Summed centres, and the summed rounding of them."""
-        terms = [c * line.centre for line, c in zip(self.lines, self.counts, strict=True)]
+        terms = [c * line.centre for line, c in self.lines]
         return math.fsum(terms), 2 * _EPS * math.fsum(abs(x) for x in terms)
 
     @cached_property
@@ -108,7 +105,7 @@ class Contour:
         frequency: Array = self.step * np.arange(self.count + 1, dtype=np.float64)
         log_value: NDArray[np.complex128] = np.zeros(self.count + 1, dtype=complex)
         log_bound: Array = np.zeros(self.count + 1)
-        for line, c in zip(self.lines, self.counts, strict=True):
+        for line, c in self.lines:
             values, error = line.values(self.step, self.count)
             with np.errstate(divide="ignore"):
                 log_value += c * np.log(values)
@@ -131,7 +128,7 @@ class Contour:
         period = 2 * math.pi / self.step
         out = []
         for shift in (self.shifts[0], -self.shifts[1]):
-            ratio = math.fsum(c * line.log_ratio(shift) for line, c in zip(self.lines, self.counts, strict=True))
+            ratio = math.fsum(c * line.log_ratio(shift) for line, c in self.lines)
             decay = abs(shift) * period
             out.append(ratio - decay - math.log(-math.expm1(-decay)))
         return out[0], out[1]
@@ -273,7 +270,7 @@ def make_contour(direction: Direction, saddle: Saddle, log_relative: float, wort
     count = math.ceil(frequency / step)
     last, nodes = step * (count + 1), _MOST_PRODUCTS // (count + 1)
     target = max(min(math.exp(log_relative) / (20 * sum(p.steps for p in pieces)), 1e-8), 1e-17)
-    lines: list[Line] = []
+    lines: list[tuple[Line, int]] = []
     outside = missing = 0.0
     for piece in pieces:
         line = line_of(piece.pair, Fineness(last, target, nodes), t, cumulants.tail, forward=forward)
@@ -283,8 +280,8 @@ def make_contour(direction: Direction, saddle: Saddle, log_relative: float, wort
             line.guard()
             outside += piece.steps * line.outside
         missing += piece.missing(last, line.log_mgf + line.error)
-        lines.append(line)
-    return Contour(tuple(lines), tuple(p.steps for p in pieces), t, step, count, outside, missing, (up, down))
+        lines.append((line, piece.steps))
+    return Contour(tuple(lines), t, step, count, outside, missing, (up, down))
 
 
 def epsilon_bounds(direction: Direction) -> Bounds | None:

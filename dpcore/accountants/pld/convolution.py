@@ -66,10 +66,9 @@ def _tilted(law: Law, tilt: float) -> tuple[Array, float]:
 
 @dataclass(frozen=True)
 class TiltedComposition:
-    """`counts[i]` steps of `laws[i]` (one spacing), tilted by `tilt` > 0, on a ring."""
+    """So many steps of each of `laws` (one spacing), tilted by `tilt` > 0, on a ring."""
 
-    laws: Sequence[Law]
-    counts: Sequence[int]
+    laws: Sequence[tuple[Law, int]]
     tilt: float
     window: Window
     _turns: dict[int, tuple[float, float]] = field(default_factory=dict, compare=False, repr=False)
@@ -77,40 +76,40 @@ class TiltedComposition:
     @cached_property
     def spacing(self) -> float:
         """Of the grid, in nats."""
-        return self.laws[0].spacing
+        return self.laws[0][0].spacing
 
     @cached_property
     def origin(self) -> float:
         """The composed loss of the ring's place 0, in nats."""
-        return math.fsum(count * law.origin for law, count in zip(self.laws, self.counts, strict=True))
+        return math.fsum(count * law.origin for law, count in self.laws)
 
     @cached_property
     def infinite(self) -> float:
         """Probability that any step's loss is infinite: 1 - prod (1 - m_i)^T_i."""
-        if any(law.infinite >= 1 for law in self.laws):
+        if any(law.infinite >= 1 for law, _ in self.laws):
             return 1.0
-        logs = (count * math.log1p(-law.infinite) for law, count in zip(self.laws, self.counts, strict=True))
+        logs = (count * math.log1p(-law.infinite) for law, count in self.laws)
         return -math.expm1(math.fsum(logs))
 
     @cached_property
     def slack(self) -> float:
         """ln of the factor that covers the guard's slack."""
-        return math.fsum(count * math.log1p(law.slack) for law, count in zip(self.laws, self.counts, strict=True))
+        return math.fsum(count * math.log1p(law.slack) for law, count in self.laws)
 
     @cached_property
     def _steps(self) -> list[tuple[Array, float]]:
-        return [_tilted(law, self.tilt) for law in self.laws]
+        return [_tilted(law, self.tilt) for law, _ in self.laws]
 
     @cached_property
     def log_mgf(self) -> float:
         """ln E exp(tilt S) of the finite losses."""
-        return math.fsum(count * k for (_, k), count in zip(self._steps, self.counts, strict=True))
+        return math.fsum(count * k for (_, k), (_, count) in zip(self._steps, self.laws, strict=True))
 
     @cached_property
     def rounding(self) -> float:
         """Relative error of tilted masses and normalisers, summed over all steps."""
         total = 0.0
-        for law, count, (_, k) in zip(self.laws, self.counts, self._steps, strict=True):
+        for (law, count), (_, k) in zip(self.laws, self._steps, strict=True):
             reach = max(abs(law.origin), abs(law.origin + law.spacing * (len(law.masses) - 1)))
             total += count * 4 * _EPS * (4 + self.tilt * reach + abs(k))
         return total
@@ -118,7 +117,7 @@ class TiltedComposition:
     @cached_property
     def position_error(self) -> float:
         """Absolute error of the losses' positions."""
-        total = sum(count * (abs(law.origin) + law.spacing) for law, count in zip(self.laws, self.counts, strict=True))
+        total = sum(count * (abs(law.origin) + law.spacing) for law, count in self.laws)
         return 8 * _EPS * (total + self.spacing * self.window.size)
 
     @cached_property
@@ -126,17 +125,17 @@ class TiltedComposition:
         n = self.window.size
         transforms = [rfft(_folded(weight, n), n) for weight, _ in self._steps]
         log_bound: Array = np.zeros(n // 2 + 1)
-        for z, law, count in zip(transforms, self.laws, self.counts, strict=True):
+        for z, (law, count) in zip(transforms, self.laws, strict=True):
             log_bound += count * np.log(np.abs(z) + _EPS * (8 * math.log2(n) + len(law.masses) / n))
         keep = np.flatnonzero(log_bound > _NEGLIGIBLE)
         value: Complex = np.ones(len(keep), dtype=np.complex128)
         log_exact: Array = np.zeros(len(keep))
-        for z, count in zip(transforms, self.counts, strict=True):
+        for z, (_, count) in zip(transforms, self.laws, strict=True):
             value = value * _power(z[keep], count)
             with np.errstate(divide="ignore"):
                 log_exact += count * np.log(np.abs(z[keep]))
         bound = np.exp(log_bound[keep])
-        error = bound * (8 * _EPS * sum(self.counts) - np.expm1(log_exact - log_bound[keep]))
+        error = bound * (8 * _EPS * sum(count for _, count in self.laws) - np.expm1(log_exact - log_bound[keep]))
         scale = np.where((keep == 0) | (2 * keep == n), 1.0, 2.0) / n
         dropped = math.exp(_NEGLIGIBLE) if len(keep) < len(log_bound) else 0.0
         return _Spectrum(keep.astype(np.int64), value * scale, error * scale, dropped)
@@ -188,15 +187,13 @@ class TiltedComposition:
         """(shift, ln of the moment generating function's ratio) downwards and upwards."""
         out = []
         for shift in (-self.window.lower_by, self.window.raise_by):
-            terms = (c * log_mgf(law, self.tilt + shift) for law, c in zip(self.laws, self.counts, strict=True))
+            terms = (c * log_mgf(law, self.tilt + shift) for law, c in self.laws)
             out.append((shift, math.fsum(terms) - self.log_mgf))
         return out
 
     @cached_property
     def _support(self) -> tuple[float, float]:
-        first, last = (
-            sum(count * law.support[end] for law, count in zip(self.laws, self.counts, strict=True)) for end in (0, 1)
-        )
+        first, last = (sum(count * law.support[end] for law, count in self.laws) for end in (0, 1))
         return self.origin + self.spacing * (first - 0.5), self.origin + self.spacing * (last + 0.5)
 
     def _outside(self, bottom: float, top: float) -> tuple[float, float]:

@@ -198,7 +198,7 @@ def make_ring(direction: Direction, gap: float, spacing: float | None = None) ->
         margin = 4 * spacing + 0.02 * (up[best_up] - down[best_down])
         bottom, top = min(float(down[best_down]), eps) - margin, max(float(up[best_up]), eps) + margin
         # A few steps have a bounded support, and a window that holds it has no outside.
-        pad = spacing * (sum(cumulants.counts) + 4)
+        pad = spacing * (sum(count for _, count in direction.parts) + 4)
         return max(bottom, min(min(ends), eps) - pad), min(top, max(max(ends), eps) + pad)
 
     bottom, top = window(spacing)
@@ -223,7 +223,7 @@ def _spacing(direction: Direction, gap: float) -> float:
     not assumed.
     """
     parts, cumulants, tilt = direction.parts, direction.cumulants, direction.saddle.tilt
-    spacing = math.sqrt(8 * gap / (sum(cumulants.counts) * (tilt + 1)))
+    spacing = math.sqrt(8 * gap / (sum(count for _, count in direction.parts) * (tilt + 1)))
     candidates: Array = spacing * 1.3 ** np.arange(14, dtype=np.float64)
     cost = 0.75 * (tilt + 1) * cumulants.splitting_variance(tilt, candidates)
     for candidate, price in zip(candidates, cost, strict=True):
@@ -248,7 +248,7 @@ def compose(direction: Direction, ring: Ring, *, upper: bool) -> TiltedCompositi
     Raises DiscretisationInvalid where the guard refuses the upper law.
     """
     laws = []
-    for pair, _ in direction.parts:
+    for pair, count in direction.parts:
         try:
             law = _laws(pair, ring.spacing, direction.cumulants.tail).law(upper=upper, forward=direction.forward)
         except DiscretisationInvalid:
@@ -257,5 +257,5 @@ def compose(direction: Direction, ring: Ring, *, upper: bool) -> TiltedCompositi
             return None
         if not law.masses.any():
             return None
-        laws.append(law)
-    return TiltedComposition(laws, [count for _, count in direction.parts], direction.saddle.tilt, ring.window)
+        laws.append((law, count))
+    return TiltedComposition(laws, direction.saddle.tilt, ring.window)

@@ -23,26 +23,24 @@ from dpcore.accountants.pld.pairs import Array, Asked, Bounds, Parts, tail_for
 
 @dataclass(frozen=True)
 class Cumulants:
-    """Quadrature of one direction's composed loss. Shapes: (nodes,) per part, `counts` steps of each.
+    """Quadrature of one direction's composed loss.
 
+    laws  of each part: losses (nodes,), log-masses (nodes,), and how many steps
     tail  probability left out on either side of each step; grids must leave out the same, for a rare huge loss
           that the estimates did not see would spoil the Chernoff bounds
     """
 
-    losses: tuple[Array, ...]
-    log_masses: tuple[Array, ...]
-    counts: tuple[int, ...]
+    laws: tuple[tuple[Array, Array, int], ...]
     tail: float
 
     def mirrored(self) -> Cumulants:
         """Those of the other direction: (Q, P) under Q."""
-        log_masses = (log_mass - loss for loss, log_mass in zip(self.losses, self.log_masses, strict=True))
-        return Cumulants(tuple(-loss for loss in self.losses), tuple(log_masses), self.counts, self.tail)
+        return Cumulants(tuple((-loss, log_mass - loss, count) for loss, log_mass, count in self.laws), self.tail)
 
     def at(self, tilt: float) -> tuple[float, float, float]:
         """K, K', K'' of the composed loss at a real tilt."""
         k = mean = variance = 0.0
-        for loss, log_mass, count in zip(self.losses, self.log_masses, self.counts, strict=True):
+        for loss, log_mass, count in self.laws:
             weight, top, mass = _weights(loss, log_mass, tilt)
             first = float(weight @ loss) / mass
             away = loss - first
@@ -53,12 +51,12 @@ class Cumulants:
 
     def losses_at(self, end: int) -> float:
         """The composed loss at the quadrature's first (0) or last (-1) nodes, in nats."""
-        return float(sum(count * loss[end] for loss, count in zip(self.losses, self.counts, strict=True)))
+        return float(sum(count * loss[end] for loss, _, count in self.laws))
 
     def log_mgfs(self, tilt: float) -> list[float]:
         """ln E exp(tilt L) of one step of each part."""
         out = []
-        for loss, log_mass in zip(self.losses, self.log_masses, strict=True):
+        for loss, log_mass, _ in self.laws:
             _, top, mass = _weights(loss, log_mass, tilt)
             out.append(top + math.log(mass))
         return out
@@ -66,7 +64,7 @@ class Cumulants:
     def at_ends(self, tilt: float) -> float:
         """Tilted mass, per step and summed over the steps, that a quadrature node at either end would have."""
         total = 0.0
-        for loss, log_mass, count in zip(self.losses, self.log_masses, self.counts, strict=True):
+        for loss, log_mass, count in self.laws:
             if len(loss) > 2:
                 weight, _, mass = _weights(loss, log_mass, tilt)
                 total += count * float(weight[0] + weight[-1]) / mass
@@ -75,7 +73,7 @@ class Cumulants:
     def values(self, tilts: Array) -> Array:
         """K at each tilt."""
         total = np.zeros(len(tilts))
-        for loss, log_mass, count in zip(self.losses, self.log_masses, self.counts, strict=True):
+        for loss, log_mass, count in self.laws:
             exponent = log_mass[None, :] + tilts[:, None] * loss[None, :]
             top = exponent.max(axis=1)
             total += count * (top + np.log(np.exp(exponent - top[:, None]).sum(axis=1)))
@@ -85,7 +83,7 @@ class Cumulants:
         """Summed tilted mean of (L - a)(b - L) where [a, b] is L's cell, for each grid spacing."""
         total = np.zeros(len(spacings))
         width = spacings[:, None]
-        for loss, log_mass, count in zip(self.losses, self.log_masses, self.counts, strict=True):
+        for loss, log_mass, count in self.laws:
             weight, _, mass = _weights(loss, log_mass, tilt)
             cells = (loss - loss[0])[None, :] / width
             # Quadrature nodes closer than a cell average over its inside; farther ones sample it.
@@ -105,13 +103,9 @@ def _weights(loss: Array, log_mass: Array, tilt: float) -> tuple[Array, float, f
 
 def cumulants(parts: Parts, tail: float, *, forward: bool) -> Cumulants:
     """Quadrature for the loss of (P, Q) under P, or with forward=False of (Q, P) under Q."""
-    losses, log_masses, counts = [], [], []
-    for pair, count in parts:
-        loss, log_mass = pair.sample(tail)
-        losses.append(loss if forward else -loss)
-        log_masses.append(log_mass + loss if forward else log_mass)
-        counts.append(count)
-    return Cumulants(tuple(losses), tuple(log_masses), tuple(counts), tail)
+    sampled = ((*pair.sample(tail), count) for pair, count in parts)
+    laws = ((loss, log_mass + loss, n) if forward else (-loss, log_mass, n) for loss, log_mass, n in sampled)
+    return Cumulants(tuple(laws), tail)
 
 
 @dataclass(frozen=True)
