@@ -7,7 +7,8 @@ A system says what only it knows, as methods of a `PlannedSystem`; what it leave
     solve                    the values that meet the target; by default the noise, by calibration
     mechanism                what is released, as a value: counted here, and run by `train`
     claim                    by default the headline of the mechanism's whole event
-    describe, work, beside, group, recorded
+    sentence                 the mechanism for people, with {params...}, {released...} and {facts...} in it
+    work, beside, group, recorded
     train                    one run by its mechanism
 """
 
@@ -115,6 +116,7 @@ class PlannedSystem(ABC, Generic[Params, Released]):
     why_adjacency: str = ""
     bounded: bool = True
     remedy: str = "Raise noise_multiplier or epsilon, or take fewer epochs."
+    sentence: str
 
     @property
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
@@ -232,9 +234,9 @@ class PlannedSystem(ABC, Generic[Params, Released]):
         spent, target = epsilon_text(claim.epsilon, digits=6), case.target
         return f"epsilon={spent} at delta={target.delta}: expected at most {target.epsilon}. {self.remedy}"
 
-    @abstractmethod
     def describe(self, case: Case[Params], released: Released) -> str:
         """The mechanism in one sentence for people."""
+        return self.sentence.format(params=case.params, released=released, facts=case.facts)
 
     def work(self, case: Case[Params], released: Released) -> float:
         """See `PrivacyPlan.work`; by default gradients of records."""

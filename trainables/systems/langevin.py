@@ -82,6 +82,12 @@ class ClippedSGLDHyperparameters(LangevinHyperparameters):
 
 
 Walk = TypeVar("Walk", bound=LangevinHyperparameters)
+STEPS = (
+    "{released.steps} Langevin steps on Poisson batches of {facts.counted} (rate {params.batch_size}/{facts.n}), "
+    "gradients clipped to {released.clip_norm:.4g}, Gaussian noise of "
+    "{released.parts[0].noise_multiplier:.5g} times that "
+)
+"""How the sentences begin; the noise is that of the first block, the least of all."""
 
 
 class PrivateLangevin(TrainedByNoisedGradients, PlannedSystem[Walk, Sequence]):
@@ -106,13 +112,6 @@ class PrivateLangevin(TrainedByNoisedGradients, PlannedSystem[Walk, Sequence]):
         phases = zip(noises, params.phases(n), strict=True)
         return Sequence(parts=tuple(each(noise_multiplier=noise, steps=phase.steps) for noise, phase in phases))
 
-    def steps_text(self, case: Case[Walk], released: Sequence) -> str:
-        """How each description begins."""
-        return (
-            f"{released.steps} Langevin steps on Poisson batches of {case.facts.counted} (rate "
-            f"{case.params.batch_size}/{case.facts.n}), gradients clipped to {released.clip_norm:.4g}, Gaussian noise "
-        )
-
     def train(self, fit: Fit[Walk, Sequence]) -> None:
         """See `PlannedSystem.train`."""
         from trainables.training.optimisers import langevin_mean
@@ -135,6 +134,7 @@ class ClippedSGLD(PrivateLangevin[ClippedSGLDHyperparameters]):
     name = "clipped-sgld"
     source = "Wu et al. 2020"
     params = ClippedSGLDHyperparameters
+    sentence = STEPS + "on the first sum, more later"
     solves = MappingProxyType({"noise": "noise_multiplier"})
 
     def check_target(self, facts: DatasetSpec, target: PrivacyTarget) -> None:
@@ -161,11 +161,6 @@ class ClippedSGLD(PrivateLangevin[ClippedSGLDHyperparameters]):
         clip_norm = params.clip_norm(n)
         noises = [noise_multiplier(one.step_size, n, params.batch_size, clip_norm) for one in params.phases(n)]
         return self.blocks(case, clip_norm, noises)
-
-    def describe(self, case: Case[ClippedSGLDHyperparameters], released: Sequence) -> str:
-        """See `PlannedSystem.describe`."""
-        noise = case.params.noise_multiplier
-        return f"{self.steps_text(case, released)}of {noise:.5g} times that on the first sum, more later"
 
 
 CLIPPED_SGLD = ClippedSGLD()
@@ -222,6 +217,7 @@ class DPSGLD(PrivateLangevin[DPSGLDHyperparameters]):
     name = "dp-sgld"
     source = "Wang, Fienberg & Smola 2015; Wu et al. 2020"
     params = DPSGLDHyperparameters
+    sentence = STEPS + "or more on the sum, by the published formula"
     shown_step = 2.0
 
     def recorded(self, target: PrivacyTarget) -> dict[str, Scalar]:
@@ -246,13 +242,6 @@ class DPSGLD(PrivateLangevin[DPSGLDHyperparameters]):
         return (
             f"the published noise for epsilon={target.epsilon} spends {spent} at delta={target.delta}. Lower epsilon, "
             "or use clipped-sgld."
-        )
-
-    def describe(self, case: Case[DPSGLDHyperparameters], released: Sequence) -> str:
-        """See `PlannedSystem.describe`."""
-        least = min(part.noise_multiplier for part in released.parts)
-        return (
-            f"{self.steps_text(case, released)}of {least:.5g} times that or more on the sum, by the published formula"
         )
 
     def beside(self, case: Case[DPSGLDHyperparameters], released: Sequence, claim: Guarantee) -> tuple[Guarantee, ...]:

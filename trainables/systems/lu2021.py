@@ -200,6 +200,11 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
     traits = Traits(standing=Status.REFUTED)
     source = "Lu et al. 2021, as published"
     params = ConvexifiedLossHyperparameters
+    sentence = (
+        "{released.steps} probability vectors of a tanh network (risk aversion {params.alpha:.4g}), each with "
+        "{released.noise} noise on one sampled logit (claimed sensitivity {released.logit_sensitivity:.4g}, "
+        "not a bound)"
+    )
     metrics = METRICS
     adjacencies = (Adjacency.ADD_REMOVE,)
     deciding = (
@@ -252,14 +257,6 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
         told = ((UNNOISED, case.params.reference), (ATTACKED, case.params.shadows > 0))
         lines = tuple(line for line, applies in told if applies)
         return replace(claim, unit=case.target.unit, assumptions=(*claim.assumptions, *lines))
-
-    def describe(self, case: Case[ConvexifiedLossHyperparameters], released: OneNeuronAnswers) -> str:
-        """See `PlannedSystem.describe`."""
-        return (
-            f"{released.steps} probability vectors of a tanh network (risk aversion {case.params.alpha:.4g}), each "
-            f"with {released.noise} noise on one sampled logit (claimed sensitivity {released.logit_sensitivity:.4g}, "
-            "not a bound)"
-        )
 
     def work(self, case: Case[ConvexifiedLossHyperparameters], released: OneNeuronAnswers) -> float:
         """See `PlannedSystem.work`."""
@@ -602,6 +599,11 @@ class ConvexifiedHead(AnsweringSystem[ConvexifiedHeadHyperparameters, OutputPert
     name = "convexified-head"
     source = "Lu et al. 2021, repaired"
     params = ConvexifiedHeadHyperparameters
+    sentence = (
+        "{released.steps} logit vectors of a certified head (risk aversion {params.alpha:.4g}, radius "
+        "{params.radius:.4g}), each with Gaussian noise of {released.noise_multiplier:.5g} times its sensitivity "
+        " {released.sensitivity:.4g}"
+    )
     metrics = (ACCURACY,)
     adjacencies = (Adjacency.REPLACE_ONE,)
     deciding = ("alpha", "regularisation", "radius", "features", "hidden", "clip_norm", "bias")
@@ -630,14 +632,6 @@ class ConvexifiedHead(AnsweringSystem[ConvexifiedHeadHyperparameters, OutputPert
         head = head_of(case.params, case.facts)
         claim = convexified.answers_guarantee(head, released.scale, released.steps, case.target.delta)
         return replace(claim, unit=case.target.unit)
-
-    def describe(self, case: Case[ConvexifiedHeadHyperparameters], released: OutputPerturbation) -> str:
-        """See `PlannedSystem.describe`."""
-        return (
-            f"{released.steps} logit vectors of a certified head (risk aversion {case.params.alpha:.4g}, radius "
-            f"{case.params.radius:.4g}), each with Gaussian noise of {released.noise_multiplier:.5g} times its "
-            f"sensitivity {released.sensitivity:.4g}"
-        )
 
     def work(self, case: Case[ConvexifiedHeadHyperparameters], released: OutputPerturbation) -> float:
         """See `PlannedSystem.work`."""

@@ -93,6 +93,7 @@ class NoisyMean(PlannedSystem[NoisyMeanHyperparameters, NoisySum]):
     name = "noisy-mean"
     source = "Dwork & Roth 2014; Dong, Roth & Su 2022"
     params = NoisyMeanHyperparameters
+    sentence = "{released.steps} Gaussian release(s) of a sum of values cut to [0, {released.clip:.4g}]"
     traits = Traits(curve=True)
     metrics = (
         Metric(
@@ -164,10 +165,6 @@ class NoisyMean(PlannedSystem[NoisyMeanHyperparameters, NoisySum]):
         """See `PlannedSystem.mechanism`."""
         params = case.params
         return NoisySum(clip=params.clip, noise_multiplier=params.noise_multiplier, steps=params.steps)
-
-    def describe(self, case: Case[NoisyMeanHyperparameters], released: NoisySum) -> str:
-        """See `PlannedSystem.describe`."""
-        return f"{released.steps} Gaussian release(s) of a sum of values cut to [0, {released.clip:.4g}]"
 
     def work(self, case: Case[NoisyMeanHyperparameters], released: NoisySum) -> float:
         """See `PlannedSystem.work`."""

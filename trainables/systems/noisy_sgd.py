@@ -140,6 +140,11 @@ class NoisedDescent(PlannedSystem[Steps, SampledGaussian]):
     """How every system with a sampled Gaussian for each step is planned: one rate, one clip, one noise."""
 
     solves = MappingProxyType({"noise": "noise_multiplier", "steps": "epochs"})
+    sentence = (
+        "{released.steps} gradient steps on Poisson batches of {facts.counted} (rate {params.batch_size}/{facts.n}), "
+        "each with Gaussian noise of {released.noise_multiplier:.5g} times the clip norm "
+        "{released.clip_norm:.4g} on the sum"
+    )
 
     def solve(self, case: Case[Steps], calibrations: MutableMapping[str, float]) -> dict[str, Scalar]:
         """See `PlannedSystem.solve`: the noise, or the epochs."""
@@ -168,15 +173,6 @@ class NoisedDescent(PlannedSystem[Steps, SampledGaussian]):
             steps=params.steps(n),
             # The public n of the facts, not the number of records present.
             expected_batch_size=sampling.rate * n,
-        )
-
-    def describe(self, case: Case[Steps], released: SampledGaussian) -> str:
-        """See `PlannedSystem.describe`."""
-        facts = case.facts
-        return (
-            f"{released.steps} gradient steps on Poisson batches of {facts.counted} (rate {case.params.batch_size}/"
-            f"{facts.n}), each with Gaussian noise of {released.noise_multiplier:.5g} times the clip norm "
-            f"{released.clip_norm:.4g} on the sum"
         )
 
     def beside(self, case: Case[Steps], released: SampledGaussian, claim: Guarantee) -> tuple[Guarantee, ...]:

@@ -583,6 +583,10 @@ class VariationalDraws(StoppedSystem[VariationalDrawsHyperparameters, Scheduled]
     name = "variational-draws"
     traits = Traits(curve=True, standing=Status.REFUTED)
     params = VariationalDrawsHyperparameters
+    sentence = (
+        "at most {released.steps} AdaGrad steps on Poisson batches ({params.batch_size}/{facts.n}) without noise; each "
+        "draw of the weights is counted as if it were fresh noise"
+    )
     membership_scores = BAYESIAN_VARIATIONAL.membership_scores
 
     def check(self, case: Case[VariationalDrawsHyperparameters]) -> None:
@@ -601,13 +605,6 @@ class VariationalDraws(StoppedSystem[VariationalDrawsHyperparameters, Scheduled]
         claim = filter_for(target.epsilon, target.delta, released.steps, failure).guarantee(target.unit)
         lines = (REFUTED, *unlike_ordinary(case.params), *claim.assumptions)
         return replace(claim, status=Status.REFUTED, assumptions=lines)
-
-    def describe(self, case: Case[VariationalDrawsHyperparameters], released: Scheduled) -> str:
-        """See `PlannedSystem.describe`."""
-        return (
-            f"at most {released.steps} AdaGrad steps on Poisson batches ({case.params.batch_size}/{case.facts.n}) "
-            "without noise; each draw of the weights is counted as if it were fresh noise"
-        )
 
     def train(self, fit: Fit[VariationalDrawsHyperparameters, Scheduled]) -> None:
         """See `PlannedSystem.train`."""

@@ -291,14 +291,11 @@ class ModelSensitivity(ReleasesLinearModel, NoisedMinimiser[ModelSensitivityHype
 
     name = "model-sensitivity"
     params = ModelSensitivityHyperparameters
+    sentence = (
+        "a certified minimiser (regularisation {params.regularisation:.4g}) with {released.law} noise of "
+        "{released.noise_multiplier:.5g} times its sensitivity, released once"
+    )
     traits = Traits(judged_as_released=True)
-
-    def describe(self, case: Case[ModelSensitivityHyperparameters], released: OutputPerturbation) -> str:
-        """See `PlannedSystem.describe`."""
-        return (
-            f"a certified minimiser (regularisation {case.params.regularisation:.4g}) with {released.law} noise of "
-            f"{released.noise_multiplier:.5g} times its sensitivity, released once"
-        )
 
     def answer(self, fit: Fit[ModelSensitivityHyperparameters, OutputPerturbation], trained: Array) -> None:
         """See `TrainedOnce.answer`: the noised minimiser."""
@@ -325,6 +322,10 @@ class PredictionSensitivity(
 
     name = "prediction-sensitivity"
     params = PredictionSensitivityHyperparameters
+    sentence = (
+        "{released.steps} logit vectors of a certified minimiser (regularisation {params.regularisation:.4g}), each "
+        "with {released.law} noise of {released.noise_multiplier:.5g} times its sensitivity"
+    )
 
     def check(self, case: Case[PredictionSensitivityHyperparameters]) -> None:
         """See `PlannedSystem.check`. Raises InvalidValue (queries, composition)."""
@@ -351,14 +352,6 @@ class PredictionSensitivity(
             assumptions=(*MINIMISED, FLOATING_POINT),
         )
         return (*others, paper)
-
-    def describe(self, case: Case[PredictionSensitivityHyperparameters], released: OutputPerturbation) -> str:
-        """See `PlannedSystem.describe`."""
-        return (
-            f"{released.steps} logit vectors of a certified minimiser (regularisation "
-            f"{case.params.regularisation:.4g}), each with {released.law} noise of {released.noise_multiplier:.5g} "
-            "times its sensitivity"
-        )
 
     def answer(self, fit: Fit[PredictionSensitivityHyperparameters, OutputPerturbation], trained: Array) -> None:
         """See `TrainedOnce.answer`: labels of noised logits."""
@@ -431,6 +424,10 @@ class LossPerturbation(ReleasesLinearModel, SolvedSystem[LossPerturbationHyperpa
     name = "loss-perturbation"
     source = SOURCE
     params = LossPerturbationHyperparameters
+    sentence = (
+        "the minimiser of a loss with a random linear term ({released.law} noise of {released.noise_multiplier:.5g} "
+        "times the gradient shift) and output noise ({released.output_share:.3g} of epsilon), released once"
+    )
     metrics = (ACCURACY,)
     traits = Traits(judged_as_released=True)
 
@@ -494,14 +491,6 @@ class LossPerturbation(ReleasesLinearModel, SolvedSystem[LossPerturbationHyperpa
         if isinstance(each, PureDP):
             return (at_delta_zero(claim, each, 1),)
         return (_repaired(released, case.target),) if released.law is PerturbationLaw.PUBLISHED else ()
-
-    def describe(self, case: Case[LossPerturbationHyperparameters], released: PerturbedMinimiser) -> str:
-        """See `PlannedSystem.describe`."""
-        return (
-            f"the minimiser of a loss with a random linear term ({released.law} noise of "
-            f"{released.noise_multiplier:.5g} times the gradient shift) and output noise "
-            f"({released.output_share:.3g} of epsilon), released once"
-        )
 
     def work(self, case: Case[LossPerturbationHyperparameters], released: PerturbedMinimiser) -> float:
         """See `PlannedSystem.work`."""
@@ -718,6 +707,10 @@ class SubsampleAndAggregate(AnsweringSystem[SubsampleHyperparameters, NoisyVote,
     name = "subsample-and-aggregate"
     source = SOURCE
     params = SubsampleHyperparameters
+    sentence = (
+        "{released.steps} soft votes of {released.models} {params.model} models on disjoint parts, at temperature "
+        "{params.temperature:.5g}"
+    )
     metrics = (ACCURACY,)
     traits = Traits(units=True)
     solves = MappingProxyType({"noise": "temperature", "steps": "queries"})
@@ -781,13 +774,6 @@ class SubsampleAndAggregate(AnsweringSystem[SubsampleHyperparameters, NoisyVote,
         proved = _proved(released, case.target)
         others = proved if case.params.composition is Composition.PUBLISHED else proved[1:]
         return (*others, at_delta_zero(proved[0], released.each, released.steps))
-
-    def describe(self, case: Case[SubsampleHyperparameters], released: NoisyVote) -> str:
-        """See `PlannedSystem.describe`."""
-        return (
-            f"{released.steps} soft votes of {released.models} {case.params.model} models on disjoint parts, at "
-            f"temperature {case.params.temperature:.5g}"
-        )
 
     def work(self, case: Case[SubsampleHyperparameters], released: NoisyVote) -> float:
         """See `PlannedSystem.work`."""
