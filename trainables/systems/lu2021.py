@@ -602,7 +602,7 @@ class ConvexifiedHead(AnsweringSystem[ConvexifiedHeadHyperparameters, OutputPert
     sentence = (
         "{released.steps} logit vectors of a certified head (risk aversion {params.alpha:.4g}, radius "
         "{params.radius:.4g}), each with Gaussian noise of {released.noise_multiplier:.5g} times its sensitivity "
-        " {released.sensitivity:.4g}"
+        "{released.sensitivity:.4g}"
     )
     metrics = (ACCURACY,)
     adjacencies = (Adjacency.REPLACE_ONE,)
