@@ -33,7 +33,6 @@ from sweeps.privacy.claims import HEADING, Assumptions
 from sweeps.privacy.heldout import declared_test
 from sweeps.privacy.release import Published, Release
 from sweeps.privacy.totals import Total, earlier_lines
-from sweeps.privacy.totals import Total as EarlierTotal
 from sweeps.privacy.wording import validation_text
 from sweeps.ray.resources import check_at_once, check_sockets_fit, check_workers, workers_at
 from sweeps.search import samplers
@@ -207,7 +206,7 @@ class Preview:
     total: TotalEstimate | None
     notes: tuple[str, ...]
     warm_start: WarmStart | None
-    started_from: tuple[EarlierTotal, ...]
+    started_from: tuple[Total, ...]
     per_record: Spread | None
     noise: Spread | None
     resolution: Resolution | None
@@ -365,7 +364,7 @@ def preview(
     *,
     samples: int | None = None,
     warm: Sequence[Published] = (),
-    started_from: Sequence[EarlierTotal] = (),
+    started_from: Sequence[Total] = (),
     rehearsed: float | None = None,
 ) -> Preview:
     """Plan `samples` draws from the prior and sum up. Reads no record.

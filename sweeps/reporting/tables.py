@@ -300,7 +300,6 @@ def to_json(front: Front, everything: bool = False) -> str:
         "quotes": front.legend(),
         "assumptions": list(front.assumptions.sentences),
         "objectives": [{"metric": one.metric, "goal": one.goal} for one in front.objectives],
-        "log10": [],
         "reference": {metric: {"value": end.value, "source": end.source} for metric, end in front.reference.items()},
         "excluded": dict(front.excluded),
         "panels": [
