@@ -12,10 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.accounting import headline_of_many, headline_of_parts, larger_of_parts
 from dpcore.checks import InvalidValue
-from dpcore.events import Composed
-from dpcore.guarantee import STANDING, Guarantee, Status, resting_on
+from dpcore.guarantee import STANDING, Guarantee, Status
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.planning.plan import SECONDS_PER_GRADIENT, certain, draws, feasible
 from sweeps.privacy.charge import UNCOUNTED, charge_of_steps, check_terms
@@ -32,7 +30,7 @@ from sweeps.privacy.population import (
 )
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Release
-from sweeps.privacy.totals import NOT_COVERED, choices_by_results, filtered_guarantee, in_parallel
+from sweeps.privacy.totals import NOT_COVERED, choices_by_results, filtered_guarantee, procedure_guarantee
 from sweeps.privacy.wording import COUNTS, COVERS, ONE_BUDGET, PROMISES_NOTHING
 from sweeps.search import samplers
 from sweeps.search.asha import judged
@@ -41,6 +39,7 @@ from sweeps.spec.sections import SweepSpec
 from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.errors import StoreError, UnknownPopulation
 from sweeps.store.population import Charge, Population, admits, public_files, spent
+from sweeps.store.records import LedgerEntry
 from trainables.system import DatasetSpec, PrivacyPlan
 
 
@@ -129,23 +128,19 @@ def estimated_total(
     tests = planned(spec) if tests is None else tests
     choices = choices_by_results(spec) if choices is None else choices
     chosen = [*certain, *(plans[i % len(plans)] for i in range(spec.search.trials - len(certain)))]
+    known = {str(number): plan for number, plan in enumerate(chosen)}
+    whole_plans = [
+        LedgerEntry(key=key, attempt=1, from_step=0, to_step=one.steps, executed_to=one.steps)
+        for key, one in known.items()
+    ]
     try:
-        terms: Any = {name: getattr(spec.privacy, name) for name in ("delta", "adjacency", "unit")}
-        claim = headline_of_parts(
-            Composed(events=tuple(plan.event() for plan in chosen)),
-            Composed(events=tuple(plan.validation.event() for plan in chosen if plan.validation is not None)),
-            parallel=in_parallel(chosen),
-            **terms,
-        )
-        for one in tests:
-            claim = larger_of_parts(claim, headline_of_many(one.event, **terms))
+        claim = procedure_guarantee(known, whole_plans, spec.privacy.delta, adaptive=False, tests=tests)
         if (tuned := tuned_of(spec)) is not None:
             claim = both(tuned, claim)
     except (InvalidValue, *UNCOUNTED) as error:
         return None, [f"total of the procedure: no accountant can count it ({error})"]
     choices = (*choices, *(choice for one in tests for choice in one.choices))
-    standing = resting_on(claim, [plan.guarantee for plan in chosen]).standing
-    return _estimate(spec, claim, choices=choices, standing=standing), []
+    return _estimate(spec, claim, choices=choices, standing=claim.standing), []
 
 
 def _estimate(spec: SweepSpec, claim: Guarantee, **more: Any) -> TotalEstimate:

@@ -21,7 +21,6 @@ from trainables.system import Scalar
 
 Kind = Literal["uniform", "log_uniform", "int_uniform", "int_log_uniform", "choice"]
 KINDS: tuple[str, ...] = get_args(Kind)
-NO_GRID = "{}: a grid over a continuous range needs `points`"
 When = tuple[tuple[str, tuple[Scalar, ...]], ...]
 """Other knobs of the system, each with the values of which it has to have one."""
 
@@ -68,9 +67,8 @@ class Domain:
 
     @property
     def count(self) -> int:
-        """How many values a stepped range has. Raises ValueError without a step."""
-        if self.step is None:
-            raise ValueError(f"{self.kind}: its values are counted only where it has a step")
+        """How many values a stepped range has."""
+        assert self.step is not None
         return int((Decimal(str(self.high)) - Decimal(str(self.low))) / Decimal(str(self.step))) + 1
 
     def stepped(self, number: int) -> Scalar:
@@ -110,16 +108,10 @@ class Domain:
 
     @property
     def grid_size(self) -> int:
-        """How many values a grid takes at most, without a look at them. Raises ValueError as `grid` does."""
+        """How many values a grid takes at most, without a look at them; of a continuous range only with `points`."""
         if self.kind == "choice":
             return len(self.values)
-        if self.step is not None:
-            return self.count
-        if self.points is not None:
-            return self.points
-        if not self.integer:
-            raise ValueError(NO_GRID.format(self.kind))
-        return int(self.high) - int(self.low) + 1
+        return self.count if self.step is not None else self.points or int(self.high) - int(self.low) + 1
 
     def grid(self) -> tuple[Scalar, ...]:
         """Its values on a grid. Raises ValueError for a continuous range without `points`."""
@@ -129,7 +121,7 @@ class Domain:
             return tuple(self.stepped(number) for number in range(self.count))
         if self.points is None:
             if not self.integer:
-                raise ValueError(NO_GRID.format(self.kind))
+                raise ValueError(f"{self.kind}: a grid over a continuous range needs `points`")
             return tuple(range(int(self.low), int(self.high) + 1))
         if self.points == 1 or self.low == self.high:
             return (int(self.low) if self.integer else self.low,)

@@ -146,13 +146,10 @@ def _options(source: DataSource, common: list[str]) -> JsonSchema:
     names = [*common, *known]
     if not isinstance(source, Derived):
         return {"properties": known, "propertyNames": {"enum": names}}
+    # Of options of the source that it is over their names alone: what they take depends on it.
     known["of"] = {"description": known["of"]["description"], "enum": list(source.sources)}
-    inner = []
-    for name, other in source.sources.items():
-        others = _known(one for one in other.options if one.name not in known)
-        then = {"properties": others, "propertyNames": {"enum": [*names, *others]}}
-        inner.append({"if": _named("of", name), "then": then})
-    return {"properties": known, "required": ["of"], "allOf": inner}
+    names += [one.name for other in source.sources.values() for one in other.options]
+    return {"properties": known, "required": ["of"], "propertyNames": {"enum": list(dict.fromkeys(names))}}
 
 
 def _known(options: Iterable[Option]) -> dict[str, JsonSchema]:
