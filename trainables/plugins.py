@@ -99,7 +99,8 @@ def brought(option: str, function: str, remedy: str = "", what: str = "something
             "something of another file than the script that runs: importing it would run the script again",
             f"Put {name} into a file beside it, my_systems.py, and name it my_systems:{name}.",
         )
-    module = importlib.import_module(module_name)
+    with raised_as(option, function, "a module that can be imported", remedy):
+        module = importlib.import_module(module_name)
     if not hasattr(module, name):
         raise InvalidValue(option, function, f"{what} {name} in {module_name}", remedy)
     return getattr(module, name)

@@ -29,7 +29,7 @@ def _own(name: str) -> System:
         system = found() if isinstance(found, type) else copy.copy(found)
         # By one name in spec, plans and records: the one that a worker can import.
         object.__setattr__(system, "name", name)
-    except (TypeError, AttributeError) as error:
+    except Exception as error:
         raise InvalidValue("system", name, f"a system that can be made without arguments ({error})", remedy) from error
     if lacking := [one for one in _NEEDED if not hasattr(system, one)]:
         raise InvalidValue("system", name, f"a system, which has {', '.join(lacking)}", remedy)

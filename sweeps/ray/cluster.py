@@ -294,8 +294,6 @@ def _import_failure(functions: Sequence[str]) -> str:
             plugins.brought("function", function)
         except InvalidValue as error:
             return f"{function}: expected {error.expected}"
-        except Exception as error:
-            return f"{function}: {type(error).__name__}: {error}"
     return ""
 
 

@@ -59,14 +59,8 @@ def _system(path: str, name: object) -> System:
             return SYSTEMS[name]
         except InvalidValue as error:
             raise InvalidValue(path, error.value, error.expected, error.remedy) from error
-        except Exception as error:
-            raise InvalidValue(path, name, _cannot_be_imported(error)) from error
     remedy = plugins.withheld_systems().get(str(name)) or did_you_mean(name, SYSTEMS)
     raise InvalidValue(path, name, "the name of a system", remedy)
-
-
-def _cannot_be_imported(error: Exception) -> str:
-    return f"a module that can be imported ({type(error).__name__}: {error})"
 
 
 # Several knobs as one mapping, each called by its place in the spec: `lora: {rank: 4, alpha: 16}` is lora.rank and
@@ -192,9 +186,6 @@ class _Reader:
                 known = builder_of(builder)
             except InvalidValue as error:
                 self.problems.add(f"{path}.model", error.value, error.expected, error.remedy)
-                continue
-            except Exception as error:
-                self.problems.add(f"{path}.model", builder, _cannot_be_imported(error))
                 continue
             needed |= {name: known.parameters[name] for name in known.required - given.keys()}
             for name, knob in given.items():

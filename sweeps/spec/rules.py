@@ -360,10 +360,7 @@ def _unreported(path: str, metric: str, chosen: Sequence[System], facts: Dataset
     for name, reason in why.items():
         yield path, metric, f"a metric that can be measured of {name}: {reason}", "Drop it, or that system."
     if not why and metric not in MEASURES:
-        try:
-            yield from _refused(own_function, path, metric)
-        except Exception as error:
-            yield path, metric, f"a module that can be imported ({type(error).__name__}: {error})", ""
+        yield from _refused(own_function, path, metric)
 
 
 def _only_reports(metric: str, chosen: Sequence[System], facts: DatasetSpec | None) -> frozenset[str] | None:
