@@ -79,26 +79,21 @@ def _scaled(values: NDArray[np.float64]) -> NDArray[np.float64]:
 # The objectives of a trial as numbers, by which it is ranked.
 
 
-def objective_at(record: Published, metric: str, step: int) -> float | None:
-    """A metric as reported after `step` steps; None when nothing finite was reported there.
+def objective_values(spec: SweepSpec, record: Published, step: int | None = None) -> tuple[float, ...] | None:
+    """One number per objective, in the spec's order, as reported after `step` steps (default: its last); None unless
+    all are reported there and finite.
 
     What the plan decides is the same at every step: a trial claims its whole plan wherever it stops.
     """
-    if step == record.step or metric in DECIDED:
-        value = compared(record, metric) if 0 < step <= record.step else None
-    else:
-        value = record.reports.get(step, {}).get(metric)
-    return float(value) if value is not None and math.isfinite(value) else None
-
-
-def objective_values(spec: SweepSpec, record: Published) -> tuple[float, ...] | None:
-    """One number per objective, in the spec's order; None unless all are reported and finite."""
-    values: list[float] = []
-    for objective in spec.objectives:
-        value = compared(record, objective.metric)
+    at, values = record.step if step is None else step, list[float]()
+    for one in spec.objectives:
+        if at == record.step or (one.metric in DECIDED and at < record.step):
+            value = compared(record, one.metric)
+        else:
+            value = record.reports.get(at, {}).get(one.metric)
         if value is None or not math.isfinite(value):
             return None
-        values.append(value)
+        values.append(float(value))
     return tuple(values)
 
 
@@ -167,11 +162,9 @@ def _ranking(spec: SweepSpec, reached: Iterable[_Ranked], rung: int) -> list[_Ra
     found: list[_Ranked] = []
     costs: list[list[float]] = []
     for record, ends in sorted(reached, key=lambda one: one[0].number):
-        values = [objective_at(record, objective.metric, ends[rung]) for objective in spec.objectives]
-        known = [value for value in values if value is not None]
-        if len(known) == len(signs):
+        if (values := objective_values(spec, record, ends[rung])) is not None:
             found.append((record, ends))
-            costs.append([sign * value for sign, value in zip(signs, known, strict=True)])
+            costs.append([sign * value for sign, value in zip(signs, values, strict=True)])
     return [found[place] for place in best_first(costs)]
 
 

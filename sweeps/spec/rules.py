@@ -306,13 +306,8 @@ def goal_of(metric: str, chosen: Sequence[System]) -> Literal["maximize", "minim
 
     Raises KeyError for a metric that nobody reports.
     """
-    if metric in OWN_METRICS:
-        return OWN_METRICS[metric].goal
-    for system in chosen:
-        for one in system.metrics:
-            if one.name == metric:
-                return one.goal
-    return measured([metric])[metric].goal
+    reported = {one.name: one for system in reversed(chosen) for one in system.metrics} | dict(OWN_METRICS)
+    return reported[metric].goal if metric in reported else measured([metric])[metric].goal
 
 
 def metrics_are_reported(

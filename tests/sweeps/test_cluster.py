@@ -17,11 +17,10 @@ from ray.runtime_env import RuntimeEnv
 from ray.tune.execution import class_cache
 
 from sweeps.ray import watchdog
-from sweeps.ray.cluster import _sentence, other_versions
+from sweeps.ray.cluster import _sentence
 from sweeps.ray.patches import (
     SEEN_ON,
     WorkerEnded,
-    own_versions,
     tune_patches,
     worker_losses_fail_one_trial,
 )
@@ -95,17 +94,6 @@ def test_workers_fit_where_they_can_be_dealt_out_one_by_one(nodes, workers, cpus
 
 
 # Versions
-
-
-def test_other_versions_are_named_side_by_side():
-    own_ray, own_python = own_versions()
-    same = {"ray_version": own_ray, "python_version": own_python}
-    assert other_versions(same) is None
-    said = other_versions(same | {"ray_version": "2.9.0"})
-    assert said is not None
-    assert f"Ray 2.9.0 there, {own_ray} here" in said
-    assert "Python" not in said
-    assert f"Python 3.9.1 there, {own_python} here" in str(other_versions(same | {"python_version": "3.9.1"}))
 
 
 # A cluster that shrinks

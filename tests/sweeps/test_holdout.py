@@ -261,13 +261,6 @@ def test_a_holdout_that_is_another_since_its_best_trial_was_chosen_is_refused(ch
         certified(copied, tmp_path)
 
 
-def test_a_tuning_that_was_renamed_is_not_refused(copied, tmp_path):
-    sweeps.open("tuning", root=copied).rename("proxy")
-    made, found = certified(copied, tmp_path)
-    assert found.stands
-    assert made.body.tuning.sweep.name == "tuning"
-
-
 def test_a_final_run_of_which_a_launch_was_lost_counts_twice(root, tmp_path):
     ran({**final(root), "name": "again"}, root, lost=1)
     made, found = certified(root, tmp_path, "again")

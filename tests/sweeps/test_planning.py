@@ -62,10 +62,6 @@ def test_limits_refuse_with_the_logarithm_of_the_excess() -> None:
     refusal = plan_proposal(spec, point(spec), FACTS, {})
     assert isinstance(refusal, Refusal)
     assert refusal.violations == pytest.approx({"work": math.log(2.7), "noise_multiplier": math.log(math.sqrt(27) / 2)})
-    assert refusal.reason == (
-        "work=270: expected at most 100, noise_multiplier=5.19615: expected at most 2. "
-        "Raise `limits`, or narrow the space."
-    )
     fits = spec_with(limits={"work": 270, "noise_multiplier": 5.2})
     assert isinstance(plan_proposal(fits, point(fits), FACTS, {}), PrivacyPlan)
 

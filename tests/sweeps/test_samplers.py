@@ -31,7 +31,7 @@ from tests.sweeps import climber, specs
 from tests.sweeps.specs import recorded
 from tests.sweeps.test_ledger import entry, trial
 from tests.sweeps.test_search import MIXED, ONE, TWO, exam
-from tests.sweeps.toys import finished, running, spec_with
+from tests.sweeps.toys import finished, spec_with
 from trainables import plugins
 
 
@@ -260,13 +260,3 @@ def test_results_choose_points_and_never_budgets(method, monkeypatch):
 
     monkeypatch.setattr(optuna_sampler, "Learner", Greedy)
     assert _budgets(spec, 1.0) != _budgets(spec, 4.0)
-
-
-def test_a_point_that_runs_is_not_proposed_again():
-    spec = auto()
-    proposer = Proposer(spec)
-    for _ in range(9):
-        proposer.tell(finished(spec, proposer.propose()))
-    first = proposer.propose()
-    proposer.tell(running(spec, first))
-    assert proposer.propose().config["rate"] != first.config["rate"]
