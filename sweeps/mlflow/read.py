@@ -29,7 +29,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
-from sweeps.privacy.claims import NOT_RECORDED, sentences_of
+from sweeps.privacy.claims import sentences_of
 from sweeps.privacy.release import Published, was_published
 from sweeps.reporting.front import AxisEnd, Front, FrontAxis, axis_ends, front
 from sweeps.spec.sections import FrontOptions
@@ -283,7 +283,6 @@ def _record(run: TrialRun) -> TrialRecord:
     config: Mapping[str, Any] = {name: _typed(text) for name, text in params.items()}
     guarantee = None
     if "sweeps.delta" in tags and EPSILON in metrics:
-        rests_on = tags.get(ASSUMPTIONS)
         aimed_at = float(tags["sweeps.aimed_at"]) if "sweeps.aimed_at" in tags else None
         guarantee = Guarantee.from_dict(
             {
@@ -291,7 +290,7 @@ def _record(run: TrialRun) -> TrialRecord:
                 "epsilon": metrics[EPSILON],
                 "asserted_by": tags.get(ASSERTED_BY, ""),
                 "delta": float(tags["sweeps.delta"]),
-                "assumptions": NOT_RECORDED if rests_on is None else sentences_of(rests_on),
+                "assumptions": sentences_of(tags.get(ASSUMPTIONS, "")),
                 "aimed_at": aimed_at,
                 "epsilon_lower": None,
             }

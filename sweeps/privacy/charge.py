@@ -99,7 +99,7 @@ class ReleasedParts:
 
     def _rounded(self, adjacency: Adjacency) -> tuple[tuple[Event, float], ...]:
         parts = (one for one in self.in_parallel(adjacency) if phases(one))
-        return tuple(coarsened(collapsed(one, adjacency), MAX_PHASES) for one in parts)
+        return tuple(coarsened(collapsed(one), MAX_PHASES) for one in parts)
 
 
 def rounding_line(ratio: float) -> tuple[str, ...]:
@@ -112,23 +112,19 @@ def rounding_line(ratio: float) -> tuple[str, ...]:
     )
 
 
-def collapsed(event: Event, adjacency: Adjacency) -> Event:
+def collapsed(event: Event) -> Event:
     """The same release with all unsampled Gaussians as one.
 
     Gaussian noise of multipliers s_i composes to one Gaussian of multiplier 1/sqrt(sum 1/s_i^2) exactly (Dong, Roth
     & Su 2022, corollary 2). Its float is moved down by 1e-12 of itself, which outweighs the rounding of the sum.
     """
-    rest: list[Event] = []
-    precision: dict[Adjacency, list[float]] = {}
-    number = 0
-    for part, count in phases(event).items():
+    counts, precision = phases(event), dict[Adjacency, list[float]]()
+    for part, count in counts.items():
         if isinstance(part, Gaussian):
             precision.setdefault(part.adjacency, []).append(count / part.noise_multiplier**2)
-            number += 1
-        else:
-            rest.append(Repeated(event=part, count=count))
-    if number <= 1:
+    if sum(map(len, precision.values())) <= 1:
         return event
+    rest = (Repeated(event=part, count=count) for part, count in counts.items() if not isinstance(part, Gaussian))
     gaussians = [
         Gaussian(noise_multiplier=(1 - 1e-12) / math.sqrt(math.fsum(parts)), adjacency=stated)
         for stated, parts in precision.items()

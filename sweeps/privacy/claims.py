@@ -43,8 +43,6 @@ def claim_of_search(claims: Sequence[Guarantee]) -> Guarantee | None:
 
 HEADING = "What the statuses rest on"
 _BARE = (Status.NOT_COVERED, Status.REFUTED, Status.NO_CLAIM)
-NOT_RECORDED = ("assumptions not recorded",)
-"""In place of the assumptions of a claim of which only its number is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +54,10 @@ class Assumptions:
     @classmethod
     def of(cls, claims: Iterable[Guarantee]) -> Assumptions:
         """Those of several claims, in order of first appearance."""
-        distinct = dict.fromkeys(claim.assumptions for claim in claims)
-        distinct.pop(NOT_RECORDED, None)
-        return cls(tuple(dict.fromkeys(sentence for sentences in distinct for sentence in sentences)))
+        return cls(tuple(dict.fromkeys(sentence for claim in claims for sentence in claim.assumptions)))
 
     def numbers(self, claim: Guarantee) -> tuple[int, ...]:
         """The numbers of the claim's own sentences, in order. Raises ValueError for one that is not listed."""
-        if claim.assumptions == NOT_RECORDED:
-            return ()
         return tuple(sorted({self.sentences.index(sentence) + 1 for sentence in claim.assumptions}))
 
     def status(self, claim: Guarantee) -> str:
@@ -73,7 +67,7 @@ class Assumptions:
         """
         numbers = self.numbers(claim)
         if not numbers:
-            return _bare(claim)
+            return claim.standing
         word = "remark" if claim.status in _BARE else "assumption"
         which = "" if len(numbers) == len(self.sentences) else f": {spans(numbers)}"
         return f"{claim.standing} ({len(numbers)} {word}{'' if len(numbers) == 1 else 's'}{which})"
@@ -81,7 +75,7 @@ class Assumptions:
     def cite(self, claim: Guarantee) -> str:
         """`proved [1-3, 6]`: the same in short, for a column right above the list."""
         numbers = self.numbers(claim)
-        return f"{claim.standing} [{spans(numbers)}]" if numbers else _bare(claim)
+        return f"{claim.standing} [{spans(numbers)}]" if numbers else claim.standing
 
     def lines(self) -> Iterator[str]:
         """The numbered list."""
@@ -92,10 +86,6 @@ class Assumptions:
         """Those lines of it that one claim rests on."""
         for number in self.numbers(claim):
             yield f"{number}. {self.sentences[number - 1]}"
-
-
-def _bare(claim: Guarantee) -> str:
-    return f"{claim.standing} ({NOT_RECORDED[0]})" if claim.assumptions == NOT_RECORDED else claim.standing
 
 
 def spans(numbers: Iterable[int]) -> str:

@@ -195,18 +195,14 @@ def largest_claims(trials: Iterable[TrialRecord]) -> tuple[LargestClaim, ...]:
 
     Claims that rest on different assumptions are of different kinds.
     """
-    largest: dict[tuple[Any, ...], LargestClaim] = {}
+    kinds: dict[tuple[Any, ...], list[tuple[Guarantee, str]]] = {}
     for trial in trials:
-        claim = trial.guarantee
-        if claim is None:
-            continue
-        kind = (*(getattr(claim, name) for name in CLAIM_KIND), claim.assumptions)
-        before = largest.get(kind)
-        if before is None or claim.epsilon > before.guarantee.epsilon:
-            largest[kind] = LargestClaim(guarantee=claim, trial=trial.key, trials=before.trials + 1 if before else 1)
-        else:
-            largest[kind] = replace(before, trials=before.trials + 1)
-    return tuple(largest[kind] for kind in sorted(largest, key=lambda kind: list(map(str, kind))))
+        if (claim := trial.guarantee) is not None:
+            kind = (*(getattr(claim, name) for name in CLAIM_KIND), claim.assumptions)
+            kinds.setdefault(kind, []).append((claim, trial.key))
+    ordered = (kinds[kind] for kind in sorted(kinds, key=lambda kind: list(map(str, kind))))
+    largest = ((max(own, key=lambda one: one[0].epsilon), len(own)) for own in ordered)
+    return tuple(LargestClaim(guarantee=claim, trial=key, trials=count) for (claim, key), count in largest)
 
 
 # Sealed searches in totals: each has one price, spent from its beginning on, whatever of it left.

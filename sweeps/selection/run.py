@@ -16,7 +16,7 @@ import os
 import secrets
 import time
 from collections import ChainMap
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -170,7 +170,6 @@ def opened(
     workspace: Workspace,
     calibrations: MutableMapping[str, float],
     address: str | None = None,
-    clock: Callable[[], float] = time.time,
 ) -> SealedWork | None:
     """The work of a sweep's workers, drawn now where it never began; None where it did, and its files are gone.
 
@@ -188,7 +187,7 @@ def opened(
     workers = workers_at(spec, address)
     # What solving the slots' noise comes to is kept nowhere: in the order of the draw it would tell the winner's slot.
     drawn = drawn_for(SealedPrior(spec, facts, ChainMap({}, calibrations)))
-    key, begins = places.make_key(), clock()
+    key, begins = places.make_key(), time.time()
     length = 60 * spec.selection.deadline_minutes
     cadence = min(spec.execution.checkpoint_seconds, length / FEWEST_RECORDS)
     schedule = Schedule(begins=begins, deadline=begins + length, cadence=cadence)

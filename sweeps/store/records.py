@@ -267,8 +267,8 @@ class ParsedLater(Generic[T]):
     The JSON stands in the record under the field's name with `AS_JSON` behind it.
     """
 
-    def __init__(self, parse: Callable[[Any], T] = lambda content: content, default: T | None = None) -> None:
-        self._parse, self._default = parse, default
+    def __init__(self, parse: Callable[[Any], T] = lambda content: content) -> None:
+        self._parse = parse
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -276,7 +276,7 @@ class ParsedLater(Generic[T]):
     def __get__(self, record: Any, owner: type | None = None) -> T:
         if record is None:
             # Dataclasses ask the class for the field's default.
-            return cast(T, self._default)
+            return cast(T, None)
         content = record.__dict__[self._name + AS_JSON]
         value = self._parse(from_json(content) if isinstance(content, str) else content)
         record.__dict__[self._name] = value

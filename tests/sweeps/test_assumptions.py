@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.guarantee import Status
-from sweeps.privacy.claims import NOT_RECORDED, ONE_TRIAL, Assumptions, spans
+from sweeps.privacy.claims import ONE_TRIAL, Assumptions, spans
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import sweep_front
 from sweeps.reporting.html import render, write_report
@@ -111,7 +111,6 @@ def test_wording() -> None:
     assert both.sentences == ("floating point: not covered", "A.", "B.")
     assert both.status(one) == "proved (1 assumption: 1)"
     assert both.status(two) == "proved (3 assumptions)"
-    assert both.status(guarantee(1.0, assumptions=NOT_RECORDED)) == "proved (assumptions not recorded)"
     assert both.status(guarantee(1.0, status=Status.REFUTED)) == "refuted (1 remark: 1)"
     assert (both.cite(one), both.cite(two)) == ("proved [1]", "proved [1-3]")
     assert spans([1, 2, 3, 5, 6, 8]) == "1-3, 5, 6, 8"

@@ -106,7 +106,7 @@ def test_what_chooses_by_results_is_named_and_a_stranger_counts_as_choosing(spec
 @settings(max_examples=50)
 def test_unsampled_gaussians_become_one_exactly(parts):
     event = Composed(events=tuple(Repeated(event=Gaussian(noise_multiplier=s), count=n) for s, n in parts))
-    one = charges.collapsed(event, ADD_REMOVE)
+    one = charges.collapsed(event)
     ((gaussian, count),) = phases(one).items()
     # In exact arithmetic: never less than what the parts spend, and hardly more.
     spent = sum(Fraction(n) / Fraction(s) ** 2 for s, n in parts)

@@ -19,7 +19,7 @@ from sweeps.export import ModelCard
 from sweeps.mlflow.read import read_front
 from sweeps.mlflow.sync import rebuild
 from sweeps.privacy import wording
-from sweeps.privacy.claims import NOT_RECORDED, ONE_TRIAL
+from sweeps.privacy.claims import ONE_TRIAL
 from sweeps.privacy.ledger import Choice
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.totals import summary
@@ -211,7 +211,6 @@ def test_what_stands_beside_it_may_be_quoted_all_the_same(workspace):
         ({}, Verdict.WITH, "as one trial's"),
         ({"status": Status.PROVED_UNDER_ASSUMPTIONS}, Verdict.WITH, "as one trial's"),
         ({"notion": Notion.EX_POST}, Verdict.WITH, "as one trial's ex-post-privacy"),
-        ({"assumptions": NOT_RECORDED}, Verdict.WITH, "as one trial's"),
         ({"assumptions": ("The records are public (digits): a demonstration.",)}, Verdict.WITH, "as a demonstration"),
         ({"epsilon": math.inf}, Verdict.NO, "no guarantee"),
         ({"status": Status.ASSERTED, "asserted_by": "lab"}, Verdict.NO, "no guarantee: asserted by lab"),
