@@ -248,7 +248,7 @@ class PopulationAccount:
     rows       oldest first
     uncounted  sweeps of this store over records with the same keyed digest that count elsewhere, or nowhere
     unknown    sweeps, and trials of its own, whose files lie beside the store, which does not know of them
-    refuted    rows that rest on claims that audits refuted, by sweep
+    not_known  why nobody knows what is spent; empty where it is known
     public     a sentence for each file of records that a charged sweep declares public, and that is not counted
     next       what a sweep would cost; None where nobody asked
     """
@@ -257,7 +257,7 @@ class PopulationAccount:
     rows: tuple[Row, ...]
     uncounted: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
-    refuted: tuple[RefutedRows, ...] = ()
+    not_known: str = ""
     public: tuple[str, ...] = ()
     next: NextSweep | None = None
 
@@ -270,11 +270,6 @@ class PopulationAccount:
     def left(self) -> Charge:
         """The largest single charge that it still holds, if what is spent is what the claims say."""
         return left(self.population, charges_of(self.rows))
-
-    @property
-    def not_known(self) -> str:
-        """Why nobody knows what is spent; empty where it is known."""
-        return not_known(self.refuted)
 
     @property
     def counted(self) -> list[Charge] | None:
@@ -351,7 +346,7 @@ def account(store: PublishedStore, name: str, following: NextSweep | None = None
         population=store.population(name),
         rows=rows,
         uncounted=_elsewhere(store, name),
-        refuted=refuted_rows(store, rows),
+        not_known=not_known(refuted_rows(store, rows)),
         public=tuple(_public(store, rows)),
         next=following,
     )
