@@ -264,10 +264,10 @@ def _scattered(facts: DatasetSpec) -> InputSpec:
 def _shape(map_: ExportedProgram, facts: DatasetSpec) -> tuple[int, ...]:
     import torch
 
-    from trainables.features.programs import made_up_inputs
+    from trainables.training.made_up import made_up_records
 
     with torch.no_grad():
-        found: torch.Tensor = map_.module(check_guards=False)(*(one[:1] for one in made_up_inputs(facts)))
+        found: torch.Tensor = map_.module(check_guards=False)(*made_up_records(facts, 1, torch.device("cpu"))[0])
     return tuple(found.shape[1:])
 
 

@@ -29,7 +29,7 @@ from dpcore.checks import InvalidValue
 from trainables import plugins
 from trainables.models import pretrained
 from trainables.system import DatasetSpec, InputSpec
-from trainables.training.made_up import made_up
+from trainables.training.made_up import made_up_records
 
 # A module as a program that torch.export writes down: what is read again by torch alone.
 
@@ -224,19 +224,13 @@ def digest(map_: ExportedProgram) -> str:
     return hashlib.sha256(repr((torch.__version__, graphs, signature, tensors)).encode()).hexdigest()
 
 
-def made_up_inputs(facts: DatasetSpec, records: int = RECORDS) -> tuple[Tensor, ...]:
-    """Tensors [records, ...] of nobody's, in the order of the features."""
-    split = made_up(facts, records, 0).train.inputs
-    return tuple(torch.from_numpy(one[:records].copy()) for one in split.values())
-
-
 def check_apart(name: str, map_: ExportedProgram, facts: DatasetSpec) -> None:
     """Raises InvalidValue for a map that mixes records, draws at random, keeps something, or gives no finite numbers.
 
     Also for one that takes other inputs than `facts` declare, or a fixed number of records.
     """
     _check_keeps_nothing(name, map_)
-    module, inputs = map_.module(check_guards=False), made_up_inputs(facts)
+    module, (inputs, _) = map_.module(check_guards=False), made_up_records(facts, RECORDS, torch.device("cpu"))
 
     def mapped(rows: list[int]) -> Tensor:
         found = module(*(one[rows] for one in inputs))

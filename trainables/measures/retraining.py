@@ -6,6 +6,7 @@ folder or store ever hears of it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,7 +27,7 @@ class Twin:
     streams: Streams
     start_step: int = 0
     state: State | None = None
-    _final: State | None = None
+    final: State | None = None
     _released: dict[str, list[NDArray[np.generic]]] = field(default_factory=dict)
 
     def reserve_until(self, until_step: int) -> None:
@@ -35,10 +36,10 @@ class Twin:
     def report(self, step: int, state: State, metrics: object) -> None:
         """Nobody asks for the curve of a twin."""
 
-    def checkpoint(self, step: int, state: State, metrics: object) -> None:
+    def checkpoint(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
         """Keep the last state."""
         if step == self.member.to_step:
-            self._final = {name: np.array(value) for name, value in state.items()}
+            self.final = {name: np.array(value) for name, value in state.items()}
 
     def released(self, arrays: State) -> None:
         for name, value in arrays.items():
@@ -48,9 +49,9 @@ class Twin:
         """What was released: the arrays that the system showed, or its final state. Raises RuntimeError before."""
         if self._released:
             return {name: np.concatenate(parts) for name, parts in self._released.items()}
-        if self._final is None:
+        if self.final is None:
             raise RuntimeError(f"{self.member.plan.system} ended before its last step")
-        return self._final
+        return self.final
 
 
 def member(plan: PrivacyPlan, number: int, to_step: int | None = None) -> TrialRun:

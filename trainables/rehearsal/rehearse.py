@@ -23,6 +23,7 @@ from dpcore.randomness import Streams
 from trainables.hooks import CanaryTrained
 from trainables.hyperparameters import read
 from trainables.measures.objectives import measure, wanted
+from trainables.measures.retraining import Twin
 from trainables.metrics import scores_of
 from trainables.publishing import OWN_METRICS, published
 from trainables.rehearsal.findings import CannotRun, Rehearsed, Step
@@ -127,18 +128,13 @@ _TOO_LONG = frozenset({"audited_epsilon"})
 """Measures that train again, hundreds of times at worst: what they need is checked with the plan."""
 
 
-@dataclass(slots=True)
-class RehearsedRun:
-    """A `Run` that keeps what it is given in memory, and looks at the model before it is trained."""
+@dataclass(slots=True, kw_only=True)
+class RehearsedRun(Twin):
+    """A twin that looks at the model before it is trained, and keeps what it would report."""
 
-    member: TrialRun
-    start_step: int
-    state: State | None
-    streams: Streams
     examine: Callable[[nn.Module, Loss], Step]
     step: Step | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
-    final: State | None = None
 
     def attach(self, model: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
         """See `trainables.hooks.WatchesGradients`."""
@@ -151,16 +147,10 @@ class RehearsedRun:
         if broken:
             raise CannotRun(f"the noised gradient of {', '.join(broken)} is infinite or no number at step {step}")
 
-    def reserve_until(self, until_step: int) -> None:
-        """Nothing is reserved."""
-
-    def report(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
-        """A rehearsal has no curve."""
-
     def checkpoint(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
-        """Kept at the end alone."""
-        if step == self.member.to_step:
-            self.final, self.metrics = state, metrics
+        """See `Twin.checkpoint`."""
+        Twin.checkpoint(self, step, state, metrics)
+        self.metrics = metrics
 
 
 def rehearse(
@@ -197,7 +187,7 @@ def rehearse(
         doing = f"{setting.steps} steps on {setting.records} made-up records"
         member = TrialRun(key="rehearsal", attempt=1, seed=SEED, plan=setting.plan, from_step=0, to_step=setting.steps)
         streams = Streams(secret=_SECRET, seed=SEED, key=member.key, attempt=1)
-        run = RehearsedRun(member=member, start_step=0, state=None, streams=streams, examine=examine)
+        run = RehearsedRun(member, streams, examine=examine)
         began = time.perf_counter()
         saying(doing)
         with warnings.catch_warnings():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -15,6 +16,10 @@ from numpy.typing import NDArray
 
 from trainables.system import IGNORED, Dataset, DatasetSpec, InputSpec, Split, Task, with_masks
 from trainables.units import Units
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 SEED = 20_260_101
 
@@ -34,6 +39,15 @@ def made_up(facts: DatasetSpec, train: int, validation: int) -> Dataset:
         fingerprint="made up",
         units=units,
     )
+
+
+def made_up_records(facts: DatasetSpec, count: int, device: torch.device) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Inputs and targets of so many of them as tensors, which lie apart."""
+    from trainables.training.losses import tensor
+
+    records = made_up(facts, count, 0).train
+    inputs = tuple(tensor(array[:count].copy(), device) for array in records.inputs.values())
+    return inputs, tensor(records.targets[:count].copy(), device)
 
 
 def _units(count: int, largest: int) -> Units:

@@ -24,7 +24,7 @@ from dpcore.sampling import PoissonSampling
 from trainables import hooks
 from trainables.hyperparameters import read
 from trainables.models.pretrained import trained_groups
-from trainables.system import Dataset, DatasetSpec, Run, RunSettings, State
+from trainables.system import Dataset, Run, RunSettings, State
 from trainables.team import BatchSums, GradientTask, RecordGradient, device_named, limited_threads
 from trainables.training.augmentation import copied
 from trainables.training.hyperparameters import ModelHyperparameters
@@ -36,10 +36,9 @@ from trainables.training.losses import (
     averaged,
     loss_function,
     record_weights,
-    tensor,
     weighted,
 )
-from trainables.training.made_up import made_up
+from trainables.training.made_up import made_up_records
 from trainables.training.noise import batch_key, batches_of, noise_source
 from trainables.training.optimisers import Optimiser
 from trainables.training.released import build_model, model_seed, with_seed
@@ -155,14 +154,6 @@ def train(
             sums = opened.enter_context(execution.team.sums(task, model))
         steps = PrivateSteps(run, data, execution, mechanism, model, updates, sums, noise, device, gradient, start)
         run_steps(run, steps, Pace(execution.checkpoint_seconds))
-
-
-def made_up_records(facts: DatasetSpec, count: int, device: torch.device) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Inputs and targets of so many made-up records."""
-    records = made_up(facts, count, 0).train
-    # Copies of their own: made-up records lie over each other in memory.
-    inputs = tuple(tensor(array[:count].copy(), device) for array in records.inputs.values())
-    return inputs, tensor(records.targets[:count].copy(), device)
 
 
 class LocalSums:
