@@ -28,13 +28,6 @@ class Rows(Map):
         return torch.cat([self.down @ image, self.right @ image.mT], -1)
 
 
-class Side(Map):
-    """The numbers of a record beside the square of its scan."""
-
-    def forward(self, x: Tensor, scan: Tensor) -> Tensor:
-        return torch.cat([x, scan.square()], 1)
-
-
 class Noisy(Map):
     def forward(self, image: Tensor) -> Tensor:
         return image + torch.rand_like(image)

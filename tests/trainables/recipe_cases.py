@@ -30,10 +30,6 @@ def adagrad(parameters: Any, lr: float) -> torch.optim.Optimizer:
     return torch.optim.Adagrad(parameters, lr=lr)
 
 
-def with_closures(parameters: Any, lr: float) -> torch.optim.Optimizer:
-    return torch.optim.LBFGS(parameters, lr=lr)
-
-
 def no_optimizer(parameters: Any, lr: float) -> object:
     return parameters
 

@@ -186,10 +186,7 @@ def test_the_head_of_another_task_is_drawn_and_the_body_is_the_folders(folders: 
         ("t5", FACTS, {}, "model=.*an encoder or a decoder; t5 is both"),
         ("bert", IMAGES, {}, r"model=.*a model for an image, and transformers has none that is bert"),
         ("timm-resnet", PICTURES, {}, r"model=.*records can be kept apart.*\(BatchNorm2d\).*GroupNorm"),
-        ("bert", FACTS, {"rank": 17}, r"lora\.rank=17: expected at most 16, the width of .*query"),
-        ("bert", FACTS, {"rank": 2, "targets": "quary"}, r"lora\.targets='quary': .*dense, key, query, value"),
         ("bert", FACTS, {"train": "last-3"}, "train='last-3': expected all, head, bias, or last-1 to last-2"),
-        ("bert", FACTS, {"train": "tail"}, "train='tail'"),
         ("bert", FACTS, {"weights": "other"}, "weights='other': expected none beside a model that is a folder"),
     ],
 )

@@ -90,7 +90,6 @@ def test_initial_weights_have_the_scale_of_keras() -> None:
         ("two-branch", TEXT, "two inputs"),
         ("item-table", PAIR, "one code"),
         ("resnet", IMAGE, "package.module:function"),
-        ("tests.trainables.nowhere:net", DIGITS, "was not found"),
         ("tests.trainables.user_models:nothing", DIGITS, "a function nothing"),
         ("tests.trainables.user_models:not_callable", DIGITS, "a function not_callable"),
         ("tests.trainables.user_models:no_module", DIGITS, "torch.nn.Module"),

@@ -111,8 +111,6 @@ def fitted_securely(plan: Any, data: Any, **run: Any) -> Any:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"optimizer": f"{HERE}:gone"}, "expected a function gone"),
-        ({"optimizer": f"{HERE}:with_closures"}, r"moves weights by gradients alone: it raised .*closure"),
         ({"optimizer": f"{HERE}:no_optimizer"}, "moves weights by gradients alone: it raised AttributeError"),
         ({"optimizer": f"{HERE}:forgetful"}, "broken off and restored it moves elsewhere"),
         ({"optimizer": f"{HERE}:adagrad", "weight_decay": 0.1}, "unexpected keyword argument 'weight_decay'"),

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import math
 
-from torch import Tensor, nn
+from torch import nn
 
 from trainables.system import DatasetSpec
-
-
-def grouped(facts: DatasetSpec) -> nn.Module:
-    """A net with GroupNorm on flat inputs."""
-    assert facts.classes is not None
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.GroupNorm(4, 16), nn.ReLU(), nn.Linear(16, facts.classes))
 
 
 def batch_normalised(facts: DatasetSpec) -> nn.Module:
@@ -34,17 +28,6 @@ def random_features(facts: DatasetSpec) -> nn.Module:
     features = nn.Linear(sum(math.prod(one.shape) for one in facts.features.values()), 32)
     features.requires_grad_(False)
     return nn.Sequential(nn.Flatten(), features, nn.ReLU(), nn.Linear(32, facts.classes))
-
-
-class _Centred(nn.Module):
-    def __init__(self, width: int, classes: int) -> None:
-        super().__init__()
-        self.first, self.last = nn.Linear(width, 16), nn.Linear(16, classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        hidden = self.first(x).relu()
-        found: Tensor = self.last(hidden - hidden.mean(0) / 2)
-        return found
 
 
 def raises(facts: DatasetSpec) -> nn.Module:

@@ -63,18 +63,6 @@ class Centred(nn.Module):
         return x - x.mean(0)
 
 
-class Sorted(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x[x[:, 0].argsort()]
-
-
-class Scaled(nn.Module):
-    """Only an outlier moves it."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x / x.abs().max().clamp(min=4.0)
-
-
 class Learning(nn.Module):
     """Writes down what it is asked about."""
 
@@ -98,7 +86,7 @@ FACTS = facts_of((3,), n_validation=9, classes=3)
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("model", [Centred(), Sorted(), Scaled(), Fixed()], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("model", [Centred(), Fixed()], ids=lambda one: type(one).__name__)
 def test_a_record_is_judged_by_itself(model: nn.Module) -> None:
     """With the outlier at the end and without it; all together and one at a time."""
     model.register_parameter("unused", nn.Parameter(torch.zeros(())))
