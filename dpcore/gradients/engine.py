@@ -87,19 +87,16 @@ class PrivateGradients:
         """{parameter: how its gradient is found}: by structure before `check`, then as it was there."""
         passes, checked = self._passes, self._checked
         captured = passes.captured if checked is None else checked.layers
-        owned = {name for layer in captured for name in passes.owned(layer)}
+        owned = {name for layer in captured for name in passes.owned[layer]}
         mapped = passes.slots.parameters if checked is None else checked.parameters
         loops = passes.in_loops
-        return {
-            name: Route.ONE_PASS
-            if name in owned
-            else Route.UNREACHED
-            if name not in mapped
-            else Route.LOOP
-            if name in loops
-            else Route.PER_RECORD
-            for name in passes.slots.parameters
-        }
+
+        def route(name: str) -> Route:
+            if name in owned:
+                return Route.ONE_PASS
+            return (Route.LOOP if name in loops else Route.PER_RECORD) if name in mapped else Route.UNREACHED
+
+        return {name: route(name) for name in passes.slots.parameters}
 
     @property
     def looped(self) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ class Hooks:
         held = [
             (place, self._slots.parameters[one].detach().requires_grad_())
             for one in self._owned[name]
-            for place in self._slots.places(one)
+            for place in self._slots.places[one]
         ]
 
         def tap(inputs: Tensor, output: Tensor, part: str = "") -> Tensor:
@@ -150,7 +150,7 @@ class Passes:
     def __init__(self, model: nn.Module, loss_fn: LossFunction, kinds: Kinds, precision: Precision) -> None:
         self.model, self.loss_fn, self.precision = model, loss_fn, precision
         self.slots = Slots(model)
-        served = _served(model, kinds, self.slots)
+        served = _served(model, kinds)
         self.captured = {name: module for name, module, _ in served}
         self.kinds = {name: kind for name, _, kind in served}
         self._modules = dict(model.named_modules()) | _loss_modules(loss_fn)
@@ -161,22 +161,18 @@ class Passes:
             if SUBSTITUTES.get(type(module)) is one_at_a_time
             for one in trainable(module).values()
         }
-        self._owned = {
+        self.owned = {
             layer: [names[id(one)] for one in trainable(module).values()] for layer, module in self.captured.items()
         }
         self._names = {id(module): layer for layer, module in self.captured.items()}
         self._all_at_ends = self.slots.parameters.keys() == {
-            name for one in self._owned.values() for name in one
+            name for one in self.owned.values() for name in one
         } and all(kind.forward is tapped_at_the_end for kind in self.kinds.values())
-
-    def owned(self, layer: str) -> list[str]:
-        """Names of the trainable parameters of a captured layer."""
-        return self._owned[layer]
 
     def sharing(self, layer: str) -> list[str]:
         """The captured layers that have a parameter in common with this one, itself among them."""
-        own = self.slots.tied.intersection(self._owned[layer])
-        return [other for other in self.captured if own.intersection(self._owned[other])] if own else [layer]
+        own = self.slots.tied.intersection(self.owned[layer])
+        return [other for other in self.captured if own.intersection(self.owned[other])] if own else [layer]
 
     def parts(self, uses: Mapping[str, Sequence[Use]]) -> list[Part]:
         """Of units' gradients, from all uses [U, k, ...] of layers that share their weight, or of a single one."""
@@ -195,7 +191,7 @@ class Passes:
 
     def _named(self, layer: str) -> dict[str, str]:
         """Full names of a captured layer's parameters, by its own."""
-        return dict(zip(trainable(self.captured[layer]), self._owned[layer], strict=True))
+        return dict(zip(trainable(self.captured[layer]), self.owned[layer], strict=True))
 
     def chain(self, inputs: Columns) -> list[nn.Module] | None:
         """Layers through which records pass one after the other without being mapped, where structure proves isolation
@@ -208,7 +204,7 @@ class Passes:
         if chain is not None:
             return self._along(chain, inputs[0], targets)
         while True:
-            hooks = Hooks(self.captured, self._owned, self.kinds, self.slots)
+            hooks = Hooks(self.captured, self.owned, self.kinds, self.slots)
             mapped = self.per_record(len(targets[0]))
             with hooks.listening(), isolating(self._modules):
                 losses_N = self._losses(hooks, mapped, inputs, targets)
@@ -221,7 +217,7 @@ class Passes:
             gradients = {
                 name: self.precision.unscaled(one) for name, one in zip(mapped, found, strict=True) if one is not None
             }
-            both = [layer for layer in uses if any(name in gradients for name in self.owned(layer))]
+            both = [layer for layer in uses if any(name in gradients for name in self.owned[layer])]
             if not both:
                 return Recorded(uses, gradients)
             # A use inside the layer and one outside it: their gradients add up before the norm is taken.
@@ -328,7 +324,7 @@ def _loss_modules(loss_fn: LossFunction) -> dict[str, nn.Module]:
     return {f"loss_fn.{name}": one for name, one in loss_fn.named_modules()} if isinstance(loss_fn, nn.Module) else {}
 
 
-def _served(model: nn.Module, kinds: Kinds, slots: Slots) -> list[tuple[str, nn.Module, Kind]]:
+def _served(model: nn.Module, kinds: Kinds) -> list[tuple[str, nn.Module, Kind]]:
     """Outermost layers with a rule and something to train, by name."""
     found: list[tuple[str, nn.Module, Kind]] = []
     inside: set[int] = set()

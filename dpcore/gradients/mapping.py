@@ -75,23 +75,20 @@ class Slots:
     def __init__(self, model: nn.Module) -> None:
         self.parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
         names = {id(one): name for name, one in self.parameters.items()}
-        self._places: dict[str, list[Place]] = {name: [] for name in self.parameters}
+        self.places: dict[str, list[Place]] = {name: [] for name in self.parameters}
         for module in model.modules():
             for key, own in module._parameters.items():
                 if own is not None and own.requires_grad:
-                    self._places[names[id(own)]].append((module._parameters, key))
-        self.tied = {name for name, places in self._places.items() if len(places) > 1}
+                    self.places[names[id(own)]].append((module._parameters, key))
+        self.tied = {name for name, places in self.places.items() if len(places) > 1}
         # Recurrent layers keep a list of their weights beside the table.
         self._recurrent = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
-
-    def places(self, name: str) -> list[Place]:
-        return self._places[name]
 
     @contextmanager
     def holding(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
         """Inside the block the model computes with `tensors`, {parameter name: stand-in}."""
         try:
-            with standing_in([(place, one) for name, one in tensors.items() for place in self._places[name]]):
+            with standing_in([(place, one) for name, one in tensors.items() for place in self.places[name]]):
                 yield
         finally:
             for module in self._recurrent:

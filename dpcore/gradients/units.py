@@ -62,21 +62,19 @@ class UnitRows:
 class GhostNorms:
     """Norms of units' gradients that were never formed, by captured layer, and the gradients of the other parameters.
 
-    parts          of captured layers, each with the full names of the parameters that it has under its own
-    rest           of all other parameters, by their full names
+    parts          of captured layers, and of all other parameters together, each with the full names of the parameters
+                   that it has under its own
     squared_norms  of each unit's whole gradient, float64 of shape [U]; infinite where the unit does not count, because
                    its gradient is not finite or its squared norm overflows
     """
 
     parts: Sequence[Part]
-    rest: Materialised | None
     squared_norms: Tensor
 
     @classmethod
     def of(cls, recorded: Recorded, units: UnitRows, passes: Passes) -> GhostNorms:
         """Uses are taken out of `recorded`: what a rule is done with is freed."""
         parts: list[Part] = []
-        rest: Materialised | None = None
         squares: list[Tensor] = []
         all_finite = True
         while recorded.uses:
@@ -103,13 +101,14 @@ class GhostNorms:
                 all_finite = False
                 bad_U = ~torch.isfinite(squares[-1])
                 rest = Materialised({name: _without(one, bad_U) for name, one in gradients.items()})
+            parts.append(({name: name for name in gradients}, rest))
         if not squares:
             parameter = next(iter(passes.slots.parameters.values()))
             squares.append(torch.zeros(units.size, dtype=torch.float64, device=parameter.device))
         squared_norms_U = reduce(torch.add, squares)
         if not all_finite:
             squared_norms_U = squared_norms_U.nan_to_num(torch.inf, posinf=torch.inf)
-        return cls(parts, rest, squared_norms_U)
+        return cls(parts, squared_norms_U)
 
     @property
     def finite(self) -> Tensor:
@@ -119,10 +118,9 @@ class GhostNorms:
     def weighted_sum(self, weights_U: Tensor) -> dict[str, Tensor]:
         """sum_u weights[u] * gradient of unit u, by the parameters' full names; those that were not reached are
         absent. Units that do not count have weight 0."""
-        out = {
+        return {
             names[local]: tensor for names, one in self.parts for local, tensor in one.weighted_sum(weights_U).items()
         }
-        return out | (self.rest.weighted_sum(weights_U) if self.rest else {})
 
 
 def _all_finite(squares_U: Tensor) -> bool:
