@@ -621,7 +621,10 @@ def one_neuron_distinguisher(
     features /= np.maximum(1, np.linalg.norm(features, axis=1, keepdims=True))
     labels = (features @ rng.normal(size=(5, 3)) + rng.gumbel(size=(200, 3))).argmax(axis=1)
     query = features[:1]
-    models = [query @ _fit(features[start:], labels[start:], 3) for start in (0, 1)]
+    head = Head(records=200, classes=3, alpha=1.0, regulariser=0.0005, radius=100.0, tolerance=1e-6)
+    models = [
+        query @ minimise_head(replace(head, records=200 - gone), features[gone:], labels[gone:]) for gone in (0, 1)
+    ]
     bounds = published_noise((5,), 3, 200, 0.0005)
     answers = OneNeuronAnswers(
         logit_sensitivity=bounds.logit,
@@ -710,18 +713,6 @@ def output_layer_gradient(inputs: int = 784, hidden: int = 128, classes: int = 1
     return MeasuredSensitivity(
         float(np.linalg.norm(gradient)), published_noise((inputs, hidden), classes, 10_000, 0.0005).lipschitz
     )
-
-
-def _fit(features: Array, labels: NDArray[np.intp], classes: int) -> Array:
-    shape = (features.shape[1], classes)
-
-    def objective(flat: Array) -> tuple[float, Array]:
-        value, gradient = linear_objective(flat.reshape(shape), features, labels, 1.0, 0.0005)
-        return value, gradient.ravel()
-
-    found = minimize(objective, np.zeros(shape[0] * shape[1]), jac=True, method="L-BFGS-B", options={"ftol": 1e-14})
-    fitted: Array = found.x.reshape(shape)
-    return fitted
 
 
 def _differences(logits: Array) -> Array:

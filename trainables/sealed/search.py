@@ -207,18 +207,14 @@ class Candidate:
     metrics: Mapping[str, float]
     state: State
 
-    def before(self, other: Candidate, order: int) -> bool:
-        """Whether it leaves rather than `other`, by one order."""
-        return (self.ranks[order], self.slot) < (other.ranks[order], other.slot)
-
 
 def best_of(*candidates: Candidate) -> tuple[Candidate, ...]:
     """The one that leaves by each order; empty of none. One may leave by several."""
-    best: list[Candidate] = []
-    for found in candidates:
-        best = best or [found] * len(found.ranks)
-        best = [found if found.before(one, order) else one for order, one in enumerate(best)]
-    return tuple(best)
+
+    def leaving(order: int) -> Candidate:
+        return min(candidates, key=lambda one: (one.ranks[order], one.slot))
+
+    return tuple(map(leaving, range(len(candidates[0].ranks)))) if candidates else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
