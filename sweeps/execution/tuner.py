@@ -320,12 +320,14 @@ class _Heartbeat:
         except (ray.exceptions.RayError, RuntimeError, OSError):
             # A cluster that does not answer is the watchdog's business.
             return None
+        # A clock that stands still while this process is stopped.
+        now = time.monotonic() - self._live.stopped
         if reason is None:
             self._shrunken = None
         elif self._shrunken is None:
-            self._shrunken = time.monotonic()
+            self._shrunken = now
             say(f"{reason} Waiting {patience():.0f} s for a node on which a trial fits.", Event.WAITING)
-        elif time.monotonic() - self._shrunken > patience():
+        elif now - self._shrunken > patience():
             name = self._live.controller.sweep
             return ClusterUnreachable(f"{reason} Nothing is lost: go on with `sweeps resume {name}`.")
         return None

@@ -107,7 +107,7 @@ def test_a_cluster_that_lost_its_nodes_ends_the_wait_and_says_how_to_go_on(monke
     monkeypatch.setattr(tuner, "alive_nodes", lambda: list(nodes))
     monkeypatch.setenv("SWEEPS_PATIENCE", "0.2")
     spec = SimpleNamespace(limits=SimpleNamespace(stall_seconds=None), resources=Resources(workers=2))
-    live = SimpleNamespace(controller=SimpleNamespace(sweep="mine", spec=spec), failure=None)
+    live = SimpleNamespace(controller=SimpleNamespace(sweep="mine", spec=spec), failure=None, stopped=0.0)
     heartbeat = tuner._Heartbeat(live)  # type: ignore[arg-type]
     assert heartbeat._check_nodes() is None
     nodes.clear()
