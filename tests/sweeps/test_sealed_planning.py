@@ -189,18 +189,6 @@ def test_workers_that_would_wait_for_others_are_refused():
         check_workers(load_spec(TIMED | {"resources": {}}), "head:6379")
 
 
-def test_workers_that_would_wait_for_a_gpu_are_refused(monkeypatch):
-    monkeypatch.setattr("sweeps.ray.patches.machine_resources", lambda cpus: {"CPU": 64.0, "GPU": 2.0})
-    both = TIMED | {"search": {"trials": 9}}
-    check_workers(load_spec(both | {"resources": {"gpus": 0.5, "concurrency": 4}}))
-    for gpus, most in ((0.5, 4), (0.6, 2), (2, 1)):
-        spec = load_spec(both | {"resources": {"gpus": gpus, "concurrency": most + 1}})
-        with pytest.raises(InvalidValue, match=rf"at most {most} on this machine, by what it has \(64 CPUs, 2 GPUs\)"):
-            check_workers(spec)
-    # Not even one: another refusal says it.
-    check_workers(load_spec(both | {"resources": {"gpus": 3, "concurrency": 2}}))
-
-
 def test_a_model_without_room_is_refused_before_anything_runs():
     spec = load_spec(TIMED | {"selection": TIMED["selection"] | {"megabytes": 0.005}})
     with pytest.raises(InvalidValue, match=r"selection.megabytes=0.005: expected at least 0.00744, for a model of 650"):
