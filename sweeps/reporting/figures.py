@@ -21,7 +21,7 @@ from dpcore.guarantee import Status
 from dpcore.rounding import epsilon_text
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Published
-from sweeps.privacy.wording import is_refuted
+from sweeps.privacy.wording import is_refuted, was_stopped
 from sweeps.reporting.front import Front, FrontAxis, Panel, SystemPoints, kinds, log_ticks, spec_objectives
 from sweeps.reporting.summary import Importance
 from sweeps.store.records import (
@@ -185,7 +185,7 @@ def curves_figure(
         _drawn_lines(others, name) | {"name": "other trials", "opacity": 0.45} | _stroke(DOMINATED, 1, 3),
         _drawn_lines(best, name, bars=True) | {"name": "on the front"} | _stroke(ON_FRONT, 2, 5),
     ]
-    stopped = [line for line in (*others, *best) if line.is_stopped]
+    stopped = [line for line in (*others, *best) if was_stopped(line.trial)]
     if stopped:
         cross = {"symbol": "x-thin", "size": 6, "opacity": 0.7, "line": {"width": 1.5, "color": STOPPED}}
         ends = [_Line(line.trial, line.points[-1:]) for line in stopped]
@@ -202,11 +202,6 @@ class _Line(NamedTuple):
 
     trial: Published
     points: Sequence[CurveReport]
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether it ended before its last planned step."""
-        return self.trial.state is TrialState.COMPLETE and self.trial.step < self.trial.planned_steps
 
 
 def _drawn_lines(lines: Sequence[_Line], name: str, bars: bool = False) -> Figure:

@@ -12,7 +12,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -230,7 +230,7 @@ class Explained:
 
     word: str
     meaning: str
-    see: list[str]
+    see: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, object]:
         """Plain JSON values."""
@@ -241,14 +241,8 @@ class Explained:
         return f"{self.word}: {self.meaning}{see}"
 
 
-def _glossary() -> Mapping[str, Explained]:
-    words = yaml.safe_load(Path(__file__).with_name("glossary.yaml").read_text(encoding="utf-8"))
-    return {
-        word: Explained(word=word, meaning=told["meaning"], see=told.get("see", [])) for word, told in words.items()
-    }
-
-
-GLOSSARY = _glossary()
+_WORDS = yaml.safe_load(Path(__file__).with_name("glossary.yaml").read_text(encoding="utf-8"))
+GLOSSARY: Mapping[str, Explained] = {word: Explained(word=word, **told) for word, told in _WORDS.items()}
 """{word: what it means}."""
 
 
