@@ -110,12 +110,6 @@ RANGES: dict[str, tuple[float, float]] = {
     "delta": (1e-200, 1 - 1e-9),
 }
 """Inclusive. Beyond them squares, powers or tails leave floating point in some accountant."""
-_NEEDS: dict[Unknown, tuple[str, ...]] = {
-    "epsilon": ("noise_multiplier", "sample_rate", "steps", "delta"),
-    "delta": ("epsilon", "noise_multiplier", "sample_rate", "steps"),
-    "noise": ("epsilon", "sample_rate", "steps", "delta"),
-    "steps": ("epsilon", "noise_multiplier", "sample_rate", "delta"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +133,7 @@ class Question:
         if self.accountant not in (*ACCOUNTANTS, ALL):
             raise InvalidValue("accountant", self.accountant, "one of " + ", ".join((*ACCOUNTANTS, ALL)))
         for name, (low, high) in RANGES.items():
-            value, is_needed = getattr(self, name), name in _NEEDS[self.unknown]
+            value, is_needed = getattr(self, name), not name.startswith(self.unknown)
             if is_needed == (value is None):
                 expected = f"{'a value' if is_needed else 'nothing'}, since {self.unknown} is asked for"
                 remedy = f"Give --{name.replace('_', '-')}." if is_needed else "Leave it out."

@@ -249,11 +249,6 @@ class UserRefused(MlflowException):
 _REFUSALS = {"401": "unknown user or wrong password", "403": "no rights"}
 
 
-def _refusal(uri: str, error: MlflowException) -> UserRefused | None:
-    found = re.search(r"failed with error code (401|403) ", str(error))
-    return None if found is None else UserRefused(uri, _REFUSALS[found[1]])
-
-
 class Experiment:
     """One sweep in MLflow: a parent run, and a child run per trial. Raises `UNREACHABLE` from every method."""
 
@@ -275,10 +270,9 @@ class Experiment:
             if not self._parent:
                 self._make_parent(sweep)
         except MlflowException as error:
-            refused = _refusal(uri, error)
-            if refused is None:
-                raise
-            raise refused from error
+            if found := re.search(r"failed with error code (401|403) ", str(error)):
+                raise UserRefused(uri, _REFUSALS[found[1]]) from error
+            raise
 
     @property
     def id(self) -> str:
