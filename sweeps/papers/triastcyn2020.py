@@ -517,7 +517,11 @@ def reproduce(run: papers.Reproduction) -> None:
         run.result.cut.append(f"Without data: {'; '.join(smaller)} (--quick)")
     found: dict[str, Sequence[GridPoint]] = {}
     for part in PARTS:
-        _train(run, part, found)
+        name, trained = f"Table 1, {part.name}", partial(_train, run, part, found)
+        if why := run.part(part.data, trained, title=name, quick=part.quick is not None):
+            epsilons = (f"{part.published[one]:g}" for one in ("ordinary", "bayesian") if one in part.published)
+            run.untried(name, f"not trained ({why})", " -> ".join(epsilons))
+            run.result.cut.append(f"{name}: not trained ({why})")
     if not found:
         run.result.cut.append("Figures 2-4: not looked at, nothing was trained")
         return
@@ -526,7 +530,11 @@ def reproduce(run: papers.Reproduction) -> None:
     run.draw(PLOTS, "percentiles.png", percentiles(named))
     several: list[Gradients] = []
     for part in (one for one in PARTS if one.id in FIGURES):
-        _look(run, part, found, several)
+        name = f"Figures 2-4, {FIGURES[part.id]}"
+        if part.id in found:
+            run.part(part.data, partial(_look, run, part, found[part.id][-1].record, several), title=name)
+        else:
+            run.result.cut.append(f"{name}: not looked at, its part was not trained")
     if several:
         values, panels, table = figures_3_and_4(several[0])
         run.hold("figures_3_and_4", values)
@@ -535,35 +543,18 @@ def reproduce(run: papers.Reproduction) -> None:
         run.draw(PLOTS, "figures-3-4.png", panels)
 
 
-def _train(run: papers.Reproduction, part: papers.Row, found: dict[str, Sequence[GridPoint]]) -> None:
-    """One part of Table 1, if its set can be had."""
-    name = f"Table 1, {part.name}"
-
-    def made(data: Path) -> None:
-        _, trials = run.trained(sweep_of(part, data, run.effort))
-        found[part.id] = settings_of(trials)
-        run.result.cut += cut(part, run.effort)
-        hold(run, part, found[part.id])
-        run.result.tables.append(table_of(part, found[part.id]))
-
-    if why := run.part(part.data, made, title=name, quick=part.quick is not None):
-        epsilons = (f"{part.published[one]:g}" for one in ("ordinary", "bayesian") if one in part.published)
-        run.untried(name, f"not trained ({why})", " -> ".join(epsilons))
-        run.result.cut.append(f"{name}: not trained ({why})")
+def _train(run: papers.Reproduction, part: papers.Row, found: dict[str, Sequence[GridPoint]], data: Path) -> None:
+    """One part of Table 1."""
+    _, trials = run.trained(sweep_of(part, data, run.effort))
+    found[part.id] = settings_of(trials)
+    run.result.cut += cut(part, run.effort)
+    hold(run, part, found[part.id])
+    run.result.tables.append(table_of(part, found[part.id]))
 
 
 def _look(
-    run: papers.Reproduction, part: papers.Row, found: Mapping[str, Sequence[GridPoint]], several: list[Gradients]
+    run: papers.Reproduction, part: papers.Row, record: TrialRecord, several: list[Gradients], data: Path
 ) -> None:
     """Figures 2-4 from the last weights of a part's least noisy run."""
-    name = FIGURES[part.id]
-    if part.id not in found:
-        run.result.cut.append(f"Figures 2-4, {name}: not looked at, its part was not trained")
-        return
-
-    def made(data: Path) -> None:
-        record, options = found[part.id][-1].record, papers.section(part.data, data)
-        several.append(gradients(name, record, options, run.workspace, PAIRS))
-        figure_2(run, several[-1])
-
-    run.part(part.data, made, title=f"Figures 2-4, {name}")
+    several.append(gradients(FIGURES[part.id], record, papers.section(part.data, data), run.workspace, PAIRS))
+    figure_2(run, several[-1])
