@@ -85,23 +85,14 @@ def accounting(run: Reproduction, row: Row) -> None:
         bound, why = True, "Our certified upper bound is not above it."
     elif clt < lower:
         bound, why = False, "The certified lower bound is above it: the CLT is no guarantee."
-    where, printed = f"{row.name}, {row.id}", row.published
-    digits = "Recomputed from the printed setting, to the printed digits."
-    run.claim(f"{where}: mu", printed["mu"], mu, abs(mu - printed["mu"]) <= PRINTED, digits)
-    near = abs(clt - printed["epsilon_clt"]) <= PRINTED
-    run.claim(f"{where}: epsilon by the CLT", printed["epsilon_clt"], clt, near, digits)
-    near = abs(ma - printed["epsilon_ma"]) <= max(PRINTED, MA_TOLERANCE * printed["epsilon_ma"])
-    own = "Recomputed with the paper's own orders."
-    run.claim(f"{where}: epsilon by the moments accountant", printed["epsilon_ma"], ma, near, own)
-    interval = f"PLD [{epsilon_text(lower, up=False, digits=6)}, {epsilon_text(pld.epsilon, digits=6)}]"
-    run.claim(f"{where}: the CLT's epsilon is an upper bound", printed["epsilon_clt"], interval, bound, why)
+    low, high = epsilon_text(lower, up=False, digits=6), epsilon_text(pld.epsilon, digits=6)
+    values = {"where": f"{row.name}, {row.id}", "printed": row.published, "mu": mu, "clt": clt, "ma": ma}
+    near = {"digits": PRINTED, "near": max(PRINTED, MA_TOLERANCE * row.published["epsilon_ma"])}
+    run.hold("accounting", {**values, **near, "interval": f"PLD [{low}, {high}]", "bound": bound, "why": why})
 
 
 def training(run: Reproduction, row: Row, trained: float | None, why: str = "no result") -> None:
     """The trained metric beside the printed one; None for `why`."""
-    name, printed = f"{row.name}, {row.id}: {row.metric}", row.published[row.metric]
-    if trained is None:
-        return run.untried(name, why, printed)
-    agreement = PAPER.printed["agreement"][row.metric]
-    holds = abs(trained - printed) <= agreement
-    return run.claim(f"{name} within {agreement:g}", printed, trained, holds, row.note)
+    values = {"name": f"{row.name}, {row.id}: {row.metric}", "printed": row.published[row.metric], "ours": trained}
+    near = {"agreement": PAPER.printed["agreement"][row.metric], "note": row.note}
+    run.hold("training", {**values, **near}, why if trained is None else "")
