@@ -214,14 +214,12 @@ def table_1(run: papers.Reproduction, found: Measurements, why: str = papers.NOT
     for row in TABLE_1:
         for metric, name in (("attack_auc", "attack AUC"), ("accuracy", "test accuracy")):
             ours, error = found.mean(row.system, HIDDEN, metric_of(row, metric)), PAPER.printed["errors"][metric]
-            claim, printed = f"Table 1, {row.name}: {name}", getattr(row, metric)
-            if ours is None:
-                run.untried(claim, why, printed)
-                continue
-            # One training on one split is as uncertain as the printed one.
-            near = 2 * math.hypot(error, ours.error if ours.error > 0 else error)
-            note = "two standard errors of the printed run and of ours"
-            run.claim(f"{claim} within {near:.3f}", printed, ours, abs(ours.value - printed) <= near, note)
+            values = {"row": row.name, "name": name, "printed": getattr(row, metric)}
+            if ours is not None:
+                # One training on one split is as uncertain as the printed one.
+                near = 2 * math.hypot(error, ours.error if ours.error > 0 else error)
+                values |= {"ours": ours, "near": near, "holds": abs(ours.value - getattr(row, metric)) <= near}
+            run.hold("row", values, why if ours is None else "")
     compared = [(claim, printed, more, less, None) for claim, printed, less, more in PAPER.printed["orderings"]]
     for claim, printed, one, other, margin in (*compared, *PAPER.printed["unchanged"]):
         lead = found.difference(one, other)
@@ -254,9 +252,6 @@ def _credit(run: papers.Reproduction, sizes: papers.Values, data: Path) -> None:
     run.draw("reproductions/wu2020", "table-1.png", [picture(found)], size=(8, 5.5))
 
 
-CLAIM_2, PRINTED_2 = "Table 2 (IDC, ResNet-18): SGLD leaks less than SGD (attack AUC)", "0.641 < 0.669"
-
-
 def _images(run: papers.Reproduction, sizes: papers.Values) -> None:
     try:
         part, note = images(sizes, run.data)
@@ -269,7 +264,7 @@ def _images(run: papers.Reproduction, sizes: papers.Values) -> None:
     if why:
         told = f"Table 2: ResNet-18 not run ({why})"
         run.result.cut.append(told)
-        run.untried(CLAIM_2, told, PRINTED_2)
+        run.hold("table_2", {}, told)
 
 
 def _table_2(run: papers.Reproduction, part: Mapping[str, Any], note: list[str], *, whole: bool) -> None:
@@ -282,14 +277,13 @@ def _table_2(run: papers.Reproduction, part: Mapping[str, Any], note: list[str],
     run.result.tables.append(papers.ResultTable(title, ("method", *METRICS.values()), rows))
     sgld, sgd = (found.mean(system, HIDDEN, LAST + "attack_auc") for system in ("sgld", "sgd"))
     if sgld is None or sgd is None:
-        run.untried(CLAIM_2, "a training did not finish", PRINTED_2)
-        return
+        return run.hold("table_2", {}, "a training did not finish")
     # One training each is shown; it is held against the table only if that was run.
     held = whole and source == "idc"
     few = "a few steps: they show that the path runs, and nothing about the table"
     shown = f"{sgld.value:.3f}, {sgd.value:.3f} ({source})"
     less = sgld.value < sgd.value if held else None
-    run.claim(CLAIM_2, PRINTED_2, shown, less, "one training each" if held else few)
+    return run.hold("table_2", {"shown": shown, "less": less, "note": "one training each" if held else few})
 
 
 # Tables and the picture
