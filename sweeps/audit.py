@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.audit import Audit, AuditOutcome, AuditVerdict
+from dpcore.audit.audit import Audit, AuditOutcome, AuditVerdict
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from dpcore.randomness import fresh_secret

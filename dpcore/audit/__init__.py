@@ -6,37 +6,6 @@ audit = Audit(evidence=OneRunFDP(observed=observed), threat_model=ThreatModel.EV
               adjacency=Adjacency.ADD_REMOVE, delta=1e-5)
 AuditVerdict(audit=audit, guarantee=claim, audits=3).outcome    # consistent or refuted, never verified
 
-Scores come from `dpcore.audit.attacks`. Canaries are synthetic; on real members a score is a new private release.
+An audit and its verdict are in `audit`, what is counted in `evidence`, scores in `attacks`.
+Canaries are synthetic; on real members a score is a new private release.
 """
-
-from dpcore.audit.audit import CONFIDENCE, Audit, AuditOutcome, AuditVerdict, Evidence, ThreatModel, claimed
-from dpcore.audit.evidence import (
-    Guesses,
-    MultiRun,
-    OneRun,
-    OneRunFDP,
-    choose_threshold,
-    choose_threshold_against,
-    count_at,
-    guess,
-    toss,
-)
-
-__all__ = [
-    "CONFIDENCE",
-    "Audit",
-    "AuditOutcome",
-    "AuditVerdict",
-    "Evidence",
-    "Guesses",
-    "MultiRun",
-    "OneRun",
-    "OneRunFDP",
-    "ThreatModel",
-    "choose_threshold",
-    "choose_threshold_against",
-    "claimed",
-    "count_at",
-    "guess",
-    "toss",
-]

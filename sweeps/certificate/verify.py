@@ -9,7 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
-from dpcore.audit import AuditOutcome
+from dpcore.audit.audit import AuditOutcome
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Event, Gaussian, PoissonSampled, UnsupportedEvent, phases
 from dpcore.guarantee import STANDING, Notion

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from dpcore.audit import AuditOutcome
+from dpcore.audit.audit import AuditOutcome
 from dpcore.checks import InvalidValue
 from dpcore.gdp import eps_gdp
 from sweeps import api

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpcore import gdp
-from dpcore.audit import Guesses, MultiRun, OneRun, OneRunFDP
 from dpcore.audit import evidence as clopper_pearson
+from dpcore.audit.evidence import Guesses, MultiRun, OneRun, OneRunFDP
 from dpcore.gdp import eps_gdp
 
 LEVEL, DELTA = 0.05, 1e-5

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from dpcore import gdp
-from dpcore.audit import Guesses, MultiRun, OneRun, OneRunFDP, guess
+from dpcore.audit.evidence import Guesses, MultiRun, OneRun, OneRunFDP, guess
 from dpcore.gdp import eps_gdp
 
 LEVEL, ALARM = 0.05, 1e-6

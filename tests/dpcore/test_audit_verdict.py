@@ -11,18 +11,14 @@ from dpcore import gdp
 from dpcore.accountants.composition import eps_pure
 from dpcore.accountants.pld import PLDAccountant
 from dpcore.accounting import headline
-from dpcore.audit import (
-    Audit,
-    AuditOutcome,
-    AuditVerdict,
+from dpcore.audit.audit import Audit, AuditOutcome, AuditVerdict, ThreatModel, claimed
+from dpcore.audit.evidence import (
     Guesses,
     MultiRun,
     OneRun,
     OneRunFDP,
-    ThreatModel,
     choose_threshold,
     choose_threshold_against,
-    claimed,
     count_at,
     guess,
     toss,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpcore.audit import AuditOutcome
+from dpcore.audit.audit import AuditOutcome
 from dpcore.checks import InvalidValue
 from dpcore.gradients import clipped as releases
 from dpcore.rounding import epsilon_text

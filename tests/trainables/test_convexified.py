@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from scipy import stats
 from scipy.special import softmax
 
-from dpcore.audit import Audit, AuditOutcome, AuditVerdict, ThreatModel, count_at
 from dpcore.audit.attacks import attack_examples, disjoint_splits
+from dpcore.audit.audit import Audit, AuditOutcome, AuditVerdict, ThreatModel
+from dpcore.audit.evidence import count_at
 from dpcore.events import Adjacency, Gaussian, NonPrivate
 from dpcore.gdp import eps_gdp
 from dpcore.guarantee import Status

@@ -12,7 +12,7 @@ import torch
 from scipy import stats
 
 import dpcore.gradients.engine as engine
-from dpcore.audit import AuditOutcome, AuditVerdict
+from dpcore.audit.audit import AuditOutcome, AuditVerdict
 from dpcore.checks import InvalidValue
 from dpcore.erm import LogisticRisk
 from dpcore.events import Adjacency

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpcore.audit import AuditOutcome, AuditVerdict
+from dpcore.audit.audit import AuditOutcome, AuditVerdict
 from dpcore.gradients import ClippedSum, PrivateGradients
 from tests.dpcore import gradient_oracle
 from tests.trainables.recording import CPU, audited, facts_of, gradient_task, linear

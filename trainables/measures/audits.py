@@ -13,19 +13,8 @@ from numpy.typing import NDArray
 
 from dpcore import checks
 from dpcore.accountants.pld import PLDAccountant, ToleranceNotReached
-from dpcore.audit import (
-    CONFIDENCE,
-    Audit,
-    Evidence,
-    OneRun,
-    OneRunFDP,
-    ThreatModel,
-    choose_threshold_against,
-    claimed,
-    count_at,
-    guess,
-    toss,
-)
+from dpcore.audit.audit import CONFIDENCE, Audit, Evidence, ThreatModel, claimed
+from dpcore.audit.evidence import OneRun, OneRunFDP, choose_threshold_against, count_at, guess, toss
 from dpcore.events import Adjacency, UnsupportedEvent
 from dpcore.gdp import TradeOff, enveloped
 from dpcore.guarantee import Guarantee, Notion, Status
