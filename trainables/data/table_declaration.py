@@ -109,6 +109,11 @@ class Column:
         return bool(self.tokenizer) or are_texts(self.categories)
 
     @property
+    def is_number(self) -> bool:
+        """Whether it is read as a number with a point, whatever its first rows look like."""
+        return not (self.categories or self.shape) and self.codes is None
+
+    @property
     def width(self) -> int:
         """Numbers that it adds to `JOINED`: where missing ones are filled, another says of each that it was missing."""
         return len(self.categories) or (1 if self.missing is None else 2)
@@ -378,12 +383,11 @@ class Schema:
         return tuple(dict.fromkeys((*ids, *own, *label, *groups)))
 
     def _numbers(self) -> tuple[str, ...]:
-        """Columns of a CSV file that are read as numbers with a point, whatever their first rows look like."""
-        own = [one.name for one in self.columns if not one.categories and not one.shape and one.codes is None]
-        weight = [self.weights.column] if self.weights is not None and self.weights.column else []
-        label = [self.label] if self.task is Task.REGRESSION else []
-        label += [] if self.prompt is None else [self.prompt]
-        return tuple(one for one in dict.fromkeys((*own, *weight, *label)) if one != self.id)
+        """Columns of a CSV file that are read as numbers with a point."""
+        own = [one.name for one in self.columns if one.is_number]
+        weight = "" if self.weights is None else self.weights.column
+        label = self.label if self.task is Task.REGRESSION else ""
+        return tuple(one for one in dict.fromkeys((*own, weight, label, self.prompt)) if one and one != self.id)
 
     def facts(self) -> DatasetSpec:
         """The public facts."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from dpcore.checks import InvalidValue
 from trainables.data.records import as_input
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = 1
+_INPUT, _COLUMNS = TypeAdapter(InputSpec), TypeAdapter(tuple[Column, ...])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +69,7 @@ class Preprocessing:
     @property
     def numbers(self) -> tuple[str, ...]:
         """Those that are read as numbers with a point."""
-        plain = (one for one in self.columns if not one.categories and not one.shape and one.codes is None)
-        return tuple(one.name for one in plain)
+        return tuple(one.name for one in self.columns if one.is_number)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -89,11 +90,8 @@ class Preprocessing:
         inputs = [dict(one) for one in plain["inputs"]]
         return cls(
             task=Task(plain["task"]),
-            features={one.pop("name"): InputSpec(**{**one, "shape": tuple(one["shape"])}) for one in inputs},
-            columns=tuple(
-                Column(**{**one, "categories": tuple(one["categories"]), "shape": tuple(one["shape"])})
-                for one in plain["columns"]
-            ),
+            features={one.pop("name"): _INPUT.validate_python(one) for one in inputs},
+            columns=_COLUMNS.validate_python(plain["columns"]),
             classes=tuple(plain["classes"]),
             cuts=bool(plain.get("cuts", False)),
         )

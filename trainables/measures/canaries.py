@@ -39,7 +39,6 @@ SCALE = 100.0
 AIM = 0.7
 """The likelihood ratio is taken for this share of the planned noise: the score then finds halved noise more often, and
 the planned noise hardly less often."""
-"""Name of the input that says which canary a record is, negative for the opposite way; 0 for an ordinary record."""
 
 
 def planted(data: Dataset, coins: NDArray[np.bool_], rng: np.random.Generator, *, replaced: bool) -> Dataset:

@@ -23,7 +23,7 @@ from trainables.system import IGNORED, DatasetSpec, Split, Task
 
 EVALUATION_BATCH, MOST_NUMBERS = 1024, 1 << 26
 CANARY = "canary"
-"""The input that says which canary of an audit a record is; 0 of ordinary ones (`trainables.measures.canaries`)."""
+"""The input that says which canary of an audit a record is, negative for the opposite way (`measures.canaries`)."""
 
 
 def loss_function(facts: DatasetSpec) -> Callable[[Tensor, Tensor], Tensor]:
