@@ -179,15 +179,6 @@ def test_targets_that_are_one_value_have_no_r2(targets: np.ndarray) -> None:
     assert value_of("mae", targets, targets + 0.5) == pytest.approx(0.5)
 
 
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("broken", [math.nan, math.inf])
-@pytest.mark.parametrize("name", QUALITY)
-def test_scores_that_are_no_numbers_have_none(name: str, broken: float) -> None:
-    scores = SHARES.copy() if name in CLASSES else np.zeros(4)
-    scores[0] = broken
-    assert math.isnan(value_of(name, LABELS, scores))
-
-
 @pytest.mark.parametrize("name", sorted(n for n, one in SYSTEMS.items() if not missing("f1", one)))
 def test_what_is_asked_is_of_the_model_that_reported_the_accuracy(name: str, tmp_path, monkeypatch) -> None:
     """A metric that is the accuracy by another name says what the system says, to the last record."""

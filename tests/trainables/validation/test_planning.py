@@ -10,7 +10,7 @@ import pytest
 
 from dpcore.accounting import headline, headline_of_parts
 from dpcore.checks import InvalidValue
-from dpcore.events import Adjacency, Composed
+from dpcore.events import Adjacency
 from tests.trainables.recording import facts_of
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
@@ -124,10 +124,6 @@ def test_reports_of_rungs_share_the_budget():
     ratio = three.validation.histogram.noise_multiplier / once.validation.histogram.noise_multiplier
     assert ratio == pytest.approx(3**0.5)
     assert three.guarantee.epsilon == once.guarantee.epsilon
-    assert three.validation.event(0, three.steps // 4) == once.validation.event().__class__(
-        event=three.validation.histogram.event(), count=1
-    )
-    assert three.validation.event(three.steps // 4, three.steps // 2 - 1) == Composed()
 
 
 def test_given_noise_is_kept_and_its_claim_is_not_raised():
