@@ -66,10 +66,18 @@ def test_the_same_number_is_no_extension_and_a_larger_one_is():
     assert (found.trials, found.hours, found.launched) == (30, None, 5)
 
 
-@pytest.mark.parametrize("trials", [19, 0, -1, True, 20.5, "30", 10_000_001])
-def test_a_number_that_is_less_or_none_is_refused(trials):
-    with pytest.raises(InvalidValue, match=r"trials=.*a whole number from 20.*never cut"):
-        asked(spec_with(), [], trials)
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("trials", [19, 0, -1, True, 20.5, "30", 10_000_001]),
+        ("epsilon", [0.0, -1.0, math.nan, math.inf, 1e13, True, "8", 1.0]),
+    ],
+)
+def test_what_is_less_or_no_number_is_refused(name, values):
+    for value in values:
+        wish = {"trials": value} if name == "trials" else {"trials": None, "epsilon": [value]}
+        with pytest.raises(InvalidValue, match=f"{name}={value!r}"):
+            resume.extension_for(record(), spec_with(), [], **wish)
 
 
 def test_a_grid_ends_where_it_ends():
@@ -90,14 +98,6 @@ def test_budgets_are_added_where_trials_are_left_for_them():
     with pytest.raises(InvalidValue, match=r"epsilon='8'.*all 20 of sweep .* are launched.*Add --trials N"):
         resume.extension_for(record(), spec, all_of_them, 20, None, [8.0])
     assert resume.extension_for(record(), spec, all_of_them, 21, None, [8.0]).trials == 21
-
-
-@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf, 1e13, True, "8", 1.0])
-def test_a_budget_that_is_none_or_there_already_is_refused(epsilon):
-    with pytest.raises(InvalidValue, match=f"epsilon={epsilon!r}"):
-        resume.extension_for(record(), spec_with(), [], None, None, [epsilon])
-    with pytest.raises(InvalidValue, match="each once"):
-        resume.extension_for(record(), spec_with(), [], None, None, [8.0, 8.0])
 
 
 # -- what the search makes of it ---------------------------------------------------------------------------

@@ -97,9 +97,6 @@ class Grouped(Near):
         train, units = records.by_unit(found.train, [f"p{i % 20}" for i in range(80)], self.unit)
         return replace(found, facts=self.facts(options), train=train, units=units)
 
-class Mnist(People):
-    name = "mnist"
-
 class Needs(People):
     def __init__(self, what):
         pass
@@ -217,17 +214,9 @@ def test_python_gives_it_by_its_own_name() -> None:
         (own.Demanding(2), "own_lab has a name for"),
         (own.Sgd, "a name of its own"),
         (own.Wish, "the spec's `systems:` names"),
-        ("no colon", "module:object"),
     ):
         with pytest.raises(InvalidValue, match=words):
             sweeps.load(of_system("sgd"), systems=[given])
-    for source, given, words in (
-        ("mnist", own.Mnist, "a name of its own"),
-        ("digits", own.People, "the spec's `data.source` names"),
-        ("lab-people", own.People(), "has a name for"),
-    ):
-        with pytest.raises(InvalidValue, match=words):
-            sweeps.load(of_source(source), sources=[given])
 
 
 SCRIPT = """

@@ -12,7 +12,7 @@ import pytest
 from dpcore.checks import InvalidValue
 from sweeps.execution.resume import extended, without_extensions
 from sweeps.planning.estimate import Resolution, resolution, resolved
-from sweeps.planning.preview import before_launch, preview
+from sweeps.planning.preview import before_launch
 from sweeps.planning.rehearsal import WouldFail
 from sweeps.privacy import totals
 from sweeps.privacy.claims import Assumptions
@@ -194,13 +194,6 @@ def test_it_is_the_default_and_is_resolved_from_the_plans_once():
     assert resolved(more, public_facts(spec)).search.resolved == "gp"
     again = load_spec({**raw, "search": {"trials": 400}})
     assert without_extensions(again, began, [Extension(trials=400, launched=40, at=0.0)]).digest == began.digest
-
-    plan = preview(spec)
-    assert plan.to_dict()["resolved"] == "gp"
-    assert dict(plan.lines())["Sampler"].startswith("gp: 40 trials of work 28,800 each")
-    assert (
-        "It will be no guarantee, because the auto sampler chooses trials by the results" in dict(plan.lines())["Total"]
-    )
 
 
 def test_the_sampler_that_a_sweep_began_with_stays():
