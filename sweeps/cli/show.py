@@ -70,6 +70,8 @@ def show(
         if form != "table" and value and name in ("--watch", "--why"):
             raise InvalidValue(name, form, "no other format than table", "--json without it has all that there is now.")
     workspace = Workspace.at(root, store=store)
+    # A program reads them all unless it asks for a page.
+    page = page if page is not None or form != "table" else 1
     if sweep is None:
         _sweeps(list_summaries(workspace), form)
     elif trial is not None:
@@ -109,9 +111,7 @@ def _sweeps(rows: list[dict[str, Any]], form: str) -> None:
 
 
 def _sweep(workspace: Workspace, sweep: str, page: int | None, form: str, **chosen: Any) -> None:
-    # A program reads them all unless it asks for a page.
-    number = page if page is not None or form != "table" else 1
-    trials = listed(PublishedStore.open(workspace), workspace, sweep, page=number, **chosen)
+    trials = listed(PublishedStore.open(workspace), workspace, sweep, page=page, **chosen)
     if form == "csv":
         sys.stdout.write(trials.as_csv())
         return
@@ -137,9 +137,7 @@ def _curves(workspace: Workspace, sweep: str, where: Sequence[str], page: int | 
     heading = store.heading(sweep)
     curves = by_trial(store.curves(sweep))
     told = [trial for trial in selected(store.trials(sweep), where) if trial.key in curves]
-    # A program reads them all unless it asks for a page.
-    number = page if page is not None or form != "table" else 1
-    shown = told if number is None else page_of(told, number)
+    shown = told if page is None else page_of(told, page)
     rows = curve_rows(shown, curves, heading)
     if form == "json":
         print_json(rows)
@@ -155,8 +153,8 @@ def _curves(workspace: Workspace, sweep: str, where: Sequence[str], page: int | 
         for row in rows:
             table.add_row(*(_cell(name, row.get(name)) for name in columns))
         Console().print(table)
-        if number is not None and len(told) > len(shown):
-            print(place_of(number, len(shown), len(told), " trials with a curve"))
+        if page is not None and len(told) > len(shown):
+            print(place_of(page, len(shown), len(told), " trials with a curve"))
 
 
 def _cell(name: str, value: object) -> str:
@@ -174,7 +172,7 @@ def _watched(workspace: Workspace, sweep: str, page: int | None, every: float, *
             while not over:
                 # The state first: what is listed then is not older than the end.
                 state = store.sweep(sweep).state
-                trials = listed(store, workspace, sweep, page=page or 1, **chosen)
+                trials = listed(store, workspace, sweep, page=page, **chosen)
                 over, view = state in ENDED, _glance(store, sweep, state, trials)
                 if live is not None:
                     live.update(view, refresh=True)

@@ -104,14 +104,8 @@ def _page(title: str, body: str, charts: Charts) -> str:
 
 @cache
 def _template(name: str) -> Template:
-    found = Environment(
-        loader=FileSystemLoader(HERE),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=StrictUndefined,
-    )
+    options = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    found = Environment(loader=FileSystemLoader(HERE), undefined=StrictUndefined, **options)  # type: ignore[arg-type]
     found.filters |= {
         "epsilon": lambda value: epsilon_text(value).replace("inf", "∞"),
         "lower": lambda value: epsilon_text(value, up=False),
@@ -122,15 +116,9 @@ def _template(name: str) -> Template:
         "quote": wording.quote_of_claim,
         "status_of": lambda claim, assumptions: (claim.status, assumptions.status(claim)),
     }
-    given = (
-        wording.judged, wording.metric_quotes, spans, wording.total_text, earlier_lines, wording.executed_text,
-        not_covered, winner, plan_text, wording.was_stopped, afterwards, strftime, gmtime,
-    )  # fmt: skip
-    found.globals |= {one.__name__: one for one in given} | {
-        "HEADING": HEADING,
-        "REFUTED": wording.REFUTED,
-        "STATES": _SHOWN,
-    }
+    given = (spans, earlier_lines, not_covered, winner, plan_text, afterwards, strftime, gmtime)
+    found.globals |= {one.__name__: one for one in given}
+    found.globals |= {"wording": wording, "HEADING": HEADING, "STATES": _SHOWN}
     return found.get_template(name)
 
 

@@ -15,7 +15,7 @@ import pytest
 from sweeps.mlflow import sync
 from sweeps.mlflow.read import read_front
 from sweeps.mlflow.runs import UserRefused
-from sweeps.mlflow.sync import EXIT_UNDELIVERED, STORE_VARIABLE, URI_VARIABLE, Drain, rebuild
+from sweeps.mlflow.sync import EXIT_UNDELIVERED, STORE_VARIABLE, URI_VARIABLE, rebuild
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.util import waiting
 from tests.sweeps import view_sweeps
@@ -137,22 +137,15 @@ def test_a_wrong_password_costs_only_the_view_and_the_right_one_delivers_it(serv
     store.close()
 
 
-def test_a_stopped_server_costs_the_end_of_a_sweep_one_patience_and_no_row(running, user, tmp_path, capsys):
+def test_who_asks_a_stopped_server_waits_one_patience_and_hears_of_it(running, user, capsys):
     """Its sockets are open and its processes are there: nothing but patience ends that."""
     address, process = running
     user.setenv("SWEEPS_PATIENCE", "2")
+    user.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+    user.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     user.setattr(waiting, "WORD_SECONDS", 0.5)
-    store = view_sweeps.mixed_sweep(tmp_path, trials=2)
-    backlog = store.backlog("views")
     os.killpg(process.pid, signal.SIGSTOP)
     try:
-        began = time.monotonic()
-        with Drain(PublishedStore(store), "views", address) as view:
-            pass
-        waited = time.monotonic() - began
-        # A person who asks waits as long, and hears of it.
-        user.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
-        user.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
         began = time.monotonic()
         with pytest.raises(Exception, match=r"timed out|Max retries"):
             read_front(address, "views")
@@ -160,13 +153,5 @@ def test_a_stopped_server_costs_the_end_of_a_sweep_one_patience_and_no_row(runni
     finally:
         os.killpg(process.pid, signal.SIGCONT)
     said = capsys.readouterr().err
-    assert 2 <= waited < 15, said
     assert 2 <= asked < 12, said
-    assert not view.delivered
-    assert f"Waiting for MLflow at {address} to take the last {backlog} changes," in said
     assert f"Waiting for MLflow at {address}," in said
-    assert "Nothing is lost; deliver it with `sweeps track views`" in said
-    assert store.backlog("views") == backlog
-    user.delenv("SWEEPS_PATIENCE")
-    rebuild(PublishedStore(store), "views", address)
-    assert store.backlog("views") == 0
