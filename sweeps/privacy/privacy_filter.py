@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Self
 
@@ -134,23 +134,19 @@ def fitted_to_part(
     return fitted(plan_at, exceeds, budget.alone(number))
 
 
-_ONE_RULE = "validation records that one rule parts from training in all trials"
-
-
 @dataclass(slots=True)
 class SweepFilter:
-    """The filter of one sweep while it runs. Used from one thread.
+    """The filter of one sweep while it runs: a ledger of training, and of all else where nothing composes in parallel,
+    and one of reports on private validation records that are parted from training. Used from one thread.
 
-    known       {question: answer} of charges that were calculated before
-    training    the ledger of training, and of all else where nothing composes in parallel
-    validation  of reports on private validation records that are parted from training
-    parts       the rule that parts them; empty before the first such report
+    known    {question: answer} of charges that were calculated before
+    charges  {launch: what it is charged}, in both ledgers
+    parts    the rule that parts the records; empty before the first such report
     """
 
     budget: SweepBudget
     known: MutableMapping[str, float]
-    training: PrivacyFilter[Any]
-    validation: PrivacyFilter[Any]
+    charges: dict[str, LaunchCharge] = field(default_factory=dict)
     parts: str = ""
 
     @classmethod
@@ -162,49 +158,38 @@ class SweepFilter:
         known: MutableMapping[str, float],
     ) -> Self:
         """As its ledger says. Raises BudgetExceeded for one that is beyond the budget, and InvalidValue as `add`."""
-        charges = {_named(one): charge_of(budget, plans[one.key], one.from_step, one.to_step, known) for one in entries}
-        empty: PrivacyFilter[Any] = budget.filter
-        parts = {one.parts for one in charges.values() if one.validation is not None}
-        if len(parts) > 1:
-            raise InvalidValue("data.validation", sorted(parts), _ONE_RULE)
-        validation = tuple((name, one.validation) for name, one in charges.items() if one.validation is not None)
-        found = cls(
-            budget,
-            known,
-            training=replace(empty, charged=tuple((name, one.training) for name, one in charges.items())),
-            validation=replace(empty, charged=validation),
-            parts="".join(parts),
-        )
-        nothing = filter_charge(budget)
+        found, nothing = cls(budget, known), filter_charge(budget)
+        for one in entries:
+            found.add(one, charge_of(budget, plans[one.key], one.from_step, one.to_step, known))
         if not found.holds(LaunchCharge(nothing, nothing)):
             raise BudgetExceeded(
-                f"the ledger has {len(charges)} launches: expected some that epsilon={budget.epsilon!r} at "
+                f"the ledger has {len(found.charges)} launches: expected some that epsilon={budget.epsilon!r} at "
                 f"delta={budget.delta!r} holds. Nothing further is launched."
             )
         return found
 
     def holds(self, charge: LaunchCharge) -> bool:
         """Whether both ledgers have room for a launch beside everything that is charged."""
-        own = charge.validation
-        return self.training.admits(charge.training) and (own is None or self.validation.admits(own))
+        empty: PrivacyFilter[Any] = self.budget.filter
+        training = tuple((name, one.training) for name, one in self.charges.items())
+        validation = tuple((name, one.validation) for name, one in self.charges.items() if one.validation is not None)
+        return replace(empty, charged=training).admits(charge.training) and (
+            charge.validation is None or replace(empty, charged=validation).admits(charge.validation)
+        )
 
     def admits(self, plan: PrivacyPlan, from_step: int, to_step: int) -> bool:
         """Whether steps [from_step, to_step) of a plan may be launched beside all that was launched."""
         return self.holds(charge_of(self.budget, plan, from_step, to_step, self.known))
 
     def charge(self, launch: Reservation, plan: PrivacyPlan) -> None:
-        """Count a launch. Raises as `add`."""
-        self.add(_named(launch), charge_of(self.budget, plan, launch.from_step, launch.to_step, self.known))
+        """Count a launch, which was admitted. Raises as `add`."""
+        self.add(launch, charge_of(self.budget, plan, launch.from_step, launch.to_step, self.known))
 
-    def add(self, name: str, charge: LaunchCharge) -> None:
-        """Count a charge. Raises BudgetExceeded, and InvalidValue for records that another rule parts."""
-        training, validation = self.training.reserve(name, charge.training), self.validation
+    def add(self, launch: Reservation, charge: LaunchCharge) -> None:
+        """Count a charge. Raises InvalidValue for records that another rule parts."""
         if charge.validation is not None:
             if self.parts not in ("", charge.parts):
-                raise InvalidValue("data.validation", charge.parts, _ONE_RULE)
-            validation = validation.reserve(name, charge.validation)
-        self.training, self.validation, self.parts = training, validation, charge.parts or self.parts
-
-
-def _named(launch: Reservation) -> str:
-    return f"{launch.key}.{launch.attempt}"
+                expected = "validation records that one rule parts from training in all trials"
+                raise InvalidValue("data.validation", charge.parts, expected)
+            self.parts = charge.parts
+        self.charges[f"{launch.key}.{launch.attempt}"] = charge
