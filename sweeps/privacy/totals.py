@@ -306,9 +306,28 @@ def summary(
 def charged_as(
     trials: Sequence[TrialRecord], entries: Sequence[LedgerEntry], choices: Sequence[Choice]
 ) -> list[LedgerEntry]:
-    """The entries as a total counts them. Where results chose budgets the sum promises nothing, and says what ran."""
-    whole = {} if choices else _cut_on_the_way(trials, entries)
-    return [whole.get((one.key, one.attempt), one) for one in entries]
+    """The entries as a total counts them. Where results chose budgets the sum promises nothing, and says what ran.
+
+    Else the last launch of a trial that is not complete counts as if it had run to the end of its plan. A total adds up
+    budgets that were fixed beforehand. A trial that fails by a loss of nan, by an error or for want of memory stops
+    where its results or its records made it stop: the steps up to there are no budget that anybody fixed. They are
+    post-processing of the whole plan, which was; so that is counted. (`sweeps.execution.session` has the same argument
+    for the trial's own claim.) Why a worker died nobody can tell: every failure counts alike. So does a trial that a
+    stop or `limits.hours` left on its way: how far it had come by then is a matter of time, which may depend on
+    records, or of somebody who saw its results.
+    """
+    if choices:
+        return list(entries)
+    planned = {
+        one.key: one.planned_steps for one in trials if one.state is not TrialState.COMPLETE and one.plan is not None
+    }
+    last = {one.key: one.attempt for one in entries if one.key in planned}
+    return [
+        replace(one, to_step=planned[one.key], executed_to=planned[one.key])
+        if last.get(one.key) == one.attempt and one.from_step + one.steps_spent < planned[one.key]
+        else one
+        for one in entries
+    ]
 
 
 def _refuted(plans: Iterable[PrivacyPlan]) -> tuple[str, ...]:
@@ -331,30 +350,6 @@ def _of_searches(found: Summary, plans: Sequence[PrivacyPlan], tests: Sequence[C
         afterwards=plans[0].beside[0] if plans[0].beside else None,
     )
     return replace(found, procedure=procedure)
-
-
-def _cut_on_the_way(
-    trials: Sequence[TrialRecord], entries: Sequence[LedgerEntry]
-) -> dict[tuple[str, int], LedgerEntry]:
-    """{(key, attempt): the last launch of a trial that is not complete, as if it had run to the end of its plan}, where
-    it did not.
-
-    A total adds up budgets that were fixed beforehand. A trial that fails by a loss of nan, by an error or for want of
-    memory stops where its results or its records made it stop: the steps up to there are no budget that anybody fixed.
-    They are post-processing of the whole plan, which was; so that is counted. (`sweeps.execution.session` has the same
-    argument for the trial's own claim.) Why a worker died nobody can tell: every failure counts alike. So does a trial
-    that a stop or `limits.hours` left on its way: how far it had come by then is a matter of time, which may depend on
-    records, or of somebody who saw its results.
-    """
-    planned = {
-        one.key: one.planned_steps for one in trials if one.state is not TrialState.COMPLETE and one.plan is not None
-    }
-    last = {one.key: one for one in entries if one.key in planned}
-    return {
-        (key, one.attempt): replace(one, to_step=planned[key], executed_to=planned[key])
-        for key, one in last.items()
-        if one.from_step + one.steps_spent < planned[key]
-    }
 
 
 def summary_of(
