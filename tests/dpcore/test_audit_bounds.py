@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpcore import gdp
-from dpcore.audit import evidence as clopper_pearson
-from dpcore.audit.evidence import Guesses, MultiRun, OneRun, OneRunFDP
+from dpcore.audit.evidence import Guesses, MultiRun, OneRun, OneRunFDP, rate_lower, rate_upper
 from dpcore.gdp import eps_gdp
 
 LEVEL, DELTA = 0.05, 1e-5
@@ -76,7 +75,7 @@ def test_a_perfect_attacker_needs_this_many_guesses(epsilon, least):
 
 @pytest.mark.parametrize(("k", "n", "level"), [(0, 20, 0.05), (20, 20, 0.025), (7, 20, 0.025), (300, 1000, 0.01)])
 def test_limits_are_where_the_binomial_tail_is_the_level(k, n, level):
-    low, high = float(clopper_pearson.rate_lower(k, n, level)), float(clopper_pearson.rate_upper(k, n, level))
+    low, high = float(rate_lower(k, n, level)), float(rate_upper(k, n, level))
     assert low == 0 if k == 0 else stats.binom.sf(k - 1, n, low) == pytest.approx(level, rel=1e-9)
     assert high == 1 if k == n else stats.binom.cdf(k, n, high) == pytest.approx(level, rel=1e-9)
 

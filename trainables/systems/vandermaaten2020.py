@@ -371,15 +371,10 @@ class PredictionSensitivity(
         columns = Columns(facts, params.clip_norm, 1)
         target = columns.target(range(0), 0.0)
         asked = np.repeat(target[None], released.steps, axis=0)
-        nothing = np.zeros((facts.n - 1, columns.count), dtype=np.float32)
-        # A bias, or a shared category, would make them speak: they balance.
-        labels = np.arange(facts.n - 1) % classes_of(facts)
-        if released.adjacency is Adjacency.REPLACE_ONE:
-            without_it = columns.data(np.vstack([target, nothing]), np.append([0], labels), asked)
-        else:
-            without_it = columns.data(nothing, labels, asked, targets=0)
+        out = target if released.adjacency is Adjacency.REPLACE_ONE else None
+        with_it, without_it = columns.neighbours(target, out, _pushing(columns, 0, 1), asked)
         return Neighbours(
-            with_it=columns.data(np.vstack([target, nothing]), np.append([1], labels), asked),
+            with_it=with_it,
             without_it=without_it,
             score=lambda state: float((state["labels"] == 1).sum() - (state["labels"] == 0).sum()),
             doc="one record that alone decides the prediction which is queried; the attacker counts answers",
@@ -560,15 +555,10 @@ def moved_furthest(
     families = 1 + replaces
     groups = max(0, min(GROUPS, (_width(facts) - 1) // families))
     columns = Columns(facts, params.clip_norm, 1 + families * groups)
-    others, labels = _pushing(columns, groups, families)
     in_ = columns.target(range(1, 1 + groups), LEANING)
-    with_it = columns.data(np.vstack([in_, others]), np.append([1], labels), in_[None])
-    if replaces:
-        # The same prediction from the other side: pushed to class 1, labelled 0.
-        out = columns.target(range(1 + groups, 1 + 2 * groups), LEANING)
-        without_it = columns.data(np.vstack([out, others]), np.append([0], labels), in_[None])
-    else:
-        without_it = columns.data(others, labels, in_[None], targets=0)
+    # The same prediction from the other side: pushed to class 1, labelled 0.
+    out = columns.target(range(1 + groups, 1 + 2 * groups), LEANING) if replaces else None
+    with_it, without_it = columns.neighbours(in_, out, _pushing(columns, groups, families), in_[None])
     both = cache(lambda: (known(with_it), known(without_it)))
     return Neighbours(
         with_it=with_it,
@@ -583,6 +573,7 @@ def _pushing(columns: Columns, groups: int, families: int) -> tuple[Vectors, Pos
     """n - 1 records in groups of equal size, [n - 1, columns], and their labels: 0 for the first family, then 1."""
     others = np.arange(columns.facts.n - 1)
     if not groups:
+        # They are nothing. A bias, or a shared category, would make them speak: they balance.
         return np.zeros((len(others), columns.count), dtype=np.float32), others % classes_of(columns.facts)
     members = others % (groups * families)
     directions = np.stack([columns.direction(1 + group) for group in range(groups * families)])
@@ -621,6 +612,16 @@ class Columns:
         for block in towards:
             out += self.direction(block) * leaning / math.sqrt(len(towards))
         return out
+
+    def neighbours(
+        self, in_: Vectors, out: Vectors | None, others: tuple[Vectors, Positions], queries: Vectors
+    ) -> tuple[Dataset, Dataset]:
+        """`others` and the target: of class 1, and in its place `out` of class 0, or nothing where that is None."""
+        vectors, labels = others
+        with_it = self.data(np.vstack([in_, vectors]), np.append([1], labels), queries)
+        if out is None:
+            return with_it, self.data(vectors, labels, queries, targets=0)
+        return with_it, self.data(np.vstack([out, vectors]), np.append([0], labels), queries)
 
     def data(self, vectors: Vectors, labels: Positions, queries: Vectors, targets: int = 1) -> Dataset:
         """A data set of these training records, the first `targets` of which are the target, and these queries."""
@@ -922,7 +923,6 @@ def _network(
     """What SGD with momentum on shuffled batches comes to, or the error that the values of its records raised. All that
     is drawn follows from the member's number, a public fact. Raises Refused."""
     from dpcore.gradients import NotComputed, Refused, of_the_machine
-    from trainables import models
 
     with _drawing_from(number):
         model = models.build(params.model, data.facts, hidden=params.hidden, arguments=params.arguments).to(device)
