@@ -169,7 +169,7 @@ def changed_votes() -> list[int]:
     changed = []
     for gone in range(3):
         rows, units = data.units.picked(np.delete(np.arange(data.present), gone))
-        less = replace(data, train=records.select(data.train.inputs, data.train.targets, rows), units=units)
+        less = replace(data, train=records.taken(data.train, rows), units=units)
         after = voters.winners(knobs, less, RunSettings())
         changed.append(int((before != after).any(axis=1).sum()))
     return changed

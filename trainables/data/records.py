@@ -258,8 +258,3 @@ def without_ids(data: Dataset) -> Dataset:
     """The same records, as they go to trials: what parted them is no business of theirs."""
     train, validation = (replace(one, ids=None) for one in (data.train, data.validation))
     return replace(data, train=train, validation=validation)
-
-
-def select(inputs: Mapping[str, Array], targets: Array, rows: Array | slice) -> Split:
-    """The records at positions `rows`."""
-    return taken(Split(inputs=inputs, targets=targets), rows)

@@ -33,7 +33,7 @@ from trainables.kept import Made, created, kept, mapped
 from trainables.metrics import LOSS, MASKED
 from trainables.plugins import OBJECT
 from trainables.system import IGNORED, Dataset, DatasetSpec, Split, Task, with_masks
-from trainables.units import Unit, Units, arranged, choices
+from trainables.units import Units, arranged, choices
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -191,7 +191,8 @@ class _Part:
         if self._folder is None:
             self._split = block
         else:
-            self._split = self._split or self._created(self._folder, block, self._n)
+            name = self._name if self._unit is None else f"{self._name}-unordered"
+            self._split = self._split or self._created(self._folder, name, block, self._n)
             for whole, part in zip(_arrays(self._split), _arrays(block), strict=True):
                 whole[self._at : upto] = part
         self._at = upto
@@ -204,20 +205,17 @@ class _Part:
         kept, units = arranged(self._ids, self._choices, self._unit)
         if self._folder is None:
             return records.taken(self._split, kept), units
-        unordered = [Path(str(one.filename)) for one in _arrays(self._split) if isinstance(one, np.memmap)]
-        for one in unordered:
-            one.rename(one.with_suffix(".unordered"))
-        ordered = self._created(self._folder, self._split, len(kept))
+        ordered = self._created(self._folder, self._name, self._split, len(kept))
         for into, array in zip(_arrays(ordered), _arrays(self._split), strict=True):
             for start in range(0, len(kept), records.BLOCK):
                 into[start : start + records.BLOCK] = array[kept[start : start + records.BLOCK]]
-        for one in unordered:
-            one.with_suffix(".unordered").unlink()
+        for place in self._folder.glob(f"{self._name}-unordered.*"):
+            place.unlink()
         return ordered, units
 
-    def _created(self, folder: Path, like: Split, n: int) -> Split:
+    def _created(self, folder: Path, name: str, like: Split, n: int) -> Split:
         """n records in new files."""
-        features, files = self._facts.features, _file_names(folder, self._name)
+        features, files = self._facts.features, _file_names(folder, name)
         codes = chain((features[name].cardinality for name in like.inputs), [self._facts.classes], repeat(None))
         return like.each(lambda array: created(next(files), (n, *array.shape[1:]), records.narrow(array, next(codes))))
 
@@ -275,12 +273,9 @@ def _encode(file: _File, declared: Schema, parts: Sequence[_Part]) -> None:
 
 def _dataset(declared: Schema, files: Sequence[_File], folder: Path | None) -> Dataset:
     """The records that train and those that validate, of the file and of that of the latter if they have one."""
-    unit, validation, (file, *others) = declared.unit, declared.validation, files
-    _check_test_file(declared, file.ids)
-    for other in others:
-        if unit is not None:
-            # Before test units are parted off: who is one of them may be in no second file either.
-            _check_apart(unit, file.ids, other.ids, "data.validation.path", str(other.where), "data.path")
+    validation, (file, *others) = declared.validation, files
+    # Before test units are parted off: who is one of them may be in no second file either.
+    _check_apart(declared, files)
     tested, trained = _tested(declared, file)
     trained &= ~tested
     held = np.zeros(file.rows, dtype=bool)
@@ -313,7 +308,8 @@ def _tested(declared: Schema, file: _File) -> tuple[NDArray[np.bool_], NDArray[n
 def _test(declared: Schema, files: Sequence[_File], folder: Path | None) -> Split:
     """The test records of the file, or of their own."""
     file, test_file = files[0], files[-1]
-    _check_test_file(declared, file.ids)
+    if test_file is not file:
+        _check_apart(declared, files)
     found = _Part("test", declared, test_file, folder, _tested(declared, file)[0] if test_file is file else None)
     _encode(test_file, declared, [found])
     split, _ = found.finished()
@@ -326,32 +322,23 @@ def _test(declared: Schema, files: Sequence[_File], folder: Path | None) -> Spli
     return split
 
 
-def _check_test_file(declared: Schema, trained: NDArray[Any]) -> None:
-    """No unit of a test file is trained on or validated by: `trained` are the ids in the file of data.path.
-
-    Of the other files it reads the ids alone.
-    """
-    unit, test, validation = declared.unit, declared.test, declared.validation
-    if unit is None or test is None or test.path is None:
+def _check_apart(declared: Schema, files: Sequence[_File]) -> None:
+    """No unit is in two of the files that train, validate and test: of those that are not read, the ids alone are."""
+    unit, read, held = declared.unit, {str(one.where): one.ids for one in files}, dict[str, set[str]]()
+    if unit is None:
         return
-    found = _ids_in(test.path, declared.form, unit)
-    _check_apart(unit, trained, found, "data.test.path", test.path, "data.path")
-    if validation.path is not None:
-        judged = _ids_in(validation.path, declared.form, unit)
-        _check_apart(unit, judged, found, "data.test.path", test.path, "data.validation.path")
-
-
-def _ids_in(path: str, form: str | None, unit: Unit) -> NDArray[Any]:
-    blocks = table_file.blocks(path, form, (unit.column,), (unit.column,))
-    return np.concatenate([_ids(path, block, unit.column, by_unit=True) for block in blocks])
-
-
-def _check_apart(unit: Unit, ids: NDArray[Any], found: NDArray[Any], option: str, path: str, other: str) -> None:
-    """No unit is in two files: the one of `option` holds `found`, the one of the option `other` holds `ids`."""
-    held, others = ({one_spelling(unit.column, one) for one in each} for each in (ids, found))
-    if shared := held & others:
-        expected = f"no {unit.column} that is in the file of {other} too, found {len(shared)}"
-        raise InvalidValue(option, path, expected, "Put all records of a unit into one of the files.")
+    paths = {"data.path": declared.path, "data.validation.path": declared.validation.path}
+    paths["data.test.path"] = None if declared.test is None else declared.test.path
+    for option, path in ((option, path) for option, path in paths.items() if path is not None):
+        if (ids := read.get(path)) is None:
+            blocks = table_file.blocks(path, declared.form, (unit.column,), (unit.column,))
+            ids = np.concatenate([_ids(path, block, unit.column, by_unit=True) for block in blocks])
+        own = {one_spelling(unit.column, one) for one in ids}
+        for other, others in held.items():
+            if shared := own & others:
+                expected = f"no {unit.column} that is in the file of {other} too, found {len(shared)}"
+                raise InvalidValue(option, path, expected, "Put all records of a unit into one of the files.")
+        held[option] = own
 
 
 def _ids(where: object, table: pa.Table, column: str, by_unit: bool) -> NDArray[Any]:

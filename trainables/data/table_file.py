@@ -55,6 +55,9 @@ class ColumnKind(StrEnum):
     UNKNOWN = "unknown"
 
 
+_PLAIN = {ColumnKind.NUMBER, ColumnKind.TRUTH}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileColumn:
     """One column of a file.
@@ -153,7 +156,7 @@ def inspect(where: object, form: str | None, declared: Schema) -> None:
         _check_column(path, held[column.name], column)
     target = declared.label if declared.task is Task.REGRESSION else None
     for option, name in (("data.label", target), ("data.prompt", declared.prompt)):
-        if name is not None and not _is_number(held[name]):
+        if name is not None and held[name].kind not in _PLAIN:
             raise InvalidValue(option, name, f"a column of numbers in {path}, it holds {held[name].type}")
     id_ = declared.id
     if id_ is not None and held[id_].kind is not ColumnKind.WORD and "int" not in held[id_].type:
@@ -333,21 +336,17 @@ def _check_column(path: str, found: FileColumn, column: Column) -> None:
     here = f"data.columns.{column.name}"
     if column.categories:
         return
-    if column.image or column.tokenizer:
-        if found.kind is not (ColumnKind.BYTES if column.image else ColumnKind.WORD):
-            held = "encoded images: bytes, or {bytes, path}" if column.image else "texts"
-            raise InvalidValue(here, found.type, f"a column of {held} in {path}")
-        return
-    if column.shape and found.kind is not ColumnKind.NUMBERS:
-        expected = f"a column of lists of numbers in {path}, one for each number of its shape"
-        raise InvalidValue(here, found.type, expected)
-    if not column.shape and not _is_number(found):
+    held, kinds, remedy = "numbers", _PLAIN, ""
+    if column.image:
+        held, kinds = "encoded images: bytes, or {bytes, path}", {ColumnKind.BYTES}
+    elif column.tokenizer:
+        held, kinds = "texts", {ColumnKind.WORD}
+    elif column.shape:
+        held, kinds = "lists of numbers", {ColumnKind.NUMBERS}
+    else:
         remedy = "Turn it into numbers (of a date: days since a public one), or declare its `categories`."
-        raise InvalidValue(here, found.type, f"a column of numbers in {path}", remedy)
-
-
-def _is_number(found: FileColumn) -> bool:
-    return found.kind in (ColumnKind.NUMBER, ColumnKind.TRUTH)
+    if found.kind not in kinds:
+        raise InvalidValue(here, found.type, f"a column of {held} in {path}", remedy)
 
 
 def _reads_as_number(text: str) -> bool:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpcore.checks import InvalidValue
 from dpcore.erm import unit_inputs
-from trainables.data.records import select
+from trainables.data.records import taken
 from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.system import DatasetSpec, Split, Task
 
@@ -61,7 +61,7 @@ def labels_of(split: Split) -> NDArray[np.int64]:
 
 def at(split: Split, positions: NDArray[np.int64]) -> Split:
     """The records at these positions, in their order."""
-    return select(split.inputs, split.targets, positions)
+    return taken(Split(split.inputs, split.targets), positions)
 
 
 def columns(facts: DatasetSpec, split: Split, dtype: type[np.floating]) -> NDArray[np.floating]:
