@@ -231,16 +231,6 @@ class ReferenceConfig:
         )
 
     @property
-    def delta(self) -> float:
-        """Of the whole procedure."""
-        return self.spec.privacy.delta
-
-    @property
-    def adjacency(self) -> Adjacency:
-        """Of every number."""
-        return self.spec.privacy.adjacency
-
-    @property
     def trials(self) -> int:
         """As many as the spec asks for."""
         return self.spec.search.trials
@@ -268,7 +258,7 @@ class ReferenceConfig:
         def fit(exceeds: Callable[[TrialProfile], float], start: float) -> PrivacyPlan | Refusal:
             return fitted(self.planned, lambda plan: exceeds(trial_profile(plan)), start)
 
-        return made(price(self.delta, fit))
+        return made(price(self.spec.privacy.delta, fit))
 
     def noise(self, *plans: PrivacyPlan) -> tuple[float, ...]:
         """Solved noise of these plans, each once, the least first."""
@@ -400,7 +390,8 @@ def halving(middle: ReferenceConfig) -> ModeRow:
 
 
 def _budget(middle: ReferenceConfig, **more: Any) -> SweepBudget:
-    terms: dict[str, Any] = {"epsilon": middle.epsilon, "delta": middle.delta, "adjacency": middle.adjacency}
+    privacy = middle.spec.privacy
+    terms: dict[str, Any] = {"epsilon": middle.epsilon, "delta": privacy.delta, "adjacency": privacy.adjacency}
     return SweepBudget(**terms, shares=middle.trials, **more)
 
 
@@ -438,7 +429,7 @@ def _row(
         "most": count,
         "work": (work, work),
         "epsilon": middle.epsilon,
-        "delta": middle.delta,
+        "delta": middle.spec.privacy.delta,
         "budget_for": BudgetFor.SWEEP,
         "status": plans[0].guarantee.status,
     }
@@ -553,9 +544,9 @@ def holdout(middle: ReferenceConfig, law: CountLaw, share: float = SHARE) -> Mod
 
     Raises NotPlanned under replace-one, where the parts add and no such sweep is admitted.
     """
-    if middle.adjacency is not Adjacency.ADD_REMOVE:
+    if (adjacency := middle.spec.privacy.adjacency) is not Adjacency.ADD_REMOVE:
         raise NotPlanned(
-            f"under {middle.adjacency} one record may give way to one of the other part, and so an exchange may change "
+            f"under {adjacency} one record may give way to one of the other part, and so an exchange may change "
             "both parts: they would add"
         )
     pricing = middle.on(share).priced(partial(best_price, capped(law), middle.epsilon))
@@ -646,8 +637,8 @@ def compared(
         system=system,
         config={name: value for name, value in middle.config.items() if name not in ("system", "target_epsilon")},
         epsilon=middle.epsilon,
-        delta=middle.delta,
-        adjacency=str(middle.adjacency),
+        delta=spec.privacy.delta,
+        adjacency=str(spec.privacy.adjacency),
         unit=spec.privacy.unit,
         speed=None if rehearsal is None else _speed(rehearsal, system),
         at_once=workers_of(spec.resources),
