@@ -527,7 +527,7 @@ def read(
         else:
             found = noised_score(module, split, model.facts, declared.held.n, declared.histogram, declared.bins)
         store.ask(record.name, HeldOutScore(read=number, metrics=found), this_person())
-    return next(one for one in readings(seen, record.name) if one.id == number)
+    return next(one for one in readings(seen, record.name) if one.request.id == number)
 
 
 def _check_unchanged(store: Store, record: SweepRecord, others: str) -> None:
@@ -554,7 +554,7 @@ def _check_first(made: Collection[HeldOutReading], trial: str, again: bool) -> N
         raise InvalidValue(
             "trial",
             trial,
-            f"{listed}, for which the test records were read, last by {last.asker} at {last.when}",
+            f"{listed}, for which the test records were read, last by {last.request.asker} at {last.request.when}",
             "Whoever chooses by test scores has no test set left. --again reads them all the same, on record; every "
             "card then says that they are no longer untouched.",
         )

@@ -126,19 +126,15 @@ UNTOUCHED = "read once, for this model alone"
 class HeldOutReading:
     """One reading of test records.
 
-    id        of its request
-    records   word of the store for these test records
+    request   by which it is on record
     number    1 for the first reading of them in this store, and so on (of one set, as above)
     of        how many there are by now
     metrics  what came of it, with errors; empty where it was cut short
     """
 
-    id: int
+    request: Request
     sweep: str
     trial: str
-    records: str
-    asker: str
-    when: str
     number: int
     of: int
     metrics: Mapping[str, float]
@@ -162,8 +158,8 @@ class HeldOutReading:
             "reading": self.number,
             "readings": self.of,
             "standing": self.standing,
-            "asker": self.asker,
-            "at": self.when,
+            "asker": self.request.asker,
+            "at": self.request.when,
         }
 
     def __str__(self) -> str:
@@ -201,12 +197,9 @@ def of_its_records(store: PublishedStore, sweep: str, word: str | None = None) -
     found = [each for each, mark in zip(made, marks, strict=True) if mark & known]
     return tuple(
         HeldOutReading(
-            id=one.id,
+            request=one,
             sweep=name,
             trial=wanted.trial,
-            records=wanted.records,
-            asker=one.asker,
-            when=one.when,
             number=number,
             of=len(found),
             metrics=scores.get(one.id, {}),

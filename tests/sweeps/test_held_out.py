@@ -138,7 +138,7 @@ def test_a_reading_that_was_cut_short_and_those_of_other_sweeps_count(tmp_path, 
     assert (reading.number, reading.of) == (3, 3)
     # The same records elsewhere are known by what was read.
     shutil.copy(tmp_path / "people.csv", tmp_path / "copy.csv")
-    another("copy", "copy.csv", reading.records)
+    another("copy", "copy.csv", reading.request.wanted.records)
     assert sweep.test(0).of == 4
     assert len(of_its_records(store, "apart")) == 1
 
