@@ -148,12 +148,6 @@ def selected(
     return [*ranked, *(trial for _, trial in keyed if trial.key not in keys)]
 
 
-def named_in(where: Iterable[str], sort: str | None) -> tuple[str, ...]:
-    """What conditions and order name, each once. Raises InvalidValue."""
-    order = [] if sort is None else [trial_order(sort)[0]]
-    return tuple(dict.fromkeys([*(condition(one)[0] for one in where), *order]))
-
-
 def page_of(trials: Sequence[Published], page: int) -> Sequence[Published]:
     """The trials of one page of `PAGE`, the first being page 1. Raises InvalidValue for one that is not there."""
     last = pages(len(trials))
@@ -205,8 +199,11 @@ class Listed:
     page: int | None
     running: Mapping[str, summary.TrialProgress]
 
-    def rows(self) -> list[dict[str, Any]]:
-        """One flat row each; `heading` and `assumptions` stand in each, since rows travel alone."""
+    def as_csv(self) -> str:
+        """Comma-separated values with a header; a text that a spreadsheet would compute begins with an apostrophe.
+
+        `heading` and `assumptions` stand in each row, since rows travel alone.
+        """
         assumptions = summary.assumptions_of(self.trials)
         rows = summary.trial_rows(self.trials, self.running, assumptions)
         for trial, row in zip(self.trials, rows, strict=True):
@@ -214,11 +211,6 @@ class Listed:
                 row["heading"] = self.heading
             if trial.guarantee is not None:
                 row["assumptions"] = " ".join(assumptions.lines_of(trial.guarantee))
-        return rows
-
-    def as_csv(self) -> str:
-        """Comma-separated values with a header; a text that a spreadsheet would compute begins with an apostrophe."""
-        rows = self.rows()
         return csv_text(summary.row_columns(rows), rows)
 
     def to_dict(self) -> dict[str, Any]:
@@ -232,12 +224,9 @@ class Listed:
         if not self.trials:
             return Text("No trial yet." if not self.named else "No such trial.")
         columns = trial_columns(self.trials, assumptions, self.metrics, named=self.named, running=self.running)
-        table = FittedTable(self._title(), list(columns), MORE)
-        return Group(table, *(Text(line, style="dim") for line in self._below()))
-
-    def _title(self) -> str:
         some = "" if self.matching == len(self.trials) else f": {len(self.trials)} of {self.matching}"
-        return f"Trials of {self.sweep}{some}"
+        table = FittedTable(f"Trials of {self.sweep}{some}", list(columns), MORE)
+        return Group(table, *(Text(line, style="dim") for line in self._below()))
 
     def _below(self) -> Iterator[str]:
         ended = [trial for trial in self.trials if trial.reason]
@@ -314,7 +303,7 @@ def listed(
     workspace: Workspace,
     sweep: str,
     *,
-    where: str | Iterable[str] = (),
+    where: Sequence[str] = (),
     sort: str | None = None,
     page: int | None = None,
 ) -> Listed:
@@ -326,16 +315,16 @@ def listed(
     Raises UnknownSweep, and InvalidValue for a condition, an order or a page that cannot be.
     """
     spec = store.sweep(sweep).spec
-    conditions = [where] if isinstance(where, str) else list(where)
-    chosen = selected(store.trials(sweep), conditions, sort, goals_of(spec))
+    chosen = selected(store.trials(sweep), where, sort, goals_of(spec))
     if sort is None:
         chosen.sort(key=lambda trial: trial.state is not records.TrialState.RUNNING)
     shown = chosen if page is None else page_of(chosen, page)
+    named = [*(condition(one)[0] for one in where), *([] if sort is None else [trial_order(sort)[0]])]
     return Listed(
         sweep=sweep,
         heading=store.heading(sweep),
         metrics=tuple(dict.fromkeys(spec.asked)),
-        named=named_in(conditions, sort),
+        named=tuple(dict.fromkeys(named)),
         matching=len(chosen),
         trials=shown,
         page=page,
@@ -369,12 +358,9 @@ class Launch:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         entry, ended = self.charged, self.ended
-        out: dict[str, Any] = {"attempt": entry.attempt, "from_step": entry.from_step, "to_step": entry.to_step}
-        out["charged"] = entry.steps_spent
-        if ended is not None:
-            out |= {"outcome": str(ended.outcome), "reason": ended.reason, "seconds": ended.seconds}
-            out |= {"started_at": ended.started_at, "ended_at": ended.ended_at}
-        return out
+        out: dict[str, Any] = {name: getattr(entry, name) for name in ("attempt", "from_step", "to_step")}
+        told = () if ended is None else ("outcome", "reason", "seconds", "started_at", "ended_at")
+        return out | {"charged": entry.steps_spent} | {name: getattr(ended, name) for name in told}
 
     def __str__(self) -> str:
         entry, ended = self.charged, self.ended
