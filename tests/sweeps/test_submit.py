@@ -29,7 +29,7 @@ SECRET = "the-token-that-is-sent"
 def parcel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("parcel")
     order = Order(["systems", "--json"], {"SENT_TOKEN": SECRET})
-    pack(folder, order, load("toy"), ["tests.trainables.user_models"])
+    pack(folder, order, load("toy"), ["tests.trainables.broken_models"])
     return folder
 
 

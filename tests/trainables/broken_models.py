@@ -1,12 +1,15 @@
-"""Models with the mistakes that people make, each as its builder: what a rehearsal has to find."""
+"""Models as people bring them, each as its builder, most with a mistake: what planning or a rehearsal has to find."""
 
 from __future__ import annotations
 
+import math
 import os
 import time
 
 import torch
 from torch import nn
+
+from trainables.system import DatasetSpec
 
 
 class _Forward(nn.Module):
@@ -105,3 +108,28 @@ def loss_of_a_batch(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tenso
     """A loss that takes the mean of its batch off each record's."""
     losses = nn.functional.cross_entropy(outputs, targets, reduction="none")
     return losses - losses.mean() + outputs.square().mean(1)
+
+
+def batch_normalised(facts: DatasetSpec) -> nn.Module:
+    """A net that no clipping can protect."""
+    assert facts.classes is not None
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.BatchNorm1d(16), nn.Linear(16, facts.classes))
+
+
+def no_module(facts: DatasetSpec) -> str:
+    return "not a module"
+
+
+not_callable = 3
+
+
+def random_features(facts: DatasetSpec) -> nn.Module:
+    """A linear head over frozen random features: what is released is both."""
+    assert facts.classes is not None
+    features = nn.Linear(sum(math.prod(one.shape) for one in facts.features.values()), 32)
+    features.requires_grad_(False)
+    return nn.Sequential(nn.Flatten(), features, nn.ReLU(), nn.Linear(32, facts.classes))
+
+
+def raises(facts: DatasetSpec) -> nn.Module:
+    raise RuntimeError("no such weights")

@@ -20,7 +20,7 @@ from trainables.training.private_sgd import initial_model
 from trainables.training.released import record_gradients
 
 torch.set_num_threads(1)
-FEATURES = "tests.trainables.user_models:random_features"
+FEATURES = "tests.trainables.broken_models:random_features"
 RELEASING = [
     name
     for name, system in SYSTEMS.items()
