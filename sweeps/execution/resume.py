@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 
 from dpcore.checks import InvalidValue
 from dpcore.rounding import budget_text
+from sweeps.execution.limits import SharedBudget
 from sweeps.planning.estimate import estimated_total
-from sweeps.planning.plan import draws, feasible
+from sweeps.planning.plan import draws, exhausted, feasible, infeasible_in_a_row
+from sweeps.privacy.claims import count_text
 from sweeps.privacy.heldout import charged
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Release
@@ -22,6 +24,7 @@ from sweeps.search.space import SearchGrid, Space
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import LARGEST_BUDGET, SweepSpec, TotalPrivacy, diff, learns, with_budgets
+from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.lease import Lease
 from sweeps.store.records import (
     Accepted,
@@ -270,7 +273,7 @@ def extension_for(
     spec     what the sweep goes on under, earlier extensions included
     records  all of its trials
 
-    Raises InvalidValue where the sweep's policies allow none, its grid has no more points, its hours are over, or no
+    Raises InvalidValue where the sweep's policies allow none, its space has no more points, its hours are over, or no
     trial is left for a new budget.
     """
     launched = sum(one.state is not TrialState.INFEASIBLE and one.request is None for one in records)
@@ -278,9 +281,11 @@ def extension_for(
     proposed = _proposed(spec, records) if added else 0
     wider = extended(spec, [Extension(epsilon=added, proposed=proposed, launched=launched, at=0.0)])
     more = None if trials is None or trials == spec.search.trials else _more_trials(recorded, wider, records, trials)
-    if added and more is None and launched >= spec.search.trials:
-        expected = f"trials to spend it on: all {spec.search.trials} of sweep {recorded.name!r} are launched"
-        raise InvalidValue("epsilon", _listed(added), expected, "Add --trials N, N in all.")
+    if added and more is None:
+        if launched >= spec.search.trials:
+            expected = f"trials to spend it on: all {spec.search.trials} of sweep {recorded.name!r} are launched"
+            raise InvalidValue("epsilon", _listed(added), expected, "Add --trials N, N in all.")
+        _check_not_dry(recorded, wider, records, spec.search.trials, "epsilon", _listed(added))
     longer = None if hours is None or hours == spec.limits.hours else _more_hours(recorded, spec, hours)
     if recorded.state is SweepState.OUT_OF_HOURS and longer is None:
         expected = f"more than the {spec.limits.hours:g} that sweep {recorded.name!r} had"
@@ -320,6 +325,19 @@ def _check_open(recorded: SweepRecord, spec: SweepSpec, name: str, value: float,
         raise InvalidValue(name, value, f"{what}: {kept}", "Start a new sweep.")
 
 
+def _check_not_dry(
+    recorded: SweepRecord, spec: SweepSpec, records: Sequence[TrialRecord], trials: int, name: str, value: object
+) -> None:
+    """The space has not run dry for so many trials: an extension that launches nothing would take away the total."""
+    wider = extended(spec, [Extension(trials=trials, launched=0, at=0.0)])
+    dry = exhausted(wider, len(records), infeasible_in_a_row(records))
+    if samplers.walks_grid(spec.search.sampler):
+        dry = sum(one.request is None for one in records) >= _grid_points(spec)
+    if dry:
+        expected = f"none: the space of sweep {recorded.name!r} ran dry after {len(records)} proposals"
+        raise InvalidValue(name, value, expected, "Start a new sweep over a wider space.")
+
+
 def _grid_points(spec: SweepSpec) -> int:
     return spec.search.repeats * len(SearchGrid.of(Space.of(spec))) + len(spec.search.first)
 
@@ -351,7 +369,36 @@ def _more_trials(recorded: SweepRecord, spec: SweepSpec, records: Sequence[Trial
     if samplers.walks_grid(spec.search.sampler) and trials > (points := _grid_points(spec)):
         expected = f"at most {points}, all points of the grid, each as often as search.repeats says"
         raise InvalidValue("trials", trials, expected, "Start a new sweep over a wider grid.")
+    _check_not_dry(recorded, spec, records, trials, "trials", trials)
     return trials
+
+
+def check_budget_left(
+    store: Store,
+    recorded: SweepRecord,
+    spec: SweepSpec,
+    trials: Mapping[str, TrialRecord],
+    extension: Extension | None,
+) -> None:
+    """Before more trials of a sweep with one budget: that what is left of it would hold any of those that it planned.
+
+    spec    what it goes on under, without the extension
+    trials  of it, by key
+
+    A launch of early stopping takes a part of its plan, so that some may always fit. Raises InvalidValue (trials).
+    """
+    if extension is None or extension.trials is None or budget_of(spec) is None or spec.early_stopping is not None:
+        return
+    shared = SharedBudget()
+    shared.open_filter(spec, trials, store.ledger(recorded.name), store.calibrations())
+    plans = [one.plan for one in trials.values() if one.plan is not None]
+    assert shared.filter is not None
+    if plans and not any(shared.filter.admits(plan, 0, plan.steps) for plan in plans):
+        spent = f"the budget of sweep {recorded.called!r} is spent"
+        expected = (
+            f"{spec.search.trials}: {spent}, and what is left holds none of the {count_text(len(plans), 'trial')} "
+        )
+        raise InvalidValue("trials", extension.trials, f"{expected}that it planned", "Start a new sweep.")
 
 
 def record_extension(store: Store, lease: Lease, spec: SweepSpec, extension: Extension) -> SweepSpec:

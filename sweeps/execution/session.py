@@ -21,6 +21,7 @@ from sweeps.execution.limits import HOURS_OVER, INTERRUPTED, SharedBudget, secon
 from sweeps.execution.requests import RequestPoller
 from sweeps.execution.resume import (
     accept_spec,
+    check_budget_left,
     effective_spec,
     extended,
     extension_for,
@@ -509,6 +510,7 @@ class Session:
             # Before anything is recorded, drawn or released. Whatever else goes on asks it as it recovers.
             trials = self.workspace.trials(self.sweep)
             check_store_not_stale(self.sweep, spec, trials, lambda: store.trials(self.sweep))
+        check_budget_left(store, recorded, spec, known, extension)
         check_corners(extended(spec, [extension] if extension else []), self.facts, store.calibrations())
         data = self.source.load(spec.data.options(), self.workspace.features)
         fingerprinted = store.data_fingerprint(data.fingerprint)

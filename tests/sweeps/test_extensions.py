@@ -85,6 +85,9 @@ def test_a_grid_ends_where_it_ends():
     assert asked(spec, trials_of(spec, 4), 6).trials == 6
     with pytest.raises(InvalidValue, match="at most 6, all points of the grid"):
         asked(spec, trials_of(spec, 4), 7)
+    dry = [infeasible(spec, one, 1.0) for one in proposals(spec, 6)]
+    with pytest.raises(InvalidValue, match="ran dry after 6 proposals"):
+        asked(spec, dry, 5)
 
 
 def test_budgets_are_added_where_trials_are_left_for_them():

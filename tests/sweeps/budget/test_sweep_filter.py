@@ -18,7 +18,7 @@ from dpcore.guarantee import Status
 from dpcore.selection.filters import BudgetExceeded, GDPCharge
 from sweeps.execution.limits import NO_RETRY
 from sweeps.execution.requests import enqueue
-from sweeps.execution.resume import extension_for
+from sweeps.execution.resume import check_budget_left, extension_for
 from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.charge import LaunchCharge, charge_of
 from sweeps.privacy.ledger import Procedure
@@ -219,6 +219,21 @@ def test_people_who_see_results_take_nothing_from_the_total() -> None:
         sweep.store.set_state(sweep.lease, SweepState.OUT_OF_BUDGET)
         with pytest.raises(InvalidValue, match="those of the trials that it began with"):
             extension_for(sweep.store.sweep(NAME), sweep.spec, trials, 8)
+
+
+@pytest.mark.parametrize("shares", [4, 6])
+def test_more_trials_are_refused_where_nothing_is_left_for_one(shares: int) -> None:
+    """Before anything runs, and before the extension takes away the total of what ran."""
+    with begun(shares, 4) as sweep:
+        sweep.finish()
+        record = sweep.store.sweep(NAME)
+        known = {one.key: one for one in sweep.store.trials(NAME)}
+        wish = extension_for(record, sweep.spec, list(known.values()), 5)
+        if shares > 4:
+            check_budget_left(sweep.store, record, sweep.spec, known, wish)
+        else:
+            with pytest.raises(InvalidValue, match=r"trials=5: expected 4: the budget of sweep .* holds none of the 4"):
+                check_budget_left(sweep.store, record, sweep.spec, known, wish)
 
 
 def test_a_point_that_somebody_enqueues_is_within_the_budget() -> None:
