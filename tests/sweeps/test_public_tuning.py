@@ -151,3 +151,12 @@ def test_nothing_is_added_to_a_final_run(root):
         extension_for(recorded, loaded, store.trials("final"), 2)
     with pytest.raises(InvalidValue, match="the trials that it began with"):
         extension_for(recorded, loaded, store.trials("final"), None, epsilon=[2.0])
+
+
+def test_its_certificate_says_where_the_settings_are_from_and_verifies(root, tmp_path):
+    key = sweeps.new_key(tmp_path / "key.pem").with_suffix("")
+    answers = {"key": key, "approved_by": "N. N.", "because": "for the exam", "ranges": "on nothing"}
+    made = sweeps.open("final", root=root).certify(**answers)
+    assert (made.body.mode.scope, made.body.provenance.chosen.trial) == ("public", best(root).key)
+    target, *_ = made.save(tmp_path / "one.json")
+    assert sweeps.verify(target, signer=tmp_path / "key.pem.pub").stands

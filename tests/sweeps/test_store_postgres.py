@@ -32,6 +32,29 @@ def test_a_refused_user_is_told_at_once_and_without_the_password(server, monkeyp
     assert "secret" not in str(caught.value)
 
 
+def test_rights_to_look_are_enough_to_look_and_no_more(server):
+    url = new_database(server)
+    server.psql("DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN;")
+    guest = url.replace("postgres:@", "reader@")
+    with pytest.raises(StoreError, match=r"permission denied for schema public: the user lacks rights\. Grant"):
+        open_store(guest)
+    store = open_store(url)
+    store.create_sweep(record())
+    lease = store.acquire(SWEEP)
+    store.launch(lease, proposal(0), plan(), 100)
+    store._database.write(
+        lambda connection: connection.execute(text("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader"))
+    )
+    reader = open_store(guest, create=False)
+    assert reader.counts(SWEEP)["running"] == 1
+    with pytest.raises(StoreError, match="the user lacks rights"):
+        reader.acquire(SWEEP)
+    settle(store, lease, f"{SWEEP}-0")
+    assert reader.counts(SWEEP)["complete"] == 1
+    reader._database.close()
+    store.close()
+
+
 # A store that is gone, stopped or locked: a word, an end within one patience, and no second patience after it.
 
 
