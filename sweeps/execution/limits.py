@@ -8,7 +8,7 @@ What a trial claims that was stopped by the clock is its whole plan: how long it
 of whichever steps came out would be one of a number that was not fixed beforehand. One that `limits.trial_minutes`
 stopped has failed, and all of its reservation is charged. One that `limits.hours` left on its way is charged in the
 ledger as far as it came, since it may go on, and counts in a total with its whole plan; the total then rests on that
-records did not decide how many trials ended in time (`sweeps.ledger.spending.cut_short`). Ending within what was
+records did not decide how many trials ended in time (`sweeps.privacy.totals.cut_short`). Ending within what was
 planned reveals no more than the plan (`ex_post` in `sweeps.privacy.charge` says why).
 """
 

@@ -96,8 +96,8 @@ class Panel:
     records      one trial per point
     values       (points, objectives), in the objectives' own units, as they are printed
     errors       (points, objectives), standard errors of these values; 0 of what is known
-    compared     the same as dominance and hypervolume take them: epsilon by `sweeps.release.comparing`, scores with an
-                 error shrunk (`sweeps.reporting.front`)
+    compared     the same as dominance and hypervolume take them: epsilon by `compared_epsilon`, scores with an
+                 error shrunk (below)
     compared_errors  standard errors of those
     on_front     (points,), True when no point of the panel dominates it
     hypervolume  volume that the front dominates up to the front's references; None without
@@ -161,7 +161,7 @@ class Front:
 
     excluded     {reason: trials left out}
     reference    {metric: where its axis ends for the hypervolume}, for the objectives that have one
-    heading      what stands above every claim of the sweep (`sweeps.release.policy`); mostly empty
+    heading      what stands above every claim of the sweep (`PublishedStore.heading`); mostly empty
     totals       of all trials together, and of the sweeps that the search started from; empty when not asked for
     assumptions  what the statuses rest on: those of the points and of the totals, numbered for the whole view
     is_joint     whether the points are of several sweeps
@@ -252,12 +252,13 @@ class Front:
 # Exact Pareto fronts and hypervolumes over any objectives, epsilon among them, that never mix what cannot be
 # compared.
 #
-# Dominance x dominates y when it is at least as good in every objective and better in one. Equal points do not
-# dominate each other, so duplicates of a front point are all on the front. Epsilon is compared as
-# `sweeps.release.comparing` says: the budget that noise was solved for, else on a public grid. Infinities compare as
-# the extended reals do (an epsilon of infinity is the worst one). NaN, and an infinitely good value, which no
-# measurement yields, are left out and counted. Source Kung, Luccio & Preparata (1975), JACM 22, for the front;
-# Guerreiro & Fonseca (2018), IEEE TEVC 22, for the hypervolume; both by moocore.
+# Dominance   x dominates y when it is at least as good in every objective and better in one. Equal points do not
+#             dominate each other, so duplicates of a front point are all on the front.
+# Epsilon     is compared as `compared_epsilon` says: the budget that noise was solved for, else on a public grid.
+# Infinities  compare as the extended reals do (an epsilon of infinity is the worst one). NaN, and an infinitely good
+#             value, which no measurement yields, are left out and counted.
+# Source      Kung, Luccio & Preparata (1975), JACM 22, for the front; Guerreiro & Fonseca (2018), IEEE TEVC 22, for
+#             the hypervolume; both by moocore.
 
 LABELS = ("notion", "adjacency", "delta", "unit", "status")
 """What two points must share to stand on the same axes; claims that stand share them, each under its own status."""

@@ -10,7 +10,7 @@ move about move no other, and nothing has to be kept. Keys are public and no swe
 records of it, and validation records of what is left; each has another key, so that they know nothing of each other.
 
 A private test part is always one by hash: no record of it is then among those that train or validate, whoever else is
-there, and under add-remove its score composes with theirs in parallel (`dpcore.parallel`).
+there, and under add-remove its score composes with theirs in parallel (`dpcore.accounting.headline_of_parts`).
 
 By content, equal records are in one part. One whose content changes may change its part: it then counts as one that
 left and one that came, which add-remove allows for and replace-one, where the parts would add, does not.
