@@ -93,14 +93,14 @@ def published_standing(epsilon: float, delta: float, classes: int) -> tuple[Stat
 
 
 def epsilon_of(noise_multiplier: float, delta: float, classes: int, adjacency: Adjacency) -> float:
-    """The epsilon at which `gaussian` asks for sigma = noise_multiplier * (K, or 2K under replace-one)."""
+    """The epsilon at which `sigma_repaired` asks for sigma = noise_multiplier * (K, or 2K under replace-one)."""
     checks.positive_finite(noise_multiplier=noise_multiplier)
     quantile = _quantile(delta, classes, adjacency)
     return (1 + 2 * noise_multiplier * quantile) / noise_multiplier**2
 
 
 def published_epsilon_of(noise_multiplier: float, delta: float) -> float:
-    """The epsilon at which `gaussian_published` asks for sigma = noise_multiplier * K."""
+    """The epsilon at which `sigma_published` asks for sigma = noise_multiplier * K."""
     checks.positive_finite(noise_multiplier=noise_multiplier)
     checks.probability_open(delta=delta)
     return (2 + math.sqrt(4 + 8 * noise_multiplier**2 * math.log(2 / delta))) / noise_multiplier**2

@@ -139,7 +139,8 @@ class Question:
                 remedy = f"Give --{name.replace('_', '-')}." if is_needed else "Leave it out."
                 raise InvalidValue(name, value, expected, remedy)
             if is_needed and not low <= value <= high:
-                raise InvalidValue(name, value, f"{low:.12g} to {high:.12g}, which is as far as accountants count")
+                expected = f"{low:.12g} to {high:.12g}, as far as accountants count"
+                raise InvalidValue(name, value, expected, "Ask within it.")
 
 
 def answer(question: Question) -> list[dict[str, Any]]:

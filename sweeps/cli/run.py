@@ -21,7 +21,7 @@ from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.release import Release
 from sweeps.progress import ProgressDisplay
 from sweeps.reporting.summary import SweepSummary, refuted_lines
-from sweeps.reporting.terminal import greeting, mlflow_line, near, next_lines, print_plain, print_result
+from sweeps.reporting.terminal import counts_text, greeting, mlflow_line, near, next_lines, print_plain, print_result
 from sweeps.store.workspace import DEFAULT_ROOT, Workspace
 from sweeps.util import log
 from sweeps.util.exits import ExitCode
@@ -127,8 +127,7 @@ def _tell(console: Console, text: str, event: Event = Event.NOTICE) -> None:
 
 
 def _end(outcome: SweepEnd) -> str:
-    counts = ", ".join(f"{count} {state}" for state, count in outcome.counts.items() if count)
-    return f"{outcome.state.capitalize()} in {outcome.seconds:.0f} s: {counts}."
+    return f"{outcome.state.capitalize()} in {outcome.seconds:.0f} s: {counts_text(outcome.counts)}."
 
 
 def _meaning(outcome: SweepEnd) -> str:

@@ -21,11 +21,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweeps.privacy.charge import charge_of_steps
+from sweeps.privacy.population import ledger_of
 from sweeps.spec.sections import SweepSpec
 from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.errors import PopulationSpent
-from sweeps.store.population import Charge, Population
+from sweeps.store.population import Charge, Population, admits, charges_of
 from sweeps.store.records import AttemptRecord, LedgerEntry, Outcome, Reservation, TrialRecord
+from sweeps.store.store import Store
 from trainables.system import PrivacyPlan
 from trainables.worker.attempt import NODE_LEAVES, UNWRITABLE
 
@@ -55,6 +57,13 @@ class SharedBudget:
     population: Population | None = None
     over: str = ""
     filter: SweepFilter | None = None
+
+    @classmethod
+    def of(cls, store: Store, spec: SweepSpec) -> SharedBudget:
+        """Of a sweep of this spec. Raises as `ledger_of`."""
+        population = ledger_of(store, spec)
+        # One row pays for the whole of a sweep that has one budget (`sweeps.privacy.population`).
+        return cls(population if spec.privacy.scope != "sweep" else None)
 
     @property
     def is_final(self) -> bool:
@@ -91,6 +100,16 @@ class SharedBudget:
         """Of a sweep that ended when its filter refused a launch: nothing new is asked of it."""
         if self.filter is not None:
             self.over = SPENT
+
+    def holds_any(self, store: Store, plans: Iterable[PrivacyPlan]) -> bool:
+        """Whether what is left holds one of these plans whole. Nothing is reserved."""
+        if self.filter is not None:
+            return any(self.filter.admits(plan, 0, plan.steps) for plan in plans)
+        if self.population is None:
+            return True
+        counted = charges_of(store.charges(self.population.name))
+        charges = (charge_of_steps(self.population, plan, 0, plan.steps) for plan in plans)
+        return any(admits(self.population, counted, one) for one in charges)
 
     def reserve(
         self, plan: PrivacyPlan, from_step: int, to_step: int, write: Callable[[Charge | None], Reservation]

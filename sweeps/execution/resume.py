@@ -24,7 +24,6 @@ from sweeps.search.space import SearchGrid, Space
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import LARGEST_BUDGET, SweepSpec, TotalPrivacy, diff, learns, with_budgets
-from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.lease import Lease
 from sweeps.store.records import (
     Accepted,
@@ -380,25 +379,25 @@ def check_budget_left(
     trials: Mapping[str, TrialRecord],
     extension: Extension | None,
 ) -> None:
-    """Before more trials of a sweep with one budget: that what is left of it would hold any of those that it planned.
+    """Before more trials of a sweep with one budget, or over a population: that what is left would hold any of those
+    that it planned. An extension that launches nothing would take away the total of what ran.
 
     spec    what it goes on under, without the extension
     trials  of it, by key
 
     A launch of early stopping takes a part of its plan, so that some may always fit. Raises InvalidValue (trials).
     """
-    if extension is None or extension.trials is None or budget_of(spec) is None or spec.early_stopping is not None:
+    if extension is None or extension.trials is None or spec.early_stopping is not None:
         return
-    shared = SharedBudget()
+    shared = SharedBudget.of(store, spec)
     shared.open_filter(spec, trials, store.ledger(recorded.name), store.calibrations())
     plans = [one.plan for one in trials.values() if one.plan is not None]
-    assert shared.filter is not None
-    if plans and not any(shared.filter.admits(plan, 0, plan.steps) for plan in plans):
-        spent = f"the budget of sweep {recorded.called!r} is spent"
-        expected = (
-            f"{spec.search.trials}: {spent}, and what is left holds none of the {count_text(len(plans), 'trial')} "
-        )
-        raise InvalidValue("trials", extension.trials, f"{expected}that it planned", "Start a new sweep.")
+    if plans and not shared.holds_any(store, plans):
+        whose = f"sweep {recorded.called!r}" if shared.population is None else f"population {shared.population.name!r}"
+        spent = f"the budget of {whose} is spent"
+        like = f"what is left holds no trial like the {count_text(len(plans), 'trial')} that it planned"
+        expected = f"{spec.search.trials}: {spent}, and {like}"
+        raise InvalidValue("trials", extension.trials, expected, "Start a new sweep.")
 
 
 def record_extension(store: Store, lease: Lease, spec: SweepSpec, extension: Extension) -> SweepSpec:

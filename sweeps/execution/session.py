@@ -562,7 +562,6 @@ class Session:
     def _controller(self, lease: Lease, recorded: SweepRecord, spec: SweepSpec) -> Controller:
         warm = spec.search.warm_start
         earlier = PublishedStore(self.store).trials(warm) if warm else []
-        population = ledger_of(self.store, spec)
         controller = Controller(
             store=self.store,
             lease=lease,
@@ -573,8 +572,7 @@ class Session:
             proposer=Proposer(self.began, [Release.of(spec).seen(one) for one in earlier], recorded.extensions),
             trials=self.workspace.trials(self.sweep),
             calibrations=self.store.calibrations(),
-            # One row pays for the whole of a sweep that has one budget (`sweeps.privacy.population`).
-            budget=SharedBudget(population if spec.privacy.scope != "sweep" else None),
+            budget=SharedBudget.of(self.store, spec),
         )
         has_failed = False
 

@@ -135,6 +135,9 @@ def _guaranteed(total: Procedure, summary: SweepSummary) -> str:
     elif total.tuned is not None:
         covers = "covers tuning on one part of the records and the final run on the other"
     number = f"epsilon {epsilon_text(claim.epsilon)} at delta {delta_text(claim.delta)}"
+    # What stands above is of the trials' own claims.
+    if claim.accountant not in {one.guarantee.accountant for one in summary.ledger.claims}:
+        number += f" by {claim.accountant}"
     return f"{number}, {summary.assumptions.status(claim)}; {quote.said}: {covers}"
 
 

@@ -38,7 +38,7 @@ _CODE = re.compile(r"`([^`]+)`")
 
 def hanging(label: str, text: str, width: int = 0) -> str:
     """A label, and its text beside it, broken at `width` columns (the terminal's by default); no word is broken."""
-    first, rest = f"{label:<{LABEL}}", " " * LABEL
+    first, rest = f"{label:<{LABEL - 1}} ", " " * LABEL
     return textwrap.fill(
         text, max(width or shutil.get_terminal_size().columns, 40), initial_indent=first, subsequent_indent=rest,
         break_long_words=False, break_on_hyphens=False,

@@ -17,6 +17,7 @@ from dpcore.selection.filters import DPCharge, GDPCharge
 from sweeps.api import places
 from sweeps.audit import attack_trial, audit_trial, audits_of
 from sweeps.execution import session
+from sweeps.execution.resume import check_budget_left
 from sweeps.planning.estimate import before, next_sweep
 from sweeps.privacy.heldout import DeclaredTest
 from sweeps.privacy.population import account, charge_audit, charge_reading, check_not_refuted, reserve_whole
@@ -25,7 +26,7 @@ from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
 from sweeps.store.errors import PopulationSpent
 from sweeps.store.population import Population, Row, RowKind, charges_of, spent
-from sweeps.store.records import Refutation, SweepState
+from sweeps.store.records import Extension, Refutation, SweepState
 from sweeps.store.store import open_store
 from tests.sweeps.fake_workers import ASHA, NAME, SPEC, FakeSweep, memory_folder
 from tests.sweeps.specs import (
@@ -62,6 +63,14 @@ def test_a_sweep_ends_where_its_populations_budget_does(folder, population):
     fake.lease.release()
     fake.start()
     assert fake.controller.decide() is SweepState.OUT_OF_BUDGET
+    with pytest.raises(InvalidValue, match="the budget of population 'people' is spent"):
+        ask_for_more(fake)
+
+
+def ask_for_more(fake):
+    known = {one.key: one for one in fake.store.trials(NAME)}
+    wish = Extension(trials=len(known) + 1, launched=len(known), at=0.0)
+    check_budget_left(fake.store, fake.store.sweep(NAME), fake.spec, known, wish)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -128,6 +137,10 @@ def sweep():
         fake = FakeSweep(folder, change=DATA, population=AMPLE)
         fake.finish()
         yield fake
+
+
+def test_more_trials_may_be_asked_for_where_their_population_holds_them(sweep):
+    ask_for_more(sweep)
 
 
 def refute(fake, system=SYSTEM):

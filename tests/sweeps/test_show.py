@@ -275,6 +275,12 @@ def test_trials_stand_above_the_verdict_and_every_epsilon_is_of_one_named_kind(t
     assert "sweeps show views --why" in verdict
 
 
+def test_a_total_says_who_counted_it_where_trials_were_counted_by_others(tmp_path, show):
+    sweep_of(tmp_path, guarantee(0.5, accountant="zcdp"), guarantee(1.5, accountant="zcdp"))
+    [_, total] = " ".join(show("views").split()).split(" whole sweep ")
+    assert re.match(r"epsilon [\d.]+ at delta 1e-05 by pld, proved", total)
+
+
 def test_claims_of_different_kinds_never_share_a_number(tmp_path, show):
     asymptotic = guarantee(0.7, accountant="gdp-clt", status=Status.ASYMPTOTIC)
     replaced = guarantee(9.0, adjacency=Adjacency.REPLACE_ONE)

@@ -2,7 +2,7 @@
 
 A sampled Gaussian's loss and density are analytic in the output x, so the midpoint rule converges geometrically: its
 error over [low, high] is an integral over a contour at height theta s^2, where the integrand has grown (see
-`analytic.Strip`) but the rule's kernel is at most 1 / (exp(2 pi theta s^2 / spacing) - 1), and over two
+`Strip`) but the rule's kernel is at most 1 / (exp(2 pi theta s^2 / spacing) - 1), and over two
 vertical pieces at the ends, half a spacing from the nodes, where the kernel is at most exp(-2 pi y / spacing)
 (Trefethen & Weideman 2014, section 5). What lies beyond the ends is left out of the law; bounds charge its probability.
 """
@@ -186,7 +186,7 @@ class ClosedLine(NamedTuple):
 def gaussian_line(pair: SampledGaussianPair, tilt: float) -> ClosedLine:
     """The plain Gaussian: ln E exp(z L) = z (z + 1) / (2 s^2), in either direction.
 
-    s is known to within `gaussian.MU_ROUNDING`, so 1/s^2 to within 9 units in the last place: errors allow for that.
+    s is known to within `pairs.MU_ROUNDING`, so 1/s^2 to within 9 units in the last place: errors allow for that.
     """
     half = 0.5 / pair.noise_multiplier**2
     log_mgf = tilt * (tilt + 1) * half

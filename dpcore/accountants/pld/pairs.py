@@ -397,8 +397,8 @@ class SampledRandomisedResponse(DominatingPair):
 # Source Zhu, Dong & Wang (2022), Theorems 10 and 11; Kairouz, Oh & Viswanath (2015), Theorems 3.1 and 3.3.
 
 MU_ROUNDING = 1e-15
-"""Relative error of the square root of a correctly rounded sum of squares. `gaussian.mu_of` allows for it twice below:
-what was combined into one part (`parts_of`) has been moved up by it once."""
+"""Relative error of the square root of a correctly rounded sum of squares. `closed_forms.gaussian_mu` allows for it
+twice below: what was combined into one part (`parts_of`) has been moved up by it once."""
 
 LARGEST_PURE = 30.0
 """Beyond it the rarer answer of a sampled randomised response vanishes beside 1 in float64: it counts as pure then."""
@@ -465,7 +465,7 @@ def parts_of(event_phases: dict[Event, int], adjacency: Adjacency) -> Parts:
         elif not (isinstance(pair, SampledRandomisedResponse) and pair.epsilon == 0.0):
             counts[pair] = counts.get(pair, 0) + count
     if precisions:
-        # Up in sensitivity by more than the sum's own rounding; every lower bound allows for that (`gaussian.mu_of`,
+        # Up in sensitivity by more than the sum's own rounding; every lower bound allows for that (`gaussian_mu`,
         # `gaussian_line`; a grid's lower law lies below the exact curve by more).
         counts[SampledGaussianPair(1.0, 1 / math.sqrt(math.fsum(precisions)) * (1 - MU_ROUNDING))] = 1
     return tuple(counts.items())
