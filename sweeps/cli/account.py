@@ -13,6 +13,7 @@ from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.accounting import ACCOUNTANTS, HEADLINE, delta_claim, guarantee
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, UnsupportedEvent
+from dpcore.guarantee import Notion
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps import api
 from sweeps.cli.common import DEFAULT_ROOT, Answer, Root, StoreUrl, answers
@@ -71,8 +72,9 @@ def _lines(rows: list[dict[str, Any]]) -> list[str]:
         if "error" in row:
             lines.append(f"{row['accountant']:9} {row['error']}")
             continue
+        kind = f"{row['notion']}, {row['adjacency']}, per {row['unit']}"
         lines.append(
-            f"{row['accountant']:9} {_counted(row)}, {row['adjacency']}: noise_multiplier {row['noise_multiplier']!r}, "
+            f"{row['accountant']:9} {_counted(row)}, {kind}: noise_multiplier {row['noise_multiplier']!r}, "
             f"sample_rate {row['sample_rate']!r}, steps {row['steps']}{_target(row)}"
         )
         lines.append(f"{'':9} {row['status']}: {row['theorem']}")
@@ -182,9 +184,11 @@ def _row(question: Question, accountant: str) -> dict[str, Any]:
     if question.unknown == "delta":
         found = delta_claim(accountant, event, epsilon, adjacency)
         return {
+            "notion": str(Notion.DP),
             "epsilon": epsilon,
             "delta": found.upper,
             "adjacency": adjacency.value,
+            "unit": "record",
             "accountant": found.by.name,
             "status": found.by.status.value,
             "theorem": found.by.theorem,

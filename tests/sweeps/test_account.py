@@ -15,7 +15,7 @@ from sweeps.cli.account import RANGES, Question, account_app, answer
 BASE = {"--noise-multiplier": "1.3", "--sample-rate": "0.0042666667", "--steps": "3516", "--delta": "1e-5"}
 FIELDS = {
     *("epsilon", "delta", "noise_multiplier", "sample_rate", "steps", "accountant", "adjacency", "status"),
-    *("epsilon_lower", "lower", "theorem", "assumptions"),
+    *("epsilon_lower", "lower", "theorem", "assumptions", "notion", "unit"),
 }
 
 
@@ -37,6 +37,9 @@ def test_epsilon_of_a_setting():
     text = run("epsilon", BASE).stdout
     assert "epsilon 0.86" in text
     assert FLOATING_POINT in text
+    asked = {name: BASE[name] for name in ("--noise-multiplier", "--sample-rate", "--steps")} | {"--epsilon": "1"}
+    assert set(rows(run("delta", asked, "--json"))) >= FIELDS - {"epsilon_lower", "lower"}
+    assert all("differential-privacy, add-remove, per record" in one for one in (text, run("delta", asked).stdout))
 
 
 def test_what_was_given_comes_back_to_the_last_digit():
