@@ -14,6 +14,8 @@ planned reveals no more than the plan (`ex_post` in `sweeps.privacy.charge` says
 
 from __future__ import annotations
 
+import signal
+import threading
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
@@ -28,6 +30,7 @@ from sweeps.store.errors import PopulationSpent
 from sweeps.store.population import Charge, Population, admits, charges_of
 from sweeps.store.records import AttemptRecord, LedgerEntry, Outcome, Reservation, TrialRecord
 from sweeps.store.store import Store
+from sweeps.util.log import say
 from trainables.system import PrivacyPlan
 from trainables.worker.attempt import NODE_LEAVES, UNWRITABLE
 
@@ -181,3 +184,39 @@ def seconds_run(attempts: Iterable[AttemptRecord]) -> float:
         seconds += max(0.0, end - max(one.started_at, reached))
         reached = max(reached, end)
     return seconds
+
+
+class Deadline:
+    """Interrupts the main thread, as Ctrl-C does, when so many seconds have passed while the block runs; None: never.
+
+    seconds  of that
+    passed   whether it did
+    """
+
+    def __init__(self, seconds: float | None, said: str) -> None:
+        self.seconds, self.passed = seconds, False
+        self._said, self._over, self._lock = said, False, threading.Lock()
+        # No timer waits for longer than that.
+        after = None if seconds is None else min(max(0.0, seconds), threading.TIMEOUT_MAX)
+        self._timer = None if after is None else threading.Timer(after, self._end)
+
+    def _end(self) -> None:
+        with self._lock:
+            if self._over:
+                return
+            self.passed = True
+            say(self._said)
+            # Not `interrupt_main`: that wakes nobody out of a call that waits.
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    def __enter__(self) -> Deadline:
+        if self._timer is not None:
+            self._timer.daemon = True
+            self._timer.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._lock:
+            self._over = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import threading
 import time
@@ -260,7 +259,6 @@ class RequestPoller:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True, name="listener")
         self._seen: set[int] = set()
-        self._ends_at, self._said, self.hours_over = math.inf, "", False
         self.points: deque[Request] = deque()
         """Points that were enqueued, as they are heard: the controller takes them out."""
 
@@ -271,11 +269,6 @@ class RequestPoller:
                 self._seen.add(request.id)
                 self._hear(request)
 
-    def limit(self, seconds: float, said: str) -> None:
-        """Interrupt the main thread, saying so, in so many seconds or a little later; `hours_over` tells that it was
-        this."""
-        self._ends_at, self._said = time.monotonic() + seconds, said
-
     def end(self) -> None:
         """Hear nothing from now on."""
         self._over.set()
@@ -285,22 +278,16 @@ class RequestPoller:
         if isinstance(wanted, KnownPoint):
             self.points.append(request)
         if isinstance(wanted, StopRequest) and wanted.token == self._lease.token and not self._over.is_set():
-            self._interrupt(f"\n{request.asker} asked at {request.when} for a stop (`sweeps stop`).")
-
-    def _interrupt(self, said: str) -> None:
-        self.end()
-        say(said)
-        # A signal of its own, and not `interrupt_main`: that wakes nobody out of a call that waits.
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            self.end()
+            say(f"\n{request.asker} asked at {request.when} for a stop (`sweeps stop`).")
+            # A signal of its own, and not `interrupt_main`: that wakes nobody out of a call that waits.
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def _loop(self) -> None:
         while not self._over.is_set():
             # A store that is away may come back; that it is, the writer says.
             with suppress(StoreError):
                 self.look()
-            if time.monotonic() >= self._ends_at and not self._over.is_set():
-                self.hours_over = True
-                self._interrupt(self._said)
             self._over.wait(LISTEN_SECONDS)
 
     def __enter__(self) -> RequestPoller:

@@ -17,7 +17,7 @@ from dpcore.checks import InvalidValue
 from dpcore.randomness import fresh_secret
 from sweeps.execution.controller import Controller
 from sweeps.execution.final_run import check_apart, with_chosen
-from sweeps.execution.limits import HOURS_OVER, INTERRUPTED, SharedBudget, seconds_run
+from sweeps.execution.limits import HOURS_OVER, INTERRUPTED, Deadline, SharedBudget, seconds_run
 from sweeps.execution.requests import RequestPoller
 from sweeps.execution.resume import (
     accept_spec,
@@ -178,8 +178,8 @@ RAY_LOG = "ray.log"
 class TuneRunner:
     """Every trial is released as it ends. Raises ClusterUnreachable where it has to launch and no cluster answers."""
 
-    def __init__(self, session: Session, controller: Controller, requests: RequestPoller) -> None:
-        self.session, self.controller, self.requests = session, controller, requests
+    def __init__(self, session: Session, controller: Controller) -> None:
+        self.session, self.controller = session, controller
         self.working = controller.has_work()
         if self.working and controller.budget.lets_go_on:
             # Ray takes seconds to import and start: not for a sweep that is already over.
@@ -198,22 +198,19 @@ class TuneRunner:
             return SweepState.OUT_OF_BUDGET
         if not self.working:
             return SweepState.EXHAUSTED if self.controller.is_exhausted() else SweepState.FINISHED
+        deadline = self._deadline()
         try:
-            return self._on_the_cluster(data, on_first_sign)
+            return self._on_the_cluster(data, on_first_sign, deadline)
         except KeyboardInterrupt:
-            over = self.requests.hours_over
-            self.controller.outcomes.settle_running(HOURS_OVER if over else INTERRUPTED)
-            return SweepState.OUT_OF_HOURS if over else SweepState.STOPPED
+            self.controller.outcomes.settle_running(HOURS_OVER if deadline.passed else INTERRUPTED)
+            return SweepState.OUT_OF_HOURS if deadline.passed else SweepState.STOPPED
 
-    def _on_the_cluster(self, data: list[Dataset], on_first_sign: Callable[[], None]) -> SweepState:
+    def _on_the_cluster(self, data: list[Dataset], on_first_sign: Callable[[], None], deadline: Deadline) -> SweepState:
         from sweeps.execution.tuner import execute
         from sweeps.ray.patches import tune_patches
 
         spec, trials = self.controller.spec, self.controller.trials
-        with tune_patches(), self.session.joined(spec, trials) as messages:
-            if (hours := spec.limits.hours) is not None:
-                ends = "Nothing more is launched, and what runs ends at a checkpoint, charged."
-                self.requests.limit(self.seconds_left(hours), f"\nThe {hours:g} of limits.hours are over. {ends}")
+        with tune_patches(), self.session.joined(spec, trials) as messages, deadline:
             # The secret is of this session alone: a copy of the folder that goes on too draws other noise.
             return execute(
                 self.controller,
@@ -224,9 +221,14 @@ class TuneRunner:
                 check=self.session.interruption.check,
             )
 
-    def seconds_left(self, hours: float) -> float:
-        """Of `limits.hours`, counted over all sessions."""
-        return 3600 * hours - seconds_run(self.controller.store.attempts(self.controller.sweep))
+    def _deadline(self) -> Deadline:
+        """When `limits.hours` are over, counted over all sessions."""
+        hours = self.controller.spec.limits.hours
+        if hours is None:
+            return Deadline(None, "")
+        left = 3600 * hours - seconds_run(self.controller.store.attempts(self.controller.sweep))
+        ends = "Nothing more is launched, and what runs ends at a checkpoint, charged."
+        return Deadline(left, f"\nThe {hours:g} of limits.hours are over. {ends}")
 
     def reasons(self, ended: SweepState) -> tuple[str, ...]:
         """Why that is no full success, one sentence each."""
@@ -557,7 +559,7 @@ class Session:
         controller.recover()
         if recorded.state is SweepState.OUT_OF_BUDGET:
             controller.budget.stays_spent()
-        return TuneRunner(self, controller, requests)
+        return TuneRunner(self, controller)
 
     def _controller(self, lease: Lease, recorded: SweepRecord, spec: SweepSpec) -> Controller:
         warm = spec.search.warm_start

@@ -6,6 +6,7 @@ Whoever reads a trial reads it here: `TrialRecord.metric` is the one place that 
 from __future__ import annotations
 
 import getpass
+import json
 import math
 import os
 import socket
@@ -278,7 +279,7 @@ class ParsedLater(Generic[T]):
             # Dataclasses ask the class for the field's default.
             return cast(T, None)
         content = record.__dict__[self._name + AS_JSON]
-        value = self._parse(from_json(content) if isinstance(content, str) else content)
+        value = self._parse(read_json(content) if isinstance(content, str) else content)
         record.__dict__[self._name] = value
         return value
 
@@ -288,6 +289,14 @@ class ParsedLater(Generic[T]):
 
 
 AS_JSON = "_json"
+
+
+def read_json(text: str) -> Any:
+    """By pydantic's reader, in half the time of Python's, which reads what that refuses: half a surrogate in a name."""
+    try:
+        return from_json(text)
+    except ValueError:
+        return json.loads(text)
 
 
 def _plan(content: Mapping[str, object] | None) -> PrivacyPlan | None:

@@ -37,7 +37,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from pydantic_core import from_json
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 
 from dpcore.checks import InvalidValue
@@ -67,6 +66,7 @@ from sweeps.store.records import (
     TrialRecord,
     TrialState,
     Wanted,
+    read_json,
     trial_key,
 )
 from sweeps.store.schema import (
@@ -917,7 +917,7 @@ def _read_trials(connection: Connection, sweep: str, *chosen: ColumnElement[bool
         return []
     values: dict[str, Any] = dict(zip(names, zip(*rows, strict=True), strict=True))
     for name in ("metrics", f"guarantee{AS_JSON}"):
-        values[name] = from_json(f"[{','.join(values[name])}]")
+        values[name] = read_json(f"[{','.join(values[name])}]")
     values["state"], values["seed"] = map(TrialState, values["state"]), map(int, values["seed"])
     values["key"] = [trial_key(sweep, number) for number in values["number"]]
     found = [object.__new__(TrialRecord) for _ in values["key"]]

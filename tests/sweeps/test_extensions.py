@@ -14,15 +14,16 @@ import pytest
 import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
-from sweeps.execution import requests, resume, session
+from sweeps.execution import resume, session
 from sweeps.execution.limits import (
     CONTROLLER_ENDED,
     HOURS_OVER,
     OVERRAN,
+    Deadline,
     seconds_run,
     worker_losses,
 )
-from sweeps.execution.requests import RequestPoller, enqueue
+from sweeps.execution.requests import enqueue
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.totals import summary_of
 from sweeps.search.proposer import Proposer
@@ -347,18 +348,16 @@ def test_time_of_lost_attempts_counts_and_none_left_is_not_launched(limited, mon
 # -- a sweep -----------------------------------------------------------------------------------------------
 
 
-def test_the_end_of_the_hours_interrupts_once_and_only_within_its_block(limited, capsys, monkeypatch):
-    monkeypatch.setattr(requests, "LISTEN_SECONDS", 0.05)
-    poller = RequestPoller(limited.store, limited.lease)
-    poller.limit(0.05, "over")
-    with pytest.raises(KeyboardInterrupt), poller:
+def test_a_deadline_interrupts_once_and_only_within_its_block(capsys):
+    with pytest.raises(KeyboardInterrupt), Deadline(0.05, "over") as deadline:
         time.sleep(5)
-    assert poller.hours_over
+    assert deadline.passed
     assert capsys.readouterr().err == "over\n"
-    with RequestPoller(limited.store, limited.lease) as poller:
-        poller.limit(0.05, "over")
-    time.sleep(0.1)
-    assert not poller.hours_over
+    for seconds in (None, 0.05):
+        with Deadline(seconds, "over") as deadline:
+            pass
+        time.sleep(0.1)
+        assert not deadline.passed
 
 
 @pytest.fixture
@@ -370,8 +369,8 @@ def hourly(tmp_path, monkeypatch):
     monkeypatch.setattr(session, "Drain", NoViews)
     clock = [time.time()]
 
-    def launches(runner, *_):
-        controller, left = runner.controller, runner.seconds_left(runner.controller.spec.limits.hours)
+    def launches(runner, data, first_sign, deadline):
+        controller, left = runner.controller, deadline.seconds
         while left > 0 and controller.launched < controller.spec.search.trials:
             group = controller.decide()
             clock[0] += min(2400, left)

@@ -88,7 +88,8 @@ def test_what_was_written_comes_back_equal_and_in_order(store, lease, url):
     store.settle(lease, key(1), 1, came(metrics={"accuracy": np.float32(0.5), "n": np.int64(3)}))
     store.launch(lease, proposal(2), plan(), 100)
     store.fail(lease, key(2), 1, None, "Zu wenig Speicher: 残り 0 B")
-    store.record_infeasible(lease, [(proposal(3), refusal())])
+    # As Python reads the name of a file that is no UTF-8.
+    store.record_infeasible(lease, [(replace(proposal(3), config={"weights": "caf\udce9"}), refusal())])
     store.rename(SWEEP, "better")
     store.set_place(lease, "/elsewhere", "s3://bucket/folder")
     store.set_fingerprints(lease, {"code": "c1", "data": "d1"})
@@ -106,6 +107,7 @@ def test_what_was_written_comes_back_equal_and_in_order(store, lease, url):
     assert (first.seed, first.plan, first.guarantee) == (2**63, plan(), guarantee())
     assert first.reports == {10: numbers, 30: {"accuracy": 0.3}}
     assert (second.metrics, first.request, second.request) == ({"accuracy": 0.5, "n": 3}, None, 7)
+    assert infeasible.config == {"weights": "caf\udce9"}
     assert (infeasible.violations, infeasible.plan, infeasible.attempts) == ({"noise": 0.75}, None, 0)
     again.close()
 
