@@ -15,6 +15,7 @@ from dpcore.accounting import (
     guarantee,
     headline,
     headline_of_parts,
+    larger_of_parts,
     make,
 )
 from dpcore.calibrate import sampled_gaussian
@@ -90,6 +91,14 @@ def test_in_parallel_the_larger_claim_stands(z):
     assert claim.epsilon == max(one.epsilon for one in alone)
     assert claim.epsilon_lower == max(one.epsilon_lower for one in alone)
     assert "McSherry 2009" in claim.theorem
+
+
+def test_at_two_deltas_no_lower_bound_is_left():
+    """The one of the smaller delta is none at the larger."""
+    gaussian = Gaussian(noise_multiplier=1.0)
+    strict, loose = (headline(gaussian, delta, ADD_REMOVE) for delta in (DELTA, 1e-3))
+    claim = larger_of_parts(strict, loose)
+    assert (claim.epsilon, claim.delta, claim.epsilon_lower) == (strict.epsilon, 1e-3, None)
 
 
 @pytest.mark.parametrize(("adjacency", "parallel"), [(ADD_REMOVE, False), (REPLACE_ONE, True), (REPLACE_ONE, False)])

@@ -1,6 +1,7 @@
 """Naive and advanced composition against their formulas."""
 
 import math
+from decimal import Decimal, localcontext
 
 import pytest
 
@@ -118,3 +119,14 @@ def test_rho_of_gaussians_is_half_the_squared_ratio_per_step():
     assert accountant.rho == pytest.approx(0.125)
     assert accountant.epsilon(1e-5) == pytest.approx(0.125 + 2 * math.sqrt(0.125 * math.log(1e5)))
     assert ZCDPAccountant().compose(sampled_gaussian(20.0, 0.01, 100)).rho == pytest.approx(0.125)
+
+
+@pytest.mark.parametrize("noise", [0.7, 3.0, 50.0])
+def test_epsilon_of_rho_is_never_below_its_formula(noise):
+    """In 60 digits: rho + 2 sqrt(rho ln(1/delta))."""
+    delta = 1e-5
+    with localcontext(prec=60):
+        rho = 1 / (2 * Decimal(noise) ** 2)
+        exact = rho + 2 * (rho * -Decimal(delta).ln()).sqrt()
+        found = Decimal(ZCDPAccountant().compose(Gaussian(noise_multiplier=noise)).epsilon(delta))
+        assert exact <= found <= exact * (1 + Decimal("1e-12"))

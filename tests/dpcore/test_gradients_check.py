@@ -421,3 +421,28 @@ def test_of_two_threads_the_last_puts_the_switch_back():
         assert products.fp32_precision == "tf32"
     finally:
         products.fp32_precision = before
+
+
+def test_a_seed_that_is_set_only_where_records_are_private_is_refused():
+    model = nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.5), nn.Linear(4, 1))
+
+    def loss(outputs, targets):
+        torch.manual_seed(0)
+        return oracle.squared_loss(outputs, targets)
+
+    with pytest.raises(Refused, match="sets the seed"):
+        PrivateGradients(model, loss).clipped_sum(torch.randn(5, 6), torch.randn(5), clip_norm=1.0)
+
+
+def test_what_one_record_alone_leaves_in_a_model_that_is_judged_is_refused():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(()))
+
+        def forward(self, x):
+            self.seen.add_(x.sum().detach())
+            return x
+
+    with pytest.raises(Refused, match="changes 'seen' while it computes"):
+        isolated(Counting())(torch.ones(1, 3))

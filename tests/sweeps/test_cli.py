@@ -129,6 +129,7 @@ TPE, RANDOM = ({"search": {"trials": 3, "sampler": name}} for name in ("tpe", "r
         (ON_A_TABLE, {"data": {**TABLE, "path": "moved.csv"}}, []),
         (ON_A_TABLE, {"early_stopping": {"method": "asha"}}, ["early_stopping"]),
         (ON_A_TABLE, {"data": PUBLIC}, ["data.validation"]),
+        (ON_A_TABLE, {"data": {**TABLE, "population": "people"}}, ["data.population"]),
         (ON_A_TABLE, UNIT, ["privacy.unit", "data.unit"]),
     ],
 )

@@ -12,11 +12,11 @@ import pytest
 import sweeps
 from dpcore.accounting import headline
 from dpcore.checks import InvalidValue
-from dpcore.events import Adjacency, Gaussian
+from dpcore.events import Adjacency, Gaussian, Repeated
 from dpcore.mechanisms.noisy_histogram import noise_for
 from sweeps.execution import session
 from sweeps.planning.preview import preview
-from sweeps.privacy.heldout import of_its_records
+from sweeps.privacy.heldout import declared_test, of_its_records, planned
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.privacy.totals import joint_totals
 from sweeps.spec.parse import load_spec
@@ -140,6 +140,8 @@ def test_a_reading_that_was_cut_short_and_those_of_other_sweeps_count(tmp_path, 
     shutil.copy(tmp_path / "people.csv", tmp_path / "copy.csv")
     another("copy", "copy.csv", reading.request.wanted.records)
     assert sweep.test(0).of == 4
+    # From there through those that were read in both places.
+    assert len(of_its_records(store, "copy")) == 4
     assert len(of_its_records(store, "apart")) == 1
 
 
@@ -185,6 +187,17 @@ def test_private_ones_leave_noised_and_are_charged_in_parallel(private):
     private.test(0, again=True)
     assert total(private).is_claim is False
     assert "read 2 times" in total(private).choices[0].what
+
+
+def test_each_reading_more_costs_as_much_again(tmp_path):
+    """Of a trial's claim with its score, and of the total."""
+    asked = load_spec(raw(table(tmp_path, "people", n=N), "private"))
+    once = Gaussian(noise_multiplier=noise_for(4.0, DELTA, 1))
+    three = headline(Repeated(event=once, count=3), DELTA, Adjacency.ADD_REMOVE).epsilon
+    training = headline(Gaussian(noise_multiplier=100.0), DELTA, Adjacency.ADD_REMOVE)
+    assert declared_test(asked).claim(training, 3).epsilon == pytest.approx(three, rel=1e-9)
+    [counted] = planned(asked, 3)
+    assert headline(counted.event, DELTA, Adjacency.ADD_REMOVE).epsilon == pytest.approx(three, rel=1e-9)
 
 
 def test_a_sweep_that_may_have_trained_on_them_adds(private):

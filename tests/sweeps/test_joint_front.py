@@ -16,7 +16,7 @@ from sweeps.privacy import totals as joint_totals
 from sweeps.privacy.published_store import PublishedStore
 from sweeps.reporting.front import MixedGuarantees, ShareNoAxes, joint_front, sweep_front
 from sweeps.reporting.html import render
-from sweeps.store.records import sweep_of
+from sweeps.store.records import Extension, sweep_of
 from sweeps.store.workspace import Workspace
 from tests.sweeps.view_sweeps import complete, new_sweep
 
@@ -102,6 +102,20 @@ def test_who_asks_when_results_can_be_seen_chooses_by_them(tmp_path, store):
     recorded(tmp_path, "d", trials=0)
     recorded(tmp_path, "e", created_at=time.time())
     assert joint_front(store, ["d", "e"]).procedure.is_claim
+
+
+def test_who_asks_for_more_when_results_of_another_can_be_seen_chooses_by_them(tmp_path, store):
+    """Nothing of its own had been launched, so that alone it says nothing of it."""
+    recorded(tmp_path, "c", trials=0)
+    asked = Workspace.at(tmp_path).open_store()
+    with asked.acquire("c") as lease:
+        asked.extend(lease, Extension(trials=12, launched=0, at=time.time()))
+        complete(asked, lease, 0)
+    asked.close()
+    found = joint_front(store, ["a", "c"])
+    assert not found.procedure.is_claim
+    assert "in c trials were asked for when results of a could be seen" in found.note
+    assert sweep_front(store, "c", total=True).procedure.is_claim
 
 
 @pytest.mark.parametrize(

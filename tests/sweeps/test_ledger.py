@@ -151,6 +151,12 @@ def trial(number, epsilon=1.0):
 CHOSEN = ledger.choices_by_results(recorded({"search": {"sampler": "tpe"}}))
 
 
+def test_claims_that_rest_on_different_assumptions_share_no_number():
+    other = replace(trial(1, 3.0), guarantee=replace(guarantee(3.0), assumptions=("Something else.",)))
+    found = steps.largest_claims([trial(0, 1.0), other, trial(2, 2.0)])
+    assert sorted((one.guarantee.epsilon, one.trial, one.trials) for one in found) == [(2.0, "a-2", 2), (3.0, "a-1", 1)]
+
+
 def test_the_summary_keeps_claim_and_ledger_apart():
     trials = [trial(0, 1.0), trial(1, math.inf), trial(2, 3.0)]
     out = ledger.summary(trials, LOST_TWICE).to_dict()

@@ -21,7 +21,8 @@ from sweeps.mlflow.sync import rebuild
 from sweeps.privacy import wording
 from sweeps.privacy.claims import ONE_TRIAL
 from sweeps.privacy.ledger import Choice
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.published_store import PublishedStore, apply_refutations
+from sweeps.privacy.release import was_published
 from sweeps.privacy.totals import summary
 from sweeps.privacy.wording import Verdict, quote_of_claim, quote_of_metric, quote_of_total
 from sweeps.reporting.html import write_report
@@ -286,3 +287,12 @@ def test_a_view_judges_a_metric_as_each_of_its_trials_does():
     assert wording.metric_quotes(trials, names) == expected
     assert {wording.dependence(one, "accuracy") for one in trials[:6]} == {Dependence.RAW, Dependence.VALIDATION}
     assert [len(found) for found in expected.values()] == [3, 3, 1]
+
+
+def test_what_stands_beside_a_refuted_plan_falls_with_it():
+    """The same code is claimed under other notions there."""
+    claims = guarantee(1.0), guarantee(2.0)
+    record = was_published(replace(trial(0), plan=replace(plan(), beside=claims)))
+    by = Refutation(trial="a-0", system=record.system, audit=1)
+    [found] = apply_refutations([record], {record.system: by})
+    assert [one.status for one in (found.guarantee, found.plan.guarantee, *found.plan.beside)] == [Status.REFUTED] * 4

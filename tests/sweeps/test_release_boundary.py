@@ -143,6 +143,8 @@ def test_only_the_winner_is_seen_and_only_when_the_sweep_is_over(tmp_path, monke
     assert [one.number for one in seen if one.metrics] == [best.number]
     assert [(one.key, one.step) for one in PublishedStore(store).curves(NAME)] == [(best.key, 2), (best.key, 4)]
     assert next(one for one in seen if one.metrics) == best
+    others = [one for one in seen if one.key != best.key]
+    assert {(one.state, one.step, one.finished_at, one.guarantee) for one in others} == {("planned", 0, None, None)}
     counts = {name: count for name, count in PublishedStore(store).counts(NAME).items() if count}
     assert counts == {"complete": 1, "planned": 11}
     assert [one.number for one in PublishedStore(store).held_back(NAME)] == [one.number for one in seen]

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from tests.sweeps import stores
-from trainables.system import Launch, TrialRun
+from trainables.system import Dependence, Launch, TrialRun
 from trainables.training.trained_model import METRICS
 from trainables.worker import trial
-from trainables.worker.attempt import Attempt, Cancelled, Recovered, TrialResult
+from trainables.worker.attempt import AlreadyExecuted, Attempt, Cancelled, Recovered, TrialResult
 from trainables.worker.files import Damaged, Folder
 from trainables.worker.ray import _unseen
 
@@ -61,6 +61,47 @@ def test_a_machine_that_does_not_see_the_mark_runs_nothing(tmp_path):
     Attempt.of(here, "s-0", 1).claim(0)
     # A repetition of the call is refused by the claim itself, for what it is.
     assert _unseen(group, here) == []
+
+
+def test_no_run_goes_beyond_its_reservation(tmp_path):
+    member = TrialRun(key="s-0", attempt=1, seed=1, plan=stores.plan(), from_step=0, to_step=4)
+    folder = Folder(str(tmp_path))
+    run = trial.open_run(member, folder, b"s" * 32)
+    with pytest.raises(ValueError, match="the reservation of s-0 ends at 4"):
+        run.reserve_until(5)
+    assert Attempt.of(folder, "s-0", 1).recover(0, 4) == Recovered(0)
+
+
+def test_what_is_withheld_is_in_no_curve_that_is_kept(tmp_path):
+    member = TrialRun(key="s-0", attempt=1, seed=1, plan=stores.plan(), from_step=0, to_step=4)
+    folder = Folder(str(tmp_path))
+    run = trial.open_run(member, folder, b"s" * 32)
+    run.launch = trial.LaunchContext(group=Launch(members=(), withheld=frozenset({Dependence.SIDE_CHANNEL})))
+    run.report(1, {}, {"work": 1.0, "seconds": 2.0})
+    run.checkpoint(2, {}, {})
+    assert Attempt.of(folder, "s-0", 1).checkpoints.read(2).curve == {1: {"work": 1.0}}
+
+
+def test_a_failure_is_told_without_its_words(tmp_path, monkeypatch):
+    """They may quote a record."""
+
+    def fit(*_):
+        raise ValueError("a private 3.14")
+
+    plan = stores.plan()
+    monkeypatch.setattr(trial, "SYSTEMS", {plan.system: SimpleNamespace(fit=fit)})
+    group = Launch(members=(TrialRun(key="s-0", attempt=1, seed=1, plan=plan, from_step=0, to_step=4),))
+    (told,) = trial.run_launch(group, None, Folder(str(tmp_path)), b"s" * 32)
+    assert "ValueError (test_worker.py, line" in told["error"]
+    assert "3.14" not in told["error"]
+
+
+def test_a_horizon_whose_claim_is_gone_is_not_executed_again(attempt):
+    attempt.claim(0)
+    attempt.reserve_until(5)
+    attempt.folder.delete("claim")
+    with pytest.raises(AlreadyExecuted):
+        attempt.claim(0)
 
 
 def reported(step):

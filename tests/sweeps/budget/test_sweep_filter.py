@@ -116,6 +116,16 @@ def test_a_filter_that_forgets_something_is_caught(keep: Callable[[LedgerEntry],
         run(range(60), forget)
 
 
+def test_a_ledger_that_is_beyond_its_budget_is_not_gone_on_with() -> None:
+    with begun(1, 1) as sweep:
+        launched(sweep)
+        filter, [entry] = sweep.controller.budget.filter, sweep.store.ledger(NAME)
+        plans = {one.key: one.plan for one in sweep.store.trials(NAME)}
+        twice = [entry, replace(entry, attempt=2)]
+        with pytest.raises(BudgetExceeded, match="the ledger has 2 launches"):
+            SweepFilter.begun(filter.budget, plans, twice, {})
+
+
 @contextmanager
 def begun(shares: int, trials: int) -> Iterator[FakeSweep]:
     """A sweep of so many trials, whose budget has so many parts."""

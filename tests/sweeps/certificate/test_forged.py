@@ -273,6 +273,12 @@ def test_a_rule_that_counts_the_point_alone_is_found_out(monkeypatch):
         assert wrong(twice) != []
 
 
+def test_a_final_run_beyond_the_target_that_every_point_was_held_to_is_caught():
+    made = holdout()
+    least = within(made, "target", epsilon=made.final.claim.epsilon / 2)
+    assert any("the final run within its target" in one for one in wrong(least))
+
+
 def moved(side, where, **changes):
     """An honest document, one side of which says something else in one of its rows."""
     made = holdout()
