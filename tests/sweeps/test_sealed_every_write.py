@@ -16,6 +16,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -177,13 +178,18 @@ if not hasattr(sys.modules["__main__"], "__file__"):
 
 FORKED = multiprocessing.get_context("forkserver")
 FORKED.set_forkserver_preload([__name__])
+ENDS = threading.Lock()
+"""`start` reads the ends of all other lives, and an end can be read once: by one thread at a time."""
 
 
 def lived(root: Path, kind: str, word: str, kill_at: int = -1) -> int:
     """How one life ended: 0, or minus the signal."""
     life = FORKED.Process(target=live, args=(root, kind, word, kill_at))
-    life.start()
-    life.join()
+    with ENDS:
+        life.start()
+    wait([life.sentinel])
+    with ENDS:
+        life.join()
     return life.exitcode
 
 
