@@ -48,68 +48,34 @@ from trainables.system import PrivacyPlan
 # that system in that sweep may have cost more, by nobody knows how much.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefutedRows:
-    """Rows of one sweep that rest on a claim that an audit refuted.
-
-    sweep  as it is called
-    by     {system: the audit that refuted a claim of it}, at least one
-    rows   of these systems; none where they were launched before the sweep was charged here
-    """
-
-    sweep: str
-    by: Mapping[str, Refutation]
-    rows: tuple[Row, ...]
-
-    def __str__(self) -> str:
-        systems = ", ".join(f"{system} (audit {one.audit})" for system, one in self.by.items())
-        return f"{systems} in {self.sweep}"
+def refuted_over(seen: PublishedStore, population: str) -> dict[str, Mapping[str, Refutation]]:
+    """{sweep, as it is called: {system: the audit that refuted a claim of it}}, of the sweeps that a ledger charged."""
+    charged = {row.sweep for row in seen.charges(population)}
+    found = {one.called: seen.refuted(one.name) for one in seen.sweeps() if one.name in charged}
+    return {sweep: by for sweep, by in found.items() if by}
 
 
-def refuted_rows(seen: PublishedStore, rows: Sequence[Row]) -> tuple[RefutedRows, ...]:
-    """Of the rows of a ledger, by sweep. A reading of test records rests on no claim of a trial."""
-    found = []
-    for sweep in seen.sweeps():
-        own = [row for row in rows if row.sweep == sweep.name]
-        if own and (by := seen.refuted(sweep.name)):
-            resting = tuple(_resting(seen, sweep.name, by, own))
-            found.append(RefutedRows(sweep=sweep.called, by=by, rows=resting))
-    return tuple(found)
-
-
-def not_known(refuted: Sequence[RefutedRows]) -> str:
-    """What an account says of them; empty where there are none."""
-    count = sum(len(one.rows) for one in refuted)
-    if not count:
+def not_known(seen: PublishedStore, population: str) -> str:
+    """Why an account does not know what is spent; empty where it does."""
+    refuted = refuted_over(seen, population).items()
+    listed = [f"{system} (audit {one.audit}) in {sweep}" for sweep, by in refuted for system, one in by.items()]
+    if not listed:
         return ""
-    rest = "rests" if count == 1 else "rest"
-    return (
-        f"{count_text(count, 'row')} {rest} on a claim that an audit refuted: what is spent is not known "
-        f"({'; '.join(str(one) for one in refuted if one.rows)})"
-    )
+    return f"rows rest on a claim that an audit refuted: what is spent is not known ({', '.join(listed)})"
 
 
 def check_not_refuted(seen: PublishedStore, population: str, systems: Iterable[str]) -> None:
     """Raises InvalidValue for a system that an audit refuted in a sweep over this population."""
     wanted = set(systems)
-    for found in refuted_rows(seen, seen.charges(population)):
-        for system in sorted(wanted & found.by.keys()):
+    for sweep, by in refuted_over(seen, population).items():
+        for system in sorted(wanted & by.keys()):
             raise InvalidValue(
                 f"systems.{system}",
                 system,
-                f"a system that no audit refuted over population {population!r}: audit {found.by[system].audit} of "
-                f"{found.sweep} refuted a claim of it, so that nobody knows what a launch of it costs",
+                f"a system that no audit refuted over population {population!r}: audit {by[system].audit} of {sweep} "
+                "refuted a claim of it, so that nobody knows what a launch of it costs",
                 "Leave that system out.",
             )
-
-
-def _resting(seen: PublishedStore, sweep: str, by: Mapping[str, Refutation], rows: Iterable[Row]) -> Iterator[Row]:
-    fallen = {one.key for one in seen.claimed(sweep) if one.system in by}
-    for row in rows:
-        # Of a launch it is the trial and the attempt, of an audit the trial and which audit it is.
-        trial = row.what.rpartition("/")[0] if row.kind is RowKind.ATTEMPT else row.what.partition(" ")[0]
-        if row.kind is RowKind.SWEEP or (row.kind is not RowKind.READING and trial in fallen):
-            yield row
 
 
 # What a sweep over a population needs before it may begin: a ledger, made once, which counts as the sweep does.
@@ -346,7 +312,7 @@ def account(store: PublishedStore, name: str, following: NextSweep | None = None
         population=store.population(name),
         rows=rows,
         uncounted=_elsewhere(store, name),
-        not_known=not_known(refuted_rows(store, rows)),
+        not_known=not_known(store, name),
         public=tuple(_public(store, rows)),
         next=following,
     )

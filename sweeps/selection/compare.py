@@ -26,7 +26,6 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.guarantee import Status
 from dpcore.rounding import delta_text, epsilon_text
-from dpcore.selection.best import TIGHT
 from dpcore.selection.counts import LARGEST_CAP, BinomialCount, Capped, CountLaw, PoissonCount, geometric, with_mean
 from dpcore.selection.profiles import TrialProfile
 from sweeps.planning.estimate import TotalEstimate, estimated_total
@@ -63,7 +62,6 @@ class ModeRow:
 
     mode      its name in the table
     setting   what asks for it in a spec; "" where nothing does yet
-    trials    in words: how many, or their law
     parameter, noise  name and solved values, the least noise first; () where the system solves none
     spent     epsilon of one trial by itself at the spec's delta, the least first: what a trial may spend
     chance    that some trial comes from the best tenth of the prior; None where trials do not touch these records
@@ -73,14 +71,11 @@ class ModeRow:
     epsilon, delta  of everything that leaves; infinite where nothing is promised
     budget_for  what the budget bounds
     status    of the weakest claim among the trials, or no-claim where results let the total grow
-    theorem   by which they are counted
     says      in a sentence: what leaves, and what it takes
-    declare   what the specs of two sweeps would have to declare for it; "" where it is one sweep
     """
 
     mode: str
     setting: str
-    trials: str
     parameter: str
     noise: tuple[float, ...]
     spent: tuple[float, ...]
@@ -92,9 +87,7 @@ class ModeRow:
     delta: float
     budget_for: BudgetFor
     status: str
-    theorem: str
     says: str
-    declare: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,8 +272,6 @@ def made(found: T | Refusal) -> T:
 # One budget for all is either composed exactly, where nothing follows from results, or kept by a filter, in the parts
 # that a sweep would give its trials (`sweeps.spec.sweep_budget`).
 
-COMPOSED = "composition of privacy-loss distributions (Zhu, Dong & Wang 2022, theorem 27)"
-FILTERED = "GDP filter (Smith & Thakurta 2022; Koskela, Tobaben & Honkela 2023)"
 _ALL = "scope: sweep, release: all"
 
 
@@ -292,7 +283,6 @@ def one_run(middle: ReferenceConfig) -> ModeRow:
         "one run",
         [plan],
         count=1,
-        theorem=plan.guarantee.theorem,
         epsilon=plan.guarantee.epsilon,
         setting="search: {trials: 1}",
         budget_for=BudgetFor.ONE_RUN,
@@ -309,7 +299,6 @@ def each_trial(middle: ReferenceConfig) -> ModeRow:
         middle,
         "trial",
         [plan],
-        theorem=COMPOSED,
         epsilon=total.epsilon,
         setting="scope: trial",
         delta=total.delta,
@@ -333,7 +322,6 @@ def composed(middle: ReferenceConfig) -> ModeRow:
         middle,
         "compose",
         [plan],
-        theorem=COMPOSED,
         epsilon=total.epsilon,
         setting="scope: trial",
         delta=total.delta,
@@ -348,7 +336,7 @@ def filtered(middle: ReferenceConfig) -> ModeRow:
     """Equal parts by the filter."""
     says = "Every trial leaves, and budgets, steps and their number may follow from results."
     plans = _part(middle, _budget(middle), (0,))
-    return _row(middle, "compose, filter", plans, theorem=FILTERED, says=says)
+    return _row(middle, "compose, filter", plans, says=says)
 
 
 def front_loaded(middle: ReferenceConfig) -> ModeRow:
@@ -357,7 +345,6 @@ def front_loaded(middle: ReferenceConfig) -> ModeRow:
         middle,
         "compose, front-loaded",
         _part(middle, _budget(middle, spread="front-loaded"), (0, middle.trials - 1)),
-        theorem=FILTERED,
         setting=f"{_ALL}, spread: front-loaded",
         says="The same with parts that fall from trial to trial: noise of the first and of the last.",
     )
@@ -380,9 +367,7 @@ def halving(middle: ReferenceConfig) -> ModeRow:
         middle,
         "compose, halving",
         [plan],
-        theorem=FILTERED,
         setting=f"{_ALL}, spread: halving",
-        trials=listed,
         work=(work, work),
         says=f"The same with early stopping: {listed} trials run the rungs, and what never runs is not charged. The "
         "filter ends the sweep where more are promoted.",
@@ -423,7 +408,6 @@ def _row(
     work = math.fsum(plan.work for plan in plans) / len(plans) * count
     usual: dict[str, Any] = {
         "setting": _ALL,
-        "trials": f"{count}",
         "chance": -math.expm1(count * math.log1p(-TOP)),
         "expected": count,
         "most": count,
@@ -440,11 +424,7 @@ def _row(
 # Modes in which few trials leave: the best by one order or several, or the first that meets a public target.
 
 _SEALED = "The number of trials stays secret; results wait for an announced deadline that covers the worst."
-_FRONT = "dpcore.selection.front"
-_LADDER = (
-    "dpcore.selection.ladder: after Ghazi, Kamath, Knop, Kumar, Manurangsi & Zhang (2025) and Liu & Talwar (2019), "
-    "algorithm 1"
-)
+_TWO = "Two sweeps, of which the final one names the other: declare"
 
 
 def best(middle: ReferenceConfig, name: str, law: CountLaw) -> ModeRow:
@@ -459,7 +439,6 @@ def best(middle: ReferenceConfig, name: str, law: CountLaw) -> ModeRow:
         f"best, {name}",
         middle.priced(partial(best_price, capped(law), middle.epsilon)),
         setting="scope: sweep, release: best",
-        theorem=TIGHT,
         says=f"The best trial leaves, with its score; independent draws from the prior. {_SEALED}",
     )
 
@@ -474,7 +453,6 @@ def front(middle: ReferenceConfig, law: CountLaw, orders: int) -> ModeRow:
         f"front, {orders} orders",
         middle.priced(partial(front_price, capped(law), orders, middle.epsilon)),
         setting="scope: sweep, release: front",
-        theorem=_FRONT,
         says=f"The best trial by each of {orders} public orders leaves, with its scores. {_SEALED}",
     )
 
@@ -499,7 +477,6 @@ def first(middle: ReferenceConfig, chance: float) -> ModeRow:
         "first" if count == 1 else f"first, {count} rungs",
         pricing,
         setting="scope: sweep, release: first",
-        theorem=_LADDER,
         says=f"{leaves}{_SEALED}",
         rungs=count,
     )
@@ -515,7 +492,6 @@ def sealed_row(middle: ReferenceConfig, mode: str, pricing: Pricing, rungs: int 
     drawn, plans = pricing.law, pricing.references
     work = sum(plan.work for plan in plans) / len(plans)
     search: dict[str, Any] = {
-        "trials": f"mean {drawn.mean:.4g}, at most {drawn.cap}",
         "chance": drawn.reach(TOP / rungs),
         "expected": drawn.mean,
         "most": drawn.cap,
@@ -556,20 +532,18 @@ def holdout(middle: ReferenceConfig, law: CountLaw, share: float = SHARE) -> Mod
         f"holdout, {share:.0%}",
         pricing,
         setting="scope: holdout",
-        theorem=f"the larger of two parts (McSherry 2009; Koskela & Kulkarni 2023); {TIGHT}",
         says=f"The best of the trials on {share:.0%} of the records, and a final run on the other {1 - share:.0%} with "
-        "its configuration. Noise and epsilon of both; a trial costs only its share of the work.",
+        f"its configuration. Noise and epsilon of both; a trial costs only its share of the work. {_TWO} the share of "
+        "the records that tunes (`data.part`), by a hash of each record alone; and how the configuration carries over "
+        "to more records.",
     )
     return replace(
         row,
-        trials=f"{row.trials}, and 1",
         noise=tuple(sorted({*middle.noise(tune), *middle.noise(last)})),
         spent=tuple(sorted({tune.guarantee.epsilon, last.guarantee.epsilon})),
         expected=row.expected + 1,
         most=row.most + 1,
         work=(row.work[0] + last.work, row.work[1] + last.work),
-        declare="the share of the records that tunes (`data.part`), by a hash of each record alone; and how the "
-        "configuration carries over to more records",
     )
 
 
@@ -579,12 +553,11 @@ def public(middle: ReferenceConfig) -> ModeRow:
         one_run(middle),
         mode="public",
         setting="scope: public",
-        trials="any, and 1",
         chance=None,
         budget_for=BudgetFor.SWEEP,
         says="The search trains and validates on public proxy data alone, and costs nothing; then one run. How good "
-        "the proxy's best is here, nothing says beforehand.",
-        declare="the proxy data, apart from these records, and that the space was not chosen by looking at these",
+        f"the proxy's best is here, nothing says beforehand. {_TWO} the proxy data, apart from these records, and that "
+        "the space was not chosen by looking at these.",
     )
 
 
@@ -682,10 +655,8 @@ def text(comparison: Comparison) -> str:
             f"{comparison.speed:.2g} s per unit of work"
         )
     how = _READ.format(noise=noise, speed=speed, delta=delta_text(max(row.delta for row in rows)))
-    two = "two sweeps, of which the final one names the other: declare {}."
     lines = [*textwrap.wrap(heading, WIDTH), *table(comparison), "", *textwrap.wrap(how, WIDTH)]
     lines += _said((row.mode, row.says) for row in rows)
-    lines += _said((row.mode, two.format(row.declare)) for row in rows if row.declare)
     lines += _said((one.mode, f"not possible here: {one.reason}") for one in comparison.without)
     return "\n".join(lines)
 

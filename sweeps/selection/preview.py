@@ -9,7 +9,6 @@ from typing import Any
 
 from dpcore.checks import InvalidValue
 from dpcore.rounding import delta_text, epsilon_text
-from sweeps.planning.plan import SECONDS_PER_GRADIENT
 from sweeps.planning.rehearsal import Rehearsal
 from sweeps.ray.resources import workers_of
 from sweeps.selection.price import SealedPlanner, SealedPrior
@@ -39,7 +38,7 @@ DECILE = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredDeadline:
-    """The time that a sealed search may take by the measured speed of its rehearsal, beside the time it announces.
+    """The time that a sealed search may take by the speed of its rehearsal here, beside the time that it announces.
 
     trials         the most that there may be
     workers        how many run at once
@@ -48,7 +47,6 @@ class MeasuredDeadline:
     step_seconds, step_records  what was measured: one step of it, over so many records or units
     not_measured     systems of the space that train no network: of their trials nothing is known
     deadline_minutes  announced
-    elsewhere      whether trials run on a cluster: then this machine's speed decides nothing
     """
 
     trials: int
@@ -59,7 +57,6 @@ class MeasuredDeadline:
     step_records: int
     not_measured: tuple[str, ...]
     deadline_minutes: float
-    elsewhere: bool
 
     @property
     def minutes(self) -> float:
@@ -76,30 +73,25 @@ class MeasuredDeadline:
         """In words."""
         text = (
             f"{self.trials} trials of {_short(self.trial_seconds)} s at most, {self.workers} at once, would take about "
-            f"{_short(self.minutes)} minutes, as measured: in the rehearsal a step of {self.label} over a batch of "
-            f"{self.step_records} took {_short(self.step_seconds)} s, without noise and scores"
+            f"{_short(self.minutes)} minutes, as measured on this machine: in the rehearsal a step of {self.label} "
+            f"over a batch of {self.step_records} took {_short(self.step_seconds)} s, without noise and scores"
         )
-        if self.not_measured:
-            text += f". Trials of {', '.join(self.not_measured)} were not measured"
-        return f"{text}. That was this machine, and not the cluster" if self.elsewhere else text
+        return f"{text}. Trials of {', '.join(self.not_measured)} were not measured" if self.not_measured else text
 
     @property
     def note(self) -> str | None:
         """What a person may not have meant; None where nothing is in the way."""
         if self.minutes <= self.deadline_minutes / FACTOR:
             return None
-        whose = f"a measured estimate, good to a factor of {FACTOR:g},"
-        if self.elsewhere:
-            whose = "an estimate measured on this machine, which does not speak for the cluster,"
         return (
             f"selection.deadline_minutes={self.deadline_minutes:g} may come before the last of {self.trials} trials: "
-            f"{whose} says {_short(self.minutes)} minutes. Then nothing is released, and the price is paid. "
-            f"{self.enough} would leave time"
+            f"an estimate measured on this machine, good to a factor of {FACTOR:g} here, says {_short(self.minutes)} "
+            f"minutes. Then nothing is released, and the price is paid. {self.enough} would leave time"
         )
 
     def check(self) -> None:
-        """Raises InvalidValue where the time is too short by more than the factor, on this machine."""
-        if self.elsewhere or self.minutes <= FACTOR * self.deadline_minutes:
+        """Raises InvalidValue where the time is too short by more than the factor."""
+        if self.minutes <= FACTOR * self.deadline_minutes:
             return
         raise InvalidValue(
             "selection.deadline_minutes",
@@ -117,7 +109,7 @@ class MeasuredDeadline:
 def check_deadline(spec: SweepSpec, rehearsal: Rehearsal, address: str | None = None) -> MeasuredDeadline | None:
     """The time of a sealed search at the rehearsal's speed; None of another sweep, and where no speed was measured.
 
-    address  of the cluster that runs it; None: this machine
+    address  of the cluster that runs it, of which this machine's speed decides nothing; None: this machine
 
     Raises InvalidValue where the deadline is too short.
     """
@@ -149,9 +141,9 @@ def check_deadline(spec: SweepSpec, rehearsal: Rehearsal, address: str | None = 
         step_records=step.records,
         not_measured=tuple(sorted({one.found.system for one in rehearsal.ran if one.found.step is None})),
         deadline_minutes=spec.selection.deadline_minutes,
-        elsewhere=address is not None,
     )
-    found.check()
+    if address is None:
+        found.check()
     return found
 
 
@@ -182,11 +174,8 @@ class SelectionPreview:
                   many: epsilon that the same trials would cost}
     alone         epsilon that one trial like the reference would claim alone, at this delta
     decile        chance that some trial comes from the best tenth of the prior
-    workers       how many run at once; of this machine where the spec does not say
-    trial_seconds planned, of the dearest draw of the prior, at a speed that is assumed
-    worst_minutes likewise, for the most trials that there may be, each as dear
     deadline_minutes  when the winner leaves
-    measured      the same by the speed of a rehearsal; None without one, or where no trial trains a network
+    measured      how long the search may take; None without a rehearsal, or where no trial trains a network
     """
 
     law: str
@@ -200,9 +189,6 @@ class SelectionPreview:
     routes: Mapping[str, float]
     alone: float
     decile: float
-    workers: int
-    trial_seconds: float
-    worst_minutes: float
     deadline_minutes: float
     measured: MeasuredDeadline | None = None
 
@@ -233,31 +219,14 @@ class SelectionPreview:
             f"a secret number, {self.law}: {self.mean:.3g} in the mean; one of the best tenth of the prior is among "
             f"them with a chance of {self.decile:.0%}"
         )
-        time = (
-            f"the winner leaves {self.deadline_minutes:g} minutes after the start, never sooner. "
-            f"{self._planned if self.measured is None else self.measured.measured}"
-        )
+        takes = "how long its trials take was not measured" if self.measured is None else self.measured.measured
+        time = f"the winner leaves {self.deadline_minutes:g} minutes after the start, never sooner; {takes}"
         return [("Price", price), ("Trials", trials), ("Time", time)]
-
-    @property
-    def _planned(self) -> str:
-        return (
-            f"{self.most} trials of {self.trial_seconds:.3g} s at most, {self.workers} at once, would take "
-            f"{self.worst_minutes:.3g} minutes: planned work at an assumed {SECONDS_PER_GRADIENT:g} s for the gradient "
-            "of a record, and not measured"
-        )
 
     def notes(self) -> list[str]:
         """What a person may not have meant."""
-        if self.measured is not None:
-            return [] if self.measured.note is None else [self.measured.note]
-        if self.worst_minutes <= self.deadline_minutes:
-            return []
-        return [
-            f"the deadline may come before the last of {self.most} trials, by planned work at an assumed speed and not "
-            "by anything measured: then nothing is released, and the price is paid. Raise selection.deadline_minutes, "
-            "or lower search.trials"
-        ]
+        note = None if self.measured is None else self.measured.note
+        return [] if note is None else [note]
 
 
 def sealed_outcomes(
@@ -267,11 +236,8 @@ def sealed_outcomes(
     planner = SealedPlanner.of(prior, draws)
     if isinstance(planner, Refusal):
         return [planner] * len(draws), None
-    outcomes, spec, pricing = [planner.plan(config) for config in draws], prior.spec, planner.pricing
-    works = [one.work for one in outcomes if isinstance(one, PrivacyPlan)] or [pricing.reference.work]
-    selection, law, dearest = prior.selection, pricing.law, max(works) * SECONDS_PER_GRADIENT
-    workers = min(workers_of(spec.resources), law.cap)
-    return outcomes, SelectionPreview(
+    selection, spec, pricing, law = prior.selection, prior.spec, planner.pricing, planner.pricing.law
+    return [planner.plan(config) for config in draws], SelectionPreview(
         law=law_text(selection, law.cap),
         mean=law.mean,
         most=law.cap,
@@ -283,10 +249,6 @@ def sealed_outcomes(
         routes=pricing.routes(),
         alone=pricing.reference.guarantee.epsilon,
         decile=law.reach(DECILE),
-        workers=workers,
-        trial_seconds=dearest,
-        # Draws may be the longest in every place.
-        worst_minutes=-(-law.cap // workers) * dearest / 60,
         deadline_minutes=selection.deadline_minutes,
     )
 

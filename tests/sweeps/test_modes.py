@@ -123,7 +123,7 @@ def test_holdout_spends_the_whole_budget_on_both_parts() -> None:
     row = compare.holdout(at, geometric(MEAN))
     assert 2.9 < row.epsilon <= 3.0
     assert row.noise[0] > noise(compare.one_run(at)), "fewer records, a larger rate"
-    assert "data.part" in row.declare
+    assert "data.part" in row.says
     assert row.work[0] < compare.best(at, "this", geometric(MEAN)).work[0]
 
 

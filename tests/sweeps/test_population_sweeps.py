@@ -153,7 +153,7 @@ def test_what_a_population_spent_is_not_known_where_an_audit_refuted_it(sweep):
     assert (whole.not_known, whole.to_dict()["not_known"]) == ("", None)
     refute(sweep)
     found = account(PublishedStore(sweep.store), "people")
-    said = "5 rows rest on a claim that an audit refuted: what is spent is not known (noisy-mean (audit 1) in fake)"
+    said = "rows rest on a claim that an audit refuted: what is spent is not known (noisy-mean (audit 1) in fake)"
     assert found.not_known == said
     assert f"spent    {said}" in str(found)
     told = json.loads(json.dumps(found.to_dict()))
