@@ -106,8 +106,7 @@ class Procedure:
     rests_on   what it rests on besides its plans: among its assumptions too
     refuted    systems among them whose claim is refuted
     standing   of the weakest claim that one of its trials makes for itself
-    whole      failed trials that are counted further than they ran
-    unfinished  trials on their way that are
+    whole      trials that failed, or are on their way, and are counted further than they ran
     sweeps     whose trials they are, where they are of several
     budget     of everything that leaves the sweep, which a filter keeps; None where each trial has its own
     filtered   whether `guarantee` is that budget itself, since results chose what was launched
@@ -123,7 +122,6 @@ class Procedure:
     refuted: tuple[str, ...] = ()
     standing: Status = Status.PROVED
     whole: int = 0
-    unfinished: int = 0
     sweeps: tuple[str, ...] = ()
     budget: SweepBudget | None = None
     filtered: bool = False
@@ -148,8 +146,7 @@ class Procedure:
             "chosen_by_results": [choice.what for choice in self.choices],
             "instead": list(dict.fromkeys(choice.instead for choice in self.choices)),
             **({"refuted": list(self.refuted)} if self.refuted else {}),
-            **({"failed_counted_whole": self.whole} if self.whole else {}),
-            **({"unfinished_counted_whole": self.unfinished} if self.unfinished else {}),
+            **({"counted_whole": self.whole} if self.whole else {}),
             **({} if self.budget is None else {"budget": self.budget.to_dict(), "by_filter": self.filtered}),
         }
 

@@ -8,7 +8,7 @@ policy decides what leaves, the ledger counts what ran.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NewType, cast
 
@@ -191,20 +191,25 @@ class Release:
         return Published(replace(record, metrics=metrics, reports=reports))
 
     def _declared(self, metrics: Mapping[str, float], record: TrialRecord) -> dict[str, float]:
-        from trainables.publishing import OWN_METRICS, declared
-        from trainables.registry import SYSTEMS
-
-        system = SYSTEMS.get(record.system)
-        known = OWN_METRICS if system is None else declared(system, self.asked)
+        known = declared_metrics(record, self.asked)
         return {
             name: value
             for name, value in metrics.items()
-            if name in known and known[name].depends_under(_decided(known[name], record)) not in self.withheld
+            if name in known and depends(known[name], record) not in self.withheld
         }
 
 
-def _decided(metric: Metric, record: TrialRecord) -> Config:
-    """The configuration that says on what `metric` depends: the plan's where the proposal leaves that open."""
-    if record.plan is None or metric.raw_under.keys() <= record.config.keys():
-        return record.config
-    return record.plan.config
+def declared_metrics(record: TrialRecord, asked: Collection[str]) -> Mapping[str, Metric]:
+    """Metrics that a trial may report, by name, those of `asked` that are functions of the user's own among them; where
+    its system is not installed, those of every trial."""
+    from trainables.publishing import OWN_METRICS, declared
+    from trainables.registry import SYSTEMS
+
+    system = SYSTEMS.get(record.system)
+    return OWN_METRICS if system is None else declared(system, asked)
+
+
+def depends(metric: Metric, record: TrialRecord) -> Dependence:
+    """On what a metric depends in a trial: by the plan's configuration where the proposal leaves that open."""
+    proposed = record.plan is None or metric.raw_under.keys() <= record.config.keys()
+    return metric.depends_under(record.config if proposed or record.plan is None else record.plan.config)

@@ -288,8 +288,7 @@ def summary(
         if choices:
             return filtered
     charged = charged_as(trials, entries, choices)
-    keys = {one.key for one, asked in zip(entries, charged, strict=True) if one != asked}
-    cut = [one.state for one in trials if one.key in keys]
+    whole = len({one.key for one, asked in zip(entries, charged, strict=True) if one != asked})
     try:
         counted = procedure_guarantee(plans, charged, delta, adaptive=bool(choices), tests=tests)
     except (InvalidValue, *UNCOUNTED) as error:
@@ -297,10 +296,8 @@ def summary(
     if filtered is not None and budget is not None and counted.epsilon > budget.epsilon:
         # Of two bounds that hold the smaller.
         return filtered
-    failed = sum(state is TrialState.FAILED for state in cut)
     counted = replace(counted, assumptions=(*counted.assumptions, *rests_on))
-    own = {"choices": choices, "rests_on": tuple(rests_on), "whole": failed, "unfinished": len(cut) - failed}
-    return counted_as(counted, charged, **own)
+    return counted_as(counted, charged, choices=choices, rests_on=tuple(rests_on), whole=whole)
 
 
 def charged_as(

@@ -14,7 +14,7 @@ from dpcore.guarantee import STANDING, Guarantee, Notion, Status
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.privacy.claims import Assumptions, claim_text, count_text, covers_search
 from sweeps.privacy.ledger import SPENT_UNSEEN, LargestClaim, Procedure, Summary
-from sweeps.privacy.release import Published, is_demonstration
+from sweeps.privacy.release import Published, declared_metrics, depends, is_demonstration
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import DECIDED, TrialRecord, TrialState
 from trainables.metrics import Dependence, Metric, scores_of
@@ -173,31 +173,19 @@ def metric_quotes(trials: Iterable[Published], names: Iterable[str]) -> dict[str
     declared: dict[tuple[str, ...], Mapping[str, Metric]] = {}
     for trial in trials:
         if (kind := (trial.system, *trial.metrics)) not in declared:
-            declared[kind] = _declared(trial)
+            declared[kind] = declared_metrics(trial, trial.metrics)
         for name in wanted:
             if name in trial.metrics:
-                depends = _depends(declared[kind].get(name), trial)
-                found.setdefault(name, {})[quote_of_metric(depends, trial)] = None
+                metric = declared[kind].get(name)
+                quote = quote_of_metric(None if metric is None else depends(metric, trial), trial)
+                found.setdefault(name, {})[quote] = None
     return {name: tuple(quotes) for name, quotes in found.items()}
 
 
 def dependence(trial: Published, name: str) -> Dependence | None:
     """On what a metric of this trial depends; None where that is not declared."""
-    return _depends(_declared(trial).get(name), trial)
-
-
-def _declared(trial: Published) -> Mapping[str, Metric]:
-    from trainables.publishing import OWN_METRICS, declared
-    from trainables.registry import SYSTEMS
-
-    system = SYSTEMS.get(trial.system)
-    return OWN_METRICS if system is None else declared(system, trial.metrics)
-
-
-def _depends(metric: Metric | None, trial: Published) -> Dependence | None:
-    if metric is None or not metric.raw_under:
-        return None if metric is None else metric.depends
-    return metric.depends_under(trial.config if trial.plan is None else trial.plan.config)
+    metric = declared_metrics(trial, trial.metrics).get(name)
+    return None if metric is None else depends(metric, trial)
 
 
 LEGEND = "`sweeps explain quote` says what these words mean."
@@ -280,7 +268,7 @@ def total_text(total: Procedure, assumptions: Assumptions) -> str:
         said = quote_of_total(total).said.capitalize()
         stated = f"{who}: {claim_text(claim, assumptions.status(claim))}. {said}. {covers}"
         return f"{stated}{_budget_text(total)}{_afterwards_text(total, assumptions)}{_cut_text(total)}"
-    return f"{who}: no guarantee, because {_no_total_text(total)} (Added up as it ran: {claim_text(claim, None)}.)"
+    return f"{who}: no guarantee, because {why_no_guarantee(total)}. (Added up as it ran: {claim_text(claim, None)}.)"
 
 
 def _budget_text(total: Procedure) -> str:
@@ -305,31 +293,25 @@ def _afterwards_text(total: Procedure, assumptions: Assumptions) -> str:
 
 def _cut_text(total: Procedure) -> str:
     """What of it did not run."""
-    cut = ((total.whole, "failed", "results"), (total.unfinished, "did not end", "results or records"))
-    return "".join(
-        f" {count_text(number, 'trial')} that {what} count{'s' * (number == 1)} with all planned steps: {by} may have "
-        "decided where that ended."
-        for number, what, by in cut
-        if number
-    )
-
-
-def _no_total_text(total: Procedure) -> str:
-    """Why the total may not be quoted, what may be, and what makes it quotable."""
-    if total.refuted:
-        # Where only the tuning fell, the final run's own claim still stands.
-        none = "number of these trials" if total.standing is Status.REFUTED else "total that counts it"
-        return f"the claim of {' and of '.join(total.refuted)} is refuted. Quote no {none}."
-    if not total.choices:
-        return f"the weakest claim among them is {total.guarantee.standing}."
-    if total.standing not in STANDING:
-        what = " and ".join(choice.what for choice in total.choices)
-        return f"{what}. Nor is one trial's epsilon: the weakest claim among them is {total.standing}."
+    if not total.whole:
+        return ""
     return (
-        f"{' and '.join(choice.what for choice in total.choices)}. Quote one trial's epsilon, and say that it leaves "
-        "out the search for its hyperparameters. For a total that can be quoted, "
-        f"{' and '.join(dict.fromkeys(choice.instead for choice in total.choices))}{ONE_BUDGET}."
+        f" {count_text(total.whole, 'trial')} that failed or did not end count{'s' * (total.whole == 1)} with all "
+        "planned steps: results or records may have decided where that ended."
     )
+
+
+def why_no_guarantee(total: Procedure) -> str:
+    """Why a finite total may not be quoted, and what makes it quotable."""
+    if total.refuted:
+        return f"the claim of {' and of '.join(total.refuted)} is refuted"
+    if not total.choices:
+        return f"the weakest claim among them is {total.guarantee.standing}"
+    what = " and ".join(choice.what for choice in total.choices)
+    if total.standing not in STANDING:
+        return f"{what}, and the weakest claim among them is {total.standing}"
+    instead = " and ".join(dict.fromkeys(choice.instead for choice in total.choices))
+    return f"{what}. For one that you can quote: {instead}{ONE_BUDGET}"
 
 
 def total_lines(procedure: Procedure | None, uncounted: str, assumptions: Assumptions) -> Iterator[str]:

@@ -21,7 +21,7 @@ import yaml
 from rich.console import Console
 
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import STANDING, Guarantee, Status
+from dpcore.guarantee import Guarantee, Status
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.privacy import wording
 from sweeps.privacy.claims import covers_search
@@ -110,19 +110,11 @@ def _whole_sweep(summary: SweepSummary) -> str:
     total, uncounted = summary.ledger.procedure, summary.ledger.uncounted
     if total is None:
         return f"not counted: {uncounted}" if uncounted else ""
-    if total.refuted:
-        return f"no guarantee: the claim of {' and of '.join(total.refuted)} is refuted"
-    if math.isinf(total.guarantee.epsilon):
-        return wording.PROMISES_NOTHING
     if total.is_claim:
         return _guaranteed(total, summary)
-    if not total.choices:
-        return f"no guarantee: the weakest claim among them is {total.guarantee.standing}"
-    what = " and ".join(choice.what for choice in total.choices)
-    if total.standing not in STANDING:
-        return f"no guarantee: {what}, and the weakest claim among them is {total.standing}"
-    instead = " and ".join(dict.fromkeys(choice.instead for choice in total.choices))
-    return f"no guarantee: {what}. For one that you can quote: {instead}{wording.ONE_BUDGET}"
+    if math.isinf(total.guarantee.epsilon) and not total.refuted:
+        return wording.PROMISES_NOTHING
+    return f"no guarantee: {wording.why_no_guarantee(total)}"
 
 
 def _guaranteed(total: Procedure, summary: SweepSummary) -> str:

@@ -95,7 +95,9 @@ def test_who_asks_when_results_can_be_seen_chooses_by_them(tmp_path, store):
     recorded(tmp_path, "c", created_at=time.time())
     found = joint_front(store, ["a", "c"])
     assert (found.procedure.is_claim, found.procedure.guarantee.status) == (False, Status.NO_CLAIM)
-    assert "because in c trials were asked for when results of a could be seen. Quote one trial's epsilon" in found.note
+    assert (
+        "because in c trials were asked for when results of a could be seen. For one that you can quote" in found.note
+    )
     # Each alone is a guarantee all the same.
     assert sweep_front(store, "c", total=True).procedure.is_claim
     # One that has launched nothing has shown nothing.

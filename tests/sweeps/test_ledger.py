@@ -206,7 +206,7 @@ def test_a_trial_that_the_hours_left_on_its_way_counts_with_its_whole_plan(tmp_p
         totals.append(ledger.summary_of(PublishedStore(store), record, trials).procedure)
         store.close()
     assert totals[0].guarantee == totals[1].guarantee
-    assert [one.unfinished for one in totals] == [1, 0]
+    assert [one.whole for one in totals] == [1, 0]
 
 
 def test_a_total_with_lost_launches_rests_on_why_they_were_lost(tmp_path):
