@@ -19,7 +19,7 @@ from sweeps.examples import Spec, load
 from sweeps.execution import requests
 from sweeps.privacy.charge import check_terms
 from sweeps.privacy.population import PopulationAccount, account
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.reporting.summary import list_summaries
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.population import Population

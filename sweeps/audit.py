@@ -1,6 +1,6 @@
 """What audits leave behind: one folder each, `<root>/<sweep>/audits/<number>/`, inside the release boundary.
 
-The store hears the verdict alone, where it is `refuted` (`sweeps.privacy.published_store`), and with it every view. A
+The store hears the verdict alone, where it is `refuted` (`sweeps.privacy.release`), and with it every view. A
 number that an audit computed from records is in no claim, so no view, front or MLflow server hears of it, and the
 report page, which reads these folders, names such an audit without its numbers, unless the spec declares the records
 public or says why raw measures leave. The folder is made before a twin is trained: an audit that was begun counts
@@ -25,8 +25,7 @@ from dpcore.guarantee import Guarantee
 from dpcore.randomness import fresh_secret
 from sweeps.planning.spec_code import accepting, code_of, weights_of
 from sweeps.privacy.population import charge_audit
-from sweeps.privacy.published_store import FILE, FOLDER, PublishedStore, tell
-from sweeps.privacy.release import Published
+from sweeps.privacy.release import FILE, FOLDER, Published, PublishedStore, tell
 from sweeps.spec.parse import load_spec
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import Refutation, SweepRecord, this_person, trial_key

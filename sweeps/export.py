@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from sweeps.planning.spec_code import WEIGHTS, code_of, weights_of
-from sweeps.privacy.claims import Assumptions, claim_text, count_text, declared_number
 from sweeps.privacy.heldout import DeclaredTest, HeldOutReading, declared_test, of_its_records, readings
+from sweeps.privacy.ledger import Assumptions, claim_text, count_text, declared_number
 from sweeps.privacy.population import charge_reading
-from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Published
+from sweeps.privacy.release import Published, PublishedStore
 from sweeps.privacy.totals import own_total
 from sweeps.privacy.wording import Quote, dependence, is_refuted, quote_of_claim, quote_of_metric, total_lines
 from sweeps.reporting.front import LABELS, spec_objectives, sweep_front

@@ -18,8 +18,7 @@ from sweeps.execution.requests import EnqueueAnswer, StopAnswer
 from sweeps.export import ModelsShown, exported, find_trial, read, show_models
 from sweeps.privacy.heldout import HeldOutReading
 from sweeps.privacy.ledger import Summary
-from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Published
+from sweeps.privacy.release import Published, PublishedStore
 from sweeps.reporting.figures import Plots, figure_of, front_figure
 from sweeps.reporting.front import AxisEnd, Front, FrontAxis, axis_of, goals_of, joint_front, spec_objectives
 from sweeps.reporting.html import as_page, front_in_notebook, render, write_report

@@ -29,12 +29,18 @@ from sweeps.execution.final_run import check_parts
 from sweeps.planning.spec_code import WEIGHTS, code_of
 from sweeps.privacy import totals, wording
 from sweeps.privacy.charge import charge_of
-from sweeps.privacy.claims import HOLDOUT, Assumptions, claim_of_search, count_text
 from sweeps.privacy.heldout import charged, readings
-from sweeps.privacy.ledger import Procedure, Summary, both, tuned_by_now
+from sweeps.privacy.ledger import (
+    HOLDOUT,
+    Assumptions,
+    Procedure,
+    Summary,
+    both,
+    claim_of_search,
+    count_text,
+)
 from sweeps.privacy.population import ELSEWHERE, IN_THIS_STORE, account
-from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Published, Release
+from sweeps.privacy.release import Published, PublishedStore, Release
 from sweeps.privacy.wording import Verdict, dependence, quote_of_claim, quote_of_metric, quote_of_total, recorded_text
 from sweeps.selection.price import SealedPlanner, SealedPrior
 from sweeps.spec.parse import load_spec, public_facts
@@ -421,7 +427,7 @@ def _of_holdout(subject: Subject, approval: Approval) -> HoldoutBody:
 
     Raises CannotCertify, InvalidValue, SpecErrors.
     """
-    chosen, tuned = subject.spec.search.chosen, tuned_by_now(subject.store, subject.record.spec)
+    chosen, tuned = subject.spec.search.chosen, totals.tuned_by_now(subject.store, subject.record.spec)
     assert chosen is not None
     assert tuned is not None
     final = _of_sweep(subject, approval)

@@ -46,7 +46,7 @@ from dpcore.selection.front import FrontPoints
 from dpcore.selection.ladder import LadderPoints
 from dpcore.selection.profiles import EventProfile, TrialProfile, WorstProfile, covering_mu
 from sweeps.privacy.charge import TOLERANCE, FilterCharge, LaunchCharge, ReleasedParts, shown_to_cover
-from sweeps.privacy.claims import PRIVATE_SELECTION
+from sweeps.privacy.ledger import PRIVATE_SELECTION
 from sweeps.store.records import LedgerEntry
 from trainables.registry import SYSTEMS
 from trainables.scalarisation import Scalarisation

@@ -12,8 +12,7 @@ from rich.table import Table
 
 from dpcore.checks import InvalidValue
 from sweeps.cli.common import DEFAULT_ROOT, Answer, AsJson, DataFolder, Root, StoreUrl, answers, print_json
-from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Release
+from sweeps.privacy.release import PublishedStore, Release
 from sweeps.reporting.terminal import GLOSSARY
 from sweeps.reporting.terminal import explain as explained
 from sweeps.spec.schema import spec_schema

@@ -24,8 +24,8 @@ from sweeps.cli.common import answers, on_sweep, placed, tracked
 from sweeps.cli.show import show
 from sweeps.cli.submit import submit
 from sweeps.planning.preview import Preview
-from sweeps.privacy.claims import HEADING, Assumptions, claim_text
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.ledger import HEADING, Assumptions, claim_text
+from sweeps.privacy.release import PublishedStore
 from sweeps.reporting.front import LABELS, AxisEnd, FrontAxis, joint_front
 from sweeps.reporting.html import render
 from sweeps.reporting.tables import FORMATS, SUFFIXES, table

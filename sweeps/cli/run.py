@@ -17,8 +17,7 @@ from sweeps.cli.common import print_json
 from sweeps.execution import session
 from sweeps.execution.session import Failure, RunOptions, SweepEnd
 from sweeps.mlflow.sync import kept_page
-from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Release
+from sweeps.privacy.release import PublishedStore, Release
 from sweeps.progress import ProgressDisplay
 from sweeps.reporting.summary import SweepSummary, refuted_lines
 from sweeps.reporting.terminal import counts_text, greeting, mlflow_line, near, next_lines, print_plain, print_result

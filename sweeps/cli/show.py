@@ -16,7 +16,7 @@ from rich.text import Text
 
 from dpcore.checks import InvalidValue
 from sweeps.cli.common import DEFAULT_ROOT, AsJson, Root, StoreUrl, print_answer, print_json
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.reporting.summary import CLAIMED, SweepSummary, assumptions_of, curve_columns, curve_rows, list_summaries
 from sweeps.reporting.tables import csv_text
 from sweeps.reporting.terminal import account_lines, counts_text, print_plain

@@ -14,8 +14,7 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import STANDING, Guarantee, Notion
 from sweeps.planning.plan import plan_proposal
-from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Published
+from sweeps.privacy.release import Published, PublishedStore
 from sweeps.privacy.totals import own_total
 from sweeps.privacy.wording import quote_of_total
 from sweeps.search.space import Space, read_point

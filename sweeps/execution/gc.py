@@ -18,10 +18,8 @@ from typing import Any
 from dpcore.checks import InvalidValue
 from sweeps.export import asked_by_name
 from sweeps.mlflow.sync import delete_experiment
-from sweeps.privacy import published_store
-from sweeps.privacy.claims import count_text
-from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Published
+from sweeps.privacy.ledger import count_text
+from sweeps.privacy.release import Published, PublishedStore, tell
 from sweeps.privacy.wording import was_stopped
 from sweeps.reporting.front import LABELS, spec_objectives, sweep_front
 from sweeps.selection.run import SealedPlaces
@@ -178,7 +176,7 @@ def delete(workspace: Workspace, sweep: str) -> DeleteAnswer:
                 with suppress(OSError, InvalidValue):
                     Attempt.of(workspace.of(record).trials(record.name), trial.key, trial.attempts).fence()
                 store.fail(lease, trial.key, trial.attempts, None, DELETED)
-            published_store.tell(store, record.name, _folders(workspace, record))
+            tell(store, record.name, _folders(workspace, record))
             # The key first: what else of a sealed search cannot be removed here can then not be read either.
             with suppress(OSError, InvalidValue):
                 SealedPlaces.of(workspace.of(record), record.name).destroy()

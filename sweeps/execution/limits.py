@@ -20,9 +20,8 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from sweeps.privacy.charge import charge_of_steps
+from sweeps.privacy.charge import SweepFilter, charge_of_steps
 from sweeps.privacy.population import ledger_of
 from sweeps.spec.sections import SweepSpec
 from sweeps.spec.sweep_budget import budget_of
@@ -33,10 +32,6 @@ from sweeps.store.store import Store
 from sweeps.util.log import say
 from trainables.system import PrivacyPlan
 from trainables.worker.attempt import NODE_LEAVES, UNWRITABLE
-
-if TYPE_CHECKING:
-    from sweeps.privacy.privacy_filter import SweepFilter
-
 
 # The budget that launches are reserved from: a launch that it does not hold does not happen.
 #
@@ -93,9 +88,6 @@ class SharedBudget:
         """
         budget = budget_of(spec)
         if budget is not None:
-            # The mathematics of search takes a while to import.
-            from sweeps.privacy.privacy_filter import SweepFilter
-
             plans = {key: one.plan for key, one in trials.items() if one.plan is not None}
             self.filter = SweepFilter.begun(budget, plans, entries, known)
 

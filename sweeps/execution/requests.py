@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcore.checks import InvalidValue
-from sweeps.privacy.claims import Assumptions, claim_text
-from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Release
+from sweeps.privacy.ledger import Assumptions, claim_text
+from sweeps.privacy.release import PublishedStore, Release
 from sweeps.search.space import Space, read_point
 from sweeps.spec.parse import load_spec, read_document
 from sweeps.spec.problems import Problems

@@ -12,10 +12,9 @@ from dpcore.rounding import budget_text
 from sweeps.execution.limits import SharedBudget
 from sweeps.planning.estimate import estimated_total
 from sweeps.planning.plan import draws, exhausted, feasible, infeasible_in_a_row
-from sweeps.privacy.claims import count_text
 from sweeps.privacy.heldout import charged
-from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Release
+from sweeps.privacy.ledger import count_text
+from sweeps.privacy.release import PublishedStore, Release
 from sweeps.privacy.totals import choices_by_results, choices_of
 from sweeps.privacy.wording import TOTAL_SHOWN_UP_TO, recorded_text
 from sweeps.search import samplers

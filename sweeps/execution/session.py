@@ -32,8 +32,7 @@ from sweeps.planning.estimate import resolved
 from sweeps.planning.plan import check_corners
 from sweeps.planning.spec_code import accepting, code_of, weights_of
 from sweeps.privacy.population import ledger_of, reserve_whole
-from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Published, Release
+from sweeps.privacy.release import Published, PublishedStore, Release
 from sweeps.privacy.wording import stopped_lines
 from sweeps.ray.resources import check_at_once, check_workers, workers_at
 from sweeps.reporting.front import rankable, spec_objectives

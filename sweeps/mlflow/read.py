@@ -29,7 +29,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
-from sweeps.privacy.claims import sentences_of
+from sweeps.privacy.ledger import sentences_of
 from sweeps.privacy.release import Published, was_published
 from sweeps.reporting.front import AxisEnd, Front, FrontAxis, axis_ends, front
 from sweeps.spec.sections import FrontOptions

@@ -21,7 +21,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 from sweeps.mlflow import FRONT, read
-from sweeps.privacy.claims import Assumptions
+from sweeps.privacy.ledger import Assumptions
 from sweeps.privacy.release import Published, Release
 from sweeps.privacy.wording import REFUTED, is_refuted, quote_of_claim
 from sweeps.reporting.front import LABELS, FrontAxis, front, spec_objectives

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from sweeps.mlflow import FRONT
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.store.errors import StoreError
 from sweeps.store.records import Note, SweepRecord, Tag, TrialState, by_trial
 from sweeps.util.files import path_of

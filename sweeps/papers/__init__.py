@@ -332,7 +332,7 @@ def swept(spec: SweepSpec, workspace: Workspace, running: ExitStack) -> list[Tri
     whatever `session.resume` raises.
     """
     from sweeps.execution import session
-    from sweeps.privacy.published_store import PublishedStore
+    from sweeps.privacy.release import PublishedStore
 
     store = workspace.open_store(create=True)
     if spec.name not in {sweep.name for sweep in store.sweeps()}:

@@ -28,8 +28,7 @@ from sweeps.privacy.population import (
     is_own,
     whole_of,
 )
-from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Release
+from sweeps.privacy.release import PublishedStore, Release
 from sweeps.privacy.totals import NOT_COVERED, choices_by_results, filtered_guarantee, procedure_guarantee
 from sweeps.privacy.wording import COUNTS, COVERS, ONE_BUDGET, PROMISES_NOTHING
 from sweeps.search import samplers

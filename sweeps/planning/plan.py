@@ -17,9 +17,8 @@ from functools import partial
 from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate, phases
 from dpcore.guarantee import STANDING
-from sweeps.privacy.claims import ONE_TRIAL
-from sweeps.privacy.ledger import chosen_line
-from sweeps.privacy.privacy_filter import fitted_to_part
+from sweeps.privacy.charge import fitted_to_part
+from sweeps.privacy.ledger import ONE_TRIAL, chosen_line
 from sweeps.privacy.release import Release
 from sweeps.search import samplers
 from sweeps.search.asha import report_steps, stops

@@ -29,8 +29,8 @@ from sweeps.planning.plan import (
     plan_proposal,
 )
 from sweeps.planning.rehearsal import Rehearsal, Rehearsing, check_feasible, corners
-from sweeps.privacy.claims import HEADING, Assumptions
 from sweeps.privacy.heldout import declared_test
+from sweeps.privacy.ledger import HEADING, Assumptions
 from sweeps.privacy.release import Published, Release
 from sweeps.privacy.totals import Total, earlier_lines
 from sweeps.privacy.wording import validation_text

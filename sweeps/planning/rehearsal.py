@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from dpcore.checks import InvalidValue
 from sweeps.planning.plan import DRAWS, draws, ends, plan_proposal
-from sweeps.privacy.claims import count_text
+from sweeps.privacy.ledger import count_text
 from sweeps.ray.resources import workers_of
 from sweeps.search import samplers
 from sweeps.search.sampler_exam import faults

@@ -15,8 +15,7 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Event, Repeated
 from dpcore.guarantee import Guarantee, resting_on
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram, noise_for, several
-from sweeps.privacy.claims import declared_number
-from sweeps.privacy.ledger import Choice
+from sweeps.privacy.ledger import Choice, declared_number
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import HeldOutRead, HeldOutScore, Request, SweepRecord
 from trainables.data import SOURCES
@@ -28,7 +27,7 @@ from trainables.training.noise import named_generators
 from trainables.validation.histogram_bins import cells_for
 
 if TYPE_CHECKING:
-    from sweeps.privacy.published_store import PublishedStore
+    from sweeps.privacy.release import PublishedStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,9 +19,9 @@ from dpcore.checks import InvalidValue
 from dpcore.rounding import delta_text, epsilon_text
 from dpcore.selection.filters import DPCharge, GDPCharge, GDPFilter
 from sweeps.privacy.charge import charge_of_event, charge_of_steps, check_terms, repeated
-from sweeps.privacy.claims import count_text
 from sweeps.privacy.heldout import DeclaredTest
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.ledger import count_text
+from sweeps.privacy.release import PublishedStore
 from sweeps.spec.sections import FUNCTION, SweepSpec
 from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.lease import Lease

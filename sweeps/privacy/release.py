@@ -4,23 +4,47 @@ Sampler, screen, store, MLflow, fronts and reports hear of a trial through a `Re
 which this package alone makes. Workers record nothing that a release withholds (`trainables.publishing`), and the
 controller passes their results through it before it writes or tells them. Nothing here says what a result costs: a
 policy decides what leaves, the ledger counts what ran.
+
+Views open a store by `PublishedStore` alone, and read it by the store's own names. A trial comes out as its sweep's
+release policy lets it be seen, its claim refuted where an audit refuted that of its code; ledger entries and counts say
+what was spent, whatever is seen.
 """
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, NewType, cast
 
+from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Status, weakest
-from sweeps.store.records import TrialRecord, TrialState
+from sweeps.privacy.ledger import covers_search
+from sweeps.store.errors import StoreOlder
+from sweeps.store.records import (
+    OVER,
+    AttemptRecord,
+    CurveReport,
+    LedgerEntry,
+    Refutation,
+    Request,
+    SweepRecord,
+    SweepState,
+    TrialRecord,
+    TrialState,
+    this_person,
+)
 from trainables.metrics import WITHHELD, Config, Dependence, Metric
 from trainables.scalarisation import Scalarisation
 from trainables.system import PrivacyPlan
 
 if TYPE_CHECKING:
     from sweeps.spec.sections import SweepSpec
-
+    from sweeps.store.store import Store
+    from sweeps.store.workspace import Workspace
 
 Published = NewType("Published", TrialRecord)
 """A trial as the world may see it."""
@@ -213,3 +237,226 @@ def depends(metric: Metric, record: TrialRecord) -> Dependence:
     """On what a metric depends in a trial: by the plan's configuration where the proposal leaves that open."""
     proposed = record.plan is None or metric.raw_under.keys() <= record.config.keys()
     return metric.depends_under(record.config if proposed or record.plan is None else record.plan.config)
+
+
+FOLDER, FILE = "audits", "audit.json"
+"""Of a sweep's own folder: one folder each, and what it found in it."""
+
+
+_REFUTED = "refuted"
+
+
+def refutations(requests: Iterable[Request], folder: Path) -> dict[str, Refutation]:
+    """{system: by which audit}, the first one of each.
+
+    requests  of the sweep: audits tell its store
+    folder    the sweep's own, for audits of a time when they did not
+    """
+    told = [one.wanted for one in requests if isinstance(one.wanted, Refutation)]
+    found = sorted([*told, *_kept(folder)], key=lambda one: one.audit)
+    return {one.system: one for one in reversed(found)}
+
+
+def tell(store: Store, sweep: str, folders: Iterable[Path]) -> None:
+    """Append to the store whatever audits in these folders of the sweep refuted and did not tell it: folders go.
+
+    Raises UnknownSweep.
+    """
+    told = {one.wanted for one in store.requests(sweep) if isinstance(one.wanted, Refutation)}
+    kept = {one for folder in folders for one in _kept(folder)}
+    for one in sorted(kept - told, key=lambda one: one.audit):
+        store.ask(sweep, one, this_person())
+
+
+def _kept(folder: Path) -> list[Refutation]:
+    audits = folder / FOLDER
+    if not audits.is_dir():
+        return []
+    # Not by `AuditRecord`: what that needs takes seconds to import, and a verdict is three words of it.
+    read = [json.loads(path.read_text(encoding="utf-8")) for path in audits.glob(f"*/{FILE}")]
+    return [
+        Refutation(trial=one["trial"], system=one["system"], audit=int(one["number"]))
+        for one in read
+        if one["outcome"] == _REFUTED
+    ]
+
+
+def refuted(claim: Guarantee, by: Refutation, key: str, system: str) -> Guarantee:
+    """What is left of a claim of the trial `key`, of `system`."""
+    said = by.sentence(key) if system == by.system else by.of_search
+    if said in claim.assumptions:
+        return claim
+    return replace(claim, status=Status.REFUTED, assumptions=(said, *claim.assumptions))
+
+
+def apply_refutations(trials: Sequence[Published], by: Mapping[str, Refutation]) -> list[Published]:
+    """The trials, those of refuted systems with refuted claims: made, planned, and beside. Of a sealed search all."""
+    if not by:
+        return list(trials)
+    return [one if (found := _bears_on(one, by)) is None else _marked(one, found) for one in trials]
+
+
+def _bears_on(trial: Published, by: Mapping[str, Refutation]) -> Refutation | None:
+    if trial.system in by:
+        return by[trial.system]
+    of_search = trial.plan is not None and covers_search(trial.plan.guarantee)
+    return next(iter(by.values())) if of_search else None
+
+
+def _marked(trial: Published, by: Refutation) -> Published:
+    def left(claim: Guarantee) -> Guarantee:
+        return refuted(claim, by, trial.key, trial.system)
+
+    claim, plan = trial.guarantee, trial.plan
+    if plan is not None:
+        plan = replace(plan, guarantee=left(plan.guarantee), beside=tuple(map(left, plan.beside)))
+    return Published(replace(trial, guarantee=None if claim is None else left(claim), plan=plan))
+
+
+def _of_the_model(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Without the numbers of every trial, whatever its system: those are no curve."""
+    from trainables.publishing import OWN_METRICS
+
+    return {name: value for name, value in metrics.items() if name not in OWN_METRICS}
+
+
+OLDER = (
+    "OLDER STORE: it does not know {}, which lies beside it. What that drew is in no number below, and none may be "
+    "quoted: put the newest copy of the store back."
+)
+
+
+class PublishedStore:
+    """What of one store the world may see."""
+
+    def __init__(self, store: Store, workspace: Workspace | None = None) -> None:
+        self._store, self._workspace = store, workspace
+        # What says nothing of a result is the store's own.
+        self.close, self.url, self.sweep, self.sweeps = store.close, store.url, store.sweep, store.sweeps
+        self.populations, self.population, self.charges = store.populations, store.population, store.charges
+        self.outbox, self.backlog = store.outbox, store.backlog
+
+    @classmethod
+    def open(cls, workspace: Workspace) -> PublishedStore:
+        """That of the store of a workspace. Raises StoreError, also where there is none."""
+        return cls(workspace.open_store(), workspace)
+
+    @classmethod
+    def at(cls, url: str) -> PublishedStore:
+        """That of the store at `url`, wherever its sweeps' files are. Raises StoreError."""
+        from sweeps.store.store import open_store
+
+        return cls(open_store(url, create=False))
+
+    def heading(self, sweep: str, trials: Sequence[Published] | None = None) -> str:
+        """What stands above every claim and number of a sweep; mostly empty. Raises UnknownSweep.
+
+        trials  all of them, where somebody has just read them
+        """
+        record = self.sweep(sweep)
+        older = ""
+        with suppress(OSError, InvalidValue):
+            # Records on another machine are not looked at.
+            if newer := self._newer(record, trials):
+                older = OLDER.format(newer)
+        return " ".join(filter(None, (older, Release.of(record.spec).heading)))
+
+    def check_not_stale(self, sweep: str) -> None:
+        """Before anything is claimed, written or deleted: that the store is the newest one of its sweep.
+
+        Raises StoreOlder, UnknownSweep, and OSError or InvalidValue for records that cannot be listed from here.
+        """
+        record = self.sweep(sweep)
+        if newer := self._newer(record):
+            raise StoreOlder(record.name, newer, record.records or record.root)
+
+    def _newer(self, record: SweepRecord, known: Sequence[Published] | None = None) -> str:
+        if self._workspace is None or record.state is SweepState.DELETED:
+            return ""
+        return self._workspace.newer(record, lambda: self._store.trials(record.name), known)
+
+    def _at_once(self, sweep: str) -> bool:
+        """Whether the results of a sweep are seen as soon as they are recorded. Raises UnknownSweep."""
+        return Release.of(self.sweep(sweep).spec).policy.at_once
+
+    def refuted(self, sweep: str) -> Mapping[str, Refutation]:
+        """{system: the audit that refuted a claim of it}. Raises UnknownSweep."""
+        record = self._store.sweep(sweep)
+        return refutations(self._store.requests(record.name), Path(record.root) / record.name)
+
+    def trials(self, sweep: str, states: Collection[TrialState] | None = None) -> list[Published]:
+        """The trials of a sweep, in order of number, those that are seen in one of `states` if given.
+
+        Raises UnknownSweep.
+        """
+        return apply_refutations(self.claimed(sweep, states), self.refuted(sweep))
+
+    def claimed(self, sweep: str, states: Collection[TrialState] | None = None) -> list[Published]:
+        """The same with claims as they were made, whatever audits found: for an audit alone. Raises UnknownSweep."""
+        record = self._store.sweep(sweep)
+        policy = Release.of(record.spec).policy
+        if policy.at_once:
+            return policy.published(self._store.trials(record.name, states))
+        seen = policy.published(
+            self._store.trials(record.name),
+            record.spec.orders,
+            over=record.state in OVER,
+            deleted=record.state is SweepState.DELETED,
+        )
+        return seen if states is None else [one for one in seen if one.state in states]
+
+    def trials_of(self, sweep: str, keys: Collection[str]) -> list[Published]:
+        """Those with these keys, in order of number. Raises UnknownSweep, UnknownTrial."""
+        record = self._store.sweep(sweep)
+        policy = Release.of(record.spec).policy
+        if not policy.at_once:
+            return [one for one in self.trials(sweep) if one.key in keys]
+        return apply_refutations(policy.published(self._store.trials_of(record.name, keys)), self.refuted(sweep))
+
+    def curves(self, sweep: str, keys: Collection[str] | None = None) -> list[CurveReport]:
+        """What the trials whose results are seen told of themselves (those with `keys`), in order of trial and step.
+
+        Metrics of the model alone: what the plan decides, and time and memory, are no curve. Raises UnknownSweep,
+        UnknownTrial.
+        """
+        at_once = self._at_once(sweep)
+        trials = self.trials(sweep) if keys is None else self.trials_of(sweep, keys)
+        seen = {one.key for one in trials if at_once or one.state is TrialState.COMPLETE}
+        reported = [one for one in self._store.curves(self.sweep(sweep).name, keys) if one.key in seen]
+        leaving = [replace(one, metrics=_of_the_model(one.metrics)) for one in reported]
+        return [one for one in leaving if one.metrics]
+
+    def held_back(self, sweep: str) -> list[Published]:
+        """The trials of which no view is told when they report, as they may be seen now. Raises UnknownSweep."""
+        return [] if self._at_once(sweep) else self.trials(sweep)
+
+    def running(self, sweep: str) -> list[Published]:
+        """The trials that run now, where the policy lets a trial be seen before all are over. Raises UnknownSweep."""
+        return self.trials(sweep, [TrialState.RUNNING]) if self._at_once(sweep) else []
+
+    def counts(self, sweep: str) -> dict[str, int]:
+        """How many trials are seen in each state. Raises UnknownSweep."""
+        if self._at_once(sweep):
+            return self._store.counts(self.sweep(sweep).name)
+        return {str(state): 0 for state in TrialState} | Counter(str(one.state) for one in self.trials(sweep))
+
+    def ledger(self, sweep: str, key: str | None = None) -> list[LedgerEntry]:
+        """All entries in order of trial and attempt, or those of one trial."""
+        return self._store.ledger(self.sweep(sweep).name, key)
+
+    def attempts_of(self, sweep: str, key: str) -> list[AttemptRecord]:
+        """The launches of one trial and how each ended, in order; none of a trial whose results are held back.
+
+        Raises UnknownSweep, UnknownTrial.
+        """
+        [seen] = self.trials_of(sweep, [key])
+        name = self.sweep(sweep).name
+        return self._store.attempts(name, key) if self._at_once(sweep) or seen.state is TrialState.COMPLETE else []
+
+    def requests(self, sweep: str) -> list[Request]:
+        """What people asked of it, oldest first: notes and tags among them."""
+        return self._store.requests(self.sweep(sweep).name)
+
+    def delivered(self, ids: Sequence[int]) -> None:
+        """Forget these changes; unknown ones are ignored."""
+        self._store.delivered(None, ids)

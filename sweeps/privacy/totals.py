@@ -10,7 +10,7 @@ report follows may have drawn it, and is charged for it, published or not. Anoth
 own, and is charged again. The claim of a trial holds one report for each rung and point of its curve: metrics become
 visible with a durable checkpoint alone, and then every further attempt goes on from a state behind them.
 
-A sweep with one budget launches nothing that its filter does not hold (`sweeps.privacy.privacy_filter`): whatever
+A sweep with one budget launches nothing that its filter does not hold (`sweeps.privacy.charge`): whatever
 sampler, early stopping, people or lost workers made of it, all of it together is within the budget, and that is its
 total. Where everything was fixed beforehand, the composition of what ran is a smaller number and true as well.
 
@@ -31,23 +31,26 @@ from dpcore.events import Composed, Event, Repeated, phases
 from dpcore.guarantee import FLOATING_POINT, Guarantee, Status, resting_on, weakest
 from dpcore.rounding import budget_text
 from sweeps.privacy.charge import UNCOUNTED, ReleasedParts, rounding_line
-from sweeps.privacy.claims import HOLDOUT, ONE_TRIAL, Assumptions, claim_of_search, covers_search
 from sweeps.privacy.heldout import Charged, charged
 from sweeps.privacy.ledger import (
     BY_SUMS,
+    HOLDOUT,
+    ONE_TRIAL,
     SPENT_UNSEEN,
+    Assumptions,
     Choice,
     Procedure,
     Summary,
+    Tuned,
     both,
+    claim_of_search,
+    covers_search,
     largest_claims,
     sealed_and_begun,
     spending,
-    tuned_by_now,
     tuned_of,
 )
-from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Published
+from sweeps.privacy.release import Published, PublishedStore
 from sweeps.privacy.wording import TOTAL_SHOWN_UP_TO, total_lines
 from sweeps.spec.sections import FIXED_SAMPLERS, SweepSpec, learns
 from sweeps.spec.sweep_budget import SweepBudget, budget_of
@@ -370,6 +373,15 @@ def summary_of(
         return found
     whole, refuted = both(tuned, final.guarantee, found.spent.attempts), (*final.refuted, *tuned.refuted)
     return replace(found, procedure=replace(final, guarantee=whole, tuned=tuned.claim, refuted=refuted))
+
+
+def tuned_by_now(store: PublishedStore, spec: SweepSpec) -> Tuned | None:
+    """`tuned_of`, with what audits have found since: the claim was recorded when the final run began."""
+    tuned = tuned_of(spec)
+    if tuned is None or spec.search.chosen is None:
+        return None
+    name = spec.search.chosen.sweep
+    return replace(tuned, refuted=tuple(f"{system} in {name}" for system in sorted(store.refuted(name))))
 
 
 # The totals that belong together: of a sweep, and of every sweep whose results its search started from.

@@ -12,8 +12,16 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.guarantee import STANDING, Guarantee, Notion, Status
 from dpcore.rounding import delta_text, epsilon_text
-from sweeps.privacy.claims import Assumptions, claim_text, count_text, covers_search
-from sweeps.privacy.ledger import SPENT_UNSEEN, LargestClaim, Procedure, Summary
+from sweeps.privacy.ledger import (
+    SPENT_UNSEEN,
+    Assumptions,
+    LargestClaim,
+    Procedure,
+    Summary,
+    claim_text,
+    count_text,
+    covers_search,
+)
 from sweeps.privacy.release import Published, declared_metrics, depends, is_demonstration
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import DECIDED, TrialRecord, TrialState

@@ -19,8 +19,7 @@ import numpy as np
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from dpcore.rounding import epsilon_text
-from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Published
+from sweeps.privacy.release import Published, PublishedStore
 from sweeps.privacy.wording import is_refuted, was_stopped
 from sweeps.reporting.front import Front, FrontAxis, Panel, SystemPoints, kinds, log_ticks, spec_objectives
 from sweeps.reporting.summary import Importance

@@ -18,10 +18,8 @@ from scipy.optimize import brentq
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import STANDING, Guarantee, Status
 from dpcore.rounding import delta_text
-from sweeps.privacy.claims import Assumptions, compared_epsilon
-from sweeps.privacy.ledger import Procedure
-from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Published
+from sweeps.privacy.ledger import Assumptions, Procedure, compared_epsilon
+from sweeps.privacy.release import Published, PublishedStore
 from sweeps.privacy.totals import Total, joint_totals, lines, sentences, totals
 from sweeps.privacy.wording import Quote, legend, metric_quotes, quote_of_claim
 from sweeps.spec.sections import Reference, SweepSpec

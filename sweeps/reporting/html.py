@@ -24,9 +24,8 @@ from dpcore.guarantee import Guarantee
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.privacy import wording
 from sweeps.privacy.charge import ex_post
-from sweeps.privacy.claims import HEADING, spans
-from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Published, best_by
+from sweeps.privacy.ledger import HEADING, spans
+from sweeps.privacy.release import Published, PublishedStore, best_by
 from sweeps.privacy.totals import earlier_lines, sentences
 from sweeps.reporting import figures
 from sweeps.reporting.front import Front

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpcore.rounding import epsilon_text
-from sweeps.privacy.claims import HEADING, compared_epsilon
+from sweeps.privacy.ledger import HEADING, compared_epsilon
 from sweeps.privacy.release import Published
 from sweeps.privacy.wording import legend_of, quote_of_claim
 from sweeps.reporting.front import Front, Panel, claims_of

@@ -24,8 +24,7 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Status
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.privacy import wording
-from sweeps.privacy.claims import covers_search
-from sweeps.privacy.ledger import LargestClaim, Procedure
+from sweeps.privacy.ledger import LargestClaim, Procedure, covers_search
 from sweeps.privacy.release import is_demonstration
 from sweeps.privacy.totals import earlier_lines
 from sweeps.reporting.front import spec_objectives

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.privacy.claims import compared
+from sweeps.privacy.ledger import compared
 from sweeps.privacy.release import Published
 from sweeps.spec.sections import EarlyStopping, ObjectiveOptions, SweepSpec
 from sweeps.store.records import DECIDED, Reservation, TrialState

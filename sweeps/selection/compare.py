@@ -31,9 +31,8 @@ from dpcore.selection.profiles import TrialProfile
 from sweeps.planning.estimate import TotalEstimate, estimated_total
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.rehearsal import Rehearsal, corners, first_plan
-from sweeps.privacy.charge import UNCOUNTED, trial_profile
+from sweeps.privacy.charge import UNCOUNTED, fitted, fitted_to_part, trial_profile
 from sweeps.privacy.ledger import Choice
-from sweeps.privacy.privacy_filter import fitted, fitted_to_part
 from sweeps.ray.resources import workers_of
 from sweeps.search.asha import rung_ends, stops
 from sweeps.selection.price import Fit, Pricing, best_price, first_price, front_price

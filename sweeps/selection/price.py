@@ -25,9 +25,8 @@ from dpcore.selection.front import FrontPoints
 from dpcore.selection.ladder import Climbing, LadderPoints
 from dpcore.selection.profiles import TrialProfile
 from sweeps.planning.plan import plan_proposal
-from sweeps.privacy.charge import trial_profile
-from sweeps.privacy.claims import ONE_TRIAL, PRIVATE_SELECTION
-from sweeps.privacy.privacy_filter import fitted
+from sweeps.privacy.charge import fitted, trial_profile
+from sweeps.privacy.ledger import ONE_TRIAL, PRIVATE_SELECTION
 from sweeps.search.space import Space
 from sweeps.spec.sections import Selection, SweepSpec
 from sweeps.spec.sweep_budget import law_of, law_text

@@ -3,7 +3,7 @@ the law of the number of trials, where the winners alone leave.
 
 What adds up is mu^2 of Gaussian differential privacy, or the Renyi divergence at one order: `dpcore.selection.filters`.
 The sweep has so much of it in all. It is spread over `shares` trials by their numbers, which are public: nothing here
-looks at a result. Whether a launch still fits is the filter's to say (`sweeps.privacy.privacy_filter`).
+looks at a result. Whether a launch still fits is the filter's to say (`sweeps.privacy.charge`).
 
 spread        the parts of N trials                               rung r of a trial
 equal         total / N each                                      counts N times

@@ -21,7 +21,7 @@ import numpy as np
 import typer
 from sqlalchemy import create_engine, insert, select
 
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.reporting.front import sweep_front
 from sweeps.store import schema
 from sweeps.store.schema import dumps

@@ -14,7 +14,7 @@ from typing import Any
 from sweeps.execution import session
 from sweeps.execution.controller import Controller
 from sweeps.mlflow.sync import rebuild
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.reporting.html import write_report
 from sweeps.spec.parse import load_spec
 from sweeps.store.lease import Lease

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dpcore.guarantee import Status
-from sweeps.privacy.claims import ONE_TRIAL, Assumptions, spans
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.ledger import ONE_TRIAL, Assumptions, spans
+from sweeps.privacy.release import PublishedStore
 from sweeps.reporting.front import sweep_front
 from sweeps.reporting.html import render, write_report
 from sweeps.store.records import TrialRecord

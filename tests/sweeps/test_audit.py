@@ -19,7 +19,7 @@ from sweeps.cli.main import lines
 from sweeps.execution import session
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.preview import preview
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.reporting.html import macro, write_report
 from sweeps.spec.parse import load_spec
 from sweeps.store.errors import UnknownTrial

@@ -19,7 +19,7 @@ from dpcore.rounding import epsilon_text
 from sweeps.examples import load
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.preview import spread_lines
-from sweeps.privacy.claims import GRID_DIGITS, USED_UP, compared_epsilon, on_grid
+from sweeps.privacy.ledger import GRID_DIGITS, USED_UP, compared_epsilon, on_grid
 from sweeps.reporting.front import AxisEnd, FrontAxis, front, hypervolume, kinds
 from sweeps.search.asha import objective_values
 from sweeps.search.space import Space

@@ -16,7 +16,7 @@ import sweeps
 from dpcore.checks import InvalidValue
 from sweeps.cli.show import show
 from sweeps.mlflow import sync
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.reporting import figures
 from sweeps.reporting.front import FrontAxis
 from sweeps.reporting.html import report_page

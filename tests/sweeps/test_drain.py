@@ -14,7 +14,7 @@ from mlflow.exceptions import MlflowException
 
 from sweeps.mlflow.runs import Experiment
 from sweeps.mlflow.sync import Drain, DrainRunning, drain, drain_lock, rebuild
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.store.records import TrialRecord
 from sweeps.util import waiting
 from tests.sweeps import view_sweeps
@@ -56,7 +56,7 @@ def test_a_controller_that_is_killed_leaves_a_drain_that_delivers_and_ends(tmp_p
     uri = prepared(tmp_path)
     code = (
         "import os, signal; from sweeps.mlflow.sync import Drain;"
-        "from sweeps.privacy.published_store import PublishedStore;"
+        "from sweeps.privacy.release import PublishedStore;"
         f"from sweeps.store.workspace import Workspace; store = PublishedStore.open(Workspace.at({str(tmp_path)!r}));"
         f"Drain(store, 'views', {uri!r}).start();"
         "os.kill(os.getpid(), signal.SIGKILL)"

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 import sweeps
 from dpcore.checks import InvalidValue
 from sweeps import export
-from sweeps.privacy import published_store
+from sweeps.privacy import release
 from sweeps.store.records import Refutation
 from sweeps.util.fingerprint import Changed
 from tests.sweeps import specs
@@ -115,7 +115,7 @@ def test_a_trial_that_is_not_there_not_finished_or_without_its_checkpoint(own, m
 def test_a_refuted_one_leaves_under_that_heading_alone(own, monkeypatch):
     sweep, _ = own
     by = Refutation(trial=f"{NAME}-0", system="noisy-sgd", audit=1)
-    monkeypatch.setattr(published_store, "refutations", lambda requests, folder: {"noisy-sgd": by})
+    monkeypatch.setattr(release, "refutations", lambda requests, folder: {"noisy-sgd": by})
     with pytest.raises(InvalidValue, match="--as-refuted"):
         sweep.model(0)
     model = sweep.model(0, as_refuted=True)

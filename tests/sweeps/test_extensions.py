@@ -24,7 +24,7 @@ from sweeps.execution.limits import (
     worker_losses,
 )
 from sweeps.execution.requests import enqueue
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.privacy.totals import summary_of
 from sweeps.search.proposer import Proposer
 from sweeps.store.records import AttemptRecord, Extension, Outcome, SweepState, TrialState

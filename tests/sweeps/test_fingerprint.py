@@ -20,7 +20,7 @@ from sweeps.execution import session
 from sweeps.execution.session import TuneRunner
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.spec_code import WEIGHTS, weights_of
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.search.space import Space
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.store.records import Accepted, SweepState

@@ -19,7 +19,7 @@ from sweeps.execution import gc, requests
 from sweeps.execution.gc import collect
 from sweeps.execution.resume import extended
 from sweeps.mlflow.sync import rebuild
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.spec.parse import load_spec
 from sweeps.store.errors import LeaseHeld, StoreOlder, SweepExists
 from sweeps.store.records import Extension, Refutation, TrialState

@@ -17,7 +17,7 @@ from dpcore.mechanisms.noisy_histogram import noise_for
 from sweeps.execution import session
 from sweeps.planning.preview import preview
 from sweeps.privacy.heldout import declared_test, of_its_records, planned
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.privacy.totals import joint_totals
 from sweeps.spec.parse import load_spec
 from sweeps.store.records import Accepted, HeldOutRead

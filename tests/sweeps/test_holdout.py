@@ -14,7 +14,7 @@ from sweeps.certificate.build import CannotCertify
 from sweeps.execution.final_run import with_chosen
 from sweeps.execution.resume import effective_spec
 from sweeps.privacy.ledger import UNTIL_CHOSEN, Tuned, both
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.privacy.totals import totals
 from sweeps.privacy.wording import Verdict, quote_of_total
 from sweeps.spec.parse import load_spec

@@ -13,7 +13,7 @@ from dpcore.events import Adjacency, Composed, Gaussian, Repeated
 from dpcore.guarantee import Status
 from dpcore.rounding import epsilon_text
 from sweeps.privacy import totals as joint_totals
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.reporting.front import MixedGuarantees, ShareNoAxes, joint_front, sweep_front
 from sweeps.reporting.html import render
 from sweeps.store.records import Extension, sweep_of

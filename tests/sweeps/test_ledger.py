@@ -17,7 +17,7 @@ from sweeps.execution.limits import HOURS_OVER
 from sweeps.privacy import charge as charges
 from sweeps.privacy import ledger as steps
 from sweeps.privacy import totals as ledger
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.privacy.totals import procedure_guarantee
 from sweeps.privacy.wording import Verdict, quote_of_total
 from sweeps.store.records import LedgerEntry, Settlement, SweepState, TrialRecord, TrialState

@@ -16,7 +16,7 @@ from dpcore.gdp import mu_gdp
 from dpcore.selection.best import least_shift
 from dpcore.selection.counts import geometric, logarithmic
 from dpcore.selection.profiles import EventProfile, epsilon_at
-from sweeps.privacy.privacy_filter import NEAR
+from sweeps.privacy.charge import NEAR
 from sweeps.selection import compare
 from sweeps.selection.compare import (
     KEPT,

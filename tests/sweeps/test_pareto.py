@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dpcore.rounding import epsilon_text
 from sweeps.privacy import totals as ledger
 from sweeps.privacy.ledger import Procedure
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.reporting import front as fronts
 from sweeps.reporting import tables
 from sweeps.store.records import TrialRecord, TrialState

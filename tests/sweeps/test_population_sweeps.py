@@ -21,7 +21,7 @@ from sweeps.execution.resume import check_budget_left
 from sweeps.planning.estimate import before, next_sweep
 from sweeps.privacy.heldout import DeclaredTest
 from sweeps.privacy.population import account, charge_audit, charge_reading, check_not_refuted, reserve_whole
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
 from sweeps.store.errors import PopulationSpent

@@ -21,7 +21,7 @@ from sweeps.execution import session
 from sweeps.execution.session import TuneRunner
 from sweeps.planning.plan import plan_proposal
 from sweeps.privacy.charge import ex_post
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.privacy.totals import in_parallel, procedure_guarantee, released
 from sweeps.reporting.html import write_report
 from sweeps.spec.parse import load_spec

@@ -9,8 +9,8 @@ from dpcore.checks import InvalidValue
 from sweeps.execution import session
 from sweeps.execution.final_run import check_apart
 from sweeps.execution.resume import effective_spec
-from sweeps.privacy.claims import ONE_TRIAL
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.ledger import ONE_TRIAL
+from sweeps.privacy.release import PublishedStore
 from sweeps.spec.parse import load_spec
 from sweeps.spec.problems import SpecErrors
 from sweeps.store.workspace import Workspace

@@ -19,10 +19,8 @@ from sweeps.export import ModelCard
 from sweeps.mlflow.read import read_front
 from sweeps.mlflow.sync import rebuild
 from sweeps.privacy import wording
-from sweeps.privacy.claims import ONE_TRIAL
-from sweeps.privacy.ledger import Choice
-from sweeps.privacy.published_store import PublishedStore, apply_refutations
-from sweeps.privacy.release import was_published
+from sweeps.privacy.ledger import ONE_TRIAL, Choice
+from sweeps.privacy.release import PublishedStore, apply_refutations, was_published
 from sweeps.privacy.totals import summary
 from sweeps.privacy.wording import Verdict, quote_of_claim, quote_of_metric, quote_of_total
 from sweeps.reporting.html import write_report

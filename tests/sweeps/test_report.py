@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from dpcore.guarantee import Status
-from sweeps.privacy.claims import Assumptions
-from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import was_published
+from sweeps.privacy.ledger import Assumptions
+from sweeps.privacy.release import PublishedStore, was_published
 from sweeps.privacy.totals import Total
 from sweeps.reporting.figures import front_figure, parallel_figure
 from sweeps.reporting.front import FrontAxis, front

@@ -11,7 +11,7 @@ import pytest
 import sweeps
 from sweeps.execution import requests
 from sweeps.execution.requests import RequestPoller
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.privacy.totals import choices_of, summary_of
 from sweeps.search.proposer import Proposer
 from sweeps.spec.parse import load_spec

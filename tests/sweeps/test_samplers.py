@@ -15,7 +15,7 @@ from sweeps.planning.estimate import Resolution, resolution, resolved
 from sweeps.planning.preview import before_launch
 from sweeps.planning.rehearsal import WouldFail
 from sweeps.privacy import totals
-from sweeps.privacy.claims import Assumptions
+from sweeps.privacy.ledger import Assumptions
 from sweeps.privacy.totals import choices_by_results
 from sweeps.privacy.wording import total_text
 from sweeps.search import optuna_sampler, samplers

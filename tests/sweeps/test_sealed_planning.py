@@ -17,7 +17,7 @@ from sweeps.planning import preview as planning
 from sweeps.planning.preview import preview
 from sweeps.planning.rehearsal import Rehearsal, Tried, corners
 from sweeps.privacy.charge import trial_profile
-from sweeps.privacy.claims import ONE_TRIAL
+from sweeps.privacy.ledger import ONE_TRIAL
 from sweeps.ray.resources import check_workers
 from sweeps.search.space import Space
 from sweeps.selection import run

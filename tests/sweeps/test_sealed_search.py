@@ -20,8 +20,8 @@ from dpcore.guarantee import Status
 from sweeps.execution import session
 from sweeps.execution.gc import delete
 from sweeps.execution.requests import enqueue
-from sweeps.privacy.claims import covers_search
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.ledger import covers_search
+from sweeps.privacy.release import PublishedStore
 from sweeps.privacy.totals import joint_totals
 from sweeps.selection.run import ANNOUNCED, KEY
 from sweeps.store.errors import StoreOlder

@@ -13,9 +13,9 @@ from dpcore.guarantee import Notion, Status
 from dpcore.selection.filters import DPCharge
 from dpcore.selection.front import FrontPoints
 from sweeps.privacy.charge import trial_profile
-from sweeps.privacy.claims import covers_search
+from sweeps.privacy.ledger import covers_search
 from sweeps.privacy.population import reserve_whole
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.privacy.totals import summary_of
 from sweeps.privacy.wording import Verdict, quote_of_claim, quote_of_total
 from sweeps.search.space import Space

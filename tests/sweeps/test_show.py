@@ -19,7 +19,7 @@ import sweeps as python
 from dpcore.events import Adjacency
 from dpcore.guarantee import Status
 from sweeps.cli import show as showing
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.reporting.summary import TrialProgress, progress
 from sweeps.reporting.trials import PAGE, selected
 from sweeps.store.records import LedgerEntry, Settlement, TrialState

@@ -15,7 +15,7 @@ from dpcore.gdp import eps_gdp
 from dpcore.guarantee import Notion
 from dpcore.mechanisms.protocol import Scheduled
 from sweeps.privacy.charge import ex_post
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.privacy.wording import stopped_lines
 from sweeps.reporting.html import report_page
 from sweeps.reporting.summary import SweepSummary

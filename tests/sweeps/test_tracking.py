@@ -23,7 +23,7 @@ from sweeps.mlflow import read
 from sweeps.mlflow.read import TRIAL_KEY, experiment_of
 from sweeps.mlflow.runs import SHARED_VIEW, Experiment, _prepare
 from sweeps.mlflow.sync import drain, kept_page, rebuild
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.reporting.front import sweep_front
 from sweeps.reporting.tables import rows
 from sweeps.store.records import TrialRecord, TrialState

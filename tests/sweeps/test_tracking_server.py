@@ -16,7 +16,7 @@ from sweeps.mlflow import sync
 from sweeps.mlflow.read import read_front
 from sweeps.mlflow.runs import UserRefused
 from sweeps.mlflow.sync import EXIT_UNDELIVERED, STORE_VARIABLE, URI_VARIABLE, rebuild
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.util import waiting
 from tests.sweeps import view_sweeps
 from tests.sweeps.clusters import free_ports

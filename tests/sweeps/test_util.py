@@ -9,7 +9,7 @@ import pytest
 from dpcore.checks import InvalidValue
 from sweeps.api import places
 from sweeps.mlflow.sync import rebuild
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.store.records import SweepRecord
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace

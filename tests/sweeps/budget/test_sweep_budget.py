@@ -17,8 +17,7 @@ from dpcore.selection.filters import GDPCharge, GDPFilter
 from dpcore.selection.profiles import EventProfile, covering_mu
 from sweeps.execution.resume import extended
 from sweeps.planning.plan import plan_proposal
-from sweeps.privacy.charge import charge_of, trial_profile
-from sweeps.privacy.privacy_filter import NEAR, fitted
+from sweeps.privacy.charge import NEAR, charge_of, fitted, trial_profile
 from sweeps.search.asha import stops
 from sweeps.search.space import Space
 from sweeps.spec.parse import load_spec, public_facts

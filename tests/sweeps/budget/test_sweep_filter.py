@@ -20,10 +20,9 @@ from sweeps.execution.limits import NO_RETRY
 from sweeps.execution.requests import enqueue
 from sweeps.execution.resume import check_budget_left, extension_for
 from sweeps.planning.plan import plan_proposal
-from sweeps.privacy.charge import LaunchCharge, charge_of
+from sweeps.privacy.charge import LaunchCharge, SweepFilter, charge_of
 from sweeps.privacy.ledger import Procedure
-from sweeps.privacy.privacy_filter import SweepFilter
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.privacy.totals import IN_TIME, Assumptions, choices_of, own_total
 from sweeps.privacy.wording import Verdict, quote_of_total, total_text
 from sweeps.spec.parse import load_spec, public_facts

@@ -19,8 +19,7 @@ from sweeps.certificate.document import parsed
 from sweeps.certificate.modes import STATED, LedgerRow, PlannedTrial, Statement, TrialAlone
 from sweeps.certificate.signing import new_key, private_key, public_key
 from sweeps.cli.main import app
-from sweeps.privacy.published_store import PublishedStore
-from sweeps.privacy.release import Published
+from sweeps.privacy.release import Published, PublishedStore
 from sweeps.store.records import (
     LedgerEntry,
     Proposal,

@@ -20,7 +20,7 @@ from dpcore.checks import InvalidValue
 from sweeps import progress as display
 from sweeps.execution import session
 from sweeps.execution.session import Failure, SweepEnd
-from sweeps.privacy.published_store import PublishedStore
+from sweeps.privacy.release import PublishedStore
 from sweeps.reporting import tables
 from sweeps.reporting.html import render
 from sweeps.store.records import TrialState
